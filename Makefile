@@ -1,0 +1,40 @@
+# Every target sets up what it needs by itself. ARGS="..." is passed on to the command behind a target.
+.DEFAULT_GOAL := help
+.PHONY: help setup test check format demo bench lock clean
+
+bin := .venv/bin
+ARGS ?=
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Make .venv from the hashed lock; see to Java and the test brokers
+	@scripts/setup
+
+test: setup ## Run the tests (ARGS="-k lease" and the like go to pytest)
+	$(bin)/pytest -n 2 --dist loadgroup $(ARGS)
+
+check: setup ## Check format, lint, types, import contracts, dead code and the tree
+	$(bin)/ruff format --check .
+	$(bin)/ruff check .
+	$(bin)/mypy
+	$(bin)/lint-imports
+	$(bin)/vulture
+	scripts/check-tree
+
+format: setup ## Format the code and apply the safe fixes of the linter
+	$(bin)/ruff format .
+	$(bin)/ruff check --fix .
+
+demo: setup ## Start everything, publish, deliver, show the result
+	$(bin)/penstock demo $(ARGS)
+
+bench: setup ## Run a benchmark: make bench ARGS=router
+	$(bin)/penstock bench $(ARGS)
+
+lock: setup ## Write requirements/*.txt from pyproject.toml (ARGS=--upgrade for the newest versions)
+	scripts/lock $(ARGS)
+
+clean: ## Remove .venv, caches and builds
+	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

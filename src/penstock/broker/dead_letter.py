@@ -1,0 +1,22 @@
+"""Dead letters: the copy that goes to the dead-letter topic (ruling 26)."""
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from penstock.core.message import Message
+from penstock.queue.entry import Entry
+
+_PREFIX = "CloudPubSubDeadLetterSource"
+
+
+def dead_letter_copy(entry: Entry, subscription_name: str) -> Message:
+    """The message with its id, publish time, attributes and ordering key, and where it came from."""
+    message = entry.message
+    published = datetime.fromtimestamp(message.sent_ms / 1000, UTC)
+    source = {
+        f"{_PREFIX}Subscription": subscription_name,
+        f"{_PREFIX}DeliveryCount": str(entry.receive_count),
+        f"{_PREFIX}TopicPublishTime": published.isoformat(timespec="milliseconds"),
+    }
+    return msgspec.structs.replace(message, attributes={**message.attributes, **source}, deliver_at_ms=0)

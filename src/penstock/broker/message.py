@@ -1,0 +1,30 @@
+"""Messages as the broker's callers see them."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import msgspec
+
+from penstock.core.message import NO_ATTRIBUTES
+
+
+class InternalMessage(msgspec.Struct, frozen=True, gc=False):
+    """A message to publish (only data, attributes and ordering key are read), or one that was pulled."""
+
+    data: bytes
+    attributes: Mapping[str, str] = NO_ATTRIBUTES
+    ordering_key: str | None = None
+    id: str = ""
+    publish_time_ms: int = 0
+    delivery_attempt: int = 1
+    ack_id: str = ""
+
+    @property
+    def length(self) -> int:
+        """The size of the data in bytes."""
+        return len(self.data)
+
+    @property
+    def publish_time(self) -> datetime:
+        """When the broker took the message in."""
+        return datetime.fromtimestamp(self.publish_time_ms / 1000, UTC)

@@ -1,0 +1,191 @@
+"""The in-process broker of seed 001: a thread-safe singleton whose calls are complete when they return."""
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from penstock.broker.broker import Broker
+from penstock.broker.errors import InvalidOptions, TopicNotFound
+from penstock.broker.message import InternalMessage
+from penstock.broker.options import SubscriptionMetadata, SubscriptionOptions, TopicMetadata
+from penstock.core.clock import Clock
+from penstock.core.ids import TsidFactory
+from penstock.core.limits import MINUTE_MS
+from penstock.edge.clock import SystemClock
+from penstock.edge.node import process_ids
+from penstock.queue.blocking_shell import BlockingShell
+from penstock.queue.counters import Counters
+from penstock.queue.ledger import Ledger
+from penstock.queue.policy import Window
+from penstock.queue.store.memory import MemoryStore
+from penstock.queue.store.port import Store
+
+
+class MessageQueue:
+    """Topics, subscriptions and their messages; durable when given a durable store, in memory otherwise."""
+
+    _instance: ClassVar["MessageQueue | None"] = None
+    _instance_lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(
+        self, clock: Clock, ids: TsidFactory, store: Store | None = None, window: Window | None = None
+    ) -> None:
+        ledger = Ledger(store or MemoryStore(), ids, window)
+        self._clock = clock
+        self._broker = Broker(ledger, ids)
+        self._shell = BlockingShell(ledger, clock)
+        self._lock = threading.RLock()
+        self._swept_ms = clock.now_ms()
+        self._broker.open(self._swept_ms)
+
+    @classmethod
+    def get_instance(cls) -> "MessageQueue":
+        """The broker of this process, in memory; made when it is first asked for."""
+        with cls._instance_lock:
+            if cls._instance is None:
+                cls._instance = cls(SystemClock(), process_ids())
+            return cls._instance
+
+    @classmethod
+    def reset_instance(cls) -> None:
+        """Forget the broker of this process with all it holds; the next `get_instance` makes a fresh one."""
+        with cls._instance_lock:
+            cls._instance = None
+
+    # Topics
+
+    def register_topic(self, topic_name: str) -> None:
+        """Make a topic; one that exists stays as it is."""
+        with self._lock:
+            self._shell.commit(self._broker.register_topic(topic_name, self._now_ms()))
+
+    def unregister_topic(self, topic_name: str) -> None:
+        """Remove a topic; its subscriptions are detached and emptied, but stay."""
+        with self._lock:
+            for pending in self._broker.unregister_topic(topic_name, self._now_ms()):
+                self._shell.commit(pending)
+
+    def topic_exists(self, topic_name: str) -> bool:
+        """Whether there is such a topic."""
+        return self.get_topic(topic_name) is not None
+
+    def get_topic(self, topic_name: str) -> TopicMetadata | None:
+        """What is known of a topic."""
+        with self._lock:
+            return self._broker.topic(topic_name)
+
+    def get_all_topics(self) -> list[TopicMetadata]:
+        """All topics by name."""
+        with self._lock:
+            return self._broker.topics()
+
+    # Subscriptions
+
+    def register_subscription(
+        self, subscription_name: str, topic_name: str, options: SubscriptionOptions | None = None
+    ) -> None:
+        """Make a subscription; the same one again stays as it is."""
+        with self._lock:
+            options = options or SubscriptionOptions()
+            pending = self._broker.register_subscription(subscription_name, topic_name, options, self._now_ms())
+            self._shell.commit(pending)
+
+    def unregister_subscription(self, subscription_name: str) -> None:
+        """Remove a subscription with its messages and leases."""
+        with self._lock:
+            self._shell.commit(self._broker.unregister_subscription(subscription_name))
+
+    def subscription_exists(self, subscription_name: str) -> bool:
+        """Whether there is such a subscription."""
+        return self.get_subscription(subscription_name) is not None
+
+    def get_subscription(self, subscription_name: str) -> SubscriptionMetadata | None:
+        """What is known of a subscription."""
+        with self._lock:
+            return self._broker.find_subscription(subscription_name)
+
+    def get_subscriptions_for_topic(self, topic_name: str) -> list[SubscriptionMetadata]:
+        """The subscriptions attached to a topic; none when there is no such topic."""
+        with self._lock:
+            try:
+                return self._broker.subscriptions(topic_name)
+            except TopicNotFound:
+                return []
+
+    def get_all_subscriptions(self) -> list[SubscriptionMetadata]:
+        """All subscriptions by name."""
+        with self._lock:
+            return self._broker.subscriptions()
+
+    def counters(self, subscription_name: str) -> Counters:
+        """What a subscription holds now, by state."""
+        with self._lock:
+            self._catch_up()
+            return self._broker.subscription(subscription_name).queue.counters()
+
+    def dropped(self, subscription_name: str) -> int:
+        """How many messages a subscription did not get because it was at its capacity."""
+        with self._lock:
+            return self._broker.subscription(subscription_name).dropped
+
+    # Messages
+
+    def publish(self, topic_name: str, messages: Sequence[InternalMessage]) -> list[str]:
+        """Take messages in for every subscription of a topic and give them ids; all of them, or none on an error."""
+        with self._lock:
+            send = self._broker.publish(topic_name, messages, self._catch_up())
+            self._shell.commit(send)
+            return [receipt.message_id for receipt in send.receipts]
+
+    def pull(self, subscription_name: str, max_messages: int) -> list[InternalMessage]:
+        """Lease up to `max_messages`; what is not acked by its deadline comes back."""
+        with self._lock:
+            if max_messages < 1:
+                raise InvalidOptions(f"max_messages must be at least 1, got {max_messages}")
+            self._catch_up()
+            subscription = self._broker.subscription(subscription_name)
+            return self._broker.pulled(subscription, self._shell.receive(subscription.queue, max_messages))
+
+    def ack(self, ack_id: str) -> None:
+        """Settle a delivery for good."""
+        self.ack_all((ack_id,))
+
+    def ack_all(self, ack_ids: Iterable[str]) -> None:
+        """Settle several deliveries together; none of them when one ack id is not current."""
+        with self._lock:
+            for pending in self._broker.ack(ack_ids, self._catch_up()):
+                self._shell.commit(pending)
+
+    def nack(self, ack_id: str) -> None:
+        """Give a delivery back, to be delivered again."""
+        with self._lock:
+            self._broker.nack(ack_id, self._catch_up())
+            self._shell.commit()
+
+    def modify_ack_deadline(self, ack_id: str, seconds: int) -> None:
+        """Extend the deadline of a delivery by some seconds."""
+        with self._lock:
+            self._broker.modify_ack_deadline(ack_id, seconds, self._catch_up())
+
+    def close(self) -> None:
+        """Write what is left and release the store."""
+        with self._lock:
+            self._broker.ledger.note_leases()
+            self._shell.commit()
+            self._broker.ledger.store.close()
+
+    def _now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def _catch_up(self) -> int:
+        """Carry out what the clock has made due (there is no thread in the background to do it); tells the time."""
+        now_ms = self._now_ms()
+        ledger = self._broker.ledger
+        due_ms = ledger.next_due_ms()
+        if due_ms is not None and due_ms <= now_ms:
+            self._shell.run_due()
+        if now_ms - self._swept_ms >= MINUTE_MS:
+            self._swept_ms = now_ms
+            ledger.sweep(now_ms)
+            self._shell.commit()
+        return now_ms

@@ -1,0 +1,95 @@
+"""A subscription: its queue, its options, and the ack ids of what it has handed out."""
+
+import msgspec
+
+from penstock.broker.errors import InvalidAckId
+from penstock.broker.message import InternalMessage
+from penstock.broker.options import SubscriptionMetadata, SubscriptionOptions
+from penstock.core.limits import MINUTE_MS
+from penstock.queue.entry import Entry
+from penstock.queue.stored_queue import StoredQueue
+
+
+class TopicConfig(msgspec.Struct, frozen=True):
+    """What the store keeps with a topic; one that was removed lives on while subscriptions still name it."""
+
+    created_ms: int
+    removed: bool = False
+
+
+class SubscriptionConfig(msgspec.Struct, frozen=True):
+    """What the store keeps with a subscription."""
+
+    topic: str
+    created_ms: int
+    options: SubscriptionOptions
+    detached: bool = False
+
+
+encode_config = msgspec.msgpack.Encoder().encode
+decode_topic_config = msgspec.msgpack.Decoder(TopicConfig).decode
+decode_subscription_config = msgspec.msgpack.Decoder(SubscriptionConfig).decode
+
+
+class Subscription:
+    """One subscription of the broker."""
+
+    __slots__ = ("_warned_ms", "config", "dropped", "queue", "tag")
+
+    def __init__(self, queue: StoredQueue, config: SubscriptionConfig) -> None:
+        self.queue = queue
+        self.config = config
+        self.tag = f"{queue.id:x}"
+        self.dropped = 0
+        self._warned_ms = 0
+
+    @property
+    def name(self) -> str:
+        """The subscription's name."""
+        return self.queue.name
+
+    def metadata(self) -> SubscriptionMetadata:
+        """What callers may know."""
+        config = self.config
+        return SubscriptionMetadata(self.name, config.topic, config.created_ms, config.options, config.detached)
+
+    def pulled(self, entry: Entry) -> InternalMessage:
+        """A leased message as its receiver sees it."""
+        message = entry.message
+        return InternalMessage(
+            message.body,
+            message.attributes,  # type: ignore[arg-type]  # the broker only ever stores string values
+            message.group or None,
+            message.id,
+            message.sent_ms,
+            entry.receive_count,
+            ack_id_of(entry, self.tag),
+        )
+
+    def has_room(self, messages: int, size_bytes: int) -> bool:
+        """Whether so much more fits below the subscription's capacity."""
+        options = self.config.options
+        queue = self.queue
+        return queue.total + messages <= options.max_messages and queue.total_bytes + size_bytes <= options.max_bytes
+
+    def count_drops(self, dropped: int, now_ms: int) -> bool:
+        """Count messages dropped at capacity; True when it is time for another warning, at most one a minute."""
+        self.dropped += dropped
+        if now_ms - self._warned_ms < MINUTE_MS:
+            return False
+        self._warned_ms = now_ms
+        return True
+
+
+def ack_id_of(entry: Entry, tag: str) -> str:
+    """What a delivery is acknowledged by: unique for each delivery of each message to each subscription."""
+    return f"{entry.message.id}-{entry.receive_count}-{entry.lease_id}-{tag}"
+
+
+def parse_ack_id(ack_id: str) -> tuple[int, str]:
+    """The lease id and the subscription's tag in an ack id."""
+    try:
+        _, _, lease_id, tag = ack_id.split("-")
+        return int(lease_id), tag
+    except ValueError:
+        raise InvalidAckId(ack_id) from None

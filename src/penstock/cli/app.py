@@ -1,0 +1,95 @@
+"""The `penstock` command: global options and the list of commands.
+
+To add a command, write `cli/NAME.py` with its function and its `EXAMPLES`, and one `app.command` line below;
+a family of commands is `app = family(...)` in its module, and one `app.add_typer` line. At the top of such a
+module import only typer, `penstock.cli` and the standard library, and what the command needs inside its
+function: every run of `penstock` imports all of these modules.
+"""
+
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock import __version__
+from penstock.cli import bench, config_commands, demo, doctor, version
+from penstock.cli.failures import FAILURE, FailureGroup, tell_trace
+from penstock.cli.family import CONTEXT, examples
+from penstock.cli.options import Options
+
+
+class Level(StrEnum):
+    """The log levels."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+app = typer.Typer(
+    name="penstock",
+    cls=FailureGroup,
+    epilog=examples("penstock doctor", "penstock --config /etc/penstock.toml config show", "penstock version --json"),
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings=CONTEXT,
+)
+app.command("version", epilog=version.EXAMPLES)(version.version)
+app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
+app.add_typer(config_commands.app, name="config")
+app.add_typer(bench.app, name="bench")
+app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    try:
+        app(prog_name="penstock")
+    except Exception as error:
+        # A bug: whoever meets it gets a line to report, not a screen of our internals.
+        if "--debug" in sys.argv:
+            tell_trace(error)
+        typer.echo(
+            f"error: this is a bug in penstock: {type(error).__name__}: {error}; "
+            "run again with `penstock --debug …` and report the stack trace",
+            err=True,
+        )
+        sys.exit(FAILURE)
+    finally:
+        _flush_quietly()
+
+
+def _flush_quietly() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader is gone; without this the interpreter would complain at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"penstock {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def penstock(
+    ctx: typer.Context,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Settings file; else ./penstock.toml, if it is there.")
+    ] = None,
+    log_level: Annotated[Level | None, typer.Option(help="Overrides the setting log.level.")] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the stack trace of an error.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    """Ordered event delivery: publish once; every subscriber gets it, in order per key, at least once."""
+    ctx.obj = Options(config_file=config, log_level=log_level, debug=debug)

@@ -1,0 +1,168 @@
+"""What `penstock doctor` looks at: one function per check, each telling what it found and what to do."""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from penstock.config import Config, ConfigError, load
+from penstock.telemetry.redaction import mask_secrets, mask_whole_url
+
+PYTHON_LEAST = (3, 11)
+JAVA_LEAST = 17
+DISK_NEEDED_BYTES = 256 * 2**20
+DISK_WANTED_BYTES = 5 * 2**30
+SQS_PORT = 9324
+PUBSUB_PORT = 8085
+
+
+class Status(StrEnum):
+    """How a check ended."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found, and what to do about it."""
+
+    name: str
+    status: Status
+    detail: str
+    remedy: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """Detail and remedy on one line."""
+        return f"{self.detail}; {self.remedy}" if self.remedy else self.detail
+
+
+def examine(config_file: Path | None) -> list[Finding]:
+    """Everything there is to find; settings that cannot be used do not keep the rest from being checked."""
+    try:
+        config, findings = load(config_file), [Finding("configuration", Status.OK, "valid")]
+    except ConfigError as error:
+        config = Config()
+        remedy = "correct it; the checks below use the defaults"
+        findings = [Finding("configuration", Status.FAILED, str(problem), remedy) for problem in error.problems]
+    return [*findings, *_examine_machine(config)]
+
+
+def _examine_machine(config: Config) -> Iterator[Finding]:
+    yield python_version()
+    yield java()
+    yield data_directory(config.data.dir)
+    yield disk_space(config.data.dir)
+    yield port_free("HTTP", config.http.port, "set PENSTOCK_HTTP__PORT")
+    yield port_free("SQS", SQS_PORT, "give --sqs PORT")
+    yield port_free("Pub/Sub", PUBSUB_PORT, "give --pubsub PORT")
+    yield database(config.data.database)
+
+
+def python_version(found: tuple[int, ...] = sys.version_info[:3]) -> Finding:
+    """Is this Python new enough."""
+    text, least = ".".join(map(str, found)), ".".join(map(str, PYTHON_LEAST))
+    if found >= PYTHON_LEAST:
+        return Finding("Python", Status.OK, text)
+    return Finding("Python", Status.FAILED, text, f"install Python {least} or newer")
+
+
+def java() -> Finding:
+    """Is there a Java that Spark can use."""
+    remedy = f"the inline engine will be used; for Spark install Java {JAVA_LEAST} or newer and set JAVA_HOME"
+    home = os.environ.get("JAVA_HOME")
+    command = str(Path(home, "bin", "java")) if home else "java"
+    try:
+        ran = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=20, check=True)
+    except FileNotFoundError:
+        return Finding("Java", Status.WARNING, f"{command} not found", remedy)
+    except (OSError, subprocess.SubprocessError) as error:
+        return Finding("Java", Status.WARNING, f"{command} does not run ({error})", remedy)
+    version = re.search(r'version "([^"]+)"', ran.stderr + ran.stdout)
+    if version is None:
+        return Finding("Java", Status.WARNING, f"{command} tells no version", remedy)
+    if java_major(version[1]) < JAVA_LEAST:
+        return Finding("Java", Status.WARNING, f"{version[1]} is too old", remedy)
+    return Finding("Java", Status.OK, f"{version[1]} ({shutil.which(command) or command})")
+
+
+def java_major(version: str) -> int:
+    """The major version: 17 of "17.0.15", 8 of the old notation "1.8.0_402"."""
+    first, second = [*re.findall(r"\d+", version), "0", "0"][:2]
+    return int(second) if first == "1" else int(first)
+
+
+def data_directory(path: Path) -> Finding:
+    """Can messages be kept there."""
+    remedy = "give this user the right to write there, or set PENSTOCK_DATA__DIR to another directory"
+    place = _nearest_existing(path)
+    if not place.is_dir():
+        return Finding("data directory", Status.FAILED, f"{place} is not a directory", remedy)
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        reason = error.strerror or error
+        return Finding("data directory", Status.FAILED, f"{place} cannot be written ({reason})", remedy)
+    return Finding(
+        "data directory",
+        Status.OK,
+        f"{path} is writable" if place == path.absolute() else f"{path} can be made",
+    )
+
+
+def disk_space(path: Path) -> Finding:
+    """Is there room to keep messages."""
+    try:
+        free_bytes = shutil.disk_usage(_nearest_existing(path)).free
+    except OSError as error:
+        reason = error.strerror or error
+        return Finding("disk space", Status.WARNING, f"cannot be read ({reason})", "look at the disk by hand")
+    status = Status.OK
+    if free_bytes < DISK_WANTED_BYTES:
+        status = Status.FAILED if free_bytes < DISK_NEEDED_BYTES else Status.WARNING
+    remedy = "" if status is Status.OK else "free some, or set PENSTOCK_DATA__DIR to a larger disk"
+    return Finding("disk space", status, f"{free_bytes / 2**30:.1f} GiB free", remedy)
+
+
+def port_free(part: str, port: int, how_to_change: str) -> Finding:
+    """Could a service listen on the port."""
+    name = f"port {port}"
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            detail = f"not free for {part} ({error.strerror or error})"
+            return Finding(name, Status.FAILED, detail, f"stop the program that listens there, or {how_to_change}")
+    return Finding(name, Status.OK, f"free for {part}")
+
+
+def database(url: str) -> Finding:
+    """Does the configured database answer."""
+    if not url:
+        return Finding("database", Status.OK, "embedded SQLite in the data directory")
+    import psycopg
+
+    try:
+        with psycopg.connect(url, connect_timeout=5) as connection:
+            version = connection.info.server_version
+    except psycopg.Error as error:
+        reason = " ".join(mask_secrets(str(error)).split())
+        remedy = "start it, or correct data.database (PENSTOCK_DATA__DATABASE)"
+        return Finding("database", Status.FAILED, f"{mask_whole_url(url)} does not answer ({reason})", remedy)
+    return Finding("database", Status.OK, f"PostgreSQL {version // 10_000}.{version % 10_000} at {mask_whole_url(url)}")
+
+
+def _nearest_existing(path: Path) -> Path:
+    absolute = path.absolute()
+    return next((place for place in (absolute, *absolute.parents) if place.exists()), absolute)

@@ -1,0 +1,29 @@
+"""`penstock doctor`."""
+
+import typer
+
+from penstock.cli.family import examples
+from penstock.cli.options import options_of
+from penstock.cli.output import AsJson, print_json, print_table
+
+EXAMPLES = examples("penstock doctor", "penstock doctor --json")
+
+
+def doctor(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """Check that this machine can run Penstock; say what to do if not.
+
+    The exit code is 1 if something that is needed is missing; warnings do not count.
+    """
+    from dataclasses import asdict
+
+    from penstock.cli.checkup import Status, examine
+
+    findings = examine(options_of(ctx).config_file)
+    failed = any(finding.status is Status.FAILED for finding in findings)
+    if as_json:
+        print_json({"ok": not failed, "checks": [asdict(finding) for finding in findings]})
+    else:
+        rows = [(finding.status, finding.name, finding.sentence) for finding in findings]
+        print_table(("status", "check", "found"), rows)
+    if failed:
+        raise typer.Exit(1)

@@ -1,0 +1,148 @@
+"""The tree of settings. To add one: add a field here (or a section and its line in `Config`); nothing else.
+
+Loading, `penstock config init` and docs/reference/configuration.md all follow from this file. Units are in
+names: `_s`, `_bytes`, `_messages`.
+"""
+
+# ruff: noqa: RUF009  `setting` makes a field, as `dataclasses.field` does; its result is not shared.
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from penstock.config import kinds
+from penstock.config.setting import setting
+
+_MOST = 2**53 - 1  # the largest whole number that JSON carries exactly
+
+
+class Durability(StrEnum):
+    """When a send or a delete counts as done."""
+
+    FSYNC = "fsync"
+    PROCESS_CRASH_ONLY = "survives-process-crash-only"
+
+
+class LogFormat(StrEnum):
+    """How log lines look."""
+
+    AUTO = "auto"
+    JSON = "json"
+    HUMAN = "human"
+
+
+class LogLevel(StrEnum):
+    """The least serious log line that is written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSettings:
+    """Where messages are kept, and how surely."""
+
+    dir: Path = setting(
+        Path("penstock-data"),
+        kinds.directory(),
+        "Directory of the embedded database and the queues; made if it is not there.",
+    )
+    durability: Durability = setting(
+        Durability.FSYNC,
+        kinds.choice(Durability),
+        "fsync: a caller is answered when its write is on disk. survives-process-crash-only: faster, but a "
+        "power cut or a crash of the machine can lose writes that were answered.",
+    )
+    database: str = setting(
+        "", kinds.database_url(), "PostgreSQL database; empty means an SQLite database in `data.dir`."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpSettings:
+    """The REST API and the web page."""
+
+    host: str = setting(
+        "127.0.0.1",
+        kinds.host(),
+        "Address to listen on. One that other machines reach is refused until credentials are set.",
+    )
+    port: int = setting(8080, kinds.integer(0, 65535), "Port to listen on; 0 takes a free one.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueSettings:
+    """How much of each partition's backlog stays in memory."""
+
+    window_messages: int = setting(
+        10_000, kinds.integer(1, 10_000_000), "Messages per partition whose bodies are in memory."
+    )
+    lookahead_messages: int = setting(
+        120_000,
+        kinds.integer(1, 100_000_000),
+        "Messages per partition looked through for a group that is not blocked.",
+    )
+    window_bytes: int = setting(
+        67_108_864, kinds.integer(1_048_576, _MOST), "Bytes of bodies per partition that are in memory."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerSettings:
+    """How long and how much the broker keeps for subscriptions."""
+
+    retention_s: int = setting(604_800, kinds.integer(1, 31_536_000), "How long an unacknowledged message is kept.")
+    subscription_max_messages: int = setting(
+        10_000, kinds.integer(1, _MOST), "Messages that may wait in one subscription."
+    )
+    subscription_max_bytes: int = setting(
+        104_857_600, kinds.integer(1, _MOST), "Bytes that may wait in one subscription."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogSettings:
+    """What is logged, and how; logs go to stderr."""
+
+    format: LogFormat = setting(
+        LogFormat.AUTO, kinds.choice(LogFormat), "auto: human on a terminal, JSON lines elsewhere."
+    )
+    level: LogLevel = setting(LogLevel.INFO, kinds.choice(LogLevel), "The least serious line that is written.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeSettings:
+    """This machine among others."""
+
+    id: int | None = setting(
+        None,
+        kinds.optional_integer(0, 1023),
+        "The part of message ids that makes them unique across machines: give each its own. "
+        "Unset is right for one machine.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EgressSettings:
+    """Where deliveries may go."""
+
+    allow: tuple[kinds.Network, ...] = setting(
+        (),
+        kinds.networks(),
+        "Loopback, private and link-local networks that subscribers' URLs may reach all the same.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """All settings of Penstock, validated and frozen."""
+
+    data: DataSettings = field(default_factory=DataSettings)
+    http: HttpSettings = field(default_factory=HttpSettings)
+    queue: QueueSettings = field(default_factory=QueueSettings)
+    broker: BrokerSettings = field(default_factory=BrokerSettings)
+    log: LogSettings = field(default_factory=LogSettings)
+    node: NodeSettings = field(default_factory=NodeSettings)
+    egress: EgressSettings = field(default_factory=EgressSettings)

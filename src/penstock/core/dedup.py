@@ -1,0 +1,47 @@
+"""Deduplication: an id seen within the window answers with what it gave the first time."""
+
+from collections import deque
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class DedupWindow(Generic[T]):
+    """Remembers what each id was answered with, until the window has passed since it was first seen.
+
+    Deleting a message does not forget its id: a late retry of a send must not make a second message.
+    """
+
+    __slots__ = ("_answers", "_order", "_window_ms")
+
+    def __init__(self, window_ms: int) -> None:
+        self._window_ms = window_ms
+        self._answers: dict[str, tuple[int, T]] = {}
+        self._order: deque[tuple[int, str]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def find(self, key: str, now_ms: int) -> T | None:
+        """The answer remembered for an id, if its window has not passed."""
+        self._evict(now_ms)
+        found = self._answers.get(key)
+        return None if found is None else found[1]
+
+    def remember(self, key: str, answer: T, first_seen_ms: int) -> None:
+        """Answer later sightings of this id with `answer`. Ids are remembered in order of `first_seen_ms`."""
+        expires_ms = first_seen_ms + self._window_ms
+        self._answers[key] = (expires_ms, answer)
+        self._order.append((expires_ms, key))
+
+    def forget(self, key: str) -> None:
+        """Take back what was remembered, when the send it stood for failed."""
+        self._answers.pop(key, None)
+
+    def _evict(self, now_ms: int) -> None:
+        order = self._order
+        while order and order[0][0] <= now_ms:
+            expires_ms, key = order.popleft()
+            found = self._answers.get(key)
+            if found is not None and found[0] == expires_ms:
+                del self._answers[key]

@@ -1,0 +1,1 @@
+"""What `penstock demo` runs."""

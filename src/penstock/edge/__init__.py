@@ -1,0 +1,1 @@
+"""Where the outside world enters: the wall clock, this process's identity. Everything inside takes them as values."""

@@ -1,0 +1,67 @@
+"""This process's node number: no two processes of a machine hold the same one at the same time.
+
+A process claims a number by locking a file named after it; the lock dies with the process. The search starts at a
+place that depends on the host's name, so that machines which set no number rarely meet; with several machines, set
+`node.id` (or PENSTOCK_NODE__ID) on each.
+"""
+
+import fcntl
+import os
+import socket
+import tempfile
+from pathlib import Path
+from zlib import crc32
+
+from penstock.core.errors import ResourceExhausted
+from penstock.core.ids import MAX_NODE, TsidFactory
+
+_held_locks: list[int] = []
+_factory: TsidFactory | None = None
+_factory_pid = 0
+
+
+def process_ids(node: int | None = None) -> TsidFactory:
+    """The id factory of this process; a configured node number is taken as it is, otherwise one is claimed."""
+    global _factory, _factory_pid
+    if node is not None:
+        return TsidFactory(node)
+    # A forked child shares its parent's lock, so it must claim a number of its own.
+    if _factory is None or _factory_pid != os.getpid():
+        _factory, _factory_pid = TsidFactory(claim_node(_slot_directory())), os.getpid()
+    return _factory
+
+
+def claim_node(directory: Path) -> int:
+    """Lock the first free node number, for as long as this process lives."""
+    start = crc32(socket.gethostname().encode()) % (MAX_NODE + 1)
+    for offset in range(MAX_NODE + 1):
+        node = (start + offset) % (MAX_NODE + 1)
+        if _lock(directory / str(node)):
+            return node
+    raise ResourceExhausted(
+        f"all {MAX_NODE + 1} node numbers in {directory} are taken by running processes; set node.id on each machine"
+    )
+
+
+def _lock(path: Path) -> bool:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    except OSError:
+        return False  # another user's file, or not a file at all
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        return False
+    _held_locks.append(handle)
+    return True
+
+
+def _slot_directory() -> Path:
+    directory = Path(tempfile.gettempdir()) / "penstock-nodes"
+    try:
+        directory.mkdir()
+        directory.chmod(0o1777)
+    except FileExistsError:
+        pass
+    return directory

@@ -1,0 +1,220 @@
+"""Drives a ledger from asyncio: group commit, waiting receivers, one timer for everything that is timed.
+
+While one commit is being written in the writer thread, the operations of all callers gather in the ledger's journal;
+they share the next commit. A caller is answered after the commit that carries its operation.
+"""
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from penstock.core.clock import Clock
+from penstock.core.errors import PenstockError
+from penstock.core.limits import MINUTE_MS
+from penstock.queue.entry import Entry
+from penstock.queue.errors import QueueClosed, StoreFailed
+from penstock.queue.journal import Flight
+from penstock.queue.ledger import Ledger
+from penstock.queue.pending import Pending
+from penstock.queue.stored_queue import StoredQueue
+from penstock.queue.waiters import Waiters
+
+log = logging.getLogger(__name__)
+
+
+class AsyncShell:
+    """Used from one event loop; `close` answers everybody and finishes every write."""
+
+    def __init__(self, ledger: Ledger, clock: Clock) -> None:
+        self.ledger = ledger
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._writer = ThreadPoolExecutor(1, "penstock-writer")
+        self._reader = ThreadPoolExecutor(1, "penstock-reader")
+        self._committing: asyncio.Task[None] | None = None
+        self._paging: dict[int, asyncio.Task[None]] = {}
+        self._waiters: dict[int, Waiters] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        self._sweeper = self._loop.call_later(MINUTE_MS / 1000, self._sweep)
+        self._closed = False
+
+    # Commits
+
+    async def commit(self, pending: Pending) -> None:
+        """Wait until an operation is durable; raises what went wrong with it."""
+        if not pending.done:
+            if self._closed:
+                raise QueueClosed("Penstock is shutting down; send again after the restart")
+            done = self._loop.create_future()
+            pending.on_done = partial(_set_done, done)
+            self.kick()
+            await done
+        pending.result()
+
+    def kick(self) -> None:
+        """See to it that what has gathered is committed, and that the timer is right."""
+        if self._committing is None and self.ledger.has_unwritten() and not self._closed:
+            self._committing = self._loop.create_task(self._commit_one())
+        self._arm()
+
+    async def _commit_one(self) -> None:
+        flight = self.ledger.take_flight()
+        assert flight is not None
+        try:
+            shares = await self._loop.run_in_executor(self._writer, self.ledger.store.apply, flight.batch)
+        except PenstockError as error:
+            self._refuse(flight, error)
+        except Exception as error:
+            log.exception("the store failed in a way it does not explain")
+            self._refuse(flight, StoreFailed(f"the store failed: {error}"))
+        else:
+            self.ledger.committed(flight, shares, self._clock.now_ms())
+        finally:
+            self._committing = None
+        # The callers just answered run before this call, so their next operations share the next commit.
+        self._loop.call_soon(self.kick)
+
+    def _refuse(self, flight: Flight, error: PenstockError) -> None:
+        log.error("a commit was refused and its changes were taken back: %s", error)
+        self.ledger.failed(flight, error, self._clock.now_ms())
+
+    # Receiving
+
+    async def receive(
+        self,
+        queue: StoredQueue,
+        max_messages: int,
+        *,
+        wait_s: float = 0.0,
+        max_bytes: int | None = None,
+        lease_ms: int | None = None,
+    ) -> list[Entry]:
+        """Lease messages; with none at hand, wait up to `wait_s` for one to arrive."""
+        lease = partial(self._lease, queue, max_messages, max_bytes, lease_ms)
+        entries = await lease()
+        if entries or wait_s <= 0:
+            return entries
+        waiters = self._waiters_of(queue)
+        woken = False
+        try:
+            async with asyncio.timeout(wait_s):
+                while not entries and not self._closed and not queue.closing:
+                    place = waiters.join(first=woken)
+                    woken = False
+                    try:
+                        await place
+                        woken = True
+                    finally:
+                        if not woken:
+                            woken = place.done() and not place.cancelled()
+                            waiters.leave(place)
+                    entries = await lease()
+                    woken = not entries
+        except TimeoutError:
+            pass
+        finally:
+            # Whoever was woken and took nothing, or left something, passes the call on.
+            if not len(waiters):
+                queue.on_ready = None
+                self._waiters.pop(queue.id, None)
+            else:
+                queue.notify()
+        return entries
+
+    async def _lease(
+        self, queue: StoredQueue, max_messages: int, max_bytes: int | None, lease_ms: int | None
+    ) -> list[Entry]:
+        entries = self._lease_now(queue, max_messages, max_bytes, lease_ms)
+        while not entries and queue.wants_page():
+            before = queue.next_stored_seq
+            await self._page(queue)
+            entries = self._lease_now(queue, max_messages, max_bytes, lease_ms)
+            if queue.next_stored_seq == before:
+                break
+        if queue.wants_page():
+            self._page(queue)
+        return entries
+
+    def _lease_now(
+        self, queue: StoredQueue, max_messages: int, max_bytes: int | None, lease_ms: int | None
+    ) -> list[Entry]:
+        entries = self.ledger.receive(queue, self._clock.now_ms(), max_messages, max_bytes=max_bytes, lease_ms=lease_ms)
+        self.kick()
+        return entries
+
+    def _page(self, queue: StoredQueue) -> "asyncio.Future[None]":
+        """Read a page in the reader thread; callers of the same queue share one read."""
+        task = self._paging.get(queue.id)
+        if task is None:
+            task = self._paging[queue.id] = self._loop.create_task(self._read_page(queue))
+        return asyncio.shield(task)
+
+    async def _read_page(self, queue: StoredQueue) -> None:
+        try:
+            page = await self._loop.run_in_executor(self._reader, self.ledger.read_page, queue)
+            if page is not None:
+                self.ledger.install_page(queue, page, self._clock.now_ms())
+                self.kick()
+        except PenstockError as error:
+            log.error("cannot read waiting messages: %s", error, extra={"queue": queue.name})
+        finally:
+            del self._paging[queue.id]
+
+    def _waiters_of(self, queue: StoredQueue) -> Waiters:
+        waiters = self._waiters.get(queue.id)
+        if waiters is None:
+            waiters = self._waiters[queue.id] = Waiters()
+            queue.on_ready = waiters.wake_one
+        return waiters
+
+    # Time
+
+    def tick(self) -> None:
+        """Carry out what is due by the clock."""
+        self.ledger.run_due(self._clock.now_ms())
+        self.kick()
+
+    def _arm(self) -> None:
+        due_ms = self.ledger.next_due_ms()
+        if due_ms is None or self._closed or (self._timer is not None and self._timer_ms <= due_ms):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = due_ms
+        delay_s = max(0, due_ms - self._clock.now_ms()) / 1000
+        self._timer = self._loop.call_later(delay_s, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self.tick()
+
+    def _sweep(self) -> None:
+        self.ledger.sweep(self._clock.now_ms())
+        self.kick()
+        self._sweeper = self._loop.call_later(MINUTE_MS / 1000, self._sweep)
+
+    async def close(self) -> None:
+        """Answer waiting receivers with nothing, finish every write, and close the store."""
+        self._sweeper.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        self.ledger.note_leases()
+        while self.ledger.has_unwritten() or self._committing is not None:
+            self.kick()
+            if self._committing is not None:
+                await asyncio.wait([self._committing])
+        self._closed = True
+        for waiters in list(self._waiters.values()):
+            waiters.wake_all()
+        if self._paging:
+            await asyncio.wait(list(self._paging.values()))
+        self._writer.shutdown()
+        self._reader.shutdown()
+        self.ledger.store.close()
+
+
+def _set_done(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)

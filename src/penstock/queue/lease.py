@@ -1,0 +1,82 @@
+"""One timing heap for all leases of a queue, instead of a timer per message."""
+
+from heapq import heapify, heappop, heappush
+
+from penstock.queue.entry import Entry
+
+# A heap this small is not worth rebuilding.
+_SLACK = 1024
+
+
+class LeaseTable:
+    """The live leases by id, and the moment the next one runs out.
+
+    A settled or extended lease leaves its old moment in the heap; it is passed over when it comes up, and the heap
+    is rebuilt when most of it is stale, so that memory follows the live leases and not the leases ever made.
+    """
+
+    __slots__ = ("_heap", "_last_id", "live")
+
+    def __init__(self) -> None:
+        self.live: dict[int, Entry] = {}
+        self._heap: list[tuple[int, int]] = []
+        self._last_id = 0
+
+    def __len__(self) -> int:
+        return len(self.live)
+
+    def grant(self, entry: Entry, deadline_ms: int) -> None:
+        """Lease a message under a fresh id."""
+        self._last_id = lease_id = self._last_id + 1
+        entry.lease_id = lease_id
+        entry.deadline_ms = deadline_ms
+        self.live[lease_id] = entry
+        heappush(self._heap, (deadline_ms, lease_id))
+
+    def restore(self, entry: Entry) -> None:
+        """Bring a lease back under its own id and deadline."""
+        self.live[entry.lease_id] = entry
+        heappush(self._heap, (entry.deadline_ms, entry.lease_id))
+
+    def end(self, entry: Entry) -> None:
+        """End a live lease."""
+        del self.live[entry.lease_id]
+        if len(self._heap) > 2 * len(self.live) + _SLACK:
+            self._rebuild()
+
+    def move_deadline(self, entry: Entry, deadline_ms: int) -> None:
+        """Give a live lease another deadline."""
+        earlier = deadline_ms < entry.deadline_ms
+        entry.deadline_ms = deadline_ms
+        if earlier:
+            heappush(self._heap, (deadline_ms, entry.lease_id))
+            if len(self._heap) > 2 * len(self.live) + _SLACK:
+                self._rebuild()
+
+    def next_deadline_ms(self) -> int | None:
+        """No lease runs out before this moment."""
+        return self._heap[0][0] if self._heap else None
+
+    def pop_expired(self, now_ms: int) -> Entry | None:
+        """End one lease that has run out; None when there is none."""
+        heap = self._heap
+        while heap and heap[0][0] <= now_ms:
+            _, lease_id = heappop(heap)
+            entry = self.live.get(lease_id)
+            if entry is None:
+                continue
+            if entry.deadline_ms > now_ms:
+                heappush(heap, (entry.deadline_ms, lease_id))
+                continue
+            del self.live[lease_id]
+            return entry
+        return None
+
+    def clear(self) -> None:
+        """Drop all leases; their ids are never granted again."""
+        self.live.clear()
+        self._heap.clear()
+
+    def _rebuild(self) -> None:
+        self._heap = [(entry.deadline_ms, lease_id) for lease_id, entry in self.live.items()]
+        heapify(self._heap)

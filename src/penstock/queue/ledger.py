@@ -1,0 +1,364 @@
+"""The ledger: all streams and queues of one store, as memory knows them.
+
+Every operation changes memory as far as it may before the store has it, and gathers the rest in the journal. A shell
+takes the journal's flight, lets the store apply it, and reports back with `committed` or `failed`: messages become
+visible after their commit, acknowledged ones are gone after theirs. With a store that is not durable every operation
+is complete when it returns. Nothing here waits, sleeps, or reads a clock.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+
+from penstock.core.errors import PenstockError
+from penstock.core.ids import TsidFactory
+from penstock.core.message import Message
+from penstock.queue.catalog import Catalog
+from penstock.queue.entry import Entry
+from penstock.queue.journal import Flight, Journal
+from penstock.queue.paging import Page, install_page
+from penstock.queue.pending import SETTLED, Pending, PendingSend, Receipt
+from penstock.queue.policy import Window
+from penstock.queue.schedule import Schedule
+from penstock.queue.store.port import Shares, Store
+from penstock.queue.stored_queue import StoredQueue
+from penstock.queue.stream import SEQ_BLOCK, Remembered, SegmentBuilder, Stream
+
+log = logging.getLogger(__name__)
+
+Skips = Mapping[int, int]
+"""Queue id → a bit for each message of a send that this queue is not concerned with."""
+
+# How much one sweep may do in one queue, so that a sweep never holds up deliveries.
+_SWEEP_LIMIT = 1000
+
+
+class Ledger:
+    """Sends, leases and settles the messages of a catalog's streams and queues."""
+
+    def __init__(self, store: Store, ids: TsidFactory, window: Window | None = None) -> None:
+        self.store = store
+        self._durable = store.durable
+        self._journal = Journal(durable=store.durable)
+        self._schedule = Schedule()
+        self.catalog = Catalog(store, ids, self._journal, window or Window())
+        self.damaged_messages = 0
+        self._now_ms = 0
+
+    # Messages
+
+    def send(
+        self,
+        stream: Stream,
+        messages: Sequence[Message],
+        now_ms: int,
+        *,
+        skips: Skips | None = None,
+        dedup: bool = True,
+    ) -> PendingSend:
+        """Append messages to a stream; every queue of it gets each one that `skips` does not except."""
+        self._now_ms = now_ms
+        send = PendingSend([])
+        if dedup and stream.dedup is not None:
+            messages = self._drop_duplicates(stream, messages, send, now_ms)
+        else:
+            send.receipts = [Receipt(message.id, seq) for seq, message in enumerate(messages, stream.next_seq)]
+        if not self._durable:
+            first_seq = stream.next_seq
+            stream.next_seq += len(messages)
+            self._deliver(stream, first_seq, messages, skips)
+        elif stream.queues:
+            self._append(stream, messages, skips or {}, now_ms)
+        self._journal.wait(send)
+        return send
+
+    def receive(
+        self,
+        queue: StoredQueue,
+        now_ms: int,
+        max_messages: int,
+        *,
+        max_bytes: int | None = None,
+        lease_ms: int | None = None,
+    ) -> list[Entry]:
+        """Lease messages; what is beyond the window is not looked at (see `wants_page` of the queue)."""
+        self._now_ms = now_ms
+        entries = queue.engine.receive(now_ms, max_messages, max_bytes=max_bytes, lease_ms=lease_ms)
+        self._collect(queue)
+        return entries
+
+    def ack(self, queue: StoredQueue, lease_ids: Iterable[int], now_ms: int) -> Pending:
+        """Settle leased messages; LeaseNotFound and nothing settled when one of the leases is not live."""
+        self._now_ms = now_ms
+        entries: list[Entry] = []
+        settle = queue.engine.settle
+        try:
+            for lease_id in lease_ids:
+                entries.append(settle(lease_id, now_ms))  # noqa: PERF401 what was settled before an error is undone
+        except PenstockError:
+            for entry in entries:
+                queue.engine.unsettle(entry, now_ms)
+            raise
+        return self._settle(queue, entries)
+
+    def release(self, queue: StoredQueue, lease_id: int, now_ms: int, delay_ms: int | None = None) -> Entry:
+        """End a lease without acknowledgement."""
+        self._now_ms = now_ms
+        entry = queue.engine.release(lease_id, now_ms, delay_ms)
+        self._collect(queue)
+        queue.notify()
+        return entry
+
+    def set_deadline(self, queue: StoredQueue, lease_id: int, deadline_ms: int, now_ms: int) -> Entry:
+        """Move the moment a live lease runs out."""
+        entry = queue.engine.set_deadline(lease_id, deadline_ms, now_ms)
+        self._schedule.arm(queue)
+        return entry
+
+    def move(self, source: StoredQueue, entries: list[Entry], target: Stream, messages: Sequence[Message]) -> Pending:
+        """Send `messages` to another stream and settle the entries they stand for, both or neither."""
+        self.send(target, messages, self._now_ms, dedup=False)
+        return self._settle(source, entries)
+
+    def redrive(self, source: StoredQueue, target: Stream, now_ms: int, max_messages: int) -> tuple[Pending, int]:
+        """Move up to `max_messages` that wait in a queue to another stream, as they are."""
+        self._now_ms = now_ms
+        entries = source.engine.take_for_move(now_ms, max_messages)
+        pending = self.move(source, entries, target, [entry.message for entry in entries])
+        self._collect(source)
+        return pending, len(entries)
+
+    def give_back(self, queue: StoredQueue, entries: list[Entry]) -> None:
+        """Put entries of an outbox back in line, when there is nowhere for them to go."""
+        for entry in entries:
+            queue.engine.unsettle(entry, self._now_ms)
+        queue.notify()
+
+    # Pages
+
+    def read_page(self, queue: StoredQueue) -> Page | None:
+        """Read the next messages of a queue from the store; None when all are in memory. Blocks; changes nothing."""
+        if queue.next_stored_seq is None:
+            return None
+        stream = self.catalog.by_id[queue.stream_id]
+        return Page.read(self.store, queue, stream.id, stream.committed_seq)
+
+    def install_page(self, queue: StoredQueue, page: Page, now_ms: int) -> None:
+        """Let the messages of a page in."""
+        self._now_ms = now_ms
+        stream = self.catalog.by_id.get(queue.stream_id)
+        if stream is None or queue.closing:
+            return
+        damaged = install_page(queue, stream, page, self._journal, now_ms)
+        self.damaged_messages += damaged
+        if damaged:
+            log.error("%d damaged messages set aside, see the table 'damaged'", damaged, extra={"queue": queue.name})
+        self._collect(queue)
+        queue.notify()
+
+    # Time
+
+    def run_due(self, now_ms: int) -> None:
+        """End leases and delays that have run out, in all queues."""
+        self._now_ms = now_ms
+        while (queue := self._schedule.pop_due(now_ms)) is not None:
+            if self.catalog.queues.get(queue.name) is queue:
+                queue.engine.advance(now_ms)
+                self._collect(queue)
+                queue.notify()
+
+    def next_due_ms(self) -> int | None:
+        """When `run_due` has something to do again."""
+        return self._schedule.next_due_ms()
+
+    def sweep(self, now_ms: int) -> None:
+        """Drop what is past its retention and forget old deduplication ids; meant to run about once a minute."""
+        self._now_ms = now_ms
+        if self._durable and any(stream.dedup is not None for stream in self.catalog.streams.values()):
+            self._journal.batch.dedup_horizon_ms = now_ms
+        for queue in self.catalog.queues.values():
+            queue.engine.drop_past_retention(now_ms, _SWEEP_LIMIT)
+            self._collect(queue)
+
+    def note_leases(self) -> None:
+        """Before a stop: keep the delivery counts of what is handed out, since its leases end with this process."""
+        for queue in self.catalog.queues.values():
+            for entry in queue.engine.leases():
+                self._note_delivery(queue, entry)
+
+    # Commits
+
+    def has_unwritten(self) -> bool:
+        """Whether anything waits to be committed."""
+        return not self._journal.is_empty
+
+    def take_flight(self) -> Flight | None:
+        """What waits to be committed, for the shell to apply; at most one flight is under way at a time."""
+        return None if self._journal.is_empty else self._journal.take()
+
+    def committed(self, flight: Flight, shares: Shares, now_ms: int) -> None:
+        """The store has a flight: its changes, messages and settlements take effect."""
+        self._now_ms = now_ms
+        for change in flight.changes:
+            change.committed()
+        for builder in flight.builders:
+            self._land(builder)
+        for queue, acks in flight.finished:
+            if queue.acks.get(acks.segment.first_seq) is acks:
+                del queue.acks[acks.segment.first_seq]
+        for stream_id, stream_shares in shares.items():
+            stream = self.catalog.by_id.get(stream_id)
+            if stream is not None:
+                stream.shares = stream_shares
+        for pending in flight.pendings:
+            pending.committed()
+
+    def failed(self, flight: Flight, error: PenstockError, now_ms: int) -> None:
+        """The store refused a flight: nothing of it is kept, everybody concerned is told."""
+        self._now_ms = now_ms
+        for stream, first_seq, count in reversed(flight.undo_shares):
+            stream.shares[first_seq] = count
+        for builder in flight.builders:
+            self._abandon(builder)
+        for pending in (*flight.changes, *flight.pendings):
+            pending.failed(error)
+
+    # Inside
+
+    def _drop_duplicates(
+        self, stream: Stream, messages: Sequence[Message], send: PendingSend, now_ms: int
+    ) -> list[Message]:
+        """The messages not seen within the window; receipts for all of them go into the send."""
+        assert stream.dedup is not None
+        fresh: list[Message] = []
+        for message in messages:
+            known = stream.dedup.find(message.dedup_id, now_ms) if message.dedup_id else None
+            if known is not None:
+                send.receipts.append(Receipt(known.message_id, known.seq, duplicate=True))
+                if known.send is not None and known.send is not send and not known.send.done:
+                    send.originals.append(known.send)
+                continue
+            seq = stream.next_seq + len(fresh)
+            if message.dedup_id:
+                origin = send if self._durable else None
+                stream.dedup.remember(message.dedup_id, Remembered(message.id, seq, origin), now_ms)
+            send.receipts.append(Receipt(message.id, seq))
+            fresh.append(message)
+        return fresh
+
+    def _append(self, stream: Stream, messages: Sequence[Message], skips: Skips, now_ms: int) -> None:
+        if stream.next_seq + len(messages) > stream.seq_limit:
+            stream.seq_limit = stream.next_seq + len(messages) + SEQ_BLOCK
+            self._journal.batch.seq_limits[stream.id] = stream.seq_limit
+        for index, message in enumerate(messages):
+            builder = self._journal.builder(stream)
+            builder.add(message)
+            for queue_id, bits in skips.items():
+                if bits >> index & 1:
+                    builder.skip(queue_id)
+            if message.dedup_id and stream.dedup is not None:
+                expires_ms = now_ms + stream.dedup_window_ms
+                builder.remember(message.dedup_id, message.id, stream.next_seq, expires_ms)
+            stream.next_seq += 1
+        self._count_incoming(stream, messages, 1)
+
+    def _count_incoming(self, stream: Stream, messages: Sequence[Message], sign: int) -> None:
+        size_bytes = sum(message.size_bytes for message in messages)
+        for queue in stream.queues.values():
+            queue.incoming = max(0, queue.incoming + sign * len(messages))
+            queue.incoming_bytes = max(0, queue.incoming_bytes + sign * size_bytes)
+
+    def _land(self, builder: SegmentBuilder) -> None:
+        """A segment is durable: its queues get its messages."""
+        stream = builder.stream
+        segment = builder.segment()
+        self._count_incoming(stream, builder.messages, -1)
+        stream.committed_seq = max(stream.committed_seq, segment.first_seq + segment.count)
+        everything = (1 << segment.count) - 1
+        for queue_id, bits in builder.skips.items():
+            if bits == everything and queue_id in stream.queues:
+                stream.queues[queue_id].acks.pop(segment.first_seq, None)
+        concerned = [
+            queue
+            for queue in stream.queues.values()
+            if queue.start_seq <= segment.first_seq and builder.skips.get(queue.id, 0) != everything
+        ]
+        if not concerned:
+            self._journal.batch.drop_segments.append((stream.id, segment.first_seq))
+        elif len(concerned) > 1:
+            stream.shares[segment.first_seq] = len(concerned)
+        for queue in concerned:
+            queue.take_in(segment.first_seq, builder.messages, segment, builder.skips.get(queue.id, 0), self._now_ms)
+            self._schedule.arm(queue)
+            queue.notify()
+
+    def _abandon(self, builder: SegmentBuilder) -> None:
+        """A segment was refused: forget its deduplication ids and what its queues were to skip."""
+        stream = builder.stream
+        self._count_incoming(stream, builder.messages, -1)
+        for key in builder.dedup_keys:
+            if stream.dedup is not None:
+                stream.dedup.forget(key.key)
+        for queue_id in builder.skips:
+            if queue_id in stream.queues:
+                stream.queues[queue_id].acks.pop(builder.first_seq, None)
+
+    def _deliver(self, stream: Stream, first_seq: int, messages: Sequence[Message], skips: Skips | None) -> None:
+        for queue in stream.queues.values():
+            queue.take_in(first_seq, messages, None, skips.get(queue.id, 0) if skips else 0, self._now_ms)
+            if queue.engine.delayed:
+                self._schedule.arm(queue)
+            queue.notify()
+
+    def _settle(self, queue: StoredQueue, entries: list[Entry]) -> Pending:
+        """Settle entries that the engine already holds as settling."""
+        if not self._durable:
+            self._finish(queue, entries)
+            return SETTLED
+        self._mark(queue, entries)
+        pending = Pending(lambda: self._finish(queue, entries), lambda: self._unmark(queue, entries))
+        self._journal.wait(pending)
+        return pending
+
+    def _finish(self, queue: StoredQueue, entries: list[Entry]) -> None:
+        for entry in entries:
+            queue.engine.finish(entry)
+        queue.notify()
+
+    def _mark(self, queue: StoredQueue, entries: list[Entry]) -> None:
+        stream = self.catalog.by_id[queue.stream_id]
+        for entry in entries:
+            if entry.segment is not None:
+                acks = queue.acks_of(entry.segment)
+                acks.mark(entry.seq, entry.message.size_bytes)
+                self._journal.touch(stream, queue, acks)
+
+    def _unmark(self, queue: StoredQueue, entries: list[Entry]) -> None:
+        for entry in entries:
+            if entry.segment is not None and entry.seq >= queue.start_seq:
+                queue.acks_of(entry.segment).unmark(entry.seq, entry.message.size_bytes)
+            queue.engine.unsettle(entry, self._now_ms)
+        self._schedule.arm(queue)
+        queue.notify()
+
+    def _note_delivery(self, queue: StoredQueue, entry: Entry) -> None:
+        if entry.segment is not None:
+            queue.acks_of(entry.segment).has_deliveries = True
+            self._journal.note_delivery(queue, entry)
+
+    def _collect(self, queue: StoredQueue) -> None:
+        """Carry out what the engine left in its outboxes, and remember when it is due again."""
+        engine = queue.engine
+        if engine.released:
+            for entry in engine.released:
+                self._note_delivery(queue, entry)
+            engine.released.clear()
+        if engine.expired:
+            expired, engine.expired = engine.expired, []
+            self._settle(queue, expired)
+        if engine.dead_letters:
+            dead_letters, engine.dead_letters = engine.dead_letters, []
+            if queue.on_dead_letters is None:
+                self.give_back(queue, dead_letters)
+            else:
+                queue.on_dead_letters(dead_letters)
+        self._schedule.arm(queue)

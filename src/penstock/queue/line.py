@@ -1,0 +1,180 @@
+"""The line: the messages of a queue that wait, and whose turn it is.
+
+Messages without a group wait in `_fresh` (arrival order) or `_returned` (a heap by sequence, for those that came
+back). Messages of a group wait in their lane; lanes that may be taken from stand in `ring` and take turns. Delayed
+messages of either kind are also in `_delayed`, a heap by the moment they become available.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from itertools import count
+
+from penstock.queue.entry import DELAYED, GONE, WAITING, Entry
+from penstock.queue.lane import Lane
+
+
+class Line:
+    """Who waits, in which order; nothing here knows of leases or limits."""
+
+    __slots__ = ("_delayed", "_fresh", "_returned", "_ties", "delayed", "grouped", "lanes", "ring", "visible")
+
+    def __init__(self, *, grouped: bool) -> None:
+        self.grouped = grouped
+        self._fresh: deque[Entry] = deque()
+        # The tie number keeps a heap from comparing entries when a settled one and its successor share a sequence.
+        self._ties = count()
+        self._returned: list[tuple[int, int, Entry]] = []
+        self._delayed: list[tuple[int, int, int, Entry]] = []
+        self.lanes: dict[str, Lane] = {}
+        self.ring: deque[Lane] = deque()
+        self.visible = 0
+        self.delayed = 0
+
+    def join(self, entry: Entry, now_ms: int) -> None:
+        """Let a message join at the end."""
+        grouped = self.grouped and entry.message.group
+        if entry.available_ms > now_ms:
+            self._delay(entry)
+            if grouped:
+                self._lane_of(entry.message.group).entries.append(entry)
+            return
+        self.visible += 1
+        if not grouped:
+            self._fresh.append(entry)
+            return
+        lane = self._lane_of(entry.message.group)
+        lane.entries.append(entry)
+        if not lane.ready and not lane.in_flight:
+            self.place(lane)
+
+    def rejoin(self, entry: Entry, now_ms: int, delay_ms: int) -> None:
+        """Put a message that was handed out back to its place in the order; its lane is free of it."""
+        entry.available_ms = now_ms + delay_ms
+        if delay_ms > 0:
+            self._delay(entry)
+        else:
+            entry.state = WAITING
+            self.visible += 1
+        if self.grouped and entry.message.group:
+            self.lanes[entry.message.group].put_back(entry)
+            self.free_lane(entry)
+        elif delay_ms <= 0:
+            self.put_back_loose(entry)
+
+    def pop_loose(self) -> Entry | None:
+        """Take out the oldest message without a group; it still counts as visible."""
+        fresh, returned = self._fresh, self._returned
+        while fresh or returned:
+            if returned and (not fresh or returned[0][0] < fresh[0].seq):
+                entry = heappop(returned)[2]
+            else:
+                entry = fresh.popleft()
+            if entry.state is WAITING:
+                return entry
+        return None
+
+    def put_back_loose(self, entry: Entry) -> None:
+        """Return a message without a group that was taken out."""
+        heappush(self._returned, (entry.seq, next(self._ties), entry))
+
+    def pull_out(self, entry: Entry) -> Entry:
+        """Take a message from anywhere in line: its place is passed over later, a copy stands for it outside."""
+        if entry.state is DELAYED:
+            self.delayed -= 1
+        else:
+            self.visible -= 1
+        entry.state = GONE
+        if self.grouped and entry.message.group:
+            self.lanes[entry.message.group].in_flight += 1
+        return Entry(
+            seq=entry.seq,
+            message=entry.message,
+            segment=entry.segment,
+            receive_count=entry.receive_count,
+            first_received_ms=entry.first_received_ms,
+        )
+
+    def ripen(self, now_ms: int) -> None:
+        """Let in the delayed messages whose time has come."""
+        delayed = self._delayed
+        while delayed and delayed[0][0] <= now_ms:
+            entry = heappop(delayed)[3]
+            if entry.state is not DELAYED:
+                continue
+            entry.state = WAITING
+            self.delayed -= 1
+            self.visible += 1
+            if self.grouped and entry.message.group:
+                self.place(self.lanes[entry.message.group])
+            else:
+                self.put_back_loose(entry)
+
+    def next_ripe_ms(self) -> int | None:
+        """When `ripen` has something to do again."""
+        return self._delayed[0][0] if self._delayed else None
+
+    def first_fresh(self) -> Entry | None:
+        """The oldest message without a group that was never handed out."""
+        fresh = self._fresh
+        while fresh and fresh[0].state is not WAITING:
+            fresh.popleft()
+        return fresh[0] if fresh else None
+
+    def pop_fresh(self) -> None:
+        """Take out what `first_fresh` gave."""
+        self._fresh.popleft()
+
+    def place(self, lane: Lane) -> None:
+        """Put a lane into the ring when its first message may be taken, and away when it is empty."""
+        if lane.in_flight or lane.ready:
+            return
+        first = lane.first()
+        if first is None:
+            self.lanes.pop(lane.group, None)
+        elif first.state is WAITING:
+            lane.ready = True
+            self.ring.append(lane)
+
+    def free_lane(self, entry: Entry) -> None:
+        """A message that was handed out no longer holds its lane."""
+        if self.grouped and entry.message.group:
+            lane = self.lanes[entry.message.group]
+            lane.in_flight -= 1
+            self.place(lane)
+
+    def has_ready(self) -> bool:
+        """Whether anything may be taken now."""
+        return bool(self._fresh or self._returned or self.ring)
+
+    def waiting(self) -> Iterator[Entry]:
+        """Everything in line, delayed or not, in no particular order."""
+        yield from (entry for entry in self._fresh if entry.state is WAITING)
+        yield from (entry for _, _, entry in self._returned if entry.state is WAITING)
+        for _, _, _, entry in self._delayed:
+            if entry.state is DELAYED and not (self.grouped and entry.message.group):
+                yield entry
+        for lane in self.lanes.values():
+            yield from lane.waiting()
+
+    def clear(self) -> None:
+        """Send everyone away."""
+        for entry in self.waiting():
+            entry.state = GONE
+        self._fresh.clear()
+        self._returned.clear()
+        self._delayed.clear()
+        self.lanes.clear()
+        self.ring.clear()
+        self.visible = self.delayed = 0
+
+    def _lane_of(self, group: str) -> Lane:
+        lane = self.lanes.get(group)
+        if lane is None:
+            lane = self.lanes[group] = Lane(group, [])
+        return lane
+
+    def _delay(self, entry: Entry) -> None:
+        entry.state = DELAYED
+        self.delayed += 1
+        heappush(self._delayed, (entry.available_ms, entry.seq, next(self._ties), entry))

@@ -1,0 +1,101 @@
+"""Pages: the next messages of a deep backlog, read from the store into the window."""
+
+import msgspec
+
+from penstock.core.limits import MIB
+from penstock.queue.acks import SegmentAcks
+from penstock.queue.entry import Entry, Segment
+from penstock.queue.journal import Journal
+from penstock.queue.store.port import DamagedRow, DeliveryRow, Store, StoredSegment
+from penstock.queue.store.segment_codec import Damage, decode_bitmap, decode_segment
+from penstock.queue.stored_queue import StoredQueue
+from penstock.queue.stream import Stream
+
+_PAGE_MESSAGES = 2000
+_PAGE_BYTES = 8 * MIB
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Segments from `from_seq` on; everything before `horizon_seq` was durable when the read began."""
+
+    from_seq: int
+    horizon_seq: int
+    segments: list[StoredSegment]
+    deliveries: dict[int, DeliveryRow]
+
+    @classmethod
+    def read(cls, store: Store, queue: StoredQueue, stream_id: int, horizon_seq: int) -> "Page":
+        """Read a page; safe in another thread, since it only looks at values the caller passed or that do not move."""
+        from_seq = queue.next_stored_seq or 0
+        segments = store.read(queue.id, from_seq, min(_PAGE_MESSAGES, queue.window.messages), _PAGE_BYTES)
+        deliveries: list[DeliveryRow] = []
+        if segments:
+            deliveries = store.deliveries(
+                queue.id, segments[0].first_seq, segments[-1].first_seq + segments[-1].count - 1
+            )
+        return cls(from_seq, horizon_seq, segments, {row.seq: row for row in deliveries})
+
+    @property
+    def next_seq(self) -> int:
+        """Where the next page begins."""
+        if not self.segments:
+            return self.horizon_seq
+        return self.segments[-1].first_seq + self.segments[-1].count
+
+
+def install_page(queue: StoredQueue, stream: Stream, page: Page, journal: Journal, now_ms: int) -> int:
+    """Let a page's messages into the window; returns how many were damaged and set aside."""
+    if queue.next_stored_seq != page.from_seq:
+        return 0  # purged or paged meanwhile
+    damaged = 0
+    for stored in page.segments:
+        damaged += _install_segment(queue, stream, stored, page.deliveries, journal, now_ms)
+    if page.next_seq >= stream.committed_seq:
+        queue.next_stored_seq = None
+        queue.stored = queue.stored_bytes = 0
+    else:
+        queue.next_stored_seq = page.next_seq
+    return damaged
+
+
+def _install_segment(
+    queue: StoredQueue,
+    stream: Stream,
+    stored: StoredSegment,
+    deliveries: dict[int, DeliveryRow],
+    journal: Journal,
+    now_ms: int,
+) -> int:
+    segment = Segment(stored.first_seq, stored.count, stored.size_bytes)
+    # A bitmap that fails its checksum is taken as empty: redelivery is allowed, loss is not.
+    dead = (decode_bitmap(stored.dead) or 0) if stored.dead is not None else 0
+    entries: list[Entry] = []
+    damage: list[DamagedRow] = []
+    acks = SegmentAcks(segment)
+    decoded = decode_segment(stream.id, segment.first_seq, segment.count, stored.payload)
+    for seq, message in enumerate(decoded, segment.first_seq):
+        was_dead = bool(dead >> (seq - segment.first_seq) & 1)
+        if isinstance(message, Damage):
+            acks.mark(seq, 0)
+            if not was_dead:
+                damage.append(DamagedRow(stream.id, segment.first_seq, seq, message.reason, message.payload, now_ms))
+            continue
+        if was_dead:
+            acks.mark(seq, message.size_bytes)
+            continue
+        entry = Entry(seq, message, segment, message.deliver_at_ms)
+        delivery = deliveries.get(seq)
+        if delivery is not None:
+            entry.receive_count = delivery.receive_count
+            entry.first_received_ms = delivery.first_received_ms
+            acks.has_deliveries = True
+        entries.append(entry)
+    if acks.dead or acks.has_deliveries:
+        queue.acks[segment.first_seq] = acks
+    if damage:
+        journal.batch.damaged.extend(damage)
+        journal.touch(stream, queue, acks)
+    queue.stored = max(0, queue.stored - len(entries) - len(damage))
+    queue.stored_bytes = max(0, queue.stored_bytes - sum(entry.message.size_bytes for entry in entries))
+    queue.engine.add(entries, now_ms)
+    return len(damage)

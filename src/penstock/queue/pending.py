@@ -1,0 +1,94 @@
+"""Operations that wait for a commit, and what each does when it is kept or refused."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from penstock.core.errors import PenstockError
+
+
+class Receipt(msgspec.Struct, frozen=True, gc=False):
+    """What a send is answered with; a duplicate carries the first message's id and sequence."""
+
+    message_id: str
+    seq: int
+    duplicate: bool = False
+
+
+class Pending:
+    """One caller's operation: done when its commit succeeded (`error` is None) or failed."""
+
+    __slots__ = ("_on_commit", "_on_failure", "done", "error", "on_done")
+
+    def __init__(
+        self, on_commit: Callable[[], None] | None = None, on_failure: Callable[[], None] | None = None
+    ) -> None:
+        self._on_commit = on_commit
+        self._on_failure = on_failure
+        self.done = False
+        self.error: PenstockError | None = None
+        self.on_done: Callable[[], None] | None = None
+
+    def also(self, action: Callable[[], object]) -> None:
+        """Do something more when the store has it."""
+        before = self._on_commit
+
+        def both() -> None:
+            if before is not None:
+                before()
+            action()
+
+        self._on_commit = both
+
+    def committed(self) -> None:
+        """The store has it."""
+        if self._on_commit is not None:
+            self._on_commit()
+        self._finish()
+
+    def failed(self, error: PenstockError) -> None:
+        """The store refused it; nothing of it is kept."""
+        self.error = error
+        if self._on_failure is not None:
+            self._on_failure()
+        self._finish()
+
+    def result(self) -> None:
+        """Raise what went wrong, if anything did."""
+        if self.error is not None:
+            raise self.error
+
+    def _finish(self) -> None:
+        self.done = True
+        if self.on_done is not None:
+            self.on_done()
+
+
+SETTLED = Pending()
+"""An operation that needs no commit."""
+SETTLED.committed()
+
+
+class PendingSend(Pending):
+    """A send: its receipts hold once it is done without an error."""
+
+    __slots__ = ("originals", "receipts")
+
+    def __init__(
+        self,
+        receipts: list[Receipt],
+        on_commit: Callable[[], None] | None = None,
+        on_failure: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(on_commit, on_failure)
+        self.receipts = receipts
+        self.originals: list[PendingSend] = []
+        """Sends not yet durable that this one's duplicates rely on."""
+
+    def committed(self) -> None:
+        """The store has it; a duplicate of a send that failed has failed too."""
+        for original in self.originals:
+            if original.error is not None:
+                self.failed(original.error)
+                return
+        super().committed()

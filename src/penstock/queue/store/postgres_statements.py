@@ -1,0 +1,145 @@
+"""The statements of the PostgreSQL store, by what they do; the schema is the connection's search path."""
+
+PUT_STREAM = """
+INSERT INTO streams AS s (id, name, config, seq_limit) VALUES (%s, %s, %b, %s)
+ON CONFLICT (id) DO UPDATE SET name = excluded.name, config = excluded.config,
+    seq_limit = greatest(s.seq_limit, excluded.seq_limit)
+"""
+PUT_QUEUE = """
+INSERT INTO queues AS q (id, stream_id, name, config, start_seq) VALUES (%s, %s, %s, %b, %s)
+ON CONFLICT (id) DO UPDATE SET stream_id = excluded.stream_id, name = excluded.name, config = excluded.config,
+    start_seq = greatest(q.start_seq, excluded.start_seq)
+"""
+RAISE_SEQ_LIMITS = """
+UPDATE streams AS s SET seq_limit = greatest(s.seq_limit, new.seq_limit)
+FROM unnest(%b::bigint[], %b::bigint[]) AS new (id, seq_limit) WHERE s.id = new.id
+"""
+ADD_SEGMENT = """
+INSERT INTO segments (stream_id, first_seq, count, size_bytes, payload) VALUES (%s, %s, %s, %s, %b)
+"""
+COPY_SEGMENTS = """
+COPY segments (stream_id, first_seq, count, size_bytes, payload) FROM STDIN (FORMAT BINARY)
+"""
+COPY_SEGMENTS_TYPES = ("int8", "int8", "int8", "int8", "bytea")
+PUT_DEDUP = """
+INSERT INTO dedups (stream_id, first_seq, expires_ms, keys) VALUES (%s, %s, %s, %b)
+ON CONFLICT (stream_id, first_seq) DO UPDATE SET expires_ms = excluded.expires_ms, keys = excluded.keys
+"""
+PUT_DELIVERIES = """
+INSERT INTO deliveries (queue_id, seq, receive_count, first_received_ms)
+SELECT * FROM unnest(%b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[])
+ON CONFLICT (queue_id, seq) DO UPDATE SET receive_count = excluded.receive_count,
+    first_received_ms = excluded.first_received_ms
+"""
+PUT_ACKS = """
+INSERT INTO acks (queue_id, stream_id, first_seq, dead, dead_count, dead_bytes)
+SELECT * FROM unnest(%b::bigint[], %b::bigint[], %b::bigint[], %b::bytea[], %b::bigint[], %b::bigint[])
+ON CONFLICT (queue_id, first_seq) DO UPDATE SET dead = excluded.dead, dead_count = excluded.dead_count,
+    dead_bytes = excluded.dead_bytes
+"""
+FORGET_DELIVERIES = """
+DELETE FROM deliveries AS d
+USING unnest(%b::bigint[], %b::bigint[], %b::bigint[]) AS gone (queue_id, first_seq, last_seq)
+WHERE d.queue_id = gone.queue_id AND d.seq BETWEEN gone.first_seq AND gone.last_seq
+"""
+ADD_DAMAGED = """
+INSERT INTO damaged (stream_id, first_seq, seq, reason, payload, found_ms) VALUES (%s, %s, %s, %s, %b, %s)
+"""
+
+# Each of these takes (sequence, queue).
+PURGE_QUEUE = (
+    "UPDATE queues SET start_seq = greatest(start_seq, %s) WHERE id = %s",
+    "DELETE FROM acks WHERE first_seq < %s AND queue_id = %s",
+    "DELETE FROM deliveries WHERE seq < %s AND queue_id = %s",
+)
+# Each of these takes (streams, first sequences).
+DROP_SEGMENTS = (
+    """
+    DELETE FROM segments AS s USING unnest(%b::bigint[], %b::bigint[]) AS gone (stream_id, first_seq)
+    WHERE s.stream_id = gone.stream_id AND s.first_seq = gone.first_seq
+    """,
+    """
+    DELETE FROM acks AS a USING unnest(%b::bigint[], %b::bigint[]) AS gone (stream_id, first_seq)
+    WHERE a.stream_id = gone.stream_id AND a.first_seq = gone.first_seq
+    """,
+)
+DROP_QUEUE = (
+    "DELETE FROM acks WHERE queue_id = %s",
+    "DELETE FROM deliveries WHERE queue_id = %s",
+    "DELETE FROM queues WHERE id = %s",
+)
+DROP_STREAM = (
+    "DELETE FROM acks WHERE queue_id IN (SELECT id FROM queues WHERE stream_id = %s)",
+    "DELETE FROM deliveries WHERE queue_id IN (SELECT id FROM queues WHERE stream_id = %s)",
+    "DELETE FROM queues WHERE stream_id = %s",
+    "DELETE FROM segments WHERE stream_id = %s",
+    "DELETE FROM dedups WHERE stream_id = %s",
+    "DELETE FROM streams WHERE id = %s",
+)
+COLLECT_STREAM = (
+    """
+    DELETE FROM segments AS s WHERE s.stream_id = %s AND NOT EXISTS (
+        SELECT 1 FROM queues AS q
+        WHERE q.stream_id = s.stream_id AND q.start_seq <= s.first_seq AND NOT EXISTS (
+            SELECT 1 FROM acks AS a
+            WHERE a.queue_id = q.id AND a.first_seq = s.first_seq AND a.dead IS NULL
+        )
+    )
+    """,
+    """
+    DELETE FROM acks AS a WHERE a.stream_id = %s AND NOT EXISTS (
+        SELECT 1 FROM segments AS s WHERE s.stream_id = a.stream_id AND s.first_seq = a.first_seq
+    )
+    """,
+)
+FORGET_DEDUPS = "DELETE FROM dedups WHERE expires_ms <= %s"
+
+STREAMS = "SELECT id, name, config, seq_limit FROM streams ORDER BY id"
+QUEUES = "SELECT id, stream_id, name, config, start_seq FROM queues ORDER BY id"
+SHARED_STREAMS = "SELECT stream_id FROM queues GROUP BY stream_id HAVING count(*) >= 2"
+# The first condition spares a stream of one queue, the usual kind, the walk through its segments.
+SHARES = """
+SELECT s.first_seq, count(*)
+FROM segments AS s JOIN queues AS q ON q.stream_id = s.stream_id AND q.start_seq <= s.first_seq
+WHERE (SELECT count(*) FROM queues WHERE stream_id = %(stream_id)s) >= 2
+  AND s.stream_id = %(stream_id)s
+  AND NOT EXISTS (
+    SELECT 1 FROM acks AS a WHERE a.queue_id = q.id AND a.first_seq = s.first_seq AND a.dead IS NULL
+  )
+GROUP BY s.first_seq HAVING count(*) >= 2
+"""
+TOTALS = """
+SELECT coalesce(sum(s.count - coalesce(a.dead_count, 0)), 0)::bigint,
+       coalesce(sum(s.size_bytes - coalesce(a.dead_bytes, 0)), 0)::bigint
+FROM queues AS q
+JOIN segments AS s ON s.stream_id = q.stream_id AND s.first_seq >= q.start_seq
+LEFT JOIN acks AS a ON a.queue_id = q.id AND a.first_seq = s.first_seq
+WHERE q.id = %s AND (a.queue_id IS NULL OR a.dead IS NOT NULL)
+"""
+# A segment has at least one message, so no more segments than messages can be wanted. The segment that reaches
+# a limit is the last one.
+READ = """
+WITH waiting AS (
+    SELECT s.first_seq, s.count, s.size_bytes, s.payload, a.dead
+    FROM segments AS s LEFT JOIN acks AS a ON a.queue_id = %(queue_id)s AND a.first_seq = s.first_seq
+    WHERE s.stream_id = (SELECT stream_id FROM queues WHERE id = %(queue_id)s)
+      AND s.first_seq >= greatest(%(from_seq)s, (SELECT start_seq FROM queues WHERE id = %(queue_id)s))
+      AND (a.queue_id IS NULL OR a.dead IS NOT NULL)
+    ORDER BY s.first_seq LIMIT %(max_messages)s
+), running AS (
+    SELECT *, sum(count) OVER earlier AS messages_before, sum(size_bytes) OVER earlier AS bytes_before
+    FROM waiting
+    WINDOW earlier AS (ORDER BY first_seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+)
+SELECT first_seq, count, size_bytes, payload, dead FROM running
+WHERE coalesce(messages_before, 0) < %(max_messages)s AND coalesce(bytes_before, 0) < %(max_bytes)s
+ORDER BY first_seq
+"""
+DELIVERIES = """
+SELECT queue_id, seq, receive_count, first_received_ms FROM deliveries
+WHERE queue_id = %s AND seq BETWEEN %s AND %s ORDER BY seq
+"""
+DEDUPS = """
+SELECT stream_id, first_seq, expires_ms, keys FROM dedups WHERE expires_ms > %s ORDER BY stream_id, first_seq
+"""
+DAMAGED = "SELECT stream_id, first_seq, seq, reason, payload, found_ms FROM damaged ORDER BY id"

@@ -1,0 +1,123 @@
+"""Segments as bytes: a checksummed header, then one checksummed record per message.
+
+    magic "PSG1" | stream u64 | first sequence u64 | count u32 | count × (length u32, crc32 u32) | crc32 u32 | records
+
+The header names its stream and place, so bytes that ended up under another key are found out too. A record that
+fails its checksum is lost alone; a header that fails takes its segment with it.
+"""
+
+from collections.abc import Iterable
+from struct import Struct
+from zlib import crc32
+
+import msgspec
+
+from penstock.core.message import Message
+
+_MAGIC = b"PSG1"
+_HEAD = Struct("<4sQQI")
+_RECORD = Struct("<II")
+_CRC = Struct("<I")
+
+_encode = msgspec.msgpack.Encoder(enc_hook=dict).encode  # the hook copes with read-only mappings
+_decode = msgspec.msgpack.Decoder(Message).decode
+
+encode_message = _encode
+
+
+class Damage(msgspec.Struct, frozen=True):
+    """Why a record cannot be served, and its bytes as found."""
+
+    reason: str
+    payload: bytes
+
+
+def encode_segment(stream_id: int, first_seq: int, records: list[bytes]) -> list[bytes]:
+    """The frames of a segment, to be joined or written one after another."""
+    table = b"".join(_RECORD.pack(len(record), crc32(record)) for record in records)
+    header = _HEAD.pack(_MAGIC, stream_id, first_seq, len(records)) + table
+    return [header, _CRC.pack(crc32(header)), *records]
+
+
+def decode_segment(stream_id: int, first_seq: int, count: int, payload: bytes) -> list[Message | Damage]:
+    """The messages of a segment in order, with damage in the place of each one that cannot be trusted."""
+    fault = _header_fault(stream_id, first_seq, count, payload)
+    if fault is not None:
+        return [Damage(fault, payload if index == 0 else b"") for index in range(count)]
+    decoded: list[Message | Damage] = []
+    at = _HEAD.size + count * _RECORD.size + _CRC.size
+    for length, crc in _RECORD.iter_unpack(payload[_HEAD.size : at - _CRC.size]):
+        decoded.append(_decode_record(payload[at : at + length], length, crc))
+        at += length
+    return decoded
+
+
+def _header_fault(stream_id: int, first_seq: int, count: int, payload: bytes) -> str | None:
+    end = _HEAD.size + count * _RECORD.size
+    if len(payload) < end + _CRC.size:
+        return "segment is shorter than its header"
+    if _CRC.unpack_from(payload, end)[0] != crc32(payload[:end]):
+        return "segment header fails its checksum"
+    if _HEAD.unpack_from(payload) != (_MAGIC, stream_id, first_seq, count):
+        return "segment header belongs to another place"
+    return None
+
+
+def _decode_record(record: bytes, length: int, crc: int) -> Message | Damage:
+    if len(record) != length:
+        return Damage("record is cut off", record)
+    if crc32(record) != crc:
+        return Damage("record fails its checksum", record)
+    try:
+        return _decode(record)
+    except msgspec.DecodeError as error:
+        return Damage(f"record cannot be decoded: {error}", record)
+
+
+# Bitmaps of acknowledged messages, and deduplication ids: small values behind one checksum each.
+
+
+def encode_bitmap(bits: int, count: int) -> bytes:
+    """A bitmap of `count` bits with its checksum."""
+    return seal(bits.to_bytes((count + 7) // 8, "little"))
+
+
+def decode_bitmap(sealed: bytes) -> int | None:
+    """The bits; None when the bitmap fails its checksum."""
+    raw = unseal(sealed)
+    return None if raw is None else int.from_bytes(raw, "little")
+
+
+class DedupKey(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A deduplication id and the message it stands for."""
+
+    key: str
+    message_id: str
+    seq: int
+
+
+_decode_keys = msgspec.msgpack.Decoder(list[DedupKey]).decode
+
+
+def encode_dedup_keys(keys: Iterable[DedupKey]) -> bytes:
+    """Deduplication ids with their checksum."""
+    return seal(_encode(list(keys)))
+
+
+def decode_dedup_keys(sealed: bytes) -> list[DedupKey]:
+    """The ids; none when they fail their checksum: forgetting costs a duplicate, believing could cost a message."""
+    raw = unseal(sealed)
+    return [] if raw is None else _decode_keys(raw)
+
+
+def seal(raw: bytes) -> bytes:
+    """Append a checksum."""
+    return raw + _CRC.pack(crc32(raw))
+
+
+def unseal(sealed: bytes) -> bytes | None:
+    """Take the checksum off; None when it does not hold."""
+    if len(sealed) < _CRC.size:
+        return None
+    raw = sealed[: -_CRC.size]
+    return raw if _CRC.unpack_from(sealed, len(raw))[0] == crc32(raw) else None

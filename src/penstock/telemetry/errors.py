@@ -1,0 +1,27 @@
+"""Errors of serving.
+
+FailedPrecondition
+└── ExposedWithoutCredentials     other machines could reach a service that asks for no credentials
+Unavailable
+├── CannotListen                  the address cannot be listened on
+│   └── PortInUse                 another program listens there
+└── StartFailed                   the service's own start-up failed
+"""
+
+from penstock.core.errors import FailedPrecondition, Unavailable
+
+
+class ExposedWithoutCredentials(FailedPrecondition):
+    """Other machines could reach a service that asks for no credentials."""
+
+
+class CannotListen(Unavailable):
+    """The address cannot be listened on."""
+
+
+class PortInUse(CannotListen):
+    """Another program listens on the port."""
+
+
+class StartFailed(Unavailable):
+    """The service's own start-up failed."""
