@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from penstock.broker.broker import Broker
 from penstock.broker.message import InternalMessage
-from penstock.broker.options import SubscriptionOptions
+from penstock.broker.options import SubscriptionOptions, check_max_messages
 from penstock.core.clock import Clock
 from penstock.core.ids import TsidFactory
 from penstock.queue.async_shell import AsyncShell
@@ -23,6 +23,8 @@ class AsyncBroker:
         """Look-ups that need no waiting: topics, subscriptions, counters."""
         self._shell = shell
         self._clock = clock
+        self._catalog_lock = asyncio.Lock()
+        """Topics and subscriptions change one at a time: what one call makes, the next one finds."""
 
     @classmethod
     async def open(cls, store: Store, clock: Clock, ids: TsidFactory, window: Window | None = None) -> "AsyncBroker":
@@ -39,22 +41,26 @@ class AsyncBroker:
 
     async def register_topic(self, name: str) -> None:
         """Make a topic; one that exists stays as it is."""
-        await self._shell.commit(self.rules.register_topic(name, self._clock.now_ms()))
+        async with self._catalog_lock:
+            await self._shell.commit(self.rules.register_topic(name, self._clock.now_ms()))
 
     async def unregister_topic(self, name: str) -> None:
         """Remove a topic; its subscriptions are detached and emptied, but stay."""
-        await self._commit_all(self.rules.unregister_topic(name, self._clock.now_ms()))
+        async with self._catalog_lock:
+            await self._commit_all(self.rules.unregister_topic(name, self._clock.now_ms()))
 
     async def register_subscription(
         self, name: str, topic_name: str, options: SubscriptionOptions | None = None
     ) -> None:
         """Make a subscription; the same one again stays as it is."""
         options = options or SubscriptionOptions()
-        await self._shell.commit(self.rules.register_subscription(name, topic_name, options, self._clock.now_ms()))
+        async with self._catalog_lock:
+            await self._shell.commit(self.rules.register_subscription(name, topic_name, options, self._clock.now_ms()))
 
     async def unregister_subscription(self, name: str) -> None:
         """Remove a subscription with its messages and leases."""
-        await self._shell.commit(self.rules.unregister_subscription(name))
+        async with self._catalog_lock:
+            await self._shell.commit(self.rules.unregister_subscription(name))
 
     async def publish(self, topic_name: str, messages: Sequence[InternalMessage]) -> list[str]:
         """Take messages in for every subscription of a topic and give them ids; answered when they are durable."""
@@ -64,6 +70,7 @@ class AsyncBroker:
 
     async def pull(self, subscription_name: str, max_messages: int, *, wait_s: float = 0.0) -> list[InternalMessage]:
         """Lease up to `max_messages`; with none at hand, wait for one to arrive."""
+        check_max_messages(max_messages)
         subscription = self.rules.subscription(subscription_name)
         entries = await self._shell.receive(subscription.queue, max_messages, wait_s=wait_s)
         return self.rules.pulled(subscription, entries)

@@ -4,8 +4,9 @@ Each operation that must be durable returns a Pending; the blocking and the asyn
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 import msgspec
 
@@ -33,7 +34,7 @@ from penstock.broker.subscription import (
 from penstock.broker.validation import checked_size
 from penstock.core.ids import TsidFactory
 from penstock.core.limits import SECOND_MS
-from penstock.core.message import Message
+from penstock.core.message import NO_ATTRIBUTES, Message
 from penstock.queue.entry import Entry
 from penstock.queue.errors import LeaseNotFound
 from penstock.queue.ledger import Ledger
@@ -62,7 +63,7 @@ class Broker:
             if not decode_topic_config(stream.config).removed:
                 self._topics[stream.name] = stream
         for queue in catalog.queues.values():
-            self._attach(queue, decode_subscription_config(queue.config))
+            self._attach(queue, decode_subscription_config(queue.config), now_ms)
 
     # Topics
 
@@ -97,7 +98,9 @@ class Broker:
         # The stream keeps its subscriptions' queues under a name no topic can have, so that the topic can be made anew.
         tombstone = encode_config(TopicConfig(created_ms, removed=True))
         renamed = catalog.configure_stream(stream, tombstone, name=f"\x01{self._ids.next_id(now_ms)}")
+        stream.closing = True  # what is published from now on would outlive the purge
         pendings.append(_then(renamed, lambda: self._topics.pop(name)))
+        renamed.otherwise(partial(setattr, stream, "closing", False))
         return pendings
 
     def topic(self, name: str) -> TopicMetadata | None:
@@ -125,7 +128,7 @@ class Broker:
         config = SubscriptionConfig(topic_name, now_ms, options)
         catalog = self.ledger.catalog
         pending = catalog.create_queue(stream, name, options.queue_policy(), now_ms, config=encode_config(config))
-        return _then(pending, lambda: self._attach(catalog.queues[name], config))
+        return _then(pending, lambda: self._attach(catalog.queues[name], config, now_ms))
 
     def unregister_subscription(self, name: str) -> Pending:
         """Remove a subscription with its messages and leases."""
@@ -167,7 +170,7 @@ class Broker:
         sizes = [checked_size(message) for message in messages]
         next_id = self._ids.next_id
         accepted = [
-            Message(next_id(now_ms), message.data, now_ms, size, message.ordering_key or "", message.attributes)
+            Message(next_id(now_ms), message.data, now_ms, size, message.ordering_key or "", _own(message.attributes))
             for message, size in zip(messages, sizes, strict=True)
         ]
         return self.ledger.send(stream, accepted, now_ms, skips=self._skips(stream, sizes, now_ms))
@@ -200,12 +203,12 @@ class Broker:
 
     def _topic(self, name: str) -> Stream:
         stream = self._topics.get(name)
-        if stream is None:
+        if stream is None or stream.closing:
             raise TopicNotFound(name)
         return stream
 
-    def _attach(self, queue: StoredQueue, config: SubscriptionConfig) -> None:
-        subscription = Subscription(queue, config)
+    def _attach(self, queue: StoredQueue, config: SubscriptionConfig, now_ms: int) -> None:
+        subscription = Subscription(queue, config, tag=self._ids.next_id(now_ms))
         self._subscriptions[queue.name] = subscription
         self._by_tag[subscription.tag] = queue
         queue.on_dead_letters = partial(self._dead_letter, subscription)
@@ -229,17 +232,15 @@ class Broker:
 
     def _skips(self, stream: Stream, sizes: list[int], now_ms: int) -> dict[int, int] | None:
         """Which messages which subscriptions do not get because they are at their capacity (BR-022)."""
-        skips: dict[int, int] = {}
         total_bytes = sum(sizes)
-        for subscription in self._subscriptions_of(stream):
-            if subscription.has_room(len(sizes), total_bytes):
-                continue
+        full = [found for found in self._subscriptions_of(stream) if not found.has_room(len(sizes), total_bytes)]
+        for subscription in full:
             if subscription.config.options.overflow is Overflow.REJECT:
                 raise SubscriptionFull(
                     f"subscription {subscription.name} is at its capacity and rejects; "
                     "ack what waits there, raise max_messages or max_bytes, or choose overflow 'drop'"
                 )
-            skips[subscription.queue.id] = self._drop_beyond_capacity(subscription, sizes, now_ms)
+        skips = {found.queue.id: self._drop_beyond_capacity(found, sizes, now_ms) for found in full}
         return skips or None
 
     def _drop_beyond_capacity(self, subscription: Subscription, sizes: list[int], now_ms: int) -> int:
@@ -261,11 +262,16 @@ class Broker:
         """Hand messages that used up their deliveries to the dead-letter topic, or keep them while it is missing."""
         policy = subscription.config.options.dead_letter_policy
         target = self._topics.get(policy.dead_letter_topic) if policy is not None else None
-        if target is None:
+        if target is None or target.closing:
             self.ledger.give_back(subscription.queue, entries)
             return
         copies = [dead_letter_copy(entry, subscription.name) for entry in entries]
         self.ledger.move(subscription.queue, entries, target, copies)
+
+
+def _own(attributes: Mapping[str, str]) -> Mapping[str, str]:
+    """A copy that neither the publisher nor one of the subscribers that share it can change."""
+    return MappingProxyType(dict(attributes)) if attributes else NO_ATTRIBUTES
 
 
 def _then(pending: Pending, action: Callable[[], object]) -> Pending:

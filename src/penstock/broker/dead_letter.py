@@ -19,4 +19,7 @@ def dead_letter_copy(entry: Entry, subscription_name: str) -> Message:
         f"{_PREFIX}DeliveryCount": str(entry.receive_count),
         f"{_PREFIX}TopicPublishTime": published.isoformat(timespec="milliseconds"),
     }
-    return msgspec.structs.replace(message, attributes={**message.attributes, **source}, deliver_at_ms=0)
+    attributes = {**message.attributes, **source}
+    gained = {key: value for key, value in source.items() if key not in message.attributes}
+    size_bytes = message.size_bytes + sum(len(key) + len(value.encode()) for key, value in gained.items())
+    return msgspec.structs.replace(message, attributes=attributes, size_bytes=size_bytes, deliver_at_ms=0)

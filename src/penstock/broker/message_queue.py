@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from penstock.broker.broker import Broker
-from penstock.broker.errors import InvalidOptions, TopicNotFound
+from penstock.broker.errors import TopicNotFound
 from penstock.broker.message import InternalMessage
-from penstock.broker.options import SubscriptionMetadata, SubscriptionOptions, TopicMetadata
+from penstock.broker.options import SubscriptionMetadata, SubscriptionOptions, TopicMetadata, check_max_messages
 from penstock.core.clock import Clock
 from penstock.core.ids import TsidFactory
 from penstock.core.limits import MINUTE_MS
@@ -140,8 +140,7 @@ class MessageQueue:
     def pull(self, subscription_name: str, max_messages: int) -> list[InternalMessage]:
         """Lease up to `max_messages`; what is not acked by its deadline comes back."""
         with self._lock:
-            if max_messages < 1:
-                raise InvalidOptions(f"max_messages must be at least 1, got {max_messages}")
+            check_max_messages(max_messages)
             self._catch_up()
             subscription = self._broker.subscription(subscription_name)
             return self._broker.pulled(subscription, self._shell.receive(subscription.queue, max_messages))

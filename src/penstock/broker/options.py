@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from enum import Enum
+from math import inf
 
 import msgspec
 
@@ -56,7 +57,13 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
     overflow: Overflow = Overflow.DROP
 
     def check(self) -> None:
-        """Raise InvalidOptions when a value is out of range."""
+        """Raise InvalidOptions when a value is out of range, or of a type that could not be read back."""
+        try:
+            msgspec.msgpack.decode(msgspec.msgpack.encode(self), type=SubscriptionOptions)
+        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+            raise InvalidOptions(f"options that cannot be kept: {error}") from error
+        if type(self.overflow) is not Overflow:
+            raise InvalidOptions(f"overflow must be Overflow.DROP or Overflow.REJECT, got {self.overflow!r}")
         if not MIN_ACK_DEADLINE_S <= self.ack_deadline_seconds <= MAX_ACK_DEADLINE_S:
             raise InvalidOptions(
                 f"ack_deadline_seconds must be between {MIN_ACK_DEADLINE_S} and {MAX_ACK_DEADLINE_S}, "
@@ -126,6 +133,11 @@ def check_name(what: str, name: str) -> None:
         raise InvalidOptions(f"a {what} needs a name of printable characters, got {name!r}")
 
 
+def check_max_messages(max_messages: int) -> None:
+    """Raise InvalidOptions for a pull of no messages."""
+    _at_least("max_messages", max_messages, 1)
+
+
 def _at_least(name: str, value: float, minimum: float) -> None:
-    if not value >= minimum:
+    if not minimum <= value < inf:
         raise InvalidOptions(f"{name} must be at least {minimum:g}, got {value:g}")

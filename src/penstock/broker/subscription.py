@@ -36,12 +36,13 @@ class Subscription:
 
     __slots__ = ("_warned_ms", "config", "dropped", "queue", "tag")
 
-    def __init__(self, queue: StoredQueue, config: SubscriptionConfig) -> None:
+    def __init__(self, queue: StoredQueue, config: SubscriptionConfig, tag: str) -> None:
         self.queue = queue
         self.config = config
-        self.tag = f"{queue.id:x}"
+        self.tag = tag
+        """Marks this subscription's ack ids, and is another one after each restart: lease ids start over then."""
         self.dropped = 0
-        self._warned_ms = 0
+        self._warned_ms = -MINUTE_MS
 
     @property
     def name(self) -> str:

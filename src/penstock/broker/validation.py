@@ -1,5 +1,7 @@
 """What may be published (seed 001, BR-017)."""
 
+from collections.abc import Mapping
+
 from penstock.broker.errors import InvalidMessage
 from penstock.broker.message import InternalMessage
 from penstock.core.ids import TSID_LENGTH
@@ -9,6 +11,7 @@ from penstock.core.limits import (
     MAX_MESSAGE_BYTES,
     RESERVED_ATTRIBUTE_PREFIXES,
 )
+from penstock.core.message import NO_ATTRIBUTES
 
 # The id and the eight bytes of publish time that every message carries.
 _METADATA_BYTES = TSID_LENGTH + 8
@@ -20,8 +23,8 @@ def checked_size(message: InternalMessage) -> int:
     if type(data) is not bytes:
         raise InvalidMessage(f"data must be bytes, got {type(data).__name__}")
     size_bytes = len(data) + _METADATA_BYTES
-    if message.attributes:
-        size_bytes += _checked_attributes(message)
+    if message.attributes is not NO_ATTRIBUTES:
+        size_bytes += _checked_attributes(message.attributes)
     key = message.ordering_key
     if key is not None:
         if type(key) is not str:
@@ -34,9 +37,11 @@ def checked_size(message: InternalMessage) -> int:
     return size_bytes
 
 
-def _checked_attributes(message: InternalMessage) -> int:
+def _checked_attributes(attributes: Mapping[str, str]) -> int:
+    if not isinstance(attributes, Mapping):
+        raise InvalidMessage(f"attributes must be a mapping, got {type(attributes).__name__}")
     size_bytes = 0
-    for key, value in message.attributes.items():
+    for key, value in attributes.items():
         if type(key) is not str or not key:
             raise InvalidMessage(f"attribute keys must be non-empty strings, got {key!r}")
         if key.startswith(RESERVED_ATTRIBUTE_PREFIXES):

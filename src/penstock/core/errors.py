@@ -12,7 +12,8 @@ Each package derives its own errors from these in its `errors.py`; each protocol
 The numbers follow gRPC's canonical codes, as seed 001 does (3 = invalid argument, 5 = not found).
 """
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 
 class PenstockError(Exception):
@@ -23,6 +24,16 @@ class PenstockError(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+
+    def __reduce__(self) -> tuple[Callable[..., "PenstockError"], tuple[object, ...]]:
+        # The constructors of subclasses take other things than the message, so pickle must not call them again.
+        return _unpickled, (type(self), self.args, self.__dict__)
+
+
+def _unpickled(kind: type[PenstockError], args: tuple[object, ...], state: dict[str, Any]) -> PenstockError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class InvalidArgument(PenstockError):

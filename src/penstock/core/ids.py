@@ -57,7 +57,7 @@ class TsidFactory:
     instead of waiting: order and uniqueness matter more than the last millisecond of the time stamp.
     """
 
-    __slots__ = ("_counter", "_head", "_node", "_prefix", "_prefix_key", "_tick_ms")
+    __slots__ = ("_counter", "_head", "_node", "_prefix", "_tick_ms")
 
     def __init__(self, node: int) -> None:
         if not 0 <= node <= MAX_NODE:
@@ -66,16 +66,19 @@ class TsidFactory:
         self._tick_ms = -1
         self._counter = _COUNTER_SPAN
         self._head = 0
-        self._prefix_key = -1
-        self._prefix = ""
+        self._prefix = (-1, "")
 
     def next_value(self, now_ms: int) -> int:
         """The next id as a number."""
+        # Brokers in several threads may share a factory: without a call or a loop in here, CPython does not switch
+        # threads between the read of the counter and its increment.
         tick_ms = now_ms - EPOCH_MS
+        if tick_ms <= self._tick_ms:
+            tick_ms = self._tick_ms + 1 if self._counter == _COUNTER_SPAN else self._tick_ms
         if tick_ms > self._tick_ms:
-            self._start_tick(tick_ms)
-        elif self._counter == _COUNTER_SPAN:
-            self._start_tick(self._tick_ms + 1)
+            self._tick_ms = tick_ms
+            self._head = tick_ms << _TAIL_BITS | self._node
+            self._counter = 0
         value = self._head | self._counter
         self._counter += 1
         return value
@@ -83,13 +86,8 @@ class TsidFactory:
     def next_id(self, now_ms: int) -> str:
         """The next id as text."""
         value = self.next_value(now_ms)
-        key = value >> 10
-        if key != self._prefix_key:
-            self._prefix_key = key
-            self._prefix = encode_tsid(value)[:11]
-        return self._prefix + _PAIRS[value & 1023]
-
-    def _start_tick(self, tick_ms: int) -> None:
-        self._tick_ms = tick_ms
-        self._head = tick_ms << _TAIL_BITS | self._node
-        self._counter = 0
+        key, prefix = self._prefix
+        if key != value >> 10:
+            prefix = encode_tsid(value)[:11]
+            self._prefix = (value >> 10, prefix)
+        return prefix + _PAIRS[value & 1023]

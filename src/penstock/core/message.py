@@ -30,3 +30,5 @@ class Message(msgspec.Struct, frozen=True, gc=False, array_like=True):
     attributes: Mapping[str, AttributeValue] = NO_ATTRIBUTES
     dedup_id: str = ""
     deliver_at_ms: int = 0
+    notes: Mapping[str, str] = NO_ATTRIBUTES
+    """What the system knows of it beside what the publisher gave: sender, trace, where a dead letter came from."""

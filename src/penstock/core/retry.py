@@ -15,4 +15,4 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     def delay_ms(self, attempt: int) -> int:
         """How long a message waits after its delivery number `attempt` (1, 2, …) failed."""
         doublings = min(max(attempt - 1, 0), _MAX_DOUBLINGS)
-        return int(min(self.minimum_backoff_s * (1 << doublings), self.maximum_backoff_s) * 1000)
+        return round(min(self.minimum_backoff_s * (1 << doublings), self.maximum_backoff_s) * 1000)

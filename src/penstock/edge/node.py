@@ -16,19 +16,18 @@ from penstock.core.errors import ResourceExhausted
 from penstock.core.ids import MAX_NODE, TsidFactory
 
 _held_locks: list[int] = []
-_factory: TsidFactory | None = None
-_factory_pid = 0
+_factories: dict[tuple[int, int | None], TsidFactory] = {}
 
 
 def process_ids(node: int | None = None) -> TsidFactory:
     """The id factory of this process; a configured node number is taken as it is, otherwise one is claimed."""
-    global _factory, _factory_pid
-    if node is not None:
-        return TsidFactory(node)
     # A forked child shares its parent's lock, so it must claim a number of its own.
-    if _factory is None or _factory_pid != os.getpid():
-        _factory, _factory_pid = TsidFactory(claim_node(_slot_directory())), os.getpid()
-    return _factory
+    key = (os.getpid(), node)
+    factory = _factories.get(key)
+    if factory is None:
+        number = claim_node(_slot_directory()) if node is None else node
+        factory = _factories.setdefault(key, TsidFactory(number))
+    return factory
 
 
 def claim_node(directory: Path) -> int:

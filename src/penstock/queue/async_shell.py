@@ -22,6 +22,9 @@ from penstock.queue.waiters import Waiters
 
 log = logging.getLogger(__name__)
 
+# Enough for what a stop finds and what follows from it; callers that go on meanwhile are refused.
+_LAST_COMMITS = 8
+
 
 class AsyncShell:
     """Used from one event loop; `close` answers everybody and finishes every write."""
@@ -39,14 +42,16 @@ class AsyncShell:
         self._timer_ms = 0
         self._sweeper = self._loop.call_later(MINUTE_MS / 1000, self._sweep)
         self._closed = False
+        self.last_failure: str | None = None
+        """Why the latest commit was refused; None when it was not."""
 
     # Commits
 
     async def commit(self, pending: Pending) -> None:
         """Wait until an operation is durable; raises what went wrong with it."""
+        if self._closed and not (pending.done and self.ledger.store.durable):
+            raise _shutting_down()
         if not pending.done:
-            if self._closed:
-                raise QueueClosed("Penstock is shutting down; send again after the restart")
             done = self._loop.create_future()
             pending.on_done = partial(_set_done, done)
             self.kick()
@@ -70,6 +75,7 @@ class AsyncShell:
             log.exception("the store failed in a way it does not explain")
             self._refuse(flight, StoreFailed(f"the store failed: {error}"))
         else:
+            self.last_failure = None
             self.ledger.committed(flight, shares, self._clock.now_ms())
         finally:
             self._committing = None
@@ -77,6 +83,7 @@ class AsyncShell:
         self._loop.call_soon(self.kick)
 
     def _refuse(self, flight: Flight, error: PenstockError) -> None:
+        self.last_failure = error.message
         log.error("a commit was refused and its changes were taken back: %s", error)
         self.ledger.failed(flight, error, self._clock.now_ms())
 
@@ -92,64 +99,54 @@ class AsyncShell:
         lease_ms: int | None = None,
     ) -> list[Entry]:
         """Lease messages; with none at hand, wait up to `wait_s` for one to arrive."""
+        if self._closed:
+            raise _shutting_down()
         lease = partial(self._lease, queue, max_messages, max_bytes, lease_ms)
-        entries = await lease()
-        if entries or wait_s <= 0:
-            return entries
-        waiters = self._waiters_of(queue)
-        woken = False
-        try:
-            async with asyncio.timeout(wait_s):
-                while not entries and not self._closed and not queue.closing:
-                    place = waiters.join(first=woken)
-                    woken = False
-                    try:
-                        await place
-                        woken = True
-                    finally:
-                        if not woken:
-                            woken = place.done() and not place.cancelled()
-                            waiters.leave(place)
-                    entries = await lease()
-                    woken = not entries
-        except TimeoutError:
-            pass
-        finally:
-            # Whoever was woken and took nothing, or left something, passes the call on.
-            if not len(waiters):
-                queue.on_ready = None
-                self._waiters.pop(queue.id, None)
-            else:
-                queue.notify()
+        return await self._waiters_of(queue).receive(lease, wait_s)
+
+    def lease_now(
+        self, queue: StoredQueue, max_messages: int, *, max_bytes: int | None = None, lease_ms: int | None = None
+    ) -> list[Entry]:
+        """Lease what is in memory; more of a deep backlog is being read when this returns."""
+        entries = self.ledger.receive(queue, self._clock.now_ms(), max_messages, max_bytes=max_bytes, lease_ms=lease_ms)
+        self.kick()
+        if queue.wants_page() and not self._closed:
+            self._page(queue)
+        return entries
+
+    async def page_in(self, queue: StoredQueue) -> bool:
+        """Read the next page of a queue when its window runs out; False when there was nothing to read."""
+        if not queue.wants_page() or self._closed:
+            return False
+        before = queue.next_stored_seq
+        await asyncio.shield(self._page(queue))
+        return queue.next_stored_seq != before
+
+    async def peek(self, queue: StoredQueue, after_seq: int, limit: int) -> list[Entry]:
+        """The next messages after a sequence number, in order, in memory or in the store; nothing is changed."""
+        entries = queue.engine.peek(after_seq, limit)
+        if len(entries) < limit and queue.next_stored_seq is not None:
+            peek_stored = partial(self.ledger.peek_stored, queue, after_seq, limit - len(entries))
+            entries += await self._loop.run_in_executor(self._reader, peek_stored)
         return entries
 
     async def _lease(
         self, queue: StoredQueue, max_messages: int, max_bytes: int | None, lease_ms: int | None
     ) -> list[Entry]:
-        entries = self._lease_now(queue, max_messages, max_bytes, lease_ms)
-        while not entries and queue.wants_page():
-            before = queue.next_stored_seq
-            await self._page(queue)
-            entries = self._lease_now(queue, max_messages, max_bytes, lease_ms)
-            if queue.next_stored_seq == before:
-                break
-        if queue.wants_page():
-            self._page(queue)
-        return entries
+        while True:
+            entries = self.lease_now(queue, max_messages, max_bytes=max_bytes, lease_ms=lease_ms)
+            if entries or not queue.wants_page():
+                return entries
+            if not await self.page_in(queue):
+                # Something may have come back during the read, when nobody stood in line to be told.
+                return self.lease_now(queue, max_messages, max_bytes=max_bytes, lease_ms=lease_ms)
 
-    def _lease_now(
-        self, queue: StoredQueue, max_messages: int, max_bytes: int | None, lease_ms: int | None
-    ) -> list[Entry]:
-        entries = self.ledger.receive(queue, self._clock.now_ms(), max_messages, max_bytes=max_bytes, lease_ms=lease_ms)
-        self.kick()
-        return entries
-
-    def _page(self, queue: StoredQueue) -> "asyncio.Future[None]":
+    def _page(self, queue: StoredQueue) -> "asyncio.Task[None]":
         """Read a page in the reader thread; callers of the same queue share one read."""
         task = self._paging.get(queue.id)
         if task is None:
             task = self._paging[queue.id] = self._loop.create_task(self._read_page(queue))
-        return asyncio.shield(task)
+        return task
 
     async def _read_page(self, queue: StoredQueue) -> None:
         try:
@@ -165,9 +162,14 @@ class AsyncShell:
     def _waiters_of(self, queue: StoredQueue) -> Waiters:
         waiters = self._waiters.get(queue.id)
         if waiters is None:
-            waiters = self._waiters[queue.id] = Waiters()
+            waiters = self._waiters[queue.id] = Waiters(queue.engine.has_ready)
+            waiters.closed = self._closed
             queue.on_ready = waiters.wake_one
+            queue.on_dropped = partial(self._dismiss, queue.id)
         return waiters
+
+    def _dismiss(self, queue_id: int) -> None:
+        self._waiters.pop(queue_id).close()
 
     # Time
 
@@ -201,18 +203,26 @@ class AsyncShell:
         if self._timer is not None:
             self._timer.cancel()
         self.ledger.note_leases()
-        while self.ledger.has_unwritten() or self._committing is not None:
+        for _ in range(_LAST_COMMITS):
             self.kick()
             if self._committing is not None:
                 await asyncio.wait([self._committing])
         self._closed = True
-        for waiters in list(self._waiters.values()):
-            waiters.wake_all()
+        if self._committing is not None:
+            await asyncio.wait([self._committing])
+        if (flight := self.ledger.take_flight()) is not None:
+            self.ledger.failed(flight, _shutting_down(), self._clock.now_ms())
+        for waiters in self._waiters.values():
+            waiters.close()
         if self._paging:
             await asyncio.wait(list(self._paging.values()))
         self._writer.shutdown()
         self._reader.shutdown()
         self.ledger.store.close()
+
+
+def _shutting_down() -> QueueClosed:
+    return QueueClosed("Penstock is shutting down; try again after the restart")
 
 
 def _set_done(future: "asyncio.Future[None]") -> None:

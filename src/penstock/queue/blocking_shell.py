@@ -5,6 +5,7 @@ import logging
 from penstock.core.clock import Clock
 from penstock.core.errors import PenstockError
 from penstock.queue.entry import Entry
+from penstock.queue.errors import StoreFailed
 from penstock.queue.ledger import Ledger
 from penstock.queue.pending import Pending
 from penstock.queue.stored_queue import StoredQueue
@@ -24,7 +25,8 @@ class BlockingShell:
         while (flight := self.ledger.take_flight()) is not None:
             try:
                 shares = self.ledger.store.apply(flight.batch)
-            except PenstockError as error:
+            except Exception as problem:
+                error = problem if isinstance(problem, PenstockError) else StoreFailed(f"the store failed: {problem}")
                 self.ledger.failed(flight, error, self._clock.now_ms())
                 if pending is None:
                     log.error("a commit was refused and its changes were taken back: %s", error)

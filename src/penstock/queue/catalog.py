@@ -68,45 +68,30 @@ class Catalog:
 
     def create_stream(self, name: str, now_ms: int, *, config: bytes = b"", dedup_window_ms: int = 0) -> Pending:
         """Make a stream; it exists once the operation is done."""
-        key = f"stream {name}"
-        if name in self.streams or key in self._reserved:
-            raise StreamExists(f"Stream already exists: {name}")
-        stream = Stream(self._ids.next_value(now_ms), name, config, 0, dedup_window_ms)
-        self._reserved.add(key)
-        self._journal.batch.put_streams.append(stream.record())
-
-        def attach() -> None:
-            self._reserved.discard(key)
-            self._attach_stream(stream)
-
-        return self._journal.change(Pending(attach, lambda: self._reserved.discard(key)))
+        stream = self._new_stream(name, now_ms, config, dedup_window_ms)
+        return self._journal.change(self._attaching([f"stream {name}"], lambda: self._attach_stream(stream)))
 
     def create_queue(
         self, stream: Stream, name: str, policy: QueuePolicy, now_ms: int, *, config: bytes = b""
     ) -> Pending:
         """Make a queue of a stream; it gets what is sent from now on, and exists once the operation is done."""
-        key = f"queue {name}"
-        if name in self.queues or key in self._reserved:
+        queue = self._new_queue(stream, name, policy, now_ms, config)
+        return self._journal.change(self._attaching([f"queue {name}"], lambda: self._attach_queue(stream, queue)))
+
+    def create_stream_with_queue(
+        self, name: str, policy: QueuePolicy, now_ms: int, *, config: bytes = b"", dedup_window_ms: int = 0
+    ) -> Pending:
+        """Make a stream and its only queue under one name, both or neither."""
+        if name in self.queues or f"queue {name}" in self._reserved:
             raise QueueExists(f"Queue already exists: {name}")
-        stream.builder = None  # a queue starts where a segment starts
-        queue = StoredQueue(
-            self._ids.next_value(now_ms),
-            stream.id,
-            name,
-            config,
-            stream.next_seq,
-            policy,
-            self._window,
-            durable=self._store.durable,
-        )
-        self._reserved.add(key)
-        self._journal.batch.put_queues.append(_queue_record(queue))
+        stream = self._new_stream(name, now_ms, config, dedup_window_ms)
+        queue = self._new_queue(stream, name, policy, now_ms, config)
 
         def attach() -> None:
-            self._reserved.discard(key)
+            self._attach_stream(stream)
             self._attach_queue(stream, queue)
 
-        return self._journal.change(Pending(attach, lambda: self._reserved.discard(key)))
+        return self._journal.change(self._attaching([f"stream {name}", f"queue {name}"], attach))
 
     def configure_stream(self, stream: Stream, config: bytes, *, name: str | None = None) -> Pending:
         """Keep another configuration, and perhaps another name, with a stream."""
@@ -179,6 +164,43 @@ class Catalog:
 
         return self._journal.change(Pending(empty))
 
+    def _new_stream(self, name: str, now_ms: int, config: bytes, dedup_window_ms: int) -> Stream:
+        if name in self.streams or f"stream {name}" in self._reserved:
+            raise StreamExists(f"Stream already exists: {name}")
+        stream = Stream(self._ids.next_value(now_ms), name, config, 0, dedup_window_ms)
+        self._journal.batch.put_streams.append(stream.record())
+        return stream
+
+    def _new_queue(self, stream: Stream, name: str, policy: QueuePolicy, now_ms: int, config: bytes) -> StoredQueue:
+        if name in self.queues or f"queue {name}" in self._reserved:
+            raise QueueExists(f"Queue already exists: {name}")
+        stream.builder = None  # a queue starts where a segment starts
+        queue = StoredQueue(
+            self._ids.next_value(now_ms),
+            stream.id,
+            name,
+            config,
+            stream.next_seq,
+            policy,
+            self._window,
+            durable=self._store.durable,
+        )
+        self._journal.batch.put_queues.append(QueueRecord(queue.id, stream.id, name, config, queue.start_seq))
+        return queue
+
+    def _attaching(self, names: list[str], attach: Callable[[], None]) -> Pending:
+        """An operation that makes things exist; their names are taken until it is known whether they do."""
+        self._reserved.update(names)
+
+        def free_names() -> None:
+            self._reserved.difference_update(names)
+
+        def attach_all() -> None:
+            free_names()
+            attach()
+
+        return Pending(attach_all, free_names)
+
     def _attach_stream(self, stream: Stream) -> None:
         self.streams[stream.name] = stream
         self.by_id[stream.id] = stream
@@ -196,9 +218,13 @@ class Catalog:
         queue.engine.purge()
         queue.acks.clear()
         queue.next_stored_seq = None
+        if queue.on_dropped is not None:
+            queue.on_dropped()
 
     def _reopen_queue(self, record: QueueRecord, policy: QueuePolicy) -> None:
         stream = self.by_id[record.stream_id]
+        # A queue made or purged after a refused send starts past numbers that were never reserved.
+        stream.next_seq = stream.committed_seq = max(stream.next_seq, record.start_seq)
         queue = StoredQueue(
             record.id,
             stream.id,
@@ -214,7 +240,3 @@ class Catalog:
             queue.next_stored_seq = record.start_seq
             queue.stored, queue.stored_bytes = totals.messages, totals.size_bytes
         self._attach_queue(stream, queue)
-
-
-def _queue_record(queue: StoredQueue) -> QueueRecord:
-    return QueueRecord(queue.id, queue.stream_id, queue.name, queue.config, queue.start_seq)

@@ -62,5 +62,6 @@ class Entry(msgspec.Struct, gc=False):
     receive_count: int = 0
     first_received_ms: int = 0
     lease_id: int = 0
+    leased_ms: int = 0
     deadline_ms: int = 0
     state: EntryState = WAITING

@@ -6,13 +6,13 @@ from penstock.queue.pending import Pending
 from penstock.queue.store.port import AckRow, DeliveryRow, WriteBatch
 from penstock.queue.store.segment_codec import encode_bitmap
 from penstock.queue.stored_queue import StoredQueue
-from penstock.queue.stream import SegmentBuilder, Stream
+from penstock.queue.stream import SEQ_BLOCK, SegmentBuilder, Stream
 
 
 class Flight:
     """One commit under way: its batch, and what to do in memory when the store has answered."""
 
-    __slots__ = ("batch", "builders", "changes", "finished", "pendings", "undo_shares")
+    __slots__ = ("batch", "builders", "changes", "finished", "pendings", "undo_limits", "undo_shares")
 
     def __init__(self) -> None:
         self.batch = WriteBatch()
@@ -20,6 +20,7 @@ class Flight:
         """Changes of streams and queues; they take effect before the messages of the same commit."""
         self.builders: list[SegmentBuilder] = []
         self.finished: list[tuple[StoredQueue, SegmentAcks]] = []
+        self.undo_limits: list[tuple[Stream, int]] = []
         self.undo_shares: list[tuple[Stream, int, int]] = []
         self.pendings: list[Pending] = []
 
@@ -89,12 +90,16 @@ class Journal:
         for builder in flight.builders:
             if builder.stream.builder is builder:
                 builder.stream.builder = None
+            _reserve(flight, builder)
             self._write_segment(flight, builder)
         touched, self._touched = self._touched, {}
         deliveries, self._deliveries = self._deliveries, {}
-        flight.batch.deliveries = [row for queue, row in deliveries.values() if row.seq >= queue.start_seq]
+        # What was purged or dropped meanwhile is settled already; to settle it again could free what others need.
+        flight.batch.deliveries = [
+            row for queue, row in deliveries.values() if row.seq >= queue.start_seq and not queue.closing
+        ]
         for stream, queue, acks in touched.values():
-            if acks.segment.first_seq >= queue.start_seq:
+            if acks.segment.first_seq >= queue.start_seq and not queue.closing:
                 self._write_acks(flight, stream, queue, acks)
         return flight
 
@@ -127,6 +132,15 @@ class Journal:
         else:
             flight.undo_shares.append((stream, segment.first_seq, shares))
             flight.batch.acks.append(_ack_row(stream, queue, acks))
+
+
+def _reserve(flight: Flight, builder: SegmentBuilder) -> None:
+    """Keep the limit of sequence numbers in the store above those of a segment, with the commit that needs it."""
+    stream = builder.stream
+    end_seq = builder.first_seq + len(builder.messages)
+    if end_seq > stream.seq_limit:
+        flight.undo_limits.append((stream, stream.seq_limit))
+        stream.seq_limit = flight.batch.seq_limits[stream.id] = end_seq + SEQ_BLOCK
 
 
 def _ack_row(stream: Stream, queue: StoredQueue, acks: SegmentAcks) -> AckRow:

@@ -25,6 +25,7 @@ class LeasedQueue:
         "_late",
         "_leases",
         "_line",
+        "_loose_next",
         "_policy",
         "_settling",
         "dead_letters",
@@ -38,6 +39,7 @@ class LeasedQueue:
     def __init__(self, policy: QueuePolicy, *, note_releases: bool = False) -> None:
         self._policy = policy
         self._line = Line(grouped=policy.grouping is not Grouping.NONE)
+        self._loose_next = False
         self._leases = LeaseTable()
         self._late: dict[int, Entry] = {}
         self._settling: dict[int, Entry] = {}
@@ -111,25 +113,28 @@ class LeasedQueue:
         return self._line.has_ready()
 
     def _hand_out(self, batch: "_Batch") -> list[Entry]:
-        """Let the lanes and the messages without a group take turns until neither gives any more."""
+        """Let the lanes and the messages without a group take turns, from where the last hand-out stopped."""
         line, entries = self._line, batch.entries
         while len(entries) < batch.room:
-            if line.ring and not self._hand_out_lane(line.ring.popleft(), batch):
-                break
-            if len(entries) >= batch.room:
-                break
-            loose = line.pop_loose()
-            if loose is None:
-                if not line.ring:
+            if line.ring and not self._loose_next:
+                if not self._hand_out_lane(line.ring.popleft(), batch):
                     break
-            elif not self._offer(loose, batch):
+                self._loose_next = True
+                continue
+            loose = line.pop_loose()
+            if loose is not None and not self._offer(loose, batch):
                 line.put_back_loose(loose)
+                break
+            self._loose_next = False
+            if loose is None and not line.ring:
                 break
         return entries
 
     def _hand_out_lane(self, lane: Lane, batch: "_Batch") -> bool:
         """Give one lane its turn; False when its next message does not fit into the batch."""
         lane.ready = False
+        if lane.in_flight:
+            return True  # a message that stood in line is being settled; the lane is placed again after that
         several = self._policy.grouping is Grouping.BATCH
         fits = True
         while (entry := lane.first()) is not None and entry.state is WAITING:
@@ -141,7 +146,7 @@ class LeasedQueue:
             # A message that left for an outbox holds its lane until the store has it.
             if not several or entry.state is not batch.state or len(batch.entries) >= batch.room:
                 break
-        self._line.place(lane)
+        self._line.place(lane, ahead=not fits)
         return fits
 
     def _offer(self, entry: Entry, batch: "_Batch") -> bool:
@@ -163,6 +168,7 @@ class LeasedQueue:
             self._late.pop(entry.lease_id, None)
         entry.state = LEASED
         entry.receive_count += 1
+        entry.leased_ms = batch.now_ms
         if not entry.first_received_ms:
             entry.first_received_ms = batch.now_ms
         self._leases.grant(entry, batch.deadline_ms)
@@ -232,7 +238,9 @@ class LeasedQueue:
             self.leased_bytes += entry.message.size_bytes
         else:
             entry.deadline_ms = 0
-            self._line.rejoin(entry, now_ms, 0)
+            if self._policy.late_ack and entry.lease_id:
+                self._late[entry.lease_id] = entry
+            self._line.rejoin(entry, now_ms, max(0, entry.available_ms - now_ms))
 
     def release(self, lease_id: int, now_ms: int, delay_ms: int | None = None) -> Entry:
         """End a lease without acknowledgement; the delay is the retry policy's unless given."""
@@ -251,12 +259,13 @@ class LeasedQueue:
         policy = self._policy
         entry.deadline_ms = 0
         self.leased_bytes -= entry.message.size_bytes
+        if delay_ms is None:
+            delay_ms = policy.retry.delay_ms(entry.receive_count) if policy.retry is not None else 0
         if self._used_up(entry, DeadLetterAt.RELEASE):
+            entry.available_ms = now_ms + delay_ms  # if there is nowhere for it to go, it waits like any other
             self._begin_settling(entry)
             self.dead_letters.append(entry)
             return
-        if delay_ms is None:
-            delay_ms = policy.retry.delay_ms(entry.receive_count) if policy.retry is not None else 0
         if policy.late_ack:
             self._late[entry.lease_id] = entry
         if self.released is not None:
@@ -268,7 +277,7 @@ class LeasedQueue:
     def advance(self, now_ms: int) -> None:
         """End the leases that have run out and let in the delayed messages whose time has come."""
         while (entry := self._leases.pop_expired(now_ms)) is not None:
-            self._end_lease(entry, now_ms, None)
+            self._end_lease(entry, entry.deadline_ms, None)  # a back-off starts when the lease ran out, not when seen
         self._line.ripen(now_ms)
 
     def next_due_ms(self) -> int | None:

@@ -15,13 +15,13 @@ from penstock.core.message import Message
 from penstock.queue.catalog import Catalog
 from penstock.queue.entry import Entry
 from penstock.queue.journal import Flight, Journal
-from penstock.queue.paging import Page, install_page
+from penstock.queue.paging import Page, install_page, peek_stored
 from penstock.queue.pending import SETTLED, Pending, PendingSend, Receipt
 from penstock.queue.policy import Window
 from penstock.queue.schedule import Schedule
 from penstock.queue.store.port import Shares, Store
 from penstock.queue.stored_queue import StoredQueue
-from penstock.queue.stream import SEQ_BLOCK, Remembered, SegmentBuilder, Stream
+from penstock.queue.stream import Remembered, SegmentBuilder, Stream
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class Ledger:
             stream.next_seq += len(messages)
             self._deliver(stream, first_seq, messages, skips)
         elif stream.queues:
-            self._append(stream, messages, skips or {}, now_ms)
+            self._append(stream, messages, skips or {}, now_ms, dedup=dedup)
         self._journal.wait(send)
         return send
 
@@ -98,7 +98,7 @@ class Ledger:
             for entry in entries:
                 queue.engine.unsettle(entry, now_ms)
             raise
-        return self._settle(queue, entries)
+        return self.settle(queue, entries)
 
     def release(self, queue: StoredQueue, lease_id: int, now_ms: int, delay_ms: int | None = None) -> Entry:
         """End a lease without acknowledgement."""
@@ -117,7 +117,7 @@ class Ledger:
     def move(self, source: StoredQueue, entries: list[Entry], target: Stream, messages: Sequence[Message]) -> Pending:
         """Send `messages` to another stream and settle the entries they stand for, both or neither."""
         self.send(target, messages, self._now_ms, dedup=False)
-        return self._settle(source, entries)
+        return self.settle(source, entries)
 
     def redrive(self, source: StoredQueue, target: Stream, now_ms: int, max_messages: int) -> tuple[Pending, int]:
         """Move up to `max_messages` that wait in a queue to another stream, as they are."""
@@ -131,6 +131,7 @@ class Ledger:
         """Put entries of an outbox back in line, when there is nowhere for them to go."""
         for entry in entries:
             queue.engine.unsettle(entry, self._now_ms)
+            self._note_delivery(queue, entry)
         queue.notify()
 
     # Pages
@@ -141,6 +142,10 @@ class Ledger:
             return None
         stream = self.catalog.by_id[queue.stream_id]
         return Page.read(self.store, queue, stream.id, stream.committed_seq)
+
+    def peek_stored(self, queue: StoredQueue, after_seq: int, limit: int) -> list[Entry]:
+        """The next messages after a sequence number that are in the store only. Blocks; changes nothing."""
+        return peek_stored(self.store, queue, after_seq, limit)
 
     def install_page(self, queue: StoredQueue, page: Page, now_ms: int) -> None:
         """Let the messages of a page in."""
@@ -217,6 +222,8 @@ class Ledger:
         self._now_ms = now_ms
         for stream, first_seq, count in reversed(flight.undo_shares):
             stream.shares[first_seq] = count
+        for stream, seq_limit in reversed(flight.undo_limits):
+            stream.seq_limit = seq_limit
         for builder in flight.builders:
             self._abandon(builder)
         for pending in (*flight.changes, *flight.pendings):
@@ -245,17 +252,14 @@ class Ledger:
             fresh.append(message)
         return fresh
 
-    def _append(self, stream: Stream, messages: Sequence[Message], skips: Skips, now_ms: int) -> None:
-        if stream.next_seq + len(messages) > stream.seq_limit:
-            stream.seq_limit = stream.next_seq + len(messages) + SEQ_BLOCK
-            self._journal.batch.seq_limits[stream.id] = stream.seq_limit
+    def _append(self, stream: Stream, messages: Sequence[Message], skips: Skips, now_ms: int, *, dedup: bool) -> None:
         for index, message in enumerate(messages):
             builder = self._journal.builder(stream)
             builder.add(message)
             for queue_id, bits in skips.items():
                 if bits >> index & 1:
                     builder.skip(queue_id)
-            if message.dedup_id and stream.dedup is not None:
+            if dedup and message.dedup_id and stream.dedup is not None:
                 expires_ms = now_ms + stream.dedup_window_ms
                 builder.remember(message.dedup_id, message.id, stream.next_seq, expires_ms)
             stream.next_seq += 1
@@ -309,8 +313,8 @@ class Ledger:
                 self._schedule.arm(queue)
             queue.notify()
 
-    def _settle(self, queue: StoredQueue, entries: list[Entry]) -> Pending:
-        """Settle entries that the engine already holds as settling."""
+    def settle(self, queue: StoredQueue, entries: list[Entry]) -> Pending:
+        """Settle entries that the engine already holds as settling: acknowledged, expired, or sent elsewhere."""
         if not self._durable:
             self._finish(queue, entries)
             return SETTLED
@@ -354,7 +358,7 @@ class Ledger:
             engine.released.clear()
         if engine.expired:
             expired, engine.expired = engine.expired, []
-            self._settle(queue, expired)
+            self.settle(queue, expired)
         if engine.dead_letters:
             dead_letters, engine.dead_letters = engine.dead_letters, []
             if queue.on_dead_letters is None:

@@ -91,6 +91,8 @@ class Line:
             seq=entry.seq,
             message=entry.message,
             segment=entry.segment,
+            available_ms=entry.available_ms,
+            lease_id=entry.lease_id,
             receive_count=entry.receive_count,
             first_received_ms=entry.first_received_ms,
         )
@@ -125,7 +127,7 @@ class Line:
         """Take out what `first_fresh` gave."""
         self._fresh.popleft()
 
-    def place(self, lane: Lane) -> None:
+    def place(self, lane: Lane, *, ahead: bool = False) -> None:
         """Put a lane into the ring when its first message may be taken, and away when it is empty."""
         if lane.in_flight or lane.ready:
             return
@@ -134,7 +136,10 @@ class Line:
             self.lanes.pop(lane.group, None)
         elif first.state is WAITING:
             lane.ready = True
-            self.ring.append(lane)
+            if ahead:
+                self.ring.appendleft(lane)
+            else:
+                self.ring.append(lane)
 
     def free_lane(self, entry: Entry) -> None:
         """A message that was handed out no longer holds its lane."""

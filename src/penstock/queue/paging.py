@@ -9,7 +9,7 @@ from penstock.queue.journal import Journal
 from penstock.queue.store.port import DamagedRow, DeliveryRow, Store, StoredSegment
 from penstock.queue.store.segment_codec import Damage, decode_bitmap, decode_segment
 from penstock.queue.stored_queue import StoredQueue
-from penstock.queue.stream import Stream
+from penstock.queue.stream import SEGMENT_MAX_MESSAGES, Stream
 
 _PAGE_MESSAGES = 2000
 _PAGE_BYTES = 8 * MIB
@@ -43,13 +43,33 @@ class Page(msgspec.Struct, frozen=True):
         return self.segments[-1].first_seq + self.segments[-1].count
 
 
+def peek_stored(store: Store, queue: StoredQueue, after_seq: int, limit: int) -> list[Entry]:
+    """Messages beyond the window, in order, as they are; damaged ones are passed over."""
+    stored_from = queue.next_stored_seq
+    if stored_from is None:
+        return []
+    # The segment that holds the cursor begins at most a segment's length before it.
+    from_seq = max(stored_from, after_seq + 1 - SEGMENT_MAX_MESSAGES)
+    found: list[Entry] = []
+    for stored in store.read(queue.id, from_seq, limit + SEGMENT_MAX_MESSAGES, _PAGE_BYTES):
+        dead = (decode_bitmap(stored.dead) or 0) if stored.dead is not None else 0
+        decoded = decode_segment(queue.stream_id, stored.first_seq, stored.count, stored.payload)
+        for index, message in enumerate(decoded):
+            seq = stored.first_seq + index
+            if seq > after_seq and not dead >> index & 1 and not isinstance(message, Damage):
+                found.append(Entry(seq, message, None, message.deliver_at_ms))
+    return found[:limit]
+
+
 def install_page(queue: StoredQueue, stream: Stream, page: Page, journal: Journal, now_ms: int) -> int:
     """Let a page's messages into the window; returns how many were damaged and set aside."""
     if queue.next_stored_seq != page.from_seq:
         return 0  # purged or paged meanwhile
     damaged = 0
     for stored in page.segments:
-        damaged += _install_segment(queue, stream, stored, page.deliveries, journal, now_ms)
+        # A read may see a commit before the ledger hears of it; its messages come in when it does.
+        if stored.first_seq < stream.committed_seq:
+            damaged += _install_segment(queue, stream, stored, page.deliveries, journal, now_ms)
     if page.next_seq >= stream.committed_seq:
         queue.next_stored_seq = None
         queue.stored = queue.stored_bytes = 0

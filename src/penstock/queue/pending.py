@@ -40,6 +40,17 @@ class Pending:
 
         self._on_commit = both
 
+    def otherwise(self, action: Callable[[], object]) -> None:
+        """Do something more when the store refused it."""
+        before = self._on_failure
+
+        def both() -> None:
+            if before is not None:
+                before()
+            action()
+
+        self._on_failure = both
+
     def committed(self) -> None:
         """The store has it."""
         if self._on_commit is not None:

@@ -25,6 +25,7 @@ class StoredQueue:
         "name",
         "next_stored_seq",
         "on_dead_letters",
+        "on_dropped",
         "on_ready",
         "start_seq",
         "stored",
@@ -62,6 +63,7 @@ class StoredQueue:
         self.closing = False
         self.armed_ms: int | None = None
         self.on_ready: Callable[[], None] | None = None
+        self.on_dropped: Callable[[], None] | None = None
         self.on_dead_letters: Callable[[list[Entry]], None] | None = None
 
     @property

@@ -12,7 +12,7 @@ from penstock.queue.store.segment_codec import DedupKey, encode_dedup_keys, enco
 from penstock.queue.stored_queue import StoredQueue
 
 # A segment is what is read back at once, so it stays small beside the window.
-_SEGMENT_MAX_MESSAGES = 512
+SEGMENT_MAX_MESSAGES = 512
 _SEGMENT_MAX_BYTES = 4 * MIB
 
 # Sequence numbers are reserved in the store by blocks: after a crash the rest of a block is skipped, never reused.
@@ -54,7 +54,7 @@ class SegmentBuilder:
     @property
     def full(self) -> bool:
         """Whether the next message starts another segment."""
-        return len(self.messages) >= _SEGMENT_MAX_MESSAGES or self.size_bytes >= _SEGMENT_MAX_BYTES
+        return len(self.messages) >= SEGMENT_MAX_MESSAGES or self.size_bytes >= _SEGMENT_MAX_BYTES
 
     def add(self, message: Message) -> None:
         """Append a message; its sequence number is the next of the segment."""

@@ -4,9 +4,10 @@ import asyncio
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from types import TracebackType
+from typing import Any
 
 import uvicorn
 
@@ -21,8 +22,13 @@ GRACE_S = 10
 
 def serve(app: App, host: str, port: int, *, credentials_set: bool = False) -> None:
     """Serve until SIGINT or SIGTERM, then stop gracefully; a second signal stops at once."""
+    run(serve_until_signal(HttpServer(app, host, port, credentials_set=credentials_set)))
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine on the quickest loop this platform has."""
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve_until_signal(HttpServer(app, host, port, credentials_set=credentials_set)))
+        runner.run(main)
 
 
 class HttpServer:
@@ -149,7 +155,8 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _serve_until_signal(server: HttpServer) -> None:
+async def serve_until_signal(server: HttpServer, before_stop: Callable[[], None] | None = None) -> None:
+    """Serve until SIGINT or SIGTERM; `before_stop` may answer requests that would otherwise wait for long."""
     stop = asyncio.Event()
 
     def on_signal() -> None:
@@ -163,3 +170,5 @@ async def _serve_until_signal(server: HttpServer) -> None:
     async with server:
         print(f"listening on {server.url}", flush=True)
         await stop.wait()
+        if before_stop is not None:
+            before_stop()

@@ -81,8 +81,8 @@ class PostgresStore:
         wanted = {
             "queue_id": queue_id,
             "from_seq": from_seq,
-            "max_messages": max(max_messages, 1),
-            "max_bytes": max(max_bytes, 1),
+            "max_messages": max_messages,
+            "max_bytes": max_bytes,
         }
         return [StoredSegment(*row) for row in self._ask(statement.READ, wanted)]
 
@@ -181,7 +181,11 @@ class PostgresStore:
             raise StoreFailed(f"schema {self._schema} is not open")
         if self._reader.closed:
             self._reader = self._connect()
-            self._ownership.check(self._reader)
+            try:
+                self._ownership.check(self._reader)
+            except psycopg.Error as error:
+                self._reader.close()
+                raise StoreFailed(f"the connection to {self._address} was lost again") from error
         return self._reader
 
     def _refuse(self, error: Exception) -> NoReturn:

@@ -23,6 +23,8 @@ _DEFAULTS: dict[str, Any] = {
     "tcp_user_timeout": 30_000,
 }
 _SEARCH_PATH = sql.SQL("SET search_path TO {}")
+# The walk of a read looks dear to the planner, and compiling it would cost a hundred times what it takes.
+_NO_COMPILING = "SET jit = off"
 
 
 class PostgresAddress:
@@ -49,6 +51,7 @@ class PostgresAddress:
             # One type for all integers, so that a statement is prepared once and not once per magnitude.
             session.adapters.register_dumper(int, Int8BinaryDumper)
             session.execute(_SEARCH_PATH.format(sql.Identifier(schema)))
+            session.execute(_NO_COMPILING)
         except psycopg.Error as error:
             raise StoreFailed(f"cannot connect to {self}: {self.explain(error)}") from None
         return session

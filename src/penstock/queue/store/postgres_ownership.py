@@ -135,6 +135,7 @@ class Ownership:
     def _reclaim(self) -> Session:
         session = self._connect()
         try:
+            self.check(session)
             session.execute(_END_BACKEND, self._backend)
             locked = self._lock(session, _RECLAIM_WAIT)
             self._learn(session, settled=locked)

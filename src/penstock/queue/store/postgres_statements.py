@@ -116,24 +116,37 @@ JOIN segments AS s ON s.stream_id = q.stream_id AND s.first_seq >= q.start_seq
 LEFT JOIN acks AS a ON a.queue_id = q.id AND a.first_seq = s.first_seq
 WHERE q.id = %s AND (a.queue_id IS NULL OR a.dead IS NOT NULL)
 """
-# A segment has at least one message, so no more segments than messages can be wanted. The segment that reaches
-# a limit is the last one.
+# From segment to segment by the index until a limit is reached, whatever the planner believes of the tables: each
+# LIMIT 1 asks for one row of an index, and OFFSET 0 keeps the acks from being joined as a whole.
 READ = """
-WITH waiting AS (
-    SELECT s.first_seq, s.count, s.size_bytes, s.payload, a.dead
-    FROM segments AS s LEFT JOIN acks AS a ON a.queue_id = %(queue_id)s AND a.first_seq = s.first_seq
-    WHERE s.stream_id = (SELECT stream_id FROM queues WHERE id = %(queue_id)s)
-      AND s.first_seq >= greatest(%(from_seq)s, (SELECT start_seq FROM queues WHERE id = %(queue_id)s))
-      AND (a.queue_id IS NULL OR a.dead IS NOT NULL)
-    ORDER BY s.first_seq LIMIT %(max_messages)s
-), running AS (
-    SELECT *, sum(count) OVER earlier AS messages_before, sum(size_bytes) OVER earlier AS bytes_before
-    FROM waiting
-    WINDOW earlier AS (ORDER BY first_seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+WITH RECURSIVE walk AS (
+    (
+        SELECT s.first_seq, s.count, s.size_bytes, s.payload, a.dead,
+               s.count AS messages, s.size_bytes AS bytes
+        FROM segments AS s LEFT JOIN LATERAL (
+            SELECT queue_id, dead FROM acks WHERE queue_id = %(queue_id)s AND first_seq = s.first_seq OFFSET 0
+        ) AS a ON true
+        WHERE s.stream_id = (SELECT stream_id FROM queues WHERE id = %(queue_id)s)
+          AND s.first_seq >= greatest(%(from_seq)s, (SELECT start_seq FROM queues WHERE id = %(queue_id)s))
+          AND (a.queue_id IS NULL OR a.dead IS NOT NULL)
+        ORDER BY s.first_seq LIMIT 1
+    )
+    UNION ALL
+    SELECT next.first_seq, next.count, next.size_bytes, next.payload, next.dead,
+           walk.messages + next.count, walk.bytes + next.size_bytes
+    FROM walk CROSS JOIN LATERAL (
+        SELECT s.first_seq, s.count, s.size_bytes, s.payload, a.dead
+        FROM segments AS s LEFT JOIN LATERAL (
+            SELECT queue_id, dead FROM acks WHERE queue_id = %(queue_id)s AND first_seq = s.first_seq OFFSET 0
+        ) AS a ON true
+        WHERE s.stream_id = (SELECT stream_id FROM queues WHERE id = %(queue_id)s)
+          AND s.first_seq > walk.first_seq
+          AND (a.queue_id IS NULL OR a.dead IS NOT NULL)
+        ORDER BY s.first_seq LIMIT 1
+    ) AS next
+    WHERE walk.messages < %(max_messages)s AND walk.bytes < %(max_bytes)s
 )
-SELECT first_seq, count, size_bytes, payload, dead FROM running
-WHERE coalesce(messages_before, 0) < %(max_messages)s AND coalesce(bytes_before, 0) < %(max_bytes)s
-ORDER BY first_seq
+SELECT first_seq, count, size_bytes, payload, dead FROM walk ORDER BY first_seq
 """
 DELIVERIES = """
 SELECT queue_id, seq, receive_count, first_received_ms FROM deliveries

@@ -110,14 +110,18 @@ def decode_dedup_keys(sealed: bytes) -> list[DedupKey]:
     return [] if raw is None else _decode_keys(raw)
 
 
+# A checksum of zero bytes is zero, and runs of ones have coincidences of their own; seed and length rule both out.
+_SEED = 0x50454E53
+
+
 def seal(raw: bytes) -> bytes:
     """Append a checksum."""
-    return raw + _CRC.pack(crc32(raw))
+    return raw + _CRC.pack(crc32(raw, _SEED ^ len(raw)))
 
 
 def unseal(sealed: bytes) -> bytes | None:
-    """Take the checksum off; None when it does not hold."""
-    if len(sealed) < _CRC.size:
+    """Take the checksum off; None when it does not hold. Nothing that is sealed is empty."""
+    if len(sealed) <= _CRC.size:
         return None
     raw = sealed[: -_CRC.size]
-    return raw if _CRC.unpack_from(sealed, len(raw))[0] == crc32(raw) else None
+    return raw if _CRC.unpack_from(sealed, len(raw))[0] == crc32(raw, _SEED ^ len(raw)) else None
