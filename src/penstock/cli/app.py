@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.cli import bench, config_commands, demo, doctor, version
+from penstock.cli import bench, config_commands, demo, doctor, queue_commands, serve, version
 from penstock.cli.failures import FAILURE, FailureGroup, tell_trace
 from penstock.cli.family import CONTEXT, examples
 from penstock.cli.options import Options
@@ -42,6 +42,8 @@ app = typer.Typer(
 app.command("version", epilog=version.EXAMPLES)(version.version)
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
 app.add_typer(config_commands.app, name="config")
+app.add_typer(serve.app, name="serve")
+app.add_typer(queue_commands.app, name="queue")
 app.add_typer(bench.app, name="bench")
 app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
 

@@ -68,6 +68,42 @@ def integer(least: int, most: int) -> Kind[int]:
     return Kind(f"a whole number from {least} to {most}", check, lambda text: check(int(text)), int)
 
 
+def power_of_two(most: int) -> Kind[int]:
+    """1, 2, 4 and so on."""
+
+    def check(value: object) -> int:
+        return _require(integer(1, most).check(value), lambda number: number & (number - 1) == 0)
+
+    return Kind(f"a power of two from 1 to {most}", check, lambda text: check(int(text)), int)
+
+
+def named_databases() -> Kind[tuple[str, ...]]:
+    """A list of NAME=PATH (SQLite) or NAME=URL (PostgreSQL); passwords are never shown."""
+
+    def entry(value: object) -> str:
+        text = _line(value)
+        name, _, place = text.partition("=")
+        _require(name, lambda given: re.fullmatch(r"[A-Za-z0-9_-]+", given) is not None)
+        return _require(text, lambda _: bool(place))
+
+    def check(value: object) -> tuple[str, ...]:
+        if not isinstance(value, list | tuple):
+            raise TypeError("not a list")
+        entries = tuple(entry(given) for given in value)
+        names = [given.partition("=")[0] for given in entries]
+        return _require(entries, lambda _: len(set(names)) == len(names))
+
+    def parse(text: str) -> tuple[str, ...]:
+        return check([given.strip() for given in text.split(",") if given.strip()])
+
+    def plain(entries: tuple[str, ...]) -> Plain:
+        split = (given.partition("=") for given in entries)
+        return [f"{name}={mask_whole_url(place) if '://' in place else place}" for name, _, place in split]
+
+    allowed = "a list such as a=/disks/a/sqs.db, b=postgresql://db/sqs, each name once"
+    return Kind(allowed, check, parse, plain)
+
+
 def optional_integer(least: int, most: int) -> Kind[int | None]:
     """A whole number within a range, or unset: left out of TOML, empty in the environment."""
     inner = integer(least, most)

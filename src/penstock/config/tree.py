@@ -90,15 +90,18 @@ class QueueSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerSettings:
-    """How long and how much the broker keeps for subscriptions."""
+class SqsSettings:
+    """The SQS-compatible server."""
 
-    retention_s: int = setting(604_800, kinds.integer(1, 31_536_000), "How long an unacknowledged message is kept.")
-    subscription_max_messages: int = setting(
-        10_000, kinds.integer(1, _MOST), "Messages that may wait in one subscription."
+    default_partitions: int = setting(
+        8,
+        kinds.power_of_two(32),
+        "Partitions of a FIFO queue that has AWS's high-throughput settings and names no PartitionCount.",
     )
-    subscription_max_bytes: int = setting(
-        104_857_600, kinds.integer(1, _MOST), "Bytes that may wait in one subscription."
+    databases: tuple[str, ...] = setting(
+        (),
+        kinds.named_databases(),
+        "Further databases that partitions can be placed in (`serve sqs --fifo-partition-map`).",
     )
 
 
@@ -142,7 +145,7 @@ class Config:
     data: DataSettings = field(default_factory=DataSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     queue: QueueSettings = field(default_factory=QueueSettings)
-    broker: BrokerSettings = field(default_factory=BrokerSettings)
+    sqs: SqsSettings = field(default_factory=SqsSettings)
     log: LogSettings = field(default_factory=LogSettings)
     node: NodeSettings = field(default_factory=NodeSettings)
     egress: EgressSettings = field(default_factory=EgressSettings)

@@ -1,0 +1,18 @@
+"""A server that answers every request with nothing, on the same stack as ours: the ceiling of what ours can reach."""
+
+from penstock.telemetry.asgi import Receive, Scope, Send, accept_lifespan
+from penstock.telemetry.server import serve
+
+
+async def noop(scope: Scope, receive: Receive, send: Send) -> None:
+    """Read the request, answer 200."""
+    if scope["type"] == "lifespan":
+        await accept_lifespan(receive, send)
+        return
+    await receive()
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"{}"})
+
+
+if __name__ == "__main__":
+    serve(noop, "127.0.0.1", 0)

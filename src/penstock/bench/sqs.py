@@ -1,0 +1,161 @@
+"""The SQS server, durable on SQLite with fsync, under load from a lean client in a process of its own."""
+
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+
+import msgspec
+
+from penstock.bench.sqs_load import Order, Outcome
+
+_FIFO = {"FifoQueue": "true"}
+_GROUPS = 1_000
+_DEEP = 1_000_000
+
+
+class SqsFigures(msgspec.Struct, kw_only=True):
+    """What `penstock bench sqs` tells."""
+
+    send_per_s: float
+    """SendMessage, the best of 8, 32 and 64 connections."""
+    batch_msgs_per_s: float
+    """Messages by SendMessageBatch of 10."""
+    receive_delete_msgs_per_s: float
+    """Messages by ReceiveMessage of 10 and DeleteMessageBatch."""
+    fifo_ratio: float
+    """The least of the three rates on a FIFO queue with 1,000 groups over the same on a standard queue."""
+    partitions_receive_ratio: float
+    """Receive and delete with 32 partitions over the same with 1."""
+    throttle_ratio: float
+    """SendMessage with a throttle that never refuses over the same without."""
+    wake_p99_ms: float
+    """From a send to a waiting receiver, at 1,000 messages a second."""
+    deep_receive_ratio: float
+    """Receive and delete with 1,000,000 messages waiting over the same with few."""
+    noop_req_per_s: float
+    """A no-op handler on the same server stack."""
+    send_to_noop_ratio: float
+    """`send_per_s` over `noop_req_per_s`."""
+
+
+def bench_sqs(rounds: int, deep: int, tell: Callable[[str], None]) -> SqsFigures:
+    """Measure everything; `tell` hears what is being measured."""
+    tell("a no-op handler on the same server stack")
+    with _server("-m", "penstock.bench.noop_server") as port:
+        noop = _median(rounds, Order(work="noop", port=port, operations=30_000))
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
+        serve = ("-m", "penstock", "--log-level", "warning", "serve", "sqs", "--port", "0", "--data", directory)
+        with _server(*serve) as port:
+            return _measure(port, rounds, deep, noop, tell)
+
+
+def _measure(port: int, rounds: int, deep: int, noop: float, tell: Callable[[str], None]) -> SqsFigures:
+    def queue(name: str, **attributes: str) -> str:
+        return _create_queue(port, name, attributes)
+
+    tell("a standard queue: send, batch, receive and delete")
+    standard = _three(port, queue("standard"), rounds)
+    tell(f"a FIFO queue with {_GROUPS:,} groups")
+    fifo = _three(port, queue("ordered.fifo", **_FIFO), rounds, groups=_GROUPS)
+    tell("32 partitions")
+    split = {**_FIFO, "DeduplicationScope": "messageGroup", "FifoThroughputLimit": "perMessageGroupId"}
+    one = _receive(port, queue("one.fifo", **split, PartitionCount="1"), rounds, groups=_GROUPS)
+    many = _receive(port, queue("many.fifo", **split, PartitionCount="32"), rounds, groups=_GROUPS)
+    tell("a throttle that never refuses")
+    throttle = {"ThrottleSendCapacity": "100000", "ThrottleSendRefillPerSecond": "100000"}
+    ratio = _paired_sends(port, queue("plain"), queue("throttled", **throttle), rounds)
+    tell("from a send to a waiting receiver at 1,000 messages a second")
+    wake = _run(Order(work="wake", port=port, queue_url=queue("wake"), operations=5_000, connections=8))
+    tell(f"{deep:,} messages waiting")
+    deep_url = queue("deep")
+    _run(Order(work="send_batch", port=port, queue_url=deep_url, operations=deep // 10, connections=32))
+    deep_rate = _median(rounds, Order(work="receive_delete", port=port, queue_url=deep_url, operations=2_000))
+    return SqsFigures(
+        send_per_s=standard[0],
+        batch_msgs_per_s=standard[1],
+        receive_delete_msgs_per_s=standard[2],
+        fifo_ratio=min(ours / plain for ours, plain in zip(fifo, standard, strict=True)),
+        partitions_receive_ratio=many / one,
+        throttle_ratio=ratio,
+        wake_p99_ms=statistics.quantiles(wake.latencies_ms, n=100)[98],
+        deep_receive_ratio=deep_rate / standard[2],
+        noop_req_per_s=noop,
+        send_to_noop_ratio=standard[0] / noop,
+    )
+
+
+def _create_queue(port: int, name: str, attributes: dict[str, str]) -> str:
+    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    body = msgspec.json.encode({"QueueName": name, "Attributes": attributes})
+    connection.request("POST", "/", body, {"X-Amz-Target": "AmazonSQS.CreateQueue"})
+    answer = connection.getresponse().read()
+    connection.close()
+    return msgspec.json.decode(answer, type=dict[str, str])["QueueUrl"]
+
+
+def _three(port: int, url: str, rounds: int, groups: int = 0) -> tuple[float, float, float]:
+    sends = max(
+        _median(
+            rounds,
+            Order(work="send", port=port, queue_url=url, operations=20_000, connections=connections, groups=groups),
+        )
+        for connections in (32, 64)
+    )
+    batches = _median(rounds, Order(work="send_batch", port=port, queue_url=url, operations=8_000, groups=groups))
+    receives = _median(rounds, Order(work="receive_delete", port=port, queue_url=url, operations=4_000))
+    return sends, batches, receives
+
+
+def _receive(port: int, url: str, rounds: int, groups: int) -> float:
+    fill = Order(work="send_batch", port=port, queue_url=url, operations=4_000 * rounds, groups=groups)
+    _run(fill)
+    return _median(rounds, Order(work="receive_delete", port=port, queue_url=url, operations=3_000))
+
+
+def _paired_sends(port: int, plain_url: str, throttled_url: str, rounds: int) -> float:
+    """The two by turns, so that a change of the machine's pace hits both alike."""
+    ratios = []
+    for _ in range(rounds):
+        plain = _rate(Order(work="send", port=port, queue_url=plain_url, operations=15_000))
+        ratios.append(_rate(Order(work="send", port=port, queue_url=throttled_url, operations=15_000)) / plain)
+    return statistics.median(ratios)
+
+
+def _median(rounds: int, order: Order) -> float:
+    return statistics.median(_rate(order) for _ in range(rounds))
+
+
+def _rate(order: Order) -> float:
+    outcome = _run(order)
+    return outcome.messages / outcome.seconds
+
+
+def _run(order: Order) -> Outcome:
+    ran = subprocess.run(
+        [sys.executable, "-m", "penstock.bench.sqs_load"],
+        input=msgspec.json.encode(order),
+        capture_output=True,
+        check=False,
+    )
+    if ran.returncode:
+        raise RuntimeError(f"the load failed: {ran.stderr.decode(errors='replace')[-2000:]}")
+    return msgspec.json.decode(ran.stdout, type=Outcome)
+
+
+@contextmanager
+def _server(*arguments: str) -> Iterator[int]:
+    """A server process; gives its port."""
+    process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line.startswith("listening on "):
+            raise RuntimeError(f"the server did not start: {line!r}")
+        yield int(line.rpartition(":")[2])
+    finally:
+        process.terminate()
+        process.wait(30)

@@ -1,0 +1,98 @@
+"""Which SQS endpoint `penstock queue` talks to, and as whom."""
+
+import os
+import re
+from collections.abc import Mapping
+from configparser import ConfigParser
+from configparser import Error as ConfigParserError
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from penstock.core.errors import InvalidArgument, Unavailable
+
+if TYPE_CHECKING:
+    from penstock.sqs.client import SqsClient
+    from penstock.sqs.signing import Signer
+
+DEFAULT_ENDPOINT = "http://127.0.0.1:9324"
+DEFAULT_REGION = "us-east-1"
+ENDPOINT_VARIABLES = ("SQS_ENDPOINT_OVERRIDE", "AWS_ENDPOINT_URL_SQS", "AWS_ENDPOINT_URL")
+
+_AWS_HOST = re.compile(r"https?://(?:sqs\.([a-z0-9-]+)|([a-z0-9-]+)\.queue)\.amazonaws\.com")
+
+EndpointOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--endpoint",
+        metavar="URL",
+        show_default=False,
+        help=f"SQS endpoint; else ${', $'.join(ENDPOINT_VARIABLES)}, else {DEFAULT_ENDPOINT}.",
+    ),
+]
+QueueName: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The queue's name, or its URL.")]
+Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+@dataclass(frozen=True)
+class FamilyOptions:
+    """What was given between `queue` and the command's name."""
+
+    endpoint: str | None
+
+
+def connect(ctx: typer.Context, endpoint: str | None) -> "SqsClient":
+    """A client for the endpoint of this run."""
+    from penstock.edge.clock import SystemClock
+    from penstock.sqs.client import Endpoint, SqsClient
+
+    family = ctx.find_object(FamilyOptions)
+    url = endpoint_url(endpoint or (family.endpoint if family is not None else None), os.environ)
+    try:
+        parsed = Endpoint.parse(url)
+    except InvalidArgument as error:
+        raise typer.BadParameter(error.message, param_hint="--endpoint") from error
+    return SqsClient(parsed, SystemClock(), find_signer(url, os.environ))
+
+
+def endpoint_url(given: str | None, environment: Mapping[str, str]) -> str:
+    """The endpoint given, else the first that a variable names, else a server on this machine."""
+    named = (environment.get(variable) for variable in ENDPOINT_VARIABLES)
+    return given or next((url for url in named if url), DEFAULT_ENDPOINT)
+
+
+def find_signer(url: str, environment: Mapping[str, str]) -> "Signer | None":
+    """Signs with the key of the environment, else of the AWS credentials file; None if there is neither."""
+    from penstock.sqs.signing import Signer
+
+    names = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+    found: Mapping[str, str] = {name: environment.get(name.upper(), "") for name in names}
+    if not (found[names[0]] and found[names[1]]):
+        found = _profile(environment)
+    access_key, secret, token = (found.get(name, "").strip() for name in names)
+    if not access_key or not secret:
+        return None
+    return Signer(access_key, secret, region_of(url, environment), token or None)
+
+
+def region_of(url: str, environment: Mapping[str, str]) -> str:
+    """The region in the name of AWS's own endpoints, else of the environment."""
+    if aws := _AWS_HOST.match(url):
+        return aws[1] or aws[2]
+    return environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or DEFAULT_REGION
+
+
+def _profile(environment: Mapping[str, str]) -> Mapping[str, str]:
+    file = environment.get("AWS_SHARED_CREDENTIALS_FILE")
+    path = Path(file) if file else Path(environment.get("HOME", "~")).expanduser() / ".aws" / "credentials"
+    # AWS writes its default profile in lower case; ConfigParser's own default section would leak into others.
+    profiles = ConfigParser(interpolation=None, default_section="")
+    try:
+        profiles.read(path, encoding="utf-8")
+    except (ConfigParserError, UnicodeDecodeError, OSError) as error:
+        # The parser's own message quotes lines, which may hold a secret.
+        raise Unavailable(f"cannot read {path}: {type(error).__name__}; mend it, or set AWS_ACCESS_KEY_ID") from None
+    name = environment.get("AWS_PROFILE") or "default"
+    return profiles[name] if profiles.has_section(name) else {}

@@ -1,0 +1,1 @@
+"""The 23 actions, one file per family."""

@@ -1,0 +1,88 @@
+"""ListDeadLetterSourceQueues and the message move tasks."""
+
+from penstock.sqs.caller import Caller
+from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter
+from penstock.sqs.model import (
+    CancelMessageMoveTaskRequest,
+    CancelMessageMoveTaskResponse,
+    ListDeadLetterSourceQueuesRequest,
+    ListDeadLetterSourceQueuesResponse,
+    ListMessageMoveTasksRequest,
+    ListMessageMoveTasksResponse,
+    StartMessageMoveTaskRequest,
+    TaskHandleResponse,
+)
+from penstock.sqs.names import queue_url
+from penstock.sqs.pagination import page
+from penstock.sqs.queue import SqsQueue
+from penstock.sqs.service import SqsService
+
+MAX_RATE = 500
+MAX_LISTED = 10
+
+
+async def list_dead_letter_source_queues(
+    service: SqsService, caller: Caller, request: ListDeadLetterSourceQueuesRequest
+) -> ListDeadLetterSourceQueuesResponse:
+    """The queues whose dead letters come to this one."""
+    queue = service.of_url(request.queue_url)
+    names, token = page(service.dead_letter_sources(queue), request.max_results, request.next_token)
+    response = ListDeadLetterSourceQueuesResponse(
+        [queue_url(caller.base_url, service.settings.account, name) for name in names]
+    )
+    if token is not None:
+        response.next_token = token
+    return response
+
+
+async def start_message_move_task(
+    service: SqsService, caller: Caller, request: StartMessageMoveTaskRequest
+) -> TaskHandleResponse:
+    """Move the messages of a dead-letter queue back to where they came from, or to another queue."""
+    source = _source(service, request.source_arn)
+    rate = request.max_number_of_messages_per_second
+    if rate is not None and not 1 <= rate <= MAX_RATE:
+        raise invalid_parameter(
+            f"Value {rate} for parameter MaxNumberOfMessagesPerSecond is invalid. "
+            f"Reason: Must be between 1 and {MAX_RATE}."
+        )
+    if not service.dead_letter_sources(source):
+        raise invalid_parameter("Source queue must be configured as a Dead Letter Queue.")
+    destination = None
+    if request.destination_arn is not None:
+        destination = _source(service, request.destination_arn)
+        if destination is source:
+            raise invalid_parameter("The source and the destination queue must not be the same.")
+        if destination.fifo != source.fifo:
+            raise invalid_parameter("The source and the destination queue must be of the same type.")
+    return TaskHandleResponse(service.moves.start(source, destination, rate))
+
+
+async def cancel_message_move_task(
+    service: SqsService, caller: Caller, request: CancelMessageMoveTaskRequest
+) -> CancelMessageMoveTaskResponse:
+    """Stop a move; what was moved stays moved."""
+    moved = await service.moves.cancel(request.task_handle)
+    if moved is None:
+        raise SqsError(ErrorKind.RESOURCE_NOT_FOUND, "Task does not exist or is not running.")
+    return CancelMessageMoveTaskResponse(moved)
+
+
+async def list_message_move_tasks(
+    service: SqsService, caller: Caller, request: ListMessageMoveTasksRequest
+) -> ListMessageMoveTasksResponse:
+    """The latest moves of a queue, newest first."""
+    source = _source(service, request.source_arn)
+    limit = 1 if request.max_results is None else request.max_results
+    if not 1 <= limit <= MAX_LISTED:
+        raise invalid_parameter(
+            f"Value {limit} for parameter MaxResults is invalid. Reason: Must be between 1 and {MAX_LISTED}."
+        )
+    return ListMessageMoveTasksResponse(service.moves.listed(source, limit))
+
+
+def _source(service: SqsService, queue_arn: str) -> SqsQueue:
+    queue = service.find_arn(queue_arn)
+    if queue is None:
+        raise SqsError(ErrorKind.RESOURCE_NOT_FOUND, "The resource that you specified for the ARN does not exist.")
+    return queue

@@ -1,0 +1,137 @@
+"""CreateQueue, DeleteQueue, GetQueueUrl, ListQueues, GetQueueAttributes, SetQueueAttributes, PurgeQueue."""
+
+import msgspec
+
+from penstock.core.limits import MINUTE_MS
+from penstock.sqs.actions.tags import check_tags
+from penstock.sqs.attributes import LiveCounters, difference, for_create, merged, shown
+from penstock.sqs.caller import Caller
+from penstock.sqs.errors import ErrorKind, SqsError
+from penstock.sqs.model import (
+    CreateQueueRequest,
+    EmptyResponse,
+    GetQueueAttributesRequest,
+    GetQueueAttributesResponse,
+    GetQueueUrlRequest,
+    ListQueuesRequest,
+    ListQueuesResponse,
+    QueueUrlRequest,
+    QueueUrlResponse,
+    SetQueueAttributesRequest,
+)
+from penstock.sqs.names import queue_url
+from penstock.sqs.pagination import page
+from penstock.sqs.queue import SqsQueue
+from penstock.sqs.service import SqsService
+
+
+async def create_queue(service: SqsService, caller: Caller, request: CreateQueueRequest) -> QueueUrlResponse:
+    """Make a queue; the same one again gives its URL."""
+    asked = for_create(
+        request.queue_name,
+        request.attributes,
+        admin=caller.admin,
+        default_partitions=service.settings.default_partitions,
+    )
+    check_tags(request.tags)
+    async with service.making:
+        existing = service.queues.get(request.queue_name)
+        if existing is None:
+            await service.create(request.queue_name, asked, request.tags)
+        else:
+            other = difference(existing.attributes, asked, request.attributes)
+            if other is not None:
+                raise SqsError(
+                    ErrorKind.QUEUE_NAME_EXISTS,
+                    f"A queue already exists with the same name and a different value for attribute {other}",
+                )
+    return QueueUrlResponse(_url(service, caller, request.queue_name))
+
+
+async def delete_queue(service: SqsService, caller: Caller, request: QueueUrlRequest) -> EmptyResponse:
+    """Remove a queue with its messages."""
+    async with service.making:
+        await service.delete(service.of_url(request.queue_url))
+    return EmptyResponse()
+
+
+async def get_queue_url(service: SqsService, caller: Caller, request: GetQueueUrlRequest) -> QueueUrlResponse:
+    """The URL of a queue by its name."""
+    owner = request.queue_owner_aws_account_id
+    if owner is not None and owner != service.settings.account:
+        raise SqsError(ErrorKind.QUEUE_DOES_NOT_EXIST, "The specified queue does not exist.")
+    return QueueUrlResponse(_url(service, caller, service.find(request.queue_name).name))
+
+
+async def list_queues(service: SqsService, caller: Caller, request: ListQueuesRequest) -> ListQueuesResponse:
+    """The URLs of all queues, or of those whose name begins with a prefix."""
+    names = sorted(name for name in service.queues if name.startswith(request.queue_name_prefix))
+    chosen, token = page(names, request.max_results, request.next_token)
+    return ListQueuesResponse([_url(service, caller, name) for name in chosen], token)
+
+
+async def get_queue_attributes(
+    service: SqsService, caller: Caller, request: GetQueueAttributesRequest
+) -> GetQueueAttributesResponse:
+    """The attributes asked for."""
+    queue = service.of_url(request.queue_url)
+    live = live_counters(service, queue)
+    return GetQueueAttributesResponse(shown(queue.attributes, request.attribute_names, live, admin=caller.admin))
+
+
+async def set_queue_attributes(
+    service: SqsService, caller: Caller, request: SetQueueAttributesRequest
+) -> EmptyResponse:
+    """Change attributes; one that is refused leaves all of them as they were."""
+    async with service.making:
+        queue = service.of_url(request.queue_url)
+        attributes = merged(queue.attributes, request.attributes, admin=caller.admin)
+        if attributes.redrive_policy != queue.attributes.redrive_policy:
+            service.check_redrive(queue.name, attributes)
+        before = queue.attributes.throttles
+        await service.change(queue, msgspec.structs.replace(queue.record, attributes=attributes))
+        service.throttles.change(queue.incarnation, queue.name, before, attributes.throttles, service.clock.now_ms())
+    return EmptyResponse()
+
+
+async def purge_queue(service: SqsService, caller: Caller, request: QueueUrlRequest) -> EmptyResponse:
+    """Drop all messages of a queue, at most once a minute."""
+    await purge(service, service.of_url(request.queue_url))
+    return EmptyResponse()
+
+
+async def purge(service: SqsService, queue: SqsQueue) -> None:
+    """The same for any caller."""
+    now_ms = service.clock.now_ms()
+    if queue.purged_ms is not None and now_ms - queue.purged_ms < MINUTE_MS:
+        raise SqsError(
+            ErrorKind.PURGE_QUEUE_IN_PROGRESS,
+            f"Only one PurgeQueue operation on {queue.name} is allowed every 60 seconds.",
+        )
+    before, queue.purged_ms = queue.purged_ms, now_ms
+    try:
+        await service.purge(queue)
+    except BaseException:
+        queue.purged_ms = before
+        raise
+
+
+def live_counters(service: SqsService, queue: SqsQueue) -> LiveCounters:
+    """The read-only attributes of a queue as they are now, over all partitions."""
+    visible = in_flight = delayed = 0
+    for counters in queue.counters():
+        visible += counters.visible + counters.in_store
+        in_flight += counters.leased + counters.settling
+        delayed += counters.delayed
+    return LiveCounters(
+        queue_arn=service.arn_of(queue.name),
+        created_timestamp=queue.record.created_s,
+        last_modified_timestamp=queue.record.modified_s,
+        visible=visible,
+        not_visible=in_flight,
+        delayed=delayed,
+    )
+
+
+def _url(service: SqsService, caller: Caller, name: str) -> str:
+    return queue_url(caller.base_url, service.settings.account, name)

@@ -1,0 +1,141 @@
+"""DeleteMessage and ChangeMessageVisibility, one by one and in batches."""
+
+from penstock.queue.async_shell import AsyncShell
+from penstock.queue.errors import LeaseNotFound
+from penstock.queue.pending import Pending
+from penstock.sqs.actions.batches import check_batch, failed_entry
+from penstock.sqs.caller import Caller
+from penstock.sqs.contents import MAX_VISIBILITY_S, check_visibility
+from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, missing_parameter, receipt_handle_is_invalid
+from penstock.sqs.model import (
+    BatchResponse,
+    BatchResultEntry,
+    BatchResultErrorEntry,
+    ChangeMessageVisibilityBatchRequest,
+    ChangeMessageVisibilityRequest,
+    DeleteMessageBatchRequest,
+    DeleteMessageRequest,
+    EmptyResponse,
+)
+from penstock.sqs.partition import Partition
+from penstock.sqs.queue import SqsQueue
+from penstock.sqs.receipt_handle import ReceiptHandle, decode_handle
+from penstock.sqs.service import SqsService
+from penstock.sqs.throttling import Action
+
+
+async def delete_message(service: SqsService, caller: Caller, request: DeleteMessageRequest) -> EmptyResponse:
+    """Delete a message by the handle of its delivery."""
+    queue = service.of_url(request.queue_url)
+    service.charge(queue, Action.RECEIVE, 1)
+    deletion = _delete(service, queue, request.receipt_handle)
+    if deletion is not None:
+        shell, pending = deletion
+        await shell.commit(pending)
+    return EmptyResponse()
+
+
+async def delete_message_batch(
+    service: SqsService, caller: Caller, request: DeleteMessageBatchRequest
+) -> BatchResponse:
+    """Delete up to ten messages; each succeeds or fails by itself."""
+    queue = service.of_url(request.queue_url)
+    check_batch([entry.id for entry in request.entries])
+    service.charge(queue, Action.RECEIVE, len(request.entries))
+    response = BatchResponse([], [])
+    deletions: list[tuple[AsyncShell, Pending]] = []
+    for entry in request.entries:
+        try:
+            deletion = _delete(service, queue, entry.receipt_handle)
+        except SqsError as error:
+            response.failed.append(failed_entry(entry.id, error))
+            continue
+        response.successful.append(BatchResultEntry(entry.id))
+        if deletion is not None:
+            deletions.append(deletion)
+    for shell, pending in deletions:
+        await shell.commit(pending)
+    return response
+
+
+async def change_message_visibility(
+    service: SqsService, caller: Caller, request: ChangeMessageVisibilityRequest
+) -> EmptyResponse:
+    """Move the moment a delivery's message becomes visible again."""
+    queue = service.of_url(request.queue_url)
+    service.charge(queue, Action.RECEIVE, 1)
+    _change_visibility(service, queue, request.receipt_handle, request.visibility_timeout)
+    return EmptyResponse()
+
+
+async def change_message_visibility_batch(
+    service: SqsService, caller: Caller, request: ChangeMessageVisibilityBatchRequest
+) -> BatchResponse:
+    """The same for up to ten messages; each succeeds or fails by itself."""
+    queue = service.of_url(request.queue_url)
+    check_batch([entry.id for entry in request.entries])
+    service.charge(queue, Action.RECEIVE, len(request.entries))
+    successful: list[BatchResultEntry] = []
+    failed: list[BatchResultErrorEntry] = []
+    for entry in request.entries:
+        try:
+            if entry.visibility_timeout is None:
+                raise missing_parameter("VisibilityTimeout")
+            _change_visibility(service, queue, entry.receipt_handle, entry.visibility_timeout)
+        except SqsError as error:
+            failed.append(failed_entry(entry.id, error))
+        else:
+            successful.append(BatchResultEntry(entry.id))
+    return BatchResponse(successful, failed)
+
+
+def _located(service: SqsService, queue: SqsQueue, text: str) -> tuple[ReceiptHandle, Partition]:
+    handle = decode_handle(text)
+    if handle.incarnation != queue.incarnation or handle.partition >= len(queue.partitions):
+        raise receipt_handle_is_invalid()
+    return handle, queue.partitions[handle.partition]
+
+
+def _delete(service: SqsService, queue: SqsQueue, text: str) -> tuple[AsyncShell, Pending] | None:
+    """Begin a deletion; None when an old handle of a standard queue has nothing to delete any more, as on AWS."""
+    handle, partition = _located(service, queue, text)
+    try:
+        if handle.epoch != service.epoch:
+            raise LeaseNotFound("a lease of a server process that has ended")
+        pending = partition.shell.ledger.ack(partition.queue, (handle.lease_id,), service.clock.now_ms())
+    except LeaseNotFound:
+        if not queue.fifo:
+            return None
+        raise invalid_parameter(
+            f"Value {text} for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired."
+        ) from None
+    service.metrics.count_partition(queue, partition.index, "delete", 1)
+    return partition.shell, pending
+
+
+def _change_visibility(service: SqsService, queue: SqsQueue, text: str, visibility_s: int) -> None:
+    check_visibility(visibility_s)
+    handle, partition = _located(service, queue, text)
+    now_ms = service.clock.now_ms()
+    ledger = partition.shell.ledger
+    try:
+        if handle.epoch != service.epoch:
+            raise LeaseNotFound("a lease of a server process that has ended")
+        entry = partition.queue.engine.lease(handle.lease_id, now_ms)
+        if visibility_s == 0:
+            ledger.release(partition.queue, handle.lease_id, now_ms, 0)
+        else:
+            deadline_ms = now_ms + visibility_s * 1000
+            if deadline_ms - entry.leased_ms > MAX_VISIBILITY_S * 1000:
+                raise invalid_parameter(
+                    f"Value {visibility_s} for parameter VisibilityTimeout is invalid. Reason: Total "
+                    f"VisibilityTimeout for the message is beyond the limit [{MAX_VISIBILITY_S} seconds]."
+                )
+            ledger.set_deadline(partition.queue, handle.lease_id, deadline_ms, now_ms)
+    except LeaseNotFound:
+        raise SqsError(
+            ErrorKind.MESSAGE_NOT_INFLIGHT,
+            f"Value {text} for parameter ReceiptHandle is invalid. "
+            "Reason: Message does not exist or is not available for visibility timeout change.",
+        ) from None
+    partition.shell.kick()

@@ -1,0 +1,56 @@
+"""TagQueue, UntagQueue, ListQueueTags."""
+
+import msgspec
+
+from penstock.sqs.caller import Caller
+from penstock.sqs.errors import invalid_parameter, missing_parameter
+from penstock.sqs.model import (
+    EmptyResponse,
+    ListQueueTagsResponse,
+    QueueUrlRequest,
+    TagQueueRequest,
+    UntagQueueRequest,
+)
+from penstock.sqs.service import SqsService
+
+MAX_TAGS = 50
+_MAX_KEY, _MAX_VALUE = 128, 256
+
+
+def check_tags(tags: dict[str, str]) -> None:
+    """AWS's limits: 50 tags, keys of 1 to 128 characters, values of up to 256, none beginning with `aws:`."""
+    if len(tags) > MAX_TAGS:
+        raise invalid_parameter(f"Too many tags: {len(tags)}. A queue has at most {MAX_TAGS}.")
+    for key, value in tags.items():
+        if not 1 <= len(key) <= _MAX_KEY or key.lower().startswith("aws:"):
+            raise invalid_parameter(f"Tag key {key[:_MAX_KEY]!r} is not allowed.")
+        if len(value) > _MAX_VALUE:
+            raise invalid_parameter(f"The value of tag {key!r} is longer than {_MAX_VALUE} characters.")
+
+
+async def tag_queue(service: SqsService, caller: Caller, request: TagQueueRequest) -> EmptyResponse:
+    """Add tags to a queue, or give them other values."""
+    if not request.tags:
+        raise missing_parameter("Tags")
+    async with service.making:
+        queue = service.of_url(request.queue_url)
+        tags = {**queue.record.tags, **request.tags}
+        check_tags(tags)
+        await service.change(queue, msgspec.structs.replace(queue.record, tags=tags))
+    return EmptyResponse()
+
+
+async def untag_queue(service: SqsService, caller: Caller, request: UntagQueueRequest) -> EmptyResponse:
+    """Remove tags from a queue."""
+    if not request.tag_keys:
+        raise missing_parameter("TagKeys")
+    async with service.making:
+        queue = service.of_url(request.queue_url)
+        tags = {key: value for key, value in queue.record.tags.items() if key not in request.tag_keys}
+        await service.change(queue, msgspec.structs.replace(queue.record, tags=tags))
+    return EmptyResponse()
+
+
+async def list_queue_tags(service: SqsService, caller: Caller, request: QueueUrlRequest) -> ListQueueTagsResponse:
+    """The tags of a queue."""
+    return ListQueueTagsResponse(service.of_url(request.queue_url).record.tags)

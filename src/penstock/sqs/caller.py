@@ -1,0 +1,49 @@
+"""Who asks, and how the server is seen from there."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, TypeVar
+
+ANONYMOUS: Mapping[str, str] = {"SenderId": "anonymous"}
+
+T = TypeVar("T")
+
+
+class ClientGone(Exception):
+    """The client hung up while it waited; there is nobody to answer."""
+
+
+class Caller:
+    """The principal of a request; `base_url` is the server's address as this client wrote it."""
+
+    __slots__ = ("admin", "base_url", "hung_up", "notes")
+
+    def __init__(
+        self,
+        base_url: str,
+        hung_up: Callable[[], Awaitable[Any]] | None = None,
+        *,
+        admin: bool = True,
+        notes: Mapping[str, str] = ANONYMOUS,
+    ) -> None:
+        self.base_url = base_url
+        self.hung_up = hung_up
+        """Returns when the client has gone."""
+        self.admin = admin
+        self.notes = notes
+        """What every message of this caller carries."""
+
+    async def while_there(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something that takes a while; ClientGone, and the work cancelled, when the client goes first."""
+        if self.hung_up is None:
+            return await work
+        working = asyncio.ensure_future(work)
+        watching = asyncio.ensure_future(self.hung_up())
+        try:
+            await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return working.result()
+            raise ClientGone
+        finally:
+            working.cancel()
+            watching.cancel()

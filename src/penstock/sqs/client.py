@@ -1,0 +1,200 @@
+"""A lean blocking client for any SQS endpoint: AWS JSON 1.0 over one kept connection, signed if there is a key.
+
+An error of the server is raised as `Code: message`: NotFound for a queue that does not exist, Unavailable if the server
+is at fault, else FailedPrecondition. Unavailable also says that no SQS server answers at the endpoint.
+"""
+
+import http.client
+import select
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+from penstock.core.clock import Clock
+from penstock.core.errors import FailedPrecondition, InvalidArgument, NotFound, PenstockError, Unavailable
+from penstock.sqs.errors import ErrorKind
+from penstock.sqs.model import (
+    GetQueueAttributesRequest,
+    GetQueueAttributesResponse,
+    GetQueueUrlRequest,
+    ListQueuesRequest,
+    ListQueuesResponse,
+    QueueUrlResponse,
+    Shape,
+)
+from penstock.sqs.signing import Signer
+from penstock.sqs.wire.json_protocol import CONTENT_TYPE, encode
+from penstock.sqs.wire.request import SignedRequest
+
+# A receive waits 20 seconds at most; a server that is silent for longer than this is gone.
+TIMEOUT_S = 60.0
+_LIST_PAGE = 1000
+_ERROR_NAMESPACE = "com.amazonaws.sqs#"
+
+_MISSING = {ErrorKind.QUEUE_DOES_NOT_EXIST.json_type, ErrorKind.RESOURCE_NOT_FOUND.json_type}
+
+A = TypeVar("A")
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """Where a server is."""
+
+    url: str
+    secure: bool
+    host: str
+    port: int | None
+    host_header: str
+    path: str
+
+    @classmethod
+    def parse(cls, url: str) -> "Endpoint":
+        """The endpoint of a URL; InvalidArgument if it is not one."""
+        try:
+            parts = urlsplit(url)
+            if parts.scheme in ("http", "https") and parts.hostname and url.isascii():
+                host_header = parts.netloc.rpartition("@")[2]
+                path = parts.path.rstrip("/")
+                return cls(url, parts.scheme == "https", parts.hostname, parts.port, host_header, path)
+        except ValueError:
+            pass
+        raise InvalidArgument(f"{url!r} is not an endpoint; give a URL such as http://127.0.0.1:9324")
+
+
+class PeekedMessage(msgspec.Struct, frozen=True):
+    """A message as the admin surface shows it."""
+
+    message_id: str
+    partition: int
+    sequence: int
+    group: str | None
+    state: str
+    sent_ms: int
+    receive_count: int
+    body: str
+    attributes: dict[str, str]
+
+
+class PeekedPage(msgspec.Struct, frozen=True):
+    """Some messages, and where the next ones are."""
+
+    messages: list[PeekedMessage]
+    cursor: str | None
+
+
+class _ErrorBody(msgspec.Struct):
+    type: str = msgspec.field(name="__type")
+    message: str | None = None
+    capital_message: str | None = msgspec.field(name="Message", default=None)
+
+
+class SqsClient:
+    """Calls the actions of a server, one at a time."""
+
+    def __init__(self, endpoint: Endpoint, clock: Clock, signer: Signer | None = None) -> None:
+        self._endpoint = endpoint
+        self._clock = clock
+        self._signer = signer
+        make = http.client.HTTPSConnection if endpoint.secure else http.client.HTTPConnection
+        self._connection = make(endpoint.host, endpoint.port, timeout=TIMEOUT_S)
+
+    def __enter__(self) -> "SqsClient":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.close()
+
+    def call(self, action: str, request: Shape, answer: type[A]) -> A:
+        """Ask for an action."""
+        headers = [(b"Content-Type", CONTENT_TYPE), (b"X-Amz-Target", f"AmazonSQS.{action}".encode())]
+        status, body = self._exchange("POST", self._endpoint.path or "/", "", headers, encode(request))
+        if status == 200:
+            try:
+                return msgspec.json.decode(body or b"{}", type=answer)
+            except msgspec.DecodeError as error:
+                raise self._strange(f"an answer to {action} that cannot be read ({error})") from error
+        raise _refusal(status, body) or self._strange(f"the HTTP status {status}")
+
+    def queue_url(self, name: str) -> str:
+        """The URL of a queue; a URL is taken as it is."""
+        if "://" in name:
+            return name
+        return self.call("GetQueueUrl", GetQueueUrlRequest(name), QueueUrlResponse).queue_url
+
+    def queue_urls(self, prefix: str = "") -> Iterator[str]:
+        """The URLs of all queues whose name begins with `prefix`."""
+        token: str | None = None
+        while True:
+            page = self.call("ListQueues", ListQueuesRequest(prefix, token, _LIST_PAGE), ListQueuesResponse)
+            yield from page.queue_urls
+            token = page.next_token
+            if not token:
+                return
+
+    def attributes(self, queue_url: str, *names: str) -> dict[str, str]:
+        """Attributes of a queue, all if none is named."""
+        request = GetQueueAttributesRequest(queue_url, list(names) or ["All"])
+        return self.call("GetQueueAttributes", request, GetQueueAttributesResponse).attributes
+
+    def peek(self, name: str, limit: int, cursor: str | None = None) -> PeekedPage:
+        """Messages of a queue without receiving them; only a Penstock server can."""
+        query = {"limit": str(limit)} | ({"cursor": cursor} if cursor is not None else {})
+        path = f"{self._endpoint.path}/admin/queues/{quote(name, safe='')}/messages"
+        status, body = self._exchange("GET", path, urlencode(query), [], b"")
+        if status == 200:
+            try:
+                return msgspec.json.decode(body, type=PeekedPage)
+            except msgspec.DecodeError:
+                pass
+        elif refusal := _refusal(status, body, _ERROR_NAMESPACE):
+            raise refusal
+        raise FailedPrecondition(f"{self._endpoint.url} is not a Penstock server, and only those can show a queue")
+
+    def _exchange(
+        self, method: str, path: str, query: str, headers: list[tuple[bytes, bytes]], body: bytes
+    ) -> tuple[int, bytes]:
+        host = (b"Host", self._endpoint.host_header.encode())
+        request = SignedRequest(method, path.encode(), query.encode(), [host, *headers], body)
+        if self._signer is not None:
+            request = self._signer.signed(request, self._clock.now_ms())
+        sent_headers = {name.decode(): value.decode() for name, value in request.headers}
+        self._drop_stale()
+        try:
+            self._connection.request(method, f"{path}?{query}" if query else path, body or None, sent_headers)
+            answer = self._connection.getresponse()
+            return answer.status, answer.read()
+        except ConnectionRefusedError as error:
+            raise Unavailable(
+                f"no server answers at {self._endpoint.url}; start one with `penstock serve sqs`, "
+                "or name another with --endpoint URL"
+            ) from error
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise Unavailable(f"cannot talk to {self._endpoint.url}: {reason}; check the endpoint") from error
+
+    def _drop_stale(self) -> None:
+        """Connect anew if the server hung up in the meantime: only then is an idle connection readable."""
+        if self._connection.sock is not None and select.select([self._connection.sock], [], [], 0)[0]:
+            self._connection.close()
+
+    def _strange(self, what: str) -> Unavailable:
+        return Unavailable(f"{self._endpoint.url} gave {what}; check that it is an SQS endpoint")
+
+
+def _refusal(status: int, body: bytes, namespace: str = "") -> PenstockError | None:
+    """What an error's body says; None if it is not one, or of another namespace."""
+    try:
+        error = msgspec.json.decode(body, type=_ErrorBody)
+    except msgspec.DecodeError:
+        return None
+    if not error.type.startswith(namespace):
+        return None
+    kind = error.type.rpartition("#")[2]
+    message = f"{kind}: {error.message or error.capital_message or 'the server says no more'}"
+    if kind in _MISSING:
+        return NotFound(message)
+    return Unavailable(message) if status >= 500 else FailedPrecondition(message)

@@ -1,0 +1,125 @@
+"""The access keys a server knows, from a TOML file.
+
+[[key]]
+access_key = "orders-service"
+secret = "at least sixteen characters"
+role = "client"   # or "admin"
+"""
+
+import logging
+import re
+import stat
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType
+
+from penstock.config.errors import ConfigError, Problem
+
+log = logging.getLogger(__name__)
+
+MIN_SECRET_CHARS = 16
+_FIELDS = ("access_key", "secret", "role")
+# Without the separators of the Authorization header: slash, comma, equals sign and space.
+_ACCESS_KEY = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+
+class Role(StrEnum):
+    """What a principal may do: clients use queues, admins also set throttles and see the admin surface."""
+
+    ADMIN = "admin"
+    CLIENT = "client"
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who a request comes from."""
+
+    access_key: str
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class AccessKey:
+    """A principal and the secret it signs with."""
+
+    principal: Principal
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """All access keys, by their public part."""
+
+    keys: Mapping[str, AccessKey] = field(repr=False)
+
+    def find(self, access_key: str) -> AccessKey | None:
+        """The key of this name."""
+        return self.keys.get(access_key)
+
+    @classmethod
+    def of(cls, keys: Iterable[AccessKey]) -> "Credentials":
+        """Credentials of these keys."""
+        return cls(MappingProxyType({key.principal.access_key: key for key in keys}))
+
+
+def load(path: Path) -> Credentials:
+    """The credentials in the file at `path`; ConfigError with every problem else."""
+    document = _read(path)
+    entries = document.get("key", [])
+    if not isinstance(entries, list) or not entries or set(document) != {"key"}:
+        raise _error(path, "", "must hold one or more [[key]] tables and nothing else")
+    problems: list[Problem] = []
+    keys: dict[str, AccessKey] = {}
+    for number, entry in enumerate(entries, start=1):
+        place = f"key {number}"
+        reasons = _reasons(entry)
+        if not reasons and entry["access_key"] in keys:
+            reasons = [f"access_key {entry['access_key']!r} is there twice; each needs its own"]
+        if reasons:
+            problems += [Problem(place, str(path), reason) for reason in reasons]
+        else:
+            key = AccessKey(Principal(entry["access_key"], Role(entry["role"])), entry["secret"])
+            keys[entry["access_key"]] = key
+    if problems:
+        raise ConfigError(problems)
+    return Credentials.of(keys.values())
+
+
+def _read(path: Path) -> dict[str, object]:
+    try:
+        with path.open("rb") as file:
+            if path.stat().st_mode & stat.S_IROTH:
+                log.warning("every user of this machine can read the secrets in %s; chmod 600 it", path)
+            return tomllib.load(file)
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror or error}; give an existing credentials file"
+    except UnicodeDecodeError as error:
+        reason = f"is not UTF-8 text (byte {error.start}); save it as UTF-8"
+    except (ValueError, RecursionError) as error:
+        reason = f"is not valid TOML: {error}"
+    # Outside the handlers, so that no chained error carries the document.
+    raise _error(path, "", reason)
+
+
+def _reasons(entry: object) -> list[str]:
+    """What is wrong with one table; never shows a secret, nor a value that may be one in the wrong place."""
+    if not isinstance(entry, dict):
+        return ["must be a [[key]] table"]
+    reasons = [f"unknown setting {name!r}; allowed are {', '.join(_FIELDS)}" for name in entry if name not in _FIELDS]
+    access_key, secret, role = (entry.get(name) for name in _FIELDS)
+    if not isinstance(access_key, str) or not _ACCESS_KEY.fullmatch(access_key):
+        reasons.append("access_key must be 1 to 128 letters, digits, dots, hyphens or underscores")
+    if not isinstance(secret, str) or len(secret) < MIN_SECRET_CHARS:
+        reasons.append(f"secret must be text of {MIN_SECRET_CHARS} characters or more")
+    elif secret != secret.strip():
+        reasons.append("secret begins or ends with white space; remove it")
+    if role not in tuple(Role):
+        reasons.append('role must be "admin" or "client"')
+    return reasons
+
+
+def _error(path: Path, key: str, reason: str) -> ConfigError:
+    return ConfigError([Problem(key, str(path), reason)])

@@ -1,0 +1,63 @@
+"""Queue names, and the two forms they travel in: the ARN and the queue URL."""
+
+import re
+
+from penstock.sqs.errors import invalid_parameter, missing_parameter, queue_does_not_exist
+
+FIFO_SUFFIX = ".fifo"
+
+_STANDARD = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_FIFO = re.compile(r"[A-Za-z0-9_-]{1,75}\.fifo")
+_ACCOUNT = re.compile("[0-9]{12}")
+_ARN = re.compile(r"arn:aws[a-z-]*:sqs:[a-z0-9-]+:[0-9]{12}:([A-Za-z0-9_.-]{1,80})")
+
+
+def is_name(text: str) -> bool:
+    """Whether a queue could have this name."""
+    return (_FIFO if text.endswith(FIFO_SUFFIX) else _STANDARD).fullmatch(text) is not None
+
+
+def check_name(name: str, *, fifo: bool) -> None:
+    """InvalidParameterValue unless a new queue of this kind may have the name."""
+    if not name:
+        raise missing_parameter("QueueName")
+    if fifo and _FIFO.fullmatch(name) is None:
+        raise invalid_parameter(
+            "The name of a FIFO queue can only include alphanumeric characters, hyphens, or underscores, "
+            "must end with .fifo suffix and be 1 to 80 in length."
+        )
+    if not fifo and _STANDARD.fullmatch(name) is None:
+        raise invalid_parameter("Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length")
+
+
+def arn(region: str, account: str, name: str) -> str:
+    """The ARN of a queue."""
+    return f"arn:aws:sqs:{region}:{account}:{name}"
+
+
+def parse_arn(text: str) -> str | None:
+    """The queue name in an ARN; compare the whole ARN to know whose queue it is."""
+    found = _ARN.fullmatch(text)
+    return found[1] if found is not None and is_name(found[1]) else None
+
+
+def queue_url(base_url: str, account: str, name: str) -> str:
+    """The URL that clients hand back to name a queue."""
+    return f"{base_url.rstrip('/')}/{account}/{name}"
+
+
+def name_of_url(url: str, account: str | None = None) -> str:
+    """The queue name in a queue URL of an account, or of any; the host is whatever the client reached the server by.
+
+    Clients also send the path alone or only the name. Of anything else AWS says that the queue does not exist.
+    """
+    if not url:
+        raise missing_parameter("QueueUrl")
+    path, slash, name = url.rpartition("/")
+    if not is_name(name) or (slash and not _is_account(path.rpartition("/")[2], account)):
+        raise queue_does_not_exist()
+    return name
+
+
+def _is_account(text: str, account: str | None) -> bool:
+    return _ACCOUNT.fullmatch(text) is not None if account is None else text == account

@@ -1,0 +1,24 @@
+"""A partition of a queue, and a delivery from it."""
+
+import msgspec
+
+from penstock.queue.async_shell import AsyncShell
+from penstock.queue.entry import Entry
+from penstock.queue.stored_queue import StoredQueue
+from penstock.queue.stream import Stream
+
+
+class Partition(msgspec.Struct, frozen=True):
+    """A part of a queue with its own order, deduplication and writer."""
+
+    index: int
+    shell: AsyncShell
+    stream: Stream
+    queue: StoredQueue
+
+
+class Delivery(msgspec.Struct, frozen=True, gc=False):
+    """A leased message and the partition it came from."""
+
+    partition: Partition
+    entry: Entry

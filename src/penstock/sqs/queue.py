@@ -1,0 +1,126 @@
+"""One SQS queue: its partitions, and receiving across them."""
+
+import asyncio
+from collections.abc import Sequence
+
+from penstock.core.limits import MINUTE_MS
+from penstock.core.partition import partition_of
+from penstock.queue.counters import Counters
+from penstock.queue.policy import DeadLetterAt, Grouping, QueuePolicy
+from penstock.queue.waiters import Waiters
+from penstock.sqs.attempts import ReceiveAttempts
+from penstock.sqs.attributes import QueueAttributes
+from penstock.sqs.partition import Delivery, Partition
+from penstock.sqs.record import SqsRecord
+
+MAX_IN_FLIGHT = 120_000
+DEDUP_WINDOW_MS = 5 * MINUTE_MS
+MAX_RECEIVE_BYTES = 1024 * 1024
+
+
+class SqsQueue:
+    """A queue as the server knows it."""
+
+    def __init__(self, record: SqsRecord, partitions: Sequence[Partition]) -> None:
+        self.record = record
+        self.throttled = not record.attributes.throttles.off
+        self.partitions = tuple(partitions)
+        self.waiters = Waiters(self._has_ready)
+        self.attempts = ReceiveAttempts()
+        self.purged_ms: int | None = None
+        self._next_partition = 0
+        for partition in self.partitions:
+            partition.queue.on_ready = self.waiters.wake_one
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self.record.name
+
+    @property
+    def attributes(self) -> QueueAttributes:
+        """The settings in force."""
+        return self.record.attributes
+
+    @property
+    def fifo(self) -> bool:
+        """Whether groups keep their order."""
+        return self.record.attributes.fifo_queue
+
+    @property
+    def incarnation(self) -> int:
+        """The identity of this queue; one deleted and made anew under the same name has another."""
+        return self.partitions[0].stream.id
+
+    def partition_for(self, group: str) -> Partition:
+        """Where messages of a group are, for ever."""
+        if len(self.partitions) == 1:
+            return self.partitions[0]
+        return self.partitions[partition_of(group, len(self.partitions))]
+
+    def counters(self) -> list[Counters]:
+        """What each partition holds, by state."""
+        return [partition.queue.counters() for partition in self.partitions]
+
+    def in_flight(self) -> int:
+        """How many messages are leased."""
+        return sum(partition.queue.engine.leased for partition in self.partitions)
+
+    async def receive(self, max_messages: int, wait_s: float, lease_ms: int) -> list[Delivery]:
+        """Lease messages from all partitions, starting at another one each time; one wait for all of them."""
+
+        async def lease() -> list[Delivery]:
+            while True:
+                taken = self._lease_now(max_messages, lease_ms)
+                # Nothing is awaited while something is leased: a caller that goes away then would lose it.
+                if taken or not await self._page_in():
+                    return taken
+
+        return await self.waiters.receive(lease, wait_s)
+
+    def _lease_now(self, max_messages: int, lease_ms: int) -> list[Delivery]:
+        count = len(self.partitions)
+        start = self._next_partition
+        self._next_partition = (start + 1) % count
+        taken: list[Delivery] = []
+        size_bytes = 0
+        for offset in range(count):
+            partition = self.partitions[(start + offset) % count]
+            if not partition.queue.engine.has_ready() and partition.queue.engine.next_due_ms() is None:
+                continue
+            entries = partition.shell.lease_now(
+                partition.queue,
+                max_messages - len(taken),
+                max_bytes=MAX_RECEIVE_BYTES - size_bytes,
+                lease_ms=lease_ms,
+            )
+            for entry in entries:
+                size_bytes += entry.message.size_bytes
+                taken.append(Delivery(partition, entry))
+            if len(taken) >= max_messages or size_bytes >= MAX_RECEIVE_BYTES:
+                break
+        return taken
+
+    async def _page_in(self) -> bool:
+        """Read on in the partitions whose window has run out; False when there was nothing to read."""
+        wanting = [partition for partition in self.partitions if partition.queue.wants_page()]
+        if not wanting:
+            return False
+        return any(await asyncio.gather(*(partition.shell.page_in(partition.queue) for partition in wanting)))
+
+    def _has_ready(self) -> bool:
+        return any(partition.queue.engine.has_ready() for partition in self.partitions)
+
+
+def queue_policy(attributes: QueueAttributes, *, has_dead_letter_queue: bool) -> QueuePolicy:
+    """A queue's settings in the words of the engine."""
+    redrive = attributes.redrive_policy
+    return QueuePolicy(
+        grouping=Grouping.BATCH if attributes.fifo_queue else Grouping.NONE,
+        lease_ms=attributes.visibility_timeout * 1000,
+        retention_ms=attributes.message_retention_period * 1000,
+        max_deliveries=redrive.max_receive_count if redrive is not None and has_dead_letter_queue else None,
+        dead_letter_at=DeadLetterAt.RECEIVE,
+        max_in_flight=MAX_IN_FLIGHT,
+        late_ack=not attributes.fifo_queue,
+    )

@@ -1,0 +1,94 @@
+"""The server as a whole: databases opened, queues loaded, HTTP served, everything closed in order."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from penstock.core.clock import Clock
+from penstock.core.ids import TsidFactory
+from penstock.edge.pause import pause, stopwatch
+from penstock.queue.async_shell import AsyncShell
+from penstock.queue.ledger import Ledger
+from penstock.queue.policy import Window
+from penstock.queue.store.port import Store
+from penstock.sqs.app import SqsApp
+from penstock.sqs.credentials import Credentials
+from penstock.sqs.placement import HOME
+from penstock.sqs.service import ServiceSettings, SqsService, stored_dedup_window_ms, stored_policy
+from penstock.telemetry.asgi import App
+from penstock.telemetry.checks import CheckResult
+from penstock.telemetry.metrics import Metrics
+from penstock.telemetry.probes import Probes
+from penstock.telemetry.server import HttpServer, serve_until_signal
+
+_SWEEP_S = 10.0
+
+
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the server listens and how it presents itself."""
+
+    host: str = "127.0.0.1"
+    port: int = 9324
+    service: ServiceSettings = ServiceSettings()
+    window: Window = Window()
+
+
+@asynccontextmanager
+async def open_service(
+    stores: Mapping[str, Store], clock: Clock, ids: TsidFactory, settings: ServerSettings
+) -> AsyncIterator[SqsService]:
+    """Open the databases and load the queues; on the way out, finish every write."""
+    shells: dict[str, AsyncShell] = {}
+    try:
+        for name, store in stores.items():
+            ledger = Ledger(store, ids, settings.window)
+            await asyncio.to_thread(ledger.catalog.open, clock.now_ms(), stored_policy, stored_dedup_window_ms)
+            shells[name] = AsyncShell(ledger, clock)
+        service = SqsService(shells, clock, ids, settings.service, pause)
+        service.load()
+    except BaseException:
+        for shell in shells.values():
+            await shell.close()
+        raise
+    sweeping = asyncio.create_task(_sweep(service))
+    try:
+        yield service
+    finally:
+        sweeping.cancel()
+        await service.close()
+
+
+def sqs_app(service: SqsService, credentials: Credentials | None) -> App:
+    """The whole HTTP surface with its probes."""
+    metrics = Metrics("sqs")
+    metrics.register(service.metrics)
+
+    async def writes() -> CheckResult:
+        failure = service.last_failure()
+        return CheckResult(failure is None, failure or "commits succeed")
+
+    return Probes(metrics, {"store": writes}).wrap(SqsApp(service, credentials, stopwatch))
+
+
+async def serve_sqs(
+    stores: Mapping[str, Store],
+    clock: Clock,
+    ids: TsidFactory,
+    settings: ServerSettings,
+    credentials: Credentials | None = None,
+) -> None:
+    """Serve until SIGINT or SIGTERM; then waiting receives are answered empty and writes are finished."""
+    assert HOME in stores
+    async with open_service(stores, clock, ids, settings) as service:
+        app = sqs_app(service, credentials)
+        server = HttpServer(app, settings.host, settings.port, credentials_set=credentials is not None)
+        await serve_until_signal(server, service.answer_waiters)
+
+
+async def _sweep(service: SqsService) -> None:
+    """Drop idle throttle buckets, off the request path."""
+    while True:
+        await pause(_SWEEP_S)
+        service.throttles.sweep(service.clock.now_ms())

@@ -1,0 +1,319 @@
+"""The queues of a server: made, found, changed and removed; dead letters handed over between them."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+import msgspec
+
+from penstock.core.clock import Clock
+from penstock.core.errors import FailedPrecondition, PenstockError
+from penstock.core.ids import TsidFactory
+from penstock.queue.async_shell import AsyncShell
+from penstock.queue.entry import Entry
+from penstock.queue.pending import Pending
+from penstock.queue.policy import QueuePolicy
+from penstock.queue.store.port import QueueRecord, StreamRecord
+from penstock.sqs.attributes import QueueAttributes, RedrivePolicy
+from penstock.sqs.dead_letters import moved_copy
+from penstock.sqs.errors import ErrorKind, SqsError, queue_does_not_exist
+from penstock.sqs.metrics import SqsMetrics
+from penstock.sqs.move_tasks import MoveTasks
+from penstock.sqs.names import arn, name_of_url, parse_arn
+from penstock.sqs.ownership import Ownership, SoleOwner
+from penstock.sqs.partition import Partition
+from penstock.sqs.placement import HOME, PartitionMap, place
+from penstock.sqs.queue import DEDUP_WINDOW_MS, SqsQueue, queue_policy
+from penstock.sqs.record import SqsRecord, decode_record, encode_record, partition_name, split_partition_name
+from penstock.sqs.redrive_policy import check_dead_letter_queue
+from penstock.sqs.throttling import Action, Throttles
+
+log = logging.getLogger(__name__)
+
+
+class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the server presents itself."""
+
+    region: str = "us-east-1"
+    account: str = "000000000000"
+    default_partitions: int = 8
+    placements: PartitionMap = {}
+
+
+class SqsService:
+    """All queues by name."""
+
+    def __init__(
+        self,
+        databases: Mapping[str, AsyncShell],
+        clock: Clock,
+        ids: TsidFactory,
+        settings: ServiceSettings,
+        pause: Callable[[float], Awaitable[None]],
+        ownership: Ownership | None = None,
+    ) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.ids = ids
+        self.ownership = ownership or SoleOwner()
+        self.throttles = Throttles()
+        self.metrics = SqsMetrics(self)
+        self.moves = MoveTasks(self, pause)
+        self.queues: dict[str, SqsQueue] = {}
+        self.epoch = ids.next_value(clock.now_ms()) & 0xFFFFFFFF
+        """Tells this process's receipt handles from those of the one before."""
+        self._id_tail = f"{self.epoch >> 16:04x}-{self.epoch * 0x9E3779B1 & 0xFFFFFFFFFFFF:012x}"
+        self._databases = databases
+        self._hand_overs: set[asyncio.Task[None]] = set()
+        self._making = asyncio.Lock()
+
+    def load(self) -> None:
+        """Put the queues together that the databases brought back."""
+        home = self._databases[HOME].ledger.catalog
+        for engine_queue in list(home.queues.values()):
+            if split_partition_name(engine_queue.name)[1] == 0:
+                self._assemble(decode_record(engine_queue.config))
+        self.refresh_policies()
+
+    def charge(self, queue: SqsQueue, action: Action, tokens: int) -> None:
+        """Take what a request costs from the queue's throttle, before anything else is done."""
+        settings = queue.attributes.throttles
+        if queue.throttled:
+            try:
+                self.throttles.charge(queue.incarnation, queue.name, settings, action, tokens, self.clock.now_ms())
+            except SqsError:
+                self.metrics.count_throttled(queue.name, action)
+                raise
+
+    def new_message_id(self, now_ms: int) -> str:
+        """An id in the form AWS gives, a UUID; unique because a TSID is in it."""
+        digits = f"{self.ids.next_value(now_ms):016x}"
+        return f"{digits[:8]}-{digits[8:12]}-{digits[12:]}-{self._id_tail}"
+
+    # Queues
+
+    def find(self, name: str) -> SqsQueue:
+        """The queue of a name."""
+        queue = self.queues.get(name)
+        if queue is None:
+            raise queue_does_not_exist()
+        if not self.ownership.owns(queue.incarnation):
+            raise SqsError(ErrorKind.SERVICE_UNAVAILABLE, "Another node serves this queue now; try again.")
+        return queue
+
+    def of_url(self, url: str) -> SqsQueue:
+        """The queue a client means by a URL."""
+        return self.find(name_of_url(url, self.settings.account))
+
+    def find_arn(self, queue_arn: str) -> SqsQueue | None:
+        """The queue of an ARN, if it is one of ours."""
+        name = parse_arn(queue_arn)
+        return self.queues.get(name) if name is not None and queue_arn == self.arn_of(name) else None
+
+    def arn_of(self, name: str) -> str:
+        """The ARN of a queue's name."""
+        return arn(self.settings.region, self.settings.account, name)
+
+    async def create(self, name: str, attributes: QueueAttributes, tags: dict[str, str]) -> SqsQueue:
+        """Make a queue that does not exist; the caller holds `making`."""
+        self.check_redrive(name, attributes)
+        partitions = attributes.effective_partitions
+        if partitions > 1 and not self.ownership.may_create_partitioned():
+            raise SqsError(ErrorKind.SERVICE_UNAVAILABLE, "Not every node can serve a queue with partitions.")
+        now_ms = self.clock.now_ms()
+        record = SqsRecord(
+            name=name,
+            attributes=attributes,
+            tags=tags,
+            created_s=now_ms // 1000,
+            modified_s=now_ms // 1000,
+            placement=tuple(place(self.settings.placements, name, partitions)),
+        )
+        # The first partition makes the queue exist, so it comes last when there are several databases.
+        await _commit_all([self._create_partition(record, index) for index in reversed(range(partitions))])
+        queue = self._assemble(record)
+        self.refresh_policies()
+        return queue
+
+    @property
+    def making(self) -> asyncio.Lock:
+        """Held while queues are made, changed or removed, so that two of these never meet."""
+        return self._making
+
+    async def change(self, queue: SqsQueue, record: SqsRecord) -> None:
+        """Put another record of a queue in force, once it is durable."""
+        record = msgspec.structs.replace(record, modified_s=self.clock.now_ms() // 1000)
+        config = encode_record(record)
+        policy = self._policy(record.attributes)
+        pendings = [
+            (p.shell, p.shell.ledger.catalog.configure_queue(p.queue, policy, config)) for p in queue.partitions
+        ]
+        await _commit_all(pendings)
+        queue.record = record
+        queue.throttled = not record.attributes.throttles.off
+
+    async def delete(self, queue: SqsQueue) -> None:
+        """Remove a queue with all its messages."""
+        del self.queues[queue.name]
+        queue.waiters.close()
+        pendings = [(p.shell, p.shell.ledger.catalog.drop_stream(p.stream)) for p in queue.partitions]
+        try:
+            await _commit_all(pendings)
+        except BaseException:
+            self.queues[queue.name] = queue
+            queue.waiters.closed = False
+            raise
+        self.throttles.drop(queue.incarnation)
+        self.metrics.forget(queue.name)
+        self.refresh_policies()
+
+    async def purge(self, queue: SqsQueue) -> None:
+        """Drop all messages of a queue."""
+        await _commit_all([(p.shell, p.shell.ledger.catalog.purge(p.queue)) for p in queue.partitions])
+
+    # Dead letters
+
+    def check_redrive(self, name: str, attributes: QueueAttributes) -> None:
+        """InvalidParameterValue unless the dead-letter queue of a redrive policy exists, fits and allows it."""
+        redrive = attributes.redrive_policy
+        if redrive is None:
+            return
+        target = self.find_arn(redrive.dead_letter_target_arn)
+        check_dead_letter_queue(
+            redrive,
+            source_arn=self.arn_of(name),
+            source_fifo=attributes.fifo_queue,
+            target_fifo=None if target is None else target.fifo,
+            target_allows=None if target is None else target.attributes.redrive_allow_policy,
+        )
+
+    def dead_letter_sources(self, queue: SqsQueue) -> list[str]:
+        """The names of the queues whose dead letters come here."""
+        own_arn = self.arn_of(queue.name)
+        return sorted(
+            other.name
+            for other in self.queues.values()
+            if other.attributes.redrive_policy is not None
+            and other.attributes.redrive_policy.dead_letter_target_arn == own_arn
+        )
+
+    def refresh_policies(self) -> None:
+        """See which dead-letter queues exist: without one, a queue hands its messages out for ever."""
+        for queue in self.queues.values():
+            if queue.attributes.redrive_policy is not None:
+                policy = self._policy(queue.attributes)
+                for partition in queue.partitions:
+                    partition.queue.engine.change_policy(policy)
+
+    def damaged_messages(self) -> int:
+        """How many messages were found damaged and set aside since the server started."""
+        return sum(shell.ledger.damaged_messages for shell in self._databases.values())
+
+    def last_failure(self) -> str | None:
+        """Why the latest commit of some database was refused, if it was."""
+        return next((shell.last_failure for shell in self._databases.values() if shell.last_failure), None)
+
+    def answer_waiters(self) -> None:
+        """Answer waiting receives with nothing, now and from now on."""
+        for queue in self.queues.values():
+            queue.waiters.close()
+
+    async def close(self) -> None:
+        """Answer waiting receives with nothing, finish hand-overs and writes."""
+        self.answer_waiters()
+        await self.moves.close()
+        if self._hand_overs:
+            await asyncio.wait(self._hand_overs)
+        for shell in self._databases.values():
+            await shell.close()
+
+    # Inside
+
+    def _policy(self, attributes: QueueAttributes) -> QueuePolicy:
+        redrive = attributes.redrive_policy
+        return queue_policy(attributes, has_dead_letter_queue=self._redrive_target(redrive) is not None)
+
+    def _redrive_target(self, redrive: RedrivePolicy | None) -> SqsQueue | None:
+        return None if redrive is None else self.find_arn(redrive.dead_letter_target_arn)
+
+    def _create_partition(self, record: SqsRecord, index: int) -> tuple[AsyncShell, Pending]:
+        shell = self._databases[record.placement[index]]
+        pending = shell.ledger.catalog.create_stream_with_queue(
+            partition_name(record.name, index),
+            self._policy(record.attributes),
+            self.clock.now_ms(),
+            config=encode_record(record),
+            dedup_window_ms=DEDUP_WINDOW_MS if record.attributes.fifo_queue else 0,
+        )
+        return shell, pending
+
+    def _assemble(self, record: SqsRecord) -> SqsQueue:
+        partitions: list[Partition] = []
+        for index, database in enumerate(record.placement):
+            shell = self._databases.get(database)
+            if shell is None:
+                raise FailedPrecondition(
+                    f"partition {index} of {record.name} lives in the database {database!r}, which is not configured; "
+                    "add it to sqs.databases"
+                )
+            catalog = shell.ledger.catalog
+            name = partition_name(record.name, index)
+            partitions.append(Partition(index, shell, catalog.streams[name], catalog.queues[name]))
+        queue = self.queues[record.name] = SqsQueue(record, partitions)
+        for partition in partitions:
+            partition.queue.on_dead_letters = partial(self._hand_over, queue, partition)
+        return queue
+
+    def _hand_over(self, source: SqsQueue, partition: Partition, entries: list[Entry]) -> None:
+        """Move messages that were received too often to the dead-letter queue."""
+        target = self._redrive_target(source.attributes.redrive_policy)
+        if target is None:
+            partition.shell.ledger.give_back(partition.queue, entries)
+            return
+        task = asyncio.create_task(self.move(partition, entries, target, self.arn_of(source.name)))
+        self._hand_overs.add(task)
+        task.add_done_callback(self._handed_over)
+
+    def _handed_over(self, task: "asyncio.Task[None]") -> None:
+        self._hand_overs.discard(task)
+        error = task.exception()
+        if error is not None:
+            log.error("dead letters stay where they are for now: %s", error)
+
+    async def move(self, source: Partition, entries: list[Entry], target: SqsQueue, source_arn: str | None) -> None:
+        """Move entries that the engine holds as settling; in one commit within a database, else sent, then settled."""
+        by_partition: dict[int, list[Entry]] = {}
+        for entry in entries:
+            by_partition.setdefault(target.partition_for(entry.message.group).index, []).append(entry)
+        pendings: list[tuple[AsyncShell, Pending]] = []
+        ledger = source.shell.ledger
+        for index, moving in by_partition.items():
+            goal = target.partitions[index]
+            now_ms = self.clock.now_ms()
+            copies = [moved_copy(entry.message, source_arn, now_ms, fifo=target.fifo) for entry in moving]
+            if goal.shell is source.shell:
+                pendings.append((source.shell, ledger.move(source.queue, moving, goal.stream, copies)))
+                continue
+            try:
+                await goal.shell.commit(goal.shell.ledger.send(goal.stream, copies, now_ms, dedup=False))
+            except PenstockError:
+                ledger.give_back(source.queue, moving)
+                raise
+            pendings.append((source.shell, ledger.settle(source.queue, moving)))
+        await _commit_all(pendings)
+
+
+async def _commit_all(pendings: list[tuple[AsyncShell, Pending]]) -> None:
+    for shell, pending in pendings:
+        await shell.commit(pending)
+
+
+def stored_policy(record: QueueRecord) -> QueuePolicy:
+    """The policy of a partition as its database brings it back, before it is known which dead-letter queues exist."""
+    return queue_policy(decode_record(record.config).attributes, has_dead_letter_queue=False)
+
+
+def stored_dedup_window_ms(record: StreamRecord) -> int:
+    """The deduplication window of a partition as its database brings it back."""
+    return DEDUP_WINDOW_MS if decode_record(record.config).attributes.fifo_queue else 0

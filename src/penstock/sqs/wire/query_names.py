@@ -1,0 +1,119 @@
+"""How the Query protocol names the fields of the model.
+
+A list is flattened there: each element carries the singular name, and an index in requests. A map is a list of
+name and value pairs.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum, auto
+from functools import cache
+from typing import cast
+
+from msgspec import inspect
+
+from penstock.sqs.model import Shape
+
+_SINGULAR = {
+    "AWSAccountIds": "AWSAccountId",
+    "Actions": "ActionName",
+    "AttributeNames": "AttributeName",
+    "Attributes": "Attribute",
+    "BinaryListValues": "BinaryListValue",
+    "Failed": "BatchResultErrorEntry",
+    "MessageAttributeNames": "MessageAttributeName",
+    "MessageAttributes": "MessageAttribute",
+    "MessageSystemAttributeNames": "MessageSystemAttributeName",
+    "MessageSystemAttributes": "MessageSystemAttribute",
+    "Messages": "Message",
+    "QueueUrls": "QueueUrl",
+    "Results": "ListMessageMoveTasksResultEntry",
+    "StringListValues": "StringListValue",
+    "TagKeys": "TagKey",
+    "Tags": "Tag",
+    "queueUrls": "QueueUrl",
+    "tags": "Tag",
+}
+_PER_ACTION = {"Entries": "RequestEntry", "Successful": "ResultEntry"}
+
+
+class Kind(IntEnum):
+    """What a field holds."""
+
+    TEXT = auto()
+    INTEGER = auto()
+    FLAG = auto()
+    BINARY = auto()
+    TEXTS = auto()
+    BINARIES = auto()
+    SHAPES = auto()
+    TEXT_MAP = auto()
+    SHAPE_MAP = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class QueryField:
+    """One field of a shape, as the Query protocol sees it."""
+
+    attribute: str
+    name: str
+    kind: Kind
+    required: bool
+    item: type[Shape]  # what SHAPES and SHAPE_MAP hold; Shape itself for the other kinds
+    key: str  # how a map calls its keys
+
+
+@cache
+def fields_of(shape: type[Shape], action: str = "") -> tuple[QueryField, ...]:
+    """The fields of a shape; a batch names its entries after the action."""
+    return tuple(
+        QueryField(field.name, _name(field.encode_name, action), kind, field.required, item, _key(field.encode_name))
+        for field in _struct(shape).fields
+        for kind, item in [_kind(field.type)]
+    )
+
+
+def _struct(shape: type[Shape]) -> inspect.StructType:
+    described = inspect.type_info(shape)
+    assert isinstance(described, inspect.StructType)
+    return described
+
+
+def _name(wire_name: str, action: str) -> str:
+    if wire_name in _PER_ACTION:
+        return action + _PER_ACTION[wire_name]
+    return _SINGULAR.get(wire_name, wire_name)
+
+
+def _key(wire_name: str) -> str:
+    return "Key" if wire_name.lower() == "tags" else "Name"
+
+
+def _kind(described: inspect.Type) -> tuple[Kind, type[Shape]]:
+    match described:
+        case inspect.UnionType(types=(first, *_)):
+            return _kind(first)
+        case inspect.ListType(item_type=inspect.StructType(cls=cls)):
+            return Kind.SHAPES, cast(type[Shape], cls)
+        case inspect.DictType(value_type=inspect.StructType(cls=cls)):
+            return Kind.SHAPE_MAP, cast(type[Shape], cls)
+        case _:
+            return _plain_kind(described), Shape
+
+
+def _plain_kind(described: inspect.Type) -> Kind:
+    match described:
+        case inspect.StrType():
+            return Kind.TEXT
+        case inspect.IntType():
+            return Kind.INTEGER
+        case inspect.BoolType():
+            return Kind.FLAG
+        case inspect.BytesType():
+            return Kind.BINARY
+        case inspect.ListType(item_type=inspect.StrType()):
+            return Kind.TEXTS
+        case inspect.ListType(item_type=inspect.BytesType()):
+            return Kind.BINARIES
+        case inspect.DictType(value_type=inspect.StrType()):
+            return Kind.TEXT_MAP
+    raise TypeError(f"the Query protocol has no form for {described}")

@@ -1,0 +1,199 @@
+"""AWS's older Query protocol: form parameters in, XML out."""
+
+import binascii
+import re
+from base64 import b64decode
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from typing import TypeVar
+
+from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, missing_parameter
+from penstock.sqs.model import REQUESTS, EmptyResponse, Shape
+from penstock.sqs.wire import form
+from penstock.sqs.wire.form import Parameters
+from penstock.sqs.wire.headers import Headers, answer_headers, refusal_headers
+from penstock.sqs.wire.query_names import Kind, QueryField, fields_of
+from penstock.sqs.wire.xml import DECLARATION, element, write_fields
+
+T = TypeVar("T")
+CONTENT_TYPE = b"text/xml"
+NAMESPACE = "http://queue.amazonaws.com/doc/2012-11-05/"
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
+_INT32 = range(-(2**31), 2**31)
+# AWS documents Name for attributes and Key for tags; its clients of other years write the others.
+_KEY_NAMES = ("Name", "Key", "key", "name")
+_VALUE_NAMES = ("Value", "value")
+
+
+def parse(query_string: bytes, body: bytes, path_queue_url: str | None = None) -> tuple[str, Shape]:
+    """The action and its request; `path_queue_url` is the queue when no parameter names one."""
+    parameters = form.read(query_string, body)
+    action = parameters.texts.get("Action")
+    if not action:
+        raise SqsError(ErrorKind.MISSING_ACTION, "The request must contain the parameter Action.")
+    shape = REQUESTS.get(action)
+    if shape is None:
+        raise SqsError(ErrorKind.INVALID_ACTION, f"The action {action[:100]!r} is not valid for this web service.")
+    if path_queue_url is not None:
+        parameters.texts.setdefault("QueueUrl", path_queue_url)
+    return action, _read(shape, fields_of(shape, action), parameters, "")
+
+
+def encode(action: str, response: Shape, request_id: str) -> bytes:
+    """The body of an answer."""
+    parts = [DECLARATION, f'<{action}Response xmlns="{NAMESPACE}">']
+    if not isinstance(response, EmptyResponse):
+        parts.append(f"<{action}Result>")
+        write_fields(parts, response, fields_of(type(response), action))
+        parts.append(f"</{action}Result>")
+    parts.append(f"<ResponseMetadata>{element('RequestId', request_id)}</ResponseMetadata></{action}Response>")
+    return "".join(parts).encode()
+
+
+def encode_error(error: SqsError, request_id: str) -> bytes:
+    """The body of an error."""
+    fault = element("Type", "Sender" if error.kind.sender_fault else "Receiver")
+    code = element("Code", error.kind.query_code)
+    told = f"<Error>{fault}{code}{element('Message', error.message)}<Detail/></Error>"
+    answer = f'<ErrorResponse xmlns="{NAMESPACE}">{told}{element("RequestId", request_id)}</ErrorResponse>'
+    return (DECLARATION + answer).encode()
+
+
+def headers(request_id: str) -> Headers:
+    """The headers of an answer."""
+    return answer_headers(CONTENT_TYPE, request_id)
+
+
+def error_headers(error: SqsError, request_id: str) -> Headers:
+    """The headers of an error."""
+    return refusal_headers(CONTENT_TYPE, request_id, error)
+
+
+def _read(shape: type[Shape], fields: Iterable[QueryField], level: Parameters, prefix: str) -> Shape:
+    values: dict[str, object] = {}
+    for field in fields:
+        value = _READERS[field.kind](field, level, prefix)
+        if value is not None:
+            values[field.attribute] = value
+        elif field.required:
+            raise missing_parameter(prefix + field.name)
+    return shape(**values)
+
+
+def _text(field: QueryField, level: Parameters, prefix: str) -> str | None:
+    return level.texts.get(field.name)
+
+
+def _integer(field: QueryField, level: Parameters, prefix: str) -> int | None:
+    text = level.texts.get(field.name)
+    if text is None:
+        return None
+    if _INTEGER.fullmatch(text) is None or (number := int(text)) not in _INT32:
+        raise _malformed(f"{prefix}{field.name} is not an integer: {text[:100]!r}.")
+    return number
+
+
+def _binary(field: QueryField, level: Parameters, prefix: str) -> bytes | None:
+    text = level.texts.get(field.name)
+    return None if text is None else _from_base64(text, prefix + field.name)
+
+
+def _texts(field: QueryField, level: Parameters, prefix: str) -> list[str] | None:
+    found = [level.texts[field.name]] if field.name in level.texts else []
+    if (elements := level.nested.get(field.name)) is not None:
+        found += [elements.texts[index] for index in _in_order(elements.texts, prefix + field.name)]
+    return found or None
+
+
+def _binaries(field: QueryField, level: Parameters, prefix: str) -> list[bytes] | None:
+    texts = _texts(field, level, prefix)
+    return None if texts is None else [_from_base64(text, prefix + field.name) for text in texts]
+
+
+def _shapes(field: QueryField, level: Parameters, prefix: str) -> list[Shape]:
+    """Only batches have these; without entries they are empty, which AWS has an error of its own for."""
+    elements = level.nested.get(field.name)
+    if elements is None:
+        return []
+    place, fields = prefix + field.name, fields_of(field.item)
+    order = _in_order(elements.nested, place)
+    return [_read(field.item, fields, elements.nested[index], f"{place}.{index}.") for index in order]
+
+
+def _text_map(field: QueryField, level: Parameters, prefix: str) -> dict[str, str] | None:
+    found: dict[str, str] = {}
+    for key, entry, place in _map_entries(field, level, prefix):
+        value = _first(entry.texts, _VALUE_NAMES)
+        if value is None:
+            raise missing_parameter(f"{place}.Value")
+        found[_fresh(key, found, place)] = value
+    return found or None
+
+
+def _shape_map(field: QueryField, level: Parameters, prefix: str) -> dict[str, Shape] | None:
+    found: dict[str, Shape] = {}
+    fields = fields_of(field.item)
+    for key, entry, place in _map_entries(field, level, prefix):
+        value = _first(entry.nested, _VALUE_NAMES)
+        if value is None:
+            raise missing_parameter(f"{place}.Value")
+        found[_fresh(key, found, place)] = _read(field.item, fields, value, f"{place}.Value.")
+    return found or None
+
+
+def _map_entries(field: QueryField, level: Parameters, prefix: str) -> Iterator[tuple[str, Parameters, str]]:
+    """Key, entry and its dotted name; a single pair may come without an index (Attribute.Name=...)."""
+    entries = level.nested.get(field.name)
+    if entries is None:
+        return
+    place = prefix + field.name
+    if (bare := _first(entries.texts, _KEY_NAMES)) is not None:
+        yield bare, entries, place
+    for index in _in_order((name for name in entries.nested if name not in _VALUE_NAMES), place):
+        entry = entries.nested[index]
+        key = _first(entry.texts, _KEY_NAMES)
+        if key is None:
+            raise missing_parameter(f"{place}.{index}.{field.key}")
+        yield key, entry, f"{place}.{index}"
+
+
+_READERS: dict[Kind, Callable[[QueryField, Parameters, str], object]] = {
+    Kind.TEXT: _text,
+    Kind.INTEGER: _integer,
+    Kind.BINARY: _binary,
+    Kind.TEXTS: _texts,
+    Kind.BINARIES: _binaries,
+    Kind.SHAPES: _shapes,
+    Kind.TEXT_MAP: _text_map,
+    Kind.SHAPE_MAP: _shape_map,
+}
+
+
+def _in_order(indexes: Iterable[str], place: str) -> list[str]:
+    """Holes in the numbering are as good as none; only the order counts."""
+    known = list(indexes)
+    for index in known:
+        if not (index.isascii() and index.isdigit() and len(index) <= 10):
+            raise _malformed(f"{place}.{index[:20]} has no number where the list's index belongs.")
+    return sorted(known, key=int)
+
+
+def _first(entries: Mapping[str, T], names: Iterable[str]) -> T | None:
+    return next((entries[name] for name in names if name in entries), None)
+
+
+def _fresh(key: str, found: Container[str], place: str) -> str:
+    if key in found:
+        raise invalid_parameter(f"{place}: the name {key[:100]!r} is given twice.")
+    return key
+
+
+def _from_base64(text: str, place: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise _malformed(f"{place} is not base64.") from None
+
+
+def _malformed(message: str) -> SqsError:
+    return SqsError(ErrorKind.SERIALIZATION, message)
