@@ -113,9 +113,7 @@ def test_a_reader_that_leaves_is_no_error() -> None:
 
 def test_starting_imports_nothing_heavy() -> None:
     program = "import sys, penstock.cli.app; print(*sys.modules)"
-    ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
-    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     heavy = {
         "asyncio",
         "msgspec",

@@ -123,9 +123,7 @@ def test_a_data_directory_that_cannot_be_written_fails(tmp_path: Path) -> None:
     ("needed", "wanted", "status"),
     [(0, 0, Status.OK), (0, 2**60, Status.WARNING), (2**60, 2**60, Status.FAILED)],
 )
-def test_disk_space(
-    needed: int, wanted: int, status: Status, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_disk_space(needed: int, wanted: int, status: Status, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkup, "DISK_NEEDED_BYTES", needed)
     monkeypatch.setattr(checkup, "DISK_WANTED_BYTES", wanted)
     finding = checkup.disk_space(tmp_path / "data")

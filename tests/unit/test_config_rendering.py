@@ -18,9 +18,7 @@ def test_the_generated_toml_loads_to_the_defaults_and_names_every_key() -> None:
 
 
 def test_the_reference_page_is_current() -> None:
-    assert REFERENCE.read_text() == as_reference(), (
-        "run: penstock config reference > docs/reference/configuration.md"
-    )
+    assert REFERENCE.read_text() == as_reference(), "run: penstock config reference > docs/reference/configuration.md"
 
 
 def test_a_database_password_is_masked() -> None:

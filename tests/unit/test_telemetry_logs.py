@@ -135,9 +135,7 @@ def test_large_values_are_cut(out: io.StringIO) -> None:
 
 
 def test_any_value_can_be_a_field(out: io.StringIO) -> None:
-    log.info(
-        "x", extra={"a": float("nan"), "b": object, "c": b"\xff", "d": {1: {2}}, "e": "\ud800", "f": None}
-    )
+    log.info("x", extra={"a": float("nan"), "b": object, "c": b"\xff", "d": {1: {2}}, "e": "\ud800", "f": None})
     line = the_line(out)
     assert line["a"] == "nan"
     assert line["d"] == {"1": [2]}

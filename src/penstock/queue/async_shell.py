@@ -22,6 +22,10 @@ from penstock.queue.waiters import Waiters
 
 log = logging.getLogger(__name__)
 
+# A commit for so many callers is followed by a pause in which they come back; it costs less than a second commit.
+_CROWD = 4
+_GATHER_S = 0.001
+
 # Enough for what a stop finds and what follows from it; callers that go on meanwhile are refused.
 _LAST_COMMITS = 8
 
@@ -41,6 +45,9 @@ class AsyncShell:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._sweeper = self._loop.call_later(MINUTE_MS / 1000, self._sweep)
+        self._gathering: asyncio.TimerHandle | None = None
+        self._expected = 0
+        self._closing = False
         self._closed = False
         self.last_failure: str | None = None
         """Why the latest commit was refused; None when it was not."""
@@ -60,9 +67,34 @@ class AsyncShell:
 
     def kick(self) -> None:
         """See to it that what has gathered is committed, and that the timer is right."""
-        if self._committing is None and self.ledger.has_unwritten() and not self._closed:
+        if self._committing is None and self.ledger.has_unwritten() and not self._closed and self._gathered():
             self._committing = self._loop.create_task(self._commit_one())
         self._arm()
+
+    def _gathered(self) -> bool:
+        """Whether as many operations wait as the last commit carried, or the time to wait for them is over."""
+        if self._gathering is None:
+            return True
+        if self.ledger.waiting_operations() < self._expected:
+            return False
+        self._gathering.cancel()
+        self._gathering = None
+        return True
+
+    def _gather(self, operations: int) -> None:
+        """After a commit for many callers, give them a moment: their next operations then share one commit too."""
+        self._expected = operations
+        if operations >= _CROWD and not self._closing:
+            self._gathering = self._loop.call_later(_GATHER_S, self._stop_gathering)
+        else:
+            # The callers just answered run before this call.
+            self._loop.call_soon(self.kick)
+
+    def _stop_gathering(self) -> None:
+        if self._gathering is not None:
+            self._gathering.cancel()
+        self._gathering = None
+        self.kick()
 
     async def _commit_one(self) -> None:
         flight = self.ledger.take_flight()
@@ -79,8 +111,7 @@ class AsyncShell:
             self.ledger.committed(flight, shares, self._clock.now_ms())
         finally:
             self._committing = None
-        # The callers just answered run before this call, so their next operations share the next commit.
-        self._loop.call_soon(self.kick)
+        self._gather(len(flight.pendings))
 
     def _refuse(self, flight: Flight, error: PenstockError) -> None:
         self.last_failure = error.message
@@ -199,9 +230,11 @@ class AsyncShell:
 
     async def close(self) -> None:
         """Answer waiting receivers with nothing, finish every write, and close the store."""
+        self._closing = True
         self._sweeper.cancel()
         if self._timer is not None:
             self._timer.cancel()
+        self._stop_gathering()
         self.ledger.note_leases()
         for _ in range(_LAST_COMMITS):
             self.kick()

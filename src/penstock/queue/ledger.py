@@ -196,6 +196,10 @@ class Ledger:
         """Whether anything waits to be committed."""
         return not self._journal.is_empty
 
+    def waiting_operations(self) -> int:
+        """How many operations wait for a commit."""
+        return self._journal.waiting
+
     def take_flight(self) -> Flight | None:
         """What waits to be committed, for the shell to apply; at most one flight is under way at a time."""
         return None if self._journal.is_empty else self._journal.take()

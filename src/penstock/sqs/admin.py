@@ -101,6 +101,8 @@ class AdminSurface:
             index, after_seq = (int(part) for part in query.get("cursor", ["0.0"])[0].split("."))
         except ValueError:
             raise invalid_parameter("limit is a number, cursor is what the last page gave") from None
+        if index < 0 or after_seq < 0:
+            raise invalid_parameter("cursor is what the last page gave")
         if not 1 <= limit <= MAX_PEEK:
             raise invalid_parameter(f"limit is between 1 and {MAX_PEEK}, got {limit}")
         messages: list[dict[str, object]] = []

@@ -16,6 +16,7 @@ from penstock.sqs.wire import json_protocol, query_protocol
 from penstock.sqs.wire.headers import Headers
 from penstock.sqs.wire.request import SignedRequest
 from penstock.telemetry.asgi import Receive, Scope, Send, accept_lifespan, answer
+from penstock.telemetry.probes import PATHS, Probes
 
 log = logging.getLogger(__name__)
 
@@ -26,11 +27,14 @@ MAX_REQUEST_BYTES = 8 * 1024 * 1024
 class SqsApp:
     """Answers requests; everything that can go wrong is one of AWS's errors."""
 
-    def __init__(self, service: SqsService, credentials: Credentials | None, seconds: Callable[[], float]) -> None:
+    def __init__(
+        self, service: SqsService, credentials: Credentials | None, seconds: Callable[[], float], probes: Probes
+    ) -> None:
         self._service = service
         self._seconds = seconds
         self._credentials = credentials
         self._admin = AdminSurface(service)
+        self._probes = probes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -45,6 +49,9 @@ class SqsApp:
                 host = value
         if not target:
             path = scope["path"]
+            if path in PATHS:
+                await self._probes(scope, receive, send)
+                return
             if path == "/sqs_health":
                 await self._health(scope, send)
                 return
@@ -52,7 +59,10 @@ class SqsApp:
                 await self._answer_admin(scope, receive, send)
                 return
         request_id = self._service.new_message_id(self._service.clock.now_ms())
-        body = await _read_body(receive)
+        try:
+            body = await _read_body(receive)
+        except ClientGone:
+            return
         base_url = f"{scope['scheme']}://{host.decode('latin-1') or 'localhost'}"
         if target:
             await self._answer_json(scope, receive, send, target, body, base_url, request_id)
@@ -133,7 +143,10 @@ class SqsApp:
         return refusal
 
     async def _answer_admin(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await _read_body(receive)
+        try:
+            body = await _read_body(receive)
+        except ClientGone:
+            return
         headers = {"content-type": "application/json", "cache-control": "no-store"}
         try:
             if not self._caller(scope, receive, body, "").admin:
@@ -157,8 +170,13 @@ class SqsApp:
 
 
 async def _read_body(receive: Receive) -> bytes | None:
-    """The whole body; None when it is too large, after reading it to its end so that the connection stays usable."""
+    """The whole body; None when it is too large, after reading it to its end so that the connection stays usable.
+
+    ClientGone when it breaks off: the beginning of a form may be a valid request that nobody meant.
+    """
     message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientGone
     body: bytes = message.get("body", b"")
     if not message.get("more_body", False):
         return body if len(body) <= MAX_REQUEST_BYTES else None
@@ -166,6 +184,8 @@ async def _read_body(receive: Receive) -> bytes | None:
     size_bytes = len(body)
     while message.get("more_body", False):
         message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
         chunk = message.get("body", b"")
         size_bytes += len(chunk)
         if size_bytes <= MAX_REQUEST_BYTES:

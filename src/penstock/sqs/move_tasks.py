@@ -147,14 +147,26 @@ class MoveTasks:
         by_target: dict[SqsQueue, list[Entry]] = {}
         for entry in entries:
             target = move.destination or service.find_arn(entry.message.notes.get(SOURCE_ARN, ""))
-            if target is None:
+            if target is None or service.queues.get(target.name) is not target:
                 partition.shell.ledger.give_back(partition.queue, entries)
                 raise SqsError(
                     ErrorKind.RESOURCE_NOT_FOUND,
-                    "CouldNotDetermineMessageSource: the queue a message came from is not known or does not exist.",
+                    "CouldNotDetermineMessageSource: the queue a message came from is not known or does not exist."
+                    if move.destination is None
+                    else "The destination queue does not exist any more.",
                 )
             by_target.setdefault(target, []).append(entry)
+        failure: PenstockError | None = None
         for target, moving in by_target.items():
-            await service.move(partition, moving, target, None)
-            move.moved += len(moving)
+            if failure is not None:
+                partition.shell.ledger.give_back(partition.queue, moving)
+                continue
+            try:
+                await service.move(partition, moving, target, None)
+            except PenstockError as error:
+                failure = error
+            else:
+                move.moved += len(moving)
+        if failure is not None:
+            raise failure
         return len(entries)

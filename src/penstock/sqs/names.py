@@ -1,6 +1,7 @@
 """Queue names, and the two forms they travel in: the ARN and the queue URL."""
 
 import re
+from functools import lru_cache
 
 from penstock.sqs.errors import invalid_parameter, missing_parameter, queue_does_not_exist
 
@@ -46,6 +47,7 @@ def queue_url(base_url: str, account: str, name: str) -> str:
     return f"{base_url.rstrip('/')}/{account}/{name}"
 
 
+@lru_cache(4096)
 def name_of_url(url: str, account: str | None = None) -> str:
     """The queue name in a queue URL of an account, or of any; the host is whatever the client reached the server by.
 

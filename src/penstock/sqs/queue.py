@@ -82,6 +82,10 @@ class SqsQueue:
         count = len(self.partitions)
         start = self._next_partition
         self._next_partition = (start + 1) % count
+        if count > 1:
+            max_messages = min(max_messages, MAX_IN_FLIGHT - self.in_flight())
+            if max_messages <= 0:
+                return []
         taken: list[Delivery] = []
         size_bytes = 0
         for offset in range(count):

@@ -69,7 +69,7 @@ def sqs_app(service: SqsService, credentials: Credentials | None) -> App:
         failure = service.last_failure()
         return CheckResult(failure is None, failure or "commits succeed")
 
-    return Probes(metrics, {"store": writes}).wrap(SqsApp(service, credentials, stopwatch))
+    return SqsApp(service, credentials, stopwatch, Probes(metrics, {"store": writes}))
 
 
 async def serve_sqs(

@@ -8,7 +8,7 @@ from functools import partial
 import msgspec
 
 from penstock.core.clock import Clock
-from penstock.core.errors import FailedPrecondition, PenstockError
+from penstock.core.errors import FailedPrecondition, InvalidArgument, PenstockError
 from penstock.core.ids import TsidFactory
 from penstock.queue.async_shell import AsyncShell
 from penstock.queue.entry import Entry
@@ -17,13 +17,13 @@ from penstock.queue.policy import QueuePolicy
 from penstock.queue.store.port import QueueRecord, StreamRecord
 from penstock.sqs.attributes import QueueAttributes, RedrivePolicy
 from penstock.sqs.dead_letters import moved_copy
-from penstock.sqs.errors import ErrorKind, SqsError, queue_does_not_exist
+from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, queue_does_not_exist
 from penstock.sqs.metrics import SqsMetrics
 from penstock.sqs.move_tasks import MoveTasks
 from penstock.sqs.names import arn, name_of_url, parse_arn
 from penstock.sqs.ownership import Ownership, SoleOwner
 from penstock.sqs.partition import Partition
-from penstock.sqs.placement import HOME, PartitionMap, place
+from penstock.sqs.placement import PartitionMap, place
 from penstock.sqs.queue import DEDUP_WINDOW_MS, SqsQueue, queue_policy
 from penstock.sqs.record import SqsRecord, decode_record, encode_record, partition_name, split_partition_name
 from penstock.sqs.redrive_policy import check_dead_letter_queue
@@ -61,7 +61,8 @@ class SqsService:
         self.metrics = SqsMetrics(self)
         self.moves = MoveTasks(self, pause)
         self.queues: dict[str, SqsQueue] = {}
-        self.epoch = ids.next_value(clock.now_ms()) & 0xFFFFFFFF
+        # Spread over all bits: the low bits of an id alone repeat every 1,024 ms, and lease numbers start at 1 again.
+        self.epoch = ids.next_value(clock.now_ms()) * 0x9E3779B97F4A7C15 >> 32 & 0xFFFFFFFF
         """Tells this process's receipt handles from those of the one before."""
         self._id_tail = f"{self.epoch >> 16:04x}-{self.epoch * 0x9E3779B1 & 0xFFFFFFFFFFFF:012x}"
         self._databases = databases
@@ -70,10 +71,12 @@ class SqsService:
 
     def load(self) -> None:
         """Put the queues together that the databases brought back."""
-        home = self._databases[HOME].ledger.catalog
-        for engine_queue in list(home.queues.values()):
-            if split_partition_name(engine_queue.name)[1] == 0:
-                self._assemble(decode_record(engine_queue.config))
+        for database, shell in self._databases.items():
+            for engine_queue in list(shell.ledger.catalog.queues.values()):
+                if split_partition_name(engine_queue.name)[1] == 0:
+                    record = decode_record(engine_queue.config)
+                    if record.placement[0] == database:
+                        self._assemble(record)
         self.refresh_policies()
 
     def charge(self, queue: SqsQueue, action: Action, tokens: int) -> None:
@@ -121,6 +124,10 @@ class SqsService:
         partitions = attributes.effective_partitions
         if partitions > 1 and not self.ownership.may_create_partitioned():
             raise SqsError(ErrorKind.SERVICE_UNAVAILABLE, "Not every node can serve a queue with partitions.")
+        try:
+            placement = tuple(place(self.settings.placements, name, partitions))
+        except InvalidArgument as error:
+            raise invalid_parameter(error.message) from None
         now_ms = self.clock.now_ms()
         record = SqsRecord(
             name=name,
@@ -128,7 +135,7 @@ class SqsService:
             tags=tags,
             created_s=now_ms // 1000,
             modified_s=now_ms // 1000,
-            placement=tuple(place(self.settings.placements, name, partitions)),
+            placement=placement,
         )
         # The first partition makes the queue exist, so it comes last when there are several databases.
         await _commit_all([self._create_partition(record, index) for index in reversed(range(partitions))])
@@ -288,7 +295,11 @@ class SqsService:
             by_partition.setdefault(target.partition_for(entry.message.group).index, []).append(entry)
         pendings: list[tuple[AsyncShell, Pending]] = []
         ledger = source.shell.ledger
+        failure: PenstockError | None = None
         for index, moving in by_partition.items():
+            if failure is not None:
+                ledger.give_back(source.queue, moving)
+                continue
             goal = target.partitions[index]
             now_ms = self.clock.now_ms()
             copies = [moved_copy(entry.message, source_arn, now_ms, fifo=target.fifo) for entry in moving]
@@ -297,11 +308,14 @@ class SqsService:
                 continue
             try:
                 await goal.shell.commit(goal.shell.ledger.send(goal.stream, copies, now_ms, dedup=False))
-            except PenstockError:
+            except PenstockError as error:
                 ledger.give_back(source.queue, moving)
-                raise
+                failure = error
+                continue
             pendings.append((source.shell, ledger.settle(source.queue, moving)))
         await _commit_all(pendings)
+        if failure is not None:
+            raise failure
 
 
 async def _commit_all(pendings: list[tuple[AsyncShell, Pending]]) -> None:

@@ -1,0 +1,153 @@
+"""The admin endpoints: list, describe, peek, purge, redrive."""
+
+import json
+from typing import Any
+
+import pytest
+from botocore.auth import SigV4Auth  # type: ignore[import-untyped]
+from botocore.awsrequest import AWSRequest  # type: ignore[import-untyped]
+from botocore.credentials import Credentials  # type: ignore[import-untyped]
+
+from tests.protocol.conftest import MakeQueue
+from tests.services.sqs_server import (
+    ACCOUNT,
+    ADMIN,
+    CLIENT,
+    REGION,
+    Answer,
+    SqsServer,
+    bodies,
+    counts,
+    receive,
+    wait_until,
+)
+
+
+def name_of(url: str) -> str:
+    return url.rpartition("/")[2]
+
+
+def get(server: SqsServer, path: str) -> Any:
+    answer = server.http("GET", f"/admin/queues{path}")
+    assert answer.status == 200, answer.body
+    return answer.json
+
+
+def test_list_and_describe(sqs: SqsServer, make_queue: MakeQueue) -> None:
+    client = sqs.anyone
+    dead = make_queue(client, fifo=True)
+    policy = json.dumps(
+        {"deadLetterTargetArn": f"arn:aws:sqs:{REGION}:{ACCOUNT}:{name_of(dead)}", "maxReceiveCount": 3}
+    )
+    url = make_queue(client, fifo=True, PartitionCount=4, RedrivePolicy=policy)
+    client.tag_queue(QueueUrl=url, Tags={"team": "a"})
+    for group in ("a", "alpha", "beta", "gamma", "delta"):
+        client.send_message(QueueUrl=url, MessageBody=group, MessageGroupId=group, MessageDeduplicationId=group)
+    receive(client, url, 1)
+    listed = {queue["name"]: queue for queue in get(sqs, "")["queues"]}
+    assert list(listed) == sorted(listed)
+    summary = listed[name_of(url)]
+    assert (summary["fifo"], summary["partitions"], summary["visible"], summary["not_visible"]) == (True, 4, 4, 1)
+    described = get(sqs, f"/{name_of(url)}")
+    assert described["partition_messages"] == [1, 1, 1, 2]
+    assert described["tags"] == {"team": "a"}
+    assert described["attributes"]["PartitionCount"] == "4"
+    assert get(sqs, f"/{name_of(dead)}")["dead_letter_sources"] == [name_of(url)]
+
+
+def test_peek_changes_nothing(sqs: SqsServer, make_queue: MakeQueue) -> None:
+    client = sqs.anyone
+    url = make_queue(client, fifo=True, PartitionCount=4)
+    sent = [f"g{group}:{number}" for number in range(3) for group in range(8)]
+    for body in sent:
+        client.send_message(
+            QueueUrl=url, MessageBody=body, MessageGroupId=body.partition(":")[0], MessageDeduplicationId=body
+        )
+    (leased,) = receive(client, url, 1)
+    before = counts(client, url)
+    seen: list[dict[str, Any]] = []
+    cursor: str | None = "0.0"
+    while cursor is not None:
+        page = get(sqs, f"/{name_of(url)}/messages?limit=5&cursor={cursor}")
+        assert len(page["messages"]) <= 5
+        seen += page["messages"]
+        cursor = page["cursor"]
+    assert sorted(message["body"] for message in seen) == sorted(sent)
+    assert [message["partition"] for message in seen] == sorted(message["partition"] for message in seen)
+    for partition in range(4):
+        numbers = [message["sequence"] for message in seen if message["partition"] == partition]
+        assert numbers == sorted(numbers)
+    (state,) = [message["state"] for message in seen if message["message_id"] == leased["MessageId"]]
+    assert state == "leased"
+    assert counts(client, url) == before == (23, 1, 0)
+    assert {message["receive_count"] for message in seen} == {0, 1}
+    assert receive(client, url, 1)[0]["Attributes"]["ApproximateReceiveCount"] == "1"
+
+
+def test_peek_shows_attributes(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
+    url = make_queue(memory_sqs.anyone)
+    attributes = {
+        "t": {"DataType": "String", "StringValue": "text"},
+        "b": {"DataType": "Binary", "BinaryValue": b"\x00\xff"},
+    }
+    memory_sqs.anyone.send_message(QueueUrl=url, MessageBody="x", MessageAttributes=attributes)
+    (message,) = get(memory_sqs, f"/{name_of(url)}/messages")["messages"]
+    assert message["attributes"] == {"t": "text", "b": "AP8="}
+    assert message["state"] == "waiting"
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=101", "limit=x", "cursor=x", "cursor=1", "cursor=-9.0", "cursor=1.2.3"]
+)
+def test_peeks_that_are_refused(memory_sqs: SqsServer, make_queue: MakeQueue, query: str) -> None:
+    url = make_queue(memory_sqs.anyone)
+    answer = memory_sqs.http("GET", f"/admin/queues/{name_of(url)}/messages?{query}")
+    assert (answer.status, answer.json["__type"]) == (400, "com.amazonaws.sqs#InvalidParameterValue")
+
+
+def test_purge(sqs: SqsServer, make_queue: MakeQueue) -> None:
+    url = make_queue(sqs.anyone)
+    sqs.anyone.send_message(QueueUrl=url, MessageBody="x")
+    path = f"/admin/queues/{name_of(url)}/purge"
+    assert sqs.http("POST", path).status == 200
+    assert counts(sqs.anyone, url) == (0, 0, 0)
+    again = sqs.http("POST", path)
+    assert (again.status, again.json["__type"]) == (400, "com.amazonaws.sqs#PurgeQueueInProgress")
+
+
+def test_redrive(sqs: SqsServer, make_queue: MakeQueue) -> None:
+    client = sqs.anyone
+    dead = make_queue(client)
+    policy = json.dumps(
+        {"deadLetterTargetArn": f"arn:aws:sqs:{REGION}:{ACCOUNT}:{name_of(dead)}", "maxReceiveCount": 1}
+    )
+    source = make_queue(client, RedrivePolicy=policy)
+    client.send_message(QueueUrl=source, MessageBody="x")
+    receive(client, source, VisibilityTimeout=0)
+    receive(client, source)
+    wait_until(lambda: counts(client, dead)[0] == 1)
+    path = f"/admin/queues/{name_of(dead)}/redrive"
+    assert sqs.http("POST", path).json["task"]
+    assert bodies(receive(client, source, WaitTimeSeconds=5)) == ["x"]
+    assert get(sqs, f"/{name_of(dead)}")["move_tasks"]
+    for body, status in ((b"{", 400), (b'{"destination": "not-there"}', 400), (b'{"per_second": 0}', 400)):
+        assert sqs.http("POST", path, body).status == status
+
+
+def test_what_is_not_there(memory_sqs: SqsServer) -> None:
+    assert memory_sqs.http("GET", "/admin/queues/not-there").json["__type"] == "com.amazonaws.sqs#QueueDoesNotExist"
+    assert memory_sqs.http("GET", "/admin/elsewhere").status == 404
+    assert memory_sqs.http("DELETE", "/admin/queues").status == 404
+
+
+def signed_get(server: SqsServer, path: str, principal: tuple[str, str]) -> Answer:
+    request = AWSRequest("GET", server.url + path)
+    SigV4Auth(Credentials(*principal), "sqs", REGION).add_auth(request)
+    return server.http("GET", path, headers=dict(request.headers.items()))
+
+
+def test_only_admins(secured_sqs: SqsServer) -> None:
+    assert secured_sqs.http("GET", "/admin/queues").status == 403
+    refused = signed_get(secured_sqs, "/admin/queues", CLIENT)
+    assert (refused.status, refused.json["__type"]) == (403, "com.amazonaws.sqs#AccessDenied")
+    assert signed_get(secured_sqs, "/admin/queues", ADMIN).status == 200

@@ -1,0 +1,147 @@
+"""What needs a limit of AWS made small or a database that fails: the actions in this process."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.core.errors import PenstockError
+from penstock.core.ids import TsidFactory
+from penstock.queue.errors import StoreFailed
+from penstock.queue.store.memory import MemoryStore
+from penstock.queue.store.port import Shares, Store, WriteBatch
+from penstock.queue.store.sqlite import SqliteStore
+from penstock.sqs.actions.queues import live_counters
+from penstock.sqs.actions.table import ACTIONS
+from penstock.sqs.caller import Caller
+from penstock.sqs.errors import ErrorKind, SqsError
+from penstock.sqs.model import (
+    CreateQueueRequest,
+    ReceiveMessageRequest,
+    SendMessageRequest,
+    StartMessageMoveTaskRequest,
+)
+from penstock.sqs.server import ServerSettings, open_service
+from penstock.sqs.service import ServiceSettings, SqsService
+from penstock.testing.clock import VirtualClock
+
+
+class TouchyStore(SqliteStore):
+    """A store that refuses commits while told to."""
+
+    refuse = False
+
+    def apply(self, batch: WriteBatch) -> Shares:
+        if self.refuse:
+            raise StoreFailed("refused by the test")
+        return super().apply(batch)
+
+
+class Rig:
+    """A service and short words for its actions."""
+
+    def __init__(self, service: SqsService) -> None:
+        self.service = service
+
+    async def act(self, action: str, request: object) -> Any:
+        return await ACTIONS[action](self.service, Caller("http://here"), request)
+
+    async def create(self, name: str, **attributes: str) -> str:
+        url: str = (await self.act("CreateQueue", CreateQueueRequest(name, attributes))).queue_url
+        return url
+
+    async def send(self, url: str, group: str) -> None:
+        number = self.service.ids.next_id(self.service.clock.now_ms())
+        request = SendMessageRequest(url, group, message_group_id=group)
+        if url.endswith(".fifo"):
+            request.message_deduplication_id = number
+        await self.act("SendMessage", request)
+
+    async def receive(self, url: str) -> int:
+        answer = await self.act("ReceiveMessage", ReceiveMessageRequest(url, max_number_of_messages=10))
+        return len(answer.messages)
+
+
+async def opened(stack: AsyncExitStack, stores: dict[str, Store], **settings: Any) -> Rig:
+    service = ServiceSettings(**settings)
+    opening = open_service(stores, VirtualClock(), TsidFactory(1), ServerSettings(service=service))
+    return Rig(await stack.enter_async_context(opening))
+
+
+@pytest.fixture
+def twelve_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most 12 messages in flight instead of 120,000."""
+    monkeypatch.setattr("penstock.sqs.queue.MAX_IN_FLIGHT", 12)
+    monkeypatch.setattr("penstock.sqs.actions.receive.MAX_IN_FLIGHT", 12)
+
+
+@pytest.mark.usefixtures("twelve_in_flight")
+@pytest.mark.parametrize("partitions", ["1", "4"])
+async def test_a_fifo_queue_at_its_in_flight_limit_gives_nothing(partitions: str) -> None:
+    async with AsyncExitStack() as stack:
+        rig = await opened(stack, {"": MemoryStore()})
+        url = await rig.create("q.fifo", FifoQueue="true", PartitionCount=partitions)
+        for number in range(20):
+            await rig.send(url, f"g{number}")
+        assert [await rig.receive(url) for _ in range(3)] == [10, 2, 0]
+
+
+@pytest.mark.usefixtures("twelve_in_flight")
+async def test_a_standard_queue_at_its_in_flight_limit_says_so() -> None:
+    async with AsyncExitStack() as stack:
+        rig = await opened(stack, {"": MemoryStore()})
+        url = await rig.create("q")
+        for _ in range(20):
+            await rig.send(url, "g")
+        assert [await rig.receive(url) for _ in range(2)] == [10, 2]
+        with pytest.raises(SqsError) as caught:
+            await rig.receive(url)
+        assert caught.value.kind is ErrorKind.OVER_LIMIT
+
+
+async def test_a_move_that_a_database_refuses_gives_everything_back(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        touchy = TouchyStore(tmp_path / "a.db")
+        stores: dict[str, Store] = {"": SqliteStore(tmp_path / "home.db"), "a": touchy}
+        rig = await opened(stack, stores, placements={"goal.fifo": ["a"] * 4})
+        goal = await rig.create("goal.fifo", FifoQueue="true", PartitionCount="4")
+        source = await rig.create("source.fifo", FifoQueue="true")
+        groups = ["a", "alpha", "gamma", "delta"]
+        for group in groups:
+            await rig.send(source, group)
+        (partition,) = rig.service.find("source.fifo").partitions
+        entries = partition.queue.engine.take_for_move(rig.service.clock.now_ms(), 10)
+        assert len(entries) == len(groups)
+        touchy.refuse = True
+        with pytest.raises(PenstockError, match="refused by the test"):
+            await rig.service.move(partition, entries, rig.service.find("goal.fifo"), None)
+        touchy.refuse = False
+        assert await rig.receive(goal) == 0
+        assert await rig.receive(source) == len(groups)
+
+
+async def test_a_move_task_to_several_queues_gives_back_what_it_did_not_move(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        touchy = TouchyStore(tmp_path / "a.db")
+        stores: dict[str, Store] = {"": SqliteStore(tmp_path / "home.db"), "a": touchy}
+        rig = await opened(stack, stores, placements={"first.fifo": ["a"]})
+        service = rig.service
+        dead = await rig.create("dead.fifo", FifoQueue="true")
+        policy = f'{{"deadLetterTargetArn": "{service.arn_of("dead.fifo")}", "maxReceiveCount": 1}}'
+        for name in ("first", "second"):
+            source = await rig.create(f"{name}.fifo", FifoQueue="true", RedrivePolicy=policy, VisibilityTimeout="0")
+            await rig.send(source, name)
+            assert [await rig.receive(source), await rig.receive(source)] == [1, 0]
+        while live_counters(service, service.find("dead.fifo")).visible < 2:  # noqa: ASYNC110 nothing tells of it
+            await asyncio.sleep(0)
+        touchy.refuse = True
+        await rig.act("StartMessageMoveTask", StartMessageMoveTaskRequest(service.arn_of("dead.fifo")))
+        (task,) = service.moves.listed(service.find("dead.fifo"), 10)
+        while task.status == "RUNNING":
+            await asyncio.sleep(0)
+            (task,) = service.moves.listed(service.find("dead.fifo"), 10)
+        assert task.status == "FAILED"
+        touchy.refuse = False
+        assert await rig.receive(dead) == 2

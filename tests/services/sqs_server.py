@@ -1,0 +1,260 @@
+"""A real SQS server of ours in its own process, with the clients that tests talk to it by."""
+
+import http.client
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import boto3  # type: ignore[import-untyped]
+from botocore.config import Config  # type: ignore[import-untyped]
+
+PENSTOCK = Path(sys.executable).with_name("penstock")
+REGION = "us-east-1"
+ACCOUNT = "000000000000"
+START_S = 30
+STOP_S = 15
+ANYONE = ("anyone", "no secret is checked")
+ADMIN = ("the-admin", "the secret of the admin")
+CLIENT = ("a-client", "the secret of the client")
+CREDENTIALS = "".join(
+    f'[[key]]\naccess_key = "{key}"\nsecret = "{secret}"\nrole = "{role}"\n\n'
+    for (key, secret), role in ((ADMIN, "admin"), (CLIENT, "client"))
+)
+
+
+class Answer(NamedTuple):
+    """An HTTP answer; header names are in lower case."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        """The body as JSON."""
+        return json.loads(self.body)
+
+
+class SqsServer:
+    """One server process; `start` after `stop` or `kill` brings it back with the same data on the same port."""
+
+    def __init__(self, directory: Path, *options: str, environment: Mapping[str, str] | None = None) -> None:
+        self._options = options
+        self._environment = {**os.environ, **(environment or {})}
+        self._log = directory / "server.log"
+        self._directory = directory
+        self._port = 0
+        self.process: subprocess.Popen[str] | None = None
+        self.url = ""
+
+    def start(self) -> "SqsServer":
+        """Start and wait until it listens."""
+        self.process = self.launch()
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.startswith("listening on "), f"{line!r}\n{self.log()}"
+        self.url = line.split()[-1]
+        self._port = urlsplit(self.url).port or 0
+        return self
+
+    def launch(self) -> "subprocess.Popen[str]":
+        """Only start the process, for one that is expected to refuse."""
+        command = [str(PENSTOCK), "serve", "sqs", "--port", str(self._port), *self._options]
+        with self._log.open("a") as log:
+            return subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=self._directory, env=self._environment
+            )
+
+    def refusal(self) -> str:
+        """What it says when it will not start."""
+        with self.launch() as process:
+            try:
+                out = process.communicate(timeout=START_S)[0]
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+        assert process.returncode not in (0, None)
+        return out + self.log()
+
+    def terminate(self) -> None:
+        """Ask it to stop; `wait` tells how it ended."""
+        assert self.process is not None
+        self.process.terminate()
+
+    def wait(self) -> int:
+        """The exit code, once it has ended."""
+        assert self.process is not None
+        process, self.process = self.process, None
+        assert process.stdout is not None
+        with process.stdout:
+            return process.wait(STOP_S)
+
+    def stop(self) -> int:
+        """Stop it gracefully; the exit code."""
+        self.terminate()
+        return self.wait()
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        assert self.process is not None
+        self.process.kill()
+        assert self.wait() == -9
+
+    def log(self) -> str:
+        """What it has logged."""
+        return self._log.read_text()
+
+    # Clients
+
+    def client(self, principal: tuple[str, str] = ANYONE) -> Any:
+        """A boto3 client that tries once, so that every answer is seen."""
+        return boto3.client("sqs", **self._boto_options(principal))
+
+    def resource(self) -> Any:
+        """The boto3 resource."""
+        return boto3.resource("sqs", **self._boto_options(ANYONE))
+
+    @cached_property
+    def anyone(self) -> Any:
+        """The client of a server without credentials; also works after a restart, since the port stays."""
+        return self.client()
+
+    @cached_property
+    def admin(self) -> Any:
+        """The client of an admin principal."""
+        return self.client(ADMIN)
+
+    @cached_property
+    def plain(self) -> Any:
+        """The client of a principal that is not admin."""
+        return self.client(CLIENT)
+
+    def _boto_options(self, principal: tuple[str, str]) -> dict[str, Any]:
+        config = Config(retries={"total_max_attempts": 1}, read_timeout=30, max_pool_connections=20)
+        key, secret = principal
+        return {
+            "endpoint_url": self.url,
+            "region_name": REGION,
+            "aws_access_key_id": key,
+            "aws_secret_access_key": secret,
+            "config": config,
+        }
+
+    def connection(self) -> http.client.HTTPConnection:
+        """A plain connection, kept alive."""
+        return http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=30)
+
+    def http(
+        self, method: str, path: str, body: bytes | str | None = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """One plain HTTP request."""
+        connection = self.connection()
+        try:
+            return exchange(connection, method, path, body, headers)
+        finally:
+            connection.close()
+
+    def metrics(self, name: str, **labels: str) -> dict[tuple[str, ...], float]:
+        """The samples of a metric that have these labels, by their other labels' values."""
+        text = self.http("GET", "/metrics").body.decode()
+        found: dict[tuple[str, ...], float] = {}
+        for labelled, value in re.findall(rf"^{name}{{(.*)}} (\S+)$", text, re.MULTILINE):
+            pairs = dict(re.findall(r'(\w+)="([^"]*)"', labelled))
+            if labels.items() <= pairs.items():
+                found[tuple(value for key, value in pairs.items() if key not in labels)] = float(value)
+        return found
+
+
+def exchange(
+    connection: http.client.HTTPConnection,
+    method: str,
+    path: str,
+    body: bytes | str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Answer:
+    """One request on an open connection."""
+    connection.request(method, path, body, dict(headers or {}))
+    response = connection.getresponse()
+    return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, response.read())
+
+
+@contextmanager
+def running(directory: Path, *options: str, environment: Mapping[str, str] | None = None) -> Iterator[SqsServer]:
+    """A server that is stopped on the way out, however the test left it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    server = SqsServer(directory, *options, environment=environment)
+    try:
+        yield server.start()
+    finally:
+        if server.process is not None:
+            ended = server.process.poll()
+            server.stop()
+            assert ended is None, f"the server ended by itself with {ended}\n{server.log()}"
+
+
+def credentials_file(directory: Path) -> Path:
+    """A file with an admin and a client principal."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / "keys.toml"
+    path.write_text(CREDENTIALS)
+    path.chmod(0o600)
+    return path
+
+
+# What tests do with a client over and over
+
+
+def bodies(messages: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The bodies of received messages."""
+    return [message["Body"] for message in messages]
+
+
+def receive(client: Any, url: str, most: int = 10, **parameters: Any) -> list[dict[str, Any]]:
+    """The messages of one receive, with all their system attributes."""
+    answer = client.receive_message(
+        QueueUrl=url,
+        MaxNumberOfMessages=most,
+        MessageSystemAttributeNames=["All"],
+        MessageAttributeNames=["All"],
+        **parameters,
+    )
+    messages: list[dict[str, Any]] = answer.get("Messages", [])
+    return messages
+
+
+def drain(client: Any, url: str, count: int, **parameters: Any) -> list[dict[str, Any]]:
+    """Receive and delete until so many messages came; fails when they do not come."""
+    messages: list[dict[str, Any]] = []
+    deadline_s = monotonic() + 20
+    while len(messages) < count:
+        assert monotonic() < deadline_s, f"{len(messages)} of {count} came"
+        some = receive(client, url, WaitTimeSeconds=1, **parameters)
+        for message in some:
+            client.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+        messages += some
+    return messages
+
+
+def counts(client: Any, url: str) -> tuple[int, int, int]:
+    """Visible, in flight, delayed."""
+    names = [f"ApproximateNumberOfMessages{state}" for state in ("", "NotVisible", "Delayed")]
+    attributes = client.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+    visible, in_flight, delayed = (int(attributes[name]) for name in names)
+    return visible, in_flight, delayed
+
+
+def wait_until(holds: Any, within_s: float = 10.0) -> None:
+    """Ask again and again until a condition holds."""
+    deadline_s = monotonic() + within_s
+    while not holds():
+        assert monotonic() < deadline_s, "it does not come true"
+        sleep(0.01)

@@ -1,0 +1,189 @@
+"""The HTTP/1.1 server, spoken to in bytes over a real socket."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from urllib.parse import urlsplit
+
+import pytest
+
+from penstock.telemetry.asgi import Receive, Scope, Send, accept_lifespan, answer
+from penstock.telemetry.http_connection import MAX_HEAD_BYTES, MAX_PIPELINED
+from penstock.telemetry.server import HttpServer
+
+BIG = b"x" * 5_000_000
+
+
+async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "lifespan":
+        await accept_lifespan(receive, send)
+        return
+    body = (await receive())["body"]
+    match scope["path"]:
+        case "/echo":
+            await answer(scope, send, 200, scope["method"].encode() + b" " + body, {})
+        case "/gone":
+            gone = await receive()
+            DISCONNECTS.put_nowait(gone["type"])
+        case "/stream":
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"x-kind", b"stream")]})
+            for piece in (b"one", b"", b"two"):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b"three"})
+        case "/unsized":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"no length given"})
+        case "/big":
+            await answer(scope, send, 200, BIG, {})
+        case "/split":
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"x", b"a\r\nset-cookie: b")]})
+            await send({"type": "http.response.body", "body": b""})
+        case "/raise":
+            raise RuntimeError("nobody thought of this")
+        case "/silent":
+            return
+        case path:
+            await answer(scope, send, 404, f"{path}?{scope['query_string'].decode()}".encode(), {})
+
+
+DISCONNECTS: "asyncio.Queue[str]" = asyncio.Queue()
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, raw: bytes) -> None:
+        self.writer.write(raw)
+
+    def get(self, path: str, extra: bytes = b"") -> None:
+        self.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n".encode() + extra + b"\r\n")
+
+    async def read(self) -> tuple[int, dict[str, str], bytes]:
+        async with asyncio.timeout(10):
+            head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+            headers = {line.split(": ")[0].lower(): line.split(": ")[1] for line in head[1:] if line}
+            if headers.get("transfer-encoding") == "chunked":
+                return int(head[0].split()[1]), headers, await self._chunks()
+            body = await self.reader.readexactly(int(headers.get("content-length", "0")))
+            return int(head[0].split()[1]), headers, body
+
+    async def _chunks(self) -> bytes:
+        body = b""
+        while size := int(await self.reader.readline(), 16):
+            body += await self.reader.readexactly(size)
+            assert await self.reader.readexactly(2) == b"\r\n"
+        assert await self.reader.readexactly(2) == b"\r\n"
+        return body
+
+    async def is_closed(self) -> bool:
+        async with asyncio.timeout(10):
+            return await self.reader.read(1) == b""
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    async with HttpServer(app, "127.0.0.1", 0) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(server.url).port)
+        yield Client(reader, writer)
+        writer.close()
+
+
+async def test_one_connection_answers_many_requests(client: Client) -> None:
+    for number in range(3):
+        client.get(f"/a%20b/{number}?q={number}")
+        status, headers, body = await client.read()
+        assert (status, body) == (404, f"/a b/{number}?q={number}".encode())
+        assert headers["date"].endswith("GMT")
+
+
+async def test_pipelined_requests_are_answered_in_order(client: Client) -> None:
+    count = MAX_PIPELINED * 3
+    client.send(b"".join(f"GET /{n} HTTP/1.1\r\nHost: x\r\n\r\n".encode() for n in range(count)))
+    assert [(await client.read())[2] for _ in range(count)] == [f"/{n}?".encode() for n in range(count)]
+
+
+async def test_bodies_in_pieces_and_in_chunks(client: Client) -> None:
+    client.send(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nabc")
+    await client.writer.drain()
+    client.send(b"def")
+    assert (await client.read())[2] == b"POST abcdef"
+    client.send(b"PUT /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
+    assert (await client.read())[2] == b"PUT abcde"
+
+
+async def test_a_client_that_asks_first_is_told_to_go_on(client: Client) -> None:
+    client.send(b"POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+    assert await client.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+    client.send(b"ok")
+    assert (await client.read())[2] == b"POST ok"
+
+
+async def test_an_answer_in_pieces(client: Client) -> None:
+    client.get("/stream")
+    status, headers, body = await client.read()
+    assert (status, headers["x-kind"], body) == (200, "stream", b"onetwothree")
+    client.get("/unsized")
+    assert (await client.read())[2] == b"no length given"
+
+
+async def test_a_large_answer_to_a_slow_reader_is_whole(client: Client) -> None:
+    client.get("/big")
+    client.get("/echo")
+    assert (await client.read())[2] == BIG
+    assert (await client.read())[2] == b"GET "
+
+
+@pytest.mark.parametrize(
+    "request_head",
+    [b"GET /echo HTTP/1.0\r\n\r\n", b"GET /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"],
+    ids=["http 1.0", "asked to"],
+)
+async def test_closes_after_the_answer_where_the_client_wants_it(client: Client, request_head: bytes) -> None:
+    client.send(request_head)
+    status, headers, body = await client.read()
+    assert (status, headers["connection"], body) == (200, "close", b"GET ")
+    assert await client.is_closed()
+
+
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    [
+        (b"\x16\x03\x01 not http at all\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nbad header\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nLong: " + b"y" * MAX_HEAD_BYTES + b"\r\n\r\n", 431),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: nine\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n", 404),
+    ],
+    ids=["no http", "no header", "long head", "no length", "upgrade"],
+)
+async def test_what_cannot_be_read_is_refused_and_the_connection_closed(
+    client: Client, raw: bytes, status: int
+) -> None:
+    client.send(raw)
+    assert (await client.read())[0] == status
+    assert await client.is_closed()
+
+
+@pytest.mark.parametrize("path", ["/raise", "/silent", "/split"])
+async def test_an_app_that_fails_costs_its_connection_only(client: Client, path: str) -> None:
+    client.get(path)
+    assert (await client.read())[0] == 500
+    assert await client.is_closed()
+
+
+async def test_the_app_hears_when_the_client_goes(client: Client) -> None:
+    client.get("/gone")
+    await client.writer.drain()
+    client.writer.close()
+    assert await asyncio.wait_for(DISCONNECTS.get(), 10) == "http.disconnect"
+
+
+async def test_stopping_closes_connections_that_wait_for_nothing() -> None:
+    async with HttpServer(app, "127.0.0.1", 0) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(server.url).port)
+        client = Client(reader, writer)
+        client.get("/echo")
+        await client.read()
+    assert await client.is_closed()
+    writer.close()
