@@ -19,6 +19,7 @@ from penstock.sqs.caller import Caller
 from penstock.sqs.errors import ErrorKind, SqsError
 from penstock.sqs.model import (
     CreateQueueRequest,
+    QueueUrlRequest,
     ReceiveMessageRequest,
     SendMessageRequest,
     StartMessageMoveTaskRequest,
@@ -145,3 +146,51 @@ async def test_a_move_task_to_several_queues_gives_back_what_it_did_not_move(tmp
         assert task.status == "FAILED"
         touchy.refuse = False
         assert await rig.receive(dead) == 2
+
+
+PLACED = {"placements": {"spread.fifo": ["a", "a", "b", "b"]}}
+SPREAD = {"FifoQueue": "true", "PartitionCount": "4"}
+
+
+@pytest.mark.parametrize("restart", [False, True])
+async def test_a_queue_half_made_over_two_databases_can_be_made_again(tmp_path: Path, restart: bool) -> None:
+    home, a, b = (TouchyStore(tmp_path / f"{name}.db") for name in ("home", "a", "b"))
+    async with AsyncExitStack() as stack:
+        rig = await opened(stack, {"": home, "a": a, "b": b}, **PLACED)
+        a.refuse = True
+        with pytest.raises(PenstockError, match="refused by the test"):
+            await rig.create("spread.fifo", **SPREAD)
+        a.refuse = False
+        if restart:
+            await stack.aclose()
+            rig = await opened(stack, {"": home, "a": a, "b": b}, **PLACED)
+        url = await rig.create("spread.fifo", **SPREAD)
+        for number in range(8):
+            await rig.send(url, f"g{number}")
+        assert await rig.receive(url) == 8
+
+
+async def test_what_is_left_of_a_queue_half_deleted_goes_at_the_next_start(tmp_path: Path) -> None:
+    home, a, b = (TouchyStore(tmp_path / f"{name}.db") for name in ("home", "a", "b"))
+    async with AsyncExitStack() as stack:
+        rig = await opened(stack, {"": home, "a": a, "b": b}, **PLACED)
+        url = await rig.create("spread.fifo", **SPREAD)
+        b.refuse = True
+        with pytest.raises(PenstockError, match="refused by the test"):
+            await rig.act("DeleteQueue", QueueUrlRequest(url))
+        assert rig.service.queues == {}
+        b.refuse = False
+        await stack.aclose()
+        rig = await opened(stack, {"": home, "a": a, "b": b}, **PLACED)
+        assert rig.service.queues == {}
+    assert b.open()[0] == []
+    b.close()
+
+
+async def test_one_receive_over_several_partitions_holds_at_most_a_mebibyte() -> None:
+    async with AsyncExitStack() as stack:
+        rig = await opened(stack, {"": MemoryStore()})
+        url = await rig.create("large.fifo", **SPREAD, ContentBasedDeduplication="true")
+        for group in ("g0", "g1", "g2", "g3"):
+            await rig.act("SendMessage", SendMessageRequest(url, group + "x" * 700_000, message_group_id=group))
+        assert [await rig.receive(url) for _ in range(5)] == [1, 1, 1, 1, 0]

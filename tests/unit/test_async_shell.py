@@ -72,9 +72,10 @@ class Rig:
             *,
             max_bytes: int | None = None,
             lease_ms: int | None = None,
+            first_always: bool = True,
         ) -> list[Entry]:
             self.looks += 1
-            return look(queue, now_ms, max_messages, max_bytes=max_bytes, lease_ms=lease_ms)
+            return look(queue, now_ms, max_messages, max_bytes=max_bytes, lease_ms=lease_ms, first_always=first_always)
 
         self.ledger.receive = counted  # type: ignore[method-assign]
 

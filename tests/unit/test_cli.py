@@ -123,7 +123,6 @@ def test_starting_imports_nothing_heavy() -> None:
         "pyspark",
         "rich",
         "sqlite3",
-        "uvicorn",
     }
     assert heavy.isdisjoint(ran.stdout.split())
 

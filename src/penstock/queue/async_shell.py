@@ -22,10 +22,6 @@ from penstock.queue.waiters import Waiters
 
 log = logging.getLogger(__name__)
 
-# A commit for so many callers is followed by a pause in which they come back; it costs less than a second commit.
-_CROWD = 4
-_GATHER_S = 0.001
-
 # Enough for what a stop finds and what follows from it; callers that go on meanwhile are refused.
 _LAST_COMMITS = 8
 
@@ -45,9 +41,6 @@ class AsyncShell:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._sweeper = self._loop.call_later(MINUTE_MS / 1000, self._sweep)
-        self._gathering: asyncio.TimerHandle | None = None
-        self._expected = 0
-        self._closing = False
         self._closed = False
         self.last_failure: str | None = None
         """Why the latest commit was refused; None when it was not."""
@@ -61,40 +54,16 @@ class AsyncShell:
         if not pending.done:
             done = self._loop.create_future()
             pending.on_done = partial(_set_done, done)
-            self.kick()
+            if self._committing is None:
+                self.kick()
             await done
         pending.result()
 
     def kick(self) -> None:
         """See to it that what has gathered is committed, and that the timer is right."""
-        if self._committing is None and self.ledger.has_unwritten() and not self._closed and self._gathered():
+        if self._committing is None and self.ledger.has_unwritten() and not self._closed:
             self._committing = self._loop.create_task(self._commit_one())
         self._arm()
-
-    def _gathered(self) -> bool:
-        """Whether as many operations wait as the last commit carried, or the time to wait for them is over."""
-        if self._gathering is None:
-            return True
-        if self.ledger.waiting_operations() < self._expected:
-            return False
-        self._gathering.cancel()
-        self._gathering = None
-        return True
-
-    def _gather(self, operations: int) -> None:
-        """After a commit for many callers, give them a moment: their next operations then share one commit too."""
-        self._expected = operations
-        if operations >= _CROWD and not self._closing:
-            self._gathering = self._loop.call_later(_GATHER_S, self._stop_gathering)
-        else:
-            # The callers just answered run before this call.
-            self._loop.call_soon(self.kick)
-
-    def _stop_gathering(self) -> None:
-        if self._gathering is not None:
-            self._gathering.cancel()
-        self._gathering = None
-        self.kick()
 
     async def _commit_one(self) -> None:
         flight = self.ledger.take_flight()
@@ -111,7 +80,8 @@ class AsyncShell:
             self.ledger.committed(flight, shares, self._clock.now_ms())
         finally:
             self._committing = None
-        self._gather(len(flight.pendings))
+        # The callers just answered run before this call, so their next operations share the next commit.
+        self._loop.call_soon(self.kick)
 
     def _refuse(self, flight: Flight, error: PenstockError) -> None:
         self.last_failure = error.message
@@ -136,10 +106,23 @@ class AsyncShell:
         return await self._waiters_of(queue).receive(lease, wait_s)
 
     def lease_now(
-        self, queue: StoredQueue, max_messages: int, *, max_bytes: int | None = None, lease_ms: int | None = None
+        self,
+        queue: StoredQueue,
+        max_messages: int,
+        *,
+        max_bytes: int | None = None,
+        lease_ms: int | None = None,
+        first_always: bool = True,
     ) -> list[Entry]:
         """Lease what is in memory; more of a deep backlog is being read when this returns."""
-        entries = self.ledger.receive(queue, self._clock.now_ms(), max_messages, max_bytes=max_bytes, lease_ms=lease_ms)
+        entries = self.ledger.receive(
+            queue,
+            self._clock.now_ms(),
+            max_messages,
+            max_bytes=max_bytes,
+            lease_ms=lease_ms,
+            first_always=first_always,
+        )
         self.kick()
         if queue.wants_page() and not self._closed:
             self._page(queue)
@@ -230,11 +213,9 @@ class AsyncShell:
 
     async def close(self) -> None:
         """Answer waiting receivers with nothing, finish every write, and close the store."""
-        self._closing = True
         self._sweeper.cancel()
         if self._timer is not None:
             self._timer.cancel()
-        self._stop_gathering()
         self.ledger.note_leases()
         for _ in range(_LAST_COMMITS):
             self.kick()

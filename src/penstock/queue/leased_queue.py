@@ -87,9 +87,15 @@ class LeasedQueue:
     # Hand-out
 
     def receive(
-        self, now_ms: int, max_messages: int, *, max_bytes: int | None = None, lease_ms: int | None = None
+        self,
+        now_ms: int,
+        max_messages: int,
+        *,
+        max_bytes: int | None = None,
+        lease_ms: int | None = None,
+        first_always: bool = True,
     ) -> list[Entry]:
-        """Lease up to `max_messages`, and no more than `max_bytes` unless the first message alone is larger."""
+        """Lease up to `max_messages` and `max_bytes`; `first_always` lets a message that is larger alone go alone."""
         self.advance(now_ms)
         policy = self._policy
         room = max_messages
@@ -101,7 +107,7 @@ class LeasedQueue:
             if flow_bytes <= 0:
                 return []
         deadline_ms = now_ms + (policy.lease_ms if lease_ms is None else lease_ms)
-        return self._hand_out(_Batch(now_ms, room, max_bytes, flow_bytes, deadline_ms))
+        return self._hand_out(_Batch(now_ms, room, max_bytes, flow_bytes, deadline_ms, first_always=first_always))
 
     def take_for_move(self, now_ms: int, max_messages: int) -> list[Entry]:
         """Take messages out of line without a lease, to settle them once another queue has them."""
@@ -355,23 +361,31 @@ class LeasedQueue:
 class _Batch:
     """What one hand-out has taken so far and what it still has room for."""
 
-    __slots__ = ("bytes_room", "deadline_ms", "entries", "flow_bytes", "now_ms", "room", "state")
+    __slots__ = ("bytes_room", "deadline_ms", "entries", "first_always", "flow_bytes", "now_ms", "room", "state")
 
     def __init__(
-        self, now_ms: int, room: int, bytes_room: int | None, flow_bytes: int | None, deadline_ms: int | None
+        self,
+        now_ms: int,
+        room: int,
+        bytes_room: int | None,
+        flow_bytes: int | None,
+        deadline_ms: int | None,
+        *,
+        first_always: bool = True,
     ) -> None:
         self.now_ms = now_ms
         self.room = room
         self.bytes_room = bytes_room
         self.flow_bytes = flow_bytes
         self.deadline_ms = deadline_ms
+        self.first_always = first_always
         self.state = SETTLING if deadline_ms is None else LEASED
         self.entries: list[Entry] = []
 
     def fits(self, size_bytes: int, leased: int) -> bool:
         """Whether a message fits; charges it. One that is larger than a limit goes when it goes alone."""
         if self.bytes_room is not None:
-            if size_bytes > self.bytes_room and self.entries:
+            if size_bytes > self.bytes_room and (self.entries or not self.first_always):
                 return False
             self.bytes_room -= size_bytes
         if self.flow_bytes is not None:

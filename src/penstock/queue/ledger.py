@@ -79,10 +79,13 @@ class Ledger:
         *,
         max_bytes: int | None = None,
         lease_ms: int | None = None,
+        first_always: bool = True,
     ) -> list[Entry]:
         """Lease messages; what is beyond the window is not looked at (see `wants_page` of the queue)."""
         self._now_ms = now_ms
-        entries = queue.engine.receive(now_ms, max_messages, max_bytes=max_bytes, lease_ms=lease_ms)
+        entries = queue.engine.receive(
+            now_ms, max_messages, max_bytes=max_bytes, lease_ms=lease_ms, first_always=first_always
+        )
         self._collect(queue)
         return entries
 
@@ -196,10 +199,6 @@ class Ledger:
         """Whether anything waits to be committed."""
         return not self._journal.is_empty
 
-    def waiting_operations(self) -> int:
-        """How many operations wait for a commit."""
-        return self._journal.waiting
-
     def take_flight(self) -> Flight | None:
         """What waits to be committed, for the shell to apply; at most one flight is under way at a time."""
         return None if self._journal.is_empty else self._journal.take()
@@ -257,29 +256,36 @@ class Ledger:
         return fresh
 
     def _append(self, stream: Stream, messages: Sequence[Message], skips: Skips, now_ms: int, *, dedup: bool) -> None:
+        dedup = dedup and stream.dedup is not None
+        size_bytes = 0
         for index, message in enumerate(messages):
             builder = self._journal.builder(stream)
             builder.add(message)
-            for queue_id, bits in skips.items():
-                if bits >> index & 1:
-                    builder.skip(queue_id)
-            if dedup and message.dedup_id and stream.dedup is not None:
+            size_bytes += message.size_bytes
+            if skips:
+                for queue_id, bits in skips.items():
+                    if bits >> index & 1:
+                        builder.skip(queue_id)
+            if dedup and message.dedup_id:
                 expires_ms = now_ms + stream.dedup_window_ms
                 builder.remember(message.dedup_id, message.id, stream.next_seq, expires_ms)
             stream.next_seq += 1
-        self._count_incoming(stream, messages, 1)
-
-    def _count_incoming(self, stream: Stream, messages: Sequence[Message], sign: int) -> None:
-        size_bytes = sum(message.size_bytes for message in messages)
         for queue in stream.queues.values():
-            queue.incoming = max(0, queue.incoming + sign * len(messages))
-            queue.incoming_bytes = max(0, queue.incoming_bytes + sign * size_bytes)
+            queue.incoming += len(messages)
+            queue.incoming_bytes += size_bytes
+
+    def _count_arrived(self, builder: SegmentBuilder) -> None:
+        """What was on its way to the queues of a stream is there, or will never be."""
+        for queue in builder.stream.queues.values():
+            # A queue made while a segment was on its way never counted that one.
+            queue.incoming = max(0, queue.incoming - len(builder.messages))
+            queue.incoming_bytes = max(0, queue.incoming_bytes - builder.size_bytes)
 
     def _land(self, builder: SegmentBuilder) -> None:
         """A segment is durable: its queues get its messages."""
         stream = builder.stream
         segment = builder.segment()
-        self._count_incoming(stream, builder.messages, -1)
+        self._count_arrived(builder)
         stream.committed_seq = max(stream.committed_seq, segment.first_seq + segment.count)
         everything = (1 << segment.count) - 1
         for queue_id, bits in builder.skips.items():
@@ -302,7 +308,7 @@ class Ledger:
     def _abandon(self, builder: SegmentBuilder) -> None:
         """A segment was refused: forget its deduplication ids and what its queues were to skip."""
         stream = builder.stream
-        self._count_incoming(stream, builder.messages, -1)
+        self._count_arrived(builder)
         for key in builder.dedup_keys:
             if stream.dedup is not None:
                 stream.dedup.forget(key.key)

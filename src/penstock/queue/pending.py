@@ -91,7 +91,11 @@ class PendingSend(Pending):
         on_commit: Callable[[], None] | None = None,
         on_failure: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__(on_commit, on_failure)
+        self._on_commit = on_commit
+        self._on_failure = on_failure
+        self.done = False
+        self.error = None
+        self.on_done = None
         self.receipts = receipts
         self.originals: list[PendingSend] = []
         """Sends not yet durable that this one's duplicates rely on."""

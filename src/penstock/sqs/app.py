@@ -58,7 +58,7 @@ class SqsApp:
             if path.startswith("/admin/"):
                 await self._answer_admin(scope, receive, send)
                 return
-        request_id = self._service.new_message_id(self._service.clock.now_ms())
+        request_id = self._service.new_request_id()
         try:
             body = await _read_body(receive)
         except ClientGone:

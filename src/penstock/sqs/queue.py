@@ -97,6 +97,7 @@ class SqsQueue:
                 max_messages - len(taken),
                 max_bytes=MAX_RECEIVE_BYTES - size_bytes,
                 lease_ms=lease_ms,
+                first_always=not taken,
             )
             for entry in entries:
                 size_bytes += entry.message.size_bytes

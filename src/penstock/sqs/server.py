@@ -48,6 +48,7 @@ async def open_service(
             shells[name] = AsyncShell(ledger, clock)
         service = SqsService(shells, clock, ids, settings.service, pause)
         service.load()
+        await service.remove_orphans()
     except BaseException:
         for shell in shells.values():
             await shell.close()

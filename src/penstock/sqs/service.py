@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from itertools import count
 
 import msgspec
 
@@ -64,6 +65,8 @@ class SqsService:
         # Spread over all bits: the low bits of an id alone repeat every 1,024 ms, and lease numbers start at 1 again.
         self.epoch = ids.next_value(clock.now_ms()) * 0x9E3779B97F4A7C15 >> 32 & 0xFFFFFFFF
         """Tells this process's receipt handles from those of the one before."""
+        self._requests = count(1)
+        self._request_head = f"{self.epoch:08x}-0000-4000-8000"
         self._id_tail = f"{self.epoch >> 16:04x}-{self.epoch * 0x9E3779B1 & 0xFFFFFFFFFFFF:012x}"
         self._databases = databases
         self._hand_overs: set[asyncio.Task[None]] = set()
@@ -79,6 +82,15 @@ class SqsService:
                         self._assemble(record)
         self.refresh_policies()
 
+    async def remove_orphans(self, name: str | None = None) -> None:
+        """Remove partitions that belong to no queue: what a crash between two databases left of one made or deleted."""
+        owned = {partition.stream.id for queue in self.queues.values() for partition in queue.partitions}
+        for shell in self._databases.values():
+            for stream in list(shell.ledger.catalog.streams.values()):
+                if stream.id not in owned and name in (None, split_partition_name(stream.name)[0]):
+                    log.warning("a partition without a queue is removed: %s", stream.name)
+                    await shell.commit(shell.ledger.catalog.drop_stream(stream))
+
     def charge(self, queue: SqsQueue, action: Action, tokens: int) -> None:
         """Take what a request costs from the queue's throttle, before anything else is done."""
         settings = queue.attributes.throttles
@@ -88,6 +100,10 @@ class SqsService:
             except SqsError:
                 self.metrics.count_throttled(queue.name, action)
                 raise
+
+    def new_request_id(self) -> str:
+        """What a request is called in its answer."""
+        return f"{self._request_head}-{next(self._requests):012x}"
 
     def new_message_id(self, now_ms: int) -> str:
         """An id in the form AWS gives, a UUID; unique because a TSID is in it."""
@@ -137,8 +153,11 @@ class SqsService:
             modified_s=now_ms // 1000,
             placement=placement,
         )
-        # The first partition makes the queue exist, so it comes last when there are several databases.
-        await _commit_all([self._create_partition(record, index) for index in reversed(range(partitions))])
+        await self.remove_orphans(name)
+        # The first partition makes the queue exist, so its database comes last.
+        for database in sorted(set(placement), key=lambda each: each == placement[0]):
+            indexes = [index for index in range(partitions) if placement[index] == database]
+            await _commit_all([self._create_partition(record, index) for index in indexes])
         queue = self._assemble(record)
         self.refresh_policies()
         return queue
@@ -164,9 +183,10 @@ class SqsService:
         """Remove a queue with all its messages."""
         del self.queues[queue.name]
         queue.waiters.close()
-        pendings = [(p.shell, p.shell.ledger.catalog.drop_stream(p.stream)) for p in queue.partitions]
+        home = queue.partitions[0].shell
         try:
-            await _commit_all(pendings)
+            # Without its first partition the queue does not exist; what else is left of it then is an orphan.
+            await _drop_streams([partition for partition in queue.partitions if partition.shell is home])
         except BaseException:
             self.queues[queue.name] = queue
             queue.waiters.closed = False
@@ -174,6 +194,7 @@ class SqsService:
         self.throttles.drop(queue.incarnation)
         self.metrics.forget(queue.name)
         self.refresh_policies()
+        await _drop_streams([partition for partition in queue.partitions if partition.shell is not home])
 
     async def purge(self, queue: SqsQueue) -> None:
         """Drop all messages of a queue."""
@@ -266,6 +287,11 @@ class SqsService:
                 )
             catalog = shell.ledger.catalog
             name = partition_name(record.name, index)
+            if name not in catalog.streams:
+                raise FailedPrecondition(
+                    f"partition {index} of {record.name} is not in the database {database!r}; "
+                    "is that the one it was made in?"
+                )
             partitions.append(Partition(index, shell, catalog.streams[name], catalog.queues[name]))
         queue = self.queues[record.name] = SqsQueue(record, partitions)
         for partition in partitions:
@@ -316,6 +342,10 @@ class SqsService:
         await _commit_all(pendings)
         if failure is not None:
             raise failure
+
+
+async def _drop_streams(partitions: list[Partition]) -> None:
+    await _commit_all([(p.shell, p.shell.ledger.catalog.drop_stream(p.stream)) for p in partitions])
 
 
 async def _commit_all(pendings: list[tuple[AsyncShell, Pending]]) -> None:

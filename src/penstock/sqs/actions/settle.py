@@ -1,6 +1,7 @@
 """DeleteMessage and ChangeMessageVisibility, one by one and in batches."""
 
 from penstock.queue.async_shell import AsyncShell
+from penstock.queue.entry import Entry
 from penstock.queue.errors import LeaseNotFound
 from penstock.queue.pending import Pending
 from penstock.sqs.actions.batches import check_batch, failed_entry
@@ -28,10 +29,9 @@ async def delete_message(service: SqsService, caller: Caller, request: DeleteMes
     """Delete a message by the handle of its delivery."""
     queue = service.of_url(request.queue_url)
     service.charge(queue, Action.RECEIVE, 1)
-    deletion = _delete(service, queue, request.receipt_handle)
-    if deletion is not None:
-        shell, pending = deletion
-        await shell.commit(pending)
+    deletions = _Deletions(service, queue)
+    deletions.begin(request.receipt_handle)
+    await deletions.commit()
     return EmptyResponse()
 
 
@@ -43,18 +43,15 @@ async def delete_message_batch(
     check_batch([entry.id for entry in request.entries])
     service.charge(queue, Action.RECEIVE, len(request.entries))
     response = BatchResponse([], [])
-    deletions: list[tuple[AsyncShell, Pending]] = []
+    deletions = _Deletions(service, queue)
     for entry in request.entries:
         try:
-            deletion = _delete(service, queue, entry.receipt_handle)
+            deletions.begin(entry.receipt_handle)
         except SqsError as error:
             response.failed.append(failed_entry(entry.id, error))
-            continue
-        response.successful.append(BatchResultEntry(entry.id))
-        if deletion is not None:
-            deletions.append(deletion)
-    for shell, pending in deletions:
-        await shell.commit(pending)
+        else:
+            response.successful.append(BatchResultEntry(entry.id))
+    await deletions.commit()
     return response
 
 
@@ -96,21 +93,39 @@ def _located(service: SqsService, queue: SqsQueue, text: str) -> tuple[ReceiptHa
     return handle, queue.partitions[handle.partition]
 
 
-def _delete(service: SqsService, queue: SqsQueue, text: str) -> tuple[AsyncShell, Pending] | None:
-    """Begin a deletion; None when an old handle of a standard queue has nothing to delete any more, as on AWS."""
-    handle, partition = _located(service, queue, text)
-    try:
-        if handle.epoch != service.epoch:
-            raise LeaseNotFound("a lease of a server process that has ended")
-        pending = partition.shell.ledger.ack(partition.queue, (handle.lease_id,), service.clock.now_ms())
-    except LeaseNotFound:
-        if not queue.fifo:
-            return None
-        raise invalid_parameter(
-            f"Value {text} for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired."
-        ) from None
-    service.metrics.count_partition(queue, partition.index, "delete", 1)
-    return partition.shell, pending
+class _Deletions:
+    """The deletions of one request, settled together by partition."""
+
+    def __init__(self, service: SqsService, queue: SqsQueue) -> None:
+        self._service = service
+        self._queue = queue
+        self._now_ms = service.clock.now_ms()
+        self._settling: dict[int, list[Entry]] = {}
+
+    def begin(self, text: str) -> None:
+        """Begin a deletion; an old handle of a standard queue may have nothing to delete any more, as on AWS."""
+        handle, partition = _located(self._service, self._queue, text)
+        try:
+            if handle.epoch != self._service.epoch:
+                raise LeaseNotFound("a lease of a server process that has ended")
+            entry = partition.queue.engine.settle(handle.lease_id, self._now_ms)
+        except LeaseNotFound:
+            if not self._queue.fifo:
+                return
+            raise invalid_parameter(
+                f"Value {text} for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired."
+            ) from None
+        self._settling.setdefault(handle.partition, []).append(entry)
+
+    async def commit(self) -> None:
+        """Make them durable."""
+        pendings: list[tuple[AsyncShell, Pending]] = []
+        for index, entries in self._settling.items():
+            partition = self._queue.partitions[index]
+            pendings.append((partition.shell, partition.shell.ledger.settle(partition.queue, entries)))
+            self._service.metrics.count_partition(self._queue, index, "delete", len(entries))
+        for shell, pending in pendings:
+            await shell.commit(pending)
 
 
 def _change_visibility(service: SqsService, queue: SqsQueue, text: str, visibility_s: int) -> None:
