@@ -231,7 +231,8 @@ class TestTakenOver:
     ) -> None:
         ((key,),) = run(
             postgres_database,
-            "SELECT classid::bigint << 32 | objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted",
+            "SELECT classid::bigint << 32 | objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted "
+            "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
         )
         with psycopg.connect(postgres_database, autocommit=True) as session:
             session.execute(END_OTHERS)

@@ -5,7 +5,7 @@ outbox in state SETTLING, for the shell to settle once the store has it. A messa
 Messages that came back are noted in `released` when asked for, so that their delivery counts can be made durable.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from heapq import nsmallest
 from operator import attrgetter
 
@@ -76,13 +76,11 @@ class LeasedQueue:
             raise ValueError("the grouping of a queue is fixed when it is made")
         self._policy = policy
 
-    def add(self, entries: Iterable[Entry], now_ms: int) -> None:
+    def add(self, entries: Sequence[Entry], now_ms: int) -> None:
         """Take in messages in the order of their sequence."""
-        join = self._line.join
-        for entry in entries:
-            self.held += 1
-            self.held_bytes += entry.message.size_bytes
-            join(entry, now_ms)
+        self.held += len(entries)
+        self.held_bytes += sum([entry.message.size_bytes for entry in entries])
+        self._line.join_all(entries, now_ms)
 
     # Hand-out
 

@@ -66,7 +66,7 @@ class Ledger:
             first_seq = stream.next_seq
             stream.next_seq += len(messages)
             self._deliver(stream, first_seq, messages, skips)
-        elif stream.queues:
+        elif stream.queues and messages:
             self._append(stream, messages, skips or {}, now_ms, dedup=dedup)
         self._journal.wait(send)
         return send
@@ -258,8 +258,10 @@ class Ledger:
     def _append(self, stream: Stream, messages: Sequence[Message], skips: Skips, now_ms: int, *, dedup: bool) -> None:
         dedup = dedup and stream.dedup is not None
         size_bytes = 0
+        builder = self._journal.builder(stream)
         for index, message in enumerate(messages):
-            builder = self._journal.builder(stream)
+            if builder.full:
+                builder = self._journal.builder(stream)
             builder.add(message)
             size_bytes += message.size_bytes
             if skips:

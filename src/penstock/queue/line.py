@@ -6,7 +6,7 @@ messages of either kind are also in `_delayed`, a heap by the moment they become
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import count
 
@@ -30,6 +30,15 @@ class Line:
         self.ring: deque[Lane] = deque()
         self.visible = 0
         self.delayed = 0
+
+    def join_all(self, entries: Sequence[Entry], now_ms: int) -> None:
+        """Let messages join at the end, in the order of their sequence."""
+        if self.grouped or any(entry.available_ms > now_ms for entry in entries):
+            for entry in entries:
+                self.join(entry, now_ms)
+        else:
+            self.visible += len(entries)
+            self._fresh.extend(entries)
 
     def join(self, entry: Entry, now_ms: int) -> None:
         """Let a message join at the end."""

@@ -22,9 +22,13 @@ class SqsQueue:
     """A queue as the server knows it."""
 
     def __init__(self, record: SqsRecord, partitions: Sequence[Partition]) -> None:
-        self.record = record
-        self.throttled = not record.attributes.throttles.off
+        self.name = record.name
+        self.fifo = record.attributes.fifo_queue
+        """Whether groups keep their order."""
         self.partitions = tuple(partitions)
+        self.incarnation = partitions[0].stream.id
+        """The identity of this queue; one deleted and made anew under the same name has another."""
+        self.put_record(record)
         self.waiters = Waiters(self._has_ready)
         self.attempts = ReceiveAttempts()
         self.purged_ms: int | None = None
@@ -32,25 +36,11 @@ class SqsQueue:
         for partition in self.partitions:
             partition.queue.on_ready = self.waiters.wake_one
 
-    @property
-    def name(self) -> str:
-        """The queue's name."""
-        return self.record.name
-
-    @property
-    def attributes(self) -> QueueAttributes:
-        """The settings in force."""
-        return self.record.attributes
-
-    @property
-    def fifo(self) -> bool:
-        """Whether groups keep their order."""
-        return self.record.attributes.fifo_queue
-
-    @property
-    def incarnation(self) -> int:
-        """The identity of this queue; one deleted and made anew under the same name has another."""
-        return self.partitions[0].stream.id
+    def put_record(self, record: SqsRecord) -> None:
+        """Put other settings in force; what decides where messages are never changes."""
+        self.record = record
+        self.attributes = record.attributes
+        self.throttled = not record.attributes.throttles.off
 
     def partition_for(self, group: str) -> Partition:
         """Where messages of a group are, for ever."""

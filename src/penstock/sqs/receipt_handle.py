@@ -6,16 +6,15 @@ The incarnation is the queue's identity (a queue deleted and made anew has anoth
 process, whose leases end with it.
 """
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from binascii import Error as Base64Error
-from struct import Struct
+import struct
 
 import msgspec
 
 from penstock.sqs.errors import receipt_handle_is_invalid
 
 _VERSION = 1
-_LAYOUT = Struct(">BBQQQI")
+_LAYOUT = struct.Struct(">BBQQQI")
+_TEXT_LENGTH = 2 * _LAYOUT.size
 
 
 class ReceiptHandle(msgspec.Struct, frozen=True, gc=False):
@@ -30,16 +29,15 @@ class ReceiptHandle(msgspec.Struct, frozen=True, gc=False):
 
 def encode_handle(partition: int, incarnation: int, seq: int, lease_id: int, epoch: int) -> str:
     """The handle as clients see it."""
-    packed = _LAYOUT.pack(_VERSION, partition, incarnation, seq, lease_id, epoch)
-    return urlsafe_b64encode(packed).decode()
+    return _LAYOUT.pack(_VERSION, partition, incarnation, seq, lease_id, epoch).hex()
 
 
 def decode_handle(text: str) -> ReceiptHandle:
     """What a handle carries; ReceiptHandleIsInvalid when it is none of ours."""
     try:
-        packed = urlsafe_b64decode(text)
-        if len(packed) != _LAYOUT.size or packed[0] != _VERSION:
-            raise receipt_handle_is_invalid()
-        return ReceiptHandle(*_LAYOUT.unpack(packed)[1:])
-    except (Base64Error, ValueError, UnicodeError):
+        version, *carried = _LAYOUT.unpack(bytes.fromhex(text))
+    except (ValueError, struct.error):
         raise receipt_handle_is_invalid() from None
+    if version != _VERSION or len(text) != _TEXT_LENGTH:
+        raise receipt_handle_is_invalid()
+    return ReceiptHandle(*carried)

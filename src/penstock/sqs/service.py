@@ -67,7 +67,9 @@ class SqsService:
         """Tells this process's receipt handles from those of the one before."""
         self._requests = count(1)
         self._request_head = f"{self.epoch:08x}-0000-4000-8000"
-        self._id_tail = f"{self.epoch >> 16:04x}-{self.epoch * 0x9E3779B1 & 0xFFFFFFFFFFFF:012x}"
+        own = f"{ids.next_value(clock.now_ms()):016x}"
+        self._messages = count(1)
+        self._message_head = f"{own[:8]}-{own[8:12]}-{own[12:]}-0000-"
         self._databases = databases
         self._hand_overs: set[asyncio.Task[None]] = set()
         self._making = asyncio.Lock()
@@ -105,10 +107,9 @@ class SqsService:
         """What a request is called in its answer."""
         return f"{self._request_head}-{next(self._requests):012x}"
 
-    def new_message_id(self, now_ms: int) -> str:
-        """An id in the form AWS gives, a UUID; unique because a TSID is in it."""
-        digits = f"{self.ids.next_value(now_ms):016x}"
-        return f"{digits[:8]}-{digits[8:12]}-{digits[12:]}-{self._id_tail}"
+    def new_message_id(self) -> str:
+        """An id in the form AWS gives, a UUID: the id of this process, and a number within it."""
+        return f"{self._message_head}{next(self._messages):012x}"
 
     # Queues
 
@@ -176,8 +177,7 @@ class SqsService:
             (p.shell, p.shell.ledger.catalog.configure_queue(p.queue, policy, config)) for p in queue.partitions
         ]
         await _commit_all(pendings)
-        queue.record = record
-        queue.throttled = not record.attributes.throttles.off
+        queue.put_record(record)
 
     async def delete(self, queue: SqsQueue) -> None:
         """Remove a queue with all its messages."""

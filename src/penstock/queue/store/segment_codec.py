@@ -7,7 +7,7 @@ fails its checksum is lost alone; a header that fails takes its segment with it.
 """
 
 from collections.abc import Iterable
-from struct import Struct
+from struct import Struct, pack
 from zlib import crc32
 
 import msgspec
@@ -34,8 +34,10 @@ class Damage(msgspec.Struct, frozen=True):
 
 def encode_segment(stream_id: int, first_seq: int, records: list[bytes]) -> list[bytes]:
     """The frames of a segment, to be joined or written one after another."""
-    table = b"".join(_RECORD.pack(len(record), crc32(record)) for record in records)
-    header = _HEAD.pack(_MAGIC, stream_id, first_seq, len(records)) + table
+    table = [0] * (2 * len(records))
+    table[::2] = map(len, records)
+    table[1::2] = map(crc32, records)
+    header = _HEAD.pack(_MAGIC, stream_id, first_seq, len(records)) + pack(f"<{len(table)}I", *table)
     return [header, _CRC.pack(crc32(header)), *records]
 
 

@@ -1,10 +1,11 @@
 """SendMessage and SendMessageBatch."""
 
+from collections.abc import Mapping
 from hashlib import md5, sha256
 
 import msgspec
 
-from penstock.core.message import NO_ATTRIBUTES, Message
+from penstock.core.message import Message, TypedValue
 from penstock.queue.pending import PendingSend, Receipt
 from penstock.sqs.actions.batches import check_batch, failed_entry
 from penstock.sqs.caller import Caller
@@ -35,6 +36,9 @@ from penstock.sqs.throttling import Action
 # Separates a group from a deduplication id within it; neither may contain it.
 GROUP_SEPARATOR = "\x1f"
 
+# A plain dictionary, never changed: the store encodes one quicker than a read-only mapping.
+_NONE: Mapping[str, TypedValue] = {}
+
 
 class Draft(msgspec.Struct, frozen=True, gc=False):
     """A message that may be sent, and the digests its sender is answered with."""
@@ -49,7 +53,7 @@ async def send_message(service: SqsService, caller: Caller, request: SendMessage
     """Send one message."""
     queue = service.of_url(request.queue_url)
     service.charge(queue, Action.SEND, 1)
-    draft = _draft(service, queue, caller, request)
+    draft = _draft(service, queue, caller, request, service.clock.now_ms())
     partition = queue.partition_for(draft.message.group)
     send = partition.shell.ledger.send(partition.stream, (draft.message,), draft.message.sent_ms)
     await partition.shell.commit(send)
@@ -73,9 +77,10 @@ async def send_message_batch(
     service.charge(queue, Action.SEND, len(request.entries))
     failed: list[BatchResultErrorEntry] = []
     drafts: list[tuple[str, Draft]] = []
+    now_ms = service.clock.now_ms()
     for entry in request.entries:
         try:
-            drafts.append((entry.id, _draft(service, queue, caller, entry)))
+            drafts.append((entry.id, _draft(service, queue, caller, entry, now_ms)))
         except SqsError as error:
             failed.append(failed_entry(entry.id, error))
     check_batch_size(sum(draft.message.size_bytes for _, draft in drafts))
@@ -95,8 +100,11 @@ def _send_all(
 ) -> list[tuple[Partition, PendingSend, list[tuple[str, Draft]]]]:
     """One send per partition, in the order of the entries."""
     parts: dict[int, list[tuple[str, Draft]]] = {}
-    for item in drafts:
-        parts.setdefault(queue.partition_for(item[1].message.group).index, []).append(item)
+    if len(queue.partitions) == 1 and drafts:
+        parts[0] = drafts
+    else:
+        for item in drafts:
+            parts.setdefault(queue.partition_for(item[1].message.group).index, []).append(item)
     sends = []
     for index, part in parts.items():
         partition = queue.partitions[index]
@@ -122,14 +130,18 @@ def sequence_number(seq: int) -> str:
 
 
 def _draft(
-    service: SqsService, queue: SqsQueue, caller: Caller, request: SendMessageRequest | SendMessageBatchRequestEntry
+    service: SqsService,
+    queue: SqsQueue,
+    caller: Caller,
+    request: SendMessageRequest | SendMessageBatchRequestEntry,
+    now_ms: int,
 ) -> Draft:
     """The message a request asks for; SqsError when it may not be sent."""
     attributes = queue.attributes
     body = check_body(request.message_body)
-    now_ms = service.clock.now_ms()
     size = len(body)
-    typed = md5_of_attributes = md5_of_system = None
+    typed = _NONE
+    md5_of_attributes = md5_of_system = None
     if request.message_attributes:
         typed = checked_attributes(request.message_attributes)
         size += size_of(typed)
@@ -142,12 +154,12 @@ def _draft(
         notes = {**notes, TRACE_HEADER: system[TRACE_HEADER].value.decode()}
     group, dedup_id, delay_s = (_fifo_fields if queue.fifo else _standard_fields)(queue, request, body)
     message = Message(
-        service.new_message_id(now_ms),
+        service.new_message_id(),
         body,
         now_ms,
         size,
         group,
-        typed or NO_ATTRIBUTES,
+        typed,
         dedup_id,
         now_ms + delay_s * 1000 if delay_s else 0,
         notes,
