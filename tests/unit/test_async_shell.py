@@ -29,7 +29,9 @@ LONG_S = 60.0
 
 
 class GatedStore(SqliteStore):
-    """Counts commits, and holds, refuses or breaks them when told to."""
+    """Counts commits, and holds, refuses or breaks them when told to; so its commits are the writer thread's."""
+
+    local = False
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, durability="survives-process-crash-only")

@@ -257,24 +257,30 @@ class Ledger:
 
     def _append(self, stream: Stream, messages: Sequence[Message], skips: Skips, now_ms: int, *, dedup: bool) -> None:
         dedup = dedup and stream.dedup is not None
-        size_bytes = 0
+        size_bytes = sum([message.size_bytes for message in messages])
         builder = self._journal.builder(stream)
+        if not skips and not dedup and builder.has_room(len(messages)):
+            builder.add_all(messages, size_bytes)
+            stream.next_seq += len(messages)
+        else:
+            self._append_one_by_one(stream, messages, skips, now_ms, dedup=dedup)
+        for queue in stream.queues.values():
+            queue.incoming += len(messages)
+            queue.incoming_bytes += size_bytes
+
+    def _append_one_by_one(
+        self, stream: Stream, messages: Sequence[Message], skips: Skips, now_ms: int, *, dedup: bool
+    ) -> None:
         for index, message in enumerate(messages):
-            if builder.full:
-                builder = self._journal.builder(stream)
+            builder = self._journal.builder(stream)
             builder.add(message)
-            size_bytes += message.size_bytes
-            if skips:
-                for queue_id, bits in skips.items():
-                    if bits >> index & 1:
-                        builder.skip(queue_id)
+            for queue_id, bits in skips.items():
+                if bits >> index & 1:
+                    builder.skip(queue_id)
             if dedup and message.dedup_id:
                 expires_ms = now_ms + stream.dedup_window_ms
                 builder.remember(message.dedup_id, message.id, stream.next_seq, expires_ms)
             stream.next_seq += 1
-        for queue in stream.queues.values():
-            queue.incoming += len(messages)
-            queue.incoming_bytes += size_bytes
 
     def _count_arrived(self, builder: SegmentBuilder) -> None:
         """What was on its way to the queues of a stream is there, or will never be."""

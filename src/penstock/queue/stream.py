@@ -1,5 +1,7 @@
 """A stream: a log of messages that one or several queues work through."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from penstock.core.dedup import DedupWindow
@@ -61,6 +63,16 @@ class SegmentBuilder:
         self.messages.append(message)
         self.records.append(encode_message(message))
         self.size_bytes += message.size_bytes
+
+    def add_all(self, messages: Sequence[Message], size_bytes: int) -> None:
+        """Append messages for which there is room."""
+        self.messages.extend(messages)
+        self.records.extend(map(encode_message, messages))
+        self.size_bytes += size_bytes
+
+    def has_room(self, messages: int) -> bool:
+        """Whether so many more messages fit into this segment."""
+        return len(self.messages) + messages <= SEGMENT_MAX_MESSAGES and self.size_bytes < _SEGMENT_MAX_BYTES
 
     def skip(self, queue_id: int) -> None:
         """A queue is not concerned with the message added last."""

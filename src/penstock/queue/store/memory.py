@@ -17,6 +17,7 @@ class MemoryStore:
     """Gives back nothing, because the ledger of a store that is not durable keeps everything itself."""
 
     durable = False
+    local = True
 
     def open(self) -> tuple[list[StreamRecord], list[QueueRecord]]:
         """An empty catalog."""

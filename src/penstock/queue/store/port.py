@@ -135,6 +135,11 @@ class Store(Protocol):
         """Whether anything survives; a store that keeps nothing is never asked to."""
         ...
 
+    @property
+    def local(self) -> bool:
+        """Whether a commit is work of this process and its disk, and not a wait for another process."""
+        ...
+
     def open(self) -> tuple[list[StreamRecord], list[QueueRecord]]:
         """Lock, migrate and read the catalog; StoreLocked when another process has it."""
         ...

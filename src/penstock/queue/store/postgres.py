@@ -36,6 +36,7 @@ class PostgresStore:
     """Streams and queues in a schema that one process has to itself."""
 
     durable = True
+    local = False
 
     def __init__(self, url: str, *, schema: str = "penstock_queue") -> None:
         self._address = PostgresAddress(url)

@@ -51,6 +51,7 @@ class SqliteStore:
     """Streams and queues in one SQLite database that one process has to itself."""
 
     durable = True
+    local = True
 
     def __init__(self, path: str | os.PathLike[str], *, durability: str = "fsync") -> None:
         if durability not in _SYNCHRONOUS:

@@ -152,7 +152,10 @@ def _draft(
         system = trace_header(request.message_system_attributes)
         md5_of_system = md5_of(system)
         notes = {**notes, TRACE_HEADER: system[TRACE_HEADER].value.decode()}
-    group, dedup_id, delay_s = (_fifo_fields if queue.fifo else _standard_fields)(queue, request, body)
+    if queue.fifo:
+        group, dedup_id, delay_s = _fifo_fields(queue, request, body)
+    else:
+        group, dedup_id, delay_s = _standard_fields(queue, request)
     message = Message(
         service.new_message_id(),
         body,
@@ -168,7 +171,7 @@ def _draft(
 
 
 def _standard_fields(
-    queue: SqsQueue, request: SendMessageRequest | SendMessageBatchRequestEntry, body: bytes
+    queue: SqsQueue, request: SendMessageRequest | SendMessageBatchRequestEntry
 ) -> tuple[str, str, int]:
     if request.message_deduplication_id is not None:
         raise not_for_this_kind("MessageDeduplicationId", request.message_deduplication_id)
