@@ -259,8 +259,10 @@ class Ledger:
         dedup = dedup and stream.dedup is not None
         size_bytes = sum([message.size_bytes for message in messages])
         builder = self._journal.builder(stream)
-        if not skips and not dedup and builder.has_room(len(messages)):
+        if not skips and builder.has_room(len(messages)):
             builder.add_all(messages, size_bytes)
+            if dedup:
+                builder.remember_all(messages, stream.next_seq, now_ms + stream.dedup_window_ms)
             stream.next_seq += len(messages)
         else:
             self._append_one_by_one(stream, messages, skips, now_ms, dedup=dedup)

@@ -83,6 +83,15 @@ class SegmentBuilder:
         self.dedup_keys.append(DedupKey(key, message_id, seq))
         self.dedup_expires_ms = max(self.dedup_expires_ms, expires_ms)
 
+    def remember_all(self, messages: Sequence[Message], first_seq: int, expires_ms: int) -> None:
+        """Keep the deduplication ids of messages with the segment."""
+        self.dedup_keys += [
+            DedupKey(message.dedup_id, message.id, seq)
+            for seq, message in enumerate(messages, first_seq)
+            if message.dedup_id
+        ]
+        self.dedup_expires_ms = max(self.dedup_expires_ms, expires_ms)
+
     def segment(self) -> Segment:
         """The finished segment."""
         return Segment(self.first_seq, len(self.messages), self.size_bytes)
