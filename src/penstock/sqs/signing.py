@@ -8,12 +8,12 @@ from msgspec.structs import replace
 
 from penstock.sqs.sigv4 import (
     ALGORITHM,
-    _canonical_request,
-    _canonical_values,
-    _Claim,
-    _decoded_pairs,
-    _signing_key,
-    _string_to_sign,
+    Claim,
+    canonical_request,
+    canonical_values,
+    decoded_pairs,
+    signing_key,
+    string_to_sign,
 )
 from penstock.sqs.wire.request import SignedRequest
 
@@ -37,11 +37,11 @@ class Signer:
         return replace(dated, headers=[*dated.headers, (b"Authorization", self._authorization(dated, stamp))])
 
     def _authorization(self, request: SignedRequest, stamp: str) -> bytes:
-        headers = _canonical_values(request.headers)
-        claim = _Claim(self.access_key, stamp[:8], self.region, "sqs", stamp, sorted(headers), "")
-        pairs = _decoded_pairs(request.query_string) if request.query_string else []
-        text = _string_to_sign(claim, _canonical_request(request, claim, headers, pairs))
-        key = _signing_key(self.secret, claim.date, claim.region, claim.service)
+        headers = canonical_values(request.headers)
+        claim = Claim(self.access_key, stamp[:8], self.region, "sqs", stamp, sorted(headers), "")
+        pairs = decoded_pairs(request.query_string) if request.query_string else []
+        text = string_to_sign(claim, canonical_request(request, claim, headers, pairs))
+        key = signing_key(self.secret, claim.date, claim.region, claim.service)
         return (
             f"{ALGORITHM} Credential={self.access_key}/{claim.date}/{claim.region}/{claim.service}/aws4_request, "
             f"SignedHeaders={b';'.join(claim.signed_headers).decode()}, "

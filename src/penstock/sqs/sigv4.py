@@ -28,7 +28,7 @@ _PLAIN_PATH = re.compile(rb"(?:/[A-Za-z0-9_~-][A-Za-z0-9_.~-]*)+")
 _UNSIGNED = b"UNSIGNED-PAYLOAD"
 
 
-class _Claim(msgspec.Struct, frozen=True):
+class Claim(msgspec.Struct, frozen=True):
     """What a request says about its own signature."""
 
     access_key: str
@@ -43,8 +43,8 @@ class _Claim(msgspec.Struct, frozen=True):
 
 def verify(request: SignedRequest, credentials: Credentials, now_ms: int, region: str | None = None) -> Principal:
     """Who signed the request; SqsError when nobody known did. With `region`, only signatures for it count."""
-    headers = _canonical_values(request.headers)
-    pairs = _decoded_pairs(request.query_string) if request.query_string else []
+    headers = canonical_values(request.headers)
+    pairs = decoded_pairs(request.query_string) if request.query_string else []
     authorization = headers.get(b"authorization")
     if authorization is not None:
         claim = _from_header(authorization.decode("latin-1"), headers)
@@ -58,14 +58,14 @@ def verify(request: SignedRequest, credentials: Credentials, now_ms: int, region
     _check_time(claim, now_ms)
     _check_scope(claim, region)
     _check_coverage(claim, headers)
-    text = _string_to_sign(claim, _canonical_request(request, claim, headers, pairs))
-    expected = hmac.digest(_signing_key(key.secret, claim.date, claim.region, claim.service), text.encode(), "sha256")
+    text = string_to_sign(claim, canonical_request(request, claim, headers, pairs))
+    expected = hmac.digest(signing_key(key.secret, claim.date, claim.region, claim.service), text.encode(), "sha256")
     if not hmac.compare_digest(expected.hex().encode(), claim.signature.encode()):
         raise _mismatch("The signature does not match the request; check the secret and the signing method.")
     return key.principal
 
 
-def _canonical_values(headers: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+def canonical_values(headers: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     """Lower-case names; white space collapsed, several values of a name joined by commas."""
     found: dict[bytes, bytes] = {}
     for raw_name, raw_value in headers:
@@ -75,13 +75,14 @@ def _canonical_values(headers: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     return found
 
 
-def _decoded_pairs(query_string: bytes) -> list[tuple[bytes, bytes]]:
+def decoded_pairs(query_string: bytes) -> list[tuple[bytes, bytes]]:
+    """The parameters of a query string, decoded, in their order."""
     # A plus is a space, as it is to the form parser: what is signed must be what is read.
     split = (pair.partition(b"=") for pair in query_string.replace(b"+", b" ").split(b"&"))
     return [(unquote_to_bytes(name), unquote_to_bytes(value)) for name, _, value in split]
 
 
-def _from_header(authorization: str, headers: dict[bytes, bytes]) -> _Claim:
+def _from_header(authorization: str, headers: dict[bytes, bytes]) -> Claim:
     algorithm, _, rest = authorization.partition(" ")
     if algorithm != ALGORITHM:
         raise _incomplete(f"The Authorization header must begin with {ALGORITHM}.")
@@ -93,7 +94,7 @@ def _from_header(authorization: str, headers: dict[bytes, bytes]) -> _Claim:
     return _claim(parts, "", stamp or _stamp_of_http_date(headers.get(b"date", b"").decode("latin-1")))
 
 
-def _from_query(presigned: list[tuple[bytes, bytes]]) -> _Claim:
+def _from_query(presigned: list[tuple[bytes, bytes]]) -> Claim:
     parts: dict[str, str] = {}
     for name, value in presigned:
         _put_once(parts, name.decode("latin-1"), value.decode("latin-1"))
@@ -111,7 +112,7 @@ def _put_once(parts: dict[str, str], name: str, value: str) -> None:
     parts[name] = value
 
 
-def _claim(parts: dict[str, str], prefix: str, stamp: str, expires_s: int | None = None) -> _Claim:
+def _claim(parts: dict[str, str], prefix: str, stamp: str, expires_s: int | None = None) -> Claim:
     for name in ("Credential", "SignedHeaders", "Signature"):
         if not parts.get(prefix + name):
             raise _incomplete(f"The request's signature requires {prefix}{name}.")
@@ -122,7 +123,7 @@ def _claim(parts: dict[str, str], prefix: str, stamp: str, expires_s: int | None
         raise _incomplete("Credential must be <access key>/<date>/<region>/<service>/aws4_request.")
     signed_headers = parts[prefix + "SignedHeaders"].encode("latin-1").split(b";")
     access_key, date, region, service, _ = credential
-    return _Claim(access_key, date, region, service, stamp, signed_headers, parts[prefix + "Signature"], expires_s)
+    return Claim(access_key, date, region, service, stamp, signed_headers, parts[prefix + "Signature"], expires_s)
 
 
 def _stamp_of_http_date(text: str) -> str:
@@ -135,7 +136,7 @@ def _stamp_of_http_date(text: str) -> str:
         raise _incomplete("The Date header is not a date.") from None
 
 
-def _check_time(claim: _Claim, now_ms: int) -> None:
+def _check_time(claim: Claim, now_ms: int) -> None:
     signed_ms = _epoch_ms(claim.stamp)
     until_ms = signed_ms + (MAX_SKEW_MS if claim.expires_s is None else claim.expires_s * 1000)
     if not signed_ms - MAX_SKEW_MS <= now_ms <= until_ms:
@@ -155,7 +156,7 @@ def _epoch_ms(stamp: str) -> int:
     raise _incomplete("The date must be in ISO 8601 basic format, such as 20260131T235959Z.")
 
 
-def _check_scope(claim: _Claim, region: str | None) -> None:
+def _check_scope(claim: Claim, region: str | None) -> None:
     if claim.date != claim.stamp[:8]:
         raise _mismatch("The date in Credential is not the day of the request's date.")
     if claim.service != "sqs":
@@ -164,7 +165,7 @@ def _check_scope(claim: _Claim, region: str | None) -> None:
         raise _mismatch(f"Credential should be scoped to the region {region!r}.")
 
 
-def _check_coverage(claim: _Claim, headers: dict[bytes, bytes]) -> None:
+def _check_coverage(claim: Claim, headers: dict[bytes, bytes]) -> None:
     """The headers that say what is asked of whom must be among the signed ones."""
     required = (b"host", b"x-amz-target") if b"x-amz-target" in headers else (b"host",)
     for name in required:
@@ -175,8 +176,8 @@ def _check_coverage(claim: _Claim, headers: dict[bytes, bytes]) -> None:
             raise _mismatch(f"The signed header {name[:100].decode('latin-1')!r} is not in the request.")
 
 
-def _canonical_request(
-    request: SignedRequest, claim: _Claim, headers: dict[bytes, bytes], pairs: list[tuple[bytes, bytes]]
+def canonical_request(
+    request: SignedRequest, claim: Claim, headers: dict[bytes, bytes], pairs: list[tuple[bytes, bytes]]
 ) -> bytes:
     lines = (
         request.method.encode(),
@@ -222,13 +223,15 @@ def _payload_hash(request: SignedRequest, headers: dict[bytes, bytes]) -> bytes:
     return actual
 
 
-def _string_to_sign(claim: _Claim, canonical_request: bytes) -> str:
+def string_to_sign(claim: Claim, canonical_request: bytes) -> str:
+    """What the signature is computed over: algorithm, time, scope, and the hash of the canonical request."""
     scope = f"{claim.date}/{claim.region}/{claim.service}/aws4_request"
     return f"{ALGORITHM}\n{claim.stamp}\n{scope}\n{sha256(canonical_request).hexdigest()}"
 
 
 @lru_cache(maxsize=1024)
-def _signing_key(secret: str, date: str, region: str, service: str) -> bytes:
+def signing_key(secret: str, date: str, region: str, service: str) -> bytes:
+    """The key of one day, region and service that a secret gives."""
     key = f"AWS4{secret}".encode()
     for part in (date, region, service, "aws4_request"):
         key = hmac.digest(key, part.encode(), "sha256")
