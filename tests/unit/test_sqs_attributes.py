@@ -14,7 +14,6 @@ from penstock.sqs.attributes import (
     difference,
     for_create,
     merged,
-    same_for_create,
     shown,
 )
 from penstock.sqs.errors import ErrorKind, SqsError
@@ -421,7 +420,7 @@ def test_throttles_are_checked_as_they_would_be_after_the_merge() -> None:
     ],
 )
 def test_the_same_queue_again(existing: dict[str, str], asked: dict[str, str]) -> None:
-    assert same_for_create(standard(**existing), standard(**asked), asked)
+    assert difference(standard(**existing), standard(**asked), asked) is None
 
 
 @pytest.mark.parametrize(
@@ -442,8 +441,9 @@ def test_high_throughput_is_the_same_whatever_the_servers_default() -> None:
     made = fifo(**HIGH_THROUGHPUT)
     again = for_create("orders.fifo", {"FifoQueue": "true", **HIGH_THROUGHPUT}, admin=True, default_partitions=16)
 
-    assert same_for_create(made, again, HIGH_THROUGHPUT)
-    assert not same_for_create(made, fifo(PartitionCount="4", **HIGH_THROUGHPUT), ["PartitionCount"])
+    assert difference(made, again, HIGH_THROUGHPUT) is None
+    split = fifo(PartitionCount="4", **HIGH_THROUGHPUT)
+    assert difference(made, split, ["PartitionCount"]) == "PartitionCount"
 
 
 # Shown and stored

@@ -143,8 +143,7 @@ class Ledger:
         """Read the next messages of a queue from the store; None when all are in memory. Blocks; changes nothing."""
         if queue.next_stored_seq is None:
             return None
-        stream = self.catalog.by_id[queue.stream_id]
-        return Page.read(self.store, queue, stream.id, stream.committed_seq)
+        return Page.read(self.store, queue, self.catalog.by_id[queue.stream_id].committed_seq)
 
     def peek_stored(self, queue: StoredQueue, after_seq: int, limit: int) -> list[Entry]:
         """The next messages after a sequence number that are in the store only. Blocks; changes nothing."""

@@ -24,7 +24,7 @@ class Page(msgspec.Struct, frozen=True):
     deliveries: dict[int, DeliveryRow]
 
     @classmethod
-    def read(cls, store: Store, queue: StoredQueue, stream_id: int, horizon_seq: int) -> "Page":
+    def read(cls, store: Store, queue: StoredQueue, horizon_seq: int) -> "Page":
         """Read a page; safe in another thread, since it only looks at values the caller passed or that do not move."""
         from_seq = queue.next_stored_seq or 0
         segments = store.read(queue.id, from_seq, min(_PAGE_MESSAGES, queue.window.messages), _PAGE_BYTES)

@@ -114,13 +114,8 @@ def merged(current: QueueAttributes, raw: Mapping[str, str], *, admin: bool) -> 
 
 
 def difference(existing: QueueAttributes, asked: QueueAttributes, mentioned: Iterable[str]) -> str | None:
-    """The first attribute that a CreateQueue mentions and that the queue of its name has another value of."""
+    """The first attribute a CreateQueue mentions of which the queue has another value; others do not count (AWS)."""
     return next((name for name in mentioned if _comparable(existing, name) != _comparable(asked, name)), None)
-
-
-def same_for_create(existing: QueueAttributes, asked: QueueAttributes, mentioned: Iterable[str]) -> bool:
-    """Whether a CreateQueue asks for a queue that exists; what it does not mention is not compared, as on AWS."""
-    return difference(existing, asked, mentioned) is None
 
 
 def shown(attributes: QueueAttributes, names: Iterable[str], live: LiveCounters, *, admin: bool) -> dict[str, str]:

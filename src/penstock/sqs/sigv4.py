@@ -179,6 +179,7 @@ def _check_coverage(claim: Claim, headers: dict[bytes, bytes]) -> None:
 def canonical_request(
     request: SignedRequest, claim: Claim, headers: dict[bytes, bytes], pairs: list[tuple[bytes, bytes]]
 ) -> bytes:
+    """The form of a request that both sides hash: method, path, parameters, signed headers, hash of the body."""
     lines = (
         request.method.encode(),
         _canonical_path(request.path),
