@@ -9,6 +9,8 @@ TSID_LENGTH = 13
 
 _TAIL_BITS = NODE_BITS + COUNTER_BITS
 _COUNTER_SPAN = 1 << COUNTER_BITS
+_PAIR_BITS = 10
+_PAIR_MASK = (1 << _PAIR_BITS) - 1
 _PAIRS = tuple(high + low for high in CROCKFORD for low in CROCKFORD)
 _VALUES = {char: value for value, char in enumerate(CROCKFORD)}
 # Crockford reads the letters people confuse with digits as those digits.
@@ -70,6 +72,28 @@ class TsidFactory:
 
     def next_value(self, now_ms: int) -> int:
         """The next id as a number."""
+        return self._run(now_ms, 1)[0]
+
+    def next_id(self, now_ms: int) -> str:
+        """The next id as text."""
+        value = self.next_value(now_ms)
+        key, prefix = self._prefix
+        if key != value >> _PAIR_BITS:
+            prefix = encode_tsid(value)[:-2]
+            self._prefix = (value >> _PAIR_BITS, prefix)
+        return prefix + _PAIRS[value & _PAIR_MASK]
+
+    def next_ids(self, now_ms: int, count: int) -> list[str]:
+        """The next ids as text, those that so many calls of `next_id` give."""
+        ids: list[str] = []
+        while len(ids) < count:
+            value, length = self._run(now_ms, count - len(ids))
+            prefix, first = encode_tsid(value)[:-2], value & _PAIR_MASK
+            ids += [prefix + pair for pair in _PAIRS[first : first + length]]
+        return ids
+
+    def _run(self, now_ms: int, most: int) -> tuple[int, int]:
+        """The first of the next ids as a number, and how many there are that differ from it in the last pair only."""
         # Brokers in several threads may share a factory: without a call or a loop in here, CPython does not switch
         # threads between the read of the counter and its increment.
         tick_ms = now_ms - EPOCH_MS
@@ -80,14 +104,7 @@ class TsidFactory:
             self._head = tick_ms << _TAIL_BITS | self._node
             self._counter = 0
         value = self._head | self._counter
-        self._counter += 1
-        return value
-
-    def next_id(self, now_ms: int) -> str:
-        """The next id as text."""
-        value = self.next_value(now_ms)
-        key, prefix = self._prefix
-        if key != value >> 10:
-            prefix = encode_tsid(value)[:11]
-            self._prefix = (value >> 10, prefix)
-        return prefix + _PAIRS[value & 1023]
+        left = _PAIR_MASK + 1 - (value & _PAIR_MASK)
+        length = most if most < left else left  # noqa: FURB136 `min` is a call
+        self._counter += length
+        return value, length
