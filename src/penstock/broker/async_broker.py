@@ -6,9 +6,13 @@ from collections.abc import Iterable, Sequence
 from penstock.broker.broker import Broker
 from penstock.broker.message import InternalMessage
 from penstock.broker.options import SubscriptionOptions, check_max_messages
+from penstock.broker.records import Records
+from penstock.broker.replay import Replay
+from penstock.broker.subscription import Subscription
 from penstock.core.clock import Clock
 from penstock.core.ids import TsidFactory
 from penstock.queue.async_shell import AsyncShell
+from penstock.queue.entry import Entry
 from penstock.queue.ledger import Ledger
 from penstock.queue.pending import Pending
 from penstock.queue.policy import Window
@@ -21,6 +25,10 @@ class AsyncBroker:
     def __init__(self, broker: Broker, shell: AsyncShell, clock: Clock) -> None:
         self.rules = broker
         """Look-ups that need no waiting: topics, subscriptions, counters."""
+        self.replay = Replay(broker)
+        """Look-ups of snapshots."""
+        self.records = Records(broker.ledger.catalog)
+        """Look-ups of records."""
         self._shell = shell
         self._clock = clock
         self._catalog_lock = asyncio.Lock()
@@ -33,16 +41,34 @@ class AsyncBroker:
         await asyncio.to_thread(broker.open, clock.now_ms())
         return cls(broker, AsyncShell(broker.ledger, clock), clock)
 
+    @property
+    def last_failure(self) -> str | None:
+        """Why the latest commit was refused; None when it was not."""
+        return self._shell.last_failure
+
     async def __aenter__(self) -> "AsyncBroker":
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def register_topic(self, name: str) -> None:
+    # Topics and subscriptions
+
+    async def register_topic(self, name: str, *, retention_s: int = 0, definition: bytes = b"") -> None:
         """Make a topic; one that exists stays as it is."""
         async with self._catalog_lock:
-            await self._shell.commit(self.rules.register_topic(name, self._clock.now_ms()))
+            now_ms = self._clock.now_ms()
+            await self._shell.commit(
+                self.rules.register_topic(name, now_ms, retention_s=retention_s, definition=definition)
+            )
+
+    async def update_topic(self, name: str, *, retention_s: int, definition: bytes) -> None:
+        """Give a topic another retention and another definition."""
+        async with self._catalog_lock:
+            now_ms = self._clock.now_ms()
+            await self._shell.commit(
+                self.rules.update_topic(name, now_ms, retention_s=retention_s, definition=definition)
+            )
 
     async def unregister_topic(self, name: str) -> None:
         """Remove a topic; its subscriptions are detached and emptied, but stay."""
@@ -50,23 +76,93 @@ class AsyncBroker:
             await self._commit_all(self.rules.unregister_topic(name, self._clock.now_ms()))
 
     async def register_subscription(
-        self, name: str, topic_name: str, options: SubscriptionOptions | None = None
+        self, name: str, topic_name: str, options: SubscriptionOptions | None = None, *, definition: bytes = b""
     ) -> None:
         """Make a subscription; the same one again stays as it is."""
         options = options or SubscriptionOptions()
         async with self._catalog_lock:
-            await self._shell.commit(self.rules.register_subscription(name, topic_name, options, self._clock.now_ms()))
+            now_ms = self._clock.now_ms()
+            await self._shell.commit(
+                self.rules.register_subscription(name, topic_name, options, now_ms, definition=definition)
+            )
+
+    async def update_subscription(self, name: str, options: SubscriptionOptions, *, definition: bytes) -> None:
+        """Put other options in force; ordering and filter stay what they were made with."""
+        async with self._catalog_lock:
+            now_ms = self._clock.now_ms()
+            await self._shell.commit(self.rules.update_subscription(name, options, now_ms, definition=definition))
+
+    async def detach_subscription(self, name: str) -> None:
+        """Take a subscription off its topic: it drops its messages and gets no more, but stays."""
+        async with self._catalog_lock:
+            await self._shell.commit(self.rules.detach_subscription(name, self._clock.now_ms()))
 
     async def unregister_subscription(self, name: str) -> None:
         """Remove a subscription with its messages and leases."""
         async with self._catalog_lock:
             await self._shell.commit(self.rules.unregister_subscription(name))
 
+    # Starting over
+
+    async def seek(self, subscription_name: str, floor_ms: int) -> None:
+        """Start a subscription over: what was published before is settled, what came later and is kept is not."""
+        async with self._catalog_lock:
+            await self._shell.commit(self.replay.seek(subscription_name, floor_ms, self._clock.now_ms()))
+
+    async def seek_to_snapshot(self, subscription_name: str, snapshot_name: str) -> None:
+        """Start a subscription over from what a snapshot holds and all that was published since."""
+        async with self._catalog_lock:
+            now_ms = self._clock.now_ms()
+            await self._shell.commit(self.replay.seek_to_snapshot(subscription_name, snapshot_name, now_ms))
+
+    async def create_snapshot(
+        self, name: str, subscription_name: str, expires_ms: int, *, definition: bytes = b""
+    ) -> None:
+        """Keep what a subscription has not settled, and all that is published from now on."""
+        async with self._catalog_lock:
+            now_ms = self._clock.now_ms()
+            await self._shell.commit(
+                self.replay.create_snapshot(name, subscription_name, expires_ms, now_ms, definition)
+            )
+
+    async def update_snapshot(self, name: str, expires_ms: int, definition: bytes) -> None:
+        """Give a snapshot another end and another definition."""
+        async with self._catalog_lock:
+            await self._shell.commit(self.replay.update_snapshot(name, expires_ms, definition))
+
+    async def drop_snapshot(self, name: str) -> None:
+        """Remove a snapshot."""
+        async with self._catalog_lock:
+            await self._shell.commit(self.replay.drop_snapshot(name))
+
+    async def sweep(self) -> None:
+        """Drop snapshots whose time is over and what was kept for long enough; meant to run about once a minute."""
+        async with self._catalog_lock:
+            await self._commit_all(self.replay.drop_expired_snapshots(self._clock.now_ms()))
+            for keeper in self.replay.keepers():
+                now_ms = self._clock.now_ms()
+                expired = await asyncio.to_thread(self.replay.expired_in, keeper, now_ms)
+                await self._shell.commit(self.replay.trim(keeper, expired, now_ms))
+
+    # Records
+
+    async def put_record(self, key: str, value: bytes) -> None:
+        """Keep a value beside the topics, in the place of the one before."""
+        async with self._catalog_lock:
+            await self._shell.commit(self.records.put(key, value, self._clock.now_ms()))
+
+    async def drop_record(self, key: str) -> None:
+        """Forget a value."""
+        async with self._catalog_lock:
+            await self._shell.commit(self.records.drop(key))
+
+    # Messages
+
     async def publish(self, topic_name: str, messages: Sequence[InternalMessage]) -> list[str]:
         """Take messages in for every subscription of a topic and give them ids; answered when they are durable."""
         send = self.rules.publish(topic_name, messages, self._clock.now_ms())
         await self._shell.commit(send)
-        return [receipt.message_id for receipt in send.receipts]
+        return send.message_ids
 
     async def pull(self, subscription_name: str, max_messages: int, *, wait_s: float = 0.0) -> list[InternalMessage]:
         """Lease up to `max_messages`; with none at hand, wait for one to arrive."""
@@ -74,6 +170,35 @@ class AsyncBroker:
         subscription = self.rules.subscription(subscription_name)
         entries = await self._shell.receive(subscription.queue, max_messages, wait_s=wait_s)
         return self.rules.pulled(subscription, entries)
+
+    async def lease(
+        self,
+        subscription: Subscription,
+        max_messages: int,
+        *,
+        max_bytes: int | None = None,
+        lease_ms: int | None = None,
+        wait_s: float = 0.0,
+    ) -> list[Entry]:
+        """As `pull`, with limits of its own; gives nothing when the subscription goes away or starts over."""
+        subscription.active_ms = self._clock.now_ms()
+        return await self._shell.receive(
+            subscription.queue, max_messages, wait_s=wait_s, max_bytes=max_bytes, lease_ms=lease_ms
+        )
+
+    async def ack_current(self, subscription: Subscription, ack_ids: Iterable[str]) -> list[str]:
+        """Settle the deliveries that are current; the ack ids of the others are given back."""
+        pending, stale = self.rules.ack_current(subscription, ack_ids, self._clock.now_ms())
+        await self._shell.commit(pending)
+        return stale
+
+    def set_ack_deadlines(self, subscription: Subscription, deadlines_s: Iterable[tuple[str, int]]) -> list[str]:
+        """Let deliveries run out so many seconds from now, 0 to give back; ack ids not current are given back."""
+        now_ms = self._clock.now_ms()
+        set_deadline = self.rules.set_ack_deadline
+        stale = [ack_id for ack_id, seconds in deadlines_s if not set_deadline(subscription, ack_id, seconds, now_ms)]
+        self._shell.kick()
+        return stale
 
     async def ack(self, ack_ids: Iterable[str]) -> None:
         """Settle deliveries for good; none of them when one ack id is not current."""
@@ -88,6 +213,15 @@ class AsyncBroker:
         """Extend the deadline of a delivery by some seconds."""
         self.rules.modify_ack_deadline(ack_id, seconds, self._clock.now_ms())
         self._shell.kick()
+
+    def answer_waiters(self) -> None:
+        """Answer waiting pulls with nothing, now and from now on, before a stop."""
+        self._shell.answer_waiters()
+
+    def answer_waiters_of(self, subscription_name: str) -> None:
+        """Answer the pulls that wait for a subscription with nothing; later ones wait again."""
+        if self.rules.find_subscription(subscription_name) is not None:
+            self._shell.answer_waiters_of(self.rules.subscription(subscription_name).queue)
 
     def tick(self) -> None:
         """Carry out what is due by the clock now, for tests that move a virtual clock."""

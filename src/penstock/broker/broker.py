@@ -4,28 +4,31 @@ Each operation that must be durable returns a Pending; the blocking and the asyn
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
 import msgspec
 
+from penstock.broker.admission import skips, unwanted_skips
 from penstock.broker.dead_letter import dead_letter_copy
 from penstock.broker.errors import (
     InvalidAckId,
     InvalidOptions,
     SubscriptionExists,
-    SubscriptionFull,
     SubscriptionNotFound,
     TopicNotFound,
 )
+from penstock.broker.keeper import KEEPER_WINDOW, Keepers, is_keeper, keeper_policy, subscription_keeper
 from penstock.broker.message import InternalMessage
-from penstock.broker.options import Overflow, SubscriptionMetadata, SubscriptionOptions, TopicMetadata, check_name
+from penstock.broker.options import SubscriptionMetadata, SubscriptionOptions, TopicMetadata, check_name
+from penstock.broker.records import is_record
 from penstock.broker.subscription import (
     Subscription,
     SubscriptionConfig,
     TopicConfig,
     ack_id_of,
+    decode_keeper_config,
     decode_subscription_config,
     decode_topic_config,
     encode_config,
@@ -38,7 +41,9 @@ from penstock.core.message import NO_ATTRIBUTES, Message
 from penstock.queue.entry import Entry
 from penstock.queue.errors import LeaseNotFound
 from penstock.queue.ledger import Ledger
-from penstock.queue.pending import SETTLED, Pending, PendingSend
+from penstock.queue.pending import SETTLED, Pending, PendingSend, then
+from penstock.queue.policy import QueuePolicy
+from penstock.queue.store.port import QueueRecord
 from penstock.queue.stored_queue import StoredQueue
 from penstock.queue.stream import Stream
 
@@ -51,6 +56,7 @@ class Broker:
     def __init__(self, ledger: Ledger, ids: TsidFactory) -> None:
         self.ledger = ledger
         self._ids = ids
+        self._keepers = Keepers(ledger.catalog)
         self._topics: dict[str, Stream] = {}
         self._subscriptions: dict[str, Subscription] = {}
         self._by_tag: dict[str, StoredQueue] = {}
@@ -58,23 +64,42 @@ class Broker:
     def open(self, now_ms: int) -> None:
         """Bring back what the store has."""
         catalog = self.ledger.catalog
-        catalog.open(now_ms, lambda record: decode_subscription_config(record.config).options.queue_policy())
+        catalog.open(now_ms, _stored_policy)
         for stream in catalog.streams.values():
-            if not decode_topic_config(stream.config).removed:
+            if not is_record(stream.name) and not decode_topic_config(stream.config).removed:
                 self._topics[stream.name] = stream
         for queue in catalog.queues.values():
-            self._attach(queue, decode_subscription_config(queue.config), now_ms)
+            if is_keeper(queue.name):
+                queue.window = KEEPER_WINDOW
+            else:
+                self._attach(queue, now_ms)
+        for stream in self._topics.values():
+            self._keepers.keep_topic(stream, now_ms)
 
     # Topics
 
-    def register_topic(self, name: str, now_ms: int) -> Pending:
+    def register_topic(self, name: str, now_ms: int, *, retention_s: int = 0, definition: bytes = b"") -> Pending:
         """Make a topic; one that exists stays as it is."""
         if name in self._topics:
             return SETTLED
         check_name("topic", name)
-        config = encode_config(TopicConfig(now_ms))
+        config = encode_config(TopicConfig(now_ms, retention_s=retention_s, definition=definition))
         pending = self.ledger.catalog.create_stream(name, now_ms, config=config)
-        return _then(pending, lambda: self._topics.__setitem__(name, self.ledger.catalog.streams[name]))
+
+        def appear() -> None:
+            self._topics[name] = stream = self.ledger.catalog.streams[name]
+            self._keepers.keep_topic(stream, now_ms)
+
+        return then(pending, appear)
+
+    def update_topic(self, name: str, now_ms: int, *, retention_s: int, definition: bytes) -> Pending:
+        """Give a topic another retention and another definition."""
+        stream = self._topic(name)
+        config = msgspec.structs.replace(
+            decode_topic_config(stream.config), retention_s=retention_s, definition=definition
+        )
+        pending = self.ledger.catalog.configure_stream(stream, encode_config(config))
+        return then(pending, lambda: self._keepers.keep_topic(stream, now_ms))
 
     def unregister_topic(self, name: str, now_ms: int) -> list[Pending]:
         """Remove a topic; its subscriptions are detached and emptied, but stay."""
@@ -82,13 +107,14 @@ class Broker:
         catalog = self.ledger.catalog
         subscriptions = self._subscriptions_of(stream)
         if not subscriptions:
-            return [_then(catalog.drop_stream(stream), lambda: self._topics.pop(name))]
-        pendings: list[Pending] = []
+            return [then(catalog.drop_stream(stream), lambda: self._topics.pop(name))]
+        keepers = [queue for queue in stream.queues.values() if is_keeper(queue.name)]
+        pendings = [catalog.drop_queue(keeper) for keeper in keepers]
         for subscription in subscriptions:
             config = msgspec.structs.replace(subscription.config, detached=True)
             policy = subscription.queue.engine.policy
             pendings.append(
-                _then(
+                then(
                     catalog.configure_queue(subscription.queue, policy, encode_config(config)),
                     partial(setattr, subscription, "config", config),
                 )
@@ -97,16 +123,19 @@ class Broker:
         created_ms = decode_topic_config(stream.config).created_ms
         # The stream keeps its subscriptions' queues under a name no topic can have, so that the topic can be made anew.
         tombstone = encode_config(TopicConfig(created_ms, removed=True))
-        renamed = catalog.configure_stream(stream, tombstone, name=f"\x01{self._ids.next_id(now_ms)}")
+        renamed = catalog.configure_stream(stream, tombstone, name=self._tombstone_name(now_ms))
         stream.closing = True  # what is published from now on would outlive the purge
-        pendings.append(_then(renamed, lambda: self._topics.pop(name)))
+        pendings.append(then(renamed, lambda: self._topics.pop(name)))
         renamed.otherwise(partial(setattr, stream, "closing", False))
         return pendings
 
     def topic(self, name: str) -> TopicMetadata | None:
         """What is known of a topic."""
         stream = self._topics.get(name)
-        return None if stream is None else TopicMetadata(name, decode_topic_config(stream.config).created_ms)
+        if stream is None:
+            return None
+        config = decode_topic_config(stream.config)
+        return TopicMetadata(name, config.created_ms, config.definition)
 
     def topics(self) -> list[TopicMetadata]:
         """All topics by name."""
@@ -114,7 +143,9 @@ class Broker:
 
     # Subscriptions
 
-    def register_subscription(self, name: str, topic_name: str, options: SubscriptionOptions, now_ms: int) -> Pending:
+    def register_subscription(
+        self, name: str, topic_name: str, options: SubscriptionOptions, now_ms: int, *, definition: bytes = b""
+    ) -> Pending:
         """Make a subscription; the same one again stays as it is."""
         stream = self._topic(topic_name)
         options.check()
@@ -125,10 +156,43 @@ class Broker:
                 raise SubscriptionExists(name)
             return SETTLED
         check_name("subscription", name)
-        config = SubscriptionConfig(topic_name, now_ms, options)
+        config = SubscriptionConfig(topic_name, now_ms, options, definition=definition)
         catalog = self.ledger.catalog
+        if options.retain_acked:
+            self._keepers.keep(stream, subscription_keeper(name), topic_name, options.message_retention_seconds, now_ms)
         pending = catalog.create_queue(stream, name, options.queue_policy(), now_ms, config=encode_config(config))
-        return _then(pending, lambda: self._attach(catalog.queues[name], config, now_ms))
+        return self.then_attach(pending, name, now_ms)
+
+    def update_subscription(
+        self, name: str, options: SubscriptionOptions, now_ms: int, *, definition: bytes
+    ) -> Pending:
+        """Put other options in force; ordering and filter stay what they were made with."""
+        subscription = self.subscription(name)
+        options.check()
+        before = subscription.config
+        if (options.message_ordering, options.filter) != (before.options.message_ordering, before.options.filter):
+            raise InvalidOptions(f"the ordering and the filter of a subscription cannot be changed: {name}")
+        config = msgspec.structs.replace(before, options=options, definition=definition)
+        if not config.detached:
+            self._keepers.keep_subscription(subscription, options, now_ms)
+        pending = self.ledger.catalog.configure_queue(subscription.queue, options.queue_policy(), encode_config(config))
+        return then(pending, partial(setattr, subscription, "config", config))
+
+    def detach_subscription(self, name: str, now_ms: int) -> Pending:
+        """Take a subscription off its topic: it drops its messages and gets no more, but stays."""
+        subscription = self.subscription(name)
+        if subscription.config.detached:
+            return SETTLED
+        config = msgspec.structs.replace(subscription.config, detached=True)
+        self._keepers.drop(subscription_keeper(name))
+        pending = self.ledger.catalog.isolate_queue(
+            subscription.queue,
+            self._tombstone_name(now_ms),
+            now_ms,
+            stream_config=encode_config(TopicConfig(now_ms, removed=True)),
+            config=encode_config(config),
+        )
+        return self.then_attach(pending, name, now_ms)
 
     def unregister_subscription(self, name: str) -> Pending:
         """Remove a subscription with its messages and leases."""
@@ -141,8 +205,9 @@ class Broker:
             self._subscriptions.pop(name, None)
             self._by_tag.pop(subscription.tag, None)
 
+        self._keepers.drop(subscription_keeper(name))
         last_of_removed = self._topics.get(stream.name) is not stream and len(stream.queues) == 1
-        return _then(catalog.drop_stream(stream) if last_of_removed else catalog.drop_queue(queue), detach)
+        return then(catalog.drop_stream(stream) if last_of_removed else catalog.drop_queue(queue), detach)
 
     def subscription(self, name: str) -> Subscription:
         """The subscription of a name."""
@@ -168,12 +233,20 @@ class Broker:
         """Take messages in for every subscription of a topic; all of them or, when one is not fit, none."""
         stream = self._topic(topic_name)
         sizes = [checked_size(message) for message in messages]
-        next_id = self._ids.next_id
+        ids = self._ids.next_ids(now_ms, len(messages))
         accepted = [
-            Message(next_id(now_ms), message.data, now_ms, size, message.ordering_key or "", _own(message.attributes))
-            for message, size in zip(messages, sizes, strict=True)
+            Message(
+                message_id,
+                message.data,
+                now_ms,
+                size,
+                message.ordering_key or "",
+                _own(message.attributes) if message.attributes else NO_ATTRIBUTES,
+                notes=message.notes,
+            )
+            for message_id, message, size in zip(ids, messages, sizes, strict=True)
         ]
-        return self.ledger.send(stream, accepted, now_ms, skips=self._skips(stream, sizes, now_ms))
+        return self.ledger.send(stream, accepted, now_ms, skips=skips(self._subscriptions_of(stream), accepted, now_ms))
 
     def pulled(self, subscription: Subscription, entries: list[Entry]) -> list[InternalMessage]:
         """Leased messages as their receiver sees them."""
@@ -186,6 +259,29 @@ class Broker:
             queue, entry = self._delivery(ack_id, now_ms)
             by_queue.setdefault(queue, {})[entry.lease_id] = None
         return [self.ledger.ack(queue, lease_ids, now_ms) for queue, lease_ids in by_queue.items()]
+
+    def ack_current(self, subscription: Subscription, ack_ids: Iterable[str], now_ms: int) -> tuple[Pending, list[str]]:
+        """Settle the deliveries of a subscription that are current; the other ack ids are given back."""
+        lease_ids: dict[int, None] = {}
+        stale: list[str] = []
+        for ack_id in ack_ids:
+            entry = self._current(subscription, ack_id, now_ms)
+            if entry is None:
+                stale.append(ack_id)
+            else:
+                lease_ids[entry.lease_id] = None
+        return (self.ledger.ack(subscription.queue, lease_ids, now_ms) if lease_ids else SETTLED), stale
+
+    def set_ack_deadline(self, subscription: Subscription, ack_id: str, seconds: int, now_ms: int) -> bool:
+        """Let a delivery run out so many seconds from now, 0 to give it back; False when it is not current."""
+        entry = self._current(subscription, ack_id, now_ms)
+        if entry is None:
+            return False
+        if seconds:
+            self.ledger.set_deadline(subscription.queue, entry.lease_id, now_ms + seconds * SECOND_MS, now_ms)
+        else:
+            self.ledger.release(subscription.queue, entry.lease_id, now_ms)
+        return True
 
     def nack(self, ack_id: str, now_ms: int) -> None:
         """Give a delivery back: it is due again at once, or after the back-off of its retry policy."""
@@ -207,14 +303,36 @@ class Broker:
             raise TopicNotFound(name)
         return stream
 
-    def _attach(self, queue: StoredQueue, config: SubscriptionConfig, now_ms: int) -> None:
-        subscription = Subscription(queue, config, tag=self._ids.next_id(now_ms))
+    def then_attach(self, pending: Pending, name: str, now_ms: int) -> Pending:
+        """Let a subscription work with the queue of its name once that is durable."""
+        return then(pending, lambda: self._attach(self.ledger.catalog.queues[name], now_ms))
+
+    def _attach(self, queue: StoredQueue, now_ms: int) -> None:
+        subscription = Subscription(queue, decode_subscription_config(queue.config), tag=self._ids.next_id(now_ms))
+        subscription.active_ms = now_ms
+        before = self._subscriptions.get(queue.name)
+        if before is not None:
+            del self._by_tag[before.tag]
         self._subscriptions[queue.name] = subscription
         self._by_tag[subscription.tag] = queue
+        queue.unwanted = subscription.unwanted
         queue.on_dead_letters = partial(self._dead_letter, subscription)
 
     def _subscriptions_of(self, stream: Stream) -> list[Subscription]:
-        return [self._subscriptions[queue.name] for queue in stream.queues.values()]
+        found = self._subscriptions
+        return [found[queue.name] for queue in stream.queues.values() if queue.name in found]
+
+    def _tombstone_name(self, now_ms: int) -> str:
+        """A name no topic can have, for a stream whose topic is gone."""
+        return f"\x01{self._ids.next_id(now_ms)}"
+
+    def _current(self, subscription: Subscription, ack_id: str, now_ms: int) -> Entry | None:
+        """The delivery of a subscription that an ack id stands for, when it is the message's current one."""
+        try:
+            queue, entry = self._delivery(ack_id, now_ms)
+        except InvalidAckId:
+            return None
+        return entry if queue is subscription.queue else None
 
     def _delivery(self, ack_id: str, now_ms: int) -> tuple[StoredQueue, Entry]:
         """The delivery an ack id stands for, when it is the message's current one."""
@@ -230,34 +348,6 @@ class Broker:
             raise InvalidAckId(ack_id)
         return queue, entry
 
-    def _skips(self, stream: Stream, sizes: list[int], now_ms: int) -> dict[int, int] | None:
-        """Which messages which subscriptions do not get because they are at their capacity (BR-022)."""
-        total_bytes = sum(sizes)
-        full = [found for found in self._subscriptions_of(stream) if not found.has_room(len(sizes), total_bytes)]
-        for subscription in full:
-            if subscription.config.options.overflow is Overflow.REJECT:
-                raise SubscriptionFull(
-                    f"subscription {subscription.name} is at its capacity and rejects; "
-                    "ack what waits there, raise max_messages or max_bytes, or choose overflow 'drop'"
-                )
-        skips = {found.queue.id: self._drop_beyond_capacity(found, sizes, now_ms) for found in full}
-        return skips or None
-
-    def _drop_beyond_capacity(self, subscription: Subscription, sizes: list[int], now_ms: int) -> int:
-        bits = kept = kept_bytes = 0
-        for index, size in enumerate(sizes):
-            if subscription.has_room(kept + 1, kept_bytes + size):
-                kept, kept_bytes = kept + 1, kept_bytes + size
-            else:
-                bits |= 1 << index
-        if subscription.count_drops(bits.bit_count(), now_ms):
-            log.warning(
-                "subscription is at its capacity, new messages are dropped for it (%d so far)",
-                subscription.dropped,
-                extra={"queue": subscription.name},
-            )
-        return bits
-
     def _dead_letter(self, subscription: Subscription, entries: list[Entry]) -> None:
         """Hand messages that used up their deliveries to the dead-letter topic, or keep them while it is missing."""
         policy = subscription.config.options.dead_letter_policy
@@ -266,18 +356,17 @@ class Broker:
             self.ledger.give_back(subscription.queue, entries)
             return
         copies = [dead_letter_copy(entry, subscription.name) for entry in entries]
-        self.ledger.move(subscription.queue, entries, target, copies)
+        self.ledger.move(
+            subscription.queue, entries, target, copies, unwanted_skips(self._subscriptions_of(target), copies)
+        )
+
+
+def _stored_policy(record: QueueRecord) -> QueuePolicy:
+    if is_keeper(record.name):
+        return keeper_policy(decode_keeper_config(record.config))
+    return decode_subscription_config(record.config).options.queue_policy()
 
 
 def _own(attributes: Mapping[str, str]) -> Mapping[str, str]:
     """A copy that neither the publisher nor one of the subscribers that share it can change."""
-    return MappingProxyType(dict(attributes)) if attributes else NO_ATTRIBUTES
-
-
-def _then(pending: Pending, action: Callable[[], object]) -> Pending:
-    """Do something more once an operation is durable."""
-    if pending.done:
-        action()
-    else:
-        pending.also(action)
-    return pending
+    return MappingProxyType(dict(attributes))

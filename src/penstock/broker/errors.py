@@ -2,18 +2,24 @@
 
 NotFound (code 5)
 ├── TopicNotFound             Topic not found: <name>
-└── SubscriptionNotFound      Subscription not found: <name>
+├── SubscriptionNotFound      Subscription not found: <name>
+└── SnapshotNotFound          Snapshot not found: <name>
 AlreadyExists (code 6)
-└── SubscriptionExists        the name belongs to a subscription with another topic or other options
+├── SubscriptionExists        the name belongs to a subscription with another topic or other options
+└── SnapshotExists            Snapshot already exists: <name>
+FailedPrecondition (code 9)
+├── SubscriptionDetached      the subscription's topic was removed, or it was detached from it
+└── WrongSnapshot             the snapshot was made of a subscription of another topic
 InvalidArgument (code 3)
 ├── InvalidAckId              Invalid ack ID: <ack id>
 ├── InvalidMessage            a message that cannot be published
+├── InvalidFilter             a filter that is not of the language, with the position
 └── InvalidOptions            subscription options out of range
 ResourceExhausted (code 8)
 └── SubscriptionFull          a subscription that rejects instead of dropping is at its capacity
 """
 
-from penstock.core.errors import AlreadyExists, InvalidArgument, NotFound, ResourceExhausted
+from penstock.core.errors import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound, ResourceExhausted
 
 
 class TopicNotFound(NotFound):
@@ -28,6 +34,34 @@ class SubscriptionNotFound(NotFound):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"Subscription not found: {name}")
+
+
+class SnapshotNotFound(NotFound):
+    """No snapshot has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Snapshot not found: {name}")
+
+
+class SnapshotExists(AlreadyExists):
+    """A snapshot has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Snapshot already exists: {name}")
+
+
+class SubscriptionDetached(FailedPrecondition):
+    """The subscription's topic was removed, or it was detached from it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Subscription is detached from its topic, delete it and make another: {name}")
+
+
+class WrongSnapshot(FailedPrecondition):
+    """The snapshot was made of a subscription of another topic."""
+
+    def __init__(self, snapshot: str, subscription: str) -> None:
+        super().__init__(f"Snapshot {snapshot} is not of the topic of subscription {subscription}")
 
 
 class SubscriptionExists(AlreadyExists):
@@ -46,6 +80,14 @@ class InvalidAckId(InvalidArgument):
 
 class InvalidMessage(InvalidArgument):
     """A message that cannot be published."""
+
+
+class InvalidFilter(InvalidArgument):
+    """A filter that is not of the language; `position` counts characters from 0."""
+
+    def __init__(self, problem: str, position: int) -> None:
+        super().__init__(f"Invalid filter at position {position}: {problem}")
+        self.position = position
 
 
 class InvalidOptions(InvalidArgument):

@@ -9,7 +9,7 @@ from penstock.core.message import NO_ATTRIBUTES
 
 
 class InternalMessage(msgspec.Struct, frozen=True, gc=False):
-    """A message to publish (only data, attributes and ordering key are read), or one that was pulled."""
+    """A message to publish (only data, attributes, ordering key and notes are read), or one that was pulled."""
 
     data: bytes
     attributes: Mapping[str, str] = NO_ATTRIBUTES
@@ -18,6 +18,8 @@ class InternalMessage(msgspec.Struct, frozen=True, gc=False):
     publish_time_ms: int = 0
     delivery_attempt: int = 1
     ack_id: str = ""
+    notes: Mapping[str, str] = NO_ATTRIBUTES
+    """What a front adds for receivers beside the publisher's attributes; it passes no check of these."""
 
     @property
     def length(self) -> int:

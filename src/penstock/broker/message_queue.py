@@ -135,7 +135,7 @@ class MessageQueue:
         with self._lock:
             send = self._broker.publish(topic_name, messages, self._catch_up())
             self._shell.commit(send)
-            return [receipt.message_id for receipt in send.receipts]
+            return send.message_ids
 
     def pull(self, subscription_name: str, max_messages: int) -> list[InternalMessage]:
         """Lease up to `max_messages`; what is not acked by its deadline comes back."""

@@ -6,6 +6,7 @@ from math import inf
 
 import msgspec
 
+from penstock.broker.attribute_filter import compile_filter
 from penstock.broker.errors import InvalidOptions
 from penstock.core.limits import (
     DEFAULT_ACK_DEADLINE_S,
@@ -55,6 +56,10 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_messages: int = SUBSCRIPTION_MAX_MESSAGES
     max_bytes: int = SUBSCRIPTION_MAX_BYTES
     overflow: Overflow = Overflow.DROP
+    filter: str = ""
+    """Which messages it wants, in the language of `attribute_filter`; empty for all."""
+    retain_acked: bool = False
+    """Whether acked messages are kept for as long as others, so that a seek can bring them back."""
 
     def check(self) -> None:
         """Raise InvalidOptions when a value is out of range, or of a type that could not be read back."""
@@ -79,6 +84,8 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self.dead_letter_policy is not None:
             check_name("dead-letter topic", self.dead_letter_policy.dead_letter_topic)
             _at_least("dead_letter_policy.max_delivery_attempts", self.dead_letter_policy.max_delivery_attempts, 1)
+        if self.filter:
+            compile_filter(self.filter)
         if self.retry_policy is not None:
             _at_least("retry_policy.minimum_backoff_s", self.retry_policy.minimum_backoff_s, 0)
             _at_least(
@@ -105,6 +112,8 @@ class TopicMetadata(msgspec.Struct, frozen=True):
 
     name: str
     created_ms: int
+    definition: bytes = b""
+    """What a front keeps with it."""
 
     @property
     def created(self) -> datetime:
@@ -120,11 +129,24 @@ class SubscriptionMetadata(msgspec.Struct, frozen=True):
     created_ms: int
     options: SubscriptionOptions
     detached: bool = False
+    definition: bytes = b""
+    """What a front keeps with it."""
 
     @property
     def created(self) -> datetime:
         """When the subscription was registered."""
         return datetime.fromtimestamp(self.created_ms / 1000, UTC)
+
+
+class SnapshotMetadata(msgspec.Struct, frozen=True):
+    """A snapshot of a subscription of `topic`."""
+
+    name: str
+    topic: str
+    created_ms: int
+    expires_ms: int
+    definition: bytes = b""
+    """What a front keeps with it."""
 
 
 def check_name(what: str, name: str) -> None:

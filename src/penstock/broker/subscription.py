@@ -1,11 +1,15 @@
 """A subscription: its queue, its options, and the ack ids of what it has handed out."""
 
+from collections.abc import Callable, Sequence
+
 import msgspec
 
+from penstock.broker.attribute_filter import compile_filter
 from penstock.broker.errors import InvalidAckId
 from penstock.broker.message import InternalMessage
 from penstock.broker.options import SubscriptionMetadata, SubscriptionOptions
 from penstock.core.limits import MINUTE_MS
+from penstock.core.message import Message
 from penstock.queue.entry import Entry
 from penstock.queue.stored_queue import StoredQueue
 
@@ -15,6 +19,9 @@ class TopicConfig(msgspec.Struct, frozen=True):
 
     created_ms: int
     removed: bool = False
+    retention_s: int = 0
+    """For how long messages are kept for subscriptions that start over; 0 for not at all."""
+    definition: bytes = b""
 
 
 class SubscriptionConfig(msgspec.Struct, frozen=True):
@@ -24,23 +31,43 @@ class SubscriptionConfig(msgspec.Struct, frozen=True):
     created_ms: int
     options: SubscriptionOptions
     detached: bool = False
+    floor_ms: int = 0
+    """What was published before is settled, by a seek."""
+    definition: bytes = b""
+
+
+class KeeperConfig(msgspec.Struct, frozen=True):
+    """What the store keeps with a keeper (see `keeper`)."""
+
+    created_ms: int
+    retention_s: int
+    topic: str
+    definition: bytes = b""
+    expires_ms: int = 0
+    """When a snapshot ends."""
+    floor_ms: int = 0
+    """What was published before was settled when the keeper was made, though it may still be in the store."""
 
 
 encode_config = msgspec.msgpack.Encoder().encode
 decode_topic_config = msgspec.msgpack.Decoder(TopicConfig).decode
+decode_keeper_config = msgspec.msgpack.Decoder(KeeperConfig).decode
 decode_subscription_config = msgspec.msgpack.Decoder(SubscriptionConfig).decode
 
 
 class Subscription:
     """One subscription of the broker."""
 
-    __slots__ = ("_warned_ms", "config", "dropped", "queue", "tag")
+    __slots__ = ("_warned_ms", "active_ms", "config", "dropped", "queue", "tag", "unwanted")
 
     def __init__(self, queue: StoredQueue, config: SubscriptionConfig, tag: str) -> None:
         self.queue = queue
         self.config = config
         self.tag = tag
         """Marks this subscription's ack ids, and is another one after each restart: lease ids start over then."""
+        self.unwanted = unwanted_by(config)
+        self.active_ms = 0
+        """When somebody last asked for its messages."""
         self.dropped = 0
         self._warned_ms = -MINUTE_MS
 
@@ -52,7 +79,9 @@ class Subscription:
     def metadata(self) -> SubscriptionMetadata:
         """What callers may know."""
         config = self.config
-        return SubscriptionMetadata(self.name, config.topic, config.created_ms, config.options, config.detached)
+        return SubscriptionMetadata(
+            self.name, config.topic, config.created_ms, config.options, config.detached, config.definition
+        )
 
     def pulled(self, entry: Entry) -> InternalMessage:
         """A leased message as its receiver sees it."""
@@ -67,6 +96,13 @@ class Subscription:
             ack_id_of(entry, self.tag),
         )
 
+    def unwanted_bits(self, messages: Sequence[Message]) -> int:
+        """A bit for each message that this subscription does not want."""
+        unwanted = self.unwanted
+        if unwanted is None:
+            return 0
+        return sum(1 << index for index, message in enumerate(messages) if unwanted(message))
+
     def has_room(self, messages: int, size_bytes: int) -> bool:
         """Whether so much more fits below the subscription's capacity."""
         options = self.config.options
@@ -80,6 +116,15 @@ class Subscription:
             return False
         self._warned_ms = now_ms
         return True
+
+
+def unwanted_by(config: SubscriptionConfig) -> Callable[[Message], bool] | None:
+    """Tells messages a subscription is done with unseen; None when it wants them all."""
+    floor_ms = config.floor_ms
+    if not config.options.filter:
+        return (lambda message: message.sent_ms < floor_ms) if floor_ms else None
+    wanted = compile_filter(config.options.filter)
+    return lambda message: message.sent_ms < floor_ms or not wanted(message.attributes)
 
 
 def ack_id_of(entry: Entry, tag: str) -> str:

@@ -2,19 +2,22 @@
 
 The operations of all callers gather in the ledger's journal and share the next commit; a caller is answered after the
 commit that carries its operation. Quick commits to a local disk are done on the loop, since handing them to the writer
-thread and back costs more than they do; slow ones, and those of a database server, are done by the thread.
+thread and back costs more than they do; slow and large ones, and those of a database server, are done by the thread.
 """
 
 import asyncio
 import logging
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from penstock.core.clock import Clock
 from penstock.core.errors import PenstockError
 from penstock.core.limits import MINUTE_MS
+from penstock.edge.pause import pause
 from penstock.queue.entry import Entry
 from penstock.queue.errors import QueueClosed, StoreFailed
+from penstock.queue.gathering import Gathering
 from penstock.queue.journal import Flight
 from penstock.queue.ledger import Ledger
 from penstock.queue.pace import CommitPace
@@ -39,6 +42,7 @@ class AsyncShell:
         self._writer = ThreadPoolExecutor(1, "penstock-writer")
         self._reader = ThreadPoolExecutor(1, "penstock-reader")
         self._pace = CommitPace(local=ledger.store.local)
+        self._gathering = Gathering()
         self._committing: asyncio.Task[None] | None = None
         self._paging: dict[int, asyncio.Task[None]] = {}
         self._waiters: dict[int, Waiters] = {}
@@ -53,14 +57,25 @@ class AsyncShell:
 
     async def commit(self, pending: Pending) -> None:
         """Wait until an operation is durable; raises what went wrong with it."""
+        if not pending.done and not self._closed:
+            done = self._loop.create_future()
+            self.when_done(pending, partial(_set_done, done))
+            await done
+        self.check(pending)
+
+    def when_done(self, pending: Pending, then: Callable[[], None]) -> None:
+        """Call `then` once an operation is durable or refused, which `check` tells; at once when it is done."""
+        if pending.done or self._closed:
+            then()
+            return
+        pending.on_done = then
+        if self._committing is None:
+            self.kick()
+
+    def check(self, pending: Pending) -> None:
+        """Raise what went wrong with an operation that is done."""
         if self._closed and not (pending.done and self.ledger.store.durable):
             raise _shutting_down()
-        if not pending.done:
-            done = self._loop.create_future()
-            pending.on_done = partial(_set_done, done)
-            if self._committing is None:
-                self.kick()
-            await done
         pending.result()
 
     def kick(self) -> None:
@@ -70,10 +85,13 @@ class AsyncShell:
         self._arm()
 
     async def _commit_one(self) -> None:
+        if self._pace.inline:
+            while not self._gathering.is_complete(self.ledger.waiting_callers):
+                await pause(0)
         flight = self.ledger.take_flight()
         assert flight is not None
         try:
-            if self._pace.inline:
+            if self._pace.on_loop(flight.batch.size_bytes):
                 shares = self._apply(flight.batch)
             else:
                 shares = await self._loop.run_in_executor(self._writer, self._apply, flight.batch)
@@ -95,7 +113,7 @@ class AsyncShell:
         try:
             return self.ledger.store.apply(batch)
         finally:
-            self._pace.took(self._loop.time() - started_s)
+            self._pace.took(self._loop.time() - started_s, batch.size_bytes)
 
     def _refuse(self, flight: Flight, error: PenstockError) -> None:
         self.last_failure = error.message
@@ -224,6 +242,17 @@ class AsyncShell:
         self.ledger.sweep(self._clock.now_ms())
         self.kick()
         self._sweeper = self._loop.call_later(MINUTE_MS / 1000, self._sweep)
+
+    def answer_waiters(self) -> None:
+        """Answer waiting receivers with nothing, now and from now on; what is at hand is still leased."""
+        for waiters in self._waiters.values():
+            waiters.close()
+
+    def answer_waiters_of(self, queue: StoredQueue) -> None:
+        """Answer the receivers that wait for one queue with nothing; later ones wait again."""
+        if queue.id in self._waiters:
+            self._dismiss(queue.id)
+            queue.on_ready = queue.on_dropped = None
 
     async def close(self) -> None:
         """Answer waiting receivers with nothing, finish every write, and close the store."""

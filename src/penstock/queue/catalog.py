@@ -3,6 +3,8 @@
 from collections.abc import Callable
 
 from penstock.core.ids import TsidFactory
+from penstock.core.message import Message
+from penstock.queue.entry import Entry
 from penstock.queue.errors import QueueExists, QueueNotFound, StreamExists, StreamNotFound
 from penstock.queue.journal import Journal
 from penstock.queue.pending import Pending
@@ -118,6 +120,71 @@ class Catalog:
         self._journal.batch.put_queues.append(record)
         return self._journal.change(Pending(put))
 
+    def clone_queue(
+        self, source: StoredQueue, name: str, policy: QueuePolicy, now_ms: int, *, config: bytes, window: Window
+    ) -> Pending:
+        """Make another queue of the same stream, with what `source` has waiting or leased."""
+        self._check_queue_name(name)
+        clone = self._copy_of(source, name, policy, now_ms, config)
+        clone.window = window
+
+        def attach() -> None:
+            self._attach_queue(self.by_id[source.stream_id], clone)
+            self._copy_memory(source, clone, now_ms)
+
+        return self._journal.change(self._attaching([f"queue {name}"], attach))
+
+    def replace_queue(
+        self,
+        old: StoredQueue,
+        source: StoredQueue,
+        now_ms: int,
+        *,
+        config: bytes,
+        unwanted: Callable[[Message], bool] | None = None,
+    ) -> Pending:
+        """Put a fresh queue in the place of `old`: with what `source` has waiting or leased, less what is unwanted."""
+        fresh = self._copy_of(source, old.name, old.engine.policy, now_ms, config)
+        fresh.unwanted = unwanted
+        self._drop_with_commit(old)
+
+        def swap() -> None:
+            self._copy_memory(source, fresh, now_ms)  # first, since `old` may be the source and is emptied
+            self._detach_queue(old)
+            self._attach_queue(self.by_id[source.stream_id], fresh)
+
+        return self._journal.change(Pending(swap))
+
+    def isolate_queue(
+        self, queue: StoredQueue, name: str, now_ms: int, *, stream_config: bytes, config: bytes
+    ) -> Pending:
+        """Put an empty queue in the place of another, in a stream of its own called `name`."""
+        stream = self._new_stream(name, now_ms, stream_config, 0)
+        empty = self._queue_of(stream, queue.name, queue.engine.policy, now_ms, config, stream.next_seq)
+        self._drop_with_commit(queue)
+
+        def swap() -> None:
+            self._detach_queue(queue)
+            self._attach_stream(stream)
+            self._attach_queue(stream, empty)
+
+        return self._journal.change(Pending(swap))
+
+    def trim(self, queue: StoredQueue, boundary_seq: int, messages: int, size_bytes: int) -> Pending:
+        """Drop so many messages of a queue before the start of a segment; none of them is in memory."""
+        batch = self._journal.batch
+        batch.purge_queues.append((queue.id, boundary_seq))
+        batch.collect_streams.append(queue.stream_id)
+
+        def move_start() -> None:
+            queue.start_seq = max(queue.start_seq, boundary_seq)
+            if queue.next_stored_seq is not None:
+                queue.next_stored_seq = max(queue.next_stored_seq, boundary_seq)
+            queue.stored = max(0, queue.stored - messages)
+            queue.stored_bytes = max(0, queue.stored_bytes - size_bytes)
+
+        return self._journal.change(Pending(move_start))
+
     def drop_queue(self, queue: StoredQueue) -> Pending:
         """Remove a queue with all its messages and leases."""
         queue.closing = True
@@ -172,21 +239,52 @@ class Catalog:
         return stream
 
     def _new_queue(self, stream: Stream, name: str, policy: QueuePolicy, now_ms: int, config: bytes) -> StoredQueue:
+        self._check_queue_name(name)
+        stream.builder = None  # a queue starts where a segment starts
+        return self._queue_of(stream, name, policy, now_ms, config, stream.next_seq)
+
+    def _check_queue_name(self, name: str) -> None:
         if name in self.queues or f"queue {name}" in self._reserved:
             raise QueueExists(f"Queue already exists: {name}")
-        stream.builder = None  # a queue starts where a segment starts
+
+    def _queue_of(
+        self, stream: Stream, name: str, policy: QueuePolicy, now_ms: int, config: bytes, start_seq: int
+    ) -> StoredQueue:
         queue = StoredQueue(
             self._ids.next_value(now_ms),
             stream.id,
             name,
             config,
-            stream.next_seq,
+            start_seq,
             policy,
             self._window,
             durable=self._store.durable,
         )
         self._journal.batch.put_queues.append(QueueRecord(queue.id, stream.id, name, config, queue.start_seq))
         return queue
+
+    def _copy_of(self, source: StoredQueue, name: str, policy: QueuePolicy, now_ms: int, config: bytes) -> StoredQueue:
+        stream = self.by_id[source.stream_id]
+        copy = self._queue_of(stream, name, policy, now_ms, config, source.start_seq)
+        self._journal.batch.clone_acks.append((source.id, copy.id))
+        self._journal.batch.collect_streams.append(stream.id)
+        if self._store.durable:
+            copy.next_stored_seq = source.start_seq
+            copy.stored, copy.stored_bytes = source.total, source.total_bytes
+        return copy
+
+    def _copy_memory(self, source: StoredQueue, copy: StoredQueue, now_ms: int) -> None:
+        """With a durable store the copy reads its messages from there; otherwise memory has them all."""
+        if not self._store.durable:
+            entries = source.engine.peek(-1, source.engine.held)
+            wanted = [entry for entry in entries if copy.unwanted is None or not copy.unwanted(entry.message)]
+            copy.engine.add([Entry(entry.seq, entry.message) for entry in wanted], now_ms)
+
+    def _drop_with_commit(self, queue: StoredQueue) -> None:
+        """Have the commit under way drop a queue, which works on until then: what it is done with is copied first."""
+        batch = self._journal.batch
+        batch.drop_queues.append(queue.id)
+        batch.collect_streams.append(queue.stream_id)
 
     def _attaching(self, names: list[str], attach: Callable[[], None]) -> Pending:
         """An operation that makes things exist; their names are taken until it is known whether they do."""

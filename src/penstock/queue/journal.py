@@ -44,6 +44,11 @@ class Journal:
         self.is_empty = False
         return self._flight.batch
 
+    @property
+    def waiting_callers(self) -> int:
+        """How many operations the next commit will answer."""
+        return len(self._flight.pendings)
+
     def wait(self, pending: Pending) -> None:
         """Tell an operation about the outcome of the commit that carries it; at once when nothing is durable."""
         if self._durable:

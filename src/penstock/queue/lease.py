@@ -1,5 +1,6 @@
 """One timing heap for all leases of a queue, instead of a timer per message."""
 
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
 from penstock.queue.entry import Entry
@@ -25,13 +26,16 @@ class LeaseTable:
     def __len__(self) -> int:
         return len(self.live)
 
-    def grant(self, entry: Entry, deadline_ms: int) -> None:
-        """Lease a message under a fresh id."""
-        self._last_id = lease_id = self._last_id + 1
-        entry.lease_id = lease_id
-        entry.deadline_ms = deadline_ms
-        self.live[lease_id] = entry
-        heappush(self._heap, (deadline_ms, lease_id))
+    def grant(self, entries: Iterable[Entry], deadline_ms: int) -> None:
+        """Lease messages, each under a fresh id."""
+        live, heap, lease_id = self.live, self._heap, self._last_id
+        for entry in entries:
+            lease_id += 1
+            entry.lease_id = lease_id
+            entry.deadline_ms = deadline_ms
+            live[lease_id] = entry
+            heappush(heap, (deadline_ms, lease_id))
+        self._last_id = lease_id
 
     def restore(self, entry: Entry) -> None:
         """Bring a lease back under its own id and deadline."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from heapq import nsmallest
 from operator import attrgetter
 
+from penstock.queue.batch import Batch
 from penstock.queue.counters import Counters
 from penstock.queue.entry import GONE, LEASED, SETTLING, WAITING, Entry
 from penstock.queue.errors import LeaseNotFound
@@ -105,20 +106,27 @@ class LeasedQueue:
             if flow_bytes <= 0:
                 return []
         deadline_ms = now_ms + (policy.lease_ms if lease_ms is None else lease_ms)
-        return self._hand_out(_Batch(now_ms, room, max_bytes, flow_bytes, deadline_ms, first_always=first_always))
+        batch = Batch(policy, now_ms, room, max_bytes, flow_bytes, leases=True, first_always=first_always)
+        entries = self._hand_out(batch)
+        if entries:
+            self._lease(entries, now_ms, deadline_ms)
+        return entries
 
     def take_for_move(self, now_ms: int, max_messages: int) -> list[Entry]:
         """Take messages out of line without a lease, to settle them once another queue has them."""
         self.advance(now_ms)
-        return self._hand_out(_Batch(now_ms, max_messages, None, None, None))
+        return self._hand_out(Batch(self._policy, now_ms, max_messages, None, None, leases=False))
 
     def has_ready(self) -> bool:
         """Whether a receive may find something now."""
         return self._line.has_ready()
 
-    def _hand_out(self, batch: "_Batch") -> list[Entry]:
+    def _hand_out(self, batch: Batch) -> list[Entry]:
         """Let the lanes and the messages without a group take turns, from where the last hand-out stopped."""
         line, entries = self._line, batch.entries
+        if not line.grouped:
+            self._hand_out_loose(batch)
+            return entries
         while len(entries) < batch.room:
             if line.ring and not self._loose_next:
                 if not self._hand_out_lane(line.ring.popleft(), batch):
@@ -134,7 +142,15 @@ class LeasedQueue:
                 break
         return entries
 
-    def _hand_out_lane(self, lane: Lane, batch: "_Batch") -> bool:
+    def _hand_out_loose(self, batch: Batch) -> None:
+        """Hand out messages without a group, oldest first."""
+        line, entries = self._line, batch.entries
+        while len(entries) < batch.room and (entry := line.pop_loose()) is not None:
+            if not self._offer(entry, batch):
+                line.put_back_loose(entry)
+                return
+
+    def _hand_out_lane(self, lane: Lane, batch: Batch) -> bool:
         """Give one lane its turn; False when its next message does not fit into the batch."""
         lane.ready = False
         if lane.in_flight:
@@ -148,38 +164,43 @@ class LeasedQueue:
             lane.pop()
             lane.in_flight += 1
             # A message that left for an outbox holds its lane until the store has it.
-            if not several or entry.state is not batch.state or len(batch.entries) >= batch.room:
+            left = batch.leases and entry.state is SETTLING
+            if not several or left or len(batch.entries) >= batch.room:
                 break
         self._line.place(lane, ahead=not fits)
         return fits
 
-    def _offer(self, entry: Entry, batch: "_Batch") -> bool:
+    def _offer(self, entry: Entry, batch: Batch) -> bool:
         """Put a message that is next in line into the batch or an outbox; False when it does not fit."""
-        policy = self._policy
         message = entry.message
-        if message.sent_ms + policy.retention_ms <= batch.now_ms:
+        if message.sent_ms <= batch.horizon_ms:
             self._depart(entry, self.expired)
             return True
-        if batch.deadline_ms is None:
+        if not batch.leases:
             self._depart(entry, batch.entries)
             return True
-        if self._used_up(entry, DeadLetterAt.RECEIVE):
+        if batch.max_deliveries is not None and entry.receive_count >= batch.max_deliveries:
             self._depart(entry, self.dead_letters)
             return True
-        if not batch.fits(message.size_bytes, self.leased):
+        if not batch.fits(message.size_bytes, len(self._leases.live)):
             return False
-        if entry.lease_id:
-            self._late.pop(entry.lease_id, None)
-        entry.state = LEASED
-        entry.receive_count += 1
-        entry.leased_ms = batch.now_ms
-        if not entry.first_received_ms:
-            entry.first_received_ms = batch.now_ms
-        self._leases.grant(entry, batch.deadline_ms)
-        self._line.visible -= 1
-        self.leased_bytes += message.size_bytes
         batch.entries.append(entry)
         return True
+
+    def _lease(self, entries: list[Entry], now_ms: int, deadline_ms: int) -> None:
+        """Lease messages that were taken out of line."""
+        late = self._late
+        for entry in entries:
+            entry.state = LEASED
+            entry.receive_count += 1
+            entry.leased_ms = now_ms
+            if late:
+                late.pop(entry.lease_id, None)
+            if not entry.first_received_ms:
+                entry.first_received_ms = now_ms
+        self._leases.grant(entries, deadline_ms)
+        self._line.visible -= len(entries)
+        self.leased_bytes += sum([entry.message.size_bytes for entry in entries])
 
     def _depart(self, entry: Entry, outbox: list[Entry]) -> None:
         self._line.visible -= 1
@@ -192,12 +213,8 @@ class LeasedQueue:
         self._settling[entry.seq] = entry
 
     def _used_up(self, entry: Entry, moment: DeadLetterAt) -> bool:
-        policy = self._policy
-        return (
-            policy.max_deliveries is not None
-            and entry.receive_count >= policy.max_deliveries
-            and policy.dead_letter_at is moment
-        )
+        limit = self._policy.delivery_limit(moment)
+        return limit is not None and entry.receive_count >= limit
 
     # Settlement
 
@@ -210,15 +227,17 @@ class LeasedQueue:
 
     def settle(self, lease_id: int, now_ms: int) -> Entry:
         """Begin an acknowledgement: the lease ends, the message is neither waiting nor gone until `finish`."""
-        late = self._late.pop(lease_id, None) if self._late else None
-        if late is not None:
-            entry = self._line.pull_out(late)
-        else:
-            # A lease that ran out is still live until somebody looks; what it may do then is the policy's choice.
-            entry = self.lease(lease_id, 0 if self._policy.late_ack else now_ms)
+        entry = self._leases.live.get(lease_id)
+        # A lease that ran out is still live until somebody looks; what it may do then is the policy's choice.
+        if entry is not None and (entry.deadline_ms > now_ms or self._policy.late_ack):
             self._leases.end(entry)
             self.leased_bytes -= entry.message.size_bytes
-        self._begin_settling(entry)
+        elif (late := self._late.pop(lease_id, None)) is not None:
+            entry = self._line.pull_out(late)
+        else:
+            raise LeaseNotFound(f"no live lease {lease_id}")
+        entry.state = SETTLING
+        self._settling[entry.seq] = entry
         return entry
 
     def finish(self, entry: Entry) -> None:
@@ -229,7 +248,8 @@ class LeasedQueue:
         entry.state = GONE
         self.held -= 1
         self.held_bytes -= entry.message.size_bytes
-        self._line.free_lane(entry)
+        if self._line.grouped:
+            self._line.free_lane(entry)
 
     def unsettle(self, entry: Entry, now_ms: int) -> None:
         """The store refused the settlement: a lease still running is restored, anything else is back in line."""
@@ -354,40 +374,3 @@ class LeasedQueue:
     def _all(self) -> Iterator[Entry]:
         yield from self._line.waiting()
         yield from self.leases()
-
-
-class _Batch:
-    """What one hand-out has taken so far and what it still has room for."""
-
-    __slots__ = ("bytes_room", "deadline_ms", "entries", "first_always", "flow_bytes", "now_ms", "room", "state")
-
-    def __init__(
-        self,
-        now_ms: int,
-        room: int,
-        bytes_room: int | None,
-        flow_bytes: int | None,
-        deadline_ms: int | None,
-        *,
-        first_always: bool = True,
-    ) -> None:
-        self.now_ms = now_ms
-        self.room = room
-        self.bytes_room = bytes_room
-        self.flow_bytes = flow_bytes
-        self.deadline_ms = deadline_ms
-        self.first_always = first_always
-        self.state = SETTLING if deadline_ms is None else LEASED
-        self.entries: list[Entry] = []
-
-    def fits(self, size_bytes: int, leased: int) -> bool:
-        """Whether a message fits; charges it. One that is larger than a limit goes when it goes alone."""
-        if self.bytes_room is not None:
-            if size_bytes > self.bytes_room and (self.entries or not self.first_always):
-                return False
-            self.bytes_room -= size_bytes
-        if self.flow_bytes is not None:
-            if size_bytes > self.flow_bytes and leased:
-                return False
-            self.flow_bytes -= size_bytes
-        return True

@@ -7,26 +7,25 @@ is complete when it returns. Nothing here waits, sleeps, or reads a clock.
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from penstock.core.errors import PenstockError
 from penstock.core.ids import TsidFactory
 from penstock.core.message import Message
+from penstock.queue.acks import SegmentAcks
+from penstock.queue.arrivals import Arrivals, Skips, drop_duplicates
 from penstock.queue.catalog import Catalog
 from penstock.queue.entry import Entry
 from penstock.queue.journal import Flight, Journal
 from penstock.queue.paging import Page, install_page, peek_stored
-from penstock.queue.pending import SETTLED, Pending, PendingSend, Receipt
+from penstock.queue.pending import SETTLED, Pending, PendingSend
 from penstock.queue.policy import Window
 from penstock.queue.schedule import Schedule
 from penstock.queue.store.port import Shares, Store
 from penstock.queue.stored_queue import StoredQueue
-from penstock.queue.stream import Remembered, SegmentBuilder, Stream
+from penstock.queue.stream import Stream
 
 log = logging.getLogger(__name__)
-
-Skips = Mapping[int, int]
-"""Queue id → a bit for each message of a send that this queue is not concerned with."""
 
 # How much one sweep may do in one queue, so that a sweep never holds up deliveries.
 _SWEEP_LIMIT = 1000
@@ -40,6 +39,7 @@ class Ledger:
         self._durable = store.durable
         self._journal = Journal(durable=store.durable)
         self._schedule = Schedule()
+        self._arrivals = Arrivals(self._journal, self._schedule)
         self.catalog = Catalog(store, ids, self._journal, window or Window())
         self.damaged_messages = 0
         self._now_ms = 0
@@ -57,17 +57,18 @@ class Ledger:
     ) -> PendingSend:
         """Append messages to a stream; every queue of it gets each one that `skips` does not except."""
         self._now_ms = now_ms
-        send = PendingSend([])
+        send = PendingSend()
         if dedup and stream.dedup is not None:
-            messages = self._drop_duplicates(stream, messages, send, now_ms)
+            keep_origin = self._durable and bool(stream.queues)
+            messages = drop_duplicates(stream, messages, send, now_ms, keep_origin=keep_origin)
         else:
-            send.receipts = [Receipt(message.id, seq) for seq, message in enumerate(messages, stream.next_seq)]
+            send.expect(messages, stream.next_seq)
         if not self._durable:
             first_seq = stream.next_seq
             stream.next_seq += len(messages)
             self._deliver(stream, first_seq, messages, skips)
         elif stream.queues and messages:
-            self._append(stream, messages, skips or {}, now_ms, dedup=dedup)
+            self._arrivals.append(stream, messages, skips or {}, now_ms, dedup=dedup)
         self._journal.wait(send)
         return send
 
@@ -117,9 +118,16 @@ class Ledger:
         self._schedule.arm(queue)
         return entry
 
-    def move(self, source: StoredQueue, entries: list[Entry], target: Stream, messages: Sequence[Message]) -> Pending:
+    def move(
+        self,
+        source: StoredQueue,
+        entries: list[Entry],
+        target: Stream,
+        messages: Sequence[Message],
+        skips: Skips | None = None,
+    ) -> Pending:
         """Send `messages` to another stream and settle the entries they stand for, both or neither."""
-        self.send(target, messages, self._now_ms, dedup=False)
+        self.send(target, messages, self._now_ms, skips=skips, dedup=False)
         return self.settle(source, entries)
 
     def redrive(self, source: StoredQueue, target: Stream, now_ms: int, max_messages: int) -> tuple[Pending, int]:
@@ -186,6 +194,12 @@ class Ledger:
             queue.engine.drop_past_retention(now_ms, _SWEEP_LIMIT)
             self._collect(queue)
 
+    def expire(self, queue: StoredQueue, now_ms: int) -> None:
+        """Drop all that is past its retention in one queue's memory, for queues nobody receives from."""
+        self._now_ms = now_ms
+        while queue.engine.drop_past_retention(now_ms, _SWEEP_LIMIT):
+            self._collect(queue)
+
     def note_leases(self) -> None:
         """Before a stop: keep the delivery counts of what is handed out, since its leases end with this process."""
         for queue in self.catalog.queues.values():
@@ -198,6 +212,11 @@ class Ledger:
         """Whether anything waits to be committed."""
         return not self._journal.is_empty
 
+    @property
+    def waiting_callers(self) -> int:
+        """How many operations wait for the next commit."""
+        return self._journal.waiting_callers
+
     def take_flight(self) -> Flight | None:
         """What waits to be committed, for the shell to apply; at most one flight is under way at a time."""
         return None if self._journal.is_empty else self._journal.take()
@@ -208,7 +227,7 @@ class Ledger:
         for change in flight.changes:
             change.committed()
         for builder in flight.builders:
-            self._land(builder)
+            self._arrivals.land(builder, now_ms)
         for queue, acks in flight.finished:
             if queue.acks.get(acks.segment.first_seq) is acks:
                 del queue.acks[acks.segment.first_seq]
@@ -227,103 +246,11 @@ class Ledger:
         for stream, seq_limit in reversed(flight.undo_limits):
             stream.seq_limit = seq_limit
         for builder in flight.builders:
-            self._abandon(builder)
+            self._arrivals.abandon(builder)
         for pending in (*flight.changes, *flight.pendings):
             pending.failed(error)
 
     # Inside
-
-    def _drop_duplicates(
-        self, stream: Stream, messages: Sequence[Message], send: PendingSend, now_ms: int
-    ) -> list[Message]:
-        """The messages not seen within the window; receipts for all of them go into the send."""
-        assert stream.dedup is not None
-        fresh: list[Message] = []
-        for message in messages:
-            known = stream.dedup.find(message.dedup_id, now_ms) if message.dedup_id else None
-            if known is not None:
-                send.receipts.append(Receipt(known.message_id, known.seq, duplicate=True))
-                if known.send is not None and known.send is not send and not known.send.done:
-                    send.originals.append(known.send)
-                continue
-            seq = stream.next_seq + len(fresh)
-            if message.dedup_id:
-                origin = send if self._durable else None
-                stream.dedup.remember(message.dedup_id, Remembered(message.id, seq, origin), now_ms)
-            send.receipts.append(Receipt(message.id, seq))
-            fresh.append(message)
-        return fresh
-
-    def _append(self, stream: Stream, messages: Sequence[Message], skips: Skips, now_ms: int, *, dedup: bool) -> None:
-        dedup = dedup and stream.dedup is not None
-        size_bytes = sum([message.size_bytes for message in messages])
-        builder = self._journal.builder(stream)
-        if not skips and builder.has_room(len(messages)):
-            builder.add_all(messages, size_bytes)
-            if dedup:
-                builder.remember_all(messages, stream.next_seq, now_ms + stream.dedup_window_ms)
-            stream.next_seq += len(messages)
-        else:
-            self._append_one_by_one(stream, messages, skips, now_ms, dedup=dedup)
-        for queue in stream.queues.values():
-            queue.incoming += len(messages)
-            queue.incoming_bytes += size_bytes
-
-    def _append_one_by_one(
-        self, stream: Stream, messages: Sequence[Message], skips: Skips, now_ms: int, *, dedup: bool
-    ) -> None:
-        for index, message in enumerate(messages):
-            builder = self._journal.builder(stream)
-            builder.add(message)
-            for queue_id, bits in skips.items():
-                if bits >> index & 1:
-                    builder.skip(queue_id)
-            if dedup and message.dedup_id:
-                expires_ms = now_ms + stream.dedup_window_ms
-                builder.remember(message.dedup_id, message.id, stream.next_seq, expires_ms)
-            stream.next_seq += 1
-
-    def _count_arrived(self, builder: SegmentBuilder) -> None:
-        """What was on its way to the queues of a stream is there, or will never be."""
-        for queue in builder.stream.queues.values():
-            # A queue made while a segment was on its way never counted that one.
-            queue.incoming = max(0, queue.incoming - len(builder.messages))
-            queue.incoming_bytes = max(0, queue.incoming_bytes - builder.size_bytes)
-
-    def _land(self, builder: SegmentBuilder) -> None:
-        """A segment is durable: its queues get its messages."""
-        stream = builder.stream
-        segment = builder.segment()
-        self._count_arrived(builder)
-        stream.committed_seq = max(stream.committed_seq, segment.first_seq + segment.count)
-        everything = (1 << segment.count) - 1
-        for queue_id, bits in builder.skips.items():
-            if bits == everything and queue_id in stream.queues:
-                stream.queues[queue_id].acks.pop(segment.first_seq, None)
-        concerned = [
-            queue
-            for queue in stream.queues.values()
-            if queue.start_seq <= segment.first_seq and builder.skips.get(queue.id, 0) != everything
-        ]
-        if not concerned:
-            self._journal.batch.drop_segments.append((stream.id, segment.first_seq))
-        elif len(concerned) > 1:
-            stream.shares[segment.first_seq] = len(concerned)
-        for queue in concerned:
-            queue.take_in(segment.first_seq, builder.messages, segment, builder.skips.get(queue.id, 0), self._now_ms)
-            self._schedule.arm(queue)
-            queue.notify()
-
-    def _abandon(self, builder: SegmentBuilder) -> None:
-        """A segment was refused: forget its deduplication ids and what its queues were to skip."""
-        stream = builder.stream
-        self._count_arrived(builder)
-        for key in builder.dedup_keys:
-            if stream.dedup is not None:
-                stream.dedup.forget(key.key)
-        for queue_id in builder.skips:
-            if queue_id in stream.queues:
-                stream.queues[queue_id].acks.pop(builder.first_seq, None)
 
     def _deliver(self, stream: Stream, first_seq: int, messages: Sequence[Message], skips: Skips | None) -> None:
         for queue in stream.queues.values():
@@ -343,17 +270,23 @@ class Ledger:
         return pending
 
     def _finish(self, queue: StoredQueue, entries: list[Entry]) -> None:
+        finish = queue.engine.finish
         for entry in entries:
-            queue.engine.finish(entry)
+            finish(entry)
         queue.notify()
 
     def _mark(self, queue: StoredQueue, entries: list[Entry]) -> None:
         stream = self.catalog.by_id[queue.stream_id]
+        acks: SegmentAcks | None = None
         for entry in entries:
-            if entry.segment is not None:
-                acks = queue.acks_of(entry.segment)
-                acks.mark(entry.seq, entry.message.size_bytes)
+            segment = entry.segment
+            if segment is None:
+                continue
+            # Messages that are settled together mostly came together.
+            if acks is None or acks.segment is not segment:
+                acks = queue.acks_of(segment)
                 self._journal.touch(stream, queue, acks)
+            acks.mark(entry.seq, entry.message.size_bytes)
 
     def _unmark(self, queue: StoredQueue, entries: list[Entry]) -> None:
         for entry in entries:

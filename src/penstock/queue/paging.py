@@ -1,8 +1,11 @@
 """Pages: the next messages of a deep backlog, read from the store into the window."""
 
+from typing import TypeGuard
+
 import msgspec
 
 from penstock.core.limits import MIB
+from penstock.core.message import Message
 from penstock.queue.acks import SegmentAcks
 from penstock.queue.entry import Entry, Segment
 from penstock.queue.journal import Journal
@@ -91,8 +94,14 @@ def _install_segment(
     dead = (decode_bitmap(stored.dead) or 0) if stored.dead is not None else 0
     entries: list[Entry] = []
     damage: list[DamagedRow] = []
+    unwanted = 0
     acks = SegmentAcks(segment)
     decoded = decode_segment(stream.id, segment.first_seq, segment.count, stored.payload)
+    if not (dead or deliveries or queue.unwanted) and _is_sound(decoded):
+        _let_in(
+            queue, [Entry(seq, m, segment, m.deliver_at_ms) for seq, m in enumerate(decoded, segment.first_seq)], now_ms
+        )
+        return 0
     for seq, message in enumerate(decoded, segment.first_seq):
         was_dead = bool(dead >> (seq - segment.first_seq) & 1)
         if isinstance(message, Damage):
@@ -102,6 +111,10 @@ def _install_segment(
             continue
         if was_dead:
             acks.mark(seq, message.size_bytes)
+            continue
+        if queue.unwanted is not None and queue.unwanted(message):
+            acks.mark(seq, message.size_bytes)
+            unwanted += 1
             continue
         entry = Entry(seq, message, segment, message.deliver_at_ms)
         delivery = deliveries.get(seq)
@@ -114,8 +127,18 @@ def _install_segment(
         queue.acks[segment.first_seq] = acks
     if damage:
         journal.batch.damaged.extend(damage)
+    if damage or unwanted:
         journal.touch(stream, queue, acks)
-    queue.stored = max(0, queue.stored - len(entries) - len(damage))
-    queue.stored_bytes = max(0, queue.stored_bytes - sum(entry.message.size_bytes for entry in entries))
-    queue.engine.add(entries, now_ms)
+    queue.stored = max(0, queue.stored - len(damage) - unwanted)
+    _let_in(queue, entries, now_ms)
     return len(damage)
+
+
+def _is_sound(decoded: list[Message | Damage]) -> TypeGuard[list[Message]]:
+    return Damage not in map(type, decoded)
+
+
+def _let_in(queue: StoredQueue, entries: list[Entry], now_ms: int) -> None:
+    queue.stored = max(0, queue.stored - len(entries))
+    queue.stored_bytes = max(0, queue.stored_bytes - sum([entry.message.size_bytes for entry in entries]))
+    queue.engine.add(entries, now_ms)

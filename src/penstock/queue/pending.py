@@ -1,10 +1,11 @@
 """Operations that wait for a commit, and what each does when it is kept or refused."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from penstock.core.errors import PenstockError
+from penstock.core.message import Message
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
@@ -72,7 +73,8 @@ class Pending:
     def _finish(self) -> None:
         self.done = True
         if self.on_done is not None:
-            self.on_done()
+            on_done, self.on_done = self.on_done, None
+            on_done()
 
 
 SETTLED = Pending()
@@ -80,25 +82,46 @@ SETTLED = Pending()
 SETTLED.committed()
 
 
+def then(pending: Pending, action: Callable[[], object]) -> Pending:
+    """Do something more once an operation is durable; at once when it is."""
+    if pending.done:
+        action()
+    else:
+        pending.also(action)
+    return pending
+
+
 class PendingSend(Pending):
     """A send: its receipts hold once it is done without an error."""
 
-    __slots__ = ("originals", "receipts")
+    __slots__ = ("_first_seq", "_messages", "_receipts", "originals")
 
-    def __init__(
-        self,
-        receipts: list[Receipt],
-        on_commit: Callable[[], None] | None = None,
-        on_failure: Callable[[], None] | None = None,
-    ) -> None:
-        self._on_commit = on_commit
-        self._on_failure = on_failure
-        self.done = False
-        self.error = None
-        self.on_done = None
-        self.receipts = receipts
+    def __init__(self) -> None:
+        super().__init__()
+        self._messages: Sequence[Message] = ()
+        self._first_seq = 0
+        self._receipts: list[Receipt] | None = None
         self.originals: list[PendingSend] = []
         """Sends not yet durable that this one's duplicates rely on."""
+
+    def expect(self, messages: Sequence[Message], first_seq: int) -> None:
+        """These messages go in, the first one at this place; receipts are made of that if anybody asks."""
+        self._messages = messages
+        self._first_seq = first_seq
+
+    @property
+    def receipts(self) -> list[Receipt]:
+        """One for each message."""
+        if self._receipts is None:
+            self._receipts = [Receipt(message.id, seq) for seq, message in enumerate(self._messages, self._first_seq)]
+        return self._receipts
+
+    @property
+    def message_ids(self) -> list[str]:
+        """The id of each message, for callers who need no more of their receipts."""
+        if self._receipts is None:
+            return [message.id for message in self._messages]
+        return [receipt.message_id for receipt in self._receipts]
 
     def committed(self) -> None:
         """The store has it; a duplicate of a send that failed has failed too."""

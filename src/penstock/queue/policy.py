@@ -48,6 +48,10 @@ class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True):
     late_ack: bool = False
     """Whether a lease that ran out still settles its message until the message is handed out again."""
 
+    def delivery_limit(self, moment: DeadLetterAt) -> int | None:
+        """After how many deliveries a message leaves the queue at this moment, if it ever does."""
+        return self.max_deliveries if self.dead_letter_at is moment else None
+
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
     """How much of a queue is held in memory; the rest of a deep backlog stays in the store."""

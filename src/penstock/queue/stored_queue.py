@@ -31,6 +31,7 @@ class StoredQueue:
         "stored",
         "stored_bytes",
         "stream_id",
+        "unwanted",
         "window",
     )
 
@@ -62,6 +63,8 @@ class StoredQueue:
         self.incoming_bytes = 0
         self.closing = False
         self.armed_ms: int | None = None
+        self.unwanted: Callable[[Message], bool] | None = None
+        """Tells messages this queue is done with unseen; asked when they come in from the store."""
         self.on_ready: Callable[[], None] | None = None
         self.on_dropped: Callable[[], None] | None = None
         self.on_dead_letters: Callable[[list[Entry]], None] | None = None
@@ -131,7 +134,7 @@ class StoredQueue:
         if self.next_stored_seq is None:
             self.next_stored_seq = segment.first_seq
         self.acks.pop(segment.first_seq, None)  # comes back with its page
-        for index, message in enumerate(messages):
-            if not skip >> index & 1:
-                self.stored += 1
-                self.stored_bytes += message.size_bytes
+        self.stored += segment.count - skip.bit_count()
+        self.stored_bytes += segment.size_bytes
+        if skip:
+            self.stored_bytes -= sum(m.size_bytes for index, m in enumerate(messages) if skip >> index & 1)

@@ -15,18 +15,17 @@ from penstock.queue.stored_queue import StoredQueue
 
 # A segment is what is read back at once, so it stays small beside the window.
 SEGMENT_MAX_MESSAGES = 512
-_SEGMENT_MAX_BYTES = 4 * MIB
+SEGMENT_MAX_BYTES = 4 * MIB
 
 # Sequence numbers are reserved in the store by blocks: after a crash the rest of a block is skipped, never reused.
 SEQ_BLOCK = 1_000_000
 
 
 class Remembered(msgspec.Struct, frozen=True, gc=False):
-    """What a deduplication id was answered with, and the send it came by while that is not yet durable."""
+    """What a deduplication id was answered with."""
 
     message_id: str
     seq: int
-    send: PendingSend | None = None
 
 
 class SegmentBuilder:
@@ -56,7 +55,7 @@ class SegmentBuilder:
     @property
     def full(self) -> bool:
         """Whether the next message starts another segment."""
-        return len(self.messages) >= SEGMENT_MAX_MESSAGES or self.size_bytes >= _SEGMENT_MAX_BYTES
+        return len(self.messages) >= SEGMENT_MAX_MESSAGES or self.size_bytes >= SEGMENT_MAX_BYTES
 
     def add(self, message: Message) -> None:
         """Append a message; its sequence number is the next of the segment."""
@@ -64,15 +63,16 @@ class SegmentBuilder:
         self.records.append(encode_message(message))
         self.size_bytes += message.size_bytes
 
-    def add_all(self, messages: Sequence[Message], size_bytes: int) -> None:
+    def add_all(self, messages: Sequence[Message]) -> None:
         """Append messages for which there is room."""
         self.messages.extend(messages)
-        self.records.extend(map(encode_message, messages))
-        self.size_bytes += size_bytes
+        self.records.extend([encode_message(message) for message in messages])
+        self.size_bytes += sum([message.size_bytes for message in messages])
 
-    def has_room(self, messages: int) -> bool:
-        """Whether so many more messages fit into this segment."""
-        return len(self.messages) + messages <= SEGMENT_MAX_MESSAGES and self.size_bytes < _SEGMENT_MAX_BYTES
+    @property
+    def room(self) -> int:
+        """How many more messages fit into this segment."""
+        return SEGMENT_MAX_MESSAGES - len(self.messages)
 
     def skip(self, queue_id: int) -> None:
         """A queue is not concerned with the message added last."""
@@ -122,6 +122,7 @@ class Stream:
         "queues",
         "seq_limit",
         "shares",
+        "undecided",
     )
 
     def __init__(self, stream_id: int, name: str, config: bytes, seq_limit: int, dedup_window_ms: int) -> None:
@@ -138,6 +139,8 @@ class Stream:
         """How many queues need a segment, for segments that two or more need."""
         self.dedup_window_ms = dedup_window_ms
         self.dedup: DedupWindow[Remembered] | None = DedupWindow(dedup_window_ms) if dedup_window_ms else None
+        self.undecided: dict[str, PendingSend] = {}
+        """The send of each deduplication id that is not yet durable."""
         self.closing = False
 
     def record(self) -> StreamRecord:

@@ -108,6 +108,8 @@ class WriteBatch(msgspec.Struct, kw_only=True):
     dedups: list[DedupRow] = []
     deliveries: list[DeliveryRow] = []
     acks: list[AckRow] = []
+    clone_acks: list[tuple[int, int]] = []
+    """(queue, fresh queue): the fresh one is done with what the other is done with, after the acks above."""
     forget_deliveries: list[tuple[int, int, int]] = []
     """(queue, first sequence, last sequence) of segments the queue is done with."""
     drop_segments: list[tuple[int, int]] = []
@@ -121,6 +123,11 @@ class WriteBatch(msgspec.Struct, kw_only=True):
     """Streams from which segments that no queue needs are to be removed, after all of the above."""
     dedup_horizon_ms: int = 0
     """Deduplication ids that expired by this moment are removed."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How large the messages are that it brings."""
+        return sum([segment.size_bytes for segment in self.segments])
 
 
 Shares = dict[int, dict[int, int]]

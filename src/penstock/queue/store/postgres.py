@@ -223,6 +223,7 @@ def _write(session: Session, batch: WriteBatch) -> None:
     _columns(session, statement.PUT_DELIVERIES, [astuple(row) for row in deliveries.values()])
     acks = {(row.queue_id, row.first_seq): row for row in batch.acks}
     _columns(session, statement.PUT_ACKS, [astuple(row) for row in acks.values()])
+    _many(session, statement.CLONE_ACKS, ((fresh, queue) for queue, fresh in batch.clone_acks))
     _columns(session, statement.FORGET_DELIVERIES, batch.forget_deliveries)
     _many(session, statement.ADD_DAMAGED, map(astuple, batch.damaged))
 

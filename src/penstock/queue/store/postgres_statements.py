@@ -37,6 +37,11 @@ SELECT * FROM unnest(%b::bigint[], %b::bigint[], %b::bigint[], %b::bytea[], %b::
 ON CONFLICT (queue_id, first_seq) DO UPDATE SET dead = excluded.dead, dead_count = excluded.dead_count,
     dead_bytes = excluded.dead_bytes
 """
+# Takes (fresh queue, queue).
+CLONE_ACKS = """
+INSERT INTO acks (queue_id, stream_id, first_seq, dead, dead_count, dead_bytes)
+SELECT %s, stream_id, first_seq, dead, dead_count, dead_bytes FROM acks WHERE queue_id = %s
+"""
 FORGET_DELIVERIES = """
 DELETE FROM deliveries AS d
 USING unnest(%b::bigint[], %b::bigint[], %b::bigint[]) AS gone (queue_id, first_seq, last_seq)

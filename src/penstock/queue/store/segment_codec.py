@@ -19,10 +19,9 @@ _HEAD = Struct("<4sQQI")
 _RECORD = Struct("<II")
 _CRC = Struct("<I")
 
-_encode = msgspec.msgpack.Encoder(enc_hook=dict).encode  # the hook copes with read-only mappings
+_NOTHING: dict[str, str] = {}
+_encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Message).decode
-
-encode_message = _encode
 
 
 class Damage(msgspec.Struct, frozen=True):
@@ -30,6 +29,27 @@ class Damage(msgspec.Struct, frozen=True):
 
     reason: str
     payload: bytes
+
+
+def encode_message(message: Message) -> bytes:
+    """The record of a message; fields at the end that have nothing to say are left out."""
+    attributes, notes = message.attributes, message.notes
+    if not (attributes or notes or message.dedup_id or message.deliver_at_ms):
+        return _encode((message.id, message.body, message.sent_ms, message.size_bytes, message.group))
+    # Fields by name and plain dictionaries: the encoder takes six times as long over a read-only mapping.
+    return _encode(
+        (
+            message.id,
+            message.body,
+            message.sent_ms,
+            message.size_bytes,
+            message.group,
+            dict(attributes) if attributes else _NOTHING,
+            message.dedup_id,
+            message.deliver_at_ms,
+            dict(notes) if notes else _NOTHING,
+        )
+    )
 
 
 def encode_segment(stream_id: int, first_seq: int, records: list[bytes]) -> list[bytes]:
@@ -49,8 +69,9 @@ def decode_segment(stream_id: int, first_seq: int, count: int, payload: bytes) -
     decoded: list[Message | Damage] = []
     at = _HEAD.size + count * _RECORD.size + _CRC.size
     for length, crc in _RECORD.iter_unpack(payload[_HEAD.size : at - _CRC.size]):
-        decoded.append(_decode_record(payload[at : at + length], length, crc))
+        record = payload[at : at + length]
         at += length
+        decoded.append(_decoded(record) if crc32(record) == crc and len(record) == length else _damage(record, length))
     return decoded
 
 
@@ -65,11 +86,11 @@ def _header_fault(stream_id: int, first_seq: int, count: int, payload: bytes) ->
     return None
 
 
-def _decode_record(record: bytes, length: int, crc: int) -> Message | Damage:
-    if len(record) != length:
-        return Damage("record is cut off", record)
-    if crc32(record) != crc:
-        return Damage("record fails its checksum", record)
+def _damage(record: bytes, length: int) -> Damage:
+    return Damage("record is cut off" if len(record) != length else "record fails its checksum", record)
+
+
+def _decoded(record: bytes) -> Message | Damage:
     try:
         return _decode(record)
     except msgspec.DecodeError as error:

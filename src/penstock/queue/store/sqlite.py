@@ -204,6 +204,8 @@ def _write(writer: sqlite3.Connection, batch: WriteBatch) -> None:
         many(statement.PUT_DELIVERY, map(astuple, batch.deliveries))
     if batch.acks:
         many(statement.PUT_ACK, map(astuple, batch.acks))
+    if batch.clone_acks:
+        many(statement.CLONE_ACKS, [(fresh, queue) for queue, fresh in batch.clone_acks])
     if batch.forget_deliveries:
         many(statement.FORGET_DELIVERIES, batch.forget_deliveries)
     if batch.damaged:

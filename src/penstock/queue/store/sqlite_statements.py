@@ -26,6 +26,11 @@ INSERT INTO acks (queue_id, stream_id, first_seq, dead, dead_count, dead_bytes) 
 ON CONFLICT (queue_id, first_seq) DO UPDATE SET dead = excluded.dead, dead_count = excluded.dead_count,
     dead_bytes = excluded.dead_bytes
 """
+# Takes (fresh queue, queue).
+CLONE_ACKS = """
+INSERT INTO acks (queue_id, stream_id, first_seq, dead, dead_count, dead_bytes)
+SELECT ?, stream_id, first_seq, dead, dead_count, dead_bytes FROM acks WHERE queue_id = ?
+"""
 FORGET_DELIVERIES = "DELETE FROM deliveries WHERE queue_id = ? AND seq BETWEEN ? AND ?"
 ADD_DAMAGED = """
 INSERT INTO damaged (stream_id, first_seq, seq, reason, payload, found_ms) VALUES (?, ?, ?, ?, ?, ?)

@@ -1,0 +1,41 @@
+"""Records: small values kept by name beside topics, for what a front needs to remember (schemas, policies)."""
+
+from penstock.queue.catalog import Catalog
+from penstock.queue.pending import SETTLED, Pending
+
+# A record is a stream without queues; no topic has a name with such a character.
+_PREFIX = "\x03"
+
+
+def is_record(stream_name: str) -> bool:
+    """Whether a stream is no topic."""
+    return stream_name.startswith(_PREFIX)
+
+
+class Records:
+    """Values by key; a change is seen once it is durable."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def get(self, key: str) -> bytes | None:
+        """The value of a key."""
+        stream = self._catalog.streams.get(_PREFIX + key)
+        return None if stream is None or stream.closing else stream.config
+
+    def keys(self, prefix: str) -> list[str]:
+        """The keys with a prefix, sorted."""
+        names = self._catalog.streams
+        return sorted(name.removeprefix(_PREFIX) for name in names if name.startswith(_PREFIX + prefix))
+
+    def put(self, key: str, value: bytes, now_ms: int) -> Pending:
+        """Keep a value, in the place of the one before."""
+        stream = self._catalog.streams.get(_PREFIX + key)
+        if stream is None:
+            return self._catalog.create_stream(_PREFIX + key, now_ms, config=value)
+        return self._catalog.configure_stream(stream, value)
+
+    def drop(self, key: str) -> Pending:
+        """Forget a value."""
+        stream = self._catalog.streams.get(_PREFIX + key)
+        return SETTLED if stream is None else self._catalog.drop_stream(stream)
