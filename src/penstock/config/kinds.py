@@ -104,6 +104,21 @@ def named_databases() -> Kind[tuple[str, ...]]:
     return Kind(allowed, check, parse, plain)
 
 
+def places() -> Kind[tuple[str, ...]]:
+    """A list of URLs or files, separated by commas in the environment; passwords are never shown."""
+
+    def check(value: object) -> tuple[str, ...]:
+        if not isinstance(value, list | tuple):
+            raise TypeError("not a list")
+        return tuple(_require(_line(place), lambda given: bool(given.strip())) for place in value)
+
+    def parse(text: str) -> tuple[str, ...]:
+        return check([place.strip() for place in text.split(",") if place.strip()])
+
+    allowed = "a list of URLs or files (separated by commas in the environment)"
+    return Kind(allowed, check, parse, lambda given: [mask_whole_url(place) for place in given])
+
+
 def optional_integer(least: int, most: int) -> Kind[int | None]:
     """A whole number within a range, or unset: left out of TOML, empty in the environment."""
     inner = integer(least, most)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from penstock.config import kinds
 from penstock.config.setting import setting
+from penstock.core.response import ClientErrors
 
 _MOST = 2**53 - 1  # the largest whole number that JSON carries exactly
 
@@ -105,6 +106,163 @@ class SqsSettings:
     )
 
 
+class HttpVersion(StrEnum):
+    """The newest version of HTTP that deliveries speak; a server that knows only 1.1 is spoken to in 1.1."""
+
+    HTTP_2 = "HTTP_2"
+    HTTP_1_1 = "HTTP_1_1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RouterOptions:
+    """The message router: where its configuration comes from, and its limits."""
+
+    enabled: bool = setting(True, kinds.flag(), "Off: the router starts, answers its API, and consumes nothing.")
+    config: tuple[str, ...] = setting(
+        (),
+        kinds.places(),
+        "URLs or files (JSON, TOML) of pools and queues; of what two of them define, the first holds. "
+        "`serve router --config` and MESSAGE_ROUTER_CONFIG_URL go before it.",
+    )
+    initial_delay_s: float = setting(
+        2.0, kinds.number(0, 3600), "Wait before the first sync of the configuration, unless all of it is in files."
+    )
+    sync_interval_s: float = setting(300.0, kinds.number(1, 86_400), "Time between syncs of the configuration.")
+    sync_attempts: int = setting(12, kinds.integer(1, 1000), "Attempts of one sync before it has failed.")
+    sync_retry_s: float = setting(5.0, kinds.number(0, 3600), "Wait between the attempts of one sync.")
+    max_pools: int = setting(10_000, kinds.integer(1, 1_000_000), "Pools there may be; more are not made.")
+    pool_warning_threshold: int = setting(
+        5_000, kinds.integer(1, 1_000_000), "Number of pools from which on there is a warning."
+    )
+    sqs_max_messages: int = setting(10, kinds.integer(1, 10), "Messages that one poll of an SQS queue asks for.")
+    sqs_wait_s: int = setting(20, kinds.integer(0, 20), "Time that a poll of an SQS queue waits for messages.")
+    sqs_timeout_s: float = setting(25.0, kinds.number(1, 300), "Time after which a call to SQS has failed.")
+    connect_timeout_s: float = setting(30.0, kinds.number(0.1, 3600), "Time to connect to an endpoint.")
+    request_timeout_s: float = setting(900.0, kinds.number(0.1, 43_200), "Time for an endpoint to answer.")
+    http_version: HttpVersion = setting(
+        HttpVersion.HTTP_2, kinds.choice(HttpVersion), "The newest version of HTTP that deliveries speak."
+    )
+    client_errors: ClientErrors = setting(
+        ClientErrors.ACK,
+        kinds.choice(ClientErrors),
+        "What a 4xx answer does: ack removes the message and warns, retry gives it back. "
+        "408, 425 and 429 are always retried.",
+    )
+    consumer_health_s: float = setting(
+        60.0, kinds.number(1, 3600), "A consumer that has not polled for so long is replaced."
+    )
+    stop_consumers_s: float = setting(25.0, kinds.number(0, 3600), "At shut-down, time for consumers to stop.")
+    drain_pools_s: float = setting(30.0, kinds.number(0, 43_200), "At shut-down, time for deliveries to end.")
+    test_endpoints: bool = setting(
+        False, kinds.flag(), "Serve /api/test/…: endpoints that answer fast, slowly, or with errors."
+    )
+    api_token: str = setting(
+        "",
+        kinds.line(),
+        "Token that callers of the API give as `Authorization: Bearer`; without one the router listens on "
+        "loopback only.",
+        secret=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchedulerOptions:
+    """The dispatch scheduler: from pending jobs to the queue."""
+
+    enabled: bool = setting(True, kinds.flag(), "Off: the scheduler starts, answers its probes, and publishes nothing.")
+    queue: str = setting(
+        "",
+        kinds.line(),
+        "URI of the queue that jobs are published to; `serve scheduler --queue` goes before it.",
+        secret=True,
+    )
+    endpoint: str = setting(
+        "http://localhost:8080/api/dispatch/process", kinds.line(), "Where the router brings jobs to be processed."
+    )
+    pool: str = setting("DISPATCH-POOL", kinds.line(), "Router pool of jobs that name none.")
+    poll_interval_s: float = setting(
+        5.0,
+        kinds.number(0.1, 3600),
+        "Time between polls for pending jobs. It is also called when jobs are made or come due.",
+    )
+    batch_size: int = setting(20, kinds.integer(1, 10_000), "Jobs that a poll claims when there is little to do.")
+    max_batch_size: int = setting(
+        5_000, kinds.integer(1, 10_000), "Jobs that a poll claims at most, when there is a backlog."
+    )
+    max_concurrent_groups: int = setting(
+        10,
+        kinds.integer(1, 10_000),
+        "Groups that are published at once; under a backlog it grows as the batches do.",
+    )
+    claim_lease_s: float = setting(
+        30.0,
+        kinds.number(1, 3600),
+        "How long the jobs of a scheduler that crashed stay untouched before they are published again.",
+    )
+    stale_after_s: float = setting(
+        900.0, kinds.number(1, 604_800), "A queued job that nobody has heard of for so long is published again."
+    )
+    stale_poll_s: float = setting(60.0, kinds.number(1, 86_400), "Time between polls for such jobs.")
+    stale_batch_size: int = setting(100, kinds.integer(1, 10_000), "Jobs that such a poll takes at most.")
+    archive_after_s: float = setting(
+        86_400.0, kinds.number(60, 31_536_000), "A job that was finished so long ago goes to the archive."
+    )
+    keep_archive_s: float = setting(
+        7_776_000.0,
+        kinds.number(3600, 315_360_000),
+        "Archived jobs, attempts and events older than this are dropped, by the month.",
+    )
+    standby: str = setting(
+        "",
+        kinds.line(),
+        "Hot standby, so that of several schedulers one works: sql (a lease in the jobs database) or redis://…; "
+        "empty is off.",
+        secret=True,
+    )
+    lease_ttl_s: float = setting(30.0, kinds.number(1, 3600), "How long a leader leads without renewing its lease.")
+    lease_renew_s: float = setting(10.0, kinds.number(0.1, 1200), "How often a leader renews its lease.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobsOptions:
+    """Dispatch jobs: what the API and the scheduler share, and how deliveries to subscribers are made."""
+
+    auth_secret: str = setting(
+        "",
+        kinds.line(),
+        "Signs the tokens by which the process endpoint knows the scheduler's pointers; 16 characters or more, the "
+        "same for all of a database. Empty: a file in the data directory holds one.",
+        secret=True,
+    )
+    previous_auth_secret: str = setting(
+        "", kinds.line(), "Accepted beside `jobs.auth_secret`, while one replaces the other.", secret=True
+    )
+    dead_letters: str = setting(
+        "",
+        kinds.line(),
+        "Address (host:port) of the Pub/Sub server whose topics take what is given up; `penstock up` has one.",
+    )
+    connect_timeout_s: float = setting(10.0, kinds.number(0.1, 600), "Time to connect to a subscriber.")
+    http_version: HttpVersion = setting(
+        HttpVersion.HTTP_2, kinds.choice(HttpVersion), "The newest version of HTTP that subscribers are spoken to in."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApiOptions:
+    """The API of jobs, events and subscriptions, and the commands that ask it."""
+
+    token: str = setting(
+        "",
+        kinds.line(),
+        "Token that callers of the API give as `Authorization: Bearer`; without one the API listens on loopback only.",
+        secret=True,
+    )
+    endpoint: str = setting(
+        "http://127.0.0.1:8080", kinds.line(), "Where `penstock publish`, `jobs`, `subscriptions` and `pools` ask."
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class LogSettings:
     """What is logged, and how; logs go to stderr."""
@@ -146,6 +304,10 @@ class Config:
     http: HttpSettings = field(default_factory=HttpSettings)
     queue: QueueSettings = field(default_factory=QueueSettings)
     sqs: SqsSettings = field(default_factory=SqsSettings)
+    router: RouterOptions = field(default_factory=RouterOptions)
+    scheduler: SchedulerOptions = field(default_factory=SchedulerOptions)
+    jobs: JobsOptions = field(default_factory=JobsOptions)
+    api: ApiOptions = field(default_factory=ApiOptions)
     log: LogSettings = field(default_factory=LogSettings)
     node: NodeSettings = field(default_factory=NodeSettings)
     egress: EgressSettings = field(default_factory=EgressSettings)

@@ -1,21 +1,22 @@
-"""One HTTP/1.1 connection serving an ASGI app: parsed by httptools, each answer written in one piece.
+"""One HTTP/1.1 connection: parsed by httptools, answered directly or by ASGI, each answer written in one piece.
 
-A general server writes head and body by two system calls and runs more code per request than ours do in all; here a
-request costs a task and one write. Requests on a connection are answered in order; more that arrive meanwhile wait.
+A general server writes head and body by two system calls and runs more code per request than ours do in all. Requests
+on a connection are answered in order; more that arrive meanwhile wait.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from email.utils import formatdate
 from http import HTTPStatus
-from typing import cast
-from urllib.parse import unquote
+from typing import Any, cast
 
 import httptools
 
-from penstock.telemetry.asgi import App, Message, Scope
+from penstock.telemetry.asgi import App
+from penstock.telemetry.exchange import TakeOn, leave
+from penstock.telemetry.http_answer import STATUS_LINES, Answer
 
 log = logging.getLogger(__name__)
 
@@ -23,17 +24,19 @@ MAX_HEAD_BYTES = 64 * 1024
 MAX_BODY_BYTES = 64 * 1024 * 1024
 MAX_PIPELINED = 16
 
-_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
-
 
 class Connections:
     """What all connections of a server share."""
 
     def __init__(self, app: App, now_s: Callable[[], float]) -> None:
         self.app = app
+        self.take_on: TakeOn = getattr(app, "take_on", leave)
         self.open: set[HttpConnection] = set()
         self.stopping = False
         self.tasks: set[asyncio.Task[None]] = set()
+        self.unanswered = 0
+        """Requests that are being answered, by a task or without."""
+        self._all_answered: asyncio.Future[None] | None = None
         self._now_s = now_s
         self._date_s = 0
         self._date = b""
@@ -56,24 +59,36 @@ class Connections:
             if not transport.is_closing():
                 transport.write(data)
 
-    def date_line(self) -> bytes:
-        """The Date header, made once a second."""
+    def head_start(self, status: int) -> bytes:
+        """Status line and Date header; the latter is made once a second."""
         now_s = int(self._now_s())
         if now_s != self._date_s:
             self._date_s = now_s
             self._date = f"date: {formatdate(now_s, usegmt=True)}\r\n".encode()
-        return self._date
+        return STATUS_LINES[status] + self._date
 
+    def answered(self) -> None:
+        """One request less waits for its answer."""
+        self.unanswered -= 1
+        if self._all_answered is not None and not self.unanswered and not self._all_answered.done():
+            self._all_answered.set_result(None)
 
-class _Request:
-    """A request that has arrived whole."""
+    async def finish(self, within_s: float) -> None:
+        """Let the requests in progress end, for a while."""
+        if self.unanswered:
+            self._all_answered = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._all_answered], timeout=within_s)
+        if self.tasks:
+            await asyncio.wait(self.tasks, timeout=within_s)
 
-    __slots__ = ("body", "keep_alive", "scope")
-
-    def __init__(self, scope: Scope, body: bytes, keep_alive: bool) -> None:
-        self.scope = scope
-        self.body = body
-        self.keep_alive = keep_alive
+    def abandon(self) -> None:
+        """Give up the requests in progress."""
+        for task in self.tasks:
+            task.cancel()
+        for connection in list(self.open):
+            connection.abort()
+        if self._all_answered is not None and not self._all_answered.done():
+            self._all_answered.set_result(None)
 
 
 class HttpConnection(asyncio.Protocol):
@@ -89,9 +104,12 @@ class HttpConnection(asyncio.Protocol):
         self._head_bytes = 0
         self._body: list[bytes] = []
         self._body_bytes = 0
-        self._waiting: deque[_Request] = deque()
-        self._answering: _Answer | None = None
-        self._writable: asyncio.Future[None] | None = None
+        self._expects_continue = False
+        self._waiting: deque[Answer] = deque()
+        self._answering: Answer | None = None
+        self._beginning = False
+        self._paused = False
+        self._when_drained: Callable[[], None] | None = None
         self.active_s = self._loop.time()
 
     # From the socket
@@ -124,15 +142,18 @@ class HttpConnection(asyncio.Protocol):
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             # A client may ask for another protocol; it gets its answer in this one, and nothing after that.
-            if self._answering is not None:
-                self._answering.keep_alive = False
+            self._waiting[-1].keep_alive = False
+            self._answer_next()
         except httptools.HttpParserError as error:
+            self._answer_next()
             refusal = error.__context__
             self._refuse(refusal.status if isinstance(refusal, _Refusal) else HTTPStatus.BAD_REQUEST)
+        else:
+            self._answer_next()
 
     def pause_writing(self) -> None:
         """The client reads more slowly than we write."""
-        self._writable = self._loop.create_future()
+        self._paused = True
 
     def resume_writing(self) -> None:
         """The client has caught up."""
@@ -147,20 +168,28 @@ class HttpConnection(asyncio.Protocol):
         self._head_bytes = 0
         self._body = []
         self._body_bytes = 0
+        self._expects_continue = False
 
     def on_url(self, url: bytes) -> None:
         """A piece of its target."""
         self._url += url
-        self._count_head(len(url))
+        self._head_bytes += len(url)
+        if self._head_bytes > MAX_HEAD_BYTES:
+            raise _Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header."""
-        self._headers.append((name.lower(), value))
-        self._count_head(len(name) + len(value))
+        name = name.lower()
+        self._headers.append((name, value))
+        self._head_bytes += len(name) + len(value)
+        if self._head_bytes > MAX_HEAD_BYTES:
+            raise _Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        if name == b"expect":
+            self._expects_continue = value.lower() == b"100-continue"
 
     def on_headers_complete(self) -> None:
         """The head is whole."""
-        if any(name == b"expect" and value.lower() == b"100-continue" for name, value in self._headers):
+        if self._expects_continue:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
@@ -173,28 +202,13 @@ class HttpConnection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         """A request is whole."""
         parser = self._parser
-        path, _, query = self._url.partition(b"?")
-        version = parser.get_http_version()
-        scope: Scope = {
-            "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": version,
-            "scheme": "http",
-            "method": parser.get_method().decode("ascii"),
-            "path": unquote(path.decode("latin-1")) if b"%" in path else path.decode("latin-1"),
-            "raw_path": path,
-            "query_string": query,
-            "root_path": "",
-            "headers": self._headers,
-        }
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        request = _Request(scope, body, parser.should_keep_alive() and version != "1.0")
-        if self._answering is None:
-            self._answer(request)
-        else:
-            self._waiting.append(request)
-            if len(self._waiting) >= MAX_PIPELINED:
-                self._transport.pause_reading()
+        version = parser.get_http_version()
+        keep_alive = parser.should_keep_alive() and version != "1.0"
+        method = parser.get_method().decode("ascii")
+        self._waiting.append(Answer(self, method, self._url, self._headers, body, version, keep_alive=keep_alive))
+        if len(self._waiting) >= MAX_PIPELINED:
+            self._transport.pause_reading()
 
     # To the client
 
@@ -202,21 +216,37 @@ class HttpConnection(asyncio.Protocol):
         """Send bytes of an answer."""
         self._shared.write_soon(self._transport, data)
 
-    async def drained(self) -> None:
-        """Wait until the client has read enough for more to be written."""
-        if self._writable is not None:
-            await self._writable
+    def head_start(self, status: int) -> bytes:
+        """What every answer begins with."""
+        return self._shared.head_start(status)
 
-    def answered(self, keep_alive: bool) -> None:
-        """An answer is whole: go on with the next request, or close."""
-        self._answering = None
+    def is_last(self) -> bool:
+        """Whether the connection closes after this answer, whatever the client wants."""
+        return self._shared.stopping
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Work on the answer in a task."""
+        task = self._loop.create_task(work)
+        self._shared.tasks.add(task)
+        task.add_done_callback(self._shared.tasks.discard)
+
+    def when_drained(self, then: Callable[[], None]) -> None:
+        """Go on once the client has read enough for more to be written: at once, as a rule."""
+        if self._paused:
+            self._when_drained = then
+        else:
+            then()
+
+    def answered(self) -> None:
+        """The answer is whole: go on with the next request, or close."""
+        answer, self._answering = self._answering, None
+        assert answer is not None
+        self._shared.answered()
         self.active_s = self._loop.time()
-        if not keep_alive or self._shared.stopping:
+        if not answer.keep_alive or self._shared.stopping:
             self._close()
         elif self._waiting:
-            if len(self._waiting) == MAX_PIPELINED:
-                self._transport.resume_reading()
-            self._answer(self._waiting.popleft())
+            self._answer_next()
 
     def close_when_idle(self) -> None:
         """Close now, or after the answer under way."""
@@ -231,31 +261,45 @@ class HttpConnection(asyncio.Protocol):
         """Hang up at once."""
         self._transport.abort()
 
-    def _answer(self, request: _Request) -> None:
-        self._answering = _Answer(self, self._shared, request)
-        task = self._loop.create_task(self._answering.run())
-        self._shared.tasks.add(task)
-        task.add_done_callback(self._shared.tasks.discard)
+    def _answer_next(self) -> None:
+        """Begin with the requests that have arrived whole, one after another, until one has to wait."""
+        if self._beginning:
+            return  # an answer was given at once; whoever began it goes on below
+        self._beginning = True
+        while self._waiting and self._answering is None:
+            if len(self._waiting) == MAX_PIPELINED:
+                self._transport.resume_reading()
+            self._answering = self._waiting.popleft()
+            self._shared.unanswered += 1
+            self._begin(self._answering)
+        self._beginning = False
+
+    def _begin(self, answer: Answer) -> None:
+        try:
+            taken_on = self._shared.take_on(answer)
+        except Exception:
+            log.exception("a request failed in a way the app does not explain")
+            answer.fail()
+        else:
+            if not taken_on:
+                self.run(answer.by_asgi(self._shared.app))
 
     def _refuse(self, status: HTTPStatus) -> None:
         """Answer a request that cannot be read, and close: what follows on the connection cannot be trusted."""
         if self._answering is None:
-            self.write(_STATUS_LINES[status] + b"content-length: 0\r\nconnection: close\r\n\r\n")
+            self.write(STATUS_LINES[status] + b"content-length: 0\r\nconnection: close\r\n\r\n")
         self._close()
 
     def _close(self) -> None:
+        self._waiting.clear()
         self._shared.flush()
         self._transport.close()
 
-    def _count_head(self, size_bytes: int) -> None:
-        self._head_bytes += size_bytes
-        if self._head_bytes > MAX_HEAD_BYTES:
-            raise _Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-
     def _resume(self) -> None:
-        writable, self._writable = self._writable, None
-        if writable is not None and not writable.done():
-            writable.set_result(None)
+        self._paused = False
+        then, self._when_drained = self._when_drained, None
+        if then is not None:
+            then()
 
 
 class _Refusal(Exception):
@@ -264,106 +308,3 @@ class _Refusal(Exception):
     def __init__(self, status: HTTPStatus) -> None:
         super().__init__(status.phrase)
         self.status = status
-
-
-class _Answer:
-    """One request and the answer the app gives to it."""
-
-    __slots__ = ("_chunked", "_connection", "_gone", "_head", "_read", "_request", "_shared", "_state", "keep_alive")
-
-    def __init__(self, connection: HttpConnection, shared: Connections, request: _Request) -> None:
-        self._connection = connection
-        self._shared = shared
-        self._request = request
-        self._read = False
-        self._gone: asyncio.Future[None] | None = None
-        self._head = b""
-        self._state = "new"
-        self._chunked = False
-        self.keep_alive = request.keep_alive
-
-    async def run(self) -> None:
-        """Let the app answer."""
-        try:
-            await self._shared.app(self._request.scope, self.receive, self.send)
-        except Exception:
-            log.exception("a request failed in a way the app does not explain")
-        if self._state == "done":
-            return
-        if self._state != "streaming":
-            self._connection.write(
-                _STATUS_LINES[500] + self._shared.date_line() + b"content-length: 0\r\nconnection: close\r\n\r\n"
-            )
-        self._connection.answered(keep_alive=False)
-
-    async def receive(self) -> Message:
-        """The body, once; then the client's going."""
-        if not self._read:
-            self._read = True
-            return {"type": "http.request", "body": self._request.body, "more_body": False}
-        if self._gone is None:
-            self._gone = asyncio.get_running_loop().create_future()
-        await self._gone
-        return {"type": "http.disconnect"}
-
-    def hang_up(self) -> None:
-        """The client has gone."""
-        if self._gone is None:
-            self._gone = asyncio.get_running_loop().create_future()
-        if not self._gone.done():
-            self._gone.set_result(None)
-
-    async def send(self, message: Message) -> None:
-        """A part of the answer; head and body go out together when the body is whole."""
-        if message["type"] == "http.response.start":
-            self._state = "started"
-            self._head = self._head_of(message)
-            return
-        body: bytes = message.get("body", b"")
-        connection = self._connection
-        if message.get("more_body", False):
-            await self._send_piece(body)
-            return
-        if self._state == "streaming":
-            connection.write((_chunk(body) + b"0\r\n\r\n") if self._chunked else body)
-        else:
-            connection.write(self._head + body if not self._chunked else self._whole(body))
-        self._state = "done"
-        await connection.drained()
-        connection.answered(self.keep_alive)
-
-    async def _send_piece(self, body: bytes) -> None:
-        piece = _chunk(body) if self._chunked else body
-        if self._state != "streaming":
-            self._state = "streaming"
-            transfer = b"transfer-encoding: chunked\r\n\r\n" if self._chunked else b""
-            self._connection.write(self._head + transfer + piece)
-        else:
-            self._connection.write(piece)
-        await self._connection.drained()
-
-    def _whole(self, body: bytes) -> bytes:
-        """An answer without a length of its own that came in one piece."""
-        return self._head + b"content-length: %d\r\n\r\n" % len(body) + body
-
-    def _head_of(self, message: Message) -> bytes:
-        """The head; without its end while it is not known how the length will be told."""
-        parts = [_STATUS_LINES[message["status"]], self._shared.date_line()]
-        self._chunked = True
-        lines = 2
-        for name, value in message.get("headers", ()):
-            if name == b"content-length":
-                self._chunked = False
-            parts += (name, b": ", value, b"\r\n")
-            lines += 1
-        if not self.keep_alive or self._shared.stopping:
-            parts.append(b"connection: close\r\n")
-            lines += 1
-        head = b"".join(parts)
-        if head.count(b"\n") != lines or head.count(b"\r") != lines:
-            raise ValueError("a header may not hold a line break")
-        return head if self._chunked else head + b"\r\n"
-
-
-def _chunk(body: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(body), body) if body else b""

@@ -9,10 +9,16 @@ _SECRET_AT_END = ("token", "tokens", "apikey", "accesskey", "cookie")
 # Up to the last @ before the path: a password with an unescaped @ must not leak its second half.
 _URL_PASSWORD = re.compile(r"(://[^\s/?#:@]*:)[^\s/?#]*@")
 _WHOLE_URL_PASSWORD = re.compile(r"(://[^:@]*:).*@", re.DOTALL)
+# A quoted value may have lost its end, where somebody cut the text short; a list may hold several.
 _NAMED_SECRET = re.compile(
-    r"""(?ix)
-    ( (?: authorization | passw(?:or)?d | secret | token | api[_-]?key | cookie ) ["']? \s*[=:]\s* )
-    (?: " (?:[^"\\]|\\.)* " | ' (?:[^'\\]|\\.)* ' | (?:(?:bearer|basic)\s+)? [^\s,;&"'}\])]+ )
+    r"""(?isx)
+    ( (?: authorization | passw(?:or)?d | secrets? | tokens? | api[_-]?key | cookie ) ["']? \s*[=:]\s* )
+    (?:
+        \[ (?: [\s,]* (?: "(?:[^"\\]|\\.)*+"? | '(?:[^'\\]|\\.)*+'? | [^\s,\]"']++ ) )*+ \]?
+        | " (?:[^"\\]|\\.)*+ "?
+        | ' (?:[^'\\]|\\.)*+ '?
+        | (?:(?:bearer|basic)\s+)? [^\s,;&"'}\])]+
+    )
     """
 )
 

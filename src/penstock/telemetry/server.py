@@ -77,17 +77,13 @@ class HttpServer:
             self._listener.close()
         for connection in list(shared.open):
             connection.close_when_idle()
-        if shared.tasks:
-            await asyncio.wait(shared.tasks, timeout=GRACE_S)
+        await shared.finish(GRACE_S)
         self.abandon()
         await self._lifespan.stop()
 
     def abandon(self) -> None:
         """Stop waiting for requests in progress."""
-        for task in self._connections.tasks:
-            task.cancel()
-        for connection in list(self._connections.open):
-            connection.abort()
+        self._connections.abandon()
 
     async def _close_idle(self) -> None:
         """Hang up on clients that have kept a connection for nothing."""
@@ -109,6 +105,16 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 async def serve_until_signal(server: HttpServer, before_stop: Callable[[], None] | None = None) -> None:
     """Serve until SIGINT or SIGTERM; `before_stop` may answer requests that would otherwise wait for long."""
+    stop = stop_signal(server)
+    async with server:
+        print(f"listening on {server.url}", flush=True)
+        await stop.wait()
+        if before_stop is not None:
+            before_stop()
+
+
+def stop_signal(server: HttpServer) -> asyncio.Event:
+    """An event that SIGINT or SIGTERM sets; a second signal stops the server at once."""
     stop = asyncio.Event()
 
     def on_signal() -> None:
@@ -119,8 +125,4 @@ async def serve_until_signal(server: HttpServer, before_stop: Callable[[], None]
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, on_signal)
-    async with server:
-        print(f"listening on {server.url}", flush=True)
-        await stop.wait()
-        if before_stop is not None:
-            before_stop()
+    return stop

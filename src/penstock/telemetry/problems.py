@@ -1,0 +1,57 @@
+"""Errors as an HTTP API tells them: problem details (RFC 9457), with a stable code."""
+
+from http import HTTPStatus
+
+import msgspec
+
+from penstock.core.errors import (
+    AlreadyExists,
+    FailedPrecondition,
+    InvalidArgument,
+    NotFound,
+    PenstockError,
+    ResourceExhausted,
+    Unavailable,
+)
+
+MEDIA_TYPE = "application/problem+json"
+
+_STATUSES: tuple[tuple[type[PenstockError], HTTPStatus], ...] = (
+    (InvalidArgument, HTTPStatus.BAD_REQUEST),
+    (NotFound, HTTPStatus.NOT_FOUND),
+    (AlreadyExists, HTTPStatus.CONFLICT),
+    (FailedPrecondition, HTTPStatus.CONFLICT),
+    (ResourceExhausted, HTTPStatus.TOO_MANY_REQUESTS),
+    (Unavailable, HTTPStatus.SERVICE_UNAVAILABLE),
+    (PenstockError, HTTPStatus.INTERNAL_SERVER_ERROR),
+)
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """What went wrong; `code` is for programs, `detail` for people."""
+
+    status: int
+    code: str
+    title: str
+    detail: str
+    type: str = "about:blank"
+
+
+class Refused(Exception):
+    """Ends a request with a problem, from wherever in it that is found."""
+
+    def __init__(self, status: HTTPStatus, detail: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.problem = problem(status, detail)
+        self.headers = headers or {}
+
+
+def problem(status: HTTPStatus, detail: str) -> Problem:
+    """The problem of a status."""
+    return Problem(status.value, status.name, status.phrase, detail)
+
+
+def problem_of(error: PenstockError) -> Problem:
+    """The problem that one of Penstock's errors is to a caller."""
+    status = next(status for kind, status in _STATUSES if isinstance(error, kind))
+    return problem(status, error.message)

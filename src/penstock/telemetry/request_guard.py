@@ -1,0 +1,76 @@
+"""Who may ask: keeps other sites' pages in an operator's browser away from an API, and asks for a token if one is set.
+
+A page of another site can send a request to this machine, but neither a JSON content type nor a header of ours unless
+the API allows it by CORS, which it never does. A name that points to this machine only for the attack (DNS rebinding)
+makes the page the same site: without a token, an API that other machines cannot reach answers to local names only.
+"""
+
+import binascii
+from base64 import b64decode
+from collections.abc import Mapping
+from contextlib import suppress
+from hmac import compare_digest
+from http import HTTPStatus
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from penstock.telemetry.problems import Refused
+
+HEADER = "x-penstock"
+
+
+class RequestGuard:
+    """Refuses requests that should not be answered; `token` is what callers must know, if anything."""
+
+    def __init__(self, token: str = "") -> None:
+        self._token = token.encode()
+
+    def check_caller(self, headers: Mapping[str, str]) -> None:
+        """Refused unless the caller may ask at all."""
+        if not self._token:
+            _require_local_name(headers.get("host", ""))
+        elif not compare_digest(_token_in(headers.get("authorization", "")), self._token):
+            detail = "this API asks for `Authorization: Bearer TOKEN`"
+            raise Refused(HTTPStatus.UNAUTHORIZED, detail, {"www-authenticate": "Bearer"})
+
+    def check_change(self, headers: Mapping[str, str]) -> None:
+        """Refused if a page of another site may have sent the request, which changes something."""
+        host = headers.get("host", "").lower()
+        same_origin = headers.get("origin", f"http://{host}").partition("://")[2].lower() == host
+        if not same_origin or headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+            raise Refused(HTTPStatus.FORBIDDEN, "requests from other sites are not answered")
+        if headers.get(HEADER) != "1" and not _is_json(headers.get("content-type", "")):
+            detail = "a request that changes something needs `X-Penstock: 1` or a JSON content type"
+            raise Refused(HTTPStatus.FORBIDDEN, detail)
+
+
+def _token_in(authorization: str) -> bytes:
+    """The token of a Bearer header, or the password of a Basic one, which is how a URL can carry a token."""
+    scheme, _, value = authorization.partition(" ")
+    match scheme.lower():
+        case "bearer":
+            return value.strip().encode("latin-1")
+        case "basic":
+            with suppress(binascii.Error, ValueError):
+                return b64decode(value.strip(), validate=True).partition(b":")[2]
+    return b""
+
+
+def media_type_of(content_type: str) -> str:
+    """A content type without its parameters."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _is_json(content_type: str) -> bool:
+    media_type = media_type_of(content_type)
+    return media_type == "application/json" or (media_type.startswith("application/") and media_type.endswith("+json"))
+
+
+def _require_local_name(host: str) -> None:
+    try:
+        name = urlsplit(f"//{host}").hostname or "localhost"
+        if name != "localhost" and not name.endswith(".localhost"):
+            ip_address(name)
+    except ValueError as error:
+        detail = "without a token this API answers to an IP address or localhost only"
+        raise Refused(HTTPStatus.FORBIDDEN, detail) from error
