@@ -140,7 +140,7 @@ class AdminSurface:
             None if order.destination is None else self._service.arn_of(self._service.find(order.destination).name)
         )
         request = StartMessageMoveTaskRequest(self._service.arn_of(queue.name), destination, order.per_second)
-        return (await start_message_move_task(self._service, Caller(""), request)).task_handle
+        return (await start_message_move_task(self._service, Caller(b""), request)).task_handle
 
 
 def _shown_value(type_name: str, value: bytes) -> str:

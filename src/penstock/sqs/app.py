@@ -1,27 +1,50 @@
-"""The HTTP surface: both of AWS's protocols on one port, health, metrics and the admin endpoints. Raw ASGI."""
+"""The HTTP surface: both of AWS's protocols on one port, health and the admin endpoints; probes by ASGI."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
+from urllib.parse import unquote
+
+import msgspec
 
 from penstock.core.errors import PenstockError
 from penstock.sqs.actions.table import ACTIONS
 from penstock.sqs.admin import AdminSurface
+from penstock.sqs.after_commit import AfterCommit
 from penstock.sqs.caller import Caller, ClientGone
 from penstock.sqs.credentials import Credentials, Role
 from penstock.sqs.errors import ErrorKind, SqsError
+from penstock.sqs.model import Shape
 from penstock.sqs.ownership import CAPABILITIES
 from penstock.sqs.service import SqsService
 from penstock.sqs.sigv4 import verify
 from penstock.sqs.wire import json_protocol, query_protocol
-from penstock.sqs.wire.headers import Headers
+from penstock.sqs.wire.protocol import WireProtocol
 from penstock.sqs.wire.request import SignedRequest
-from penstock.telemetry.asgi import Receive, Scope, Send, accept_lifespan, answer
+from penstock.telemetry.asgi import Receive, Scope, Send
+from penstock.telemetry.exchange import Exchange
 from penstock.telemetry.probes import PATHS, Probes
 
 log = logging.getLogger(__name__)
 
 # A batch holds at most 1 MiB of messages; JSON may write a byte as six (backslash, u, four digits).
 MAX_REQUEST_BYTES = 8 * 1024 * 1024
+
+_PROBES = frozenset(path.encode() for path in PATHS)
+_JSON_HEALTH = msgspec.json.encode({"status": "ok", "capabilities": list(CAPABILITIES)})
+
+
+class _Call:
+    """One AWS request on its way to its answer."""
+
+    __slots__ = ("action", "exchange", "request_id", "started_s", "wire")
+
+    def __init__(self, exchange: Exchange, wire: WireProtocol, request_id: str, started_s: float) -> None:
+        self.exchange = exchange
+        self.wire = wire
+        self.request_id = request_id
+        self.started_s = started_s
+        self.action = "-"
 
 
 class SqsApp:
@@ -37,97 +60,87 @@ class SqsApp:
         self._probes = probes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
-        if scope["type"] == "lifespan":
-            await accept_lifespan(receive, send)
-            return
-        target = host = b""
-        for name, value in scope["headers"]:
-            if name == b"x-amz-target":
-                target = value
-            elif name == b"host":
-                host = value
+        """What is left to ASGI: the probes, and the start and end of the app."""
+        await self._probes(scope, receive, send)
+
+    def take_on(self, exchange: Exchange) -> bool:
+        """Answer anything but a probe: at once, after a commit, or in a task when it has to wait."""
+        headers = dict(exchange.headers)
+        target = headers.get(b"x-amz-target", b"")
         if not target:
-            path = scope["path"]
-            if path in PATHS:
-                await self._probes(scope, receive, send)
-                return
-            if path == "/sqs_health":
-                await self._health(scope, send)
-                return
-            if path.startswith("/admin/"):
-                await self._answer_admin(scope, receive, send)
-                return
-        request_id = self._service.new_request_id()
-        try:
-            body = await _read_body(receive)
-        except ClientGone:
-            return
-        base_url = f"{scope['scheme']}://{host.decode('latin-1') or 'localhost'}"
-        if target:
-            await self._answer_json(scope, receive, send, target, body, base_url, request_id)
-        else:
-            await self._answer_query(scope, receive, send, body, base_url, request_id)
+            path = exchange.target.partition(b"?")[0]
+            if path in _PROBES:
+                return False
+            if path == b"/sqs_health":
+                _tell_health(exchange)
+                return True
+            if path.startswith(b"/admin/"):
+                exchange.go_on(self._answer_admin(exchange))
+                return True
+        self._begin(exchange, target, headers.get(b"host", b""))
+        return True
 
-    async def _answer_json(
-        self,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        target: bytes,
-        body: bytes | None,
-        base_url: str,
-        request_id: str,
-    ) -> None:
-        action = "-"
-        started = self._seconds()
+    # AWS requests
+
+    def _begin(self, exchange: Exchange, target: bytes, host: bytes) -> None:
+        wire: WireProtocol = json_protocol if target else query_protocol
+        call = _Call(exchange, wire, self._service.new_request_id(), self._seconds())
         try:
-            action = json_protocol.action_of(target)
-            caller = self._caller(scope, receive, body, base_url)
-            request = json_protocol.decode(action, body or b"")
-            response = await ACTIONS[action](self._service, caller, request)
-            status, headers, answer_body = 200, json_protocol.headers(request_id), json_protocol.encode(response)
+            if target:
+                call.action = json_protocol.action_of(target)
+                caller = self._caller(exchange, host)
+                request = json_protocol.decode(call.action, exchange.body)
+            else:
+                caller = self._caller(exchange, host)
+                call.action, request = _read_query(exchange, caller)
+            response = ACTIONS[call.action](self._service, caller, request)
+            if isinstance(response, AfterCommit):
+                response.when_done(partial(self._answer_committed, call, response))
+            elif isinstance(response, Shape):
+                self._answer(call, response)
+            else:
+                exchange.go_on(self._answer_later(call, response))
+        except Exception as error:
+            self._refuse(call, error)
+
+    def _answer(self, call: _Call, response: Shape) -> None:
+        wire, request_id = call.wire, call.request_id
+        body = wire.encode(call.action, response, request_id)
+        self._service.metrics.observe(call.action, self._seconds() - call.started_s)
+        call.exchange.respond(200, wire.headers(request_id), body)
+
+    def _answer_committed(self, call: _Call, response: AfterCommit) -> None:
+        try:
+            self._answer(call, response.result())
+        except Exception as error:
+            self._refuse(call, error)
+
+    async def _answer_later(self, call: _Call, response: Awaitable[Shape]) -> None:
+        try:
+            self._answer(call, await response)
         except ClientGone:
             return
         except Exception as error:
-            refusal = self._refusal(action, error)
-            status, headers = refusal.kind.status, json_protocol.error_headers(refusal, request_id)
-            answer_body = json_protocol.encode_error(refusal)
-        self._service.metrics.observe(action, self._seconds() - started)
-        await _respond(send, status, headers, answer_body)
+            self._refuse(call, error)
 
-    async def _answer_query(
-        self, scope: Scope, receive: Receive, send: Send, body: bytes | None, base_url: str, request_id: str
-    ) -> None:
-        action = "-"
-        started = self._seconds()
-        try:
-            caller = self._caller(scope, receive, body, base_url)
-            path = scope["path"]
-            path_queue_url = f"{base_url}{path}" if path.count("/") >= 2 else None
-            action, request = query_protocol.parse(scope["query_string"], body or b"", path_queue_url)
-            response = await ACTIONS[action](self._service, caller, request)
-            status, headers = 200, query_protocol.headers(request_id)
-            answer_body = query_protocol.encode(action, response, request_id)
-        except ClientGone:
-            return
-        except Exception as error:
-            refusal = self._refusal(action, error)
-            status, headers = refusal.kind.status, query_protocol.error_headers(refusal, request_id)
-            answer_body = query_protocol.encode_error(refusal, request_id)
-        self._service.metrics.observe(action, self._seconds() - started)
-        await _respond(send, status, headers, answer_body)
+    def _refuse(self, call: _Call, error: Exception) -> None:
+        refusal = self._refusal(call.action, error)
+        self._service.metrics.observe(call.action, self._seconds() - call.started_s)
+        wire, request_id = call.wire, call.request_id
+        headers, body = wire.error_headers(refusal, request_id), wire.encode_error(refusal, request_id)
+        call.exchange.respond(refusal.kind.status, headers, body)
 
-    def _caller(self, scope: Scope, receive: Receive, body: bytes | None, base_url: str) -> Caller:
+    def _caller(self, exchange: Exchange, host: bytes) -> Caller:
         """Who asks; SqsError when the request is too large or its signature does not hold."""
-        if body is None:
+        if len(exchange.body) > MAX_REQUEST_BYTES:
             raise SqsError(ErrorKind.REQUEST_TOO_LARGE, f"A request is at most {MAX_REQUEST_BYTES} bytes.")
         if self._credentials is None:
-            return Caller(base_url, receive)
-        request = SignedRequest(scope["method"], scope["raw_path"], scope["query_string"], list(scope["headers"]), body)
+            return Caller(host, exchange.hung_up)
+        path, _, query = exchange.target.partition(b"?")
+        request = SignedRequest(exchange.method, path, query, exchange.headers, exchange.body)
         principal = verify(request, self._credentials, self._service.clock.now_ms())
         notes = {"SenderId": principal.access_key}
-        return Caller(base_url, receive, admin=principal.role is Role.ADMIN, notes=notes)
+        return Caller(host, exchange.hung_up, admin=principal.role is Role.ADMIN, notes=notes)
 
     def _refusal(self, action: str, error: Exception) -> SqsError:
         """The one place where everything that can go wrong becomes one of AWS's errors."""
@@ -142,62 +155,32 @@ class SqsApp:
         self._service.metrics.count_error(action, refusal.kind.json_type)
         return refusal
 
-    async def _answer_admin(self, scope: Scope, receive: Receive, send: Send) -> None:
+    # Admin
+
+    async def _answer_admin(self, exchange: Exchange) -> None:
+        path, _, query = exchange.target.partition(b"?")
         try:
-            body = await _read_body(receive)
-        except ClientGone:
-            return
-        headers = {"content-type": "application/json", "cache-control": "no-store"}
-        try:
-            if not self._caller(scope, receive, body, "").admin:
+            if not self._caller(exchange, b"").admin:
                 raise SqsError(ErrorKind.ACCESS_DENIED, "The admin surface is for principals of the role admin.")
-            status, answer_body = await self._admin.answer(
-                scope["method"], scope["path"], scope["query_string"], body or b""
-            )
+            status, body = await self._admin.answer(exchange.method, _decoded(path), query, exchange.body)
         except Exception as error:
             refusal = self._refusal("admin", error)
-            status, answer_body = refusal.kind.status, json_protocol.encode_error(refusal)
-        await answer(scope, send, status, answer_body, headers)
-
-    async def _health(self, scope: Scope, send: Send) -> None:
-        wants_json = any(name == b"accept" and b"application/json" in value for name, value in scope["headers"])
-        if wants_json:
-            names = ",".join(f'"{capability}"' for capability in CAPABILITIES)
-            body = f'{{"status":"ok","capabilities":[{names}]}}'.encode()
-            await answer(scope, send, 200, body, {"content-type": "application/json"})
-        else:
-            await answer(scope, send, 200, b"ok", {"content-type": "text/plain"})
+            status, body = refusal.kind.status, json_protocol.encode_error(refusal, "")
+        exchange.respond(status, [(b"content-type", b"application/json"), (b"cache-control", b"no-store")], body)
 
 
-async def _read_body(receive: Receive) -> bytes | None:
-    """The whole body; None when it is too large, after reading it to its end so that the connection stays usable.
-
-    ClientGone when it breaks off: the beginning of a form may be a valid request that nobody meant.
-    """
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        raise ClientGone
-    body: bytes = message.get("body", b"")
-    if not message.get("more_body", False):
-        return body if len(body) <= MAX_REQUEST_BYTES else None
-    chunks = [body]
-    size_bytes = len(body)
-    while message.get("more_body", False):
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        chunk = message.get("body", b"")
-        size_bytes += len(chunk)
-        if size_bytes <= MAX_REQUEST_BYTES:
-            chunks.append(chunk)
-    return b"".join(chunks) if size_bytes <= MAX_REQUEST_BYTES else None
+def _read_query(exchange: Exchange, caller: Caller) -> tuple[str, Shape]:
+    """The action and the request of the older protocol, which may name the queue by the path."""
+    path, _, query = exchange.target.partition(b"?")
+    path_queue_url = f"{caller.base_url}{_decoded(path)}" if path.count(b"/") >= 2 else None
+    return query_protocol.parse(query, exchange.body, path_queue_url)
 
 
-async def _respond(send: Send, status: int, headers: Headers, body: bytes) -> None:
-    start = {
-        "type": "http.response.start",
-        "status": status,
-        "headers": [*headers, (b"content-length", str(len(body)).encode())],
-    }
-    await send(start)
-    await send({"type": "http.response.body", "body": body})
+def _decoded(path: bytes) -> str:
+    return unquote(path.decode("latin-1"))
+
+
+def _tell_health(exchange: Exchange) -> None:
+    wants_json = any(name == b"accept" and b"application/json" in value for name, value in exchange.headers)
+    content_type, body = (b"application/json", _JSON_HEALTH) if wants_json else (b"text/plain", b"ok")
+    exchange.respond(200, [(b"content-type", content_type)], body)

@@ -14,24 +14,29 @@ class ClientGone(Exception):
 
 
 class Caller:
-    """The principal of a request; `base_url` is the server's address as this client wrote it."""
+    """The principal of a request; `host` is the server's address as this client wrote it."""
 
-    __slots__ = ("admin", "base_url", "hung_up", "notes")
+    __slots__ = ("_host", "admin", "hung_up", "notes")
 
     def __init__(
         self,
-        base_url: str,
+        host: bytes,
         hung_up: Callable[[], Awaitable[Any]] | None = None,
         *,
         admin: bool = True,
         notes: Mapping[str, str] = ANONYMOUS,
     ) -> None:
-        self.base_url = base_url
+        self._host = host
         self.hung_up = hung_up
         """Returns when the client has gone."""
         self.admin = admin
         self.notes = notes
         """What every message of this caller carries."""
+
+    @property
+    def base_url(self) -> str:
+        """What the URLs of queues begin with for this client."""
+        return f"http://{self._host.decode('latin-1') or 'localhost'}"
 
     async def while_there(self, work: Coroutine[Any, Any, T]) -> T:
         """Do something that takes a while; ClientGone, and the work cancelled, when the client goes first."""

@@ -26,7 +26,7 @@ from penstock.sqs.model import (
     Shape,
 )
 from penstock.sqs.signing import Signer
-from penstock.sqs.wire.json_protocol import CONTENT_TYPE, encode
+from penstock.sqs.wire.json_protocol import CONTENT_TYPE
 from penstock.sqs.wire.request import SignedRequest
 
 # A receive waits 20 seconds at most; a server that is silent for longer than this is gone.
@@ -111,7 +111,7 @@ class SqsClient:
     def call(self, action: str, request: Shape, answer: type[A]) -> A:
         """Ask for an action."""
         headers = [(b"Content-Type", CONTENT_TYPE), (b"X-Amz-Target", f"AmazonSQS.{action}".encode())]
-        status, body = self._exchange("POST", self._endpoint.path or "/", "", headers, encode(request))
+        status, body = self._exchange("POST", self._endpoint.path or "/", "", headers, msgspec.json.encode(request))
         if status == 200:
             try:
                 return msgspec.json.decode(body or b"{}", type=answer)

@@ -1,7 +1,7 @@
 """What a request may hold: characters, ids, sizes and ranges, each with AWS's error."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from penstock.core.limits import MIB
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, missing_parameter
@@ -16,6 +16,8 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 _ALL_BUT_CONTROLS = bytes(set(range(256)) - (set(range(32)) - {0x09, 0x0A, 0x0D}))
 _IDENTIFIER = re.compile("[!-~]{1,128}")
 _ENTRY_ID = re.compile("[A-Za-z0-9_-]{1,80}")
+# All ids of a batch, a line each, by one match.
+_ENTRY_IDS = re.compile(f"{_ENTRY_ID.pattern}(?:\n{_ENTRY_ID.pattern})*")
 
 
 def forbidden_character(text: str) -> str | None:
@@ -42,9 +44,9 @@ def encoded(text: str) -> bytes | None:
 
 def check_body(body: str) -> bytes:
     """A message body's UTF-8; InvalidMessageContents names what must not be in it."""
-    if not body:
-        raise missing_parameter("MessageBody")
     data = encoded(body)
+    if data:
+        return data
     if data is None:
         raise SqsError(
             ErrorKind.INVALID_MESSAGE_CONTENTS,
@@ -52,7 +54,7 @@ def check_body(body: str) -> bytes:
             "the set of allowed characters is #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | "
             "#x10000 to #x10FFFF",
         )
-    return data
+    raise missing_parameter("MessageBody")
 
 
 def check_group_id(value: str) -> None:
@@ -78,8 +80,10 @@ def _check_identifier(parameter: str, value: str) -> None:
         )
 
 
-def check_entry_ids(entry_ids: Iterable[str]) -> None:
+def check_entry_ids(entry_ids: Sequence[str]) -> None:
     """The ids of a batch's entries: well formed and distinct."""
+    if len(set(entry_ids)) == len(entry_ids) and _ENTRY_IDS.fullmatch("\n".join(entry_ids)):
+        return
     seen: set[str] = set()
     for entry_id in entry_ids:
         if _ENTRY_ID.fullmatch(entry_id) is None:

@@ -70,6 +70,7 @@ class MoveTasks:
         self._service = service
         self._pause = pause
         self._moves: dict[int, deque[Move]] = {}
+        self._running: set[asyncio.Task[None]] = set()
 
     def start(self, source: SqsQueue, destination: SqsQueue | None, rate_per_s: int | None) -> str:
         """Begin a move and give its handle."""
@@ -96,6 +97,8 @@ class MoveTasks:
         )
         moves.appendleft(move)
         move.running = asyncio.create_task(self._run(move))
+        self._running.add(move.running)
+        move.running.add_done_callback(self._running.discard)
         return handle
 
     async def cancel(self, handle: str) -> int | None:
@@ -111,14 +114,19 @@ class MoveTasks:
         """The latest tasks of a queue, newest first."""
         return [move.listed() for move in list(self._moves.get(source.incarnation, ()))[:limit]]
 
+    def forget(self, source: SqsQueue) -> None:
+        """A queue was deleted: nothing is kept of its tasks, and one that runs ends."""
+        for move in self._moves.pop(source.incarnation, ()):
+            if move.status == RUNNING:
+                move.status = CANCELLING
+
     async def close(self) -> None:
         """Stop all tasks after what they are moving now."""
-        running = [move.running for moves in self._moves.values() for move in moves if move.running is not None]
         for move in (move for moves in self._moves.values() for move in moves):
             if move.status == RUNNING:
                 move.status = CANCELLING
-        if running:
-            await asyncio.wait(running)
+        if self._running:
+            await asyncio.wait(self._running)
 
     async def _run(self, move: Move) -> None:
         try:

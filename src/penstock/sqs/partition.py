@@ -1,4 +1,4 @@
-"""A partition of a queue, and a delivery from it."""
+"""A partition of a queue, and what is handed out from it."""
 
 import msgspec
 
@@ -17,8 +17,8 @@ class Partition(msgspec.Struct, frozen=True):
     queue: StoredQueue
 
 
-class Delivery(msgspec.Struct, frozen=True, gc=False):
-    """A leased message and the partition it came from."""
+class Delivery(msgspec.Struct, frozen=True):
+    """Messages leased by one receive, and the partition they came from."""
 
     partition: Partition
-    entry: Entry
+    entries: list[Entry]

@@ -33,6 +33,7 @@ class SqsQueue:
         self.attempts = ReceiveAttempts()
         self.purged_ms: int | None = None
         self._next_partition = 0
+        self._surely_free = 0
         for partition in self.partitions:
             partition.queue.on_ready = self.waiters.wake_one
 
@@ -61,22 +62,26 @@ class SqsQueue:
 
         async def lease() -> list[Delivery]:
             while True:
-                taken = self._lease_now(max_messages, lease_ms)
+                taken = self.lease_now(max_messages, lease_ms)
                 # Nothing is awaited while something is leased: a caller that goes away then would lose it.
                 if taken or not await self._page_in():
                     return taken
 
         return await self.waiters.receive(lease, wait_s)
 
-    def _lease_now(self, max_messages: int, lease_ms: int) -> list[Delivery]:
+    def wants_page(self) -> bool:
+        """Whether messages lie in the store that should come in."""
+        return any(partition.queue.wants_page() for partition in self.partitions)
+
+    def lease_now(self, max_messages: int, lease_ms: int) -> list[Delivery]:
+        """Lease what is in memory."""
         count = len(self.partitions)
         start = self._next_partition
         self._next_partition = (start + 1) % count
-        if count > 1:
-            max_messages = min(max_messages, MAX_IN_FLIGHT - self.in_flight())
-            if max_messages <= 0:
-                return []
-        taken: list[Delivery] = []
+        deliveries: list[Delivery] = []
+        room = min(max_messages, self._free_leases(max_messages))
+        if room <= 0:
+            return deliveries
         size_bytes = 0
         for offset in range(count):
             partition = self.partitions[(start + offset) % count]
@@ -84,17 +89,26 @@ class SqsQueue:
                 continue
             entries = partition.shell.lease_now(
                 partition.queue,
-                max_messages - len(taken),
+                room,
                 max_bytes=MAX_RECEIVE_BYTES - size_bytes,
                 lease_ms=lease_ms,
-                first_always=not taken,
+                first_always=not deliveries,
             )
-            for entry in entries:
-                size_bytes += entry.message.size_bytes
-                taken.append(Delivery(partition, entry))
-            if len(taken) >= max_messages or size_bytes >= MAX_RECEIVE_BYTES:
+            if not entries:
+                continue
+            deliveries.append(Delivery(partition, entries))
+            room -= len(entries)
+            self._surely_free -= len(entries)
+            size_bytes += sum([entry.message.size_bytes for entry in entries])
+            if room <= 0 or size_bytes >= MAX_RECEIVE_BYTES:
                 break
-        return taken
+        return deliveries
+
+    def _free_leases(self, wanted: int) -> int:
+        """How many messages may be leased before too many are in flight, at least; exact when that is few."""
+        if self._surely_free < wanted:
+            self._surely_free = MAX_IN_FLIGHT - self.in_flight()
+        return self._surely_free
 
     async def _page_in(self) -> bool:
         """Read on in the partitions whose window has run out; False when there was nothing to read."""

@@ -20,6 +20,7 @@ _TEXT_LENGTH = 2 * _LAYOUT.size
 class ReceiptHandle(msgspec.Struct, frozen=True, gc=False):
     """What a handle carries."""
 
+    version: int
     partition: int
     incarnation: int
     seq: int
@@ -35,9 +36,9 @@ def encode_handle(partition: int, incarnation: int, seq: int, lease_id: int, epo
 def decode_handle(text: str) -> ReceiptHandle:
     """What a handle carries; ReceiptHandleIsInvalid when it is none of ours."""
     try:
-        version, *carried = _LAYOUT.unpack(bytes.fromhex(text))
+        handle = ReceiptHandle(*_LAYOUT.unpack(bytes.fromhex(text)))
     except (ValueError, struct.error):
         raise receipt_handle_is_invalid() from None
-    if version != _VERSION or len(text) != _TEXT_LENGTH:
+    if handle.version != _VERSION or len(text) != _TEXT_LENGTH:
         raise receipt_handle_is_invalid()
-    return ReceiptHandle(*carried)
+    return handle

@@ -193,6 +193,7 @@ class SqsService:
             raise
         self.throttles.drop(queue.incarnation)
         self.metrics.forget(queue.name)
+        self.moves.forget(queue)
         self.refresh_policies()
         await _drop_streams([partition for partition in queue.partitions if partition.shell is not home])
 

@@ -14,11 +14,11 @@ from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 
+from penstock.core.aws_signature import ALGORITHM, credential_scope, signing_key, string_to_sign
 from penstock.sqs.credentials import Credentials, Principal
 from penstock.sqs.errors import ErrorKind, SqsError
 from penstock.sqs.wire.request import SignedRequest
 
-ALGORITHM = "AWS4-HMAC-SHA256"
 MAX_SKEW_MS = 15 * 60 * 1000
 MAX_EXPIRES_S = 7 * 24 * 3600
 
@@ -40,6 +40,11 @@ class Claim(msgspec.Struct, frozen=True):
     signature: str
     expires_s: int | None = None
 
+    @property
+    def scope(self) -> str:
+        """What the signature is good for."""
+        return credential_scope(self.date, self.region, self.service)
+
 
 def verify(request: SignedRequest, credentials: Credentials, now_ms: int, region: str | None = None) -> Principal:
     """Who signed the request; SqsError when nobody known did. With `region`, only signatures for it count."""
@@ -58,7 +63,7 @@ def verify(request: SignedRequest, credentials: Credentials, now_ms: int, region
     _check_time(claim, now_ms)
     _check_scope(claim, region)
     _check_coverage(claim, headers)
-    text = string_to_sign(claim, canonical_request(request, claim, headers, pairs))
+    text = string_to_sign(claim.stamp, claim.scope, canonical_request(request, claim, headers, pairs))
     expected = hmac.digest(signing_key(key.secret, claim.date, claim.region, claim.service), text.encode(), "sha256")
     if not hmac.compare_digest(expected.hex().encode(), claim.signature.encode()):
         raise _mismatch("The signature does not match the request; check the secret and the signing method.")
@@ -222,21 +227,6 @@ def _payload_hash(request: SignedRequest, headers: dict[bytes, bytes]) -> bytes:
     if claimed is not None and claimed != actual:
         raise _mismatch("The body does not have the hash that x-amz-content-sha256 says.")
     return actual
-
-
-def string_to_sign(claim: Claim, canonical_request: bytes) -> str:
-    """What the signature is computed over: algorithm, time, scope, and the hash of the canonical request."""
-    scope = f"{claim.date}/{claim.region}/{claim.service}/aws4_request"
-    return f"{ALGORITHM}\n{claim.stamp}\n{scope}\n{sha256(canonical_request).hexdigest()}"
-
-
-@lru_cache(maxsize=1024)
-def signing_key(secret: str, date: str, region: str, service: str) -> bytes:
-    """The key of one day, region and service that a secret gives."""
-    key = f"AWS4{secret}".encode()
-    for part in (date, region, service, "aws4_request"):
-        key = hmac.digest(key, part.encode(), "sha256")
-    return key
 
 
 def _incomplete(message: str) -> SqsError:

@@ -5,6 +5,7 @@ from hashlib import md5
 
 from penstock.queue.entry import Entry
 from penstock.sqs.actions.send import GROUP_SEPARATOR, sequence_number
+from penstock.sqs.after_commit import Answer
 from penstock.sqs.caller import Caller
 from penstock.sqs.contents import check_attempt_id, check_max_messages, check_visibility, check_wait
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, not_for_this_kind
@@ -29,87 +30,105 @@ _SYSTEM: dict[str, Callable[[SqsQueue, Entry], str | None]] = {
 }
 
 
-async def receive_message(
-    service: SqsService, caller: Caller, request: ReceiveMessageRequest
-) -> ReceiveMessageResponse:
-    """Lease up to ten messages, waiting for one if asked to."""
+def receive_message(service: SqsService, caller: Caller, request: ReceiveMessageRequest) -> Answer:
+    """Lease up to ten messages; with none at hand, wait for one if asked to."""
     queue = service.of_url(request.queue_url)
-    attributes = queue.attributes
-    max_messages = 1 if request.max_number_of_messages is None else request.max_number_of_messages
-    check_max_messages(max_messages)
-    visibility_s = request.visibility_timeout
-    if visibility_s is None:
-        visibility_s = attributes.visibility_timeout
-    else:
-        check_visibility(visibility_s)
-    wait_s = request.wait_time_seconds
-    if wait_s is None:
-        wait_s = attributes.receive_message_wait_time_seconds
-    else:
-        check_wait(wait_s)
-    system_names = _system_names([*request.attribute_names, *request.message_system_attribute_names])
+    receive = _Receive(service, queue, request)
     service.charge(queue, Action.RECEIVE, 1)
-    deliveries = await _deliveries(service, caller, queue, request, max_messages, wait_s, visibility_s * 1000)
-    messages = [
-        _received(service, queue, delivery, system_names, request.message_attribute_names) for delivery in deliveries
-    ]
-    return ReceiveMessageResponse(messages)
+    repeated = receive.repeated()
+    if repeated is not None:
+        return receive.response(repeated)
+    deliveries = queue.lease_now(receive.max_messages, receive.lease_ms)
+    if not deliveries and not queue.fifo and queue.in_flight() >= MAX_IN_FLIGHT:
+        raise SqsError(ErrorKind.OVER_LIMIT, f"Too many messages in flight: at most {MAX_IN_FLIGHT} at a time.")
+    if deliveries or not (receive.wait_s or queue.wants_page()):
+        return receive.fresh_response(deliveries)
+    return receive.wait(caller)
 
 
-async def _deliveries(
-    service: SqsService,
-    caller: Caller,
-    queue: SqsQueue,
-    request: ReceiveMessageRequest,
-    max_messages: int,
-    wait_s: float,
-    lease_ms: int,
-) -> list[Delivery]:
-    attempt_id = request.receive_request_attempt_id
-    if attempt_id is not None:
-        if not queue.fifo:
+class _Receive:
+    """A receive as it was asked for, and the response to it."""
+
+    __slots__ = (
+        "_attempt_id",
+        "_attribute_names",
+        "_queue",
+        "_service",
+        "_system_names",
+        "lease_ms",
+        "max_messages",
+        "wait_s",
+    )
+
+    def __init__(self, service: SqsService, queue: SqsQueue, request: ReceiveMessageRequest) -> None:
+        attributes = queue.attributes
+        self._service = service
+        self._queue = queue
+        self.max_messages = 1
+        if request.max_number_of_messages is not None:
+            self.max_messages = check_max_messages(request.max_number_of_messages)
+        visibility_s = attributes.visibility_timeout
+        if request.visibility_timeout is not None:
+            visibility_s = check_visibility(request.visibility_timeout)
+        self.lease_ms = visibility_s * 1000
+        self.wait_s = attributes.receive_message_wait_time_seconds
+        if request.wait_time_seconds is not None:
+            self.wait_s = check_wait(request.wait_time_seconds)
+        self._system_names = _system_names([*request.attribute_names, *request.message_system_attribute_names])
+        self._attribute_names = request.message_attribute_names
+        self._attempt_id = request.receive_request_attempt_id
+
+    def repeated(self) -> list[Delivery] | None:
+        """What an earlier receive of the same attempt was answered with, if it holds."""
+        attempt_id = self._attempt_id
+        if attempt_id is None:
+            return None
+        if not self._queue.fifo:
             raise not_for_this_kind("ReceiveRequestAttemptId", attempt_id)
         check_attempt_id(attempt_id)
-        repeated = queue.attempts.repeat(attempt_id, lease_ms, service.clock.now_ms())
-        if repeated is not None:
-            return repeated
-    if not queue.fifo and queue.in_flight() >= MAX_IN_FLIGHT:
-        raise SqsError(ErrorKind.OVER_LIMIT, f"Too many messages in flight: at most {MAX_IN_FLIGHT} at a time.")
-    deliveries = await queue.receive(max_messages, 0, lease_ms)
-    if not deliveries and wait_s:
-        deliveries = await caller.while_there(queue.receive(max_messages, wait_s, lease_ms))
-    if attempt_id is not None and deliveries:
-        queue.attempts.remember(attempt_id, deliveries, service.clock.now_ms())
-    if len(queue.partitions) > 1:
+        return self._queue.attempts.repeat(attempt_id, self.lease_ms, self._service.clock.now_ms())
+
+    async def wait(self, caller: Caller) -> ReceiveMessageResponse:
+        """Read on in the store or wait for an arrival, as long as the caller is there."""
+        queue = self._queue
+        deliveries = await queue.receive(self.max_messages, 0, self.lease_ms)
+        if not deliveries and self.wait_s:
+            deliveries = await caller.while_there(queue.receive(self.max_messages, self.wait_s, self.lease_ms))
+        return self.fresh_response(deliveries)
+
+    def fresh_response(self, deliveries: list[Delivery]) -> ReceiveMessageResponse:
+        """The response with what was leased just now."""
+        queue, service = self._queue, self._service
+        if self._attempt_id is not None and deliveries:
+            queue.attempts.remember(self._attempt_id, deliveries, service.clock.now_ms())
         for delivery in deliveries:
-            service.metrics.count_partition(queue, delivery.partition.index, "receive", 1)
-    return deliveries
+            service.metrics.count_partition(queue, delivery.partition.index, "receive", len(delivery.entries))
+        return self.response(deliveries)
 
+    def response(self, deliveries: list[Delivery]) -> ReceiveMessageResponse:
+        """The response with these deliveries."""
+        return ReceiveMessageResponse(
+            [self._received(delivery.partition.index, entry) for delivery in deliveries for entry in delivery.entries]
+        )
 
-def _received(
-    service: SqsService,
-    queue: SqsQueue,
-    delivery: Delivery,
-    system_names: Sequence[str],
-    attribute_names: list[str],
-) -> ReceivedMessage:
-    entry = delivery.entry
-    message = entry.message
-    received = ReceivedMessage(
-        message.id,
-        encode_handle(delivery.partition.index, queue.incarnation, entry.seq, entry.lease_id, service.epoch),
-        md5(message.body, usedforsecurity=False).hexdigest(),
-        message.body.decode(),
-    )
-    if system_names:
-        values = ((name, _SYSTEM[name](queue, entry)) for name in system_names)
-        received.attributes = {name: value for name, value in values if value is not None}
-    if attribute_names and message.attributes:
-        typed = chosen(message.attributes, attribute_names)
-        if typed:
-            received.message_attributes = shown(typed)
-            received.md5_of_message_attributes = md5_of(typed)
-    return received
+    def _received(self, partition: int, entry: Entry) -> ReceivedMessage:
+        message = entry.message
+        body = message.body
+        received = ReceivedMessage(
+            message.id,
+            encode_handle(partition, self._queue.incarnation, entry.seq, entry.lease_id, self._service.epoch),
+            md5(body, usedforsecurity=False).hexdigest(),
+            body.decode(),
+        )
+        if self._system_names:
+            values = ((name, _SYSTEM[name](self._queue, entry)) for name in self._system_names)
+            received.attributes = {name: value for name, value in values if value is not None}
+        if self._attribute_names and message.attributes:
+            typed = chosen(message.attributes, self._attribute_names)
+            if typed:
+                received.message_attributes = shown(typed)
+                received.md5_of_message_attributes = md5_of(typed)
+        return received
 
 
 def _system_names(asked: list[str]) -> Sequence[str]:

@@ -1,13 +1,11 @@
 """SendMessage and SendMessageBatch."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import md5, sha256
 
-import msgspec
-
 from penstock.core.message import Message, TypedValue
-from penstock.queue.pending import PendingSend, Receipt
 from penstock.sqs.actions.batches import check_batch, failed_entry
+from penstock.sqs.after_commit import AfterCommit, Commit
 from penstock.sqs.caller import Caller
 from penstock.sqs.contents import (
     check_batch_size,
@@ -20,7 +18,6 @@ from penstock.sqs.contents import (
 from penstock.sqs.errors import SqsError, invalid_parameter, missing_parameter, not_for_this_kind
 from penstock.sqs.message_attributes import TRACE_HEADER, checked_attributes, md5_of, size_of, trace_header
 from penstock.sqs.model import (
-    BatchResultErrorEntry,
     SendMessageBatchRequest,
     SendMessageBatchRequestEntry,
     SendMessageBatchResponse,
@@ -40,88 +37,73 @@ GROUP_SEPARATOR = "\x1f"
 _NONE: Mapping[str, TypedValue] = {}
 
 
-class Draft(msgspec.Struct, frozen=True, gc=False):
-    """A message that may be sent, and the digests its sender is answered with."""
-
-    message: Message
-    md5_of_body: str
-    md5_of_attributes: str | None
-    md5_of_system_attributes: str | None
-
-
-async def send_message(service: SqsService, caller: Caller, request: SendMessageRequest) -> SendMessageResponse:
+def send_message(service: SqsService, caller: Caller, request: SendMessageRequest) -> AfterCommit:
     """Send one message."""
     queue = service.of_url(request.queue_url)
     service.charge(queue, Action.SEND, 1)
-    draft = _draft(service, queue, caller, request, service.clock.now_ms())
-    partition = queue.partition_for(draft.message.group)
-    send = partition.shell.ledger.send(partition.stream, (draft.message,), draft.message.sent_ms)
-    await partition.shell.commit(send)
-    service.metrics.count_partition(queue, partition.index, "send", 1)
-    receipt = send.receipts[0]
-    return SendMessageResponse(
-        receipt.message_id,
-        draft.md5_of_body,
-        draft.md5_of_attributes,
-        draft.md5_of_system_attributes,
-        sequence_number(receipt.seq) if queue.fifo else None,
-    )
+    message = _message(service, queue, caller, request, service.clock.now_ms())
+    response = SendMessageResponse(message.id, _md5(message.body))
+    _add_digests(response, message, request)
+    partition = queue.partition_for(message.group)
+    return AfterCommit([_send(service, queue, partition, (message,), (response,))], response)
 
 
-async def send_message_batch(
+def send_message_batch(
     service: SqsService, caller: Caller, request: SendMessageBatchRequest
-) -> SendMessageBatchResponse:
+) -> AfterCommit | SendMessageBatchResponse:
     """Send up to ten messages; each succeeds or fails by itself."""
     queue = service.of_url(request.queue_url)
-    check_batch([entry.id for entry in request.entries])
-    service.charge(queue, Action.SEND, len(request.entries))
-    failed: list[BatchResultErrorEntry] = []
-    drafts: list[tuple[str, Draft]] = []
+    entries = request.entries
+    check_batch([entry.id for entry in entries])
+    service.charge(queue, Action.SEND, len(entries))
+    response = SendMessageBatchResponse([], [])
+    messages: list[Message] = []
     now_ms = service.clock.now_ms()
-    for entry in request.entries:
+    for entry in entries:
         try:
-            drafts.append((entry.id, _draft(service, queue, caller, entry, now_ms)))
+            message = _message(service, queue, caller, entry, now_ms)
         except SqsError as error:
-            failed.append(failed_entry(entry.id, error))
-    check_batch_size(sum(draft.message.size_bytes for _, draft in drafts))
-    sends = _send_all(queue, drafts)
-    successful: list[SendMessageBatchResultEntry] = []
-    for partition, send, part in sends:
-        await partition.shell.commit(send)
-        service.metrics.count_partition(queue, partition.index, "send", len(part))
-        successful += [
-            _result(queue, id, draft, receipt) for (id, draft), receipt in zip(part, send.receipts, strict=True)
-        ]
-    return SendMessageBatchResponse(successful, failed)
+            response.failed.append(failed_entry(entry.id, error))
+            continue
+        messages.append(message)
+        result = SendMessageBatchResultEntry(entry.id, message.id, _md5(message.body))
+        _add_digests(result, message, entry)
+        response.successful.append(result)
+    check_batch_size(sum([message.size_bytes for message in messages]))
+    if not messages:
+        return response
+    return AfterCommit(_send_all(service, queue, messages, response.successful), response)
 
 
 def _send_all(
-    queue: SqsQueue, drafts: list[tuple[str, Draft]]
-) -> list[tuple[Partition, PendingSend, list[tuple[str, Draft]]]]:
+    service: SqsService, queue: SqsQueue, messages: list[Message], results: list[SendMessageBatchResultEntry]
+) -> list[Commit]:
     """One send per partition, in the order of the entries."""
-    parts: dict[int, list[tuple[str, Draft]]] = {}
-    if len(queue.partitions) == 1 and drafts:
-        parts[0] = drafts
-    else:
-        for item in drafts:
-            parts.setdefault(queue.partition_for(item[1].message.group).index, []).append(item)
-    sends = []
-    for index, part in parts.items():
-        partition = queue.partitions[index]
-        messages = [draft.message for _, draft in part]
-        sends.append((partition, partition.shell.ledger.send(partition.stream, messages, messages[0].sent_ms), part))
-    return sends
+    if len(queue.partitions) == 1:
+        return [_send(service, queue, queue.partitions[0], messages, results)]
+    parts: dict[int, tuple[list[Message], list[SendMessageBatchResultEntry]]] = {}
+    for message, result in zip(messages, results, strict=True):
+        part = parts.setdefault(queue.partition_for(message.group).index, ([], []))
+        part[0].append(message)
+        part[1].append(result)
+    return [_send(service, queue, queue.partitions[index], *part) for index, part in parts.items()]
 
 
-def _result(queue: SqsQueue, id: str, draft: Draft, receipt: Receipt) -> SendMessageBatchResultEntry:
-    return SendMessageBatchResultEntry(
-        id,
-        receipt.message_id,
-        draft.md5_of_body,
-        draft.md5_of_attributes,
-        draft.md5_of_system_attributes,
-        sequence_number(receipt.seq) if queue.fifo else None,
-    )
+def _send(
+    service: SqsService,
+    queue: SqsQueue,
+    partition: Partition,
+    messages: Sequence[Message],
+    results: Sequence[SendMessageResponse | SendMessageBatchResultEntry],
+) -> Commit:
+    """Send to one partition; a FIFO queue tells the place in its order, or of the message this is a duplicate of."""
+    send = partition.shell.ledger.send(partition.stream, messages, messages[0].sent_ms)
+    service.metrics.count_partition(queue, partition.index, "send", len(messages))
+    if queue.fifo:
+        for result, receipt in zip(results, send.receipts, strict=True):
+            result.message_id = receipt.message_id
+            result.sequence_number = sequence_number(receipt.seq)
+    return partition.shell, send
 
 
 def sequence_number(seq: int) -> str:
@@ -129,45 +111,45 @@ def sequence_number(seq: int) -> str:
     return f"{seq:020d}"
 
 
-def _draft(
+def _message(
     service: SqsService,
     queue: SqsQueue,
     caller: Caller,
     request: SendMessageRequest | SendMessageBatchRequestEntry,
     now_ms: int,
-) -> Draft:
+) -> Message:
     """The message a request asks for; SqsError when it may not be sent."""
-    attributes = queue.attributes
     body = check_body(request.message_body)
     size = len(body)
     typed = _NONE
-    md5_of_attributes = md5_of_system = None
     if request.message_attributes:
         typed = checked_attributes(request.message_attributes)
         size += size_of(typed)
-        md5_of_attributes = md5_of(typed)
-    check_size(size, attributes.maximum_message_size)
+    check_size(size, queue.attributes.maximum_message_size)
     notes = caller.notes
     if request.message_system_attributes:
-        system = trace_header(request.message_system_attributes)
-        md5_of_system = md5_of(system)
-        notes = {**notes, TRACE_HEADER: system[TRACE_HEADER].value.decode()}
+        notes = {**notes, TRACE_HEADER: trace_header(request.message_system_attributes)[TRACE_HEADER].value.decode()}
     if queue.fifo:
         group, dedup_id, delay_s = _fifo_fields(queue, request, body)
     else:
         group, dedup_id, delay_s = _standard_fields(queue, request)
-    message = Message(
-        service.new_message_id(),
-        body,
-        now_ms,
-        size,
-        group,
-        typed,
-        dedup_id,
-        now_ms + delay_s * 1000 if delay_s else 0,
-        notes,
-    )
-    return Draft(message, md5(body, usedforsecurity=False).hexdigest(), md5_of_attributes, md5_of_system)
+    deliver_at_ms = now_ms + delay_s * 1000 if delay_s else 0
+    return Message(service.new_message_id(), body, now_ms, size, group, typed, dedup_id, deliver_at_ms, notes)
+
+
+def _md5(body: bytes) -> str:
+    return md5(body, usedforsecurity=False).hexdigest()
+
+
+def _add_digests(
+    result: SendMessageResponse | SendMessageBatchResultEntry,
+    message: Message,
+    request: SendMessageRequest | SendMessageBatchRequestEntry,
+) -> None:
+    if message.attributes:
+        result.md5_of_message_attributes = md5_of(message.attributes)
+    if request.message_system_attributes:
+        result.md5_of_message_system_attributes = md5_of(trace_header(request.message_system_attributes))
 
 
 def _standard_fields(

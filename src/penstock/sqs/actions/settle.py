@@ -1,10 +1,9 @@
 """DeleteMessage and ChangeMessageVisibility, one by one and in batches."""
 
-from penstock.queue.async_shell import AsyncShell
 from penstock.queue.entry import Entry
 from penstock.queue.errors import LeaseNotFound
-from penstock.queue.pending import Pending
 from penstock.sqs.actions.batches import check_batch, failed_entry
+from penstock.sqs.after_commit import AfterCommit, Answer, Commit
 from penstock.sqs.caller import Caller
 from penstock.sqs.contents import MAX_VISIBILITY_S, check_visibility
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, missing_parameter, receipt_handle_is_invalid
@@ -17,6 +16,7 @@ from penstock.sqs.model import (
     DeleteMessageBatchRequest,
     DeleteMessageRequest,
     EmptyResponse,
+    Shape,
 )
 from penstock.sqs.partition import Partition
 from penstock.sqs.queue import SqsQueue
@@ -25,19 +25,16 @@ from penstock.sqs.service import SqsService
 from penstock.sqs.throttling import Action
 
 
-async def delete_message(service: SqsService, caller: Caller, request: DeleteMessageRequest) -> EmptyResponse:
+def delete_message(service: SqsService, caller: Caller, request: DeleteMessageRequest) -> Answer:
     """Delete a message by the handle of its delivery."""
     queue = service.of_url(request.queue_url)
     service.charge(queue, Action.RECEIVE, 1)
     deletions = _Deletions(service, queue)
     deletions.begin(request.receipt_handle)
-    await deletions.commit()
-    return EmptyResponse()
+    return deletions.commit(EmptyResponse())
 
 
-async def delete_message_batch(
-    service: SqsService, caller: Caller, request: DeleteMessageBatchRequest
-) -> BatchResponse:
+def delete_message_batch(service: SqsService, caller: Caller, request: DeleteMessageBatchRequest) -> Answer:
     """Delete up to ten messages; each succeeds or fails by itself."""
     queue = service.of_url(request.queue_url)
     check_batch([entry.id for entry in request.entries])
@@ -51,11 +48,10 @@ async def delete_message_batch(
             response.failed.append(failed_entry(entry.id, error))
         else:
             response.successful.append(BatchResultEntry(entry.id))
-    await deletions.commit()
-    return response
+    return deletions.commit(response)
 
 
-async def change_message_visibility(
+def change_message_visibility(
     service: SqsService, caller: Caller, request: ChangeMessageVisibilityRequest
 ) -> EmptyResponse:
     """Move the moment a delivery's message becomes visible again."""
@@ -65,7 +61,7 @@ async def change_message_visibility(
     return EmptyResponse()
 
 
-async def change_message_visibility_batch(
+def change_message_visibility_batch(
     service: SqsService, caller: Caller, request: ChangeMessageVisibilityBatchRequest
 ) -> BatchResponse:
     """The same for up to ten messages; each succeeds or fails by itself."""
@@ -86,7 +82,7 @@ async def change_message_visibility_batch(
     return BatchResponse(successful, failed)
 
 
-def _located(service: SqsService, queue: SqsQueue, text: str) -> tuple[ReceiptHandle, Partition]:
+def _located(queue: SqsQueue, text: str) -> tuple[ReceiptHandle, Partition]:
     handle = decode_handle(text)
     if handle.incarnation != queue.incarnation or handle.partition >= len(queue.partitions):
         raise receipt_handle_is_invalid()
@@ -96,6 +92,8 @@ def _located(service: SqsService, queue: SqsQueue, text: str) -> tuple[ReceiptHa
 class _Deletions:
     """The deletions of one request, settled together by partition."""
 
+    __slots__ = ("_now_ms", "_queue", "_service", "_settling")
+
     def __init__(self, service: SqsService, queue: SqsQueue) -> None:
         self._service = service
         self._queue = queue
@@ -104,7 +102,7 @@ class _Deletions:
 
     def begin(self, text: str) -> None:
         """Begin a deletion; an old handle of a standard queue may have nothing to delete any more, as on AWS."""
-        handle, partition = _located(self._service, self._queue, text)
+        handle, partition = _located(self._queue, text)
         try:
             if handle.epoch != self._service.epoch:
                 raise LeaseNotFound("a lease of a server process that has ended")
@@ -115,22 +113,25 @@ class _Deletions:
             raise invalid_parameter(
                 f"Value {text} for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired."
             ) from None
-        self._settling.setdefault(handle.partition, []).append(entry)
+        settling = self._settling.get(handle.partition)
+        if settling is None:
+            self._settling[handle.partition] = [entry]
+        else:
+            settling.append(entry)
 
-    async def commit(self) -> None:
-        """Make them durable."""
-        pendings: list[tuple[AsyncShell, Pending]] = []
+    def commit(self, response: Shape) -> Answer:
+        """The response, after they are durable."""
+        commits: list[Commit] = []
         for index, entries in self._settling.items():
             partition = self._queue.partitions[index]
-            pendings.append((partition.shell, partition.shell.ledger.settle(partition.queue, entries)))
+            commits.append((partition.shell, partition.shell.ledger.settle(partition.queue, entries)))
             self._service.metrics.count_partition(self._queue, index, "delete", len(entries))
-        for shell, pending in pendings:
-            await shell.commit(pending)
+        return AfterCommit(commits, response) if commits else response
 
 
 def _change_visibility(service: SqsService, queue: SqsQueue, text: str, visibility_s: int) -> None:
     check_visibility(visibility_s)
-    handle, partition = _located(service, queue, text)
+    handle, partition = _located(queue, text)
     now_ms = service.clock.now_ms()
     ledger = partition.shell.ledger
     try:

@@ -1,15 +1,15 @@
 """All 23 actions by name."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from penstock.sqs.actions import dead_letters, permissions, queues, receive, send, settle, tags
+from penstock.sqs.after_commit import Answer
 from penstock.sqs.caller import Caller
-from penstock.sqs.model import Shape
 from penstock.sqs.service import SqsService
 
 # Each action takes its own request type; the wire protocols decode by the same names, so the two always agree.
-Handler = Callable[[SqsService, Caller, Any], Awaitable[Shape]]
+Handler = Callable[[SqsService, Caller, Any], Answer]
 
 ACTIONS: dict[str, Handler] = {
     "AddPermission": permissions.add_permission,

@@ -1,8 +1,7 @@
 """Response headers that both protocols share."""
 
 from penstock.sqs.errors import SqsError
-
-Headers = list[tuple[bytes, bytes]]
+from penstock.telemetry.exchange import Headers
 
 
 def answer_headers(content_type: bytes, request_id: str) -> Headers:

@@ -6,7 +6,8 @@ import msgspec
 
 from penstock.sqs.errors import ErrorKind, SqsError, missing_parameter
 from penstock.sqs.model import REQUESTS, Shape
-from penstock.sqs.wire.headers import Headers, answer_headers, refusal_headers
+from penstock.sqs.wire.headers import answer_headers, refusal_headers
+from penstock.telemetry.exchange import Headers
 
 CONTENT_TYPE = b"application/x-amz-json-1.0"
 
@@ -42,12 +43,12 @@ def decode(action: str, body: bytes) -> Shape:
     return _decode_with_nulls(action, body)
 
 
-def encode(response: Shape) -> bytes:
+def encode(action: str, response: Shape, request_id: str) -> bytes:
     """The body of an answer."""
     return _encode(response)
 
 
-def encode_error(error: SqsError) -> bytes:
+def encode_error(error: SqsError, request_id: str) -> bytes:
     """The body of an error."""
     # A message may quote half a surrogate pair, which UTF-8 cannot carry.
     message = error.message.encode("utf-8", "replace").decode()
