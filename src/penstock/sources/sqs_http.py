@@ -1,0 +1,174 @@
+"""HTTP/1.1 to one server over connections that are kept: only what an SQS client needs."""
+
+import asyncio
+import os
+import ssl
+from typing import NamedTuple, cast
+
+import httptools
+
+from penstock.sources.errors import BrokerUnavailable, SourceClosed
+
+
+class Answer(NamedTuple):
+    """An answer, whole."""
+
+    status: int
+    body: bytes
+
+
+class HttpPool:
+    """Sends requests to one server, each over a connection that is free or a new one."""
+
+    def __init__(self, host: str, port: int, *, secure: bool, timeout_s: float) -> None:
+        self._host = host
+        self._port = port
+        self._secure = secure
+        self._timeout_s = timeout_s
+        self._idle: list[_Connection] = []
+        self._tls: ssl.SSLContext | None = None
+        self._closed = False
+
+    async def exchange(self, request: bytes, *, outlives_cancel: bool = False) -> Answer:
+        """The answer to a request; BrokerUnavailable if none comes in time.
+
+        A kept connection that breaks before the answer begins was most likely given up by the server in the meantime:
+        then the request is sent once more, over a new one.
+
+        `outlives_cancel`: an answer that comes in the moment of a cancel is given all the same. Only for a task of its
+        own, of which nobody expects to be cancelled: the cancel is lost.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                kept = self._kept()
+                if kept is not None:
+                    try:
+                        return await self._exchange(kept, request, outlives_cancel)
+                    except _Broken as broken:
+                        if broken.answering:
+                            raise
+                return await self._exchange(await self._connect(), request, outlives_cancel)
+        except TimeoutError:
+            raise self._unavailable(f"no answer within {self._timeout_s:g} s") from None
+        except (OSError, httptools.HttpParserError) as error:
+            raise self._unavailable(getattr(error, "strerror", None) or str(error) or type(error).__name__) from error
+
+    def close(self) -> None:
+        """Hang up the connections that are free; the others when their answers are there."""
+        self._closed = True
+        for connection in self._idle:
+            connection.close()
+        self._idle.clear()
+
+    def _kept(self) -> "_Connection | None":
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.open:
+                return connection
+        return None
+
+    async def _connect(self) -> "_Connection":
+        if self._closed:
+            raise SourceClosed(f"{self._host}:{self._port}")
+        if self._secure and self._tls is None:
+            self._tls = ssl.create_default_context(cafile=os.environ.get("AWS_CA_BUNDLE") or None)
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(_Connection, self._host, self._port, ssl=self._tls)
+        return connection
+
+    async def _exchange(self, connection: "_Connection", request: bytes, outlives_cancel: bool) -> Answer:
+        answer = connection.send(request)
+        try:
+            result = await answer
+        except asyncio.CancelledError:
+            if not outlives_cancel or not answer.done() or answer.cancelled():
+                connection.close()
+                raise
+            # Messages in it are leased to us, so somebody must see it.
+            result = answer.result()
+        if connection.open and not self._closed:
+            self._idle.append(connection)
+        else:
+            connection.close()
+        return result
+
+    def _unavailable(self, reason: str) -> BrokerUnavailable:
+        return BrokerUnavailable(f"cannot talk to {self._host}:{self._port}: {reason}; check that the server is up")
+
+
+class _Broken(ConnectionError):
+    """The connection ended without an answer."""
+
+    def __init__(self, *, answering: bool) -> None:
+        super().__init__("the server hung up")
+        self.answering = answering
+
+
+class _Connection(asyncio.Protocol):
+    """One connection; one request at a time."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._answer: asyncio.Future[Answer] | None = None
+        self._parts: list[bytes] = []
+        self._answering = False
+        self.open = False
+
+    def send(self, request: bytes) -> "asyncio.Future[Answer]":
+        """Send a request; its answer comes."""
+        assert self._transport is not None
+        self._answer = asyncio.get_running_loop().create_future()
+        self._transport.write(request)
+        return self._answer
+
+    def close(self) -> None:
+        """Hang up."""
+        self.open = False
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Connected."""
+        # uvloop's transports have the interface but not the base class.
+        self._transport = cast("asyncio.Transport", transport)
+        self.open = True
+
+    def data_received(self, data: bytes) -> None:
+        """A part of an answer."""
+        if self._answer is None:
+            self.close()  # nobody asked: what follows could be taken for another's answer
+            return
+        self._answering = True
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._end(error)
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The server, or we, hung up."""
+        self.open = False
+        self._end(_Broken(answering=self._answering))
+
+    def on_body(self, body: bytes) -> None:
+        """A part of an answer's body."""
+        self._parts.append(body)
+
+    def on_message_complete(self) -> None:
+        """An answer is whole."""
+        parser, parts = self._parser, self._parts
+        answer = Answer(parser.get_status_code(), parts[0] if len(parts) == 1 else b"".join(parts))
+        self.open = self.open and parser.should_keep_alive()
+        self._parts = []
+        self._answering = False
+        self._end(answer)
+
+    def _end(self, outcome: Answer | Exception) -> None:
+        waiting, self._answer = self._answer, None
+        if waiting is None or waiting.done():
+            return
+        if isinstance(outcome, Exception):
+            waiting.set_exception(outcome)
+        else:
+            waiting.set_result(outcome)

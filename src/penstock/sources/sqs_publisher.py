@@ -1,0 +1,143 @@
+"""The publisher's end of an SQS queue: batches of ten across groups and calls, several at once."""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from hashlib import sha256
+
+from penstock.core.clock import Clock
+from penstock.core.errors import PenstockError
+from penstock.core.limits import MIB
+from penstock.core.pointer import DEFAULT_GROUP
+from penstock.edge.clock import SystemClock
+from penstock.edge.node import process_ids
+from penstock.sources.errors import HeldBack, InvalidPublication
+from penstock.sources.port import Publication
+from penstock.sources.sqs_client import MAX_BATCH, SqsClient, failure
+from penstock.sources.sqs_model import GROUP_ATTRIBUTE, AttributeValue, SendEntry
+from penstock.sources.sqs_outbox import Outbox, Parcel
+from penstock.sources.uri import SqsUri
+
+_BATCHES_AT_ONCE = 8
+_MAX_BATCH_BYTES = MIB
+_IDENTIFIER = re.compile("[!-~]{1,128}")
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# Only a Penstock server has it. It takes the messages of a group in one batch together, or none of them.
+_PENSTOCK_ATTRIBUTE = "PartitionCount"
+
+
+class SqsPublisher:
+    """Sends messages; within a group nothing is sent before what stands before it is in."""
+
+    def __init__(self, uri: SqsUri, *, clock: Clock | None = None) -> None:
+        self._fifo = uri.fifo
+        self._clock = clock or SystemClock()
+        self._client = SqsClient(uri, self._clock)
+        self._ids = process_ids()
+        self._outbox = Outbox(MAX_BATCH, _MAX_BATCH_BYTES)
+        self._largest_bytes = _MAX_BATCH_BYTES
+        self._round: asyncio.Handle | None = None
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        """Ask for the queue's settings; Unavailable or NotFound if that cannot be."""
+        attributes = await self._client.open()
+        self._largest_bytes = int(attributes.get("MaximumMessageSize", _MAX_BATCH_BYTES))
+        self._outbox.together = _PENSTOCK_ATTRIBUTE in attributes
+
+    async def publish(self, publications: Sequence[Publication]) -> "list[Exception | None]":
+        """Put messages in, in order; per message None, or why it is not in."""
+        if not publications:
+            return []
+        sent = self._give_all(publications)
+        await asyncio.wait(sent)
+        return [_outcome(future) for future in sent]
+
+    async def close(self) -> None:
+        """Finish what was given, and hang up."""
+        self._send_more()
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+        self._client.close()
+
+    def _give_all(self, publications: Sequence[Publication]) -> "list[asyncio.Future[None]]":
+        loop = asyncio.get_running_loop()
+        refused: set[str] = set()
+        futures: list[asyncio.Future[None]] = []
+        for publication in publications:
+            futures.append(sent := loop.create_future())
+            group = publication.group
+            try:
+                if group in refused:
+                    raise HeldBack(group)
+                entry = self._entry(publication)
+            except PenstockError as error:
+                sent.set_exception(error)
+                if group is not None:
+                    refused.add(group)
+            else:
+                self._outbox.add(Parcel(group, entry, len(publication.body), sent))
+        # In the loop's next round, so that calls of one moment share batches.
+        if self._round is None:
+            self._round = loop.call_soon(self._send_more)
+        return futures
+
+    def _entry(self, publication: Publication) -> SendEntry:
+        """The message on the wire; InvalidPublication if SQS cannot carry it."""
+        entry = SendEntry("", _text(publication.body, self._largest_bytes))
+        group = publication.group
+        if self._fifo:
+            entry.message_group_id = DEFAULT_GROUP if group is None else _identifier(group)
+            entry.message_deduplication_id = _identifier(
+                publication.dedup_id or self._ids.next_id(self._clock.now_ms())
+            )
+        if group is not None and entry.message_group_id != group:
+            entry.message_attributes = {GROUP_ATTRIBUTE: AttributeValue(string_value=group)}
+        return entry
+
+    def _send_more(self) -> None:
+        self._round = None
+        while self._outbox and len(self._under_way) < _BATCHES_AT_ONCE:
+            task = asyncio.get_running_loop().create_task(self._send(self._outbox.next_batch()))
+            self._under_way.add(task)
+            task.add_done_callback(self._sent)
+
+    def _sent(self, task: "asyncio.Task[None]") -> None:
+        self._under_way.discard(task)
+        self._send_more()
+
+    async def _send(self, batch: list[Parcel]) -> None:
+        for place, parcel in enumerate(batch):
+            parcel.entry.id = str(place)
+        errors: list[Exception | None]
+        try:
+            failed = {int(entry.id): entry for entry in await self._client.send([parcel.entry for parcel in batch])}
+            errors = [failure(failed[place]) if place in failed else None for place in range(len(batch))]
+        except PenstockError as error:
+            errors = [error] * len(batch)
+        self._outbox.ended(batch, errors)
+
+
+def _text(body: bytes, largest_bytes: int) -> str:
+    if not body:
+        raise InvalidPublication("the body is empty, and SQS carries no empty message; give it a body")
+    if len(body) > largest_bytes:
+        raise InvalidPublication(f"the body is {len(body)} bytes, and the queue takes {largest_bytes}; send less")
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidPublication(f"the body is not UTF-8 (byte {error.start}), and SQS carries only text") from None
+    if found := _FORBIDDEN.search(text):
+        raise InvalidPublication(f"the body holds the character {found[0]!r}, which SQS does not carry; escape it")
+    return text
+
+
+def _identifier(text: str) -> str:
+    """The text if SQS takes it as an id: 1 to 128 visible ASCII characters; else its hash, which stands for it."""
+    return text if _IDENTIFIER.fullmatch(text) else "~" + sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _outcome(sent: "asyncio.Future[None]") -> Exception | None:
+    error = sent.exception()
+    assert error is None or isinstance(error, Exception)
+    return error
