@@ -1,0 +1,83 @@
+"""The client: one POST in, one answer out."""
+
+import asyncio
+import ssl
+from types import TracebackType
+
+from penstock.core.signing import Signature
+from penstock.delivery.egress import EgressGuard
+from penstock.delivery.errors import StaleConnection
+from penstock.delivery.http.answer import Answer
+from penstock.delivery.http.connections import Connections
+from penstock.delivery.http.dialer import Dialer
+from penstock.delivery.http.outbox import Outbox
+from penstock.delivery.http.request import RequestHead
+from penstock.delivery.http.settings import DeliverySettings
+from penstock.delivery.http.target import Origin
+
+
+class HttpClient:
+    """Posts to endpoints over kept connections. Lives on one event loop; close it with `async with`."""
+
+    def __init__(self, guard: EgressGuard, settings: DeliverySettings, tls: ssl.SSLContext | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._settings = settings
+        self._timeout_s = settings.request_timeout_s
+        self._dialer = Dialer(guard, settings, tls)
+        self._outbox = Outbox()
+        self._origins: dict[Origin, Connections] = {}
+        # One timer for all deadlines: a timer per request costs more than looking at every connection once a second.
+        self._tick_s = min(1.0, settings.request_timeout_s / 10, settings.idle_s / 10)
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def __aenter__(self) -> "HttpClient":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def post(self, head: RequestHead, body: bytes, signature: Signature | None = None) -> Answer:
+        """Send a request and wait for its answer; DeliveryFailed or EgressRefused if there is none."""
+        deadline_s = self._loop.time() + self._timeout_s
+        connections = self._origins.get(head.target.origin) or self._new_origin(head.target.origin)
+        connection = connections.take()
+        if connection is not None:
+            exchange = connection.send(head, body, signature, deadline_s)
+            try:
+                return await exchange
+            except StaleConnection:
+                # The endpoint closed it while our request was on its way: the race of every kept connection.
+                pass
+            except asyncio.CancelledError:
+                connection.abandon(exchange)
+                raise
+        connection = await connections.opened(deadline_s)
+        exchange = connection.send(head, body, signature, deadline_s)
+        try:
+            return await exchange
+        except asyncio.CancelledError:
+            connection.abandon(exchange)
+            raise
+
+    def close(self) -> None:
+        """Hang up everywhere; requests under way fail."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for connections in self._origins.values():
+            connections.close()
+
+    def _new_origin(self, origin: Origin) -> Connections:
+        connections = self._origins[origin] = Connections(origin, self._dialer, self._settings, self._outbox)
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._tick_s, self._sweep)
+        return connections
+
+    def _sweep(self) -> None:
+        now_s = self._loop.time()
+        for origin, connections in list(self._origins.items()):
+            connections.sweep(now_s)
+            if connections.is_unused:
+                del self._origins[origin]
+        self._timer = self._loop.call_later(self._tick_s, self._sweep) if self._origins else None

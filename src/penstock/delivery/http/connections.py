@@ -1,0 +1,161 @@
+"""The connections to one origin: kept between requests, opened when none is free, up to a limit.
+
+Where HTTP/2 may come of it, only one connection is opened at a time: the requests that wait for it may well share it.
+"""
+
+import asyncio
+from collections import deque
+
+from penstock.config.tree import HttpVersion
+from penstock.delivery.errors import AnswerTimedOut, ConnectFailed, EgressRefused
+from penstock.delivery.http.connection import Connection
+from penstock.delivery.http.dialer import Dialer
+from penstock.delivery.http.outbox import Outbox
+from penstock.delivery.http.settings import DeliverySettings
+from penstock.delivery.http.target import Origin
+
+
+class Connections:
+    """Hands out connections that can take a request."""
+
+    def __init__(self, origin: Origin, dialer: Dialer, settings: DeliverySettings, outbox: Outbox) -> None:
+        self.outbox = outbox
+        self._origin = origin
+        self._dialer = dialer
+        self._settings = settings
+        self._open: set[Connection] = set()
+        # Idle ones, the last used taken first, so that the others grow old; some may be closed by now.
+        self._idle: list[Connection] = []
+        self._shared: list[Connection] = []
+        self._dialing = 0
+        self._one_at_a_time = origin.secure and settings.http_version is HttpVersion.HTTP_2
+        # Each gets a connection to try, or None: look again, there may be a new one to open.
+        self._waiting: deque[asyncio.Future[Connection | None]] = deque()
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether there is nothing to keep."""
+        return not self._open and not self._dialing and not self._waiting
+
+    def take(self) -> Connection | None:
+        """A kept connection that can take a request now."""
+        idle = self._idle
+        while idle:
+            connection = idle.pop()
+            if connection.room():
+                return connection
+        for connection in self._shared:
+            if connection.room() > 0:
+                return connection
+        return None
+
+    async def opened(self, deadline_s: float) -> Connection:
+        """A fresh connection, or one that becomes free while there may be no more."""
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                while not self._may_dial():
+                    connection = await self._turn()
+                    if connection is not None and connection.room() > 0:
+                        return connection
+        except TimeoutError as error:
+            raise AnswerTimedOut(self._settings.request_timeout_s) from error
+        return await self._dial()
+
+    def made(self, connection: Connection) -> None:
+        """A connection is open."""
+        self._open.add(connection)
+        if connection.is_shared:
+            self._shared.append(connection)
+
+    def freed(self, connection: Connection) -> None:
+        """A connection can take a request again, or more than before."""
+        if not self._waiting and not connection.is_shared:
+            self._idle.append(connection)
+            return
+        room = connection.room()
+        while room > 0 and self._give(connection):
+            room -= 1
+        if room and not connection.is_shared:
+            self._idle.append(connection)
+
+    def lost(self, connection: Connection) -> None:
+        """A connection is closed."""
+        self._open.discard(connection)
+        if connection.is_shared:
+            self._shared.remove(connection)
+        self._give(None)
+
+    def sweep(self, now_s: float) -> None:
+        """Fail what is past its deadline; close what has been idle for long, or is old."""
+        for connection in list(self._open):
+            connection.expire(now_s)
+            idle_s, age_s = now_s - connection.idle_since_s, now_s - connection.opened_s
+            if idle_s >= self._settings.idle_s or age_s >= self._settings.max_age_s:
+                connection.retire()
+        self._idle = [connection for connection in self._idle if connection.room()]
+
+    def close(self) -> None:
+        """Hang up everywhere."""
+        for connection in list(self._open):
+            connection.abort()
+
+    def _may_dial(self) -> bool:
+        if self._one_at_a_time and self._dialing:
+            return False
+        return len(self._open) + self._dialing < self._settings.max_connections
+
+    async def _dial(self) -> Connection:
+        self._dialing += 1
+        try:
+            connection = await self._dialer.dial(self._origin, self)
+        except BaseException as error:
+            self._dialing -= 1
+            if isinstance(error, ConnectFailed | EgressRefused):
+                self._share_failure(error)
+            self._give(None)
+            raise
+        self._dialing -= 1
+        self._learn(connection)
+        return connection
+
+    def _learn(self, connection: Connection) -> None:
+        """Let those who waited for the first connection share it, or open their own."""
+        if connection.is_shared:
+            self.freed(connection)
+            self._give(None)
+        elif self._one_at_a_time:
+            self._one_at_a_time = False
+            while self._give(None):
+                pass
+
+    def _share_failure(self, error: ConnectFailed | EgressRefused) -> None:
+        """Those who waited for this connection would all fail alike, one after another."""
+        while self._one_at_a_time and self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_exception(error)
+
+    async def _turn(self) -> Connection | None:
+        turn: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self._pass_on(turn.result())
+            raise
+
+    def _pass_on(self, connection: Connection | None) -> None:
+        if connection is None:
+            self._give(None)
+        else:
+            self.freed(connection)
+
+    def _give(self, connection: Connection | None) -> bool:
+        """Let the one who has waited longest go on; False if nobody waits."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(connection)
+                return True
+        return False

@@ -1,0 +1,180 @@
+"""An HTTP/1.1 connection: one request at a time, answers parsed by httptools."""
+
+import asyncio
+from typing import cast
+
+import httptools
+
+from penstock.core.signing import Signature
+from penstock.delivery.errors import AnswerTimedOut, ConnectionBroken, DeliveryFailed, StaleConnection
+from penstock.delivery.http.answer import MAX_HEAD_BYTES, Answer, AnswerBody
+from penstock.delivery.http.connection import NEVER, Home
+from penstock.delivery.http.request import RequestHead
+
+
+class _Surplus(Exception):
+    """Raised inside the parser: the endpoint sends more than was asked for, and none of it can be trusted."""
+
+
+class Http1Connection(asyncio.Protocol):
+    """Sends a request when it is idle, and hands over the answer when it is whole."""
+
+    is_shared = False
+
+    def __init__(self, home: Home, timeout_s: float) -> None:
+        self._home = home
+        self._timeout_s = timeout_s
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport
+        self._parser = httptools.HttpResponseParser(self)
+        self._exchange: asyncio.Future[Answer] | None = None
+        self._deadline_s = NEVER
+        self._reused = False
+        self._retiring = False
+        self.opened_s = self.idle_since_s = self._loop.time()
+        self._body = AnswerBody()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._head_bytes = 0  # received before the end of the final answer's head
+        self._in_body = False
+        self._whole = False
+        self._status = 0
+        self._keep_alive = False
+        self._sized = False
+        self._retry_after: str | None = None
+
+    # For the pool
+
+    async def ready(self) -> None:
+        """Requests can be sent from the beginning."""
+
+    def room(self) -> int:
+        """1 if a request can be sent now, else 0."""
+        return int(self._exchange is None and not self._retiring and not self._transport.is_closing())
+
+    def send(
+        self, head: RequestHead, body: bytes, signature: Signature | None, deadline_s: float
+    ) -> "asyncio.Future[Answer]":
+        """Send a request; its answer comes, or a DeliveryFailed."""
+        exchange: asyncio.Future[Answer] = self._loop.create_future()
+        if self._transport.is_closing():
+            exchange.set_exception(ConnectionBroken("the endpoint closed the connection as soon as it was made"))
+            return exchange
+        self._exchange = exchange
+        self._deadline_s = deadline_s
+        self.idle_since_s = NEVER
+        self._home.outbox.write(self._transport, head.http1(body, signature))
+        return exchange
+
+    def abandon(self, exchange: "asyncio.Future[Answer]") -> None:
+        """Nobody waits for the answer any more: what comes on this connection cannot be used."""
+        if exchange is self._exchange:
+            self.abort()
+
+    def expire(self, now_s: float) -> None:
+        """Fail what is past its deadline."""
+        if now_s >= self._deadline_s:
+            self._fail(AnswerTimedOut(self._timeout_s))
+
+    def retire(self) -> None:
+        """Take no more requests, and close when none is under way."""
+        self._retiring = True
+        if self._exchange is None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Hang up at once; a request under way fails."""
+        self._fail(ConnectionBroken("the connection was closed on our side"))
+
+    # From the socket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Connected."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._home.made(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Some bytes of an answer."""
+        if self._exchange is None:
+            self._transport.abort()
+            return
+        if not self._in_body:
+            self._head_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            if not self._whole:
+                self._fail(ConnectionBroken(f"the answer is not HTTP/1.1: {error}"))
+                return
+            self._keep_alive = False
+        if self._whole or self._body.is_too_long:
+            self._finish()
+        elif not self._in_body and self._head_bytes > MAX_HEAD_BYTES:
+            self._fail(ConnectionBroken(f"the head of the answer is longer than {MAX_HEAD_BYTES} bytes"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The endpoint hung up."""
+        if self._exchange is not None:
+            if exc is None and self._in_body and not self._sized:
+                self._finish()
+            else:
+                self._fail(self._loss(exc))
+        self._home.lost(self)
+
+    # From the parser
+
+    def on_message_begin(self) -> None:
+        """An answer begins."""
+        if self._whole:
+            raise _Surplus
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header."""
+        match name.lower():
+            case b"content-length" | b"transfer-encoding":
+                self._sized = name[0] in b"cC" or b"chunked" in value.lower()
+            case b"retry-after":
+                self._retry_after = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        """The head is whole."""
+        self._status = self._parser.get_status_code()
+        self._in_body = self._status >= 200
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body."""
+        self._body.add(body)
+
+    def on_message_complete(self) -> None:
+        """An answer is whole; those of before the final one (1xx) are passed over."""
+        if self._in_body:
+            self._whole = True
+            self._keep_alive = self._parser.should_keep_alive()
+
+    def _finish(self) -> None:
+        exchange, self._exchange = self._exchange, None
+        self._deadline_s = NEVER
+        answer = Answer(self._status, self._retry_after, self._body.take())
+        if exchange is not None and not exchange.done():
+            exchange.set_result(answer)
+        if not self._keep_alive or self._retiring:
+            self._transport.abort()
+            return
+        self._reused = True
+        self._begin()
+        self.idle_since_s = self._loop.time()
+        self._home.freed(self)
+
+    def _fail(self, error: DeliveryFailed) -> None:
+        exchange, self._exchange = self._exchange, None
+        self._deadline_s = NEVER
+        self._transport.abort()
+        if exchange is not None and not exchange.done():
+            exchange.set_exception(error)
+
+    def _loss(self, exc: Exception | None) -> ConnectionBroken:
+        reason = "the endpoint closed the connection" if exc is None else f"the connection broke: {exc}"
+        if self._reused and not self._head_bytes:
+            return StaleConnection(reason)
+        return ConnectionBroken(f"{reason} before the answer was whole")

@@ -1,0 +1,267 @@
+"""An HTTP/2 connection: many requests at once, framed by the h2 package."""
+
+import asyncio
+from typing import cast
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.events import (
+    DataReceived,
+    Event,
+    RemoteSettingsChanged,
+    ResponseReceived,
+    StreamEnded,
+    StreamReset,
+    WindowUpdated,
+)
+from h2.exceptions import H2Error
+from h2.settings import SettingCodes, Settings
+
+from penstock.core.signing import Signature
+from penstock.delivery.errors import AnswerTimedOut, ConnectFailed, ConnectionBroken, DeliveryFailed, StaleConnection
+from penstock.delivery.http.answer import MAX_HEAD_BYTES, READ_BODY_BYTES, Answer, AnswerBody
+from penstock.delivery.http.connection import NEVER, Home
+from penstock.delivery.http.frames import Goaway, GoawayFilter
+from penstock.delivery.http.request import RequestHead, signature_headers
+
+# What we send at most at once, whatever the endpoint allows.
+MAX_STREAMS = 100
+
+
+class _Stream:
+    """One request and its answer."""
+
+    __slots__ = ("body", "deadline_s", "exchange", "retry_after", "status", "unsent")
+
+    def __init__(self, exchange: "asyncio.Future[Answer]", unsent: bytes, deadline_s: float) -> None:
+        self.exchange = exchange
+        self.unsent = unsent
+        self.deadline_s = deadline_s
+        self.body = AnswerBody()
+        self.status = 0
+        self.retry_after: str | None = None
+
+
+class Http2Connection(asyncio.Protocol):
+    """Sends requests as streams of one connection, and hands over each answer when it is whole."""
+
+    is_shared = True
+
+    def __init__(self, home: Home, timeout_s: float) -> None:
+        self._home = home
+        self._timeout_s = timeout_s
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport
+        self._frames = GoawayFilter()
+        self._h2 = H2Connection(H2Configuration(client_side=True, header_encoding="latin-1"))
+        self._h2.local_settings = Settings(client=True, initial_values=_OUR_SETTINGS)
+        self._settled: asyncio.Future[None] = self._loop.create_future()
+        self._streams: dict[int, _Stream] = {}
+        self._retiring = False
+        self.opened_s = self.idle_since_s = self._loop.time()
+
+    # For the pool
+
+    async def ready(self) -> None:
+        """Wait for the endpoint's settings: before them it is not known how much it takes."""
+        await self._settled
+
+    def room(self) -> int:
+        """How many more requests can be sent now."""
+        if not self._settled.done() or self._retiring or self._transport.is_closing():
+            return 0
+        return min(MAX_STREAMS, self._h2.remote_settings.max_concurrent_streams) - len(self._streams)
+
+    def send(
+        self, head: RequestHead, body: bytes, signature: Signature | None, deadline_s: float
+    ) -> "asyncio.Future[Answer]":
+        """Send a request; its answer comes, or a DeliveryFailed."""
+        exchange: asyncio.Future[Answer] = self._loop.create_future()
+        if self.room() <= 0:
+            exchange.set_exception(StaleConnection("the endpoint takes no more requests on this connection"))
+            return exchange
+        stream_id = self._h2.get_next_available_stream_id()
+        self._h2.send_headers(stream_id, _headers(head, body, signature))
+        stream = self._streams[stream_id] = _Stream(exchange, body, deadline_s)
+        self.idle_since_s = NEVER
+        self._send_body(stream_id, stream)
+        self._flush()
+        return exchange
+
+    def abandon(self, exchange: "asyncio.Future[Answer]") -> None:
+        """Nobody waits for the answer any more."""
+        for stream_id, stream in list(self._streams.items()):
+            if stream.exchange is exchange:
+                self._cancel(stream_id)
+
+    def expire(self, now_s: float) -> None:
+        """Fail what is past its deadline."""
+        for stream_id, stream in list(self._streams.items()):
+            if now_s >= stream.deadline_s:
+                self._cancel(stream_id)
+                _fail(stream, AnswerTimedOut(self._timeout_s))
+
+    def retire(self) -> None:
+        """Take no more requests, and close when none is under way."""
+        self._retiring = True
+        if not self._streams:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Hang up at once; requests under way fail."""
+        self._fail_all(ConnectionBroken("the connection was closed on our side"))
+
+    # From the socket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Connected."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._h2.initiate_connection()
+        self._flush()
+        self._home.made(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Some bytes of answers."""
+        frames, goaway = self._frames.feed(data)
+        try:
+            for event in self._h2.receive_data(frames) if frames else ():
+                self._handle(event)
+        except H2Error as error:
+            self._fail_all(ConnectionBroken(f"the endpoint breaks the rules of HTTP/2: {error}"))
+            return
+        if goaway is not None:
+            self._go_away(goaway)
+        self._flush()
+        self._rest()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The endpoint hung up."""
+        reason = "the endpoint closed the connection" if exc is None else f"the connection broke: {exc}"
+        self._fail_all(ConnectionBroken(f"{reason} before the answer was whole"))
+        self._home.lost(self)
+
+    # From h2
+
+    def _handle(self, event: Event) -> None:
+        match event:
+            case ResponseReceived(stream_id=stream_id, headers=headers):
+                if (stream := self._streams.get(stream_id)) is not None:
+                    _take_head(stream, {str(name): str(value) for name, value in headers})
+            case DataReceived():
+                self._take_data(event)
+            case StreamEnded(stream_id=stream_id):
+                self._finish(stream_id)
+            case StreamReset(stream_id=stream_id, error_code=code):
+                self._take_reset(stream_id, code)
+            case WindowUpdated() | RemoteSettingsChanged():
+                if isinstance(event, RemoteSettingsChanged) and not self._settled.done():
+                    self._settled.set_result(None)
+                for stream_id, stream in list(self._streams.items()):
+                    self._send_body(stream_id, stream)
+
+    def _take_data(self, event: DataReceived) -> None:
+        self._h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+        stream = self._streams.get(event.stream_id)
+        if stream is None:
+            return
+        stream.body.add(event.data)
+        if stream.body.is_too_long:
+            self._finish(event.stream_id)
+            if event.stream_ended is None:
+                self._h2.reset_stream(event.stream_id, ErrorCodes.CANCEL)
+
+    def _take_reset(self, stream_id: int, code: ErrorCodes | int) -> None:
+        stream = self._streams.pop(stream_id, None)
+        if stream is None:
+            return
+        if code == ErrorCodes.REFUSED_STREAM:
+            _fail(stream, StaleConnection("the endpoint refused the stream"))
+        else:
+            _fail(stream, ConnectionBroken(f"the endpoint reset the stream with the error {code!r}"))
+
+    def _finish(self, stream_id: int) -> None:
+        stream = self._streams.pop(stream_id, None)
+        if stream is not None and not stream.exchange.done():
+            stream.exchange.set_result(Answer(stream.status, stream.retry_after, stream.body.take()))
+
+    def _go_away(self, goaway: Goaway) -> None:
+        self._retiring = True
+        for stream_id, stream in list(self._streams.items()):
+            if stream_id > goaway.last_stream_id:
+                del self._streams[stream_id]
+                _fail(stream, StaleConnection("the endpoint goes away and has not processed the request"))
+
+    def _send_body(self, stream_id: int, stream: _Stream) -> None:
+        """Send as much as the endpoint's windows allow; the rest follows when they open."""
+        while stream.unsent:
+            room = min(self._h2.local_flow_control_window(stream_id), self._h2.max_outbound_frame_size)
+            if room <= 0:
+                return
+            piece, stream.unsent = stream.unsent[:room], stream.unsent[room:]
+            self._h2.send_data(stream_id, piece, end_stream=not stream.unsent)
+
+    def _cancel(self, stream_id: int) -> None:
+        del self._streams[stream_id]
+        self._h2.reset_stream(stream_id, ErrorCodes.CANCEL)
+        self._flush()
+        self._rest()
+
+    def _rest(self) -> None:
+        """After some streams have ended: close, be idle, or take more."""
+        if not self._streams:
+            if self._retiring:
+                self._transport.close()
+            elif self.idle_since_s == NEVER:
+                self.idle_since_s = self._loop.time()
+        self._home.freed(self)
+
+    def _fail_all(self, error: DeliveryFailed) -> None:
+        if not self._settled.done():
+            self._settled.set_exception(ConnectFailed(error.message))
+            self._settled.exception()  # taken note of: nobody may be waiting for it
+        streams = list(self._streams.values())
+        self._streams.clear()
+        self._retiring = True
+        self._transport.abort()
+        for stream in streams:
+            _fail(stream, error)
+
+    def _flush(self) -> None:
+        data = self._h2.data_to_send()
+        if data and not self._transport.is_closing():
+            self._transport.write(data)
+
+
+_OUR_SETTINGS = {
+    SettingCodes.ENABLE_PUSH: 0,
+    SettingCodes.MAX_HEADER_LIST_SIZE: MAX_HEAD_BYTES,
+    # Room for a whole answer: one that is read to the limit needs no window update.
+    SettingCodes.INITIAL_WINDOW_SIZE: READ_BODY_BYTES,
+}
+
+
+def _headers(head: RequestHead, body: bytes, signature: Signature | None) -> list[tuple[str, str]]:
+    target = head.target
+    headers = [
+        (":method", "POST"),
+        (":scheme", "https"),
+        (":authority", target.authority),
+        (":path", target.path),
+        *head.headers,
+        ("content-length", str(len(body))),
+    ]
+    if signature is not None:
+        headers += signature_headers(signature)
+    return headers
+
+
+def _take_head(stream: _Stream, headers: dict[str, str]) -> None:
+    status = headers.get(":status", "")
+    stream.status = int(status) if status.isascii() and status.isdigit() and len(status) == 3 else 0
+    stream.retry_after = headers.get("retry-after")
+
+
+def _fail(stream: _Stream, error: DeliveryFailed) -> None:
+    if not stream.exchange.done():
+        stream.exchange.set_exception(error)

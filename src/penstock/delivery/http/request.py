@@ -1,0 +1,71 @@
+"""The head of a request: that of seed 000, with all that many deliveries share made once, or any other."""
+
+import re
+from typing import TypeAlias
+
+import msgspec
+
+from penstock.core.signing import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, Signature
+from penstock.delivery.errors import Undeliverable
+from penstock.delivery.http.target import Target, parse_target
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
+_HEADER_VALUE = re.compile(r"[ -~]*")
+Headers: TypeAlias = tuple[tuple[str, str], ...]
+
+_SHARED_HEADERS: Headers = (
+    ("content-type", "application/json"),
+    ("accept", "application/json"),
+    ("user-agent", "penstock"),
+)
+
+
+class RequestHead(msgspec.Struct, frozen=True):
+    """What deliveries to one URL with the same headers begin with."""
+
+    target: Target
+    headers: Headers
+    opening: bytes  # of an HTTP/1.1 request, up to the length of its body
+
+    def http1(self, body: bytes, signature: Signature | None) -> bytes:
+        """A whole HTTP/1.1 request."""
+        if signature is None:
+            return b"%b%d\r\n\r\n%b" % (self.opening, len(body), body)
+        return b"%b%d\r\n%b\r\n%b" % (self.opening, len(body), _lines(signature_headers(signature)), body)
+
+
+def request_head(url: str, token: str | None) -> RequestHead:
+    """The head for a URL and a token; Undeliverable if they cannot stand in a request."""
+    target = parse_target(url)
+    headers = _SHARED_HEADERS
+    if token is not None and token.strip():
+        if _HEADER_VALUE.fullmatch(token) is None:
+            raise Undeliverable("the authToken cannot be used: it has characters that a header cannot have")
+        headers += (("authorization", f"Bearer {token}"),)
+    return _head(target, headers)
+
+
+def head_with(url: str, headers: Headers) -> RequestHead:
+    """The head for a URL and headers with names in lower case; Undeliverable if they cannot stand in a request."""
+    for name, value in headers:
+        if _HEADER_NAME.fullmatch(name) is None or _HEADER_VALUE.fullmatch(value) is None:
+            raise Undeliverable(f"the header {name[:100]!r} has characters that a header cannot have")
+    return _head(parse_target(url), headers)
+
+
+def signature_headers(signature: Signature) -> Headers:
+    """The headers of a signed delivery."""
+    return (
+        (ID_HEADER, signature.message_id),
+        (TIMESTAMP_HEADER, signature.timestamp),
+        (SIGNATURE_HEADER, signature.signatures),
+    )
+
+
+def _head(target: Target, headers: Headers) -> RequestHead:
+    first = f"POST {target.path} HTTP/1.1\r\nhost: {target.authority}\r\n".encode()
+    return RequestHead(target, headers, first + _lines(headers) + b"content-length: ")
+
+
+def _lines(headers: Headers) -> bytes:
+    return "".join(f"{name}: {value}\r\n" for name, value in headers).encode("ascii")
