@@ -1,0 +1,80 @@
+"""`/monitoring/circuit-breakers`: looking at breakers, and closing them by hand."""
+
+from http import HTTPStatus
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from penstock.core.errors import NotFound
+from penstock.delivery.breaker_view import BreakerView
+from penstock.router.surface import RouterSurface
+from penstock.telemetry.query import NoQuery
+from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
+
+_PATH = "/monitoring/circuit-breakers"
+
+
+class BreakerList(msgspec.Struct, frozen=True, rename="camel"):
+    """The breakers of all endpoints."""
+
+    circuit_breakers: list[BreakerView]
+
+
+class BreakerReset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The breaker to close, named as the list names it. An endpoint is a URL, so it is not part of the path."""
+
+    endpoint: Annotated[str, Meta(min_length=1)]
+
+
+class ResetCount(msgspec.Struct, frozen=True):
+    """How many breakers were closed."""
+
+    reset: int
+
+
+class BreakerRoutes:
+    """The routes of breakers."""
+
+    def __init__(self, router: RouterSurface) -> None:
+        self._router = router
+
+    def routes(self) -> tuple[AnyRoute, ...]:
+        """What is served."""
+        return (
+            Route(
+                method="GET",
+                path=_PATH,
+                summary="The breakers of all endpoints.",
+                answer=BreakerList,
+                handler=self._list,
+            ),
+            Route(
+                method="POST",
+                path=f"{_PATH}/reset",
+                summary="Close the breaker of one endpoint.",
+                answer=ResetCount,
+                body=BreakerReset,
+                handler=self._reset,
+                refusals=(HTTPStatus.NOT_FOUND,),
+            ),
+            Route(
+                method="POST",
+                path=f"{_PATH}/reset-all",
+                summary="Close all breakers.",
+                answer=ResetCount,
+                handler=self._reset_all,
+            ),
+        )
+
+    def _list(self, _: Call[NoQuery, NoBody]) -> BreakerList:
+        return BreakerList(self._router.breakers())
+
+    def _reset(self, call: Call[NoQuery, BreakerReset]) -> ResetCount:
+        endpoint = call.body.endpoint
+        if not self._router.reset_breaker(endpoint):
+            raise NotFound(f"there is no breaker of {endpoint[:200]!r}; GET {_PATH} has them all")
+        return ResetCount(1)
+
+    def _reset_all(self, _: Call[NoQuery, NoBody]) -> ResetCount:
+        return ResetCount(self._router.reset_breakers())

@@ -1,0 +1,98 @@
+"""`/monitoring/queues` and `/monitoring/consumer-health`: what is consumed, and how well."""
+
+from http import HTTPStatus
+
+import msgspec
+
+from penstock.core.errors import NotFound, Unavailable
+from penstock.router.surface import RouterSurface
+from penstock.router.views import QueueView
+from penstock.telemetry.query import NoQuery
+from penstock.telemetry.redaction import mask_whole_url
+from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
+
+
+class QueueList(msgspec.Struct, frozen=True):
+    """All consumed queues."""
+
+    queues: list[QueueView]
+
+
+class ConsumerHealth(msgspec.Struct, frozen=True, rename="camel"):
+    """Whether the consumer of a queue polls."""
+
+    queue: str
+    healthy: bool
+    paused: bool
+    draining: bool
+    last_poll_age_s: float | None
+
+
+class ConsumerHealthList(msgspec.Struct, frozen=True):
+    """All consumers, and whether every one that should poll does."""
+
+    healthy: bool
+    consumers: list[ConsumerHealth]
+
+
+class Restarted(msgspec.Struct, frozen=True):
+    """The queue whose consumer is a new one."""
+
+    queue: str
+
+
+class QueueRoutes:
+    """The routes of queues and their consumers."""
+
+    def __init__(self, router: RouterSurface) -> None:
+        self._router = router
+
+    def routes(self) -> tuple[AnyRoute, ...]:
+        """What is served."""
+        return (
+            Route(
+                method="GET",
+                path="/monitoring/queues",
+                summary="All consumed queues with their counts.",
+                answer=QueueList,
+                handler=self._list,
+            ),
+            Route(
+                method="GET",
+                path="/monitoring/consumer-health",
+                summary="Whether the consumers poll.",
+                answer=ConsumerHealthList,
+                handler=self._health,
+            ),
+            Route(
+                method="POST",
+                path="/monitoring/queues/{name}/restart",
+                summary="Put a new consumer in the place of a queue's.",
+                answer=Restarted,
+                handler=self._restart,
+                refusals=(HTTPStatus.SERVICE_UNAVAILABLE,),
+            ),
+        )
+
+    def _list(self, _: Call[NoQuery, NoBody]) -> QueueList:
+        return QueueList([_without_password(queue) for queue in self._router.queues()])
+
+    def _health(self, _: Call[NoQuery, NoBody]) -> ConsumerHealthList:
+        queues = self._router.queues()
+        consumers = [
+            ConsumerHealth(queue.name, queue.healthy, queue.paused, queue.draining, queue.last_poll_age_s)
+            for queue in queues
+        ]
+        return ConsumerHealthList(all(queue.healthy or queue.draining for queue in queues), consumers)
+
+    async def _restart(self, call: Call[NoQuery, NoBody]) -> Restarted:
+        name = call.path["name"]
+        if not any(queue.name == name and not queue.draining for queue in self._router.queues()):
+            raise NotFound(f"no queue {name!r} is consumed; GET /monitoring/queues has them all")
+        if not await self._router.restart_consumer(name):
+            raise Unavailable(f"no new consumer of queue {name!r} could be started; GET /warnings says why")
+        return Restarted(name)
+
+
+def _without_password(queue: QueueView) -> QueueView:
+    return msgspec.structs.replace(queue, uri=mask_whole_url(queue.uri))

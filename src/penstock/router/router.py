@@ -1,0 +1,189 @@
+"""The router: pools, consumers and what is on its way between them, put together and changed as one."""
+
+import asyncio
+from collections.abc import Callable
+
+from penstock.config.tree import RouterOptions
+from penstock.core.clock import Clock
+from penstock.core.limits import SECOND_MS
+from penstock.delivery.breaker_view import BreakerView
+from penstock.delivery.breakers import Breakers
+from penstock.router.configuration import RouterConfiguration
+from penstock.router.consumers import Consumers
+from penstock.router.plan import plan_queues
+from penstock.router.pool import Mediator
+from penstock.router.pool_metrics import RouterMetrics
+from penstock.router.pools import Pools
+from penstock.router.routing import Routing
+from penstock.router.tracked import TrackedMessage
+from penstock.router.tracker import InFlightTracker
+from penstock.router.views import GroupView, InFlightView, PoolView, QueueView
+from penstock.router.warnings import ROUTER, Severity, WarningCode, Warnings
+from penstock.sources.opening import QueueSpec
+from penstock.sources.port import Source
+
+
+class Router:
+    """Everything between the queues and the endpoints."""
+
+    def __init__(
+        self,
+        make_source: Callable[[QueueSpec], Source],
+        mediator: Mediator,
+        clock: Clock,
+        warnings: Warnings,
+        metrics: RouterMetrics,
+        breakers: Breakers,
+        limits: RouterOptions | None = None,
+    ) -> None:
+        self._clock = clock
+        self._warnings = warnings
+        self._breakers = breakers
+        self._limits = limits or RouterOptions()
+        self._loop = asyncio.get_running_loop()
+        self._tracker = InFlightTracker()
+        self._pools = Pools(mediator, self._tracker, clock, warnings, metrics)
+        routing = Routing(self._tracker, self._pools.serving, warnings, clock, self._loop.time)
+        self._consumers = Consumers(
+            make_source, routing.route, self._tracker, clock, warnings, self._limits.consumer_health_s
+        )
+
+    async def apply(self, configuration: RouterConfiguration) -> None:
+        """Make pools and consumers what the configuration says; what did not change goes on untouched."""
+        limits = self._limits
+        pools = self._pools.plan(configuration.processing_pools, limits.max_pools, limits.pool_warning_threshold)
+        for pool in pools.create:
+            self._pools.make(pool)
+        queues = plan_queues(self._consumers.queues, configuration.queues)
+        for name in queues.stop:
+            self._consumers.retire(name)
+        for code in pools.drain:
+            self._pools.drain(code)
+        for queue in queues.start:
+            await self._consumers.start(queue)
+        await asyncio.gather(*(self._pools.change(pool) for pool in pools.change))
+
+    async def change_pool(
+        self, code: str, *, concurrency: int | None, rate_limit_per_minute: int | None, unlimited_rate: bool
+    ) -> bool:
+        """Change a pool's limits until the next configuration says otherwise; what is None stays.
+
+        False if there is no such pool; FailedPrecondition if deliveries did not end in time for a lower concurrency.
+        """
+        return await self._pools.change_limits(
+            code,
+            concurrency=concurrency,
+            rate_limit_per_minute=rate_limit_per_minute,
+            unlimited_rate=unlimited_rate,
+        )
+
+    async def restart_consumer(self, name: str) -> bool:
+        """Put a new consumer in the place of one; False if there is none, or no new one could be made."""
+        return await self._consumers.restart(name)
+
+    # --- tasks that come round (seed 000, "Scheduled Tasks Summary")
+
+    async def restart_unhealthy_consumers(self) -> None:
+        """Every 60 s."""
+        await self._consumers.restart_unhealthy()
+
+    async def clean_up_drained(self) -> None:
+        """Every 10 s."""
+        self._pools.forget_spent()
+        await self._consumers.close_idle()
+
+    async def check_for_leaks(self) -> None:
+        """Every 30 s."""
+        in_flight, capacity = len(self._tracker), self._pools.capacity
+        if in_flight > capacity:
+            self._warnings.add(
+                WarningCode.PIPELINE_MAP_LEAK,
+                Severity.WARN,
+                ROUTER,
+                f"LEAK DETECTION: in-flight tracker size ({in_flight}) > total capacity ({capacity})",
+            )
+
+    # --- stopping
+
+    async def shut_down(self) -> None:
+        """Stop polling, finish what is being delivered, give back the rest (seed 000, "Graceful Shutdown")."""
+        limits = self._limits
+        failures_before = self._consumers.settlement_failures
+        await self._consumers.stop_all(limits.stop_consumers_s)
+        await self._pools.drain_all(limits.drain_pools_s)
+        # Every message has been settled or is being settled by now.
+        await self._consumers.settle_all(limits.stop_consumers_s)
+        self._warn_of_unsettled(self._consumers.settlement_failures - failures_before + len(self._tracker))
+        await self._consumers.close_all(limits.stop_consumers_s)
+
+    def _warn_of_unsettled(self, messages: int) -> None:
+        if messages:
+            self._warnings.add(
+                WarningCode.SHUTDOWN_CLEANUP_ERRORS,
+                Severity.WARN,
+                ROUTER,
+                f"{messages} messages could not be given back; they come again when their leases end",
+            )
+
+    # --- views
+
+    def pools(self) -> list[PoolView]:
+        """All pools, those that are being drained last."""
+        return [pool.view() for pool in self._pools.all()]
+
+    def queues(self) -> list[QueueView]:
+        """All consumed queues, those that are no longer wanted last."""
+        return [consumer.view() for consumer in self._consumers.all()]
+
+    def groups(self, pool: str | None, most: int) -> list[GroupView]:
+        """The groups with the most messages waiting."""
+        found = [group for each in self._pools if pool in (None, each.code) for group in each.groups()]
+        return sorted(found, key=lambda group: (-group.queued, group.pool, group.group))[:most]
+
+    def in_flight(
+        self, *, most: int, message_id: str | None = None, pool: str | None = None, queue: str | None = None
+    ) -> list[InFlightView]:
+        """Messages on their way, the oldest first."""
+        found = sorted(self._tracker, key=lambda message: message.tracked_s)
+        return [
+            self._in_flight_view(message)
+            for message in found
+            if message_id in (None, message.pointer.id, message.received.broker_id)
+            and pool in (None, message.pool.code)
+            and queue in (None, message.origin.name)
+        ][:most]
+
+    def find(self, message_id: str) -> InFlightView | None:
+        """A message on its way, by its own id or the broker's."""
+        message = self._tracker.of_message_id(message_id)
+        if message is None:
+            found = (self._tracker.of_broker_id(each.name, message_id) for each in self._consumers.all())
+            message = next((each for each in found if each is not None), None)
+        return self._in_flight_view(message) if message is not None else None
+
+    def _in_flight_view(self, message: TrackedMessage) -> InFlightView:
+        elapsed_ms = round((self._loop.time() - message.tracked_s) * SECOND_MS)
+        return InFlightView(
+            message_id=message.pointer.id,
+            broker_message_id=message.received.broker_id,
+            queue=message.origin.name,
+            pool_code=message.pool.code,
+            message_group_id=message.pointer.group,
+            mediation_target=message.pointer.mediation_target,
+            state=message.stage.name,
+            attempt=message.attempt,
+            tracked_at_ms=self._clock.now_ms() - elapsed_ms,
+            elapsed_ms=elapsed_ms,
+        )
+
+    def breakers(self) -> list[BreakerView]:
+        """The breakers of all endpoints."""
+        return self._breakers.views()
+
+    def reset_breaker(self, endpoint: str) -> bool:
+        """Close the breaker of an endpoint; False if there is none."""
+        return self._breakers.reset(endpoint)
+
+    def reset_breakers(self) -> int:
+        """Close every breaker; how many there are."""
+        return self._breakers.reset_all()

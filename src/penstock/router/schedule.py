@@ -1,0 +1,47 @@
+"""Tasks that run again and again (seed 000, "Scheduled Tasks Summary")."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+log = logging.getLogger(__name__)
+
+Pause = Callable[[float], Awaitable[None]]
+
+
+class PeriodicTask(msgspec.Struct, frozen=True):
+    """What to do, and how often."""
+
+    name: str
+    every_s: float
+    work: Callable[[], Awaitable[None]]
+
+
+class Schedule:
+    """Runs its tasks until it is cancelled; one that fails is logged and runs again at its next time.
+
+    A task does nothing before `is_ready`, and never runs twice at once: its time is counted from its end.
+    """
+
+    def __init__(self, tasks: tuple[PeriodicTask, ...], is_ready: Callable[[], bool], pause: Pause) -> None:
+        self._tasks = tasks
+        self._is_ready = is_ready
+        self._pause = pause
+
+    async def run(self) -> None:
+        """Run all tasks, each at its own pace."""
+        async with asyncio.TaskGroup() as group:
+            for task in self._tasks:
+                group.create_task(self._repeat(task), name=task.name)
+
+    async def _repeat(self, task: PeriodicTask) -> None:
+        while True:
+            await self._pause(task.every_s)
+            if not self._is_ready():
+                continue
+            try:
+                await task.work()
+            except Exception:
+                log.exception("the scheduled task failed", extra={"task": task.name})

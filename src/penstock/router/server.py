@@ -1,0 +1,132 @@
+"""One router process: everything put together, served until a signal, and stopped with nothing lost."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from penstock.core.ids import TsidFactory
+from penstock.delivery.breakers import Breakers
+from penstock.delivery.egress import EgressGuard
+from penstock.delivery.http.client import HttpClient
+from penstock.delivery.http.settings import DeliverySettings
+from penstock.edge.clock import SystemClock
+from penstock.edge.node import process_ids
+from penstock.edge.pause import pause
+from penstock.router.api.app import RouterParts, router_app
+from penstock.router.config_fetch import fetch_configuration
+from penstock.router.config_sync import ConfigSync
+from penstock.router.configuration import RouterConfiguration
+from penstock.router.mediator import HttpMediator
+from penstock.router.pool_metrics import RouterMetrics
+from penstock.router.router import Router
+from penstock.router.schedule import PeriodicTask, Schedule
+from penstock.router.settings import RouterSettings
+from penstock.router.share import share_of
+from penstock.router.standby import AlwaysPrimary, Leadership
+from penstock.router.warnings import Warnings
+from penstock.sources.opening import QueueSpec, source_for
+from penstock.sources.port import Source
+from penstock.sources.sqs_polling import SqsPolling
+from penstock.telemetry.server import HttpServer, stop_signal
+
+MONITOR_S = 60.0
+CLEAN_UP_S = 10.0
+LEAK_CHECK_S = 30.0
+
+
+async def serve_router(settings: RouterSettings, worker: int = 0, leadership: Leadership | None = None) -> None:
+    """Serve until SIGINT or SIGTERM; Unavailable if there is no configuration to begin with.
+
+    One of several workers takes its part of the configuration, and the port that many above the first.
+    """
+    clock = SystemClock()
+    warnings, metrics = Warnings(clock), RouterMetrics()
+    leadership = leadership or AlwaysPrimary()
+    breakers = Breakers(clock)
+    async with _mediator(settings, breakers, clock, warnings) as mediator:
+        router = Router(_sources(settings), mediator, clock, warnings, metrics, breakers, settings)
+        sync = ConfigSync(settings, router, warnings, leadership, clock, pause, _fetch_for(settings.workers, worker))
+        parts = RouterParts(
+            settings=settings,
+            router=router,
+            sync=sync,
+            warnings=warnings,
+            metrics=metrics,
+            leadership=leadership,
+            new_id=_new_ids(process_ids(settings.node_id), clock),
+            own_url=lambda: server.url,
+        )
+        port = settings.port + worker if settings.port else 0
+        server = HttpServer(router_app(parts), settings.host, port, credentials_set=bool(settings.api_token))
+        await _run(server, router, sync)
+
+
+async def _run(server: HttpServer, router: Router, sync: ConfigSync) -> None:
+    stop = stop_signal(server)
+    async with server:
+        print(f"listening on {server.url}", flush=True)
+        duties = asyncio.create_task(_duties(router, sync))
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait((duties, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        duties.cancel()
+        results = await asyncio.gather(duties, return_exceptions=True)
+        await router.shut_down()
+    if isinstance(results[0], Exception):
+        raise results[0]
+
+
+async def _duties(router: Router, sync: ConfigSync) -> None:
+    """What goes on in the background until the router is told to stop (seed 000, "Scheduled Tasks Summary")."""
+    tasks = (
+        PeriodicTask("monitor", MONITOR_S, router.restart_unhealthy_consumers),
+        PeriodicTask("clean-up", CLEAN_UP_S, router.clean_up_drained),
+        PeriodicTask("leaks", LEAK_CHECK_S, router.check_for_leaks),
+    )
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(sync.run())
+            group.create_task(Schedule(tasks, lambda: sync.state.initialised, pause).run())
+    except* Exception as failures:
+        raise failures.exceptions[0] from None
+
+
+@asynccontextmanager
+async def _mediator(
+    settings: RouterSettings, breakers: Breakers, clock: SystemClock, warnings: Warnings
+) -> AsyncIterator[HttpMediator]:
+    delivery = DeliverySettings(
+        request_timeout_s=settings.request_timeout_s,
+        connect_timeout_s=settings.connect_timeout_s,
+        http_version=settings.http_version,
+        client_errors=settings.client_errors,
+    )
+    guard = EgressGuard(settings.egress_allow)
+    try:
+        async with HttpClient(guard, delivery) as client:
+            yield HttpMediator(client, breakers, clock, warnings.add, delivery)
+    finally:
+        guard.close()
+
+
+def _sources(settings: RouterSettings) -> Callable[[QueueSpec], Source]:
+    polling = SqsPolling(settings.sqs_max_messages, settings.sqs_wait_s, settings.sqs_timeout_s)
+    return lambda queue: source_for(queue, polling)
+
+
+def _fetch_for(workers: int, worker: int) -> Callable[[Sequence[str]], Awaitable[RouterConfiguration]]:
+    """How this worker gets its part of the configuration."""
+
+    def can_share(queue: QueueSpec) -> bool:
+        source = source_for(queue)
+        return source.ordered and not source.exclusive
+
+    async def fetch(places: Sequence[str]) -> RouterConfiguration:
+        whole = await fetch_configuration(places)
+        return whole if workers == 1 else share_of(whole, worker, workers, can_share)
+
+    return fetch
+
+
+def _new_ids(ids: TsidFactory, clock: SystemClock) -> Callable[[], str]:
+    return lambda: ids.next_id(clock.now_ms())

@@ -1,0 +1,30 @@
+"""Everything one router process is told when it starts."""
+
+from dataclasses import dataclass, fields
+
+from penstock.config.kinds import Network
+from penstock.config.tree import Config, RouterOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class RouterSettings(RouterOptions):
+    """The options of the configuration tree, and where this router listens."""
+
+    host: str = "127.0.0.1"
+    port: int = 8081
+    workers: int = 1
+    node_id: int | None = None
+    egress_allow: tuple[Network, ...] = ()
+
+
+def router_settings(config: Config, *, sources: tuple[str, ...], host: str, port: int, workers: int) -> RouterSettings:
+    """The settings of `config`; configuration sources that were named go before those of `config`."""
+    options = {entry.name: getattr(config.router, entry.name) for entry in fields(RouterOptions)}
+    return RouterSettings(
+        **{**options, "config": sources or config.router.config},
+        host=host,
+        port=port,
+        workers=workers,
+        node_id=config.node.id,
+        egress_allow=config.egress.allow,
+    )

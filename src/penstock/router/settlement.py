@@ -1,0 +1,91 @@
+"""Settling: a message taken from a queue is removed or given back exactly once, and tracked until that is done."""
+
+import asyncio
+import logging
+from functools import partial
+
+from penstock.router.tracked import Stage, TrackedMessage
+from penstock.router.tracker import InFlightTracker
+from penstock.sources.port import Received, Source
+
+_log = logging.getLogger(__name__)
+
+
+class Settlements:
+    """The settlements of one consumer's messages."""
+
+    def __init__(self, source: Source, tracker: InFlightTracker) -> None:
+        self._source = source
+        self._tracker = tracker
+        self._ended = asyncio.Event()
+        self.under_way = 0
+        self.acked = 0
+        self.nacked = 0
+        self.failures = 0
+
+    def ack(self, message: TrackedMessage) -> None:
+        """Remove a message for good."""
+        self.acked += 1
+        self._settle(message, None)
+
+    def nack(self, message: TrackedMessage, delay_s: int) -> None:
+        """Give a message back, to come again after the delay."""
+        self.nacked += 1
+        self._settle(message, delay_s)
+
+    def _settle(self, message: TrackedMessage, delay_s: int | None) -> None:
+        assert message.stage is not Stage.SETTLING, "a message is settled once"
+        message.stage = Stage.SETTLING
+        self.under_way += 1
+        self._send(message, delay_s)
+
+    def _send(self, message: TrackedMessage, delay_s: int | None) -> None:
+        source = message.origin.source
+        received = message.received
+        settlement = source.ack(received) if delay_s is None else source.nack(received, delay_s)
+        settlement.add_done_callback(partial(self._sent, message, delay_s))
+
+    def _sent(self, message: TrackedMessage, delay_s: int | None, settlement: "asyncio.Future[None]") -> None:
+        if message.reissued:
+            # It was handed out once more in the meantime, and that hand-out has to be settled too.
+            message.reissued = False
+            _read(settlement)
+            self._send(message, delay_s)
+            return
+        self._end(settlement)
+        message.origin.forget(message)
+        self._tracker.remove(message)
+
+    def turn_away(self, received: Received, delay_s: int) -> None:
+        """Give back a message that was not tracked."""
+        self.nacked += 1
+        self._watch(self._source.nack(received, delay_s))
+
+    def discard(self, received: Received) -> None:
+        """Remove a message that was not tracked."""
+        self.acked += 1
+        self._watch(self._source.ack(received))
+
+    def _watch(self, settlement: "asyncio.Future[None]") -> None:
+        self.under_way += 1
+        settlement.add_done_callback(self._end)
+
+    def _end(self, settlement: "asyncio.Future[None]") -> None:
+        self.under_way -= 1
+        if not self.under_way:
+            self._ended.set()
+        if (failure := _read(settlement)) is not None:
+            # The message comes again when its lease ends: at least once.
+            self.failures += 1
+            _log.warning("queue %s: a message was not settled: %s", self._source.name, failure)
+
+    async def all_ended(self) -> None:
+        """Wait until nothing is being settled."""
+        while self.under_way:
+            self._ended.clear()
+            await self._ended.wait()
+
+
+def _read(settlement: "asyncio.Future[None]") -> BaseException | str | None:
+    """Why a settlement failed, if it did; a failure that nobody reads would be told by the loop."""
+    return "cancelled" if settlement.cancelled() else settlement.exception()
