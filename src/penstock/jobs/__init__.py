@@ -1,0 +1,1 @@
+"""Events, subscriptions and dispatch jobs: what they are, and the databases that keep them."""

@@ -1,0 +1,1 @@
+"""The API of jobs, events, subscriptions and pools."""

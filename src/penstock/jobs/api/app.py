@@ -1,0 +1,90 @@
+"""The HTTP surface of jobs: probes, the routes of every part, the process endpoint, and their OpenAPI document."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.core.clock import Clock
+from penstock.jobs.api.events import EventRoutes
+from penstock.jobs.api.job_decisions import JobDecisionRoutes
+from penstock.jobs.api.jobs import JobRoutes
+from penstock.jobs.api.pools import PoolRoutes
+from penstock.jobs.api.router_config import RouterConfigRoutes
+from penstock.jobs.api.signing_secret import SigningSecretRoutes
+from penstock.jobs.api.subscriptions import SubscriptionRoutes
+from penstock.jobs.api.trial import TrialRoutes
+from penstock.jobs.auth_token import AuthTokens
+from penstock.jobs.delivery import Courier
+from penstock.jobs.fan_out_inline import InlinePublisher
+from penstock.jobs.model_subscription import DEFAULT_DISPATCH_POOL
+from penstock.jobs.process import Processor
+from penstock.jobs.process_route import ProcessRoute
+from penstock.jobs.repository import JobRepository
+from penstock.telemetry.api_app import ApiApp
+from penstock.telemetry.asgi import App
+from penstock.telemetry.metrics import Metrics
+from penstock.telemetry.openapi import Json, openapi_document
+from penstock.telemetry.probes import CheckResult, Probes
+from penstock.telemetry.query import NoQuery
+from penstock.telemetry.request_guard import RequestGuard
+from penstock.telemetry.routes import Call, NoBody, Route, RouteTable
+
+_DESCRIPTION = "Events in, signed webhooks out: events, subscriptions, the jobs they cause, and the pools they run in."
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobsParts:
+    """What the API shows and drives."""
+
+    repository: JobRepository
+    courier: Courier
+    processor: Processor
+    tokens: AuthTokens
+    clock: Clock
+    new_id: Callable[[], str]
+    metrics: Metrics
+    api_token: str = ""
+    queue_uri: str = ""
+    default_pool: str = DEFAULT_DISPATCH_POOL
+
+
+def jobs_app(parts: JobsParts) -> App:
+    """The whole HTTP surface."""
+    api = ApiApp(_documented(parts), RequestGuard(parts.api_token))
+
+    async def database() -> CheckResult:
+        pools = await parts.repository.list_pools()
+        return CheckResult(True, f"answers, with {len(pools)} pools")
+
+    return Probes(parts.metrics, {"database": database}).wrap(api)
+
+
+def route_table(parts: JobsParts) -> RouteTable:
+    """The routes of every part."""
+    repository, new_id, clock = parts.repository, parts.new_id, parts.clock
+    return RouteTable(
+        *EventRoutes(repository, InlinePublisher(repository, new_id, clock), new_id, clock).routes(),
+        *JobRoutes(repository, new_id, clock).routes(),
+        *JobDecisionRoutes(repository, clock).routes(),
+        *SubscriptionRoutes(repository, new_id, clock).routes(),
+        *SigningSecretRoutes(repository).routes(),
+        *TrialRoutes(repository, parts.courier, new_id, clock).routes(),
+        *PoolRoutes(repository).routes(),
+        *RouterConfigRoutes(repository, parts.queue_uri, parts.default_pool).routes(),
+        *ProcessRoute(parts.processor, parts.tokens, clock).routes(),
+    )
+
+
+def openapi(parts: JobsParts) -> Json:
+    """The document that describes the routes."""
+    return openapi_document(route_table(parts), "Penstock jobs", _DESCRIPTION)
+
+
+def _documented(parts: JobsParts) -> RouteTable:
+    """The routes, and one more that describes them."""
+    document = openapi(parts)
+
+    def describe(_: Call[NoQuery, NoBody]) -> Json:
+        return document
+
+    about = Route(method="GET", path="/openapi.json", summary="This document.", answer=dict, handler=describe)
+    return RouteTable(*route_table(parts).routes, about)

@@ -1,0 +1,181 @@
+"""`/api/v1/jobs`: making jobs, and looking at them."""
+
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from penstock.core.clock import Clock
+from penstock.core.job_state import JobStatus
+from penstock.jobs.api.fields import MAX_BATCH_BYTES, MAX_ITEM_BYTES, MOST_AT_ONCE, GroupKey, Limit, Name, checked_id
+from penstock.jobs.api.job_bodies import NewJobBody, new_job
+from penstock.jobs.api.job_views import AttemptView, JobView, attempt_view, job_view
+from penstock.jobs.errors import JobNotFound, SubscriptionNotFound
+from penstock.jobs.listing import JobFilter
+from penstock.jobs.model_job import CreatedJob
+from penstock.jobs.repository import JobRepository
+from penstock.telemetry.query import NoQuery
+from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
+
+PATH = "/api/v1/jobs"
+
+
+class JobReceipt(msgspec.Struct, frozen=True, rename="camel"):
+    """A job that was made, or the one that has its idempotency key already."""
+
+    id: str
+    is_new: bool
+
+
+class NewJobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Jobs to be made together: all of them or none."""
+
+    jobs: Annotated[list[NewJobBody], Meta(min_length=1, max_length=MOST_AT_ONCE)]
+
+
+class JobReceipts(msgspec.Struct, frozen=True):
+    """Jobs that were made, in the order they were asked for."""
+
+    jobs: list[JobReceipt]
+
+
+class JobQuery(msgspec.Struct, frozen=True, rename="camel"):
+    """Which jobs to list, and where to go on."""
+
+    status: JobStatus | None = None
+    subscription_id: Name | None = None
+    group_key: GroupKey | None = None
+    event_id: Name | None = None
+    tenant: Name | None = None
+    type: Name | None = None
+    archived: bool = False
+    limit: Limit = 100
+    cursor: Name | None = None
+
+
+class JobList(msgspec.Struct, frozen=True):
+    """Jobs, the newest first and without their payloads; the cursor asks for the next page, null after the last."""
+
+    jobs: list[JobView]
+    cursor: str | None
+
+
+class AttemptList(msgspec.Struct, frozen=True):
+    """Deliveries of a job, the first one first."""
+
+    attempts: list[AttemptView]
+
+
+class JobCounts(msgspec.Struct, frozen=True):
+    """How many jobs have each status, archived ones left out."""
+
+    counts: dict[JobStatus, int]
+
+
+class JobRoutes:
+    """The routes that make and show jobs."""
+
+    def __init__(self, repository: JobRepository, new_id: Callable[[], str], clock: Clock) -> None:
+        self._repository = repository
+        self._new_id = new_id
+        self._clock = clock
+
+    def routes(self) -> tuple[AnyRoute, ...]:
+        """What is served."""
+        return (
+            Route(
+                method="POST",
+                path=PATH,
+                summary="Make a job; for a known idempotency key the answer is the job that has it.",
+                answer=JobReceipt,
+                body=NewJobBody,
+                max_body_bytes=MAX_ITEM_BYTES,
+                handler=self._create,
+                refusals=(HTTPStatus.NOT_FOUND,),
+            ),
+            Route(
+                method="POST",
+                path=f"{PATH}/batch",
+                summary=f"Make up to {MOST_AT_ONCE} jobs, all of them or none.",
+                answer=JobReceipts,
+                body=NewJobs,
+                max_body_bytes=MAX_BATCH_BYTES,
+                handler=self._create_many,
+                refusals=(HTTPStatus.NOT_FOUND,),
+            ),
+            Route(
+                method="GET",
+                path=PATH,
+                summary="Jobs, the newest first.",
+                answer=JobList,
+                query=JobQuery,
+                handler=self._list,
+            ),
+            Route(
+                method="GET",
+                path=f"{PATH}/counts",
+                summary="How many jobs have each status.",
+                answer=JobCounts,
+                handler=self._counts,
+            ),
+            Route(
+                method="GET",
+                path=f"{PATH}/{{id}}",
+                summary="One job, archived or not, with its payload.",
+                answer=JobView,
+                handler=self._get,
+            ),
+            Route(
+                method="GET",
+                path=f"{PATH}/{{id}}/attempts",
+                summary="The deliveries of a job, the first one first.",
+                answer=AttemptList,
+                handler=self._attempts,
+            ),
+        )
+
+    async def _create(self, call: Call[NoQuery, NewJobBody]) -> JobReceipt:
+        (created,) = await self._made([call.body])
+        return JobReceipt(created.id, created.is_new)
+
+    async def _create_many(self, call: Call[NoQuery, NewJobs]) -> JobReceipts:
+        return JobReceipts([JobReceipt(created.id, created.is_new) for created in await self._made(call.body.jobs)])
+
+    async def _made(self, bodies: Sequence[NewJobBody]) -> list[CreatedJob]:
+        named = {body.subscription_id for body in bodies if body.subscription_id is not None}
+        subscriptions = {
+            name: await self._repository.get_subscription(checked_id(name, SubscriptionNotFound))
+            for name in sorted(named)
+        }
+        now_ms = self._clock.now_ms()
+        jobs = [new_job(body, subscriptions.get(body.subscription_id or ""), self._new_id(), now_ms) for body in bodies]
+        return await self._repository.create_jobs(jobs, now_ms)
+
+    async def _list(self, call: Call[JobQuery, NoBody]) -> JobList:
+        asked = call.query
+        which = JobFilter(
+            status=asked.status,
+            subscription_id=asked.subscription_id,
+            group_key=asked.group_key,
+            event_id=asked.event_id,
+            tenant=asked.tenant,
+            type=asked.type,
+            archived=asked.archived,
+        )
+        page = await self._repository.list_jobs(which, asked.cursor, asked.limit)
+        return JobList([job_view(job) for job in page.jobs], page.cursor)
+
+    async def _counts(self, _: Call[NoQuery, NoBody]) -> JobCounts:
+        return JobCounts(await self._repository.counts())
+
+    async def _get(self, call: Call[NoQuery, NoBody]) -> JobView:
+        return job_view(await self._repository.get_job(checked_id(call.path["id"], JobNotFound)))
+
+    async def _attempts(self, call: Call[NoQuery, NoBody]) -> AttemptList:
+        job_id = checked_id(call.path["id"], JobNotFound)
+        found = await self._repository.attempts_of(job_id)
+        if not found:
+            await self._repository.get_job(job_id)
+        return AttemptList([attempt_view(attempt) for attempt in found])

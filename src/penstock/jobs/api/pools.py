@@ -1,0 +1,95 @@
+"""`/api/v1/pools`: the pace of jobs."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from penstock.core.errors import InvalidArgument
+from penstock.jobs.errors import PoolNotFound
+from penstock.jobs.model_pool import DEFAULT_CONCURRENCY, Pool
+from penstock.jobs.repository import JobRepository
+from penstock.telemetry.query import NoQuery
+from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
+
+PATH = "/api/v1/pools"
+MOST_CODE_CHARS = 256
+
+
+class PoolBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What a pool allows: so many deliveries at once, and so many a minute (null: as many as there are)."""
+
+    concurrency: Annotated[int, Meta(ge=1, le=100_000)] = DEFAULT_CONCURRENCY
+    rate_limit_per_minute: Annotated[int, Meta(ge=1, le=100_000_000)] | None = None
+
+
+class PoolView(msgspec.Struct, frozen=True, rename="camel"):
+    """A pool."""
+
+    code: str
+    concurrency: int
+    rate_limit_per_minute: int | None
+
+
+class PoolList(msgspec.Struct, frozen=True):
+    """All pools, by code."""
+
+    pools: list[PoolView]
+
+
+class PoolRoutes:
+    """The routes of pools."""
+
+    def __init__(self, repository: JobRepository) -> None:
+        self._repository = repository
+
+    def routes(self) -> tuple[AnyRoute, ...]:
+        """What is served."""
+        one = f"{PATH}/{{code}}"
+        return (
+            Route(method="GET", path=PATH, summary="All pools, by code.", answer=PoolList, handler=self._list),
+            Route(method="GET", path=one, summary="One pool.", answer=PoolView, handler=self._get),
+            Route(
+                method="PUT",
+                path=one,
+                summary="Make a pool, or change it. Routers that ask for their configuration here follow.",
+                answer=PoolView,
+                body=PoolBody,
+                handler=self._put,
+            ),
+            Route(method="DELETE", path=one, summary="Remove a pool.", answer=PoolView, handler=self._delete),
+        )
+
+    async def _list(self, _: Call[NoQuery, NoBody]) -> PoolList:
+        return PoolList([_view(pool) for pool in await self._repository.list_pools()])
+
+    async def _get(self, call: Call[NoQuery, NoBody]) -> PoolView:
+        return _view(await self._repository.get_pool(_known(call.path["code"])))
+
+    async def _put(self, call: Call[NoQuery, PoolBody]) -> PoolView:
+        code = call.path["code"]
+        if not _is_code(code):
+            raise InvalidArgument(f"a pool's code has 1 to {MOST_CODE_CHARS} printable characters, not {code[:100]!r}")
+        pool = Pool(code, call.body.concurrency, call.body.rate_limit_per_minute)
+        await self._repository.put_pool(pool)
+        return _view(pool)
+
+    async def _delete(self, call: Call[NoQuery, NoBody]) -> PoolView:
+        code = _known(call.path["code"])
+        pool = await self._repository.get_pool(code)
+        await self._repository.delete_pool(code)
+        return _view(pool)
+
+
+def _view(pool: Pool) -> PoolView:
+    return PoolView(pool.code, pool.concurrency, pool.rate_limit_per_minute)
+
+
+def _is_code(code: str) -> bool:
+    return code.isprintable() and bool(code.strip()) and len(code) <= MOST_CODE_CHARS
+
+
+def _known(code: str) -> str:
+    if not _is_code(code):
+        raise PoolNotFound(code[:100])
+    return code

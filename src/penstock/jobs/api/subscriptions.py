@@ -1,0 +1,149 @@
+"""`/api/v1/subscriptions`: making, changing, pausing and removing subscriptions."""
+
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+
+import msgspec
+
+from penstock.core.clock import Clock
+from penstock.jobs.api.fields import MOST_AT_ONCE, SMALL_BODY_BYTES, checked_id
+from penstock.jobs.api.signing_secret import new_secret
+from penstock.jobs.api.subscription_bodies import (
+    NewSubscription,
+    SubscriptionChange,
+    SubscriptionView,
+    changed_subscription,
+    new_subscription,
+    subscription_view,
+)
+from penstock.jobs.errors import SubscriptionNotFound
+from penstock.jobs.repository import JobRepository
+from penstock.telemetry.query import NoQuery
+from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
+
+PATH = "/api/v1/subscriptions"
+
+
+class SubscriptionMade(msgspec.Struct, frozen=True):
+    """A new subscription, and the secret that signs its deliveries: it is shown this once."""
+
+    subscription: SubscriptionView
+    secret: str
+
+
+class SubscriptionList(msgspec.Struct, frozen=True):
+    """All subscriptions, the oldest first."""
+
+    subscriptions: list[SubscriptionView]
+
+
+class SubscriptionRemoved(msgspec.Struct, frozen=True, rename="camel"):
+    """A subscription that is no more, and how many of its jobs were cancelled with it."""
+
+    id: str
+    cancelled_jobs: int
+
+
+class SubscriptionRoutes:
+    """The routes of subscriptions."""
+
+    def __init__(self, repository: JobRepository, new_id: Callable[[], str], clock: Clock) -> None:
+        self._repository = repository
+        self._new_id = new_id
+        self._clock = clock
+
+    def routes(self) -> tuple[AnyRoute, ...]:
+        """What is served."""
+        one = f"{PATH}/{{id}}"
+        return (
+            Route(
+                method="POST",
+                path=PATH,
+                summary="Make a subscription: from now on matching events become jobs for its target.",
+                answer=SubscriptionMade,
+                body=NewSubscription,
+                max_body_bytes=SMALL_BODY_BYTES,
+                handler=self._create,
+                refusals=(HTTPStatus.CONFLICT,),
+            ),
+            Route(
+                method="GET",
+                path=PATH,
+                summary="All subscriptions, the oldest first.",
+                answer=SubscriptionList,
+                handler=self._list,
+            ),
+            Route(method="GET", path=one, summary="One subscription.", answer=SubscriptionView, handler=self._get),
+            Route(
+                method="PATCH",
+                path=one,
+                summary="Change a subscription. Jobs that were made keep their target, mode and pool.",
+                answer=SubscriptionView,
+                body=SubscriptionChange,
+                max_body_bytes=SMALL_BODY_BYTES,
+                handler=self._change,
+                refusals=(HTTPStatus.CONFLICT,),
+            ),
+            Route(
+                method="POST",
+                path=f"{one}/pause",
+                summary="Deliver nothing more; matching events still become jobs, which wait.",
+                answer=SubscriptionView,
+                handler=self._pause,
+            ),
+            Route(
+                method="POST",
+                path=f"{one}/resume",
+                summary="Deliver again, beginning with what has waited.",
+                answer=SubscriptionView,
+                handler=self._resume,
+            ),
+            Route(
+                method="DELETE",
+                path=one,
+                summary="Remove a subscription, and cancel its jobs that no delivery has begun of.",
+                answer=SubscriptionRemoved,
+                handler=self._delete,
+            ),
+        )
+
+    async def _create(self, call: Call[NoQuery, NewSubscription]) -> SubscriptionMade:
+        secret = call.body.secret or new_secret()
+        subscription = new_subscription(call.body, self._new_id(), secret)
+        await self._repository.add_subscription(subscription)
+        return SubscriptionMade(subscription_view(subscription), secret)
+
+    async def _list(self, _: Call[NoQuery, NoBody]) -> SubscriptionList:
+        return SubscriptionList([subscription_view(each) for each in await self._repository.list_subscriptions()])
+
+    async def _get(self, call: Call[NoQuery, NoBody]) -> SubscriptionView:
+        return await self._view(_id(call.path))
+
+    async def _change(self, call: Call[NoQuery, SubscriptionChange]) -> SubscriptionView:
+        changed = changed_subscription(await self._repository.get_subscription(_id(call.path)), call.body)
+        await self._repository.change_subscription(changed)
+        return subscription_view(changed)
+
+    async def _pause(self, call: Call[NoQuery, NoBody]) -> SubscriptionView:
+        await self._repository.pause_subscription(_id(call.path))
+        return await self._view(_id(call.path))
+
+    async def _resume(self, call: Call[NoQuery, NoBody]) -> SubscriptionView:
+        await self._repository.resume_subscription(_id(call.path))
+        return await self._view(_id(call.path))
+
+    async def _delete(self, call: Call[NoQuery, NoBody]) -> SubscriptionRemoved:
+        subscription_id = _id(call.path)
+        # First, so that no event makes another job for it.
+        await self._repository.delete_subscription(subscription_id)
+        cancelled, now_ms = 0, self._clock.now_ms()
+        while some := await self._repository.cancel_of_subscription(subscription_id, now_ms, MOST_AT_ONCE):
+            cancelled += some
+        return SubscriptionRemoved(subscription_id, cancelled)
+
+    async def _view(self, subscription_id: str) -> SubscriptionView:
+        return subscription_view(await self._repository.get_subscription(subscription_id))
+
+
+def _id(path: Mapping[str, str]) -> str:
+    return checked_id(path["id"], SubscriptionNotFound)

@@ -1,0 +1,15 @@
+"""The URLs that deliveries go to, checked when they are given."""
+
+from penstock.core.errors import InvalidArgument
+from penstock.delivery.errors import Undeliverable
+from penstock.delivery.http.target import parse_target
+
+
+def checked_target(url: str) -> str:
+    """A URL that a request can be made from; whether it may be reached is found out when it is."""
+    try:
+        parse_target(url)
+    except Undeliverable as error:
+        # Without the URL: it may carry a secret.
+        raise InvalidArgument(f"the target is no URL to deliver to: {error.message.partition(': ')[2]}") from error
+    return url

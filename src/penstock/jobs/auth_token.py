@@ -1,0 +1,48 @@
+"""The token by which the process endpoint knows that a request was caused by our own scheduler.
+
+A token is `v1.EXPIRY.SIGNATURE`: it is good for one job, until a second since the epoch, and nobody without a secret
+can make one. A refused one costs nothing but time: the job's lease runs out, and it is published with a fresh one.
+"""
+
+import hmac
+import re
+from base64 import urlsafe_b64encode
+from collections.abc import Sequence
+
+from penstock.core.errors import InvalidArgument
+from penstock.core.limits import SECOND_MS
+
+LIFETIME_S = 3600
+"""Longer than a job may be QUEUED before it is taken for lost, and published again."""
+
+LEAST_SECRET_BYTES = 16
+
+_FORM = re.compile(r"v1\.([0-9]{1,12})\.([A-Za-z0-9_-]{43})")
+
+
+class AuthTokens:
+    """Makes tokens with the first secret, and accepts those made with any: so a secret can be replaced."""
+
+    def __init__(self, secrets: Sequence[bytes], lifetime_s: int = LIFETIME_S) -> None:
+        if not secrets or any(len(secret) < LEAST_SECRET_BYTES for secret in secrets):
+            raise InvalidArgument(f"tokens need at least one secret, and each {LEAST_SECRET_BYTES} bytes or more")
+        self._secrets = tuple(secrets)
+        self._lifetime_s = lifetime_s
+
+    def token(self, job_id: str, now_ms: int) -> str:
+        """A token that is good for this job only, and not for long."""
+        expiry = str(now_ms // SECOND_MS + self._lifetime_s)
+        return f"v1.{expiry}.{_signature(self._secrets[0], job_id, expiry)}"
+
+    def check(self, token: str, job_id: str, now_ms: int) -> bool:
+        """Whether a token is good for this job now."""
+        form = _FORM.fullmatch(token)
+        if form is None or now_ms >= int(form[1]) * SECOND_MS:
+            return False
+        # Every secret is tried, so that the time taken does not tell which one fits.
+        return sum(hmac.compare_digest(_signature(each, job_id, form[1]), form[2]) for each in self._secrets) > 0
+
+
+def _signature(secret: bytes, job_id: str, expiry: str) -> str:
+    digest = hmac.digest(secret, f"penstock dispatch {expiry} {job_id}".encode(errors="replace"), "sha256")
+    return urlsafe_b64encode(digest).decode().rstrip("=")

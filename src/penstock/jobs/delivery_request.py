@@ -1,0 +1,64 @@
+"""A job as the request that delivers it: body, headers and signature."""
+
+import msgspec
+
+from penstock.core.limits import SECOND_MS
+from penstock.core.message import NO_ATTRIBUTES
+from penstock.core.signing import ID_HEADER, TIMESTAMP_HEADER, Signature, sign
+from penstock.delivery.http.request import RequestHead, head_with
+from penstock.jobs.delivery_envelope import envelope_of
+from penstock.jobs.delivery_headers import ATTEMPT_HEADER, EVENT_HEADER, JOB_HEADER, SUBSCRIPTION_HEADER
+from penstock.jobs.delivery_trace import trace_headers
+from penstock.jobs.model_event import Event
+from penstock.jobs.model_job import DispatchJob
+from penstock.jobs.model_subscription import DEFAULT_TIMEOUT_S, Subscription
+
+
+class DeliveryRequest(msgspec.Struct, frozen=True):
+    """What is sent, and how long an answer may take."""
+
+    head: RequestHead
+    body: bytes
+    signature: Signature | None
+    timeout_s: float
+
+
+def delivery_request(
+    job: DispatchJob, event: Event | None, subscription: Subscription | None, now_ms: int
+) -> DeliveryRequest:
+    """The request for the attempt that has begun; InvalidArgument if the target, a header or a secret cannot be used.
+
+    `webhook-id` is the job's id: the same for every attempt, and another for every subscription that gets the event.
+    """
+    envelope = envelope_of(job, event)
+    now_s = now_ms // SECOND_MS
+    secrets = () if subscription is None else subscription.secrets
+    signature = sign(secrets, job.id, now_s, envelope.body) if secrets else None
+    headers = {
+        **({} if subscription is None else subscription.headers),
+        **job.headers,
+        **trace_headers(_traced(job, event), job.event_id or job.id, f"{job.id}:{job.delivery_count}"),
+        "content-type": envelope.content_type,
+        "user-agent": "penstock",
+        **_names(job),
+    }
+    if signature is None:
+        headers |= {ID_HEADER: job.id, TIMESTAMP_HEADER: str(now_s)}
+    head = head_with(job.target, tuple((name.lower(), value) for name, value in headers.items()))
+    return DeliveryRequest(
+        head, envelope.body, signature, DEFAULT_TIMEOUT_S if subscription is None else subscription.timeout_s
+    )
+
+
+def _traced(job: DispatchJob, event: Event | None) -> dict[str, str]:
+    return {**job.headers, **(NO_ATTRIBUTES if event is None else event.attributes)}
+
+
+def _names(job: DispatchJob) -> dict[str, str]:
+    named = {
+        JOB_HEADER: job.id,
+        EVENT_HEADER: job.event_id,
+        SUBSCRIPTION_HEADER: job.subscription_id,
+        ATTEMPT_HEADER: str(job.delivery_count),
+    }
+    return {name: value for name, value in named.items() if value is not None}

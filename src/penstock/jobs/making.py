@@ -1,0 +1,129 @@
+"""Making jobs, and keeping events with the jobs they cause."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from penstock.core.plan import LaneKey
+from penstock.core.pointer import DispatchMode
+from penstock.jobs.model_event import Event
+from penstock.jobs.model_job import CreatedJob, NewJob
+from penstock.jobs.stored_state import CODE_OF_MODE, StoredState
+from penstock.jobs.transaction import Row, Transaction
+from penstock.jobs.waking import wake_lanes
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def create_jobs(tx: Transaction, jobs: Sequence[NewJob], now_ms: int) -> list[CreatedJob]:
+    """Keep jobs; of one whose idempotency key is known, the job that has it is told instead."""
+    wake_lanes(
+        tx,
+        {
+            LaneKey(job.group_key, job.mode is not DispatchMode.IMMEDIATE): job.subscription_id
+            for job in jobs
+            if job.due_at_ms <= now_ms
+        },
+    )
+    tx.bulk("insert_jobs", [_job_row(job, now_ms) for job in jobs])
+    if any(job.due_at_ms > now_ms for job in jobs):
+        tx.announce()
+    known = _ids_by_key(tx, jobs)
+    ids = [known.get((job.tenant, job.idempotency_key), job.id) for job in jobs]
+    return [CreatedJob(job_id, job_id == job.id) for job_id, job in zip(ids, jobs, strict=True)]
+
+
+def publish(tx: Transaction, events: Sequence[Event], jobs: Sequence[NewJob], now_ms: int) -> list[str]:
+    """Keep events and the jobs they cause; of an event that was told before, nothing is kept but its first id told."""
+    ids = add_events(tx, events, fanned_out=True)
+    new = {event.id for event, kept_id in zip(events, ids, strict=True) if event.id == kept_id}
+    create_jobs(tx, [job for job in jobs if job.event_id in new], now_ms)
+    return ids
+
+
+def add_events(tx: Transaction, events: Sequence[Event], *, fanned_out: bool) -> list[str]:
+    """Keep events; the id of each, or of the same event told before."""
+    tx.bulk("insert_events", [_event_row(event, fanned_out) for event in events])
+    kept = _ids_of_told(tx, events)
+    return [kept[event.tenant, event.source, event.cloud_id] for event in events]
+
+
+def fan_out(tx: Transaction, event_ids: Sequence[str], jobs: Sequence[NewJob], now_ms: int) -> list[CreatedJob]:
+    """Keep the jobs that events cause, and that these events need no more looking at."""
+    created = create_jobs(tx, jobs, now_ms)
+    tx.all("fanned_out", ids=list(event_ids))
+    return created
+
+
+def _ids_by_key(tx: Transaction, jobs: Iterable[NewJob]) -> dict[tuple[str, str | None], str]:
+    keys: defaultdict[str, list[str]] = defaultdict(list)
+    for job in jobs:
+        if job.idempotency_key is not None:
+            keys[job.tenant].append(job.idempotency_key)
+    return {
+        (of_tenant, key): job_id
+        for tenant, wanted in keys.items()
+        for job_id, of_tenant, key in tx.all("jobs_by_idempotency_key", tenant=tenant, keys=wanted)
+    }
+
+
+def _ids_of_told(tx: Transaction, events: Iterable[Event]) -> dict[tuple[str, str, str], str]:
+    told: defaultdict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        told[event.tenant].append(event)
+    return {
+        (tenant, source, external_id): event_id
+        for tenant, of_tenant in told.items()
+        for event_id, source, external_id in tx.all(
+            "events_told",
+            tenant=tenant,
+            external_ids=[event.cloud_id for event in of_tenant],
+            sources=sorted({event.source for event in of_tenant}),
+        )
+    }
+
+
+def _job_row(job: NewJob, now_ms: int) -> Row:
+    state = StoredState.READY if job.due_at_ms <= now_ms else StoredState.WAITING
+    return (
+        job.id,
+        job.tenant,
+        job.type,
+        job.event_id,
+        job.subscription_id,
+        job.group,
+        job.group_key,
+        job.sequence,
+        CODE_OF_MODE[job.mode],
+        int(state),
+        job.target,
+        job.pool,
+        job.payload,
+        job.content_type,
+        _encode(dict(job.headers)).decode(),
+        job.idempotency_key,
+        job.scheduled_for_ms,
+        job.due_at_ms,
+        job.expires_at_ms,
+        job.created_at_ms,
+        now_ms,
+    )
+
+
+def _event_row(event: Event, fanned_out: bool) -> Row:
+    return (
+        event.id,
+        event.tenant,
+        event.source,
+        event.cloud_id,
+        event.type,
+        event.subject,
+        event.time_ms,
+        event.data,
+        event.content_type,
+        event.group,
+        _encode(dict(event.attributes)).decode(),
+        event.received_ms,
+        int(fanned_out),
+    )

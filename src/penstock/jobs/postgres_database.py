@@ -1,0 +1,165 @@
+"""The PostgreSQL database of jobs: a few connections, each used by one thread at a time."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from queue import Empty, LifoQueue
+from typing import TypeVar
+
+import psycopg
+
+from penstock.jobs.errors import DatabaseFailed
+from penstock.jobs.postgres_listener import PostgresListener
+from penstock.jobs.postgres_months import drop_months, make_months
+from penstock.jobs.postgres_schema import migrate
+from penstock.jobs.postgres_transaction import PostgresTransaction
+from penstock.jobs.signal import JobSignal
+from penstock.jobs.transaction import Transaction
+from penstock.queue.errors import StoreFailed
+from penstock.queue.store.postgres_address import PostgresAddress, Session
+
+Result = TypeVar("Result")
+Work = Callable[[Transaction], Result]
+
+_CONNECTIONS = 8
+# A second and third time for a lost connection that had done nothing yet, and for a deadlock.
+_ATTEMPTS = 3
+_TRY_AGAIN = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
+# Besides the server's own errors: an integer past 64 bits, text that is no Unicode.
+_REFUSALS = (psycopg.Error, OverflowError, UnicodeError)
+
+
+class PostgresDatabase:
+    """Jobs in a schema that any number of processes share; a listener is called by all of them."""
+
+    def __init__(self, url: str, *, schema: str = "penstock_jobs", listen: bool = False) -> None:
+        self._address = PostgresAddress(url)
+        self._schema = schema
+        self._idle: LifoQueue[Session] = LifoQueue()
+        self._threads = ThreadPoolExecutor(_CONNECTIONS, "jobs-postgres")
+        self._listener = PostgresListener(url) if listen else None
+        self._signal: JobSignal | None = None
+
+    @property
+    def signal(self) -> JobSignal:
+        """Called when jobs may be claimed."""
+        if self._signal is None:
+            raise DatabaseFailed(f"{self._address} is not open for jobs")
+        return self._signal
+
+    async def open(self, now_ms: int) -> None:
+        """Make or migrate the tables, and start listening if asked to."""
+        await self._in_thread(self._migrate, now_ms)
+        self._signal = JobSignal()
+        if self._listener is not None:
+            try:
+                await self._listener.start(self._signal)
+            except psycopg.Error as error:
+                raise DatabaseFailed(f"cannot listen at {self._address}: {self._address.explain(error)}") from None
+
+    async def write(self, work: Work[Result]) -> Result:
+        """Do work in a transaction."""
+        return await self._done(work, whole=True)
+
+    async def write_one(self, work: Work[Result]) -> Result:
+        """Do work of one statement, which needs no transaction around it."""
+        return await self._done(work, whole=False)
+
+    read = write_one
+
+    async def keep_months(self, now_ms: int) -> None:
+        """Have the partitions of this month and the next."""
+        await self._in_thread(self._with_session, lambda session: make_months(session, now_ms))
+
+    async def drop_before(self, before_ms: int) -> None:
+        """Drop the partitions of months that ended before."""
+        await self._in_thread(self._with_session, lambda session: drop_months(session, before_ms))
+
+    async def close(self) -> None:
+        """Stop listening and hang up."""
+        if self._listener is not None:
+            await self._listener.stop()
+        self._signal = None
+        await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
+        self._hang_up()
+
+    async def _done(self, work: Work[Result], *, whole: bool) -> Result:
+        signal = self.signal
+        done: tuple[Result, bool] = await self._in_thread(self._attempt_all, work, whole)
+        result, announced = done
+        if announced:
+            signal.call()
+        return result
+
+    async def _in_thread(self, function: Callable[..., Result], *arguments: object) -> Result:
+        try:
+            result: Result = await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+            return result
+        except _REFUSALS as error:
+            explained = self._address.explain(error)
+            raise DatabaseFailed(f"{self._address} refused a change of jobs: {explained}") from error
+        except StoreFailed as error:
+            raise DatabaseFailed(error.message) from None
+
+    def _attempt_all(self, work: Work[Result], whole: bool) -> tuple[Result, bool]:
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return self._with_session(lambda session: _transact(session, work, whole))
+            except (*_TRY_AGAIN, _NothingSent):
+                continue
+        return self._with_session(lambda session: _transact(session, work, whole))
+
+    def _with_session(self, use: Callable[[Session], Result]) -> Result:
+        try:
+            session = self._idle.get_nowait()
+        except Empty:
+            session = self._address.connect(self._schema)
+        try:
+            return use(session)
+        finally:
+            if session.closed:
+                # Whatever ended this connection has most likely ended the idle ones.
+                self._hang_up()
+            else:
+                self._idle.put(session)
+
+    def _hang_up(self) -> None:
+        with suppress(Empty):
+            while True:
+                self._idle.get_nowait().close()
+
+    def _migrate(self, now_ms: int) -> None:
+        def use(session: Session) -> None:
+            migrate(session, self._schema)
+            make_months(session, now_ms)
+
+        self._with_session(use)
+
+
+class _NothingSent(psycopg.OperationalError):
+    """The connection turned out to be lost before anything was asked."""
+
+
+def _transact(session: Session, work: Work[Result], whole: bool) -> tuple[Result, bool]:
+    transaction = PostgresTransaction(session)
+    if not whole:
+        return work(transaction), transaction.announced
+    try:
+        session.execute("BEGIN")
+    except psycopg.OperationalError as error:
+        raise _NothingSent(str(error)) from error
+    try:
+        result = work(transaction)
+        session.execute("COMMIT")
+    except BaseException:
+        _roll_back(session)
+        raise
+    return result, transaction.announced
+
+
+def _roll_back(session: Session) -> None:
+    try:
+        session.rollback()
+    except psycopg.Error:
+        session.close()

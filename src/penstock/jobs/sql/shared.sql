@@ -1,0 +1,285 @@
+-- Statements that both databases understand. `{READY}` and the like are numbers of stored_state.py, `{among ids}` asks
+-- for one of a list, `{for share}` and `{skip locked}` lock rows where a database has several writers, `{by some_index}`
+-- names the index to a database that would guess without statistics. `{stored state}` is the state as the index knows it
+-- that leads with it; where ids are given, `state + 0` keeps both databases from taking an index of a state instead.
+
+-- Jobs: making and looking up
+
+-- jobs_by_idempotency_key --
+SELECT id, tenant, idempotency_key FROM jobs WHERE tenant = :tenant AND idempotency_key {among keys}
+
+-- job --
+SELECT {job columns} FROM jobs WHERE id = :id
+
+-- archived_job --
+SELECT {job columns} FROM archived_jobs WHERE id = :id
+
+-- states_of_jobs --
+SELECT id, state FROM jobs WHERE id {among ids}
+
+-- attempts_of_job --
+SELECT number, outcome, at_ms, duration_ms, status_code, response, error
+FROM attempts WHERE job_id = :id ORDER BY number, at_ms
+
+-- counts_by_state --
+SELECT {stored state}, count(*) FROM jobs GROUP BY {stored state}
+
+-- Lanes
+
+-- awake_lanes --
+SELECT group_key, ordered, subscription_id, turn FROM lanes WHERE awake AND turn > :after
+ORDER BY turn LIMIT :most {skip locked}
+
+-- wake_lanes_of_subscription --
+UPDATE lanes SET awake = (in_flight = 0) WHERE subscription_id = :subscription_id
+
+-- paused_subscriptions --
+SELECT id FROM subscriptions WHERE id {among ids} AND paused
+
+-- Claiming
+
+-- chores --
+SELECT EXISTS (SELECT 1 FROM jobs {by jobs_waiting} WHERE state = {WAITING} AND due_at_ms <= :now_ms),
+       EXISTS (
+           SELECT 1 FROM jobs {by jobs_claimed}
+           WHERE state = {CLAIMED} AND lease_until_ms <= :now_ms
+       ),
+       EXISTS (
+           SELECT 1 FROM jobs {by jobs_expiring} WHERE expires_at_ms IS NOT NULL AND expires_at_ms <= :now_ms
+             AND state IN ({WAITING}, {READY}, {QUEUED})
+       )
+
+-- next_due --
+SELECT min(at_ms) FROM (
+    SELECT min(due_at_ms) AS at_ms FROM jobs {by jobs_waiting} WHERE state = {WAITING}
+    UNION ALL
+    SELECT min(lease_until_ms) FROM jobs {by jobs_claimed}
+    WHERE state = {CLAIMED}
+    UNION ALL
+    SELECT min(expires_at_ms) FROM jobs {by jobs_expiring}
+    WHERE expires_at_ms IS NOT NULL AND state IN ({WAITING}, {READY}, {QUEUED})
+) AS times
+
+-- claim_jobs --
+UPDATE jobs SET state = {CLAIMED}, owner = :owner, lease_until_ms = :lease_until_ms, updated_at_ms = :now_ms
+WHERE id {among ids} AND state + 0 = {READY}
+RETURNING id, group_key, mode, pool, publish_round, subscription_id, due_at_ms
+
+-- queue_jobs --
+UPDATE jobs SET state = {QUEUED}, lease_until_ms = :lease_until_ms, updated_at_ms = :now_ms
+WHERE id {among ids} AND state + 0 = {CLAIMED} AND owner = :owner
+RETURNING id, group_key, mode, subscription_id, {CLAIMED}
+
+-- release_jobs --
+UPDATE jobs SET state = {READY}, owner = NULL, lease_until_ms = NULL, updated_at_ms = :now_ms
+WHERE id {among ids} AND state + 0 = {CLAIMED} AND owner = :owner
+RETURNING id, group_key, mode, subscription_id, {CLAIMED}
+
+-- What happens by itself: which jobs, and the move
+
+-- due_jobs --
+SELECT id, group_key FROM jobs {by jobs_waiting} WHERE state = {WAITING} AND due_at_ms <= :now_ms ORDER BY due_at_ms LIMIT :most
+
+-- promote_jobs --
+UPDATE jobs SET state = {READY}, updated_at_ms = :now_ms WHERE id {among ids} AND state + 0 = {WAITING}
+RETURNING id, group_key, mode, subscription_id, {WAITING}
+
+-- lapsed_claims --
+SELECT id, group_key FROM jobs {by jobs_claimed}
+WHERE state = {CLAIMED} AND lease_until_ms <= :now_ms ORDER BY lease_until_ms LIMIT :most
+
+-- unclaim_jobs --
+UPDATE jobs SET state = {READY}, owner = NULL, lease_until_ms = NULL, updated_at_ms = :now_ms
+WHERE id {among ids} AND state + 0 = {CLAIMED} AND lease_until_ms <= :now_ms
+RETURNING id, group_key, mode, subscription_id, {CLAIMED}
+
+-- expiring_jobs --
+SELECT id, group_key FROM jobs {by jobs_expiring} WHERE expires_at_ms IS NOT NULL AND expires_at_ms <= :now_ms
+  AND state IN ({WAITING}, {READY}, {QUEUED}) ORDER BY expires_at_ms LIMIT :most
+
+-- expire_jobs --
+UPDATE jobs SET state = {EXPIRED}, owner = NULL, lease_until_ms = NULL, updated_at_ms = :now_ms, finished_at_ms = :now_ms
+WHERE id {among ids} AND state + 0 IN ({WAITING}, {READY}, {QUEUED})
+RETURNING id, group_key, mode, subscription_id, {READY}
+
+-- stale_jobs --
+SELECT id, group_key FROM jobs {by jobs_on_their_way}
+WHERE state IN ({QUEUED}, {PROCESSING}) AND lease_until_ms <= :now_ms ORDER BY lease_until_ms LIMIT :most
+
+-- recover_jobs --
+UPDATE jobs SET state = {READY}, owner = NULL, lease_until_ms = NULL, publish_round = publish_round + 1,
+    updated_at_ms = :now_ms
+WHERE id {among ids} AND state + 0 IN ({QUEUED}, {PROCESSING}) AND lease_until_ms <= :now_ms
+RETURNING id, group_key, mode, subscription_id, {QUEUED}
+
+-- extend_leases --
+UPDATE jobs SET lease_until_ms = :lease_until_ms
+WHERE id {among ids} AND state + 0 IN ({QUEUED}, {PROCESSING}) AND lease_until_ms < :lease_until_ms
+RETURNING id
+
+-- Delivering
+
+-- begin_job --
+UPDATE jobs SET state = {PROCESSING}, delivery_count = delivery_count + 1, owner = :owner,
+    lease_until_ms = :lease_until_ms, updated_at_ms = :now_ms
+WHERE id = :id AND state + 0 = {QUEUED}
+  AND (expires_at_ms IS NULL OR expires_at_ms > :now_ms)
+  AND NOT EXISTS (SELECT 1 FROM subscriptions AS s WHERE s.id = jobs.subscription_id AND s.paused)
+  AND (mode = {IMMEDIATE} OR NOT EXISTS (
+      SELECT 1 FROM jobs AS k {by jobs_processing} WHERE k.state = {PROCESSING} AND k.mode > 0 AND k.group_key = jobs.group_key
+  ))
+  AND (mode <> {BLOCK_ON_ERROR} OR NOT EXISTS (
+      SELECT 1 FROM jobs AS k {by jobs_blocking}
+      WHERE (k.state = {ERROR} OR (k.state = {WAITING} AND k.delivery_count > 0 AND k.mode > 0))
+        AND k.group_key = jobs.group_key
+        AND (k.sequence, k.created_at_ms, k.id) < (jobs.sequence, jobs.created_at_ms, jobs.id)
+  ))
+  AND (mode = {IMMEDIATE} OR NOT EXISTS (
+      SELECT 1 FROM jobs AS k {by jobs_in_line}
+      WHERE k.state BETWEEN {READY} AND {QUEUED} AND k.mode > 0 AND k.group_key = jobs.group_key
+        AND (k.sequence, k.created_at_ms, k.id) < (jobs.sequence, jobs.created_at_ms, jobs.id)
+        AND (jobs.mode = {BLOCK_ON_ERROR} OR (k.mode = {NEXT_ON_ERROR} AND k.delivery_count = 0))
+  ))
+RETURNING {job columns}
+
+-- arrive --
+UPDATE jobs SET state = {QUEUED}, lease_until_ms = :lease_until_ms, updated_at_ms = :now_ms
+WHERE id {among ids} AND state + 0 = :state
+RETURNING id, group_key, mode, subscription_id, CAST(:state AS integer)
+
+-- hold_back --
+UPDATE jobs SET state = {READY}, owner = NULL, lease_until_ms = NULL, publish_round = publish_round + 1,
+    updated_at_ms = :now_ms
+WHERE id {among ids} AND state + 0 = {QUEUED}
+RETURNING id, group_key, mode, subscription_id, {QUEUED}
+
+-- What people decide
+
+-- retry_jobs --
+UPDATE jobs SET state = {READY}, attempt_count = 0, publish_round = publish_round + 1, finished_at_ms = NULL,
+    due_at_ms = :now_ms, updated_at_ms = :now_ms
+WHERE id {among ids} AND state + 0 = {ERROR}
+RETURNING id, group_key, mode, subscription_id, {ERROR}
+
+-- ignore_jobs --
+UPDATE jobs SET state = {CANCELLED}, updated_at_ms = :now_ms, finished_at_ms = :now_ms
+WHERE id {among ids} AND state + 0 = {ERROR}
+RETURNING id, group_key, mode, subscription_id, {ERROR}
+
+-- cancel_jobs --
+UPDATE jobs SET state = {CANCELLED}, owner = NULL, lease_until_ms = NULL, updated_at_ms = :now_ms,
+    finished_at_ms = :now_ms
+WHERE id {among ids} AND state + 0 = :state
+RETURNING id, group_key, mode, subscription_id, CAST(:state AS integer)
+
+-- errors_of_group --
+SELECT id, group_key FROM jobs
+WHERE (state = {ERROR} OR (state = {WAITING} AND delivery_count > 0 AND mode > 0)) AND group_key = :group_key
+  AND state = {ERROR}
+ORDER BY sequence, created_at_ms, id LIMIT :most
+
+-- unfinished_of_subscription --
+SELECT id, group_key FROM jobs {by jobs_by_state}
+WHERE subscription_id = :subscription_id AND {stored state} IN ({WAITING}, {READY}, {CLAIMED}, {QUEUED}) LIMIT :most
+
+-- groups_of_jobs --
+SELECT id, group_key FROM jobs WHERE id {among ids}
+
+-- Events
+
+-- event --
+SELECT id, tenant, source, external_id, type, subject, time_ms, data, content_type, group_name, attributes, received_ms
+FROM events WHERE id = :id
+
+-- events_told --
+SELECT id, source, external_id FROM events WHERE tenant = :tenant AND external_id {among external_ids}
+  AND source {among sources}
+
+-- events_to_fan_out --
+SELECT id, tenant, source, external_id, type, subject, time_ms, data, content_type, group_name, attributes, received_ms
+FROM events WHERE fanned_out = 0 ORDER BY id LIMIT :most
+
+-- fanned_out --
+UPDATE events SET fanned_out = 1 WHERE id {among ids} AND fanned_out = 0
+
+-- Subscriptions and pools
+
+-- add_subscription --
+INSERT INTO subscriptions (id, tenant, name, paused, definition) VALUES (:id, :tenant, :name, :paused, :definition)
+ON CONFLICT DO NOTHING RETURNING id
+
+-- change_subscription --
+UPDATE subscriptions SET name = :name, definition = :definition WHERE id = :id RETURNING id
+
+-- name_taken --
+SELECT 1 FROM subscriptions WHERE tenant = :tenant AND name = :name AND id <> :id
+
+-- pause_subscription --
+UPDATE subscriptions SET paused = :paused WHERE id = :id RETURNING id
+
+-- delete_subscription --
+DELETE FROM subscriptions WHERE id = :id RETURNING id
+
+-- subscription --
+SELECT definition, paused FROM subscriptions WHERE id = :id
+
+-- subscriptions --
+SELECT definition, paused FROM subscriptions ORDER BY id
+
+-- put_pool --
+INSERT INTO pools (code, concurrency, rate_limit_per_minute) VALUES (:code, :concurrency, :rate_limit_per_minute)
+ON CONFLICT (code) DO UPDATE SET concurrency = excluded.concurrency,
+    rate_limit_per_minute = excluded.rate_limit_per_minute
+
+-- pool --
+SELECT code, concurrency, rate_limit_per_minute FROM pools WHERE code = :code
+
+-- pools --
+SELECT code, concurrency, rate_limit_per_minute FROM pools ORDER BY code
+
+-- delete_pool --
+DELETE FROM pools WHERE code = :code RETURNING code
+
+-- Leases
+
+-- lease --
+SELECT holder, token, expires_ms FROM leases WHERE name = :name
+
+-- leader_token --
+SELECT token FROM leases WHERE name = :name {for share}
+
+-- acquire_lease --
+INSERT INTO leases AS held (name, holder, token, expires_ms) VALUES (:name, :holder, 1, :expires_ms)
+ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, token = held.token + 1, expires_ms = excluded.expires_ms
+WHERE held.expires_ms <= :now_ms OR held.holder IS NULL
+RETURNING token
+
+-- renew_lease --
+UPDATE leases SET expires_ms = :expires_ms
+WHERE name = :name AND holder = :holder AND token = :token AND expires_ms > :now_ms
+RETURNING token
+
+-- release_lease --
+UPDATE leases SET holder = NULL, expires_ms = :now_ms WHERE name = :name AND holder = :holder AND token = :token
+RETURNING token
+
+-- Archiving
+
+-- archivable_jobs --
+SELECT id, group_key, subscription_id, state FROM jobs {by jobs_finished}
+WHERE finished_at_ms IS NOT NULL AND (state <> {ERROR} OR mode <> {BLOCK_ON_ERROR}) AND finished_at_ms < :before_ms
+ORDER BY finished_at_ms LIMIT :most {skip locked}
+
+-- copy_to_archive --
+INSERT INTO archived_jobs ({job columns}) SELECT {job columns} FROM jobs WHERE id {among ids}
+
+-- drop_archived_from_jobs --
+DELETE FROM jobs WHERE id {among ids}
+
+-- old_events --
+SELECT id FROM events AS e WHERE received_ms < :before_ms AND fanned_out = 1
+  AND NOT EXISTS (SELECT 1 FROM jobs WHERE event_id = e.id)
+ORDER BY received_ms LIMIT :most
+
+-- delete_events --
+DELETE FROM events WHERE id {among ids}

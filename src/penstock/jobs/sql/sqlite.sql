@@ -1,0 +1,81 @@
+-- Statements that only SQLite understands. Those with question marks are run once per row.
+
+-- insert_jobs --
+INSERT INTO jobs (
+    id, tenant, type, event_id, subscription_id, group_name, group_key, sequence, mode, state, target, pool, payload,
+    content_type, headers, idempotency_key, scheduled_for_ms, due_at_ms, expires_at_ms, created_at_ms, updated_at_ms,
+    attempt_count, delivery_count, publish_round
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0)
+ON CONFLICT DO NOTHING
+
+-- insert_events --
+INSERT INTO events (
+    id, tenant, source, external_id, type, subject, time_ms, data, content_type, group_name, attributes, received_ms,
+    fanned_out
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING
+
+-- wake_lanes --
+INSERT INTO lanes (group_key, ordered, subscription_id, turn, awake, in_flight) VALUES (?, ?, ?, ?, true, 0)
+ON CONFLICT (group_key, ordered) DO UPDATE SET awake = (in_flight = 0)
+
+-- take_turns --
+UPDATE lane_turns SET last = last + :count RETURNING last
+
+-- serve_lanes --
+UPDATE lanes SET in_flight = ?3, awake = ?4, turn = ?5 WHERE group_key = ?1 AND ordered = ?2
+
+-- land_lanes --
+UPDATE lanes SET in_flight = max(in_flight - ?2, 0), awake = (in_flight <= ?2) WHERE group_key = ?1 AND ordered = 1
+
+-- drop_empty_lanes --
+DELETE FROM lanes WHERE group_key = ?1 AND ordered = ?2 AND NOT EXISTS (
+    SELECT 1 FROM jobs {by jobs_ready} WHERE state = {READY} AND jobs.group_key = ?1 AND (mode > 0) = ?2
+)
+
+-- park_lanes --
+UPDATE lanes SET awake = false WHERE group_key = ? AND ordered = ?
+
+-- first_blocker --
+SELECT sequence, created_at_ms, id FROM jobs
+WHERE (state = {ERROR} OR (state = {WAITING} AND delivery_count > 0 AND mode > 0)) AND group_key = :group_key
+ORDER BY sequence, created_at_ms, id LIMIT 1
+
+-- run_of_immediate_lane --
+SELECT sequence, created_at_ms, id FROM jobs
+WHERE state = {READY} AND group_key = :group_key AND mode = {IMMEDIATE}
+  AND (expires_at_ms IS NULL OR expires_at_ms > :now_ms)
+ORDER BY sequence, created_at_ms, id LIMIT :most
+
+-- run_of_ordered_lane --
+SELECT * FROM (
+    SELECT sequence, created_at_ms, id FROM jobs
+    WHERE state = {READY} AND group_key = :group_key AND mode = {BLOCK_ON_ERROR}
+      AND (expires_at_ms IS NULL OR expires_at_ms > :now_ms)
+      AND (sequence, created_at_ms, id) < (:sequence, :created_at_ms, :id)
+    ORDER BY sequence, created_at_ms, id LIMIT :most
+)
+UNION ALL
+SELECT * FROM (
+    SELECT sequence, created_at_ms, id FROM jobs
+    WHERE state = {READY} AND group_key = :group_key AND mode = {NEXT_ON_ERROR}
+      AND (expires_at_ms IS NULL OR expires_at_ms > :now_ms)
+    ORDER BY sequence, created_at_ms, id LIMIT :most
+)
+
+-- finish_job --
+UPDATE jobs SET state = :state, attempt_count = attempt_count + :spent, publish_round = publish_round + :rounds,
+    due_at_ms = coalesce(:due_at_ms, due_at_ms), owner = NULL, lease_until_ms = :lease_until_ms,
+    last_error = :error, updated_at_ms = :now_ms, finished_at_ms = :finished_at_ms
+WHERE id = :id AND state = {PROCESSING} AND delivery_count = :number
+RETURNING id
+
+-- add_attempt --
+INSERT INTO attempts (job_id, number, outcome, at_ms, duration_ms, status_code, response, error)
+VALUES (:id, :number, :outcome, :at_ms, :duration_ms, :status_code, :response, :error)
+
+-- delete_old_archive --
+DELETE FROM archived_jobs WHERE finished_at_ms < :before_ms
+
+-- delete_old_attempts --
+DELETE FROM attempts WHERE at_ms < :before_ms

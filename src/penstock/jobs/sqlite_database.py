@@ -1,0 +1,236 @@
+"""The SQLite database of jobs: one writer thread that commits what waits together, one reader beside it."""
+
+import asyncio
+import os
+import re
+import sqlite3
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, TypeVar
+
+from penstock.core.errors import InvalidArgument, PenstockError
+from penstock.jobs.errors import DatabaseFailed
+from penstock.jobs.migration import Applied, migrations, missing
+from penstock.jobs.queries import Dialect
+from penstock.jobs.signal import JobSignal
+from penstock.jobs.sqlite_transaction import SqliteTransaction
+from penstock.jobs.transaction import Transaction
+
+Result = TypeVar("Result")
+
+_SYNCHRONOUS = {
+    "fsync": "PRAGMA synchronous = FULL",
+    "survives-process-crash-only": "PRAGMA synchronous = NORMAL",
+}
+_SETTINGS = (
+    "PRAGMA cache_size = -65536",
+    "PRAGMA wal_autocheckpoint = 8192",
+    "PRAGMA journal_size_limit = 67108864",
+    "PRAGMA secure_delete = OFF",
+    "PRAGMA temp_store = MEMORY",
+)
+# On macOS a plain fsync leaves the data in the drive's cache.
+_DARWIN_SETTINGS = ("PRAGMA fullfsync = ON", "PRAGMA checkpoint_fullfsync = ON")
+_BUSY_TIMEOUT_S = 10.0
+_TOGETHER = 128
+_STATEMENTS_KEPT = 256
+_END_OF_STATEMENT = re.compile(r";\s*$", re.MULTILINE)
+# Besides SQLite's own errors: an integer past 64 bits, text that is no Unicode.
+_REFUSALS = (sqlite3.Error, OverflowError, UnicodeError)
+_MIGRATIONS_TABLE = """
+CREATE TABLE IF NOT EXISTS migrations (
+    version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, works_with INTEGER NOT NULL
+)
+"""
+_APPLIED = "SELECT version, name, checksum, works_with FROM migrations ORDER BY version"
+_RECORD = "INSERT INTO migrations (version, name, checksum, works_with) VALUES (?, ?, ?, ?)"
+
+Work = Callable[[Transaction], Any]
+Task = tuple[Work, "asyncio.Future[Any]"]
+
+
+class SqliteDatabase:
+    """Jobs in one file; other processes may use it too, but are not called when jobs arrive."""
+
+    def __init__(self, path: str | os.PathLike[str], *, durability: str = "fsync") -> None:
+        if durability not in _SYNCHRONOUS:
+            choices = " or ".join(_SYNCHRONOUS)
+            raise InvalidArgument(f"durability is {durability!r}: use {choices}")
+        self._path = Path(path).resolve()
+        self._synchronous = _SYNCHRONOUS[durability]
+        self._tasks: SimpleQueue[Task | None] = SimpleQueue()
+        self._thread: Thread | None = None
+        self._reading = ThreadPoolExecutor(1, "jobs-reader")
+        self._writer: sqlite3.Connection | None = None
+        self._reader: sqlite3.Connection | None = None
+        self._signal: JobSignal | None = None
+
+    @property
+    def signal(self) -> JobSignal:
+        """Called when jobs may be claimed."""
+        if self._signal is None:
+            raise DatabaseFailed(f"the database {self._path} is not open")
+        return self._signal
+
+    async def open(self, now_ms: int) -> None:
+        """Make or migrate the tables."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._writer = await loop.run_in_executor(self._reading, self._migrated)
+            self._reader = await loop.run_in_executor(self._reading, self._connect)
+        except sqlite3.Error as error:
+            raise DatabaseFailed(f"the database {self._path} cannot be opened: {error}") from error
+        self._signal = JobSignal()
+        self._thread = Thread(target=self._serve, args=(loop, self._writer), name="jobs-writer", daemon=True)
+        self._thread.start()
+
+    async def write(self, work: Callable[[Transaction], Result]) -> Result:
+        """Do work in a transaction that others may share; whoever fails takes only its own part back."""
+        if self._thread is None:
+            raise DatabaseFailed(f"the database {self._path} is not open")
+        done: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._tasks.put((work, done))
+        return await done
+
+    # One statement alone needs no other path here.
+    write_one = write
+
+    async def read(self, work: Callable[[Transaction], Result]) -> Result:
+        """Do work that changes nothing."""
+        if self._reader is None:
+            raise DatabaseFailed(f"the database {self._path} is not open")
+        transaction = SqliteTransaction(self._reader)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._reading, work, transaction)
+        except _REFUSALS as error:
+            raise DatabaseFailed(f"the database {self._path} cannot be read: {error}") from error
+
+    async def keep_months(self, now_ms: int) -> None:
+        """Nothing to do: the tables have no partitions."""
+
+    async def drop_before(self, before_ms: int) -> None:
+        """Delete what the archive has from before."""
+
+        def delete(transaction: Transaction) -> None:
+            transaction.all("delete_old_archive", before_ms=before_ms)
+            transaction.all("delete_old_attempts", before_ms=before_ms)
+
+        await self.write(delete)
+
+    async def close(self) -> None:
+        """Finish what was given, and close the file."""
+        if self._thread is not None:
+            self._tasks.put(None)
+            await asyncio.get_running_loop().run_in_executor(self._reading, self._thread.join)
+            self._thread = None
+        self._reading.shutdown()
+        # The writer last: whoever closes last folds the log into the database.
+        for connection in (self._reader, self._writer):
+            if connection is not None:
+                connection.close()
+        self._reader = self._writer = None
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._path,
+            timeout=_BUSY_TIMEOUT_S,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=_STATEMENTS_KEPT,
+        )
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            for setting in (self._synchronous, *_SETTINGS, *(_DARWIN_SETTINGS if sys.platform == "darwin" else ())):
+                connection.execute(setting)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _migrated(self) -> sqlite3.Connection:
+        connection = self._connect()
+        try:
+            # At once, so that of two nodes which start together the second finds the work done.
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(_MIGRATIONS_TABLE)
+            applied = [Applied(*row) for row in connection.execute(_APPLIED)]
+            for step in missing(migrations(Dialect.SQLITE), applied):
+                for statement in _END_OF_STATEMENT.split(step.text):
+                    connection.execute(statement)
+                connection.execute(_RECORD, (step.version, step.name, step.checksum, step.works_with))
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _serve(self, loop: asyncio.AbstractEventLoop, writer: sqlite3.Connection) -> None:
+        """The writer thread: everything that waits goes into one commit."""
+        open_for_tasks = True
+        while open_for_tasks:
+            tasks: list[Task] = []
+            task = self._tasks.get()
+            while task is not None:
+                tasks.append(task)
+                if len(tasks) == _TOGETHER or self._tasks.empty():
+                    break
+                task = self._tasks.get()
+            open_for_tasks = task is not None
+            if tasks:
+                self._commit(loop, writer, tasks)
+
+    def _commit(self, loop: asyncio.AbstractEventLoop, writer: sqlite3.Connection, tasks: list[Task]) -> None:
+        transaction = SqliteTransaction(writer)
+        try:
+            writer.execute("BEGIN IMMEDIATE")
+            results = [self._attempt(writer, transaction, work) for work, _ in tasks]
+            writer.execute("COMMIT")
+        except _REFUSALS as error:
+            if writer.in_transaction:
+                writer.execute("ROLLBACK")
+            results = [self._refused(error)] * len(tasks)
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_settle, [done for _, done in tasks], results)
+        if transaction.announced:
+            self.signal.call()
+
+    def _attempt(self, writer: sqlite3.Connection, transaction: SqliteTransaction, work: Work) -> object:
+        writer.execute("SAVEPOINT task")
+        try:
+            result = work(transaction)
+        except BaseException as error:
+            # After some errors, a full disk among them, SQLite has ended the transaction by itself.
+            if not writer.in_transaction:
+                raise
+            writer.execute("ROLLBACK TO task")
+            result = _Raised(self._refused(error).error if isinstance(error, _REFUSALS) else error)
+        writer.execute("RELEASE task")
+        return result
+
+    def _refused(self, error: BaseException) -> "_Raised":
+        refusal: PenstockError = DatabaseFailed(
+            f"the database {self._path} refused a change, and nothing of it was kept: {error}"
+        )
+        refusal.__cause__ = error
+        return _Raised(refusal)
+
+
+class _Raised:
+    """A result that is an error."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def _settle(futures: "list[asyncio.Future[Any]]", results: list[object]) -> None:
+    for done, result in zip(futures, results, strict=True):
+        if done.done():
+            continue
+        if isinstance(result, _Raised):
+            done.set_exception(result.error)
+        else:
+            done.set_result(result)

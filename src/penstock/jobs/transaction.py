@@ -1,0 +1,55 @@
+"""What the operations on jobs need of a database: statements by name, and the few things the two do differently."""
+
+from collections.abc import Collection, Sequence
+from typing import Any, Protocol
+
+from penstock.core.plan import LaneKey
+
+Row = tuple[Any, ...]
+
+
+class Transaction(Protocol):
+    """Work that is kept as a whole or not at all.
+
+    Who moves jobs locks their lanes first, in the order of their keys: so no two wait for each other in a ring.
+    """
+
+    def all(self, statement: str, /, **values: object) -> list[Row]:
+        """All rows of a statement; a list is one value."""
+        ...
+
+    def first(self, statement: str, /, **values: object) -> Row | None:
+        """The first row of a statement."""
+        ...
+
+    def bulk(self, statement: str, rows: Sequence[Row]) -> None:
+        """One statement for many rows."""
+        ...
+
+    def select(self, text: str, values: dict[str, object]) -> list[Row]:
+        """The rows of a SELECT that was put together, in the words of sql/shared.sql."""
+        ...
+
+    def lock_lanes(self, group_keys: Collection[str]) -> None:
+        """Hold the lanes of these groups until the end."""
+        ...
+
+    def gate(self, *, exclusive: bool) -> None:
+        """Claims pass the gate together; what must not run beside a claim passes it alone."""
+        ...
+
+    def take_turns(self, count: int) -> list[int]:
+        """So many numbers, each larger than all that were taken before."""
+        ...
+
+    def runs(self, lanes: Sequence[LaneKey], now_ms: int, most: int) -> list[list[str]]:
+        """Per lane the first jobs that may go, in order."""
+        ...
+
+    def finish_job(self, **values: object) -> bool:
+        """End a delivery and keep its attempt, unless the job has moved on since."""
+        ...
+
+    def announce(self) -> None:
+        """Once this is kept, wake whoever waits for jobs."""
+        ...
