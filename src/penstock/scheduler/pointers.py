@@ -1,0 +1,57 @@
+"""From a claimed job to the pointer that the queue carries (seed 004, "MessagePointer Format")."""
+
+from typing import Protocol
+
+import msgspec
+
+from penstock.core.pointer import DispatchMode, MediationType
+from penstock.jobs.model_job import ClaimedJob
+from penstock.jobs.model_subscription import DEFAULT_DISPATCH_POOL
+from penstock.sources.port import Publication
+
+
+class TokenIssuer(Protocol):
+    """Makes the token by which the process endpoint knows that a request comes from this queue."""
+
+    def token(self, job_id: str, now_ms: int) -> str:
+        """A short-lived token that is good for this job only."""
+        ...
+
+
+class _Pointer(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """Every field of the format is written out: routers other than ours read it too."""
+
+    id: str
+    pool_code: str
+    auth_token: str
+    mediation_type: MediationType = MediationType.HTTP
+    mediation_target: str
+    message_group_id: str
+    high_priority: bool = False
+    dispatch_mode: DispatchMode
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Pointers:
+    """Makes pointers to the process endpoint; `pool` is for jobs that name none."""
+
+    def __init__(self, endpoint: str, tokens: TokenIssuer, pool: str = DEFAULT_DISPATCH_POOL) -> None:
+        self._endpoint = endpoint
+        self._tokens = tokens
+        self._pool = pool
+
+    def publication(self, job: ClaimedJob, now_ms: int) -> Publication:
+        """The message for a job."""
+        pointer = _Pointer(
+            id=job.id,
+            pool_code=self._pool if job.pool == DEFAULT_DISPATCH_POOL else job.pool,
+            auth_token=self._tokens.token(job.id, now_ms),
+            mediation_target=self._endpoint,
+            message_group_id=job.group_key,
+            dispatch_mode=job.mode,
+        )
+        # A FIFO queue would make jobs of one group wait for each other, and IMMEDIATE ones do not.
+        group = job.id if job.mode is DispatchMode.IMMEDIATE else job.group_key
+        return Publication(_encode(pointer), group, job.dedup_id)

@@ -1,0 +1,44 @@
+"""The API and the scheduler in one process, on one database.
+
+On SQLite that is what makes a job's way short: the scheduler is called in the moment a job is made, where another
+process would find it at its next poll.
+"""
+
+from penstock.core.clock import Clock
+from penstock.core.ids import TsidFactory
+from penstock.jobs.auth_token import AuthTokens
+from penstock.jobs.process_route import PATH as PROCESS_PATH
+from penstock.jobs.repository import JobRepository
+from penstock.jobs.server import ApiSettings, api_server
+from penstock.scheduler.health import SchedulerCollector
+from penstock.scheduler.pointers import Pointers
+from penstock.scheduler.scheduler import Scheduler
+from penstock.scheduler.server import running
+from penstock.scheduler.settings import SchedulerSettings
+from penstock.scheduler.standby import Alone
+from penstock.sources.port import Publisher
+from penstock.telemetry.metrics import Metrics
+from penstock.telemetry.server import stop_signal
+
+
+async def serve_api_with_scheduler(
+    jobs: JobRepository,
+    publisher: Publisher,
+    clock: Clock,
+    ids: TsidFactory,
+    api: ApiSettings,
+    scheduling: SchedulerSettings,
+) -> None:
+    """Serve until SIGINT or SIGTERM; the routers are told this process's own address for the jobs."""
+    metrics = Metrics("dispatch")
+    async with api_server(jobs, clock, ids, api, metrics) as server:
+        stop = stop_signal(server)
+        async with server:
+            pointers = Pointers(server.url + PROCESS_PATH, AuthTokens(api.secrets), api.default_pool)
+            name = ids.next_id(clock.now_ms())
+            leadership = Alone()
+            scheduler = Scheduler(jobs, publisher, pointers, leadership, scheduling, clock, name=name)
+            metrics.register(SchedulerCollector(scheduler, leadership))
+            async with running(scheduler):
+                print(f"listening on {server.url}", flush=True)
+                await stop.wait()
