@@ -1,0 +1,1 @@
+"""The Google Pub/Sub front: its v1 gRPC API over the broker, for Google's own clients unchanged."""

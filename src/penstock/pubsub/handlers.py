@@ -1,0 +1,157 @@
+"""The gRPC side of every call: bytes in, the method, bytes out, and errors as statuses."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from operator import methodcaller
+from typing import Any, TypeAlias
+
+import grpc  # type: ignore[import-untyped]
+from google.iam.v1 import iam_policy_pb2  # type: ignore[import-untyped]
+from google.pubsub_v1 import types
+
+from penstock.core.errors import PenstockError
+from penstock.pubsub.front import Front
+from penstock.pubsub.metrics import PubsubMetrics
+from penstock.pubsub.status import Refusal, refusal_of
+
+log = logging.getLogger(__name__)
+
+# A request's message class is known only at run time, and so is what it is answered with.
+Method: TypeAlias = Callable[[Any, Any], Awaitable[object]]
+
+_serialize = methodcaller("SerializeToString")
+
+
+def generic_handlers(front: Front) -> list[grpc.GenericRpcHandler]:
+    """All services of the front, as the gRPC server takes them."""
+    services = {
+        "google.pubsub.v1.Publisher": _publisher(front),
+        "google.pubsub.v1.Subscriber": _subscriber(front),
+        "google.pubsub.v1.SchemaService": _schemas(front),
+        "google.iam.v1.IAMPolicy": _policies(front),
+    }
+    return [grpc.method_handlers_generic_handler(name, methods) for name, methods in services.items()]
+
+
+def _publisher(front: Front) -> dict[str, grpc.RpcMethodHandler]:
+    publisher = front.publisher
+    return _unary(
+        front.metrics,
+        {
+            "Publish": (publisher.publish, types.PublishRequest),
+            "CreateTopic": (publisher.create_topic, types.Topic),
+            "UpdateTopic": (publisher.update_topic, types.UpdateTopicRequest),
+            "GetTopic": (publisher.get_topic, types.GetTopicRequest),
+            "ListTopics": (publisher.list_topics, types.ListTopicsRequest),
+            "ListTopicSubscriptions": (publisher.list_topic_subscriptions, types.ListTopicSubscriptionsRequest),
+            "ListTopicSnapshots": (publisher.list_topic_snapshots, types.ListTopicSnapshotsRequest),
+            "DeleteTopic": (publisher.delete_topic, types.DeleteTopicRequest),
+            "DetachSubscription": (publisher.detach_subscription, types.DetachSubscriptionRequest),
+        },
+    )
+
+
+def _subscriber(front: Front) -> dict[str, grpc.RpcMethodHandler]:
+    subscriber, snapshots = front.subscriber, front.snapshots
+    methods = _unary(
+        front.metrics,
+        {
+            "Pull": (subscriber.pull, types.PullRequest),
+            "Acknowledge": (subscriber.acknowledge, types.AcknowledgeRequest),
+            "ModifyAckDeadline": (subscriber.modify_ack_deadline, types.ModifyAckDeadlineRequest),
+            "CreateSubscription": (subscriber.create_subscription, types.Subscription),
+            "GetSubscription": (subscriber.get_subscription, types.GetSubscriptionRequest),
+            "ListSubscriptions": (subscriber.list_subscriptions, types.ListSubscriptionsRequest),
+            "UpdateSubscription": (subscriber.update_subscription, types.UpdateSubscriptionRequest),
+            "ModifyPushConfig": (subscriber.modify_push_config, types.ModifyPushConfigRequest),
+            "DeleteSubscription": (subscriber.delete_subscription, types.DeleteSubscriptionRequest),
+            "Seek": (snapshots.seek, types.SeekRequest),
+            "CreateSnapshot": (snapshots.create_snapshot, types.CreateSnapshotRequest),
+            "GetSnapshot": (snapshots.get_snapshot, types.GetSnapshotRequest),
+            "ListSnapshots": (snapshots.list_snapshots, types.ListSnapshotsRequest),
+            "UpdateSnapshot": (snapshots.update_snapshot, types.UpdateSnapshotRequest),
+            "DeleteSnapshot": (snapshots.delete_snapshot, types.DeleteSnapshotRequest),
+        },
+    )
+    methods["StreamingPull"] = _streaming_pull(front)
+    return methods
+
+
+def _schemas(front: Front) -> dict[str, grpc.RpcMethodHandler]:
+    schemas = front.schemas
+    return _unary(
+        front.metrics,
+        {
+            "CreateSchema": (schemas.create_schema, types.CreateSchemaRequest),
+            "CommitSchema": (schemas.commit_schema, types.CommitSchemaRequest),
+            "RollbackSchema": (schemas.rollback_schema, types.RollbackSchemaRequest),
+            "GetSchema": (schemas.get_schema, types.GetSchemaRequest),
+            "ListSchemas": (schemas.list_schemas, types.ListSchemasRequest),
+            "ListSchemaRevisions": (schemas.list_schema_revisions, types.ListSchemaRevisionsRequest),
+            "DeleteSchemaRevision": (schemas.delete_schema_revision, types.DeleteSchemaRevisionRequest),
+            "DeleteSchema": (schemas.delete_schema, types.DeleteSchemaRequest),
+            "ValidateSchema": (schemas.validate_schema, types.ValidateSchemaRequest),
+            "ValidateMessage": (schemas.validate_message, types.ValidateMessageRequest),
+        },
+    )
+
+
+def _policies(front: Front) -> dict[str, grpc.RpcMethodHandler]:
+    policies = front.policies
+    return _unary(
+        front.metrics,
+        {
+            "SetIamPolicy": (policies.set_iam_policy, iam_policy_pb2.SetIamPolicyRequest),
+            "GetIamPolicy": (policies.get_iam_policy, iam_policy_pb2.GetIamPolicyRequest),
+            "TestIamPermissions": (policies.iam_permissions, iam_policy_pb2.TestIamPermissionsRequest),
+        },
+    )
+
+
+def _unary(metrics: PubsubMetrics, methods: Mapping[str, tuple[Method, Any]]) -> dict[str, grpc.RpcMethodHandler]:
+    return {
+        name: grpc.unary_unary_rpc_method_handler(
+            _guarded(name, method, metrics),
+            # Google's own classes are wrappers around raw ones; those of IAM are raw.
+            request_deserializer=getattr(request, "pb", lambda kind=request: kind)().FromString,
+            response_serializer=_serialize,
+        )
+        for name, (method, request) in methods.items()
+    }
+
+
+def _streaming_pull(front: Front) -> grpc.RpcMethodHandler:
+    async def streaming_pull(_: object, context: grpc.aio.ServicerContext) -> None:
+        await front.streaming_pull(context)
+
+    return grpc.stream_stream_rpc_method_handler(
+        _guarded("StreamingPull", streaming_pull, front.metrics),
+        request_deserializer=types.StreamingPullRequest.pb().FromString,
+        response_serializer=_serialize,
+    )
+
+
+def _guarded(name: str, method: Method, metrics: PubsubMetrics) -> Method:
+    """A method that ends its call with a status when something is wrong, and is counted."""
+
+    async def answer(request: object, context: grpc.aio.ServicerContext) -> object:
+        metrics.begin_call(name)
+        code = grpc.StatusCode.CANCELLED
+        try:
+            response = await method(request, context)
+            code = grpc.StatusCode.OK
+            return response
+        except Exception as error:
+            code, message, trailers = _refusal(name, error)
+            return await context.abort(code, message, trailers)
+        finally:
+            metrics.end_call(name, code.name)
+
+    return answer
+
+
+def _refusal(name: str, error: Exception) -> Refusal:
+    if isinstance(error, PenstockError):
+        return refusal_of(error)
+    log.error("a call failed in a way it should not", exc_info=error, extra={"method": name})
+    return Refusal(grpc.StatusCode.INTERNAL, "internal error; the server's log says more")

@@ -1,0 +1,71 @@
+"""IAM policies: stored and shown. Nothing is refused because of one, since callers have no identity here."""
+
+from zlib import crc32
+
+from google.iam.v1 import iam_policy_pb2, policy_pb2  # type: ignore[import-untyped]
+
+from penstock.broker.async_broker import AsyncBroker
+from penstock.broker.errors import TopicNotFound
+from penstock.pubsub.errors import InvalidName, PolicyChanged
+from penstock.pubsub.schema_store import SchemaStore
+from penstock.pubsub.wire import Call
+
+_KEY = "policy "
+
+
+class Policies:
+    """The calls of google.iam.v1.IAMPolicy."""
+
+    def __init__(self, broker: AsyncBroker, schemas: SchemaStore) -> None:
+        self._broker = broker
+        self._schemas = schemas
+
+    async def set_iam_policy(self, request: iam_policy_pb2.SetIamPolicyRequest, _: Call) -> policy_pb2.Policy:
+        """Keep a policy; one that was read before it changed is refused."""
+        self._check_exists(request.resource)
+        current = self._policy(request.resource)
+        if request.policy.etag and request.policy.etag != current.etag:
+            raise PolicyChanged(request.resource)
+        policy = policy_pb2.Policy()
+        policy.CopyFrom(request.policy)
+        policy.etag = _etag(policy, current.etag)
+        await self._broker.put_record(_KEY + request.resource, policy.SerializeToString())
+        return policy
+
+    async def get_iam_policy(self, request: iam_policy_pb2.GetIamPolicyRequest, _: Call) -> policy_pb2.Policy:
+        """The policy of a resource, empty when none was set."""
+        self._check_exists(request.resource)
+        return self._policy(request.resource)
+
+    async def iam_permissions(
+        self, request: iam_policy_pb2.TestIamPermissionsRequest, _: Call
+    ) -> iam_policy_pb2.TestIamPermissionsResponse:
+        """All permissions asked for: every caller has them."""
+        self._check_exists(request.resource)
+        return iam_policy_pb2.TestIamPermissionsResponse(permissions=request.permissions)
+
+    async def forget(self, resource: str) -> None:
+        """The resource is gone."""
+        await self._broker.drop_record(_KEY + resource)
+
+    def _policy(self, resource: str) -> policy_pb2.Policy:
+        stored = self._broker.records.get(_KEY + resource)
+        return policy_pb2.Policy(etag=b"ACAB") if stored is None else policy_pb2.Policy.FromString(stored)
+
+    def _check_exists(self, resource: str) -> None:
+        kind = resource.split("/")[2:3]
+        if kind == ["topics"]:
+            if self._broker.rules.topic(resource) is None:
+                raise TopicNotFound(resource)
+        elif kind == ["subscriptions"]:
+            self._broker.rules.subscription(resource)
+        elif kind == ["snapshots"]:
+            self._broker.replay.snapshot(resource)
+        elif kind == ["schemas"]:
+            self._schemas.revision(resource, None)
+        else:
+            raise InvalidName(f"Invalid resource name {resource!r}: a topic, subscription, snapshot or schema is meant")
+
+
+def _etag(policy: policy_pb2.Policy, before: bytes) -> bytes:
+    return f"{crc32(policy.SerializeToString(), crc32(before)):08x}".encode()

@@ -1,0 +1,204 @@
+"""The pusher of one subscription: leases its messages and posts them to its endpoint.
+
+It leases only what it may send at once: as many as the window has room for, and nothing while the endpoint's breaker
+rests. So a message spends a delivery attempt only when it was really sent.
+"""
+
+import asyncio
+import logging
+from typing import NamedTuple, Protocol
+
+from penstock.broker.async_broker import AsyncBroker
+from penstock.broker.errors import SubscriptionNotFound
+from penstock.broker.subscription import Subscription, ack_id_of
+from penstock.core.breaker import ALIVE, CLOSED, FAILED, NEUTRAL, OPEN, OPEN_MS, Breaker, Verdict
+from penstock.core.clock import Clock
+from penstock.core.errors import PenstockError
+from penstock.core.limits import MINUTE_MS, SECOND_MS
+from penstock.delivery.errors import AnswerTimedOut, ConnectTimedOut, DeliveryFailed, EgressRefused
+from penstock.delivery.http.answer import Answer
+from penstock.delivery.http.request import RequestHead
+from penstock.edge.pause import stopwatch
+from penstock.pubsub.push_counts import PushCounts, PushOutcome
+from penstock.pubsub.push_request import PushFormat
+from penstock.pubsub.push_window import PushWindow
+from penstock.queue.entry import LEASED, Entry
+from penstock.queue.errors import QueueClosed
+
+log = logging.getLogger(__name__)
+
+_DAY_S = 86_400.0
+# A lease is longer than its request may take: the request has ended before the message can be delivered again.
+_MARGIN_MS = 10 * SECOND_MS
+_TOO_MANY_REQUESTS = 429
+_NOT_IMPLEMENTED = 501
+
+
+class Client(Protocol):
+    """Posts requests."""
+
+    async def post(self, head: RequestHead, body: bytes) -> Answer:
+        """Send a request and wait for its answer; DeliveryFailed or EgressRefused if there is none."""
+        ...
+
+
+class _Ending(NamedTuple):
+    outcome: PushOutcome
+    verdict: Verdict
+    reason: str = ""
+
+
+class Pusher:
+    """Pushes until it is stopped, or its subscription goes away or is detached."""
+
+    def __init__(
+        self, broker: AsyncBroker, client: Client, clock: Clock, name: str, form: PushFormat, counts: PushCounts
+    ) -> None:
+        self._broker = broker
+        self._client = client
+        self._clock = clock
+        self._name = name
+        self._format = form
+        self._counts = counts
+        self._window = PushWindow()
+        self._breaker = Breaker(clock.now_ms())
+        self._changed = asyncio.Event()
+        self._stopping = False
+        self._warned_ms = -MINUTE_MS
+
+    async def run(self) -> None:
+        """Push; returns when it was stopped and what is under way has ended."""
+        async with asyncio.TaskGroup() as pushes:
+            while (subscription := await self._when_ready()) is not None:
+                try:
+                    entries = await self._lease(subscription)
+                except QueueClosed:
+                    return
+                for entry in entries:
+                    ticket = await self._admission()
+                    if ticket is None:
+                        self._give_back(subscription, entry)
+                        continue
+                    generation = self._window.begin(entry.message.size_bytes)
+                    pushes.create_task(self._push(subscription, entry, ticket, generation))
+
+    def stop(self) -> None:
+        """Send no more; whoever calls this answers the waiting leases of the subscription too."""
+        self._stopping = True
+        self._changed.set()
+
+    # Whether to send
+
+    async def _when_ready(self) -> Subscription | None:
+        """The subscription, as soon as a message of it may be sent; None when none will be."""
+        while not self._stopping:
+            rest_s = self._rest_s()
+            if self._window.room > 0 and rest_s is None:
+                break
+            await self._change(rest_s)
+        try:
+            subscription = self._broker.rules.subscription(self._name)
+        except SubscriptionNotFound:
+            return None
+        return None if self._stopping or subscription.config.detached else subscription
+
+    async def _lease(self, subscription: Subscription) -> list[Entry]:
+        room = self._window.room if self._breaker.state is CLOSED else 1
+        return await self._broker.lease(
+            subscription,
+            room,
+            max_bytes=self._window.room_bytes,
+            lease_ms=subscription.config.options.ack_deadline_seconds * SECOND_MS + _MARGIN_MS,
+            wait_s=_DAY_S,
+        )
+
+    async def _admission(self) -> int | None:
+        """The breaker's ticket, which may have opened since the message was leased; None when it is too late."""
+        while (ticket := self._breaker.admit(self._clock.now_ms())) is None and not self._stopping:
+            await self._change(self._rest_s())
+        return ticket
+
+    def _rest_s(self) -> float | None:
+        """How long the endpoint is still left alone; None when it is not."""
+        breaker = self._breaker
+        if breaker.state is not OPEN or breaker.opened_ms is None:
+            return None
+        left_ms = breaker.opened_ms + OPEN_MS - self._clock.now_ms()
+        return left_ms / 1000 if left_ms > 0 else None
+
+    async def _change(self, within_s: float | None) -> None:
+        """Wait until a push has ended or the pusher is stopped, or for so long."""
+        self._changed.clear()
+        try:
+            async with asyncio.timeout(within_s):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    # One message
+
+    async def _push(self, subscription: Subscription, entry: Entry, ticket: int, generation: int) -> None:
+        ending = await self._counted_post(subscription, entry)
+        self._breaker.settle(ticket, ending.verdict, self._clock.now_ms())
+        acked = ending.outcome is PushOutcome.ACKED
+        if acked:
+            await self._ack(subscription, ack_id_of(entry, subscription.tag))
+        else:
+            self._warn(ending)
+            self._give_back(subscription, entry)
+        self._window.end(generation, entry.message.size_bytes, succeeded=acked)
+        self._changed.set()
+
+    async def _counted_post(self, subscription: Subscription, entry: Entry) -> _Ending:
+        started_s = stopwatch()
+        self._counts.begin()
+        ending = await self._post(subscription, entry)
+        self._counts.end(ending.outcome, stopwatch() - started_s)
+        return ending
+
+    async def _post(self, subscription: Subscription, entry: Entry) -> _Ending:
+        options = subscription.config.options
+        left_ms = entry.deadline_ms - self._clock.now_ms()
+        timeout_s = min(options.ack_deadline_seconds, left_ms / 1000)
+        if timeout_s <= 0 or entry.state is not LEASED:
+            return _Ending(PushOutcome.TIMED_OUT, NEUTRAL, "its lease ran out before it could be sent")
+        try:
+            head, body = self._format.request(entry, counts_attempts=options.dead_letter_policy is not None)
+            async with asyncio.timeout(timeout_s):
+                answer = await self._client.post(head, body)
+        except (TimeoutError, AnswerTimedOut, ConnectTimedOut):
+            return _Ending(PushOutcome.TIMED_OUT, FAILED, f"no answer within {timeout_s:g} s")
+        except DeliveryFailed as error:
+            return _Ending(PushOutcome.UNREACHABLE, FAILED, error.message)
+        except EgressRefused as error:
+            return _Ending(PushOutcome.FORBIDDEN, NEUTRAL, error.message)
+        except Exception as error:
+            log.exception("a push failed in a way nobody foresaw", extra={"queue": self._name})
+            return _Ending(PushOutcome.UNREACHABLE, NEUTRAL, type(error).__name__)
+        return _ending_of(answer.status)
+
+    async def _ack(self, subscription: Subscription, ack_id: str) -> None:
+        try:
+            await self._broker.ack_current(subscription, [ack_id])
+        except PenstockError as error:
+            log.error("a pushed message cannot be settled and comes again: %s", error, extra={"queue": self._name})
+
+    def _give_back(self, subscription: Subscription, entry: Entry) -> None:
+        self._broker.set_ack_deadlines(subscription, [(ack_id_of(entry, subscription.tag), 0)])
+
+    def _warn(self, ending: _Ending) -> None:
+        """Say what is wrong with the endpoint, once a minute."""
+        now_ms = self._clock.now_ms()
+        if now_ms - self._warned_ms >= MINUTE_MS:
+            self._warned_ms = now_ms
+            log.warning("cannot push to %s: %s", self._format.endpoint, ending.reason, extra={"queue": self._name})
+
+
+def _ending_of(status: int) -> _Ending:
+    if 200 <= status < 300:
+        return _Ending(PushOutcome.ACKED, ALIVE)
+    if status == _TOO_MANY_REQUESTS:
+        verdict = NEUTRAL
+    else:
+        verdict = FAILED if status >= 500 and status != _NOT_IMPLEMENTED else ALIVE
+    return _Ending(PushOutcome.REFUSED, verdict, f"it answered {status}")
