@@ -4,12 +4,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from http.client import HTTPConnection
 
 import msgspec
 
+from penstock.bench.servers import port_of, server_process
 from penstock.bench.sqs_load import Order, Outcome
 
 _FIFO = {"FifoQueue": "true"}
@@ -45,12 +45,13 @@ class SqsFigures(msgspec.Struct, kw_only=True):
 def bench_sqs(rounds: int, deep: int, tell: Callable[[str], None]) -> SqsFigures:
     """Measure everything; `tell` hears what is being measured."""
     tell("a no-op handler on the same server stack")
-    with _server("-m", "penstock.bench.noop_server") as port:
+    with server_process("-m", "penstock.bench.noop_server") as url:
+        port = port_of(url)
         noop = _median(rounds, Order(work="noop", port=port, operations=30_000))
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
         serve = ("-m", "penstock", "--log-level", "warning", "serve", "sqs", "--port", "0", "--data", directory)
-        with _server(*serve) as port:
-            return _measure(port, rounds, deep, noop, tell)
+        with server_process(*serve) as url:
+            return _measure(port_of(url), rounds, deep, noop, tell)
 
 
 def _measure(port: int, rounds: int, deep: int, noop: float, tell: Callable[[str], None]) -> SqsFigures:
@@ -144,18 +145,3 @@ def _run(order: Order) -> Outcome:
     if ran.returncode:
         raise RuntimeError(f"the load failed: {ran.stderr.decode(errors='replace')[-2000:]}")
     return msgspec.json.decode(ran.stdout, type=Outcome)
-
-
-@contextmanager
-def _server(*arguments: str) -> Iterator[int]:
-    """A server process; gives its port."""
-    process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        if not line.startswith("listening on "):
-            raise RuntimeError(f"the server did not start: {line!r}")
-        yield int(line.rpartition(":")[2])
-    finally:
-        process.terminate()
-        process.wait(30)

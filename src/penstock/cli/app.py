@@ -15,7 +15,22 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.cli import bench, config_commands, demo, doctor, queue_commands, serve, version
+from penstock.cli import (
+    backup,
+    bench,
+    config_commands,
+    demo,
+    doctor,
+    jobs_commands,
+    pools_commands,
+    publish,
+    queue_commands,
+    serve,
+    simulate,
+    subscriptions_commands,
+    up,
+    version,
+)
 from penstock.cli.failures import FAILURE, FailureGroup, tell_trace
 from penstock.cli.family import CONTEXT, examples
 from penstock.cli.options import Options
@@ -44,7 +59,15 @@ app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
 app.add_typer(config_commands.app, name="config")
 app.add_typer(serve.app, name="serve")
 app.add_typer(queue_commands.app, name="queue")
+app.command("publish", epilog=publish.EXAMPLES)(publish.publish)
+app.add_typer(jobs_commands.app, name="jobs")
+app.add_typer(subscriptions_commands.app, name="subscriptions")
+app.add_typer(pools_commands.app, name="pools")
 app.add_typer(bench.app, name="bench")
+app.add_typer(simulate.app, name="simulate")
+app.command("backup", epilog=backup.BACKUP_EXAMPLES)(backup.backup)
+app.command("restore", epilog=backup.RESTORE_EXAMPLES)(backup.restore)
+app.command("up", epilog=up.EXAMPLES)(up.up)
 app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
 
 

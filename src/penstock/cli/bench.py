@@ -50,6 +50,52 @@ def sqs(
     _print(bench_sqs(rounds, deep, _tell), as_json)
 
 
+@app.command(epilog=examples("penstock bench router", "penstock bench router --rounds 3 --json | tail -n 1"))
+def router(rounds: Rounds = 5, as_json: AsJson = False) -> None:
+    """The router: deliveries a second beside a bare client's, from memory and from SQS; memory, fairness, idling.
+
+    The receiver runs in a process of its own; the last line of `--json` is one JSON object.
+    """
+    from penstock.bench.router import bench_router
+
+    _print(bench_router(rounds, _tell), as_json)
+
+
+@app.command(epilog=examples("penstock bench pubsub", "penstock bench pubsub --rounds 1 --json | tail -n 1"))
+def pubsub(rounds: Rounds = 5, as_json: AsJson = False) -> None:
+    """The Pub/Sub front, in memory and on SQLite with fsync: publish, requests of 100, streaming pull and ack, idling.
+
+    The load comes from Google's own client, and for requests of 100 from a lean one, in a process of its own.
+    """
+    from penstock.bench.pubsub import bench_pubsub
+
+    _print(bench_pubsub(rounds, _tell), as_json)
+
+
+@app.command(
+    epilog=examples(
+        "penstock bench scheduler", "penstock bench scheduler --rounds 1 --finished 100000 --json | tail -n 1"
+    )
+)
+def scheduler(
+    rounds: Rounds = 3,
+    finished: Annotated[
+        int, typer.Option(min=1000, help="Finished jobs in the table when the cost of a poll is measured.")
+    ] = 1_000_000,
+    database: Annotated[
+        str | None, typer.Option(help="PostgreSQL to measure; one of this run if there is none.", metavar="URL")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The scheduler: jobs a second from PostgreSQL and SQLite to the queue, latency of one job, cost of finished jobs.
+
+    Queue, router and process endpoint run in processes of their own; the last line of `--json` is one JSON object.
+    """
+    from penstock.bench.scheduler import bench_scheduler
+
+    _print(bench_scheduler(rounds, finished, database, _tell), as_json)
+
+
 def _tell(step: str) -> None:
     typer.echo(f"measuring {step}", err=True)
 

@@ -7,11 +7,22 @@ import typer
 
 from penstock.cli.family import examples, family
 from penstock.cli.options import load_config
+from penstock.cli.serve_api import EXAMPLES as API_EXAMPLES
+from penstock.cli.serve_api import api
+from penstock.cli.serve_dispatch import EXAMPLES as DISPATCH_EXAMPLES
+from penstock.cli.serve_dispatch import dispatch
+from penstock.cli.serve_pubsub import EXAMPLES as PUBSUB_EXAMPLES
+from penstock.cli.serve_pubsub import pubsub
+from penstock.cli.serve_router import EXAMPLES as ROUTER_EXAMPLES
+from penstock.cli.serve_router import router
+from penstock.cli.serve_scheduler import EXAMPLES as SCHEDULER_EXAMPLES
+from penstock.cli.serve_scheduler import scheduler
 
 app = family(
     "Run one part of Penstock alone.",
     "penstock serve sqs --memory",
     "penstock serve sqs --port 9324 --data ./penstock-data",
+    "penstock serve router --config router.json",
 )
 
 
@@ -81,3 +92,10 @@ def sqs(
     stores = {HOME: store_of(config, "sqs", data=data, database=database, memory=memory), **others}
     keys = load(credentials) if credentials is not None else None
     run(serve_sqs(stores, SystemClock(), process_ids(config.node.id), settings, keys))
+
+
+app.command(epilog=PUBSUB_EXAMPLES)(pubsub)
+app.command(epilog=ROUTER_EXAMPLES)(router)
+app.command(epilog=SCHEDULER_EXAMPLES)(scheduler)
+app.command(epilog=API_EXAMPLES)(api)
+app.command(epilog=DISPATCH_EXAMPLES)(dispatch)

@@ -1,0 +1,57 @@
+"""A source in memory: what it hands out costs nothing, so that a benchmark measures the router."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+from penstock.sources.port import Received
+
+BATCH = 10
+
+
+class MemorySource:
+    """Hands out what it was given, in batches, once; counts what is settled."""
+
+    name = "bench"
+    address = "memory:"
+    ordered = True
+    exclusive = False
+    visibility_s: float | None = 30.0
+
+    def __init__(self, messages: Iterator[Received], expected: int) -> None:
+        self._messages = messages
+        self._left = expected
+        self._loop = asyncio.get_running_loop()
+        self.all_settled: asyncio.Future[None] = self._loop.create_future()
+
+    async def open(self) -> None:
+        """Nothing to do."""
+
+    async def receive(self) -> list[Received]:
+        """The next messages; then none for ever."""
+        batch = [message for _, message in zip(range(BATCH), self._messages, strict=False)]
+        if not batch:
+            await asyncio.Event().wait()
+        await asyncio.sleep(0)
+        return batch
+
+    def ack(self, message: Received) -> "asyncio.Future[None]":
+        """One less to come."""
+        self._left -= 1
+        if self._left == 0 and not self.all_settled.done():
+            self.all_settled.set_result(None)
+        return self._settled()
+
+    def nack(self, message: Received, delay_s: int = 0) -> "asyncio.Future[None]":
+        """One less to come, too; whoever measures looks at how many were delivered."""
+        return self.ack(message)
+
+    def _settled(self) -> "asyncio.Future[None]":
+        settled: asyncio.Future[None] = self._loop.create_future()
+        settled.set_result(None)
+        return settled
+
+    async def extend(self, messages: Sequence[Received]) -> None:
+        """Leases never end here."""
+
+    async def close(self) -> None:
+        """Nothing to do."""

@@ -1,0 +1,77 @@
+"""A backlog of PENDING jobs, and a scheduler that takes it to the queue."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from penstock.edge.clock import SystemClock
+from penstock.edge.node import process_ids
+from penstock.jobs.auth_token import AuthTokens
+from penstock.jobs.model_job import NewJob
+from penstock.jobs.repository import JobRepository
+from penstock.scheduler.pointers import Pointers
+from penstock.scheduler.scheduler import Scheduler
+from penstock.scheduler.settings import SchedulerSettings
+from penstock.scheduler.standby import Alone
+from penstock.sources.opening import publisher_for
+
+TARGET = "https://orders.example/hook"
+_CHUNK = 5_000
+_PAYLOAD = b'{"order":"0HZXEQ5Y8JY5Z","amount":1999,"currency":"EUR"}'
+
+
+@asynccontextmanager
+async def opened(jobs: JobRepository) -> AsyncIterator[JobRepository]:
+    """The repository, open."""
+    await jobs.open(SystemClock().now_ms())
+    try:
+        yield jobs
+    finally:
+        await jobs.close()
+
+
+async def fill(jobs: JobRepository, count: int, groups: int) -> None:
+    """Make jobs of so many groups, by turns."""
+    clock = SystemClock()
+    ids = process_ids()
+    for start in range(0, count, _CHUNK):
+        now_ms = clock.now_ms()
+        made = [
+            NewJob(
+                id=ids.next_id(now_ms),
+                target=TARGET,
+                created_at_ms=now_ms,
+                group=f"order-{number % groups}",
+                payload=_PAYLOAD,
+            )
+            for number in range(start, min(start + _CHUNK, count))
+        ]
+        await jobs.create_jobs(made, now_ms)
+
+
+def new_scheduler(jobs: JobRepository, queue_uri: str, endpoint: str = "http://127.0.0.1:8080/process") -> Scheduler:
+    """A scheduler with the default settings, and tokens as in earnest."""
+    return Scheduler(
+        jobs,
+        publisher_for(queue_uri),
+        Pointers(endpoint, AuthTokens([b"a secret of the benchmark"])),
+        Alone(),
+        SchedulerSettings(),
+        SystemClock(),
+        name="bench",
+    )
+
+
+async def drained_per_s(jobs: JobRepository, queue_uri: str, count: int) -> float:
+    """Jobs a second from PENDING to QUEUED: claimed, published, and marked."""
+    scheduler = new_scheduler(jobs, queue_uri)
+    started_s = time.perf_counter()
+    running = asyncio.create_task(scheduler.run())
+    try:
+        while scheduler.counts.published < count or scheduler.jobs_held:  # noqa: ASYNC110  it is only measured
+            await asyncio.sleep(0.005)
+        return count / (time.perf_counter() - started_s)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)

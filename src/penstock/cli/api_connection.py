@@ -1,0 +1,136 @@
+"""Which API `penstock publish`, `jobs`, `subscriptions` and `pools` ask, and how."""
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
+
+import typer
+
+from penstock.cli.options import options_of
+from penstock.core.errors import FailedPrecondition, InvalidArgument, NotFound, PenstockError, Unavailable
+
+if TYPE_CHECKING:
+    import http.client
+    from urllib.parse import SplitResult
+
+TIMEOUT_S = 660.0
+"""Longer than a subscriber may take to answer a test event."""
+
+EndpointOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--endpoint",
+        metavar="URL",
+        show_default=False,
+        help="Where the API is; else the setting api.endpoint, which is http://127.0.0.1:8080 unless set.",
+    ),
+]
+
+T = TypeVar("T")
+
+
+class ApiAnswer:
+    """What the API answered: as a value of a type, or as JSON to be printed."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def read_as(self, kind: type[T]) -> T:
+        """The answer as a value."""
+        import msgspec
+
+        return msgspec.json.decode(self._content, type=kind)
+
+    @property
+    def json(self) -> object:
+        """The answer as plain JSON."""
+        return json.loads(self._content)
+
+
+class ApiClient:
+    """Asks one API; the API's problems are raised as Penstock's errors."""
+
+    def __init__(self, endpoint: str, token: str) -> None:
+        self._endpoint = endpoint
+        self._address = _parsed(endpoint)
+        self._authorization = {"Authorization": f"Bearer {token}"} if token else {}
+
+    def get(self, path: str, query: Mapping[str, str | int | bool | None] | None = None) -> ApiAnswer:
+        """Look something up; what is None is not asked for."""
+        from urllib.parse import urlencode
+
+        given = {
+            name: str(value).lower() if isinstance(value, bool) else value
+            for name, value in (query or {}).items()
+            if value is not None
+        }
+        return self.send("GET", f"{path}?{urlencode(given)}" if given else path)
+
+    def send(self, method: str, path: str, body: object = None) -> ApiAnswer:
+        """Make a request; a body is sent as JSON."""
+        import http.client
+        from contextlib import closing
+
+        content = None if body is None else json.dumps(body).encode()
+        headers = {"X-Penstock": "1", **self._authorization}
+        if content is not None:
+            headers["Content-Type"] = "application/json"
+        try:
+            with closing(self._connection()) as connection:
+                connection.request(method, self._address.path.rstrip("/") + path, content, headers)
+                answer = connection.getresponse()
+                received = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise Unavailable(
+                f"no Penstock API answers at {self._endpoint}: {error}; start one with `penstock serve api`, "
+                "or give --endpoint"
+            ) from error
+        if answer.status != 200:
+            raise _refusal(answer.status, received, self._endpoint)
+        return ApiAnswer(received)
+
+    def _connection(self) -> "http.client.HTTPConnection":
+        import http.client
+
+        kind = http.client.HTTPSConnection if self._address.scheme == "https" else http.client.HTTPConnection
+        return kind(self._address.hostname or "", self._address.port, timeout=TIMEOUT_S)
+
+
+def connect(ctx: typer.Context, endpoint: str | None) -> ApiClient:
+    """A client for the API of this run."""
+    from penstock.config import load
+
+    config = load(options_of(ctx).config_file)
+    return ApiClient(endpoint or config.api.endpoint, config.api.token)
+
+
+def path_part(text: str) -> str:
+    """A text as one part of a path."""
+    from urllib.parse import quote
+
+    return quote(text, safe="")
+
+
+def _parsed(endpoint: str) -> "SplitResult":
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(endpoint)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return parts
+    except ValueError:
+        pass
+    raise typer.BadParameter(
+        f"{endpoint!r} is not the URL of an API; give one such as http://127.0.0.1:8080", param_hint="--endpoint"
+    )
+
+
+def _refusal(status: int, content: bytes, endpoint: str) -> PenstockError:
+    try:
+        detail = str(json.loads(content)["detail"])
+    except (ValueError, KeyError, TypeError):
+        return Unavailable(f"{endpoint} answered {status}: it does not seem to be a Penstock API")
+    if status == 401:
+        return FailedPrecondition(f"{detail}; set api.token, or PENSTOCK_API__TOKEN")
+    kinds = {400: InvalidArgument, 404: NotFound, 413: InvalidArgument, 422: InvalidArgument}
+    return kinds.get(status, Unavailable if status >= 500 else FailedPrecondition)(detail)

@@ -1,0 +1,62 @@
+"""`penstock backup` and `penstock restore`: the embedded data as one file."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.family import examples
+from penstock.cli.options import load_config
+from penstock.cli.output import AsJson, print_json, print_table
+
+if TYPE_CHECKING:
+    from penstock.cli.data_archive import KeptFile
+
+BACKUP_EXAMPLES = examples(
+    "penstock backup --data /var/lib/penstock --to /backups/penstock-2026-11-16.tar.gz",
+    "penstock backup --to penstock.tar.zst",
+)
+RESTORE_EXAMPLES = examples(
+    "penstock restore --from /backups/penstock-2026-11-16.tar.gz --data /var/lib/penstock",
+)
+
+
+def backup(
+    ctx: typer.Context,
+    to: Annotated[
+        Path, typer.Option("--to", metavar="FILE", help="A new file; its name ends with .tar.gz or .tar.zst.")
+    ],
+    data: Annotated[
+        Path | None, typer.Option(help="The data directory; else the setting data.dir.", metavar="DIR")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy the embedded databases and the secret into one file, while they are in use.
+
+    Each database is copied as it is at one moment; what was answered before the backup began is in it.
+    The file can be read by its owner only: it holds secrets.
+    """
+    from penstock.cli.data_archive import back_up
+
+    _tell(back_up(data or load_config(ctx).data.dir, to), as_json)
+
+
+def restore(
+    ctx: typer.Context,
+    source: Annotated[Path, typer.Option("--from", metavar="FILE", help="A file that `penstock backup` made.")],
+    data: Annotated[
+        Path | None, typer.Option(help="A directory that is new or empty; else the setting data.dir.", metavar="DIR")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a data directory of a backup, once every file in it was found whole."""
+    from penstock.cli.data_archive import restore as restored
+
+    _tell(restored(source, data or load_config(ctx).data.dir), as_json)
+
+
+def _tell(files: "list[KeptFile]", as_json: bool) -> None:
+    if as_json:
+        print_json([{"name": file.name, "sizeBytes": file.size_bytes, "sha256": file.sha256} for file in files])
+        return
+    print_table(("file", "bytes"), [(file.name, str(file.size_bytes)) for file in files])

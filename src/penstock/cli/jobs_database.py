@@ -1,0 +1,60 @@
+"""Where jobs are kept, as the command line and the configuration say; shared by the parts that use them."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import typer
+
+from penstock.config import Config
+from penstock.jobs.auth_secrets import auth_secrets
+from penstock.jobs.postgres import postgres_repository
+from penstock.jobs.server import ApiSettings
+from penstock.jobs.sql_repository import SqlRepository
+from penstock.jobs.sqlite import sqlite_repository
+
+
+class JobsDatabase(NamedTuple):
+    """The repository, not opened yet, and the secrets that go with it."""
+
+    repository: SqlRepository
+    secrets: tuple[bytes, ...]
+
+
+def jobs_database(config: Config, data: Path | None, database: str | None, *, listen: bool) -> JobsDatabase:
+    """Jobs, and the secrets that sign their tokens."""
+    repository = jobs_repository(config, data, database, listen=listen)
+    directory = None if _url(config, data, database) else data or config.data.dir
+    return JobsDatabase(repository, auth_secrets(config.jobs, directory))
+
+
+def jobs_repository(config: Config, data: Path | None, database: str | None, *, listen: bool) -> SqlRepository:
+    """PostgreSQL if a URL is given or configured, else a file in the data directory; not opened yet."""
+    if data is not None and database is not None:
+        raise typer.BadParameter("give one of --data and --database")
+    if url := _url(config, data, database):
+        return postgres_repository(url, listen=listen)
+    directory = data or config.data.dir
+    directory.mkdir(parents=True, exist_ok=True)
+    return sqlite_repository(directory / "jobs.db", durability=config.data.durability)
+
+
+def _url(config: Config, data: Path | None, database: str | None) -> str:
+    return database or ("" if data is not None else config.data.database)
+
+
+def api_settings(
+    config: Config, secrets: tuple[bytes, ...], *, host: str, port: int, queue_uri: str, dead_letters: str = ""
+) -> ApiSettings:
+    """The API's settings from the configuration."""
+    return ApiSettings(
+        host=host,
+        port=port,
+        secrets=secrets,
+        api_token=config.api.token,
+        queue_uri=queue_uri,
+        dead_letters=dead_letters or config.jobs.dead_letters,
+        default_pool=config.scheduler.pool,
+        connect_timeout_s=config.jobs.connect_timeout_s,
+        http_version=config.jobs.http_version,
+        egress_allow=config.egress.allow,
+    )

@@ -1,0 +1,46 @@
+"""`penstock serve api`: the API of events, subscriptions and jobs, and the process endpoint."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.family import examples
+from penstock.cli.options import load_config
+
+EXAMPLES = examples(
+    "penstock serve api --data ./penstock-data",
+    "penstock serve api --database postgresql://penstock@db/penstock --host 0.0.0.0",
+    "penstock serve api --queue http://127.0.0.1:9324/000000000000/dispatch.fifo --port 8080",
+)
+
+
+def api(
+    ctx: typer.Context,
+    data: Annotated[Path | None, typer.Option(help="Directory of the embedded database.", metavar="DIR")] = None,
+    database: Annotated[str | None, typer.Option(help="PostgreSQL instead of the embedded one.", metavar="URL")] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8080,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; other than loopback needs the setting api.token.")
+    ] = "127.0.0.1",
+    queue: Annotated[
+        str,
+        typer.Option(
+            help="The queue that /api/router/config names to routers; else the setting scheduler.queue.", metavar="URI"
+        ),
+    ] = "",
+) -> None:
+    """The API of events, subscriptions and jobs, and the endpoint that routers bring jobs to.
+
+    Without --data or --database the data directory or the database of the configuration is used.
+    """
+    from penstock.cli.jobs_database import api_settings, jobs_database
+    from penstock.edge.clock import SystemClock
+    from penstock.edge.node import process_ids
+    from penstock.jobs.server import serve_api
+    from penstock.telemetry.server import run
+
+    config = load_config(ctx)
+    place = jobs_database(config, data, database, listen=False)
+    settings = api_settings(config, place.secrets, host=host, port=port, queue_uri=queue or config.scheduler.queue)
+    run(serve_api(place.repository, SystemClock(), process_ids(config.node.id), settings))

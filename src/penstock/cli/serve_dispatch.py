@@ -1,0 +1,62 @@
+"""`penstock serve dispatch`: the API and the scheduler in one process."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.family import examples
+from penstock.cli.options import load_config
+
+EXAMPLES = examples(
+    "penstock serve dispatch --data ./penstock-data --queue http://127.0.0.1:9324/000000000000/dispatch.fifo",
+    "penstock serve dispatch --database postgresql://penstock@db/penstock --queue nats://nats:4222/jobs/router",
+)
+
+
+def dispatch(
+    ctx: typer.Context,
+    queue: Annotated[
+        str, typer.Option(help="The queue to publish to; else the setting scheduler.queue.", metavar="URI")
+    ] = "",
+    dead_letters: Annotated[
+        str,
+        typer.Option(
+            help="Pub/Sub server whose topics take what is given up; else jobs.dead_letters.", metavar="HOST:PORT"
+        ),
+    ] = "",
+    data: Annotated[Path | None, typer.Option(help="Directory of the embedded database.", metavar="DIR")] = None,
+    database: Annotated[str | None, typer.Option(help="PostgreSQL instead of the embedded one.", metavar="URL")] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8080,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; other than loopback needs the setting api.token.")
+    ] = "127.0.0.1",
+) -> None:
+    """The API and the scheduler in one process: on SQLite the shortest way from an event to the queue.
+
+    Without --data or --database the data directory or the database of the configuration is used.
+    """
+    from penstock.cli.jobs_database import api_settings, jobs_database
+    from penstock.edge.clock import SystemClock
+    from penstock.edge.node import process_ids
+    from penstock.scheduler.settings import scheduler_settings
+    from penstock.scheduler.with_api import serve_api_with_scheduler
+    from penstock.sources.opening import publisher_for
+    from penstock.telemetry.server import run
+
+    config = load_config(ctx)
+    uri = queue or config.scheduler.queue
+    if not uri:
+        raise typer.BadParameter("give --queue URI, or set scheduler.queue")
+    repository, secrets = jobs_database(config, data, database, listen=True)
+    api = api_settings(config, secrets, host=host, port=port, queue_uri=uri, dead_letters=dead_letters)
+    run(
+        serve_api_with_scheduler(
+            repository,
+            publisher_for(uri),
+            SystemClock(),
+            process_ids(config.node.id),
+            api,
+            scheduler_settings(config.scheduler),
+        )
+    )

@@ -1,0 +1,105 @@
+"""`penstock serve router`: the message router."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.failures import FAILURE
+from penstock.cli.family import examples
+from penstock.cli.options import load_config
+
+if TYPE_CHECKING:
+    from penstock.config.tree import Config, LogSettings
+    from penstock.router.settings import RouterSettings
+
+EXAMPLES = examples(
+    "penstock serve router --config router.json",
+    "penstock serve router --config https://platform.example/router.json,local.toml --port 8081",
+    "penstock serve router --config router.json --workers 4",
+    "penstock serve router --config router.json --standby sql --database postgresql://penstock@db/penstock",
+)
+
+
+def router(
+    ctx: typer.Context,
+    config: Annotated[
+        str,
+        typer.Option(
+            metavar="URL|FILE,…",
+            envvar="MESSAGE_ROUTER_CONFIG_URL",
+            help="Where the pools and queues are written down; of several, the first wins.",
+        ),
+    ] = "",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the API; 0 takes a free one.")] = 8081,
+    host: Annotated[
+        str, typer.Option(help="Address of the API; other than loopback needs the setting router.api_token.")
+    ] = "127.0.0.1",
+    standby: Annotated[
+        str, typer.Option(help="Of several routers one consumes: off, sql or redis://…", metavar="HOW")
+    ] = "off",
+    database: Annotated[
+        str | None, typer.Option(help="PostgreSQL that the standby's lease is in; else data.database.", metavar="URL")
+    ] = None,
+    workers: Annotated[
+        int, typer.Option(min=1, max=64, help="Processes that share the work; each has an API on a port of its own.")
+    ] = 1,
+) -> None:
+    """The message router: pulls messages from queues and delivers them by HTTP, in order per group.
+
+    Pools and queues come from --config, else from the setting router.config; they may change while the router runs.
+    """
+    from penstock.cli.workers import run_workers
+    from penstock.router.server import serve_router
+    from penstock.router.settings import router_settings
+    from penstock.telemetry.server import run
+
+    tree = load_config(ctx)
+    sources = tuple(place.strip() for place in config.split(",") if place.strip())
+    settings = router_settings(tree, sources=sources, host=host, port=port, workers=workers)
+    if settings.enabled and not settings.config:
+        raise typer.BadParameter("give --config URL or FILE, or set router.config")
+    if standby != "off":
+        _serve_standby(tree, settings, standby, database)
+    elif workers == 1:
+        run(serve_router(settings))
+    elif not run_workers(workers, partial(_serve_worker, settings, tree.log)):
+        raise typer.Exit(FAILURE)
+
+
+def _serve_standby(config: "Config", settings: "RouterSettings", standby: str, database: str | None) -> None:
+    from penstock.cli.jobs_database import jobs_repository
+    from penstock.edge.clock import SystemClock
+    from penstock.edge.node import process_ids
+    from penstock.scheduler.router_standby import serve_standby_router
+    from penstock.telemetry.server import run
+
+    if settings.workers > 1:
+        raise typer.BadParameter("--standby goes with one worker; run one router per lease")
+    lease = config.scheduler
+    run(
+        serve_standby_router(
+            settings,
+            standby,
+            jobs_repository(config, None, database, listen=False),
+            SystemClock(),
+            process_ids(config.node.id),
+            ttl_s=lease.lease_ttl_s,
+            renew_s=lease.lease_renew_s,
+        )
+    )
+
+
+def _serve_worker(settings: "RouterSettings", log: "LogSettings", worker: int) -> None:
+    """One of several processes; it has to set up by itself what the command sets up for one."""
+    from penstock.core.errors import PenstockError
+    from penstock.router.server import serve_router
+    from penstock.telemetry.logs import configure_logging
+    from penstock.telemetry.server import run
+
+    configure_logging(log.format, log.level)
+    try:
+        run(serve_router(settings, worker))
+    except PenstockError as error:
+        typer.echo(f"error: worker {worker}: {error.message}", err=True)
+        raise SystemExit(FAILURE) from error

@@ -1,0 +1,37 @@
+"""The Python client: publish, subscribe, look at jobs, and check the webhooks you get.
+
+with Penstock("http://127.0.0.1:8080") as penstock:
+    penstock.publish(Event(type="orders:placed", key="order-1", data={"total": 7}))
+"""
+
+from penstock.client.answers import Attempt, Job, NewSubscription, Pool, Receipt, Subscription
+from penstock.client.asynchronous import AsyncPenstock
+from penstock.client.blocking import Penstock
+from penstock.client.errors import BadSignature, NoAnswer, StrangeAnswer, TokenRefused
+from penstock.client.event import Event
+from penstock.client.webhook import Webhook, verify_webhook
+from penstock.core.event_filter import Comparison, Condition
+from penstock.core.job_state import JobStatus
+from penstock.core.pointer import DispatchMode
+
+__all__ = [
+    "AsyncPenstock",
+    "Attempt",
+    "BadSignature",
+    "Comparison",
+    "Condition",
+    "DispatchMode",
+    "Event",
+    "Job",
+    "JobStatus",
+    "NewSubscription",
+    "NoAnswer",
+    "Penstock",
+    "Pool",
+    "Receipt",
+    "StrangeAnswer",
+    "Subscription",
+    "TokenRefused",
+    "Webhook",
+    "verify_webhook",
+]

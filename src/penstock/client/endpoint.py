@@ -1,0 +1,89 @@
+"""Where the API is, what every request says, and what its answers mean."""
+
+from urllib.parse import urlsplit
+
+import msgspec
+
+from penstock.client.calls import A, Call
+from penstock.client.errors import NoAnswer, StrangeAnswer, TokenRefused
+from penstock.core.errors import InvalidArgument, NotFound, PenstockError, ResourceExhausted, Unavailable
+
+REPEAT_AFTER_S = (0.1, 0.5)
+"""When a connection breaks under a call that may be made again, it is, after these pauses."""
+
+_OK = 200
+_REFUSALS: dict[int, type[PenstockError]] = {
+    400: InvalidArgument,
+    401: TokenRefused,
+    403: TokenRefused,
+    404: NotFound,
+    413: InvalidArgument,
+    415: InvalidArgument,
+    422: InvalidArgument,
+    429: ResourceExhausted,
+    503: Unavailable,
+}
+
+
+class _Problem(msgspec.Struct, frozen=True):
+    detail: str
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """An API's address, and the token for it."""
+
+    url: str
+    host: str
+    port: int
+    secure: bool
+    base_path: str
+    token: str | None
+
+    @classmethod
+    def parse(cls, url: str, token: str | None) -> "Endpoint":
+        """From a URL such as http://127.0.0.1:8080; InvalidArgument if it is none."""
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError as error:
+            raise InvalidArgument(f"the API's URL cannot be read: {error}") from error
+        if "@" in parts.netloc:
+            raise InvalidArgument("the API's URL has a user or a password in it: give the token as `token`")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InvalidArgument(f"{url!r} is not the URL of an API: give one such as http://127.0.0.1:8080")
+        secure = parts.scheme == "https"
+        base_path = parts.path.rstrip("/")
+        return cls(url, parts.hostname, port or (443 if secure else 80), secure, base_path, token)
+
+    def __repr__(self) -> str:
+        # Without the token: a repr finds its way into logs.
+        return f"Endpoint({self.url!r})"
+
+    def headers(self, call: Call[A]) -> dict[str, str]:
+        """The headers of a request, besides those of HTTP itself."""
+        headers = {"X-Penstock": "1", "Accept": "application/json"}
+        if call.body is not None:
+            headers["Content-Type"] = "application/json"
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        return headers
+
+    def read(self, call: Call[A], status: int, content: bytes) -> A:
+        """The answer as a value; the error that it is, if it is one."""
+        try:
+            if status == _OK:
+                return msgspec.json.decode(content, type=call.answer)
+            detail = msgspec.json.decode(content, type=_Problem).detail
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise StrangeAnswer(
+                f"{self.url} answered {call.method} {call.path} with {status} and something that is not Penstock's: "
+                "check the URL, and that client and server are of the same version"
+            ) from error
+        kind = call.conflict if status == 409 else _REFUSALS.get(status, PenstockError)
+        raise kind(detail)
+
+    def no_answer(self, call: Call[A], reason: BaseException) -> NoAnswer:
+        """The error of a call that was not answered."""
+        told = f"{type(reason).__name__}: {reason}" if str(reason) else type(reason).__name__
+        unknown = "" if call.repeatable else "; it may have been done all the same: look before you repeat it"
+        return NoAnswer(f"{self.url} did not answer {call.method} {call.path}: {told}{unknown}")

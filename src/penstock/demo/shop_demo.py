@@ -1,0 +1,85 @@
+"""The demo: everything on one machine, an order system's events, and four subscribers of different tempers."""
+
+import asyncio
+import os
+import tempfile
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from penstock.client import Penstock
+from penstock.demo.orders import STEPS, in_batches, order_events
+from penstock.demo.subscriber import Result, Subscriber
+from penstock.machine.parts import LOOPBACK, Ports, parts_of
+from penstock.machine.supervisor import Supervisor
+from penstock.telemetry.server import HttpServer
+
+PATIENCE_S = 170.0
+_BATCH = 500
+_CONCURRENCY = 50
+# Failures here last moments, so it is tried again soon; what is refused as too much spends no attempt.
+_RETRIES_S = (0.2, 0.5, 1, 2, 3, 5, 5, 5, 5, 5)
+_COLUMNS = (TextColumn("{task.description:>16}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+
+
+def tempers() -> list[Subscriber]:
+    """A quick, a slow, a flaky and a rate-limited subscriber."""
+    return [
+        Subscriber("billing"),
+        Subscriber("warehouse-slow", work_s=0.05),
+        Subscriber("partner-flaky", failure_rate=0.05),
+        Subscriber("mailer-limited", per_s=250),
+    ]
+
+
+async def run_demo(orders: int, *, show_progress: bool) -> list[Result]:
+    """Start everything, publish, wait until all is delivered, and judge each subscriber's record."""
+    console = Console(stderr=True, quiet=not show_progress)
+    subscribers = tempers()
+    environment = {**os.environ, "PENSTOCK_EGRESS__ALLOW": LOOPBACK, "PENSTOCK_LOG__LEVEL": "error"}
+    with tempfile.TemporaryDirectory(prefix="penstock-demo-") as directory:
+        console.print(f"starting everything on this machine; data in {directory}")
+        parts = parts_of(Path(directory), Ports(http=0, sqs=0, pubsub=0, router=0), environment)
+        async with AsyncExitStack() as stack:
+            endpoints = [await stack.enter_async_context(HttpServer(each.app, "127.0.0.1", 0)) for each in subscribers]
+            supervisor = await stack.enter_async_context(Supervisor(parts, console.print))
+            for part in parts:
+                console.print(f"  {part.name:<7} {supervisor.addresses[part.name]:<24} {part.purpose}")
+            urls = [endpoint.url for endpoint in endpoints]
+            with Progress(*_COLUMNS, console=console) as progress:
+                await _flow(supervisor.addresses["api"], subscribers, urls, orders, progress)
+    return [Result.of(subscriber, orders) for subscriber in subscribers]
+
+
+async def _flow(api_url: str, subscribers: list[Subscriber], urls: list[str], orders: int, progress: Progress) -> None:
+    events = orders * len(STEPS)
+    publishing = progress.add_task("published", total=events)
+    bars = [progress.add_task(each.name, total=events) for each in subscribers]
+    publisher = asyncio.to_thread(_publish, api_url, subscribers, urls, orders, progress, publishing)
+    published = asyncio.create_task(publisher)
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not all(each.distinct == events for each in subscribers) and time.monotonic() < deadline_s:
+        await asyncio.sleep(0.1)
+        for each, bar in zip(subscribers, bars, strict=True):
+            progress.update(bar, completed=each.distinct)
+        if published.done() and published.exception() is not None:
+            break
+    await published
+
+
+def _publish(
+    api_url: str, subscribers: list[Subscriber], urls: list[str], orders: int, progress: Progress, bar: TaskID
+) -> None:
+    with Penstock(api_url) as penstock:
+        for subscriber, url in zip(subscribers, urls, strict=True):
+            penstock.put_pool(subscriber.name, _CONCURRENCY)
+            made = penstock.subscribe(
+                subscriber.name, "orders:**", f"{url}/webhooks", retry_delays_s=_RETRIES_S, pool=subscriber.name
+            )
+            subscriber.secret = made.secret
+        for batch in in_batches(order_events(orders, time.time()), _BATCH):
+            penstock.publish_all(batch)
+            progress.advance(bar, len(batch))

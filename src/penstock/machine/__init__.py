@@ -1,0 +1,1 @@
+"""Everything on one machine: the parts of Penstock as child processes of one."""

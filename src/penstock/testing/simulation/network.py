@@ -1,0 +1,117 @@
+"""The network between router and endpoints, where every delivery is seen, and with it what must never happen."""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from penstock.core.clock import Clock
+from penstock.core.pointer import DispatchMode, MessagePointer
+from penstock.core.rate import WINDOW_MS
+from penstock.core.signing import Signature
+from penstock.delivery.http.answer import Answer
+from penstock.delivery.http.request import RequestHead
+from penstock.testing.simulation.endpoint import SimulatedEndpoint
+from penstock.testing.simulation.history import Delivery
+
+
+class PoolLimits(msgspec.Struct, frozen=True):
+    """What holds for a pool at this moment."""
+
+    code: str
+    concurrency: int
+    rate_limit_per_minute: int | None
+
+
+class _Body(msgspec.Struct, rename="camel"):
+    message_id: str
+
+
+class SimulatedNetwork:
+    """Takes the place of the HTTP client. Whatever breaks a promise goes into `findings`."""
+
+    def __init__(
+        self,
+        endpoints: Mapping[str, SimulatedEndpoint],
+        pointers: Mapping[str, MessagePointer],
+        limits_of: Callable[[MessagePointer], PoolLimits],
+        clock: Clock,
+    ) -> None:
+        self.findings: list[str] = []
+        self.deliveries: list[Delivery] = []
+        self._endpoints = endpoints
+        self._pointers = pointers
+        self._limits_of = limits_of
+        self._clock = clock
+        self._under_way: Counter[str] = Counter()
+        self._in_group: Counter[str] = Counter()
+        self._in_pool: Counter[str] = Counter()
+        self._starts: dict[str, deque[int]] = {}
+        self._rates: dict[str, int | None] = {}
+
+    def link(self) -> "NetworkLink":
+        """The connection of one router; rate limits do not reach across routers."""
+        self.limits_changed()
+        return NetworkLink(self)
+
+    def limits_changed(self) -> None:
+        """What started before is no breach of the limits that hold now."""
+        self._rates.clear()
+
+    async def carry(self, body: bytes) -> Answer:
+        """Carry a delivery."""
+        pointer = self._pointers[msgspec.json.decode(body, type=_Body).message_id]
+        limits = self._limits_of(pointer)
+        self.deliveries.append(Delivery(asyncio.get_running_loop().time(), pointer.id))
+        self._check_start(pointer, limits)
+        self._under_way[pointer.id] += 1
+        self._in_group[pointer.group] += 1
+        self._in_pool[limits.code] += 1
+        try:
+            return await self._endpoints[pointer.mediation_target].take(pointer.id, pointer.group)
+        finally:
+            self._under_way[pointer.id] -= 1
+            self._in_group[pointer.group] -= 1
+            self._in_pool[limits.code] -= 1
+
+    def _check_start(self, pointer: MessagePointer, limits: PoolLimits) -> None:
+        if self._under_way[pointer.id]:
+            self.findings.append(f"two deliveries of message {pointer.id} at once")
+        if pointer.dispatch_mode is not DispatchMode.IMMEDIATE and self._in_group[pointer.group]:
+            self.findings.append(f"two deliveries of group {pointer.group} at once, the second of {pointer.id}")
+        if self._in_pool[limits.code] >= limits.concurrency:
+            self.findings.append(f"more than {limits.concurrency} deliveries at once in pool {limits.code}")
+        self._check_rate(limits)
+
+    def _check_rate(self, limits: PoolLimits) -> None:
+        rate = limits.rate_limit_per_minute
+        if rate is None or self._rates.get(limits.code) != rate:
+            self._starts[limits.code] = deque()
+            self._rates[limits.code] = rate
+        starts = self._starts[limits.code]
+        now_ms = self._clock.now_ms()
+        starts.append(now_ms)
+        while now_ms - starts[0] >= WINDOW_MS:
+            starts.popleft()
+        if rate is not None and len(starts) > rate:
+            self.findings.append(f"{len(starts)} deliveries within a minute in pool {limits.code}, {rate} allowed")
+
+
+class NetworkLink:
+    """The HTTP client of one router; `cut` silences it, as its process is killed."""
+
+    def __init__(self, network: SimulatedNetwork) -> None:
+        self._network = network
+        self._is_cut = False
+
+    async def post(self, head: RequestHead, body: bytes, signature: Signature | None = None) -> Answer:
+        """Send a request and wait for its answer."""
+        if self._is_cut:
+            # Its process is dead: whoever still runs in it ends here, and the rest of it winds down.
+            raise asyncio.CancelledError
+        return await self._network.carry(body)
+
+    def cut(self) -> None:
+        """Carry nothing any more."""
+        self._is_cut = True

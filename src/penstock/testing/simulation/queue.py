@@ -1,0 +1,96 @@
+"""A simulated queue that outlives the router: leases, delays, and order per group if it keeps one."""
+
+import asyncio
+from itertools import count
+
+import msgspec
+
+from penstock.core.clock import Clock
+from penstock.core.limits import SECOND_MS
+
+
+class QueuedMessage(msgspec.Struct, eq=False):
+    """A message in the queue; `handle` is the newest lease's."""
+
+    broker_id: str
+    body: bytes
+    group: str
+    visible_ms: int = 0
+    handle: str = ""
+    receives: int = 0
+
+
+class SimulatedQueue:
+    """What a broker holds."""
+
+    def __init__(self, name: str, clock: Clock, visibility_s: float, *, ordered: bool) -> None:
+        self.name = name
+        self.visibility_s = visibility_s
+        self.ordered = ordered
+        self._clock = clock
+        self._numbers = count(1)
+        self._messages: list[QueuedMessage] = []
+        self._changed = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def send(self, body: bytes, group: str) -> None:
+        """Put a message at the end."""
+        self._messages.append(QueuedMessage(f"{self.name}-{next(self._numbers)}", body, group))
+        self._wake()
+
+    def lease(self, most: int) -> list[QueuedMessage]:
+        """Hand out what is visible; of a group with an earlier message that is not, nothing."""
+        now_ms = self._clock.now_ms()
+        blocked: set[str] = set()
+        found: list[QueuedMessage] = []
+        for message in self._messages:
+            if message.visible_ms > now_ms:
+                if self.ordered:
+                    blocked.add(message.group)
+            elif message.group not in blocked and len(found) < most:
+                message.receives += 1
+                message.handle = f"{message.broker_id}#{message.receives}"
+                message.visible_ms = now_ms + round(self.visibility_s * SECOND_MS)
+                found.append(message)
+        return found
+
+    async def wait(self) -> None:
+        """Wait until something may have become visible."""
+        self._changed.clear()
+        now_ms = self._clock.now_ms()
+        coming = [message.visible_ms for message in self._messages if message.visible_ms > now_ms]
+        try:
+            async with asyncio.timeout(max(min(coming) - now_ms, 1) / SECOND_MS if coming else None):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    def delete(self, broker_id: str, handle: str) -> bool:
+        """Remove a message; False if the handle is not its newest one, or its lease has ended."""
+        message = self._leased(broker_id, handle)
+        if message is None:
+            return False
+        self._messages.remove(message)
+        self._wake()
+        return True
+
+    def change_visibility(self, broker_id: str, handle: str, delay_s: float) -> bool:
+        """Let a lease end at another time; False as above."""
+        message = self._leased(broker_id, handle)
+        if message is None:
+            return False
+        message.visible_ms = self._clock.now_ms() + round(delay_s * SECOND_MS)
+        self._wake()
+        return True
+
+    def _leased(self, broker_id: str, handle: str) -> QueuedMessage | None:
+        now_ms = self._clock.now_ms()
+        for message in self._messages:
+            if message.broker_id == broker_id:
+                return message if message.handle == handle and message.visible_ms > now_ms else None
+        return None
+
+    def _wake(self) -> None:
+        self._changed.set()

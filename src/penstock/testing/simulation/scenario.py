@@ -1,0 +1,116 @@
+"""What a seed decides beforehand: queues, pools, groups, messages, and how bad it gets."""
+
+import msgspec
+
+from penstock.core.pointer import DispatchMode, MessagePointer
+from penstock.router.configuration import PoolConfiguration, RouterConfiguration
+from penstock.sources.opening import QueueSpec
+from penstock.testing.simulation.chance import Chance
+from penstock.testing.simulation.endpoint import EndpointFaults
+from penstock.testing.simulation.source import LinkFaults
+
+PUBLISHING_S = 200.0
+TROUBLE_S = 400.0
+
+
+class QueuePlan(msgspec.Struct, frozen=True):
+    """A queue and the network to it."""
+
+    name: str
+    ordered: bool
+    visibility_s: float
+    connections: int
+    faults: LinkFaults
+
+
+class Publication(msgspec.Struct, frozen=True):
+    """A message, and when it is sent to which queue."""
+
+    at_s: float
+    queue: str
+    pointer: MessagePointer
+
+
+class Scenario(msgspec.Struct, frozen=True):
+    """One simulated history before anything happened."""
+
+    pools: tuple[PoolConfiguration, ...]
+    queues: tuple[QueuePlan, ...]
+    endpoints: dict[str, EndpointFaults]
+    publications: tuple[Publication, ...]
+
+    def configuration(self) -> RouterConfiguration:
+        """What the router is told at the start."""
+        queues = tuple(QueueSpec(each.name, f"simulated:{each.name}", each.connections) for each in self.queues)
+        return RouterConfiguration(self.pools, queues)
+
+
+def scenario_of(chance: Chance) -> Scenario:
+    """The scenario of a seed."""
+    queues = tuple(_queue(chance.fork(f"queue {number}"), number) for number in range(chance.whole(1, 2)))
+    pools = tuple(_pool(chance.fork(f"pool {number}"), number) for number in range(chance.whole(1, 3)))
+    endpoints = {
+        f"http://e{number}.test/": _endpoint(chance.fork(f"e {number}")) for number in range(chance.whole(1, 3))
+    }
+    publications = [
+        publication
+        for queue in queues
+        for number in range(chance.whole(1, 6))
+        for publication in _group(chance.fork(f"{queue.name} {number}"), queue.name, number, pools, list(endpoints))
+    ]
+    return Scenario(pools, queues, endpoints, tuple(sorted(publications, key=lambda each: each.at_s)))
+
+
+def _queue(chance: Chance, number: int) -> QueuePlan:
+    trouble = chance.one_of([0.0, 0.02, 0.1])
+    faults = LinkFaults(
+        lost_request=trouble,
+        lost_answer=trouble,
+        slow=chance.one_of([0.0, 0.05, 0.3]),
+        stall=chance.one_of([0.0, 0.02]),
+        lost_heartbeat=chance.one_of([0.0, 0.3, 0.9]),
+    )
+    return QueuePlan(f"q{number}", chance.happens(0.8), chance.one_of([6.0, 15.0, 30.0]), chance.whole(1, 3), faults)
+
+
+def _pool(chance: Chance, number: int) -> PoolConfiguration:
+    return PoolConfiguration(f"P{number}", chance.whole(1, 6), chance.one_of([None, None, 6, 30]))
+
+
+def _endpoint(chance: Chance) -> EndpointFaults:
+    trouble = chance.one_of([0.0, 0.05, 0.3])
+    return EndpointFaults(
+        server_error=trouble,
+        refusal=chance.one_of([0.0, 0.02]),
+        deferral=chance.one_of([0.0, 0.1]),
+        rate_limited=chance.one_of([0.0, 0.1]),
+        broken_before=trouble / 2,
+        broken_after=trouble / 3,
+        slow=chance.one_of([0.0, 0.0, 0.1]),
+    )
+
+
+def _group(
+    chance: Chance, queue: str, number: int, pools: tuple[PoolConfiguration, ...], endpoints: list[str]
+) -> list[Publication]:
+    """A group's messages: one endpoint, one pool (which may not exist), one mode."""
+    group = f"{queue}-g{number}"
+    code = chance.one_of([*(pool.code for pool in pools), "NO-SUCH-POOL"])
+    target = chance.one_of(endpoints)
+    mode = chance.one_of([DispatchMode.BLOCK_ON_ERROR] * 4 + [DispatchMode.NEXT_ON_ERROR, DispatchMode.IMMEDIATE])
+    times = sorted(chance.between(0.0, PUBLISHING_S) for _ in range(chance.whole(1, 20)))
+    return [
+        Publication(
+            at_s,
+            queue,
+            MessagePointer(
+                id=f"{group}-{index:03}",
+                mediation_target=target,
+                pool_code=code,
+                message_group_id=group,
+                high_priority=chance.happens(0.1),
+                dispatch_mode=mode,
+            ),
+        )
+        for index, at_s in enumerate(times)
+    ]

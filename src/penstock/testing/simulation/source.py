@@ -1,0 +1,139 @@
+"""A client of a simulated queue, with a network in between that delays and loses what it carries."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import msgspec
+
+from penstock.core.errors import Unavailable
+from penstock.sources.port import Received
+from penstock.testing.simulation.chance import Chance
+from penstock.testing.simulation.queue import SimulatedQueue
+
+POLL_S = 20.0
+BATCH = 10
+
+
+class LinkFaults(msgspec.Struct):
+    """How bad the network to the queue is; all zero is a good one."""
+
+    lost_request: float = 0.0
+    lost_answer: float = 0.0
+    slow: float = 0.0
+    stall: float = 0.0
+    lost_heartbeat: float = 0.0
+
+    def clear(self) -> None:
+        """From now on all is well."""
+        self.lost_request = self.lost_answer = self.slow = self.stall = self.lost_heartbeat = 0.0
+
+
+class SimulatedSource:
+    """The source port over a simulated queue. `crash` makes it deaf and mute, as a killed process is."""
+
+    exclusive = False
+
+    def __init__(self, queue: SimulatedQueue, faults: LinkFaults, chance: Chance) -> None:
+        self.name = queue.name
+        self.address = f"simulated:{queue.name}"
+        self.ordered = queue.ordered
+        self.visibility_s: float | None = queue.visibility_s
+        self._queue = queue
+        self._faults = faults
+        self._chance = chance
+        self._loop = asyncio.get_running_loop()
+        self._crashed = False
+        self._under_way: set[asyncio.Future[None]] = set()
+        self._to_delete: set[str] = set()
+
+    async def open(self) -> None:
+        """Reach the queue."""
+        await self._travel()
+
+    async def receive(self) -> list[Received]:
+        """Long-poll."""
+        if self._chance.happens(self._faults.stall):
+            await asyncio.Event().wait()
+        await self._travel()
+        leased = self._queue.lease(BATCH)
+        if not leased:
+            try:
+                async with asyncio.timeout(POLL_S):
+                    while not leased:
+                        await self._queue.wait()
+                        leased = self._queue.lease(BATCH)
+            except TimeoutError:
+                return []
+        # The lease is taken before the answer is on its way: if that is lost, the messages come again later.
+        received = [Received(each.broker_id, each.body, each.group, each.handle) for each in leased]
+        await self._travel()
+        return [message for message in received if not self._delete_at_once(message)]
+
+    def _delete_at_once(self, message: Received) -> bool:
+        if message.broker_id not in self._to_delete:
+            return False
+        self._to_delete.discard(message.broker_id)
+        self._queue.delete(message.broker_id, message.handle)
+        return True
+
+    async def _travel(self) -> None:
+        await asyncio.sleep(self._latency_s())
+        if self._chance.happens(self._faults.lost_request + self._faults.lost_answer):
+            raise Unavailable(f"the simulated queue {self.name} did not answer")
+
+    def _latency_s(self) -> float:
+        return self._chance.between(1.0, 4.0) if self._chance.happens(self._faults.slow) else 0.001
+
+    def ack(self, message: Received) -> "asyncio.Future[None]":
+        """Remove a message."""
+        return self._call(partial(self._delete, message.broker_id, message.handle))
+
+    def _delete(self, broker_id: str, handle: str) -> None:
+        if not self._queue.delete(broker_id, handle):
+            self._to_delete.add(broker_id)
+
+    def nack(self, message: Received, delay_s: int = 0) -> "asyncio.Future[None]":
+        """Give a message back."""
+        return self._call(partial(self._queue.change_visibility, message.broker_id, message.handle, delay_s))
+
+    async def extend(self, messages: Sequence[Received]) -> None:
+        """Keep the leases."""
+        if self._chance.happens(self._faults.lost_heartbeat):
+            raise Unavailable("the heartbeat was lost")
+        await asyncio.gather(
+            *(
+                self._call(
+                    partial(self._queue.change_visibility, each.broker_id, each.handle, self._queue.visibility_s)
+                )
+                for each in messages
+            )
+        )
+
+    def _call(self, effect: Callable[[], object]) -> "asyncio.Future[None]":
+        settlement = self._loop.create_future()
+        self._under_way.add(settlement)
+        settlement.add_done_callback(self._under_way.discard)
+        self._loop.call_later(self._latency_s(), self._arrive, effect, settlement)
+        return settlement
+
+    def _arrive(self, effect: Callable[[], object], settlement: "asyncio.Future[None]") -> None:
+        if self._crashed or settlement.done():
+            return
+        if self._chance.happens(self._faults.lost_request):
+            settlement.set_exception(Unavailable("the request was lost"))
+            return
+        effect()
+        if self._chance.happens(self._faults.lost_answer):
+            settlement.set_exception(Unavailable("the answer was lost"))
+        else:
+            settlement.set_result(None)
+
+    def crash(self) -> None:
+        """Have no effect on the queue from now on."""
+        self._crashed = True
+
+    async def close(self) -> None:
+        """Finish what was called."""
+        if self._under_way:
+            await asyncio.wait(self._under_way)
