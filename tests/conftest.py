@@ -4,7 +4,15 @@ import os
 
 from hypothesis import settings
 
-pytest_plugins = ["tests.services.postgres"]
+# NATS's first: others import from it, and pytest rewrites assertions only before a module is imported.
+pytest_plugins = [
+    "tests.services.nats",
+    "tests.services.activemq",
+    "tests.services.moto_server",
+    "tests.services.postgres",
+    "tests.services.redis",
+    "tests.sources.servers",
+]
 
 # No deadline: a busy machine is not a bug. The blob lets a failure be replayed on another machine.
 settings.register_profile("default", deadline=None, print_blob=True)

@@ -1,7 +1,7 @@
 """A queue over a real store against a plain model of it, through refused commits and crashes."""
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -48,9 +48,16 @@ class WatchedLedger(Ledger):
 
     moved: Sequence[Entry] = ()
 
-    def move(self, source: StoredQueue, entries: list[Entry], target: Stream, messages: Sequence[Message]) -> Pending:
+    def move(
+        self,
+        source: StoredQueue,
+        entries: list[Entry],
+        target: Stream,
+        messages: Sequence[Message],
+        skips: Mapping[int, int] | None = None,
+    ) -> Pending:
         self.moved = list(entries)
-        return super().move(source, entries, target, messages)
+        return super().move(source, entries, target, messages, skips)
 
 
 class Held:

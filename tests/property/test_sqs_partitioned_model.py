@@ -13,8 +13,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from penstock.core.ids import TsidFactory
 from penstock.core.partition import partition_of
 from penstock.queue.store.memory import MemoryStore
-from penstock.sqs.actions.table import ACTIONS
-from penstock.sqs.caller import Caller
 from penstock.sqs.errors import ErrorKind, SqsError
 from penstock.sqs.model import (
     ChangeMessageVisibilityRequest,
@@ -29,6 +27,7 @@ from penstock.sqs.model import (
 from penstock.sqs.receipt_handle import decode_handle
 from penstock.sqs.server import ServerSettings, open_service
 from penstock.testing.clock import VirtualClock
+from tests.services.sqs_actions import act
 
 T = TypeVar("T")
 URL = "/000000000000/model.fifo"
@@ -70,7 +69,7 @@ class PartitionedQueue(RuleBasedStateMachine):
         self.act("CreateQueue", CreateQueueRequest("model.fifo", attributes))
 
     def act(self, action: str, request: object) -> Any:
-        return self.run(ACTIONS[action](self.service, Caller("http://model"), request))  # type: ignore[arg-type]
+        return self.run(act(self.service, action, request))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.runner.run(work)

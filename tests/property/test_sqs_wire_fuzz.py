@@ -44,7 +44,7 @@ def parse(query_string: bytes, body: bytes) -> None:
 def check_refusal(error: SqsError) -> None:
     assert 400 <= error.kind.status < 500
     assert len(error.message) < 500
-    assert json.loads(json_protocol.encode_error(error))["message"] == error.message
+    assert json.loads(json_protocol.encode_error(error, "r"))["message"] == error.message
     assert ElementTree.fromstring(query_protocol.encode_error(error, "r")).findtext(".//{*}Message") is not None
 
 
@@ -263,15 +263,16 @@ def test_any_text_at_all_leaves_the_answer_readable(text: str, name: str) -> Non
     body = query_protocol.encode("ReceiveMessage", model.ReceiveMessageResponse([message]), text)
     assert ElementTree.fromstring(body).find(f".//{NAMESPACE}Body") is not None
     ElementTree.fromstring(query_protocol.encode_error(SqsError(ErrorKind.OVER_LIMIT, text), name))
-    json.loads(json_protocol.encode_error(SqsError(ErrorKind.OVER_LIMIT, text)))
+    json.loads(json_protocol.encode_error(SqsError(ErrorKind.OVER_LIMIT, text), name))
 
 
 @given(st.text(), st.binary())
 def test_both_protocols_read_the_same_message(text: str, binary: bytes) -> None:
     attributes = {"n": MessageAttributeValue("Binary", binary_value=binary)}
     request = model.SendMessageRequest("u", text, 3, attributes)
-    assert json_protocol.decode("SendMessage", json_protocol.encode(request)) == request
-    encoded = json.loads(json_protocol.encode(request))["MessageAttributes"]["n"]["BinaryValue"]
+    sent = json_protocol.encode("SendMessage", request, "r")
+    assert json_protocol.decode("SendMessage", sent) == request
+    encoded = json.loads(sent)["MessageAttributes"]["n"]["BinaryValue"]
     form = (
         f"Action=SendMessage&QueueUrl=u&DelaySeconds=3&MessageBody={quote(text, safe='')}&MessageAttribute.1.Name=n"
         f"&MessageAttribute.1.Value.DataType=Binary&MessageAttribute.1.Value.BinaryValue={quote(encoded, safe='')}"

@@ -1,10 +1,15 @@
 """Long polling: receivers that wait, those that hang up, and a server that is told to stop meanwhile."""
 
 import json
+import os
+import resource
 import socket
+import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+from threading import Event
 from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
@@ -98,17 +103,22 @@ def test_a_wait_ends_in_time(memory_sqs: SqsServer, make_queue: MakeQueue) -> No
     assert monotonic() - started_s < 0.9
 
 
-def test_who_hung_up_is_given_nothing(sqs: SqsServer, make_queue: MakeQueue) -> None:
-    url = make_queue(sqs.anyone)
-    address = urlsplit(sqs.url)
+def raw_receive(url: str) -> bytes:
+    """The bytes of a receive that waits."""
     body = json.dumps({"QueueUrl": url, "WaitTimeSeconds": 20}).encode()
     head = (
         "POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: AmazonSQS.ReceiveMessage\r\n"
         f"Content-Type: application/x-amz-json-1.0\r\nContent-Length: {len(body)}\r\n\r\n"
-    ).encode()
+    )
+    return head.encode() + body
+
+
+def test_who_hung_up_is_given_nothing(sqs: SqsServer, make_queue: MakeQueue) -> None:
+    url = make_queue(sqs.anyone)
+    address = urlsplit(sqs.url)
     for _ in range(3):
         with socket.create_connection((address.hostname, address.port)) as sock:
-            sock.sendall(head + body)
+            sock.sendall(raw_receive(url))
             wait_until(lambda: waiting(sqs, url) == 1)
         wait_until(lambda: waiting(sqs, url) == 0)
     sqs.anyone.send_message(QueueUrl=url, MessageBody="for somebody who is there")
@@ -137,3 +147,41 @@ def test_a_stop_answers_waiting_receivers(tmp_path: Path, threads: ThreadPoolExe
         assert server.wait() == 0
         assert monotonic() - started_s < 4
     assert '"level": "error"' not in server.log()
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """Room for a thousand connections at either end."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def cpu_s(pid: int) -> float:
+    """The processor time a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.usefixtures("many_files")
+def test_a_thousand_idle_receivers_cost_next_to_nothing_and_are_answered_at_a_stop(tmp_path: Path) -> None:
+    with running(tmp_path, "--memory") as server, ExitStack() as stack:
+        url = server.anyone.create_queue(QueueName="q")["QueueUrl"]
+        address = urlsplit(server.url)
+        receivers = [
+            stack.enter_context(socket.create_connection((address.hostname, address.port))) for _ in range(1000)
+        ]
+        for sock in receivers:
+            sock.sendall(raw_receive(url))
+        wait_until(lambda: waiting(server, url) == len(receivers))
+        assert server.process is not None
+        before_s = cpu_s(server.process.pid)
+        Event().wait(1)
+        assert cpu_s(server.process.pid) - before_s < 0.1
+        server.terminate()
+        for sock in receivers:
+            sock.settimeout(5)
+            assert sock.recv(4096).endswith(b"{}")
+        assert server.wait() == 0

@@ -1,10 +1,13 @@
 """What needs a limit of AWS made small or a database that fails: the actions in this process."""
 
 import asyncio
+import gc
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.core.errors import PenstockError
@@ -14,9 +17,9 @@ from penstock.queue.store.memory import MemoryStore
 from penstock.queue.store.port import Shares, Store, WriteBatch
 from penstock.queue.store.sqlite import SqliteStore
 from penstock.sqs.actions.queues import live_counters
-from penstock.sqs.actions.table import ACTIONS
-from penstock.sqs.caller import Caller
+from penstock.sqs.app import SqsApp
 from penstock.sqs.errors import ErrorKind, SqsError
+from penstock.sqs.metrics import MAX_QUEUE_LABELS, OTHER
 from penstock.sqs.model import (
     CreateQueueRequest,
     QueueUrlRequest,
@@ -24,9 +27,11 @@ from penstock.sqs.model import (
     SendMessageRequest,
     StartMessageMoveTaskRequest,
 )
-from penstock.sqs.server import ServerSettings, open_service
+from penstock.sqs.server import ServerSettings, open_service, sqs_app
 from penstock.sqs.service import ServiceSettings, SqsService
+from penstock.telemetry.exchange import Headers
 from penstock.testing.clock import VirtualClock
+from tests.services.sqs_actions import act
 
 
 class TouchyStore(SqliteStore):
@@ -47,7 +52,7 @@ class Rig:
         self.service = service
 
     async def act(self, action: str, request: object) -> Any:
-        return await ACTIONS[action](self.service, Caller("http://here"), request)
+        return await act(self.service, action, request)
 
     async def create(self, name: str, **attributes: str) -> str:
         url: str = (await self.act("CreateQueue", CreateQueueRequest(name, attributes))).queue_url
@@ -146,6 +151,93 @@ async def test_a_move_task_to_several_queues_gives_back_what_it_did_not_move(tmp
         assert task.status == "FAILED"
         touchy.refuse = False
         assert await rig.receive(dead) == 2
+
+
+async def test_nothing_is_kept_of_the_move_tasks_of_a_deleted_queue() -> None:
+    async with AsyncExitStack() as stack:
+        rig = await opened(stack, {"": MemoryStore()})
+        service = rig.service
+        dead = await rig.create("dead")
+        policy = f'{{"deadLetterTargetArn": "{service.arn_of("dead")}", "maxReceiveCount": 1}}'
+        source = await rig.create("source", RedrivePolicy=policy, VisibilityTimeout="0")
+        await rig.send(source, "g")
+        assert [await rig.receive(source), await rig.receive(source)] == [1, 0]
+        await rig.act("StartMessageMoveTask", StartMessageMoveTaskRequest(service.arn_of("dead"), None, 1))
+        deleted = service.find("dead")
+        await rig.act("DeleteQueue", QueueUrlRequest(dead))
+        assert service.moves.listed(deleted, 10) == []
+        assert not service.moves._moves
+
+
+async def test_a_send_that_the_store_refuses_fails_and_leaves_nothing(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        touchy = TouchyStore(tmp_path / "home.db")
+        rig = await opened(stack, {"": touchy})
+        url = await rig.create("q")
+        touchy.refuse = True
+        with pytest.raises(StoreFailed):
+            await rig.send(url, "lost")
+        touchy.refuse = False
+        await rig.send(url, "kept")
+        assert await rig.receive(url) == 1
+
+
+class RecordedExchange:
+    """A request as the HTTP server would hand it over, and the answer to it."""
+
+    method = "POST"
+    target = b"/"
+
+    def __init__(self, action: str, request: object) -> None:
+        self.headers = [(b"host", b"here"), (b"x-amz-target", f"AmazonSQS.{action}".encode())]
+        self.body = msgspec.json.encode(request)
+        self.answered: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def respond(self, status: int, headers: Headers, body: bytes) -> None:
+        self.answered.set_result(status)
+
+    def go_on(self, work: Coroutine[Any, Any, None]) -> None:
+        raise AssertionError("nothing here has to wait")
+
+    async def hung_up(self) -> None:
+        raise AssertionError("nothing here has to wait")
+
+
+async def test_requests_leave_no_cycles_behind(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        rig = await opened(stack, {"": SqliteStore(tmp_path / "home.db")})
+        url = await rig.create("q")
+        app = sqs_app(rig.service, None)
+        assert isinstance(app, SqsApp)
+        gc.collect()
+        gc.disable()
+        stack.callback(gc.enable)
+        for _ in range(50):
+            for action, request in (
+                ("SendMessage", SendMessageRequest(url, "body")),
+                ("ReceiveMessage", ReceiveMessageRequest(url, max_number_of_messages=10)),
+            ):
+                exchange = RecordedExchange(action, request)
+                assert app.take_on(exchange)
+                assert await exchange.answered == 200
+        assert gc.collect() < 50
+
+
+async def test_at_most_512_queues_have_a_label_of_their_own() -> None:
+    async with AsyncExitStack() as stack:
+        rig = await opened(stack, {"": MemoryStore()})
+        for number in range(MAX_QUEUE_LABELS + 3):
+            await rig.send(await rig.create(f"q{number}"), "g")
+        visible = {
+            sample.labels["queue"]: sample.value
+            for metric in rig.service.metrics.collect()
+            if metric.name == "sqs_queue_messages"
+            for sample in metric.samples
+            if sample.labels["state"] == "visible"
+        }
+        assert len(visible) == MAX_QUEUE_LABELS + 1
+        assert visible.pop(OTHER) == 3
+        assert set(visible.values()) == {1}
 
 
 PLACED = {"placements": {"spread.fifo": ["a", "a", "b", "b"]}}

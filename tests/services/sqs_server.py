@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -252,9 +252,9 @@ def counts(client: Any, url: str) -> tuple[int, int, int]:
     return visible, in_flight, delayed
 
 
-def wait_until(holds: Any, within_s: float = 10.0) -> None:
-    """Ask again and again until a condition holds."""
+def wait_until(holds: Any, within_s: float = 10.0, otherwise: Callable[[], str] = lambda: "") -> None:
+    """Ask again and again until a condition holds; `otherwise` tells what is to be seen when it does not."""
     deadline_s = monotonic() + within_s
     while not holds():
-        assert monotonic() < deadline_s, "it does not come true"
+        assert monotonic() < deadline_s, f"it does not come true {otherwise()}"
         sleep(0.01)

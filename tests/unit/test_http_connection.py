@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from penstock.telemetry.asgi import Receive, Scope, Send, accept_lifespan, answer
+from penstock.telemetry.exchange import Exchange
 from penstock.telemetry.http_connection import MAX_HEAD_BYTES, MAX_PIPELINED
 from penstock.telemetry.server import HttpServer
 
@@ -186,4 +187,123 @@ async def test_stopping_closes_connections_that_wait_for_nothing() -> None:
         client.get("/echo")
         await client.read()
     assert await client.is_closed()
+    writer.close()
+
+
+class DirectApp:
+    """Answers some paths without ASGI, and remembers exchanges that it will answer later."""
+
+    def __init__(self) -> None:
+        self.later: asyncio.Queue[Exchange] = asyncio.Queue()
+        self.gone = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await app(scope, receive, send)
+
+    def take_on(self, exchange: Exchange) -> bool:
+        match exchange.target.partition(b"?")[0]:
+            case b"/direct":
+                exchange.respond(201, [(b"x-method", exchange.method.encode())], exchange.target + exchange.body)
+            case b"/big":
+                exchange.respond(200, [], BIG)
+            case b"/later":
+                self.later.put_nowait(exchange)
+            case b"/task":
+                exchange.go_on(self._wait(exchange))
+            case b"/raise":
+                raise RuntimeError("nobody thought of this")
+            case b"/forgotten":
+                exchange.go_on(asyncio.sleep(0))
+            case _:
+                return False
+        return True
+
+    async def _wait(self, exchange: Exchange) -> None:
+        await exchange.hung_up()
+        self.gone.set()
+
+
+@pytest.fixture
+def direct() -> DirectApp:
+    return DirectApp()
+
+
+@pytest.fixture
+async def direct_client(direct: DirectApp) -> AsyncIterator[Client]:
+    async with HttpServer(direct, "127.0.0.1", 0) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(server.url).port)
+        yield Client(reader, writer)
+        writer.close()
+
+
+async def test_direct_answers_and_those_by_asgi_share_a_connection(direct_client: Client) -> None:
+    for number in range(3):
+        direct_client.send(b"POST /direct?n=%d HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody" % number)
+        status, headers, body = await direct_client.read()
+        assert (status, headers["x-method"], body) == (201, "POST", b"/direct?n=%dbody" % number)
+        direct_client.get("/echo")
+        assert (await direct_client.read())[2] == b"GET "
+
+
+async def test_a_direct_answer_to_head_has_a_length_and_no_body(direct_client: Client) -> None:
+    direct_client.send(b"HEAD /direct HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    head = await direct_client.reader.read()
+    assert b"content-length: 7\r\n" in head
+    assert head.endswith(b"\r\n\r\n")
+
+
+async def test_requests_behind_one_that_waits_are_answered_after_it(direct: DirectApp, direct_client: Client) -> None:
+    direct_client.get("/later")
+    for _ in range(MAX_PIPELINED * 2):
+        direct_client.get("/direct")
+    exchange = await direct.later.get()
+    exchange.respond(200, [], b"first")
+    assert (await direct_client.read())[2] == b"first"
+    assert [(await direct_client.read())[0] for _ in range(MAX_PIPELINED * 2)] == [201] * MAX_PIPELINED * 2
+
+
+async def test_thousands_of_requests_at_once_are_answered_in_order(direct_client: Client) -> None:
+    direct_client.send(b"".join(b"GET /direct?%d HTTP/1.1\r\nHost: x\r\n\r\n" % n for n in range(3000)))
+    assert [(await direct_client.read())[2] for _ in range(3000)] == [b"/direct?%d" % n for n in range(3000)]
+
+
+async def test_large_direct_answers_to_a_slow_reader_are_whole(direct_client: Client) -> None:
+    for _ in range(3):
+        direct_client.get("/big")
+    for _ in range(3):
+        assert (await direct_client.read())[2] == BIG
+
+
+@pytest.mark.parametrize("path", ["/raise", "/forgotten"])
+async def test_a_direct_app_that_fails_costs_its_connection_only(direct_client: Client, path: str) -> None:
+    direct_client.get(path)
+    assert (await direct_client.read())[0] == 500
+    assert await direct_client.is_closed()
+
+
+async def test_a_direct_app_hears_when_the_client_goes(direct: DirectApp, direct_client: Client) -> None:
+    direct_client.get("/task")
+    await direct_client.writer.drain()
+    direct_client.writer.close()
+    await asyncio.wait_for(direct.gone.wait(), 10)
+
+
+async def test_an_answer_to_a_client_that_has_gone_harms_nobody(direct: DirectApp, direct_client: Client) -> None:
+    direct_client.get("/later")
+    exchange = await direct.later.get()
+    direct_client.writer.transport.abort()
+    await asyncio.wait_for(exchange.hung_up(), 10)
+    exchange.respond(200, [], b"too late")
+
+
+async def test_stopping_waits_for_a_direct_answer(direct: DirectApp) -> None:
+    async with HttpServer(direct, "127.0.0.1", 0) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(server.url).port)
+        client = Client(reader, writer)
+        client.get("/later")
+        exchange = await direct.later.get()
+        # After the stop has begun to wait.
+        asyncio.get_running_loop().call_later(0.05, exchange.respond, 200, [], b"done")
+    status, headers, body = await client.read()
+    assert (status, headers["connection"], body) == (200, "close", b"done")
     writer.close()

@@ -92,6 +92,13 @@ def test_text_and_number_are_the_same_id(node: int, clock: list[int]) -> None:
         assert texts.next_id(now_ms) == encode_tsid(numbers.next_value(now_ms))
 
 
+@given(nodes, st.lists(st.tuples(st.integers(NOW_MS - 3, NOW_MS + 3), st.integers(0, 3000)), max_size=10))
+def test_ids_made_at_once_are_those_made_one_by_one(node: int, calls: list[tuple[int, int]]) -> None:
+    many, single = TsidFactory(node), TsidFactory(node)
+    for now_ms, count in calls:
+        assert many.next_ids(now_ms, count) == [single.next_id(now_ms) for _ in range(count)]
+
+
 def test_ids_increase_past_the_counter_of_a_millisecond_while_the_clock_stands_still() -> None:
     factory = TsidFactory(7)
 

@@ -17,7 +17,7 @@ def entry(seq: int = 1) -> Entry:
 
 def test_a_lease_runs_out_at_its_deadline_and_not_before() -> None:
     table, held = LeaseTable(), entry()
-    table.grant(held, 100)
+    table.grant([held], 100)
     assert table.next_deadline_ms() == 100
     assert table.pop_expired(99) is None
     assert table.pop_expired(100) is held
@@ -29,14 +29,14 @@ def test_a_lease_runs_out_at_its_deadline_and_not_before() -> None:
 def test_leases_run_out_in_the_order_of_their_deadlines() -> None:
     table = LeaseTable()
     for seq, deadline_ms in ((1, 30), (2, 10), (3, 20)):
-        table.grant(entry(seq), deadline_ms)
+        table.grant([entry(seq)], deadline_ms)
     ended = [found.seq for _ in range(3) if (found := table.pop_expired(50)) is not None]
     assert ended == [2, 3, 1]
 
 
 def test_a_lease_that_ended_does_not_run_out() -> None:
     table, held = LeaseTable(), entry()
-    table.grant(held, 100)
+    table.grant([held], 100)
     table.end(held)
     assert len(table) == 0
     assert table.pop_expired(1000) is None
@@ -44,7 +44,7 @@ def test_a_lease_that_ended_does_not_run_out() -> None:
 
 def test_an_extended_lease_lives_on() -> None:
     table, held = LeaseTable(), entry()
-    table.grant(held, 100)
+    table.grant([held], 100)
     table.move_deadline(held, 200)
     assert table.pop_expired(150) is None
     assert table.next_deadline_ms() == 200
@@ -53,7 +53,7 @@ def test_an_extended_lease_lives_on() -> None:
 
 def test_a_shortened_lease_ends_sooner() -> None:
     table, held = LeaseTable(), entry()
-    table.grant(held, 100)
+    table.grant([held], 100)
     table.move_deadline(held, 10)
     assert table.next_deadline_ms() == 10
     assert table.pop_expired(10) is held
@@ -62,7 +62,7 @@ def test_a_shortened_lease_ends_sooner() -> None:
 
 def test_a_restored_lease_keeps_its_id_and_deadline() -> None:
     table, held = LeaseTable(), entry()
-    table.grant(held, 100)
+    table.grant([held], 100)
     lease_id = held.lease_id
     table.end(held)
     table.restore(held)
@@ -75,10 +75,10 @@ def test_a_restored_lease_keeps_its_id_and_deadline() -> None:
 def test_ids_are_never_granted_again() -> None:
     table = LeaseTable()
     first, second = entry(1), entry(2)
-    table.grant(first, 100)
+    table.grant([first], 100)
     table.clear()
     assert len(table) == 0
-    table.grant(second, 100)
+    table.grant([second], 100)
     assert second.lease_id != first.lease_id
 
 
@@ -86,7 +86,7 @@ def test_a_million_settled_leases_leave_nothing_behind() -> None:
     table, held = LeaseTable(), entry()
     largest = 0
     for now_ms in range(1_000_000):
-        table.grant(held, now_ms + TEN_MINUTES_MS)
+        table.grant([held], now_ms + TEN_MINUTES_MS)
         table.end(held)
         if not now_ms & 255:
             largest = max(largest, len(table._heap))
@@ -97,9 +97,9 @@ def test_a_million_settled_leases_leave_nothing_behind() -> None:
 def test_memory_follows_the_leases_that_live_beside_settled_ones() -> None:
     table, held = LeaseTable(), entry()
     for seq in range(5_000):
-        table.grant(entry(seq), TEN_MINUTES_MS)
+        table.grant([entry(seq)], TEN_MINUTES_MS)
     for now_ms in range(50_000):
-        table.grant(held, now_ms + TEN_MINUTES_MS)
+        table.grant([held], now_ms + TEN_MINUTES_MS)
         table.end(held)
     assert len(table) == 5_000
     assert len(table._heap) <= 2 * 5_000 + BOUND
@@ -109,7 +109,7 @@ def test_extending_for_ever_costs_no_memory() -> None:
     table = LeaseTable()
     held = [entry(seq) for seq in range(10)]
     for one in held:
-        table.grant(one, 30_000)
+        table.grant([one], 30_000)
     for now_ms in range(0, 3_000_000, 100):
         one = held[now_ms // 100 % 10]
         table.move_deadline(one, now_ms + 30_000)
@@ -120,7 +120,7 @@ def test_extending_for_ever_costs_no_memory() -> None:
 
 def test_moving_a_deadline_to_and_fro_costs_no_memory() -> None:
     table, held = LeaseTable(), entry()
-    table.grant(held, TEN_MINUTES_MS)
+    table.grant([held], TEN_MINUTES_MS)
     for _ in range(50_000):
         table.move_deadline(held, TEN_MINUTES_MS)
         table.move_deadline(held, 30_000)
@@ -131,7 +131,7 @@ def test_moving_a_deadline_to_and_fro_costs_no_memory() -> None:
 
 def test_refused_settlements_cost_no_memory() -> None:
     table, held = LeaseTable(), entry()
-    table.grant(held, TEN_MINUTES_MS)
+    table.grant([held], TEN_MINUTES_MS)
     for _ in range(50_000):
         table.end(held)
         table.restore(held)
@@ -148,7 +148,7 @@ def test_any_sequence_agrees_with_a_plain_table() -> None:
         move = chance.randrange(5)
         if move <= 1:
             held = entry(step)
-            table.grant(held, now_ms + chance.randrange(1, 500))
+            table.grant([held], now_ms + chance.randrange(1, 500))
             plain[held.lease_id] = (held.deadline_ms, held)
         elif move == 2 and plain:
             table.end(plain.pop(chance.choice(list(plain)))[1])

@@ -178,15 +178,18 @@ def test_another_target_is_refused(target: bytes | str) -> None:
 
 
 def test_what_is_not_set_is_not_sent() -> None:
-    assert json_protocol.encode(model.EmptyResponse()) == b"{}"
-    assert json_protocol.encode(model.ReceiveMessageResponse()) == b"{}"
-    assert json.loads(json_protocol.encode(model.BatchResponse())) == {"Successful": [], "Failed": []}
+    assert json_protocol.encode("DeleteMessage", model.EmptyResponse(), "r") == b"{}"
+    assert json_protocol.encode("ReceiveMessage", model.ReceiveMessageResponse(), "r") == b"{}"
+    assert json.loads(json_protocol.encode("DeleteMessageBatch", model.BatchResponse(), "r")) == {
+        "Successful": [],
+        "Failed": [],
+    }
 
 
 def test_botocore_reads_an_answer() -> None:
     attributes = {"n": model.MessageAttributeValue("Binary", binary_value=b"\0\xff")}
     message = model.ReceivedMessage("id", "handle", "md5", "<naïve>", {"SentTimestamp": "1"}, "md5a", attributes)
-    body = json_protocol.encode(model.ReceiveMessageResponse([message]))
+    body = json_protocol.encode("ReceiveMessage", model.ReceiveMessageResponse([message]), "r")
     answer = {"headers": {"x-amzn-requestid": "r-1"}, "status_code": 200, "body": body}
     parsed = create_parser("json").parse(answer, aws.operation_model("ReceiveMessage").output_shape)
     assert parsed["ResponseMetadata"]["RequestId"] == "r-1"
@@ -207,7 +210,7 @@ def test_botocore_reads_an_answer() -> None:
 def test_botocore_raises_the_modelled_exception(kind: ErrorKind) -> None:
     error = SqsError(kind, "what was wrong: <é>", retry_after_s=7)
     headers = {name.decode(): value.decode() for name, value in json_protocol.error_headers(error, "r-2")}
-    answer = {"headers": headers, "status_code": kind.status, "body": json_protocol.encode_error(error)}
+    answer = {"headers": headers, "status_code": kind.status, "body": json_protocol.encode_error(error, "r")}
     parsed = create_parser("json").parse(answer, aws.operation_model("SendMessage").output_shape)
     assert parsed["Error"]["Code"] == kind.query_code
     assert parsed["Error"]["QueryErrorCode"] == kind.json_type
@@ -241,9 +244,13 @@ def test_a_client_of_botocore_is_served() -> None:
         action = json_protocol.action_of(request.headers["X-Amz-Target"])
         seen.append(json_protocol.decode(action, request.body))
         if action == "SendMessage":
-            return Served(200, json_protocol.headers("r"), json_protocol.encode(model.SendMessageResponse("id", MD5)))
+            return Served(
+                200,
+                json_protocol.headers("r"),
+                json_protocol.encode("SendMessage", model.SendMessageResponse("id", MD5), "r"),
+            )
         error = SqsError(ErrorKind.QUEUE_DOES_NOT_EXIST, "no such queue")
-        return Served(400, json_protocol.error_headers(error, "r"), json_protocol.encode_error(error))
+        return Served(400, json_protocol.error_headers(error, "r"), json_protocol.encode_error(error, "r"))
 
     served = botocore.session.get_session().create_client(
         "sqs",
@@ -271,4 +278,4 @@ def test_retry_after_is_only_there_when_known() -> None:
 
 
 def test_an_error_message_with_half_a_surrogate_pair_is_still_told() -> None:
-    assert json.loads(json_protocol.encode_error(SqsError(ErrorKind.OVER_LIMIT, "a\ud800")))["message"] == "a?"
+    assert json.loads(json_protocol.encode_error(SqsError(ErrorKind.OVER_LIMIT, "a\ud800"), "r"))["message"] == "a?"

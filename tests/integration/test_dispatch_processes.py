@@ -1,0 +1,70 @@
+"""The whole chain as processes: API, scheduler, embedded queue, router, and back to the API that delivers."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from penstock.testing.receiver import RecordingReceiver, Reply
+from tests.dispatch_rig import cloud_event, request
+from tests.services.sqs_server import PENSTOCK
+
+STOP_S = 30
+KEYS = 5
+EVENTS_PER_KEY = 4
+ENVIRONMENT = {
+    "PENSTOCK_EGRESS__ALLOW": "127.0.0.0/8",
+    "PENSTOCK_SCHEDULER__POLL_INTERVAL_S": "0.2",
+    "PENSTOCK_ROUTER__INITIAL_DELAY_S": "0",
+    "PENSTOCK_ROUTER__SYNC_RETRY_S": "0.5",
+}
+
+
+@contextmanager
+def serving(part: str, directory: Path, *options: str) -> Iterator[str]:
+    """A process of `penstock serve`; its URL."""
+    log = directory / f"{part}.log"
+    command = [str(PENSTOCK), "serve", part, "--port", "0", *options]
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=directory, env={**os.environ, **ENVIRONMENT}
+        ) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line.startswith("listening on "), log.read_text()
+            yield line.split()[-1]
+            process.terminate()
+            assert process.wait(STOP_S) == 0, log.read_text()
+        finally:
+            process.kill()
+
+
+async def test_events_arrive_in_order_per_key_through_all_processes_although_some_fail(tmp_path: Path) -> None:
+    queue = f"sqlite://{tmp_path}/queue.db?queue=dispatch"
+    total = KEYS * EVENTS_PER_KEY
+    with ExitStack() as stack:
+        api = stack.enter_context(serving("api", tmp_path, "--data", "data", "--queue", queue))
+        options = ("--data", "data", "--queue", queue, "--endpoint", f"{api}/api/dispatch/process")
+        stack.enter_context(serving("scheduler", tmp_path, *options))
+        stack.enter_context(serving("router", tmp_path, "--config", f"{api}/api/router/config"))
+        async with RecordingReceiver() as receiver:
+            receiver.script(Reply(), Reply(500), Reply(), Reply(503))
+            subscription = {"name": "all", "pattern": "**", "target": receiver.url, "retryDelaysS": [0.1] * 10}
+            assert request(api, "POST", "/api/v1/subscriptions", subscription).status == 200
+            events = [
+                cloud_event(number, partitionkey=f"customer-{number % KEYS}", data=number) for number in range(total)
+            ]
+            assert request(api, "POST", "/api/v1/events", events).status == 200
+
+            await receiver.received(total + 2, within_s=60)
+
+            bodies = [json.loads(sent.body) for sent in receiver.requests]
+    for key in range(KEYS):
+        of_key = [body["data"] for body in bodies if body["partitionkey"] == f"customer-{key}"]
+        assert list(dict.fromkeys(of_key)) == [number for number in range(total) if number % KEYS == key]
+        assert of_key == sorted(of_key)

@@ -1,0 +1,116 @@
+"""What tests of jobs do over and over: a repository with a virtual clock, and a short word for each step."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.core.ids import TsidFactory
+from penstock.core.job_state import JobStatus
+from penstock.core.pointer import DispatchMode
+from penstock.jobs.delivering import Begin, Beginning, Done, TryLater, Verdict
+from penstock.jobs.model_attempt import Attempt, AttemptOutcome
+from penstock.jobs.model_event import Event
+from penstock.jobs.model_job import ClaimedJob, DispatchJob, NewJob
+from penstock.jobs.model_subscription import Subscription
+from penstock.jobs.repository import JobRepository
+from penstock.testing.clock import VirtualClock
+
+IMMEDIATE = DispatchMode.IMMEDIATE
+NEXT = DispatchMode.NEXT_ON_ERROR
+BLOCK = DispatchMode.BLOCK_ON_ERROR
+TARGET = "https://orders.example/hook"
+LEASE_S = 30
+QUEUE_LEASE_S = 900
+WAIT_S = 10
+
+
+class JobRig:
+    """A repository, a clock that moves only when told, and ids in order."""
+
+    def __init__(self, repository: JobRepository) -> None:
+        self.repository = repository
+        self.clock = VirtualClock()
+        self.ids = TsidFactory(1)
+
+    @property
+    def now_ms(self) -> int:
+        return self.clock.now_ms()
+
+    def new_id(self) -> str:
+        return self.ids.next_id(self.now_ms)
+
+    def new_job(self, group: str | None = "g", **fields: Any) -> NewJob:
+        values = {"id": self.new_id(), "target": TARGET, "created_at_ms": self.now_ms, "group": group, **fields}
+        return NewJob(**values)
+
+    def new_event(self, **fields: Any) -> Event:
+        values = {
+            "id": self.new_id(),
+            "source": "shop",
+            "type": "orders:created",
+            "received_ms": self.now_ms,
+            **fields,
+        }
+        return Event(**values)
+
+    def new_subscription(self, name: str = "billing", **fields: Any) -> Subscription:
+        return Subscription(**{"id": self.new_id(), "name": name, "pattern": "orders:**", "target": TARGET, **fields})
+
+    async def make(self, group: str | None = "g", **fields: Any) -> str:
+        """Keep one new job; its id."""
+        (created,) = await self.repository.create_jobs([self.new_job(group, **fields)], self.now_ms)
+        return created.id
+
+    async def make_many(self, jobs: Sequence[NewJob]) -> list[str]:
+        return [created.id for created in await self.repository.create_jobs(jobs, self.now_ms)]
+
+    async def claim(
+        self, most: int = 100, per_group: int = 100, owner: str = "a", token: int | None = None
+    ) -> list[ClaimedJob]:
+        return await self.repository.claim_pending(self.now_ms, owner, LEASE_S * 1000, most, per_group, token)
+
+    async def claim_ids(self, most: int = 100, per_group: int = 100) -> list[str]:
+        return [job.id for job in await self.claim(most, per_group)]
+
+    async def queue(self, jobs: Sequence[ClaimedJob], owner: str = "a", token: int | None = None) -> list[str]:
+        until_ms = self.now_ms + QUEUE_LEASE_S * 1000
+        return await self.repository.mark_queued(jobs, owner, self.now_ms, until_ms, token)
+
+    async def queue_all(self) -> list[str]:
+        """Claim whatever may go, and mark it as published; the ids in order."""
+        ids: list[str] = []
+        while jobs := await self.claim():
+            await self.queue(jobs)
+            ids += [job.id for job in jobs]
+        return ids
+
+    async def begin(self, job_id: str) -> Begin:
+        return await self.repository.begin(job_id, "endpoint", self.now_ms, self.now_ms + QUEUE_LEASE_S * 1000)
+
+    async def finish(self, job: DispatchJob | None, verdict: Verdict, outcome: AttemptOutcome) -> bool:
+        assert job is not None
+        attempt = Attempt(number=job.delivery_count, outcome=outcome, at_ms=self.now_ms, duration_ms=12)
+        return await self.repository.finish(job.id, attempt, verdict, self.now_ms)
+
+    async def deliver(self, job_id: str, verdict: Verdict | None = None) -> None:
+        """Begin and end a delivery; by default it succeeds."""
+        begin = await self.begin(job_id)
+        assert begin.what is Beginning.BEGUN, begin
+        outcome = AttemptOutcome.FAILED if verdict else AttemptOutcome.DELIVERED
+        assert await self.finish(begin.job, verdict or Done(JobStatus.COMPLETED), outcome)
+
+    async def fail(self, job_id: str) -> None:
+        """Begin a delivery that ends in ERROR."""
+        await self.deliver(job_id, Done(JobStatus.ERROR))
+
+    async def fail_for_now(self, job_id: str, delay_s: float) -> None:
+        """Begin a delivery that fails and is to be tried again later."""
+        await self.deliver(job_id, TryLater(self.now_ms + round(delay_s * 1000)))
+
+    async def status(self, job_id: str) -> JobStatus:
+        return (await self.repository.get_job(job_id)).status
+
+    async def called(self) -> None:
+        """Return when the signal is called; fail when it is not."""
+        async with asyncio.timeout(WAIT_S):
+            await self.repository.signal.wait()

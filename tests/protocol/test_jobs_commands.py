@@ -1,0 +1,295 @@
+"""`penstock publish`, `jobs`, `subscriptions` and `pools` against a real API process."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from penstock.cli.app import app
+from penstock.jobs.auth_secrets import FILE_NAME
+from penstock.jobs.auth_token import AuthTokens
+from penstock.testing.receiver import RecordingReceiver, Reply
+from tests.dispatch_rig import request
+
+PENSTOCK = Path(sys.executable).with_name("penstock")
+STOP_S = 30
+UNKNOWN = "0HZXEQ5Y8JY5Z"
+
+runner = CliRunner()
+numbers = count(1)
+
+
+@contextmanager
+def serving(directory: Path, *options: str, **environment: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """An API process, and its URL."""
+    command = [str(PENSTOCK), "serve", "api", "--data", str(directory / "data"), "--port", "0", *options]
+    environ = {**os.environ, "PENSTOCK_EGRESS__ALLOW": "127.0.0.0/8", **environment}
+    with (
+        (directory / "api.log").open("w") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=directory, env=environ) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line.startswith("listening on "), (directory / "api.log").read_text()
+            yield process, line.split()[-1]
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("api")
+
+
+@pytest.fixture(scope="module")
+def server(directory: Path) -> Iterator[str]:
+    with serving(directory) as (_, url):
+        yield url
+
+
+@pytest.fixture(autouse=True)
+def environment(server: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PENSTOCK_API__ENDPOINT", server)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[RecordingReceiver]:
+    async with RecordingReceiver() as listening:
+        yield listening
+
+
+def run(*arguments: str, code: int = 0, stdin: str | None = None) -> Result:
+    result = runner.invoke(app, arguments, prog_name="penstock", input=stdin)
+    assert result.exit_code == code, (result.output, result.exception)
+    return result
+
+
+def table(*arguments: str) -> list[list[str]]:
+    """The rows of what a command prints, without the names of the columns."""
+    return [line.split() for line in run(*arguments).stdout.splitlines()[1:]]
+
+
+def answer(*arguments: str) -> Any:
+    return json.loads(run(*arguments, "--json").stdout)
+
+
+def fresh(word: str) -> str:
+    return f"{word}-{next(numbers)}"
+
+
+def subscribed(target: str = "https://orders.example/hook", **options: str) -> tuple[str, str]:
+    """A subscription to a type of its own; its name and that type."""
+    name = fresh("shop")
+    given = [part for option, value in options.items() for part in (f"--{option}", value)]
+    run("subscriptions", "create", name, "--pattern", f"{name}:**", "--target", target, *given)
+    return name, f"{name}:created"
+
+
+# Events and jobs
+
+
+def test_an_event_is_published_and_becomes_a_job() -> None:
+    _, event_type = subscribed()
+    ((event_id, shown_type, new),) = table("publish", event_type, "--key", "customer-1", "--data", '{"total": 7}')
+    assert (shown_type, new) == (event_type, "yes")
+
+    ((job_id, status, job_type, group, attempts),) = table("jobs", "list", "--event", event_id)
+
+    assert (status, job_type, attempts) == ("PENDING", event_type, "0")
+    assert group.endswith(":customer-1")
+    shown = run("jobs", "show", job_id).stdout
+    assert all(word in shown for word in (job_id, "https://orders.example/hook", "BLOCK_ON_ERROR", event_id))
+
+
+def test_the_same_id_is_published_once() -> None:
+    options = ("publish", "orders:created", "--id", fresh("order"), "--source", "/shop")
+    assert answer(*options)["events"][0]["isNew"] is True
+    assert answer(*options)["events"][0]["isNew"] is False
+
+
+def test_data_comes_from_a_file_or_from_standard_input_and_need_not_be_json(tmp_path: Path, server: str) -> None:
+    (tmp_path / "order.json").write_text('{"total": 8}')
+    from_file = answer("publish", "orders:created", "--data", "@order.json")["events"][0]["id"]
+    plain = run("publish", "orders:created", "--data", "@-", "--content-type", "text/plain", "--json", stdin="hi")
+    from_input = json.loads(plain.stdout)["events"][0]["id"]
+
+    assert request(server, "GET", f"/api/v1/events/{from_file}").body["event"]["data"] == {"total": 8}
+    assert request(server, "GET", f"/api/v1/events/{from_input}").body["event"]["data"] == "hi"
+
+
+def test_attributes_choose_between_subscriptions() -> None:
+    name, event_type = subscribed(filter="region=eu,uk")
+    run("publish", event_type, "--attribute", "region=us")
+    run("publish", event_type, "--attribute", "region=uk")
+    (subscription,) = [each for each in answer("subscriptions", "list")["subscriptions"] if each["name"] == name]
+    assert len(answer("jobs", "list", "--subscription", subscription["id"])["jobs"]) == 1
+
+
+def test_a_job_is_created_once_per_key_and_cancelled() -> None:
+    key = fresh("key")
+    options = ("jobs", "create", "--target", "https://orders.example/hook", "--data", "[1]", "--idempotency-key", key)
+    ((job_id, new),) = table(*options)
+    ((again, second),) = table(*options)
+    assert (again, new, second) == (job_id, "yes", "no")
+
+    assert table("jobs", "cancel", job_id) == [[job_id]]
+
+    shown = answer("jobs", "show", job_id)
+    assert (shown["job"]["status"], shown["job"]["payload"], shown["attempts"]) == ("CANCELLED", [1], [])
+    assert "CANCELLED" in run("jobs", "list", "--status", "cancelled").stdout
+
+
+def test_a_long_list_tells_how_to_go_on() -> None:
+    job_type = fresh("type")
+    ids = [answer("jobs", "create", "--target", "https://a.example", "--type", job_type)["id"] for _ in range(3)]
+    result = run("jobs", "list", "--type", job_type, "--limit", "2")
+    cursor = result.stderr.split()[-1]
+    assert [row[0] for row in table("jobs", "list", "--type", job_type, "--cursor", cursor)] == ids[:1]
+
+
+def wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+async def test_jobs_in_error_are_retried_and_ignored(server: str, directory: Path, receiver: RecordingReceiver) -> None:
+    tokens = AuthTokens([(directory / "data" / FILE_NAME).read_bytes()])
+    job_ids = []
+    for _ in range(2):
+        body = {"target": receiver.url, "group": fresh("group")}
+        job_ids.append((await asyncio.to_thread(request, server, "POST", "/api/v1/jobs", body)).body["id"])
+    receiver.script(Reply(410), Reply(410))
+    for job_id in job_ids:
+        token = tokens.token(job_id, wall_ms())
+        headers = {"Authorization": f"Bearer {token}"}
+        body = {"messageId": job_id}
+        await asyncio.to_thread(request, server, "POST", "/api/dispatch/process", body, headers)
+
+    def decide() -> None:
+        retried, ignored = job_ids
+        shown = run("jobs", "show", retried).stdout
+        assert all(word in shown for word in ("ERROR", "REFUSED", "410"))
+        assert table("jobs", "ignore", ignored) == [[ignored]]
+        assert table("jobs", "retry", "--group", answer("jobs", "show", retried)["job"]["groupKey"]) == [[retried]]
+        assert answer("jobs", "show", retried)["job"]["status"] == "PENDING"
+        assert answer("jobs", "show", ignored)["job"]["status"] == "CANCELLED"
+        assert "cannot be retried" in run("jobs", "retry", ignored, code=1).stderr
+
+    await asyncio.to_thread(decide)
+
+
+# Subscriptions and pools
+
+
+def test_a_subscription_is_made_changed_paused_and_deleted() -> None:
+    name = fresh("billing")
+    created = run(
+        *("subscriptions", "create", name, "--pattern", "orders:*", "--target", "https://a.example"),
+        *("--mode", "next_on_error", "--retry", "1,2.5", "--timeout", "3", "--header", "X-A=b"),
+    ).stdout
+    assert "whsec_" in created
+
+    (shown,) = [each for each in answer("subscriptions", "list")["subscriptions"] if each["name"] == name]
+    assert (shown["mode"], shown["retryDelaysS"], shown["timeoutS"]) == ("NEXT_ON_ERROR", [1, 2.5], 3)
+    assert shown["headers"] == {"x-a": "b"}
+    assert answer("subscriptions", "update", name, "--target", "https://b.example")["target"] == "https://b.example"
+    assert answer("subscriptions", "pause", shown["id"])["paused"] is True
+    assert answer("subscriptions", "resume", name)["paused"] is False
+    assert answer("subscriptions", "rotate-secret", name)["secrets"] == 2
+    assert answer("subscriptions", "rotate-secret", name, "--finish")["secrets"] == 1
+    assert answer("subscriptions", "rotate-secret", name, "--at-once")["secrets"] == 1
+    assert "Aborted" in run("subscriptions", "delete", name, code=1, stdin="n\n").stderr
+    assert table("subscriptions", "delete", name, "--yes") == [[shown["id"], "0"]]
+    assert name not in run("subscriptions", "list").stdout
+
+
+async def test_a_test_event_tells_by_its_exit_code_whether_it_was_accepted(receiver: RecordingReceiver) -> None:
+    receiver.script(Reply(200, b"fine"), Reply(500, b"no\x1b[2J"))
+
+    def try_out() -> None:
+        name, _ = subscribed(receiver.url)
+        assert "fine" in run("subscriptions", "test", name).stdout
+        assert "answered 500" in run("subscriptions", "test", name, code=1).stdout
+        shown = json.loads(run("subscriptions", "test", name, "--json").stdout)
+        assert (shown["delivered"], shown["statusCode"]) == (True, 200)
+
+    await asyncio.to_thread(try_out)
+
+
+def test_pools_are_set_listed_and_deleted() -> None:
+    code = fresh("POOL/slow")
+    assert table("pools", "set", code, "--concurrency", "2", "--rate", "60") == [[code, "2", "60"]]
+    assert table("pools", "set", code) == [[code, "10", "none"]]
+    assert [code, "10", "none"] in table("pools", "list")
+    assert table("pools", "delete", code) == [[code]]
+    assert f"Pool not found: {code}" in run("pools", "delete", code, code=1).stderr
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (("jobs", "show", UNKNOWN), 1, "Job not found"),
+        (("jobs", "create", "--target", "nowhere"), 1, "no URL to deliver to"),
+        (("jobs", "list", "--status", "lost"), 1, "query is wrong"),
+        (("jobs", "retry"), 2, "--group"),
+        (("publish", "orders:created", "--data", "{"), 2, "not JSON"),
+        (("publish", "orders:created", "--data", "@none.json"), 2, "cannot read none.json"),
+        (("publish", "orders:created", "--attribute", "colour"), 2, "KEY=VALUE"),
+        (("subscriptions", "pause", "nobody"), 1, "Subscription not found"),
+        (("subscriptions", "update", "x", "--retry", "soon"), 2, "list of seconds"),
+        (("pools", "list", "--endpoint", "ftp://x"), 2, "not the URL of an API"),
+        (("pools", "list", "--endpoint", "http://127.0.0.1:9"), 1, "penstock serve api"),
+    ],
+)
+def test_what_goes_wrong_is_told_on_one_line(arguments: tuple[str, ...], code: int, told: str) -> None:
+    result = run(*arguments, code=code)
+    assert result.stdout == ""
+    assert told in " ".join(result.stderr.replace("│", " ").split())
+
+
+# The process
+
+
+def test_the_server_stops_well_on_a_signal_and_keeps_what_it_was_told(tmp_path: Path) -> None:
+    with serving(tmp_path) as (process, url):
+        run("pools", "set", "KEPT", "--endpoint", url)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(STOP_S) == 0
+    with serving(tmp_path) as (_, url):
+        assert "KEPT" in run("pools", "list", "--endpoint", url).stdout
+
+
+def test_with_a_token_the_commands_need_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(tmp_path, PENSTOCK_API__TOKEN="hunter2") as (_, url):
+        assert "PENSTOCK_API__TOKEN" in run("pools", "list", "--endpoint", url, code=1).stderr
+        monkeypatch.setenv("PENSTOCK_API__TOKEN", "hunter2")
+        assert "CODE" in run("pools", "list", "--endpoint", url).stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "told"),
+    [
+        (("--host", "0.0.0.0", "--data", "d"), 1, "credentials"),
+        (("--data", "d", "--database", "postgresql://db/x"), 2, "give one of"),
+        (("--database", "postgresql://db/x"), 1, "jobs.auth_secret"),
+    ],
+)
+def test_a_server_that_cannot_be_says_why(tmp_path: Path, options: tuple[str, ...], code: int, told: str) -> None:
+    command = [str(PENSTOCK), "serve", "api", "--port", "0", *options]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=STOP_S, check=False)
+    assert (ran.returncode, told in ran.stderr) == (code, True), ran.stderr

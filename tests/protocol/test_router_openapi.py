@@ -1,0 +1,70 @@
+"""The router's API against its own OpenAPI document: schemathesis makes up requests, good ones and bad ones."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+
+from penstock.router.api.app import openapi
+from penstock.router.settings import RouterSettings
+from tests.router_api_rig import ServedApi, served_api
+
+SCHEMA = schemathesis.openapi.from_dict(openapi(ServedApi(RouterSettings()).parts()))
+EXAMPLES = 20
+PATHS = {
+    "/monitoring",
+    "/monitoring/pools",
+    "/monitoring/pools/{code}",
+    "/monitoring/groups",
+    "/monitoring/queues",
+    "/monitoring/queues/{name}/restart",
+    "/monitoring/circuit-breakers",
+    "/monitoring/circuit-breakers/reset",
+    "/monitoring/circuit-breakers/reset-all",
+    "/monitoring/in-flight-messages",
+    "/monitoring/in-flight-messages/check",
+    "/monitoring/in-flight-messages/check-batch",
+    "/monitoring/in-flight-messages/{id}",
+    "/monitoring/consumer-health",
+    "/monitoring/standby-status",
+    "/warnings",
+    "/warnings/acknowledge-all",
+    "/warnings/{id}/acknowledge",
+    "/config/reload",
+    "/api/seed/messages",
+}
+
+
+@SCHEMA.hook
+def map_body(_: schemathesis.HookContext, body: Any) -> Any:
+    """JSON Schema takes 5.0 for a whole number; this API wants it written as one, as clients do."""
+    if isinstance(body, dict):
+        return {name: int(value) if is_whole_float(value) else value for name, value in body.items()}
+    return body
+
+
+def is_whole_float(value: object) -> bool:
+    return isinstance(value, float) and value.is_integer()
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[ServedApi]:
+    with served_api(test_endpoints=True) as served:
+        served.seed_warnings()
+        yield served
+
+
+def test_the_document_is_served(api: ServedApi) -> None:
+    document = api.ask("GET", "/openapi.json").body
+
+    assert document == openapi(api.parts())
+    assert document["openapi"] == "3.1.0"
+    assert set(document["paths"]) == PATHS
+
+
+@SCHEMA.parametrize()
+@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+def test_every_answer_is_as_the_document_says(case: schemathesis.Case[Any], api: ServedApi) -> None:
+    case.call_and_validate(base_url=api.url)

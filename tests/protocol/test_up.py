@@ -1,0 +1,154 @@
+"""`penstock up` as a newcomer uses it: one command, everything answers, Ctrl-C ends it, what dies comes back."""
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3  # type: ignore[import-untyped]
+import pytest
+from google.cloud import pubsub_v1  # type: ignore[import-untyped]
+
+from penstock.testing.receiver import RecordingReceiver, Reply
+from tests.services.sqs_server import PENSTOCK, wait_until
+
+READY_LINE = re.compile(r"^(\w+) +(\S+)  ")
+PARTS = ("sqs", "pubsub", "api", "router")
+STOP_S = 60
+
+
+class Machine:
+    """A running `penstock up` on free ports."""
+
+    def __init__(self, directory: Path) -> None:
+        self.log = directory / "up.log"
+        command = [str(PENSTOCK), "up", "--data", str(directory / "data")]
+        for port in ("--http", "--sqs", "--pubsub", "--router"):
+            command += [port, "0"]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        assert self.process.stdout is not None
+        header = self.process.stdout.readline()
+        if not header.startswith("PART"):
+            self.process.stdout.close()
+            self.process.wait(STOP_S)
+            pytest.fail(self.log.read_text())
+        found = [READY_LINE.match(self.process.stdout.readline()) for _ in PARTS]
+        self.addresses = {match[1]: match[2] for match in found if match is not None}
+        assert tuple(self.addresses) == PARTS
+
+    def stop(self) -> int:
+        """Press Ctrl-C; the exit code."""
+        self.process.send_signal(signal.SIGINT)
+        assert self.process.stdout is not None
+        with self.process.stdout:
+            return self.process.wait(STOP_S)
+
+    def penstock(self, *arguments: str) -> str:
+        """What a command says that asks this API."""
+        command = [str(PENSTOCK), *arguments, "--endpoint", self.addresses["api"]]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def is_ready(url: str) -> bool:
+    """Whether a part says that it is ready."""
+    try:
+        with urllib.request.urlopen(f"{url}/health/ready") as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def metrics_of(url: str) -> bytes:
+    """What a part tells Prometheus."""
+    with urllib.request.urlopen(f"{url}/metrics") as answer:
+        return bytes(answer.read())
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    """A machine that is stopped with nothing left over."""
+    made = Machine(tmp_path)
+    yield made
+    if made.process.poll() is None:
+        assert made.stop() == 0, made.log.read_text()
+
+
+async def test_an_event_reaches_its_subscriber_and_everything_answers(machine: Machine) -> None:
+    async with RecordingReceiver() as receiver:
+        machine.penstock("subscriptions", "create", "billing", "--pattern", "orders:**", "--target", receiver.url)
+        for number in range(3):
+            machine.penstock("publish", "orders:placed", "--key", "order-1", "--data", str(number))
+        requests = await receiver.received(3, 30)
+    assert [b'"data":%d' % number in request.body for number, request in enumerate(requests)] == [True] * 3
+    for part in ("sqs", "api", "router"):
+        assert is_ready(machine.addresses[part]), part
+    assert b"penstock_scheduler_published_total 3.0" in metrics_of(machine.addresses["api"])
+    client = boto3.client(
+        "sqs",
+        endpoint_url=machine.addresses["sqs"],
+        region_name="us-east-1",
+        aws_access_key_id="anyone",
+        aws_secret_access_key="anything",
+    )
+    assert [url.rpartition("/")[2] for url in client.list_queues()["QueueUrls"]] == ["dispatch.fifo"]
+
+
+async def test_what_is_given_up_goes_to_the_dead_letter_topic(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", machine.addresses["pubsub"])
+    topic, name = "projects/penstock/topics/given-up", "projects/penstock/subscriptions/look"
+    with pubsub_v1.PublisherClient() as publisher:
+        publisher.create_topic(name=topic)
+    with pubsub_v1.SubscriberClient() as subscriber:
+        subscriber.create_subscription(name=name, topic=topic)
+        async with RecordingReceiver(Reply(500)) as receiver:
+            options = ("--retry", "0.1", "--dead-letter-topic", "given-up")
+            machine.penstock(
+                "subscriptions", "create", "s", "--pattern", "orders:**", "--target", receiver.url, *options
+            )
+            machine.penstock("publish", "orders:placed", "--key", "order-1", "--data", "7")
+            pulled = await asyncio.to_thread(subscriber.pull, subscription=name, max_messages=1, timeout=30)
+    (received,) = pulled.received_messages
+    assert b'"data":7' in received.message.data
+    assert "500" in received.message.attributes["penstock-reason"]
+
+
+def test_a_part_that_dies_is_started_again_where_it_was(machine: Machine) -> None:
+    router = machine.addresses["router"]
+    wait_until(lambda: is_ready(router), 30)
+    victim = children_of(machine.process.pid)[PARTS.index("router")]
+    os.kill(victim, signal.SIGKILL)
+    wait_until(lambda: not is_ready(router), 30)
+    wait_until(lambda: is_ready(router), 60)
+    assert "router ended with code -9; starting it again" in machine.log.read_text()
+
+
+def test_when_it_is_killed_its_parts_end_too(machine: Machine) -> None:
+    parts = children_of(machine.process.pid)
+    assert len(parts) == len(PARTS)
+    machine.process.kill()
+    machine.process.wait()
+    assert machine.process.stdout is not None
+    machine.process.stdout.close()
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in parts), STOP_S)
+
+
+def test_a_port_that_is_taken_is_told_in_one_sentence(machine: Machine, tmp_path: Path) -> None:
+    taken = machine.addresses["sqs"].rpartition(":")[2]
+    command = [str(PENSTOCK), "up", "--data", str(tmp_path / "other"), "--sqs", taken]
+    refused = subprocess.run(command, capture_output=True, text=True)
+    assert refused.returncode == 1
+    (error,) = [line for line in refused.stderr.splitlines() if line.startswith("error: ")]
+    assert "sqs did not start" in error
+    assert taken in error

@@ -1,0 +1,149 @@
+"""A router for tests of what stands around it: it remembers what it was told, and shows realistic data."""
+
+import asyncio
+
+from penstock.core.errors import FailedPrecondition
+from penstock.delivery.breaker_view import BreakerView
+from penstock.router.configuration import RouterConfiguration
+from penstock.router.views import GroupView, InFlightView, PoolView, QueueView
+
+NOW_MS = 1_700_000_000_000
+
+
+class FakeRouter:
+    """Satisfies RouterSurface."""
+
+    def __init__(self) -> None:
+        self.applied: list[RouterConfiguration] = []
+        self.apply_fails: Exception | None = None
+        self.most_applies_at_once = 0
+        self.changes: list[tuple[str, int | None, int | None, bool]] = []
+        self.is_busy = False
+        self.restarted: list[str] = []
+        self.pool_views = [pool_view("P"), pool_view("pool/with space", queued=7, rate_limit_per_minute=600)]
+        self.queue_views = [queue_view("orders"), queue_view("slow")]
+        self.group_views = [GroupView("P", f"group-{number}", 20 - number, number == 0, 1.5) for number in range(20)]
+        self.tracked = [in_flight_view(f"m{number}", elapsed_ms=1000 - number) for number in range(150)]
+        self.breaker_views = [
+            BreakerView("https://shop.example:443/hook", "CLOSED", 10, 2, 0.2, None, 0),
+            BreakerView("http://127.0.0.1:9/x", "OPEN", 10, 9, 0.9, NOW_MS, 4),
+        ]
+        self._applying = 0
+
+    async def apply(self, configuration: RouterConfiguration) -> None:
+        self._applying += 1
+        self.most_applies_at_once = max(self.most_applies_at_once, self._applying)
+        await asyncio.sleep(0)
+        self._applying -= 1
+        if self.apply_fails is not None:
+            raise self.apply_fails
+        self.applied.append(configuration)
+
+    def pools(self) -> list[PoolView]:
+        return self.pool_views
+
+    def queues(self) -> list[QueueView]:
+        return self.queue_views
+
+    def groups(self, pool: str | None, most: int) -> list[GroupView]:
+        return [group for group in self.group_views if pool in (None, group.pool)][:most]
+
+    def in_flight(
+        self, *, most: int, message_id: str | None, pool: str | None, queue: str | None
+    ) -> list[InFlightView]:
+        found = [
+            each
+            for each in self.tracked
+            if (message_id is None or message_id in (each.message_id, each.broker_message_id))
+            and pool in (None, each.pool_code)
+            and queue in (None, each.queue)
+        ]
+        return sorted(found, key=lambda each: -each.elapsed_ms)[:most]
+
+    def find(self, message_id: str) -> InFlightView | None:
+        found = self.in_flight(most=1, message_id=message_id, pool=None, queue=None)
+        return found[0] if found else None
+
+    def breakers(self) -> list[BreakerView]:
+        return self.breaker_views
+
+    def reset_breaker(self, endpoint: str) -> bool:
+        return any(breaker.endpoint == endpoint for breaker in self.breaker_views)
+
+    def reset_breakers(self) -> int:
+        return len(self.breaker_views)
+
+    async def change_pool(
+        self, code: str, *, concurrency: int | None, rate_limit_per_minute: int | None, unlimited_rate: bool
+    ) -> bool:
+        if not any(pool.code == code for pool in self.pool_views):
+            return False
+        if self.is_busy:
+            raise FailedPrecondition("deliveries did not end in time")
+        self.changes.append((code, concurrency, rate_limit_per_minute, unlimited_rate))
+        return True
+
+    async def restart_consumer(self, name: str) -> bool:
+        self.restarted.append(name)
+        return any(each.name == name for each in self.queue_views)
+
+
+def pool_view(code: str, *, queued: int = 3, rate_limit_per_minute: int | None = None) -> PoolView:
+    """A pool with something to do."""
+    return PoolView(
+        code=code,
+        concurrency=10,
+        rate_limit_per_minute=rate_limit_per_minute,
+        queue_capacity=200,
+        queued=queued,
+        active=2,
+        backing_off=1,
+        available_permits=8,
+        groups=3,
+        rate_limited=False,
+        draining=False,
+        oldest_waiting_s=1.5,
+        succeeded=90,
+        failed=10,
+        transient=5,
+        deferred=4,
+        rate_limit_waits=2,
+        submitted=112,
+        success_rate=0.9,
+        average_processing_ms=12.5,
+    )
+
+
+def queue_view(name: str, *, healthy: bool = True) -> QueueView:
+    """A queue that is being consumed."""
+    return QueueView(
+        name=name,
+        uri=f"stomp://me:hunter2@broker:61613/queue/{name}",
+        connections=1,
+        polls=30,
+        received=120,
+        acked=100,
+        nacked=5,
+        malformed=1,
+        in_flight=14,
+        paused=False,
+        healthy=healthy,
+        last_poll_age_s=0.5,
+        draining=False,
+    )
+
+
+def in_flight_view(message_id: str, *, elapsed_ms: int) -> InFlightView:
+    """A message on its way."""
+    return InFlightView(
+        message_id=message_id,
+        broker_message_id=f"broker-{message_id}",
+        queue="orders",
+        pool_code="P",
+        message_group_id="group-1",
+        mediation_target="https://shop.example/hook?x=1",
+        state="ACTIVE",
+        attempt=1,
+        tracked_at_ms=NOW_MS - elapsed_ms,
+        elapsed_ms=elapsed_ms,
+    )

@@ -1,0 +1,167 @@
+"""Simulated histories of the router: many seeds hold, a seed repeats, and a router with a defect is found out."""
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from penstock.core.rate import SlidingWindow
+from penstock.router.consumer import Consumer
+from penstock.router.lane import Lane
+from penstock.router.lanes import Lanes
+from penstock.router.pool import Pool
+from penstock.router.pools import Pools
+from penstock.router.routing import Routing
+from penstock.router.settlement import Settlements
+from penstock.router.tracked import TrackedMessage
+from penstock.router.tracker import InFlightTracker
+from penstock.sources.port import Received
+from penstock.testing.simulation.findings import InvariantBroken
+from penstock.testing.simulation.world import simulate_router
+
+SEEDS = 500
+CHUNK = 10
+FOUND_WITHIN = 20
+REPEATED = (3, 14, 159)
+
+
+@pytest.fixture(autouse=True)
+def no_logs() -> Iterator[None]:
+    """What a router logs in so much trouble would only take time."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_every_promise_holds(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        try:
+            simulate_router(seed)
+        except Exception as error:
+            error.add_note(f"to run it again: penstock simulate router --first {seed} --seeds 1")
+            raise
+
+
+@pytest.mark.parametrize("seed", REPEATED)
+def test_a_seed_gives_the_same_history_again(seed: int) -> None:
+    history = simulate_router(seed)
+    assert len(history.deliveries) >= history.messages > 0
+    assert history == simulate_router(seed)
+
+
+def test_a_seed_gives_the_same_history_in_another_process() -> None:
+    program = (
+        "import logging; logging.disable(logging.CRITICAL);"
+        "from penstock.testing.simulation.world import simulate_router;"
+        f"print([simulate_router(seed) for seed in {REPEATED}])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONHASHSEED": "4711"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert ran.stdout == f"{[simulate_router(seed) for seed in REPEATED]}\n"
+
+
+def test_other_seeds_give_other_histories() -> None:
+    histories = [simulate_router(seed) for seed in range(5)]
+    assert len({str(history) for history in histories}) == 5
+
+
+def no_cascade(self: Pool, lane: Lane, failed: TrackedMessage) -> None:
+    """Let who came with a failed message pass it."""
+
+
+def never_a_duplicate(*_: object) -> bool:
+    return False
+
+
+def track_anything(self: InFlightTracker, message: TrackedMessage) -> None:
+    self._of_queue.setdefault(message.origin.name, {})[message.received.broker_id] = message
+    self._by_message_id[message.pointer.id] = message
+
+
+def remove_if_there(self: InFlightTracker, message: TrackedMessage) -> None:
+    self._of_queue.get(message.origin.name, {}).pop(message.received.broker_id, None)
+    self._by_message_id.pop(message.pointer.id, None)
+
+
+def remove_the_redelivered(self: Consumer, message: TrackedMessage, received: Received) -> None:
+    self.settlements.discard(received)
+
+
+def ack_for_nack(self: Settlements, message: TrackedMessage, delay_s: int) -> None:
+    self.ack(message)
+
+
+def always_a_permit(self: SlidingWindow, now_ms: int) -> bool:
+    return True
+
+
+def a_lane_for_each(self: Lanes, message: TrackedMessage) -> Lane:
+    lane = Lane(message.pointer.group)
+    self._loose[lane] = None
+    return lane
+
+
+def twice_the_permits(self: Pool) -> None:
+    self._permits, permits = 2 * self._permits, self._permits
+    start_workers(self)
+    self._permits = permits
+
+
+start_workers = Pool._start_workers
+
+
+def forget_at_drain(self: Lanes) -> list[TrackedMessage]:
+    clear_lanes(self)
+    return []
+
+
+clear_lanes = Lanes.clear
+
+
+def never_held_elsewhere(self: Pools, code: str, pool: Pool) -> bool:
+    return False
+
+
+def simulate_many(seeds: int) -> None:
+    for seed in range(seeds):
+        simulate_router(seed)
+
+
+Defect = tuple[type, str, Callable[..., object]]
+DEFECTS: dict[str, tuple[str, list[Defect]]] = {
+    "no cascade": ("became final as", [(Pool, "_cascade", no_cascade)]),
+    "no deduplication": (
+        "two deliveries of message",
+        [
+            (Routing, "_is_duplicate", never_a_duplicate),
+            (InFlightTracker, "track", track_anything),
+            (InFlightTracker, "remove", remove_if_there),
+        ],
+    ),
+    "redelivered messages are removed": ("is lost", [(Consumer, "took_again", remove_the_redelivered)]),
+    "failed messages are removed": ("is lost", [(Settlements, "nack", ack_for_nack)]),
+    "no rate limit": ("within a minute", [(SlidingWindow, "take", always_a_permit)]),
+    "no groups": ("two deliveries of group", [(Lanes, "_lane_for", a_lane_for_each)]),
+    "too many permits": ("deliveries at once in pool", [(Pool, "_start_workers", twice_the_permits)]),
+    "a drained pool forgets its messages": ("tracked after the stop", [(Lanes, "clear", forget_at_drain)]),
+    "two pools serve one group": ("two deliveries of group", [(Pools, "_is_held_elsewhere", never_held_elsewhere)]),
+}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_router_with_a_defect_is_found_out(defect: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    finding, changes = DEFECTS[defect]
+    for owner, name, replacement in changes:
+        monkeypatch.setattr(owner, name, replacement)
+    with pytest.raises(InvariantBroken, match=rf"seed \d+: .*{finding}"):
+        simulate_many(FOUND_WITHIN)

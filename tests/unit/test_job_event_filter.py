@@ -1,0 +1,67 @@
+"""Filters on an event's attributes."""
+
+import pytest
+
+from penstock.core.errors import InvalidArgument
+from penstock.core.event_filter import Comparison, Condition, EventFilter
+from penstock.jobs.model_event import Event
+
+EU = {"region": "eu-west", "tier": "gold"}
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        (Condition("region", Comparison.IN, ("us", "eu-west")), True),
+        (Condition("region", Comparison.IN, ("eu",)), False),
+        (Condition("missing", Comparison.IN, ("eu",)), False),
+        (Condition("region", Comparison.NOT_IN, ("us",)), True),
+        (Condition("region", Comparison.NOT_IN, ("eu-west",)), False),
+        (Condition("missing", Comparison.NOT_IN, ("us",)), True),
+        (Condition("region", Comparison.PREFIX, ("us-", "eu-")), True),
+        (Condition("region", Comparison.PREFIX, ("us-",)), False),
+        (Condition("missing", Comparison.PREFIX, ("",)), False),
+        (Condition("tier", Comparison.PRESENT), True),
+        (Condition("missing", Comparison.PRESENT), False),
+        (Condition("missing", Comparison.ABSENT), True),
+        (Condition("tier", Comparison.ABSENT), False),
+    ],
+)
+def test_a_condition(condition: Condition, holds: bool) -> None:
+    assert condition.holds(EU) is holds
+
+
+def test_all_conditions_must_hold_and_none_means_everything() -> None:
+    region, silver = Condition("region", values=("eu-west",)), Condition("tier", values=("silver",))
+
+    assert EventFilter((region,)).passes(EU)
+    assert not EventFilter((region, silver)).passes(EU)
+    assert EventFilter().passes({})
+
+
+@pytest.mark.parametrize(
+    ("attribute", "comparison", "values", "reason"),
+    [
+        ("", Comparison.IN, ("x",), "names no attribute"),
+        ("a", Comparison.IN, (), "needs at least one value"),
+        ("a", Comparison.PRESENT, ("x",), "takes no values"),
+    ],
+)
+def test_a_condition_that_makes_no_sense_is_refused(
+    attribute: str, comparison: Comparison, values: tuple[str, ...], reason: str
+) -> None:
+    with pytest.raises(InvalidArgument, match=reason):
+        Condition(attribute, comparison, values)
+
+
+def test_what_every_event_has_can_be_filtered_and_not_faked() -> None:
+    event = Event(
+        id="1",
+        source="shop",
+        type="orders:created",
+        subject="17",
+        received_ms=0,
+        attributes={"source": "fake", "a": "b"},
+    )
+
+    assert event.filterable == {"id": "1", "source": "shop", "type": "orders:created", "subject": "17", "a": "b"}

@@ -1,0 +1,70 @@
+"""The life of a job: the diagram in the docs is the table in the code, and the statements keep to both."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from penstock.core.job_state import FINAL, TRANSITIONS, JobStatus, sources_of
+from penstock.core.pointer import DispatchMode
+from penstock.jobs.queries import Dialect, named_blocks, queries
+from penstock.jobs.stored_state import CODE_OF_MODE, MODE_OF, STATUS_OF, StoredState, codes_of
+
+ROOT = Path(__file__).parents[2]
+DIAGRAM = ROOT / "docs" / "explanation" / "job-states.md"
+SHARED = ROOT / "src" / "penstock" / "jobs" / "sql" / "shared.sql"
+
+# `finish_job` takes its target from delivering.py, which checks it against the table.
+MOVE = re.compile(r"UPDATE jobs SET state = \{(\w+)\}.*?AND (?:state \+ 0|state) (?:= |IN \()([^)\n]*)", re.DOTALL)
+
+
+def test_the_diagram_shows_exactly_the_transitions_of_the_code() -> None:
+    arrows = re.findall(r"^\s+(\w+) --> (\w+):", DIAGRAM.read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert {(JobStatus(source), JobStatus(target)) for source, target in arrows} == TRANSITIONS
+    assert len(arrows) == len(TRANSITIONS)
+
+
+def test_only_an_error_is_ever_left_again() -> None:
+    assert {source for source, _ in TRANSITIONS} & FINAL == {JobStatus.ERROR}
+    assert sources_of(JobStatus.PROCESSING) == {JobStatus.QUEUED}
+
+
+def test_every_guarded_statement_makes_only_moves_of_the_table() -> None:
+    moves = {}
+    for name, text in named_blocks(SHARED.read_text(encoding="utf-8")).items():
+        found = MOVE.search(text)
+        if found is not None:
+            guards = re.findall(r"\{(\w+)\}", found[2]) or ["WAITING", "READY", "CLAIMED", "QUEUED"]
+            moves[name] = {(status(guard), status(found[1])) for guard in guards if status(guard) != status(found[1])}
+
+    assert len(moves) >= 12
+    for name, made in moves.items():
+        # A job that the queue brings is in the queue, even if nobody has marked it yet.
+        allowed = TRANSITIONS if name != "arrive" else TRANSITIONS | {(JobStatus.PENDING, JobStatus.QUEUED)}
+        assert made <= allowed, name
+
+
+def status(stored: str) -> JobStatus:
+    return STATUS_OF[StoredState[stored]]
+
+
+def test_stored_numbers_never_change() -> None:
+    assert [state.name for state in StoredState] == [
+        "WAITING", "READY", "CLAIMED", "QUEUED", "PROCESSING", "COMPLETED", "ERROR", "CANCELLED", "EXPIRED",
+    ]  # fmt: skip
+    assert [CODE_OF_MODE[mode] for mode in DispatchMode] == [0, 1, 2]
+    assert [MODE_OF[code] for code in range(3)] == list(DispatchMode)
+    assert codes_of(JobStatus.PENDING) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("dialect", Dialect)
+def test_every_shorthand_of_the_statements_is_spelled_out(dialect: Dialect) -> None:
+    assert not [name for name, text in queries(dialect).items() if "{" in text or "--" in text]
+
+
+def test_every_statement_is_used() -> None:
+    source = "".join(path.read_text() for path in (ROOT / "src" / "penstock" / "jobs").glob("*.py"))
+    names = {*queries(Dialect.SQLITE), *queries(Dialect.POSTGRES)}
+
+    assert {name for name in names if f'"{name}"' not in source} == set()

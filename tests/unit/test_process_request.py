@@ -1,0 +1,163 @@
+"""A job as the request that delivers it: body, headers, signature and trace."""
+
+import re
+
+import msgspec
+import pytest
+
+from penstock.core.errors import InvalidArgument
+from penstock.core.signing import verify
+from penstock.delivery.errors import Undeliverable
+from penstock.jobs.delivery_envelope import cloud_event
+from penstock.jobs.delivery_headers import checked_headers
+from penstock.jobs.delivery_request import DeliveryRequest, delivery_request
+from penstock.jobs.delivery_trace import trace_headers
+from penstock.jobs.model_event import Event
+from penstock.jobs.model_job import DispatchJob
+from penstock.jobs.model_subscription import Subscription
+from tests.made_jobs import JOB_ID, NOW_MS, dispatch_job
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+EVENT = Event(id="0HZXEQ5Y8JY00", source="/shop", type="orders:created", received_ms=NOW_MS, external_id="e.1")
+SUBSCRIPTION = Subscription(id="s", name="billing", pattern="**", target="https://a.example/", secrets=(SECRET,))
+
+
+def headers_of(request: DeliveryRequest) -> dict[str, str]:
+    return dict(request.head.headers)
+
+
+def envelope(event: Event) -> dict[str, object]:
+    decoded = msgspec.json.decode(cloud_event(event))
+    assert isinstance(decoded, dict)
+    return decoded
+
+
+def test_an_event_is_sent_whole_and_signed_whole() -> None:
+    job = dispatch_job(event_id=EVENT.id, subscription_id="s")
+    request = delivery_request(job, EVENT, SUBSCRIPTION, NOW_MS)
+    assert request.signature is not None
+    assert request.signature.message_id == JOB_ID
+    assert verify(request.signature, request.body, [SECRET], NOW_MS)
+    assert msgspec.json.decode(request.body)["type"] == "orders:created"
+
+
+def test_without_a_secret_there_is_an_id_and_a_time_but_no_signature() -> None:
+    request = delivery_request(dispatch_job(), None, None, NOW_MS)
+    assert request.signature is None
+    assert headers_of(request)["webhook-id"] == JOB_ID
+    assert headers_of(request)["webhook-timestamp"] == str(NOW_MS // 1000)
+
+
+def test_a_jobs_headers_go_before_its_subscriptions_and_ours_before_both() -> None:
+    subscription = msgspec.structs.replace(SUBSCRIPTION, headers={"x-a": "subscription", "x-b": "subscription"})
+    job = dispatch_job(headers={"x-a": "job", "penstock-job": "forged", "content-type": "forged"})
+    headers = headers_of(delivery_request(job, None, subscription, NOW_MS))
+    assert (headers["x-a"], headers["x-b"]) == ("job", "subscription")
+    assert (headers["penstock-job"], headers["content-type"]) == (JOB_ID, "application/json")
+
+
+def test_the_time_out_is_the_subscriptions() -> None:
+    slow = msgspec.structs.replace(SUBSCRIPTION, timeout_s=77.0)
+    assert delivery_request(dispatch_job(), None, slow, NOW_MS).timeout_s == 77
+    assert delivery_request(dispatch_job(), None, None, NOW_MS).timeout_s == 30
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        dispatch_job(target="ftp://orders.example"),
+        dispatch_job(target="https://user:pw@orders.example"),
+        dispatch_job(headers={"x-a": "two\r\nlines"}),
+        dispatch_job(headers={"x a": "space"}),
+    ],
+)
+def test_what_cannot_stand_in_a_request_is_undeliverable(job: DispatchJob) -> None:
+    with pytest.raises(Undeliverable):
+        delivery_request(job, None, None, NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "data", "told"),
+    [
+        ("application/json", b'{"a": [1]}', {"data": {"a": [1]}}),
+        ("application/vnd.shop+json; charset=utf-8", b"7", {"data": 7}),
+        ("application/json", b"{broken", {"data_base64": "e2Jyb2tlbg=="}),
+        ("text/plain", "grün".encode(), {"data": "grün"}),
+        ("text/plain", b"\xff", {"data_base64": "/w=="}),
+        ("image/png", b"\x89PNG", {"data_base64": "iVBORw=="}),
+    ],
+)
+def test_data_has_the_form_that_cloud_events_has_for_its_type(
+    content_type: str, data: bytes, told: dict[str, object]
+) -> None:
+    sent = envelope(msgspec.structs.replace(EVENT, content_type=content_type, data=data))
+    assert {name: value for name, value in sent.items() if name.startswith("data")} == {
+        "datacontenttype": content_type,
+        **told,
+    }
+
+
+def test_an_event_without_data_and_options_has_what_cloud_events_requires() -> None:
+    assert envelope(EVENT) == {"specversion": "1.0", "id": "e.1", "source": "/shop", "type": "orders:created"}
+
+
+def test_an_extension_cannot_pass_for_something_else() -> None:
+    forged = msgspec.structs.replace(EVENT, attributes={"type": "orders:paid", "specversion": "9"})
+    assert envelope(forged)["type"] == "orders:created"
+    assert envelope(forged)["specversion"] == "1.0"
+
+
+# The trace
+
+PARENT = f"00-{'ab' * 16}-{'cd' * 8}-01"
+FORM = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
+
+
+def test_a_trace_goes_on_with_a_span_of_its_own() -> None:
+    headers = trace_headers({"traceparent": PARENT, "tracestate": "vendor=1"}, "event", "job:1")
+    found = FORM.fullmatch(headers["traceparent"])
+    assert found is not None
+    assert found[1] == "ab" * 16
+    assert found[2] != "cd" * 8
+    assert headers["traceparent"].endswith("-01")
+    assert headers["tracestate"] == "vendor=1"
+
+
+@pytest.mark.parametrize("given", [{}, {"traceparent": "nonsense"}, {"traceparent": f"00-{'0' * 32}-{'cd' * 8}-01"}])
+def test_without_a_usable_trace_the_event_begins_one(given: dict[str, str]) -> None:
+    first, second, other = (
+        FORM.fullmatch(trace_headers(given, root, span)["traceparent"])
+        for root, span in (("event", "job:1"), ("event", "job:2"), ("another", "job:1"))
+    )
+    assert first is not None
+    assert second is not None
+    assert other is not None
+    assert first[1] == second[1] != other[1]
+    assert first[2] != second[2]
+
+
+# Headers that people ask for
+
+
+def test_names_of_headers_are_kept_in_lower_case() -> None:
+    assert checked_headers({"X-Team": "billing"}) == {"x-team": "billing"}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "other"},
+        {"Content-Length": "3"},
+        {"webhook-signature": "v1,forged"},
+        {"Penstock-Job": "forged"},
+        {"": "empty"},
+        {"x y": "space"},
+        {"x-a": "two\nlines"},
+        {"x-a": "ümlaut"},
+        {"x-a": "long" * 2000},
+        {f"x-{number}": "many" for number in range(51)},
+    ],
+)
+def test_headers_that_are_ours_or_cannot_be_sent_are_refused(headers: dict[str, str]) -> None:
+    with pytest.raises(InvalidArgument):
+        checked_headers(headers)

@@ -1,0 +1,347 @@
+"""A consumer: polling, back-off, full pools, health, and that nothing spins."""
+
+import asyncio
+import heapq
+
+import pytest
+
+from penstock.core.errors import Unavailable
+from penstock.router.warnings import Severity, WarningCode
+from penstock.sources.opening import QueueSpec
+from penstock.testing.virtual_loop import LoopClock, NothingWillHappen, VirtualLoop
+from tests.router_rig import (
+    RouterRig,
+    ScriptedMediator,
+    ScriptedSource,
+    on_virtual_time,
+    pointer,
+    pool_p,
+    pools,
+    quiet,
+    running,
+)
+
+
+@on_virtual_time
+async def test_a_queue_that_cannot_be_opened_is_tried_again_with_back_off() -> None:
+    def away(source: ScriptedSource) -> None:
+        source.open_errors.extend(Unavailable("away") for _ in range(5))
+
+    async with running(prepare=away) as rig:
+        rig.source.give(pointer("a"))
+        await asyncio.sleep(36)
+        assert (rig.source.opened, rig.source.polls_ms) == (5, [])
+        await asyncio.sleep(1)
+
+        assert rig.source.opened == 6
+        assert rig.source.polls_ms[0] == 200 + 1000 + 5000 + 15_000 + 15_000
+        assert rig.source.acked == ["b-a"]
+
+
+@on_virtual_time
+async def test_a_source_that_does_not_answer_is_polled_again_with_back_off_until_it_does() -> None:
+    def away(source: ScriptedSource) -> None:
+        source.receive_errors.extend(Unavailable("away") for _ in range(6))
+
+    async with running(prepare=away) as rig:
+        rig.source.give(pointer("a"))
+        await asyncio.sleep(60)
+
+        assert rig.source.polls_ms[:7] == [0, 200, 1200, 6200, 21_200, 36_200, 51_200]
+        assert rig.source.acked == ["b-a"]
+
+
+@on_virtual_time
+async def test_the_back_off_begins_anew_after_a_good_poll() -> None:
+    async with running() as rig:
+        for _ in range(2):
+            rig.source.receive_errors.extend([Unavailable("away"), Unavailable("away")])
+            rig.source.give()
+            await asyncio.sleep(10)
+
+        # Each time the poll that was waiting returned first, and the two after it failed.
+        assert rig.source.polls_ms == [0, 0, 200, 1200, 10_000, 10_200, 11_200]
+
+
+@on_virtual_time
+async def test_every_connection_polls() -> None:
+    async with running() as rig:
+        await rig.router.apply(pools(pool_p(), queues=("q", "busy"), connections=3))
+        await quiet()
+
+        assert [len(source.polls_ms) for source in rig.sources] == [1, 3, 3]
+        assert rig.sources[0].name == rig.sources[1].name == "q"
+
+
+@on_virtual_time
+async def test_a_full_pool_stops_the_polls_and_a_freed_place_wakes_them() -> None:
+    async with running(pool_p(1), takes_s=1) as rig:
+        rig.mediator.hold("first")
+        rig.source.give(pointer("first"), *(pointer(f"m{number}") for number in range(41)))
+        await asyncio.sleep(300)
+        assert len(rig.source.polls_ms) == 1
+        [queue] = rig.router.queues()
+        assert (queue.paused, queue.healthy) == (True, True)
+        rig.mediator.let_go("first")
+        await quiet()
+
+        # A batch of ten fits again as soon as the next message is taken out of line.
+        assert rig.source.polls_ms == [0, 300_000]
+        assert rig.router.queues()[0].paused is False
+        assert rig.warned(WarningCode.QUEUE_FULL) == []
+
+
+@on_virtual_time
+async def test_more_capacity_wakes_the_polls_too() -> None:
+    async with running(pool_p(1)) as rig:
+        rig.mediator.hold("first")
+        rig.source.give(pointer("first"), *(pointer(f"m{number}") for number in range(41)))
+        await asyncio.sleep(10)
+        await rig.router.apply(pools(pool_p(5)))
+        await quiet()
+
+        assert rig.source.polls_ms == [0, 10_000]
+        rig.mediator.let_go("first")
+
+
+@on_virtual_time
+async def test_a_full_pool_that_is_drained_wakes_the_polls() -> None:
+    async with running(pool_p(1)) as rig:
+        rig.mediator.hold("first")
+        rig.source.give(pointer("first"), *(pointer(f"m{number}") for number in range(41)))
+        await asyncio.sleep(10)
+        await rig.router.apply(pools())
+        await quiet()
+
+        assert rig.source.polls_ms == [0, 10_000]
+        rig.mediator.let_go("first")
+
+
+@on_virtual_time
+async def test_a_full_pool_does_not_stop_the_polls_of_a_queue_that_does_not_feed_it() -> None:
+    async with running(pool_p(1)) as rig:
+        await rig.router.apply(pools(pool_p(1), queues=("q", "other")))
+        rig.mediator.hold("first")
+        fed, other = rig.sources
+        fed.give(pointer("first"), *(pointer(f"m{number}") for number in range(41)))
+        await quiet()
+        other.give()
+        await quiet()
+
+        assert (len(fed.polls_ms), len(other.polls_ms)) == (1, 2)
+        rig.mediator.let_go("first")
+
+
+@on_virtual_time
+async def test_a_consumer_is_healthy_for_60_s_after_a_poll_and_then_replaced() -> None:
+    async with running() as rig:
+        rig.source.give()
+        await asyncio.sleep(59.9)
+        await rig.router.restart_unhealthy_consumers()
+        assert (rig.router.queues()[0].healthy, len(rig.sources)) == (True, 1)
+        await asyncio.sleep(0.2)
+        assert rig.router.queues()[0].healthy is False
+        await rig.router.restart_unhealthy_consumers()
+        await quiet()
+
+        [warning] = rig.warned(WarningCode.CONSUMER_RESTART)
+        assert warning.severity is Severity.WARN
+        old, new = rig.sources
+        new.give(pointer("a"))
+        await rig.idle()
+        assert new.acked == ["b-a"]
+        await rig.router.clean_up_drained()
+        assert (old.closed, new.closed) == (1, 0)
+
+
+@on_virtual_time
+async def test_a_consumer_that_cannot_open_its_queue_is_healthy_for_it_tries() -> None:
+    def away(source: ScriptedSource) -> None:
+        source.open_errors.extend(Unavailable("away") for _ in range(100))
+
+    async with running(prepare=away) as rig:
+        await asyncio.sleep(600)
+
+        assert rig.router.queues()[0].healthy
+        assert rig.router.queues()[0].last_poll_age_s is None
+
+
+@on_virtual_time
+async def test_a_consumer_that_never_comes_back_from_its_first_poll_is_replaced() -> None:
+    async with running() as rig:
+        await asyncio.sleep(61)
+        await rig.router.restart_unhealthy_consumers()
+        await quiet()
+        rig.source.give(pointer("a"))
+        await rig.idle()
+
+        assert len(rig.sources) == 2
+        assert rig.source.acked == ["b-a"]
+
+
+@on_virtual_time
+async def test_a_poll_that_ends_with_a_bug_makes_the_consumer_unhealthy_and_is_replaced() -> None:
+    async with running() as rig:
+        rig.source.receive_errors.append(ZeroDivisionError("oops"))
+        rig.source.give()
+        await quiet()
+        assert rig.router.queues()[0].healthy is False
+        await rig.router.restart_unhealthy_consumers()
+        rig.source.give(pointer("a"))
+        await rig.idle()
+
+        assert rig.sources[1].acked == ["b-a"]
+
+
+@on_virtual_time
+async def test_a_restart_that_fails_is_critical_and_tried_again_until_it_works() -> None:
+    async with running() as rig:
+        rig.make_errors.extend([Unavailable("no broker"), Unavailable("no broker")])
+        for failures in (1, 2):
+            assert not await rig.router.restart_consumer("q")
+            [warning] = rig.warned(WarningCode.CONSUMER_RESTART_FAILED)
+            assert (warning.severity, warning.count) == (Severity.CRITICAL, failures)
+            assert "no broker" in warning.message
+        await rig.router.restart_unhealthy_consumers()
+        await quiet()
+        rig.source.give(pointer("a"))
+        await rig.idle()
+
+        assert len(rig.sources) == 2
+        assert rig.source.acked == ["b-a"]
+
+
+@on_virtual_time
+async def test_a_queue_whose_restart_failed_can_be_changed_and_dropped() -> None:
+    async with running() as rig:
+        rig.make_errors.append(Unavailable("no broker"))
+        await rig.router.restart_consumer("q")
+        await rig.router.apply(pools(pool_p(), connections=2))
+        await quiet()
+        assert len(rig.source.polls_ms) == 2
+        rig.make_errors.append(Unavailable("no broker"))
+        await rig.router.restart_consumer("q")
+        await rig.router.apply(pools(pool_p(), queues=()))
+
+        assert all(queue.draining for queue in rig.router.queues())
+
+
+@on_virtual_time
+async def test_a_queue_that_nobody_consumes_cannot_be_restarted() -> None:
+    async with running() as rig:
+        assert not await rig.router.restart_consumer("nowhere")
+        assert rig.warned(WarningCode.CONSUMER_RESTART) == []
+
+
+@on_virtual_time
+async def test_a_source_that_only_one_may_consume_is_closed_before_the_next_is_opened() -> None:
+    def alone(source: ScriptedSource) -> None:
+        source.exclusive = True
+
+    async with running(prepare=alone) as rig:
+        rig.mediator.hold("a")
+        rig.source.give(pointer("a"))
+        await quiet()
+        await rig.router.restart_consumer("q")
+
+        assert (rig.sources[0].closed, rig.source.opened) == (1, 0)
+        rig.mediator.let_go("a")
+
+
+class SlowToClose(ScriptedSource):
+    """A queue that one may consume at a time, and that takes its time to be left."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.exclusive = True
+
+    async def close(self) -> None:
+        await asyncio.sleep(5)
+        await super().close()
+
+
+@on_virtual_time
+async def test_a_restart_that_meets_a_new_configuration_leaves_one_consumer() -> None:
+    rig = RouterRig(ScriptedMediator(0.1, {}))
+    sources: list[ScriptedSource] = []
+
+    def make(queue: QueueSpec) -> ScriptedSource:
+        sources.append(SlowToClose(queue.queue_name))
+        return sources[-1]
+
+    rig.router._consumers._make_source = make
+    await rig.router.apply(pools(pool_p()))
+    await quiet()
+    restart = asyncio.create_task(rig.router.restart_consumer("q"))
+    await asyncio.sleep(1)
+    await rig.router.apply(pools(pool_p()))
+    await restart
+    await quiet()
+
+    assert [source.closed for source in sources] == [1, 0]
+    await rig.router.shut_down()
+    assert [source.closed for source in sources] == [1, 1]
+
+
+class CountingLoop(VirtualLoop):
+    """A loop that counts how often it goes round."""
+
+    rounds = 0
+
+    def _run_once(self) -> None:
+        self.rounds += 1
+        super()._run_once()  # type: ignore[misc]
+
+    def timers(self) -> list[float]:
+        """When the timers that are set go off."""
+        heap: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
+        return [handle.when() for handle in heapq.nsmallest(len(heap), heap) if not handle.cancelled()]
+
+
+@pytest.mark.parametrize(("visibility_s", "timers"), [(None, 0), (30.0, 1)])
+def test_an_idle_router_sets_no_timer_but_the_heartbeats_and_does_not_spin(
+    visibility_s: float | None, timers: int
+) -> None:
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, CountingLoop)
+        rig = RouterRig(ScriptedMediator(0.1, {}))
+
+        def leased(source: ScriptedSource) -> None:
+            source.visibility_s = visibility_s
+
+        rig.prepare = leased
+        await rig.router.apply(pools(pool_p(100, rate_limit_per_minute=10_000)))
+        await quiet()
+        rig.source.give(*(pointer(f"m{number}", f"g{number}") for number in range(1000)))
+        await rig.idle()
+        await asyncio.sleep(60)
+
+        assert len(loop.timers()) == timers
+        before, beats = loop.rounds, 0 if visibility_s is None else 3600 / (visibility_s / 6)
+        await asyncio.sleep(3600)
+        assert loop.rounds - before <= 2 * beats + 5
+        await rig.router.shut_down()
+
+    with asyncio.Runner(loop_factory=CountingLoop) as runner:
+        runner.run(story())
+
+
+def test_a_router_with_nothing_to_do_waits_for_nothing_but_its_queues() -> None:
+    async def story() -> None:
+        rig = RouterRig(ScriptedMediator(0.1, {}))
+        await rig.router.apply(pools(pool_p()))
+        await asyncio.Event().wait()
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner, pytest.raises(NothingWillHappen):
+        runner.run(story())
+
+
+def test_the_virtual_clock_goes_with_its_loop() -> None:
+    async def story() -> int:
+        clock = LoopClock(asyncio.get_running_loop(), start_ms=5)
+        await asyncio.sleep(1.5)
+        return clock.now_ms()
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        assert runner.run(story()) == 1505

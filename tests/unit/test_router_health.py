@@ -1,0 +1,62 @@
+import msgspec
+import pytest
+
+from penstock.delivery.breaker_view import BreakerView
+from penstock.router.api.health import Health, HealthStatus, assess
+from penstock.router.config_sync import SyncState
+from penstock.router.views import PoolView
+from penstock.router.warnings import Severity
+from tests.router_surface import pool_view, queue_view
+
+GOOD = SyncState(initialised=True, consuming=True)
+
+
+def judged(
+    sync: SyncState = GOOD,
+    pool: PoolView | None = None,
+    breakers: tuple[BreakerView, ...] = (),
+    warnings: dict[Severity, int] | None = None,
+) -> Health:
+    counts = dict.fromkeys(Severity, 0) | (warnings or {})
+    return assess(sync, [pool or pool_view("P")], [queue_view("q")], breakers, counts)
+
+
+def test_nothing_wrong_is_healthy() -> None:
+    assert judged() == Health(HealthStatus.HEALTHY, ())
+    assert judged(warnings={Severity.WARN: 3, Severity.INFO: 3}).status is HealthStatus.HEALTHY
+
+
+@pytest.mark.parametrize(
+    ("pool", "reason"),
+    [
+        (pool_view("P", queued=200), "pool P is full"),
+        (msgspec.structs.replace(pool_view("P"), success_rate=0.5), "pool P delivers 50%"),
+    ],
+)
+def test_a_pool_in_trouble_is_a_warning(pool: PoolView, reason: str) -> None:
+    assert judged(pool=pool) == Health(HealthStatus.WARNING, (reason,))
+
+
+def test_a_few_failures_are_not_judged() -> None:
+    assert judged(pool=msgspec.structs.replace(pool_view("P"), succeeded=4, failed=5, success_rate=0.44)).reasons == ()
+
+
+@pytest.mark.parametrize("state", ["OPEN", "HALF_OPEN"])
+def test_a_breaker_that_is_not_closed_is_a_warning(state: str) -> None:
+    breaker = BreakerView("http://h:80/", state, 10, 9, 0.9, 0, 1)
+
+    assert judged(breakers=(breaker,)).reasons == (f"the breaker of http://h:80/ is {state}",)
+
+
+def test_a_failed_sync_and_errors_are_warnings() -> None:
+    found = judged(msgspec.structs.replace(GOOD, last_failure="no answer"), warnings={Severity.ERROR: 2})
+
+    assert found.status is HealthStatus.WARNING
+    assert found.reasons == (
+        "the last sync failed: no answer",
+        "2 warnings of severity ERROR are not acknowledged",
+    )
+
+
+def test_before_the_first_sync_it_is_degraded() -> None:
+    assert judged(SyncState()) == Health(HealthStatus.DEGRADED, ("the first sync of the configuration is not done",))

@@ -1,0 +1,311 @@
+"""A pool: how many at once, how many may wait, attempts and what they keep, and what goes wrong inside."""
+
+import asyncio
+
+import pytest
+
+from penstock.core.errors import FailedPrecondition
+from penstock.core.outcome import MediationOutcome
+from penstock.core.pointer import DispatchMode
+from penstock.router.warnings import Severity, WarningCode
+from tests.router_rig import (
+    CIRCUIT_OPEN,
+    FAILED_AT_ONCE,
+    REFUSED,
+    SERVER_ERROR,
+    TIMED_OUT,
+    UNREACHABLE,
+    deferred,
+    on_virtual_time,
+    pointer,
+    pool_p,
+    pools,
+    quiet,
+    rate_limited,
+    running,
+)
+
+
+def workers() -> list["asyncio.Task[object]"]:
+    """The tasks of all pools that deliver."""
+    return [task for task in asyncio.all_tasks() if "Pool._work" in str(task.get_coro())]
+
+
+@pytest.mark.parametrize(("concurrency", "capacity"), [(1, 50), (2, 50), (3, 60), (10, 200), (1000, 20_000)])
+@on_virtual_time
+async def test_capacity_is_twenty_per_permit_and_fifty_at_least(concurrency: int, capacity: int) -> None:
+    async with running(pool_p(concurrency)) as rig:
+        assert rig.pool().queue_capacity == capacity
+
+
+@on_virtual_time
+async def test_no_more_deliveries_at_once_than_permits() -> None:
+    async with running(pool_p(3)) as rig:
+        rig.source.give(*(pointer(f"m{number}", f"g{number}") for number in range(20)))
+        await quiet()
+        assert (rig.pool().active, rig.pool().available_permits, rig.pool().queued) == (3, 0, 17)
+        await rig.idle()
+
+        assert rig.mediator.most_at_once == 3
+        assert (rig.pool().active, rig.pool().available_permits, rig.pool().queued) == (0, 3, 0)
+
+
+@on_virtual_time
+async def test_groups_take_turns_however_deep_one_of_them_is() -> None:
+    async with running(pool_p(1)) as rig:
+        deep = [pointer(f"deep-{number}", "deep") for number in range(5)]
+        rig.source.give(*deep, pointer("x", "x"), pointer("y", "y"))
+        await rig.idle()
+
+        assert rig.mediator.order == ["deep-0", "x", "y", "deep-1", "deep-2", "deep-3", "deep-4"]
+
+
+@on_virtual_time
+async def test_a_group_costs_nothing_when_it_has_no_messages() -> None:
+    async with running() as rig:
+        rig.source.give(*(pointer(f"m{number}", f"g{number}") for number in range(50)))
+        await rig.idle()
+
+        assert rig.pool().groups == 0
+        assert workers() == []
+
+
+@on_virtual_time
+async def test_three_attempts_one_and_two_seconds_apart() -> None:
+    async with running(takes_s=0.5, script={"a": [SERVER_ERROR, UNREACHABLE, TIMED_OUT]}) as rig:
+        rig.source.give(pointer("a"))
+        await rig.idle()
+
+        assert [delivery.attempt for delivery in rig.mediator.deliveries] == [1, 2, 3]
+        assert rig.mediator.starts_ms("a") == [0, 1500, 4000]
+        assert rig.source.nacked == {"b-a": 30}
+
+
+@on_virtual_time
+async def test_an_attempt_that_succeeds_ends_the_attempts() -> None:
+    async with running(script={"a": [SERVER_ERROR]}) as rig:
+        rig.source.give(pointer("a"))
+        await rig.idle()
+
+        assert len(rig.mediator.deliveries) == 2
+        assert rig.source.acked == ["b-a"]
+
+
+@pytest.mark.parametrize("outcome", [CIRCUIT_OPEN, deferred(), rate_limited(5), REFUSED, FAILED_AT_ONCE])
+@on_virtual_time
+async def test_what_another_attempt_cannot_help_is_not_tried_again(outcome: MediationOutcome) -> None:
+    async with running(script={"a": [outcome]}) as rig:
+        rig.source.give(pointer("a"))
+        await rig.idle()
+
+        assert rig.mediator.order == ["a"]
+
+
+@on_virtual_time
+async def test_a_back_off_gives_the_permit_to_others_and_keeps_the_groups_turn() -> None:
+    async with running(pool_p(1), takes_s=0.1, script={"a1": [SERVER_ERROR]}) as rig:
+        rig.source.give(pointer("a1", "a"), pointer("a2", "a"), *(pointer(f"b{n}", "b") for n in range(3)))
+        await asyncio.sleep(0.15)
+        assert (rig.pool().backing_off, rig.pool().active) == (1, 1)
+        await rig.idle()
+
+        assert rig.mediator.order == ["a1", "b0", "b1", "b2", "a1", "a2"]
+        assert rig.mediator.starts_ms("a1") == [0, 1100]
+        assert rig.pool().backing_off == 0
+
+
+@on_virtual_time
+async def test_high_priority_does_not_pass_a_message_that_backs_off() -> None:
+    async with running(script={"a": [SERVER_ERROR]}) as rig:
+        rig.source.give(pointer("a"))
+        await quiet()
+        rig.source.give(pointer("h", high_priority=True))
+        await rig.idle()
+
+        assert rig.mediator.order == ["a", "a", "h"]
+
+
+@on_virtual_time
+async def test_more_permits_are_used_at_once() -> None:
+    async with running(pool_p(1), takes_s=1) as rig:
+        rig.source.give(*(pointer(f"m{number}", f"g{number}") for number in range(5)))
+        await asyncio.sleep(0.5)
+        await rig.router.apply(pools(pool_p(4)))
+        await quiet()
+
+        assert rig.pool().active == 4
+        assert [delivery.started_ms for delivery in rig.mediator.deliveries] == [0, 500, 500, 500]
+
+
+@on_virtual_time
+async def test_fewer_permits_wait_for_deliveries_to_end() -> None:
+    async with running(pool_p(3), takes_s=10) as rig:
+        rig.source.give(*(pointer(f"m{number}", f"g{number}") for number in range(6)))
+        await quiet()
+        change = asyncio.create_task(rig.router.apply(pools(pool_p(1))))
+        await asyncio.sleep(9)
+        assert not change.done()
+        assert rig.pool().concurrency == 3
+        await change
+
+        assert (rig.pool().concurrency, rig.now_ms()) == (1, 10_000)
+        await rig.idle()
+        starts_ms = [delivery.started_ms for delivery in rig.mediator.deliveries]
+        assert starts_ms == [0, 0, 0, 10_000, 20_000, 30_000]
+
+
+@on_virtual_time
+async def test_fewer_permits_are_given_up_after_60_s_and_the_old_limit_holds() -> None:
+    async with running(pool_p(3)) as rig:
+        rig.mediator.hold("m0", "m1")
+        rig.source.give(*(pointer(f"m{number}", f"g{number}") for number in range(2)))
+        await quiet()
+        with pytest.raises(FailedPrecondition, match="still has 2 deliveries"):
+            await rig.router.change_pool("P", concurrency=1, rate_limit_per_minute=None, unlimited_rate=False)
+
+        assert (rig.pool().concurrency, rig.now_ms()) == (3, 60_000)
+        rig.source.give(pointer("more", "more"))
+        await quiet()
+        assert "more" in rig.mediator.order
+        rig.mediator.let_go("m0", "m1")
+
+
+@on_virtual_time
+async def test_the_newest_change_holds_when_an_older_one_still_waits() -> None:
+    async with running(pool_p(3)) as rig:
+        rig.mediator.hold("m0", "m1", "m2")
+        rig.source.give(*(pointer(f"m{number}", f"g{number}") for number in range(3)))
+        await quiet()
+        older = asyncio.create_task(rig.router.apply(pools(pool_p(1))))
+        await quiet()
+        assert await rig.router.change_pool("P", concurrency=5, rate_limit_per_minute=None, unlimited_rate=False)
+        rig.mediator.let_go("m0", "m1", "m2")
+        await older
+
+        assert (rig.pool().concurrency, rig.pool().available_permits) == (5, 5)
+
+
+@on_virtual_time
+async def test_a_change_that_is_cut_short_leaves_the_old_limit() -> None:
+    async with running(pool_p(3)) as rig:
+        rig.mediator.hold("m0", "m1")
+        rig.source.give(*(pointer(f"m{number}", f"g{number}") for number in range(2)))
+        await quiet()
+        change = asyncio.create_task(rig.router.apply(pools(pool_p(1))))
+        await quiet()
+        change.cancel()
+        await quiet()
+
+        assert (rig.pool().concurrency, rig.pool().available_permits) == (3, 1)
+        rig.mediator.let_go("m0", "m1")
+
+
+@on_virtual_time
+async def test_an_outcome_of_nothing_is_critical_and_counts_as_a_failure() -> None:
+    async with running(script={"a": [None]}) as rig:
+        rig.source.give(pointer("a"), pointer("b"))
+        await rig.idle()
+
+        [warning] = rig.warned(WarningCode.MEDIATOR_NULL_RESULT)
+        assert warning.severity is Severity.CRITICAL
+        assert rig.source.nacked == {"b-a": 30, "b-b": 10}
+        assert rig.metrics.pool("P").transient_count == 1
+
+
+@on_virtual_time
+async def test_an_error_in_the_mediator_is_a_warning_and_the_message_goes_back() -> None:
+    async with running(script={"a": [ZeroDivisionError("oops")]}) as rig:
+        rig.source.give(pointer("a"), pointer("x", "x"))
+        await rig.idle()
+
+        [warning] = rig.warned(WarningCode.PROCESSING)
+        assert (warning.severity, "ZeroDivisionError" in warning.message) == (Severity.WARN, True)
+        assert (rig.source.nacked, rig.source.acked) == ({"b-a": 30}, ["b-x"])
+
+
+@on_virtual_time
+async def test_a_worker_ended_from_outside_strands_nobody() -> None:
+    async with running(pool_p(1), takes_s=1) as rig:
+        rig.source.give(pointer("a"), pointer("with-a"))
+        rig.source.give(pointer("later"))
+        rig.source.give(pointer("x", "x"))
+        await asyncio.sleep(0.5)
+        [worker] = workers()
+        worker.cancel()
+        await rig.idle()
+
+        assert rig.source.nacked == {"b-a": 0, "b-with-a": 10}
+        assert sorted(rig.source.acked) == ["b-later", "b-x"]
+        for code in (WarningCode.GROUP_THREAD_EXIT_WITH_MESSAGES, WarningCode.GROUP_THREAD_RESTART):
+            assert [warning.severity for warning in rig.warned(code)] == [Severity.WARN]
+        assert (rig.pool().active, rig.pool().available_permits) == (0, 1)
+
+
+@on_virtual_time
+async def test_a_worker_ended_before_its_first_step_strands_nobody() -> None:
+    async with running(pool_p(1)) as rig:
+        rig.source.give(pointer("a"))
+        for _ in range(100):
+            await asyncio.sleep(0)
+            if workers():
+                break
+        workers()[0].cancel()
+        await rig.idle()
+
+        assert rig.mediator.order == []
+        assert rig.source.nacked == {"b-a": 0}
+        assert rig.warned(WarningCode.GROUP_THREAD_RESTART) == []
+
+
+@on_virtual_time
+async def test_a_permit_that_comes_back_twice_is_critical_and_mended() -> None:
+    async with running(pool_p(1)) as rig:
+        rig.source.give(pointer("a"))
+        await quiet()
+        rig.router._pools._pools["P"].active = 0
+        await rig.idle()
+
+        [warning] = rig.warned(WarningCode.SEMAPHORE_RELEASE_FAILED)
+        assert warning.severity is Severity.CRITICAL
+        assert rig.pool().available_permits == 1
+
+
+@on_virtual_time
+async def test_every_ending_is_counted_once_as_what_it_is() -> None:
+    script = {"refused": [REFUSED], "down": [UNREACHABLE] * 3, "open": [CIRCUIT_OPEN], "late": [SERVER_ERROR] * 3}
+    async with running(script={**script, "deferred": [deferred()], "limited": [rate_limited(1)]}) as rig:
+        rig.source.give(*(pointer(each, each) for each in [*script, "deferred", "limited", "fine"]))
+        await rig.idle()
+
+        counts = rig.metrics.pool("P")
+        assert counts.submitted_count == 7
+        assert counts.succeeded_count == 1
+        assert counts.failed_count == 3
+        assert counts.transient_count == 1
+        assert counts.deferred_count == 2
+
+
+@on_virtual_time
+async def test_the_groups_shown_are_those_with_messages_the_deepest_first() -> None:
+    async with running(pool_p(1)) as rig:
+        rig.mediator.hold("a0")
+        rig.source.give(*(pointer(f"a{number}", "a") for number in range(2)))
+        rig.source.give(*(pointer(f"b{number}", "b") for number in range(3)))
+        await asyncio.sleep(2)
+
+        shown = rig.router.groups(None, 10)
+        assert [(each.group, each.queued, each.active) for each in shown] == [("b", 3, False), ("a", 1, True)]
+        assert [round(each.oldest_waiting_s) for each in shown] == [2, 2]
+        assert len(rig.router.groups("P", 1)) == 1
+        assert rig.router.groups("OTHER", 10) == []
+        rig.mediator.let_go("a0")
+
+
+@on_virtual_time
+async def test_immediate_messages_are_bounded_by_permits_too() -> None:
+    async with running(pool_p(2)) as rig:
+        rig.source.give(*(pointer(f"m{number}", mode=DispatchMode.IMMEDIATE) for number in range(6)))
+        await rig.idle()
+
+        assert rig.mediator.most_at_once == 2
+        assert len(rig.source.acked) == 6

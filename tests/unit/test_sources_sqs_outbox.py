@@ -1,0 +1,121 @@
+"""Which messages go into a batch, so that a group stays in order whatever fails."""
+
+import asyncio
+from collections import defaultdict
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.sources.errors import BrokerUnavailable, HeldBack
+from penstock.sources.sqs_model import SendEntry
+from penstock.sources.sqs_outbox import Outbox, Parcel
+
+
+class _Sent(asyncio.Future[None]):
+    """A future that needs no running loop."""
+
+    def __init__(self) -> None:
+        super().__init__(loop=_LOOP)
+
+
+_LOOP = asyncio.new_event_loop()
+_LOOP.close()
+
+
+def parcel(text: str, group: str | None, size_bytes: int = 1) -> Parcel:
+    return Parcel(group, SendEntry("", text), size_bytes, _Sent())
+
+
+def filled(*parcels: Parcel, together: bool = False, most: int = 3, most_bytes: int = 100) -> Outbox:
+    outbox = Outbox(most, most_bytes)
+    outbox.together = together
+    for each in parcels:
+        outbox.add(each)
+    return outbox
+
+
+def texts(batch: list[Parcel]) -> list[str]:
+    return [each.entry.message_body for each in batch]
+
+
+def test_a_batch_holds_one_message_of_each_group() -> None:
+    outbox = filled(parcel("a1", "a"), parcel("a2", "a"), parcel("b1", "b"))
+    assert texts(outbox.next_batch()) == ["a1", "b1"]
+    assert not outbox
+
+
+def test_a_group_goes_on_when_its_message_is_in() -> None:
+    outbox = filled(parcel("a1", "a"), parcel("a2", "a"))
+    batch = outbox.next_batch()
+    outbox.ended(batch, [None])
+    assert batch[0].sent.done()
+    assert texts(outbox.next_batch()) == ["a2"]
+
+
+def test_a_server_known_to_take_a_group_together_gets_several_of_it_in_a_batch() -> None:
+    outbox = filled(*(parcel(f"a{number}", "a") for number in range(5)), parcel("b", "b"), together=True)
+    assert texts(outbox.next_batch()) == ["a0", "a1", "a2"]
+    assert texts(outbox.next_batch()) == ["b"]
+
+
+def test_a_failure_holds_the_later_ones_of_the_group_back() -> None:
+    first, second, other = parcel("a1", "a"), parcel("a2", "a"), parcel("b1", "b")
+    outbox = filled(first, second, other)
+    failure = BrokerUnavailable("away")
+    outbox.ended(outbox.next_batch(), [failure, None])
+    assert first.sent.exception() is failure
+    assert isinstance(second.sent.exception(), HeldBack)
+    assert other.sent.exception() is None
+    assert not outbox
+
+
+def test_a_group_that_failed_may_be_sent_again() -> None:
+    first, again = parcel("a1", "a"), parcel("a1", "a")
+    outbox = filled(first)
+    outbox.ended(outbox.next_batch(), [BrokerUnavailable("away")])
+    assert first.sent.exception()
+    outbox.add(again)
+    assert outbox.next_batch() == [again]
+
+
+def test_messages_without_a_group_fill_a_batch_and_fail_alone() -> None:
+    parcels = [parcel(str(number), None) for number in range(4)]
+    outbox = filled(*parcels)
+    batch = outbox.next_batch()
+    assert texts(batch) == ["0", "1", "2"]
+    outbox.ended(batch, [BrokerUnavailable("away"), None, None])
+    assert [each.sent.done() and each.sent.exception() is None for each in parcels] == [False, True, True, False]
+    assert texts(outbox.next_batch()) == ["3"]
+
+
+def test_a_batch_stays_within_the_size_a_request_may_have() -> None:
+    outbox = filled(parcel("a", "a", 60), parcel("b", "b", 60), parcel("c", "c", 200))
+    assert [texts(outbox.next_batch()) for _ in range(3)] == [["a"], ["b"], ["c"]]
+    assert not outbox
+
+
+@pytest.mark.parametrize("together", [False, True])
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 70)), max_size=30), st.randoms())
+def test_what_got_in_is_the_beginning_of_each_group(
+    together: bool, wanted: list[tuple[str, int]], random: Random
+) -> None:
+    parcels = [parcel(str(number), group, size) for number, (group, size) in enumerate(wanted)]
+    outbox = filled(*parcels, together=together)
+    got_in: defaultdict[str | None, list[Parcel]] = defaultdict(list)
+    under_way: list[list[Parcel]] = []
+    while outbox or under_way:
+        if outbox and (not under_way or random.random() < 0.5):
+            under_way.append(outbox.next_batch())
+            continue
+        batch = under_way.pop(random.randrange(len(under_way)))
+        failing = {each.group for each in batch if random.random() < 0.2}
+        for each in batch:
+            if each.group not in failing:
+                got_in[each.group].append(each)
+        outbox.ended(batch, [BrokerUnavailable("") if each.group in failing else None for each in batch])
+    for group in "abc":
+        mine = [each for each in parcels if each.group == group]
+        assert got_in[group] == mine[: len(got_in[group])]
+        assert all(each.sent.exception() for each in mine[len(got_in[group]) :])
