@@ -25,7 +25,7 @@ async def receive(request: Request) -> None:
         raise HTTPException(401, error.message) from error
     if webhook.id not in done:
         event = webhook.event
-        print(event.type, event.key, event.data, flush=True)
+        print(f"{event.type} {event.key} {event.data}\n", end="", flush=True)  # in one piece, among other threads
         done.add(webhook.id)
 
 

@@ -24,7 +24,7 @@ def receive() -> Response:
         return Response(error.message, status=401)
     if webhook.id not in done:
         event = webhook.event
-        print(event.type, event.key, event.data, flush=True)
+        print(f"{event.type} {event.key} {event.data}\n", end="", flush=True)  # in one piece, among other threads
         done.add(webhook.id)
     return Response(status=200)
 

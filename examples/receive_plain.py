@@ -25,7 +25,8 @@ class Receiver(BaseHTTPRequestHandler):
             return
         if webhook.id not in done:
             event = webhook.event
-            print(event.type, event.key, event.data, flush=True)
+            # In one piece, with its end of line: other threads print at the same time.
+            print(f"{event.type} {event.key} {event.data}\n", end="", flush=True)
             done.add(webhook.id)
         self.answer(200, "")
 
