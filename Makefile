@@ -1,6 +1,6 @@
 # Every target sets up what it needs by itself. ARGS="..." is passed on to the command behind a target.
 .DEFAULT_GOAL := help
-.PHONY: help setup test check format demo bench lock clean
+.PHONY: help setup test check format demo bench docs lock clean
 
 bin := .venv/bin
 ARGS ?=
@@ -31,6 +31,9 @@ demo: setup ## Start everything, publish, deliver, show the result
 
 bench: setup ## Run a benchmark: make bench ARGS=router
 	$(bin)/penstock bench $(ARGS)
+
+docs: setup ## Build the documentation into .cache/site; a broken link fails it
+	$(bin)/mkdocs build --quiet
 
 lock: setup ## Write requirements/*.txt from pyproject.toml (ARGS=--upgrade for the newest versions)
 	scripts/lock $(ARGS)

@@ -13,7 +13,7 @@ import msgspec
 from penstock.core.ids import TsidFactory
 from penstock.core.signing import Signature, verify
 from penstock.delivery.breakers import Breakers
-from penstock.jobs.api.app import JobsParts
+from penstock.jobs.api.app import Front, JobsParts
 from penstock.jobs.auth_token import AuthTokens
 from penstock.jobs.delivery import Client, Courier
 from penstock.jobs.model_event import Event
@@ -153,13 +153,17 @@ def request(url: str, method: str, path: str, body: object = None, headers: Mapp
 
 
 @asynccontextmanager
-async def dispatch_rig(repository: JobRepository, **settings: Any) -> AsyncIterator[DispatchRig]:
+async def dispatch_rig(
+    repository: JobRepository, front: Front | None = None, **settings: Any
+) -> AsyncIterator[DispatchRig]:
     """A rig that is served, on a repository that is not open yet."""
     given = {"port": 0, "secrets": (SECRET,), "egress_allow": (ip_network("127.0.0.0/8"),), **settings}
     async with RecordingReceiver() as receiver:
         rig = DispatchRig(repository, receiver)
         async with (
-            api_server(repository, rig.clock, rig.ids, ApiSettings(**given), dead_letters=rig.dead_letters) as server,
+            api_server(
+                repository, rig.clock, rig.ids, ApiSettings(**given), dead_letters=rig.dead_letters, front=front
+            ) as server,
             server,
         ):
             rig.server = server

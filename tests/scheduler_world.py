@@ -92,6 +92,10 @@ class MortalJobs:
         await self._life.goes_on()
         return released
 
+    async def do_chores(self, now_ms: int) -> None:
+        await self._life.goes_on()
+        await self._jobs.do_chores(now_ms)
+
     async def recover_stale(self, now_ms: int, most: int, token: int | None = None) -> list[str]:
         await self._life.goes_on()
         return await self._jobs.recover_stale(now_ms, most, token)

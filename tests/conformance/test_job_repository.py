@@ -23,6 +23,7 @@ from penstock.jobs.errors import (
     SubscriptionNotFound,
     WrongJobStatus,
 )
+from penstock.jobs.kept_changes import KeptChange
 from penstock.jobs.leading import SCHEDULER
 from penstock.jobs.listing import JobFilter
 from penstock.jobs.model_attempt import Attempt, AttemptOutcome
@@ -32,6 +33,7 @@ from penstock.jobs.months import Month
 from penstock.jobs.postgres import postgres_repository
 from penstock.jobs.repository import JobRepository
 from penstock.jobs.sqlite import sqlite_repository
+from penstock.telemetry.changes import Change
 from tests.job_rig import BLOCK, IMMEDIATE, LEASE_S, NEXT, QUEUE_LEASE_S, JobRig
 
 PENDING, QUEUED, PROCESSING = JobStatus.PENDING, JobStatus.QUEUED, JobStatus.PROCESSING
@@ -184,13 +186,61 @@ class TestEvents:
         events = [rig.new_event() for _ in range(3)]
         await rig.repository.add_events(events)
         assert [event.id for event in await rig.repository.events_to_fan_out(2)] == [e.id for e in events[:2]]
+        done = []
 
         for _ in range(2):
-            jobs = [rig.new_job(event_id=event.id, idempotency_key=f"{event.id}:s") for event in events[:2]]
-            await rig.repository.fan_out([event.id for event in events[:2]], jobs, rig.now_ms)
+            jobs = [rig.new_job(event_id=event.id) for event in events[:2]]
+            done.append(await rig.repository.fan_out([event.id for event in events[:2]], jobs, rig.now_ms))
 
+        assert done == [[event.id for event in events[:2]], []]
         assert [event.id for event in await rig.repository.events_to_fan_out(9)] == [events[2].id]
         assert (await rig.repository.counts())[PENDING] == 2
+
+    async def test_events_that_wait_are_counted_up_to_a_number(self, rig: JobRig) -> None:
+        await rig.repository.add_events([rig.new_event() for _ in range(3)])
+        await rig.repository.publish([rig.new_event()], [], rig.now_ms)
+
+        assert [await rig.repository.count_events_to_fan_out(most) for most in (2, 9)] == [2, 3]
+
+    async def test_a_fan_out_makes_the_jobs_of_events_that_still_wait_beside_others_that_do_not(
+        self, rig: JobRig
+    ) -> None:
+        done, waiting = rig.new_event(), rig.new_event()
+        await rig.repository.publish([done], [], rig.now_ms)
+        await rig.repository.add_events([waiting])
+        jobs = [rig.new_job(event_id=event.id) for event in (done, waiting)]
+
+        assert await rig.repository.fan_out([done.id, waiting.id], jobs, rig.now_ms) == [waiting.id]
+
+        assert [job.event_id for job in (await rig.repository.list_jobs(JobFilter(), None, 9)).jobs] == [waiting.id]
+
+    async def test_of_two_who_fan_out_the_same_events_at_once_one_makes_the_jobs(self, rig: JobRig) -> None:
+        events = [rig.new_event() for _ in range(200)]
+        await rig.repository.add_events(events)
+        ids = [event.id for event in events]
+
+        found = await asyncio.gather(
+            *(
+                rig.repository.fan_out(order, [rig.new_job(event_id=event.id) for event in events], rig.now_ms)
+                for order in (ids, ids[::-1], ids, ids[::-1])
+            )
+        )
+
+        assert sorted(event_id for done in found for event_id in done) == ids
+        assert (await rig.repository.counts())[PENDING] == 200
+
+    async def test_jobs_in_the_archive_are_not_made_again(self, rig: JobRig) -> None:
+        event = rig.new_event()
+        await rig.repository.add_events([event])
+        job = rig.new_job(event_id=event.id)
+        await rig.repository.fan_out([event.id], [job], rig.now_ms)
+        await rig.repository.cancel([job.id], rig.now_ms)
+        rig.clock.advance(10)
+        assert await rig.repository.archive_finished(rig.now_ms, rig.now_ms, 10) == 1
+
+        assert await rig.repository.fan_out([event.id], [job], rig.now_ms) == []
+
+        assert sum((await rig.repository.counts()).values()) == 0
 
     async def test_published_events_do_not_wait_for_a_fan_out(self, rig: JobRig) -> None:
         await rig.repository.publish([rig.new_event()], [], rig.now_ms)
@@ -1116,6 +1166,38 @@ class TestArchive:
 
         with pytest.raises(JobNotFound):
             await rig.repository.retry([ids["failed"]], rig.now_ms)
+
+
+class TestChanges:
+    async def keep(self, rig: JobRig, who: str, target: dict[str, str] | None = None) -> KeptChange:
+        change = Change(who=who, role="admin", action="PUT /pools/{code}", target=target or {}, detail="{}")
+        kept = KeptChange(id=rig.new_id(), at_ms=rig.now_ms, change=change)
+        await rig.repository.keep_change(kept)
+        return kept
+
+    async def test_the_newest_comes_first_page_by_page(self, rig: JobRig) -> None:
+        kept = [await self.keep(rig, who) for who in ("a", "b", "c")]
+
+        first = await rig.repository.list_changes(None, 2)
+        rest = await rig.repository.list_changes(first.cursor, 2)
+
+        assert [*first.changes, *rest.changes] == kept[::-1]
+        assert rest.cursor is None
+        with pytest.raises(BadCursor):
+            await rig.repository.list_changes("x", 2)
+
+    async def test_what_a_caller_wrote_is_kept_as_it_is(self, rig: JobRig) -> None:
+        kept = await self.keep(rig, "a", {"code": "\0'\N{GRINNING FACE}"})
+        assert (await rig.repository.list_changes(None, 1)).changes == [kept]
+
+    async def test_they_are_forgotten_with_the_events(self, rig: JobRig) -> None:
+        await self.keep(rig, "old")
+        rig.clock.advance(60)
+        new = await self.keep(rig, "new")
+
+        await rig.repository.forget_events(rig.now_ms, 10)
+
+        assert (await rig.repository.list_changes(None, 10)).changes == [new]
 
 
 class TestOpening:

@@ -3,24 +3,29 @@
 import json
 import subprocess
 
+import pytest
+
 from tests.services.sqs_server import PENSTOCK
 
+pytestmark = pytest.mark.xdist_group("spark")
 
-def test_the_demo_delivers_everything_in_order() -> None:
-    ran = subprocess.run(
-        [str(PENSTOCK), "demo", "--orders", "20", "--json"], capture_output=True, text=True, timeout=200, check=False
-    )
+
+@pytest.mark.parametrize("engine", ["inline", "spark"])
+def test_the_demo_delivers_everything_in_order(engine: str) -> None:
+    command = [str(PENSTOCK), "demo", "--orders", "20", "--engine", engine, "--json"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
     assert ran.returncode == 0, ran.stderr
-    results = json.loads(ran.stdout)
-    assert [result["name"] for result in results] == [
-        "billing",
-        "warehouse-slow",
-        "partner-flaky",
-        "mailer-limited",
-    ]
-    for result in results:
+    told = json.loads(ran.stdout)
+    names = ["billing", "warehouse-slow", "partner-flaky", "mailer-limited"]
+    assert [result["name"] for result in told["results"]] == names
+    for result in told["results"]:
         assert result["delivered"] == 140
         assert result["in_order"]
         assert result["complete"]
         assert result["signed"]
+    if engine == "inline":
+        assert told["audit"] is None
+    else:
+        assert told["audit"]["clean"]
+        assert told["audit"]["counts"]["jobs"] == 4 * 140

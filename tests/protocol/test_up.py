@@ -24,10 +24,11 @@ STOP_S = 60
 class Machine:
     """A running `penstock up` on free ports."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, engine: str = "inline") -> None:
         self.log = directory / "up.log"
-        command = [str(PENSTOCK), "up", "--data", str(directory / "data")]
-        for port in ("--http", "--sqs", "--pubsub", "--router"):
+        parts = (*PARTS, "pipeline") if engine == "spark" else PARTS
+        command = [str(PENSTOCK), "up", "--data", str(directory / "data"), "--engine", engine]
+        for port in ("--http", "--sqs", "--pubsub", "--router", "--pipeline"):
             command += [port, "0"]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
@@ -37,9 +38,9 @@ class Machine:
             self.process.stdout.close()
             self.process.wait(STOP_S)
             pytest.fail(self.log.read_text())
-        found = [READY_LINE.match(self.process.stdout.readline()) for _ in PARTS]
+        found = [READY_LINE.match(self.process.stdout.readline()) for _ in parts]
         self.addresses = {match[1]: match[2] for match in found if match is not None}
-        assert tuple(self.addresses) == PARTS
+        assert tuple(self.addresses) == parts
 
     def stop(self) -> int:
         """Press Ctrl-C; the exit code."""

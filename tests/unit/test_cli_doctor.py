@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from penstock.cli import checkup
 from penstock.cli.app import app
 from penstock.cli.checkup import Finding, Status
+from penstock.pipeline.java import java_major
 
 runner = CliRunner()
 
@@ -44,7 +45,7 @@ def test_json_has_every_check(monkeypatch: pytest.MonkeyPatch) -> None:
     body = json.loads(runner.invoke(app, ["doctor", "--json"]).stdout)
     assert body["ok"] is True
     names = {check["name"] for check in body["checks"]}
-    assert {"configuration", "Python", "Java", "data directory", "disk space", "database"} <= names
+    assert {"configuration", "Python", "Java", "Spark", "data directory", "disk space", "database"} <= names
 
 
 def test_a_failed_check_is_exit_code_1_and_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +103,7 @@ def test_no_java_is_a_warning_that_does_not_fail(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize(("version", "major"), [("17.0.15", 17), ("1.8.0_402", 8), ("21", 21), ("22-ea", 22)])
 def test_java_versions(version: str, major: int) -> None:
-    assert checkup.java_major(version) == major
+    assert java_major(version) == major
 
 
 def test_a_data_directory_that_is_a_file_fails(tmp_path: Path) -> None:

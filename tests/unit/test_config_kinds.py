@@ -26,6 +26,7 @@ def test_every_default_is_allowed_and_documented(entry: Setting) -> None:
         (kinds.host(), "::1", "::1"),
         (kinds.directory(), "~/x", Path.home() / "x"),
         (kinds.networks(), "", ()),
+        (kinds.pairs(), "spark.a=1, spark.b=x=y", ("spark.a=1", "spark.b=x=y")),
         (kinds.database_url(), "postgresql://h/db", "postgresql://h/db"),
     ],
 )
@@ -52,6 +53,9 @@ def test_text_from_the_environment_is_parsed(kind: Kind[object], text: str, valu
         (kinds.networks(), "10.0.0.0/8"),
         (kinds.networks(), ["10.0.0.1/8"]),
         (kinds.networks(), [10]),
+        (kinds.pairs(), "a=1"),
+        (kinds.pairs(), ["a"]),
+        (kinds.pairs(), ["=1"]),
         (kinds.database_url(), "postgresql://h:99999/db"),
         (kinds.database_url(), "postgresql://[h/db"),
         (kinds.database_url(), "sqlite:///x"),

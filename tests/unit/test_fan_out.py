@@ -7,8 +7,10 @@ from typing import cast
 
 import pytest
 
+from penstock.config.tree import FanOutBy
 from penstock.core.event_filter import Comparison, Condition, EventFilter
 from penstock.jobs.errors import DatabaseFailed
+from penstock.jobs.fan_out_choice import publisher_for
 from penstock.jobs.fan_out_inline import InlinePublisher
 from penstock.jobs.fan_out_latest import LatestFanOut
 from penstock.jobs.listing import JobFilter
@@ -30,7 +32,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[JobRig]:
 
 @pytest.fixture
 def publisher(rig: JobRig) -> InlinePublisher:
-    return InlinePublisher(rig.repository, rig.new_id, rig.clock)
+    return InlinePublisher(rig.repository, rig.clock)
 
 
 async def jobs_of(rig: JobRig, *events: Event) -> list[DispatchJob]:
@@ -117,6 +119,29 @@ async def test_tenants_do_not_see_each_others_events(rig: JobRig, publisher: Inl
     await publisher.publish(events)
 
     assert [job.subscription_id for job in await jobs_of(rig, *events)] == [ours.id, theirs.id]
+
+
+async def test_jobs_of_a_group_are_in_the_order_of_its_events_even_within_a_millisecond(
+    rig: JobRig, publisher: InlinePublisher
+) -> None:
+    await rig.repository.add_subscription(rig.new_subscription())
+    events = [rig.new_event(group="customer-1") for _ in range(20)]
+
+    await publisher.publish(list(reversed(events)))
+
+    assert [job_id.partition("-")[0] for job_id in await rig.claim_ids()] == [event.id for event in events]
+
+
+async def test_an_event_published_for_the_pipeline_is_kept_without_jobs_and_waits_for_them(rig: JobRig) -> None:
+    await rig.repository.add_subscription(rig.new_subscription())
+    first, again = (rig.new_event(external_id="order 1") for _ in range(2))
+    publisher = publisher_for(FanOutBy.PIPELINE, rig.repository, rig.clock)
+
+    assert await publisher.publish([first]) == [first.id]
+    assert await publisher.publish([again]) == [first.id]
+
+    assert await jobs_of(rig, first, again) == []
+    assert [event.id for event in await rig.repository.events_to_fan_out(9)] == [first.id]
 
 
 class SlowCatalog:

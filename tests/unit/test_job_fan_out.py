@@ -1,10 +1,10 @@
 """Which jobs an event causes."""
 
-from itertools import count
+import pytest
 
 from penstock.core.event_filter import Condition, EventFilter
 from penstock.core.pointer import DispatchMode
-from penstock.jobs.fan_out import FanOut
+from penstock.jobs.fan_out import FanOut, check_job_id, job_id_for
 from penstock.jobs.model_event import Event
 from penstock.jobs.model_subscription import Subscription
 
@@ -26,21 +26,17 @@ def test_an_event_causes_one_job_for_each_subscription_that_wants_it() -> None:
             subscription("other tenant", "**", tenant="acme"),
         ]
     )
-    ids = count(1)
 
-    jobs = fan_out.jobs(EVENT, lambda: f"job {next(ids)}")
+    jobs = fan_out.jobs(EVENT)
 
-    assert sorted((job.subscription_id, job.idempotency_key) for job in jobs) == [
-        ("all", "e1:all"),
-        ("created", "e1:created"),
-    ]
-    assert [job.id for job in jobs] == ["job 1", "job 2"]
+    assert sorted((job.subscription_id, job.id) for job in jobs) == [("all", "e1-all"), ("created", "e1-created")]
+    assert fan_out.jobs(EVENT) == jobs
 
 
 def test_a_job_takes_its_place_from_the_event_and_its_manners_from_the_subscription() -> None:
     wanting = subscription("billing", "**", mode=DispatchMode.NEXT_ON_ERROR, pool="SLOW")
 
-    (job,) = FanOut([wanting]).jobs(EVENT, lambda: "job")
+    (job,) = FanOut([wanting]).jobs(EVENT)
 
     assert (job.group_key, job.created_at_ms, job.event_id) == ("billing:17", 5, "e1")
     assert (job.mode, job.pool, job.target) == (DispatchMode.NEXT_ON_ERROR, "SLOW", "https://billing.example")
@@ -49,3 +45,31 @@ def test_a_job_takes_its_place_from_the_event_and_its_manners_from_the_subscript
 
 def test_what_a_subscription_looks_like_in_a_log_has_no_secret() -> None:
     assert "hush" not in repr(subscription("billing", "**", secrets=("hush",)))
+
+
+EVENT_ID, SUBSCRIPTION_ID = "0HZXEQ5Y8JY5Z", "0HZXEQ5Y8JY60"
+
+
+@pytest.mark.parametrize("text", [EVENT_ID, job_id_for(EVENT_ID, SUBSCRIPTION_ID)])
+def test_both_kinds_of_job_ids_are_known(text: str) -> None:
+    check_job_id(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "-",
+        "nobody",
+        f"{EVENT_ID}-",
+        f"-{EVENT_ID}",
+        f"{EVENT_ID}:{SUBSCRIPTION_ID}",
+        f"{EVENT_ID}--{SUBSCRIPTION_ID}",
+        f"{EVENT_ID}-{SUBSCRIPTION_ID}-{SUBSCRIPTION_ID}",
+        f"{EVENT_ID}-{SUBSCRIPTION_ID}\n",
+        f"{EVENT_ID} -{SUBSCRIPTION_ID}",
+    ],
+)
+def test_nothing_else_is_a_job_id(text: str) -> None:
+    with pytest.raises(ValueError, match=r"TSID|Crockford"):
+        check_job_id(text)

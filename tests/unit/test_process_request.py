@@ -1,7 +1,5 @@
 """A job as the request that delivers it: body, headers, signature and trace."""
 
-import re
-
 import msgspec
 import pytest
 
@@ -11,7 +9,6 @@ from penstock.delivery.errors import Undeliverable
 from penstock.jobs.delivery_envelope import cloud_event
 from penstock.jobs.delivery_headers import checked_headers
 from penstock.jobs.delivery_request import DeliveryRequest, delivery_request
-from penstock.jobs.delivery_trace import trace_headers
 from penstock.jobs.model_event import Event
 from penstock.jobs.model_job import DispatchJob
 from penstock.jobs.model_subscription import Subscription
@@ -105,35 +102,6 @@ def test_an_extension_cannot_pass_for_something_else() -> None:
     forged = msgspec.structs.replace(EVENT, attributes={"type": "orders:paid", "specversion": "9"})
     assert envelope(forged)["type"] == "orders:created"
     assert envelope(forged)["specversion"] == "1.0"
-
-
-# The trace
-
-PARENT = f"00-{'ab' * 16}-{'cd' * 8}-01"
-FORM = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
-
-
-def test_a_trace_goes_on_with_a_span_of_its_own() -> None:
-    headers = trace_headers({"traceparent": PARENT, "tracestate": "vendor=1"}, "event", "job:1")
-    found = FORM.fullmatch(headers["traceparent"])
-    assert found is not None
-    assert found[1] == "ab" * 16
-    assert found[2] != "cd" * 8
-    assert headers["traceparent"].endswith("-01")
-    assert headers["tracestate"] == "vendor=1"
-
-
-@pytest.mark.parametrize("given", [{}, {"traceparent": "nonsense"}, {"traceparent": f"00-{'0' * 32}-{'cd' * 8}-01"}])
-def test_without_a_usable_trace_the_event_begins_one(given: dict[str, str]) -> None:
-    first, second, other = (
-        FORM.fullmatch(trace_headers(given, root, span)["traceparent"])
-        for root, span in (("event", "job:1"), ("event", "job:2"), ("another", "job:1"))
-    )
-    assert first is not None
-    assert second is not None
-    assert other is not None
-    assert first[1] == second[1] != other[1]
-    assert first[2] != second[2]
 
 
 # Headers that people ask for

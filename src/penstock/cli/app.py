@@ -18,13 +18,17 @@ from penstock import __version__
 from penstock.cli import (
     backup,
     bench,
+    changes_commands,
     config_commands,
     demo,
     doctor,
     jobs_commands,
+    keys_commands,
+    pipeline,
     pools_commands,
     publish,
     queue_commands,
+    reference,
     serve,
     simulate,
     subscriptions_commands,
@@ -63,10 +67,14 @@ app.command("publish", epilog=publish.EXAMPLES)(publish.publish)
 app.add_typer(jobs_commands.app, name="jobs")
 app.add_typer(subscriptions_commands.app, name="subscriptions")
 app.add_typer(pools_commands.app, name="pools")
+app.add_typer(keys_commands.app, name="keys")
+app.command("changes", epilog=changes_commands.EXAMPLES)(changes_commands.changes)
+app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(bench.app, name="bench")
 app.add_typer(simulate.app, name="simulate")
 app.command("backup", epilog=backup.BACKUP_EXAMPLES)(backup.backup)
 app.command("restore", epilog=backup.RESTORE_EXAMPLES)(backup.restore)
+app.command("reference", epilog=reference.EXAMPLES, hidden=True)(reference.reference)
 app.command("up", epilog=up.EXAMPLES)(up.up)
 app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
 

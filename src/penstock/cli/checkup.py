@@ -1,22 +1,23 @@
 """What `penstock doctor` looks at: one function per check, each telling what it found and what to do."""
 
-import os
-import re
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from penstock.config import Config, ConfigError, load
+from penstock.pipeline.class_archive import class_sharing
+from penstock.pipeline.errors import SparkUnavailable
+from penstock.pipeline.java import LEAST, find_java
+from penstock.pipeline.requirements import spark_version
 from penstock.telemetry.redaction import mask_secrets, mask_whole_url
 
 PYTHON_LEAST = (3, 11)
-JAVA_LEAST = 17
 DISK_NEEDED_BYTES = 256 * 2**20
 DISK_WANTED_BYTES = 5 * 2**30
 SQS_PORT = 9324
@@ -60,6 +61,7 @@ def examine(config_file: Path | None) -> list[Finding]:
 def _examine_machine(config: Config) -> Iterator[Finding]:
     yield python_version()
     yield java()
+    yield spark()
     yield data_directory(config.data.dir)
     yield disk_space(config.data.dir)
     yield port_free("HTTP", config.http.port, "set PENSTOCK_HTTP__PORT")
@@ -78,27 +80,25 @@ def python_version(found: tuple[int, ...] = sys.version_info[:3]) -> Finding:
 
 def java() -> Finding:
     """Is there a Java that Spark can use."""
-    remedy = f"the inline engine will be used; for Spark install Java {JAVA_LEAST} or newer and set JAVA_HOME"
-    home = os.environ.get("JAVA_HOME")
-    command = str(Path(home, "bin", "java")) if home else "java"
+    remedy = f"the inline engine will be used; for Spark install Java {LEAST} or newer and set JAVA_HOME"
     try:
-        ran = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=20, check=True)
-    except FileNotFoundError:
-        return Finding("Java", Status.WARNING, f"{command} not found", remedy)
-    except (OSError, subprocess.SubprocessError) as error:
-        return Finding("Java", Status.WARNING, f"{command} does not run ({error})", remedy)
-    version = re.search(r'version "([^"]+)"', ran.stderr + ran.stdout)
-    if version is None:
-        return Finding("Java", Status.WARNING, f"{command} tells no version", remedy)
-    if java_major(version[1]) < JAVA_LEAST:
-        return Finding("Java", Status.WARNING, f"{version[1]} is too old", remedy)
-    return Finding("Java", Status.OK, f"{version[1]} ({shutil.which(command) or command})")
+        found = find_java()
+    except SparkUnavailable as error:
+        return Finding("Java", Status.WARNING, error.message, remedy)
+    return Finding("Java", Status.OK, f"{found.version} ({found.command})")
 
 
-def java_major(version: str) -> int:
-    """The major version: 17 of "17.0.15", 8 of the old notation "1.8.0_402"."""
-    first, second = [*re.findall(r"\d+", version), "0", "0"][:2]
-    return int(second) if first == "1" else int(first)
+def spark() -> Finding:
+    """Are Spark and the Python packages it needs here, and will it start quickly."""
+    remedy = "the inline engine will be used; for Spark run `pip install 'penstock[spark]'`"
+    try:
+        version = spark_version()
+    except SparkUnavailable as error:
+        return Finding("Spark", Status.WARNING, error.message.partition(";")[0], remedy)
+    with suppress(SparkUnavailable):
+        if not class_sharing(find_java()):
+            return Finding("Spark", Status.OK, version, "`penstock pipeline warm-up` makes it start faster")
+    return Finding("Spark", Status.OK, version)
 
 
 def data_directory(path: Path) -> Finding:

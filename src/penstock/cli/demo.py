@@ -1,4 +1,4 @@
-"""`penstock demo`: the longest true flow Penstock has today, on its own data, in a minute."""
+"""`penstock demo`: the whole product on its own data, in a minute or two."""
 
 from typing import Annotated
 
@@ -6,35 +6,51 @@ import typer
 
 from penstock.cli.family import examples
 from penstock.cli.output import AsJson, print_json, print_table
+from penstock.cli.up import EngineChoice, EngineOption, chosen_engine
 
-EXAMPLES = examples("penstock demo", "penstock demo --orders 100 --json")
+EXAMPLES = examples("penstock demo", "penstock demo --orders 100 --json", "penstock demo --keep")
 
 
 def demo(
     orders: Annotated[int, typer.Option(min=1, max=100_000, help="How many orders; each has seven events.")] = 1000,
+    engine: EngineOption = EngineChoice.AUTO,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave it running afterwards, for the web page.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Publish an order system's events and deliver them by webhook, in order per order.
 
     Starts everything as `penstock up` does, in a temporary directory, subscribes a quick, a slow, a flaky and a
-    rate-limited endpoint of its own, and publishes the events of all orders. Exits with 0 only if every endpoint got
-    every event, signed, and in order per order.
+    rate-limited endpoint of its own, publishes the events of all orders, and lets Spark audit what was delivered. Exits
+    with 0 only if every endpoint got every event, signed, and in order per order, and the audit is clean.
     """
     import uvloop
     from msgspec import to_builtins
 
-    from penstock.demo.shop_demo import run_demo
+    from penstock.demo.shop_demo import DemoOutcome, Plan, run_demo
 
-    results = uvloop.run(run_demo(orders, show_progress=not as_json))
-    if as_json:
-        print_json(to_builtins(results))
-    else:
-        print_table(
-            ["subscription", "delivered", "refused", "repeated", "in order", "complete", "signed", "p50 ms", "p99 ms"],
-            [result.row() for result in results],
-        )
-    if not all(result.ok for result in results):
-        typer.echo("error: an event is missing, out of order or unsigned, see the table", err=True)
+    def show(outcome: DemoOutcome) -> None:
+        if as_json:
+            print_json(to_builtins(outcome))
+            return
+        columns = [
+            "subscription",
+            "delivered",
+            "refused",
+            "repeated",
+            "in order",
+            "complete",
+            "signed",
+            "p50 ms",
+            "p99 ms",
+        ]
+        print_table(columns, [result.row() for result in outcome.results])
+        if outcome.audit is not None:
+            typer.echo(outcome.audit.told())
+
+    plan = Plan(orders=orders, engine=chosen_engine(engine), keep=keep, show_progress=not as_json)
+    outcome = uvloop.run(run_demo(plan, show))
+    if not outcome.ok:
+        typer.echo("error: an event is missing, out of order or unsigned, or the audit found something", err=True)
         raise typer.Exit(1)
     if not as_json:
         typer.echo("every event reached every subscription, in order per order")

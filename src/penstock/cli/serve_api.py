@@ -7,6 +7,7 @@ import typer
 
 from penstock.cli.family import examples
 from penstock.cli.options import load_config
+from penstock.cli.web_page import PipelineAddress, QueuesAddress, RouterAddress, web_front
 
 EXAMPLES = examples(
     "penstock serve api --data ./penstock-data",
@@ -29,8 +30,17 @@ def api(
             help="The queue that /api/router/config names to routers; else the setting scheduler.queue.", metavar="URI"
         ),
     ] = "",
+    dead_letters: Annotated[
+        str,
+        typer.Option(
+            help="Pub/Sub server whose topics take what is given up; else jobs.dead_letters.", metavar="HOST:PORT"
+        ),
+    ] = "",
+    router: RouterAddress = "",
+    queues: QueuesAddress = "",
+    pipeline: PipelineAddress = "",
 ) -> None:
-    """The API of events, subscriptions and jobs, and the endpoint that routers bring jobs to.
+    """The API of events, subscriptions and jobs, the web page, and the endpoint that routers bring jobs to.
 
     Without --data or --database the data directory or the database of the configuration is used.
     """
@@ -42,5 +52,7 @@ def api(
 
     config = load_config(ctx)
     place = jobs_database(config, data, database, listen=False)
-    settings = api_settings(config, place.secrets, host=host, port=port, queue_uri=queue or config.scheduler.queue)
-    run(serve_api(place.repository, SystemClock(), process_ids(config.node.id), settings))
+    uri = queue or config.scheduler.queue
+    settings = api_settings(config, place.secrets, host=host, port=port, queue_uri=uri, dead_letters=dead_letters)
+    front = web_front(config, router, queues, pipeline)
+    run(serve_api(place.repository, SystemClock(), process_ids(config.node.id), settings, front))

@@ -7,6 +7,7 @@ import typer
 
 from penstock.cli.family import examples
 from penstock.cli.options import load_config
+from penstock.cli.web_page import PipelineAddress, QueuesAddress, RouterAddress, web_front
 
 EXAMPLES = examples(
     "penstock serve dispatch --data ./penstock-data --queue http://127.0.0.1:9324/000000000000/dispatch.fifo",
@@ -31,8 +32,11 @@ def dispatch(
     host: Annotated[
         str, typer.Option(help="Address to listen on; other than loopback needs the setting api.token.")
     ] = "127.0.0.1",
+    router: RouterAddress = "",
+    queues: QueuesAddress = "",
+    pipeline: PipelineAddress = "",
 ) -> None:
-    """The API and the scheduler in one process: on SQLite the shortest way from an event to the queue.
+    """The API, the web page and the scheduler in one process: on SQLite the shortest way from event to queue.
 
     Without --data or --database the data directory or the database of the configuration is used.
     """
@@ -58,5 +62,6 @@ def dispatch(
             process_ids(config.node.id),
             api,
             scheduler_settings(config.scheduler),
+            web_front(config, router, queues, pipeline),
         )
     )

@@ -3,7 +3,7 @@
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -12,6 +12,7 @@ from penstock.cli.options import load_config
 from penstock.cli.output import print_table
 
 if TYPE_CHECKING:
+    from penstock.machine.parts import Engine
     from penstock.machine.supervisor import Part
 
 EXAMPLES = examples(
@@ -20,10 +21,15 @@ EXAMPLES = examples(
 )
 
 
-class Engine(StrEnum):
-    """What makes jobs of events and publishes them."""
+class EngineChoice(StrEnum):
+    """What makes jobs of events and publishes them; auto is Spark where it can run."""
 
+    AUTO = "auto"
+    SPARK = "spark"
     INLINE = "inline"
+
+
+EngineOption: TypeAlias = Annotated[EngineChoice, typer.Option(help="What makes jobs of events and publishes them.")]
 
 
 def up(
@@ -33,9 +39,13 @@ def up(
     sqs: Annotated[int, typer.Option(min=0, max=65535, help="Port of the SQS server.")] = 9324,
     pubsub: Annotated[int, typer.Option(min=0, max=65535, help="Port of the Pub/Sub API.")] = 8085,
     router: Annotated[int, typer.Option(min=0, max=65535, help="Port of the router's API.")] = 8081,
-    engine: Annotated[Engine, typer.Option(help="What makes jobs of events and publishes them.")] = Engine.INLINE,
+    pipeline: Annotated[int, typer.Option(min=0, max=65535, help="Port of the pipeline's progress.")] = 8083,
+    engine: EngineOption = EngineChoice.AUTO,
 ) -> None:
-    """Everything on one machine: API and scheduler, SQS server, router, Pub/Sub. Ctrl-C stops it with nothing lost.
+    """Everything on one machine: API and web page, SQS server, router, Pub/Sub, Spark. Ctrl-C stops it, nothing lost.
+
+    With --engine spark, which is the default where Java 17 and PySpark are, the Spark pipeline makes jobs of events and
+    publishes them; with inline the API's process does both, which needs less memory.
 
     A port of 0 is any free one. Everything listens on loopback, and deliveries may go there unless the setting
     egress.allow says otherwise. A part that dies is started again.
@@ -49,8 +59,26 @@ def up(
     environment = dict(os.environ)
     if not config.egress.allow:
         environment["PENSTOCK_EGRESS__ALLOW"] = LOOPBACK
-    ports = Ports(http=http, sqs=sqs, pubsub=pubsub, router=router)
-    uvloop.run(_run(parts_of(directory, ports, environment), directory))
+    ports = Ports(http=http, sqs=sqs, pubsub=pubsub, router=router, pipeline=pipeline)
+    uvloop.run(_run(parts_of(directory, ports, environment, chosen_engine(engine)), directory))
+
+
+def chosen_engine(choice: EngineChoice) -> "Engine":
+    """The engine to run; SparkUnavailable if Spark was asked for and cannot run."""
+    from penstock.machine.parts import Engine
+    from penstock.pipeline.errors import SparkUnavailable
+    from penstock.pipeline.requirements import require_spark
+
+    if choice is EngineChoice.INLINE:
+        return Engine.INLINE
+    try:
+        require_spark()
+    except SparkUnavailable as error:
+        if choice is EngineChoice.SPARK:
+            raise
+        typer.echo(f"without Spark, with --engine inline: {error.message}", err=True)
+        return Engine.INLINE
+    return Engine.SPARK
 
 
 async def _run(parts: "list[Part]", directory: Path) -> None:

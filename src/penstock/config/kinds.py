@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
-from penstock.telemetry.redaction import mask_whole_url
+from penstock.telemetry.redaction import MASK, is_secret_name, mask_secrets, mask_whole_url
 
 T = TypeVar("T")
 ChoiceT = TypeVar("ChoiceT", bound=StrEnum)
@@ -117,6 +117,27 @@ def places() -> Kind[tuple[str, ...]]:
 
     allowed = "a list of URLs or files (separated by commas in the environment)"
     return Kind(allowed, check, parse, lambda given: [mask_whole_url(place) for place in given])
+
+
+def pairs() -> Kind[tuple[str, ...]]:
+    """A list of KEY=VALUE, separated by commas in the environment; values of secrets are never shown."""
+
+    def entry(value: object) -> str:
+        return _require(_line(value), lambda given: re.match(r"[^=\s]+=", given) is not None)
+
+    def check(value: object) -> tuple[str, ...]:
+        if not isinstance(value, list | tuple):
+            raise TypeError("not a list")
+        return tuple(entry(given) for given in value)
+
+    def parse(text: str) -> tuple[str, ...]:
+        return check([given.strip() for given in text.split(",") if given.strip()])
+
+    def plain(entries: tuple[str, ...]) -> Plain:
+        split = (given.partition("=") for given in entries)
+        return [f"{key}={MASK if is_secret_name(key) else mask_secrets(value)}" for key, _, value in split]
+
+    return Kind("a list of KEY=VALUE (separated by commas in the environment)", check, parse, plain)
 
 
 def optional_integer(least: int, most: int) -> Kind[int | None]:

@@ -223,6 +223,13 @@ class SchedulerOptions:
     lease_renew_s: float = setting(10.0, kinds.number(0.1, 1200), "How often a leader renews its lease.")
 
 
+class FanOutBy(StrEnum):
+    """Who makes the jobs that an event causes."""
+
+    INLINE = "inline"
+    PIPELINE = "pipeline"
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobsOptions:
     """Dispatch jobs: what the API and the scheduler share, and how deliveries to subscribers are made."""
@@ -242,6 +249,12 @@ class JobsOptions:
         kinds.line(),
         "Address (host:port) of the Pub/Sub server whose topics take what is given up; `penstock up` has one.",
     )
+    fan_out: FanOutBy = setting(
+        FanOutBy.INLINE,
+        kinds.choice(FanOutBy),
+        "inline: who publishes is answered when an event and its jobs are kept. pipeline: when the event is; "
+        "`penstock pipeline fan-out` makes the jobs.",
+    )
     connect_timeout_s: float = setting(10.0, kinds.number(0.1, 600), "Time to connect to a subscriber.")
     http_version: HttpVersion = setting(
         HttpVersion.HTTP_2, kinds.choice(HttpVersion), "The newest version of HTTP that subscribers are spoken to in."
@@ -255,11 +268,85 @@ class ApiOptions:
     token: str = setting(
         "",
         kinds.line(),
-        "Token that callers of the API give as `Authorization: Bearer`; without one the API listens on loopback only.",
+        "Token that callers of the API give as `Authorization: Bearer`, with all rights; without it and without "
+        "`api.keys` the API listens on loopback only. The commands of this machine give it too.",
         secret=True,
+    )
+    keys: str = setting(
+        "",
+        kinds.line(),
+        "File of API keys with roles (admin, publisher, viewer), made by `penstock keys create`; read anew when it "
+        "changes.",
     )
     endpoint: str = setting(
         "http://127.0.0.1:8080", kinds.line(), "Where `penstock publish`, `jobs`, `subscriptions` and `pools` ask."
+    )
+    router: str = setting(
+        "http://127.0.0.1:8081",
+        kinds.line(),
+        "Router that the web page shows, asked with `router.api_token`; empty if there is none.",
+    )
+    queues: str = setting(
+        "http://127.0.0.1:9324",
+        kinds.line(),
+        "SQS server that the web page shows, asked with AWS's credentials if there are any; empty if there is none.",
+    )
+    pipeline: str = setting(
+        "http://127.0.0.1:8083",
+        kinds.line(),
+        "Pipeline (`penstock pipeline run`) that the web page shows; empty if there is none.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineOptions:
+    """The data pipeline on Spark."""
+
+    master: str = setting(
+        "local[*]",
+        kinds.line(),
+        "Where Spark runs: local[*] (this machine, all cores), spark://HOST:PORT, yarn or k8s://…; `--master` goes "
+        "before it.",
+    )
+    conf: tuple[str, ...] = setting(
+        (), kinds.pairs(), "Further settings of Spark's; `--conf KEY=VALUE` goes before them."
+    )
+    ui: bool = setting(False, kinds.flag(), "Serve Spark's own web page, on port 4040 unless `pipeline.conf` says.")
+    checkpoint: str = setting(
+        "",
+        kinds.line(),
+        "Directory or URL where streaming jobs write down how far they are; on a cluster one that all its machines "
+        "reach. Empty: pipeline/checkpoint in `data.dir`.",
+    )
+    lake: str = setting(
+        "",
+        kinds.line(),
+        "Directory or URL of the delivery facts; on a cluster one that all its machines reach. Empty: lake in "
+        "`data.dir`.",
+    )
+    trigger_ms: int = setting(
+        100,
+        kinds.integer(0, 3_600_000),
+        "Time from the start of one micro-batch to the start of the next, at least; 0 is at once.",
+    )
+    max_rows_per_batch: int = setting(
+        100_000, kinds.integer(1, 100_000_000), "Rows that one micro-batch takes, at most."
+    )
+    stop_s: float = setting(30.0, kinds.number(0, 3600), "At shut-down, time for the running micro-batches to end.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceSettings:
+    """OpenTelemetry traces from publishing to the webhook; they need `pip install penstock[traces]`."""
+
+    endpoint: str = setting(
+        "",
+        kinds.line(),
+        "Where a collector takes spans by OTLP over HTTP, such as http://127.0.0.1:4318/v1/traces; empty is off.",
+        secret=True,
+    )
+    ratio: float = setting(
+        1.0, kinds.number(0, 1), "Share of the traces that begin here to keep; others are as their publisher says."
     )
 
 
@@ -308,6 +395,8 @@ class Config:
     scheduler: SchedulerOptions = field(default_factory=SchedulerOptions)
     jobs: JobsOptions = field(default_factory=JobsOptions)
     api: ApiOptions = field(default_factory=ApiOptions)
+    pipeline: PipelineOptions = field(default_factory=PipelineOptions)
+    traces: TraceSettings = field(default_factory=TraceSettings)
     log: LogSettings = field(default_factory=LogSettings)
     node: NodeSettings = field(default_factory=NodeSettings)
     egress: EgressSettings = field(default_factory=EgressSettings)

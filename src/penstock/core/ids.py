@@ -8,6 +8,7 @@ MAX_NODE = (1 << NODE_BITS) - 1
 TSID_LENGTH = 13
 
 _TAIL_BITS = NODE_BITS + COUNTER_BITS
+_TIME_BITS = 64 - _TAIL_BITS
 _COUNTER_SPAN = 1 << COUNTER_BITS
 _PAIR_BITS = 10
 _PAIR_MASK = (1 << _PAIR_BITS) - 1
@@ -50,6 +51,11 @@ def decode_tsid(text: str) -> int:
 def tsid_time_ms(value: int) -> int:
     """When an id was made, in milliseconds since the Unix epoch."""
     return (value >> _TAIL_BITS) + EPOCH_MS
+
+
+def first_id_of(now_ms: int) -> str:
+    """The least id that can be made at a moment; before the epoch of ids, the least there is."""
+    return encode_tsid(min(max(now_ms - EPOCH_MS, 0), (1 << _TIME_BITS) - 1) << _TAIL_BITS)
 
 
 class TsidFactory:

@@ -2,27 +2,54 @@
 
 import asyncio
 import os
+import signal
 import tempfile
 import time
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
+import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from penstock.client import Penstock
+from penstock.demo.audit import Verdict, audited
 from penstock.demo.orders import STEPS, in_batches, order_events
 from penstock.demo.subscriber import Result, Subscriber
-from penstock.machine.parts import LOOPBACK, Ports, parts_of
+from penstock.machine.parts import LOOPBACK, Engine, Ports, parts_of
 from penstock.machine.supervisor import Supervisor
 from penstock.telemetry.server import HttpServer
 
 PATIENCE_S = 170.0
+# What is younger than this, an audit leaves to the next one.
+_SETTLED_S = 5.5
 _BATCH = 500
 _CONCURRENCY = 50
 # Failures here last moments, so it is tried again soon; what is refused as too much spends no attempt.
 _RETRIES_S = (0.2, 0.5, 1, 2, 3, 5, 5, 5, 5, 5)
 _COLUMNS = (TextColumn("{task.description:>16}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """How much is published, by what it is brought to the queue, and whether all of it stays up afterwards."""
+
+    orders: int
+    engine: Engine
+    keep: bool = False
+    show_progress: bool = True
+
+
+class DemoOutcome(msgspec.Struct, frozen=True):
+    """What every subscriber got, and what the audit says; without Spark there is none."""
+
+    results: list[Result]
+    audit: Verdict | None
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything arrived, in order and signed, and the audit agrees."""
+        return all(result.ok for result in self.results) and (self.audit is None or self.audit.clean)
 
 
 def tempers() -> list[Subscriber]:
@@ -35,23 +62,54 @@ def tempers() -> list[Subscriber]:
     ]
 
 
-async def run_demo(orders: int, *, show_progress: bool) -> list[Result]:
-    """Start everything, publish, wait until all is delivered, and judge each subscriber's record."""
-    console = Console(stderr=True, quiet=not show_progress)
+async def run_demo(plan: Plan, show: Callable[[DemoOutcome], None]) -> DemoOutcome:
+    """Start everything, publish, wait until all is delivered, judge each subscriber's record, and show that."""
+    console = Console(stderr=True, quiet=not plan.show_progress)
     subscribers = tempers()
     environment = {**os.environ, "PENSTOCK_EGRESS__ALLOW": LOOPBACK, "PENSTOCK_LOG__LEVEL": "error"}
     with tempfile.TemporaryDirectory(prefix="penstock-demo-") as directory:
-        console.print(f"starting everything on this machine; data in {directory}")
-        parts = parts_of(Path(directory), Ports(http=0, sqs=0, pubsub=0, router=0), environment)
+        console.print(f"starting everything on this machine, with {plan.engine}; data in {directory}")
+        ports = Ports(http=0, sqs=0, pubsub=0, router=0, pipeline=0)
+        parts = parts_of(Path(directory), ports, environment, plan.engine)
         async with AsyncExitStack() as stack:
             endpoints = [await stack.enter_async_context(HttpServer(each.app, "127.0.0.1", 0)) for each in subscribers]
             supervisor = await stack.enter_async_context(Supervisor(parts, console.print))
             for part in parts:
-                console.print(f"  {part.name:<7} {supervisor.addresses[part.name]:<24} {part.purpose}")
+                console.print(f"  {part.name:<8} {supervisor.addresses[part.name]:<24} {part.purpose}")
             urls = [endpoint.url for endpoint in endpoints]
             with Progress(*_COLUMNS, console=console) as progress:
-                await _flow(supervisor.addresses["api"], subscribers, urls, orders, progress)
-    return [Result.of(subscriber, orders) for subscriber in subscribers]
+                await _flow(supervisor.addresses["api"], subscribers, urls, plan.orders, progress)
+            verdict = None
+            if plan.engine is Engine.SPARK:
+                console.print("auditing what was delivered, with Spark")
+                await asyncio.sleep(_SETTLED_S)
+                verdict = await audited(Path(directory), environment)
+            results = [Result.of(subscriber, plan.orders) for subscriber in subscribers]
+            outcome = DemoOutcome(results, verdict)
+            show(outcome)
+            if plan.keep:
+                console.print(f"it stays up: the web page is at {supervisor.addresses['api']}/ ; Ctrl-C ends it")
+                await _interrupted()
+    return outcome
+
+
+async def _interrupted() -> None:
+    """Return at Ctrl-C, or when asked to end."""
+    asked = asyncio.Event()
+    with _signals(asked):
+        await asked.wait()
+
+
+@contextmanager
+def _signals(asked: asyncio.Event) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, asked.set)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
 
 
 async def _flow(api_url: str, subscribers: list[Subscriber], urls: list[str], orders: int, progress: Progress) -> None:

@@ -19,7 +19,8 @@ def archive_finished(tx: Transaction, before_ms: int, most: int) -> int:
 
 
 def forget_events(tx: Transaction, before_ms: int, most: int) -> int:
-    """Delete events received before that no job needs any more, at most so many; how many."""
+    """Delete events received before that no job needs any more, at most so many, and changes made before; how many."""
+    tx.all("forget_changes", before_ms=before_ms)
     ids = [event_id for (event_id,) in tx.all("old_events", before_ms=before_ms, most=most)]
     if ids:
         tx.all("delete_events", ids=ids)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from penstock.jobs.lane_claiming import unclaim_lapsed
 from penstock.jobs.leading import check_leader
 from penstock.jobs.transaction import Transaction
 from penstock.jobs.waking import Moved, move_and_wake
@@ -13,13 +14,14 @@ AT_ONCE = 5000
 
 def chores_due(tx: Transaction, now_ms: int) -> list[Chore]:
     """What has to be done now, each in a transaction of its own."""
-    (due, lapsed, expiring) = tx.all("chores", now_ms=now_ms)[0]
+    (due, lapsed, expiring, lapsed_lanes) = tx.all("chores", now_ms=now_ms)[0]
     return [
         chore
         for needed, chore in (
             (expiring, lambda tx: _moved(tx, "expiring_jobs", "expire_jobs", now_ms)),
             (due, lambda tx: _moved(tx, "due_jobs", "promote_jobs", now_ms)),
             (lapsed, lambda tx: _moved(tx, "lapsed_claims", "unclaim_jobs", now_ms)),
+            (lapsed_lanes, lambda tx: unclaim_lapsed(tx, now_ms, AT_ONCE)),
         )
         if needed
     ]

@@ -68,7 +68,7 @@ def _lanes_with_work(tx: Transaction, claim: Claim) -> tuple[list[LaneKey], list
         if not rows:
             break
         after = rows[-1][3]
-        paused = _paused(tx, {subscription_id for _, _, subscription_id, _ in rows if subscription_id})
+        paused = paused_among(tx, {subscription_id for _, _, subscription_id, _ in rows if subscription_id})
         awake = [LaneKey(group_key, bool(ordered)) for group_key, ordered, sub, _ in rows if sub not in paused]
         idle = [LaneKey(group_key, bool(ordered)) for group_key, ordered, sub, _ in rows if sub in paused]
         for lane, run in zip(awake, tx.runs(awake, claim.now_ms, 1), strict=True):
@@ -77,19 +77,21 @@ def _lanes_with_work(tx: Transaction, claim: Claim) -> tuple[list[LaneKey], list
                 heads.append(run)
             else:
                 idle.append(lane)
-        _put_to_sleep(tx, idle)
+        put_to_sleep(tx, idle)
         if len(rows) < wanted:
             break
     return lanes, heads
 
 
-def _paused(tx: Transaction, subscription_ids: set[str]) -> set[str]:
+def paused_among(tx: Transaction, subscription_ids: set[str]) -> set[str]:
+    """Which of these subscriptions take nothing at the moment."""
     if not subscription_ids:
         return set()
     return {paused for (paused,) in tx.all("paused_subscriptions", ids=sorted(subscription_ids))}
 
 
-def _put_to_sleep(tx: Transaction, lanes: list[LaneKey]) -> None:
+def put_to_sleep(tx: Transaction, lanes: Sequence[LaneKey]) -> None:
+    """Lanes with nothing to give sleep until somebody wakes them; those without a READY job are gone."""
     if lanes:
         tx.bulk("drop_empty_lanes", lanes)
         tx.bulk("park_lanes", lanes)

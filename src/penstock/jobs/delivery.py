@@ -56,13 +56,13 @@ class Courier:
 
     def __init__(self, client: Client, breakers: Breakers, clock: Clock) -> None:
         self._client = client
-        self._breakers = breakers
+        self.breakers = breakers
         self._clock = clock
 
     async def deliver(self, request: DeliveryRequest) -> Delivery:
         """Send a request, unless its endpoint's breaker is open."""
         endpoint = request.head.target.endpoint
-        breaker = self._breakers.of(endpoint)
+        breaker = self.breakers.of(endpoint)
         ticket = breaker.admit(self._clock.now_ms())
         if ticket is None:
             return Delivery(_failed(CircuitOpen(endpoint)))

@@ -3,15 +3,17 @@
 import msgspec
 
 from penstock.core.limits import SECOND_MS
-from penstock.core.message import NO_ATTRIBUTES
 from penstock.core.signing import ID_HEADER, TIMESTAMP_HEADER, Signature, sign
 from penstock.delivery.http.request import RequestHead, head_with
 from penstock.jobs.delivery_envelope import envelope_of
 from penstock.jobs.delivery_headers import ATTEMPT_HEADER, EVENT_HEADER, JOB_HEADER, SUBSCRIPTION_HEADER
-from penstock.jobs.delivery_trace import trace_headers
+from penstock.jobs.delivery_trace import span_of_delivery, trace_headers, trace_of_job
 from penstock.jobs.model_event import Event
 from penstock.jobs.model_job import DispatchJob
 from penstock.jobs.model_subscription import DEFAULT_TIMEOUT_S, Subscription
+from penstock.telemetry.spans import NoSpans, Spans
+
+_NO_SPANS = NoSpans()
 
 
 class DeliveryRequest(msgspec.Struct, frozen=True):
@@ -24,7 +26,11 @@ class DeliveryRequest(msgspec.Struct, frozen=True):
 
 
 def delivery_request(
-    job: DispatchJob, event: Event | None, subscription: Subscription | None, now_ms: int
+    job: DispatchJob,
+    event: Event | None,
+    subscription: Subscription | None,
+    now_ms: int,
+    spans: Spans = _NO_SPANS,
 ) -> DeliveryRequest:
     """The request for the attempt that has begun; InvalidArgument if the target, a header or a secret cannot be used.
 
@@ -37,7 +43,9 @@ def delivery_request(
     headers = {
         **({} if subscription is None else subscription.headers),
         **job.headers,
-        **trace_headers(_traced(job, event), job.event_id or job.id, f"{job.id}:{job.delivery_count}"),
+        **trace_headers(
+            trace_of_job(job, event, spans), span_of_delivery(job), job.headers if event is None else event.attributes
+        ),
         "content-type": envelope.content_type,
         "user-agent": "penstock",
         **_names(job),
@@ -48,10 +56,6 @@ def delivery_request(
     return DeliveryRequest(
         head, envelope.body, signature, DEFAULT_TIMEOUT_S if subscription is None else subscription.timeout_s
     )
-
-
-def _traced(job: DispatchJob, event: Event | None) -> dict[str, str]:
-    return {**job.headers, **(NO_ATTRIBUTES if event is None else event.attributes)}
 
 
 def _names(job: DispatchJob) -> dict[str, str]:

@@ -6,12 +6,14 @@ NotFound
 ├── JobNotFound
 ├── EventNotFound
 ├── SubscriptionNotFound
-└── PoolNotFound
+├── PoolNotFound
+└── ReplayNotFound
 AlreadyExists
 └── SubscriptionExists         another subscription of the tenant has this name
 FailedPrecondition
 ├── WrongJobStatus             the job is not in a status from which it can be moved so
 ├── StaleLeader                another node has become the leader since
+├── ReplayTakenOver            another task or a later run does this work now
 ├── SchemaTooNew               the database was migrated by a Penstock this one cannot work beside
 └── MigrationChanged           a migration that was applied is not the one this Penstock has
 Unavailable
@@ -56,6 +58,13 @@ class PoolNotFound(NotFound):
         super().__init__(f"Pool not found: {code}")
 
 
+class ReplayNotFound(NotFound):
+    """No replay has this id."""
+
+    def __init__(self, replay_id: str) -> None:
+        super().__init__(f"Replay not found: {replay_id}")
+
+
 class SubscriptionExists(AlreadyExists):
     """Another subscription of the tenant has this name."""
 
@@ -75,6 +84,13 @@ class StaleLeader(FailedPrecondition):
 
     def __init__(self, token: int, current: int) -> None:
         super().__init__(f"the leader with token {token} was followed by token {current}: stop what it was doing")
+
+
+class ReplayTakenOver(FailedPrecondition):
+    """Another task or a later run does this work now."""
+
+    def __init__(self, replay_id: str) -> None:
+        super().__init__(f"this part of replay {replay_id} was taken over: it is left to the task that has it now")
 
 
 class SchemaTooNew(FailedPrecondition):

@@ -1,6 +1,6 @@
 """Inline fan-out: events and the jobs they cause are kept together, in one transaction."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from penstock.core.clock import Clock
 from penstock.jobs.fan_out_latest import LatestFanOut
@@ -11,14 +11,13 @@ from penstock.jobs.repository import JobRepository
 class InlinePublisher:
     """Publishes events to the subscriptions there are at that moment."""
 
-    def __init__(self, repository: JobRepository, new_id: Callable[[], str], clock: Clock) -> None:
+    def __init__(self, repository: JobRepository, clock: Clock) -> None:
         self._repository = repository
         self._latest = LatestFanOut(repository)
-        self._new_id = new_id
         self._clock = clock
 
     async def publish(self, events: Sequence[Event]) -> list[str]:
         """Keep events with their jobs; the id of each, or of the same event told before, which causes nothing."""
         fan_out = await self._latest.current()
-        jobs = [job for event in events for job in fan_out.jobs(event, self._new_id)]
+        jobs = [job for event in events for job in fan_out.jobs(event)]
         return await self._repository.publish(events, jobs, self._clock.now_ms())

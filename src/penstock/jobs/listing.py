@@ -2,15 +2,19 @@
 
 import msgspec
 
-from penstock.core.ids import decode_tsid
+from penstock.core.ids import first_id_of
 from penstock.core.job_state import JobStatus
+from penstock.core.limits import SECOND_MS
 from penstock.jobs.errors import BadCursor, JobNotFound
+from penstock.jobs.fan_out import check_job_id
 from penstock.jobs.model_attempt import Attempt, AttemptOutcome
 from penstock.jobs.model_job import DispatchJob
 from penstock.jobs.queries import JOB_COLUMNS
 from penstock.jobs.rows import job_of
 from penstock.jobs.stored_state import STATUS_OF, codes_of
 from penstock.jobs.transaction import Transaction
+
+_LONGEST_FAN_OUT_MS = 7 * 24 * 60 * 60 * SECOND_MS
 
 # A page shows what became of jobs, not what they carry.
 _COLUMNS = ", ".join("NULL AS payload" if name == "payload" else name for name in JOB_COLUMNS)
@@ -25,6 +29,8 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     event_id: str | None = None
     tenant: str | None = None
     type: str | None = None
+    created_from_ms: int | None = None
+    created_to_ms: int | None = None
     archived: bool = False
 
 
@@ -88,6 +94,14 @@ def _conditions(which: JobFilter, cursor: str | None) -> tuple[list[str], dict[s
         # The key of each of its groups begins with its id: PostgreSQL has an index of those only.
         conditions.append("group_key >= :first_key AND group_key < :end_of_keys")
         values |= {"first_key": f"{which.subscription_id}:", "end_of_keys": f"{which.subscription_id};"}
+    if which.created_from_ms is not None:
+        # Ids are in the order of time, which is what there is an index of; a job may be made long after its event.
+        conditions.append("created_at_ms >= :created_from_ms AND id >= :first_id")
+        values["created_from_ms"] = which.created_from_ms
+        values["first_id"] = first_id_of(which.created_from_ms - _LONGEST_FAN_OUT_MS)
+    if which.created_to_ms is not None:
+        conditions.append("created_at_ms < :created_to_ms AND id < :last_id")
+        values |= {"created_to_ms": which.created_to_ms, "last_id": first_id_of(which.created_to_ms + SECOND_MS)}
     if which.status is not None:
         conditions.append(f"{{stored state}} IN ({', '.join(map(str, codes_of(which.status)))})")
     if cursor is not None:
@@ -98,7 +112,7 @@ def _conditions(which: JobFilter, cursor: str | None) -> tuple[list[str], dict[s
 
 def _checked(cursor: str) -> str:
     try:
-        decode_tsid(cursor)
+        check_job_id(cursor)
     except ValueError:
         raise BadCursor(cursor) from None
     return cursor

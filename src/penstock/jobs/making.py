@@ -18,6 +18,37 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 def create_jobs(tx: Transaction, jobs: Sequence[NewJob], now_ms: int) -> list[CreatedJob]:
     """Keep jobs; of one whose idempotency key is known, the job that has it is told instead."""
+    _insert_jobs(tx, jobs, now_ms)
+    known = _ids_by_key(tx, jobs)
+    ids = [known.get((job.tenant, job.idempotency_key), job.id) for job in jobs]
+    return [CreatedJob(job_id, job_id == job.id) for job_id, job in zip(ids, jobs, strict=True)]
+
+
+def publish(tx: Transaction, events: Sequence[Event], jobs: Sequence[NewJob], now_ms: int) -> list[str]:
+    """Keep events and the jobs they cause; of an event that was told before, nothing is kept but its first id told."""
+    ids = add_events(tx, events, fanned_out=True)
+    new = {event.id for event, kept_id in zip(events, ids, strict=True) if event.id == kept_id}
+    _insert_jobs(tx, [job for job in jobs if job.event_id in new], now_ms)
+    return ids
+
+
+def add_events(tx: Transaction, events: Sequence[Event], *, fanned_out: bool) -> list[str]:
+    """Keep events; the id of each, or of the same event told before."""
+    tx.bulk("insert_events", [_event_row(event, fanned_out) for event in events])
+    kept = _ids_of_told(tx, events)
+    return [kept[event.tenant, event.source, event.cloud_id] for event in events]
+
+
+def fan_out(tx: Transaction, event_ids: Sequence[str], jobs: Sequence[NewJob], now_ms: int) -> list[str]:
+    """Keep the jobs of those events that still wait for theirs, and that they wait no more; the ids of these events."""
+    # First, so that of two who do the same work at the same time the second waits, and then finds it done: even if
+    # jobs of the first are in the archive by now, where no index would tell.
+    waiting = {event_id for (event_id,) in tx.all("fan_out_events", ids=list(event_ids))}
+    _insert_jobs(tx, [job for job in jobs if job.event_id in waiting], now_ms)
+    return [event_id for event_id in event_ids if event_id in waiting]
+
+
+def _insert_jobs(tx: Transaction, jobs: Sequence[NewJob], now_ms: int) -> None:
     wake_lanes(
         tx,
         {
@@ -29,31 +60,6 @@ def create_jobs(tx: Transaction, jobs: Sequence[NewJob], now_ms: int) -> list[Cr
     tx.bulk("insert_jobs", [_job_row(job, now_ms) for job in jobs])
     if any(job.due_at_ms > now_ms for job in jobs):
         tx.announce()
-    known = _ids_by_key(tx, jobs)
-    ids = [known.get((job.tenant, job.idempotency_key), job.id) for job in jobs]
-    return [CreatedJob(job_id, job_id == job.id) for job_id, job in zip(ids, jobs, strict=True)]
-
-
-def publish(tx: Transaction, events: Sequence[Event], jobs: Sequence[NewJob], now_ms: int) -> list[str]:
-    """Keep events and the jobs they cause; of an event that was told before, nothing is kept but its first id told."""
-    ids = add_events(tx, events, fanned_out=True)
-    new = {event.id for event, kept_id in zip(events, ids, strict=True) if event.id == kept_id}
-    create_jobs(tx, [job for job in jobs if job.event_id in new], now_ms)
-    return ids
-
-
-def add_events(tx: Transaction, events: Sequence[Event], *, fanned_out: bool) -> list[str]:
-    """Keep events; the id of each, or of the same event told before."""
-    tx.bulk("insert_events", [_event_row(event, fanned_out) for event in events])
-    kept = _ids_of_told(tx, events)
-    return [kept[event.tenant, event.source, event.cloud_id] for event in events]
-
-
-def fan_out(tx: Transaction, event_ids: Sequence[str], jobs: Sequence[NewJob], now_ms: int) -> list[CreatedJob]:
-    """Keep the jobs that events cause, and that these events need no more looking at."""
-    created = create_jobs(tx, jobs, now_ms)
-    tx.all("fanned_out", ids=list(event_ids))
-    return created
 
 
 def _ids_by_key(tx: Transaction, jobs: Iterable[NewJob]) -> dict[tuple[str, str | None], str]:

@@ -5,6 +5,7 @@ from hashlib import blake2b
 from psycopg import sql
 
 from penstock.jobs.migration import Applied, migrations, missing
+from penstock.jobs.postgres_positions import keep_positions_growing
 from penstock.jobs.queries import Dialect
 from penstock.queue.store.postgres_address import Session
 
@@ -38,3 +39,4 @@ def migrate(session: Session, schema: str) -> None:
         for step in missing(migrations(Dialect.POSTGRES), applied):
             session.execute(step.text)
             session.execute(_RECORD, (step.version, step.name, step.checksum, step.works_with))
+        keep_positions_growing(session)

@@ -1,6 +1,6 @@
 """A transaction on PostgreSQL: lanes are locked, and many rows travel as one array per column."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -60,6 +60,15 @@ class PostgresTransaction:
                 for number, _, _, job_id in self.all(name, group_keys=keys, now_ms=now_ms, most=most):
                     runs[places[number - 1]].append(job_id)
         return runs
+
+    def take_lanes(self, lanes: Mapping[LaneKey, int], owner: str, until_ms: int) -> list[Row]:
+        """Claim lanes that still have the turn given with each."""
+        columns = {
+            "group_keys": [lane.group_key for lane in lanes],
+            "ordereds": [lane.ordered for lane in lanes],
+            "turns": list(lanes.values()),
+        }
+        return self.all("claim_lanes", owner=owner, until_ms=until_ms, **columns)
 
     def finish_job(self, **values: object) -> bool:
         """End a delivery and keep its attempt, in one statement."""

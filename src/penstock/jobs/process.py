@@ -25,6 +25,8 @@ from penstock.jobs.model_subscription import Subscription
 from penstock.jobs.process_metrics import ProcessMetrics
 from penstock.jobs.process_verdict import Judgement, judge, told
 from penstock.jobs.repository import JobRepository
+from penstock.jobs.tracing import record_delivery
+from penstock.telemetry.spans import NoSpans, Spans
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +68,7 @@ class Processor:
         metrics: ProcessMetrics,
         clock: Clock,
         owner: str,
+        spans: Spans | None = None,
     ) -> None:
         self._repository = repository
         self._courier = courier
@@ -73,6 +76,7 @@ class Processor:
         self._metrics = metrics
         self._clock = clock
         self._owner = owner
+        self._spans = spans or NoSpans()
 
     async def process(self, job_id: str) -> Processed:
         """Deliver a job if it is its turn; DatabaseFailed if nobody can say."""
@@ -97,7 +101,7 @@ class Processor:
         load = _Load(job, None, None)
         try:
             load = await self._loaded(job)
-            request = delivery_request(job, load.event, load.subscription, began_ms)
+            request = delivery_request(job, load.event, load.subscription, began_ms, self._spans)
         except (NotFound, InvalidArgument) as error:
             delivery = undeliverable(error.message)
         else:
@@ -132,6 +136,7 @@ class Processor:
             error=told(delivery.outcome.error),
         )
         self._metrics.delivered(attempt.outcome, attempt.duration_ms)
+        record_delivery(self._spans, load.job, load.event, attempt)
         # Before the job is PENDING again: the scheduler must not take it once more meanwhile.
         await self._pause(load, judgement)
         if judgement.verdict == Done(JobStatus.ERROR):

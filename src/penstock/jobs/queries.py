@@ -45,7 +45,8 @@ _LOCKS = {
 def queries(dialect: Dialect) -> Mapping[str, str]:
     """All statements of a database, by name."""
     directory = files("penstock.jobs") / "sql"
-    texts = [(directory / f"{name}.sql").read_text(encoding="utf-8") for name in ("shared", dialect)]
+    names = ("shared", dialect, "replays", f"replays_{dialect}")
+    texts = [(directory / f"{name}.sql").read_text(encoding="utf-8") for name in names]
     return {name: translated(text, dialect) for source in texts for name, text in named_blocks(source).items()}
 
 

@@ -11,6 +11,9 @@ from typing import Protocol
 
 from penstock.core.job_state import JobStatus
 from penstock.jobs.delivering import Begin, Verdict
+from penstock.jobs.inspecting import FinishedJob, HeldGroup, Lane
+from penstock.jobs.kept_changes import ChangePage, KeptChange
+from penstock.jobs.lanes import Lanes
 from penstock.jobs.leading import LeaderLease
 from penstock.jobs.listing import JobFilter, JobPage
 from penstock.jobs.model_attempt import Attempt
@@ -19,6 +22,7 @@ from penstock.jobs.model_job import ClaimedJob, CreatedJob, DispatchJob, NewJob
 from penstock.jobs.model_pool import Pool
 from penstock.jobs.model_subscription import Subscription
 from penstock.jobs.signal import JobSignal
+from penstock.jobs.statistics_store import Statistics
 
 
 class JobRepository(Protocol):
@@ -27,6 +31,16 @@ class JobRepository(Protocol):
     @property
     def signal(self) -> JobSignal:
         """Called when there may be jobs to claim; PostgreSQL calls for other processes too."""
+        ...
+
+    @property
+    def lanes(self) -> Lanes:
+        """The lanes that jobs wait in, for whoever claims them as a whole."""
+        ...
+
+    @property
+    def statistics(self) -> Statistics:
+        """What was delivered, minute by minute."""
         ...
 
     async def open(self, now_ms: int) -> None:
@@ -51,8 +65,14 @@ class JobRepository(Protocol):
         """The oldest events whose jobs were not made yet."""
         ...
 
-    async def fan_out(self, event_ids: Sequence[str], jobs: Sequence[NewJob], now_ms: int) -> list[CreatedJob]:
-        """Make the jobs that events cause. To do it twice makes none twice if they have idempotency keys."""
+    async def count_events_to_fan_out(self, most: int) -> int:
+        """How many events wait for their jobs, counted up to so many."""
+        ...
+
+    async def fan_out(self, event_ids: Sequence[str], jobs: Sequence[NewJob], now_ms: int) -> list[str]:
+        """Make the jobs of those events that still wait for theirs; the ids of these events. All jobs of an event are
+        made in one call: to do it twice makes none twice.
+        """
         ...
 
     async def get_event(self, event_id: str) -> Event:
@@ -79,6 +99,18 @@ class JobRepository(Protocol):
 
     async def counts(self) -> dict[JobStatus, int]:
         """How many jobs have each status, archived ones left out. It looks at all of them: do not ask all the time."""
+        ...
+
+    async def held_groups(self, most: int) -> list[HeldGroup]:
+        """Groups that wait for a job that failed, those in ERROR first, then the longest held."""
+        ...
+
+    async def lane_of(self, group_key: str, most: int) -> Lane:
+        """The first jobs of a group that are not over, in order, and its counts."""
+        ...
+
+    async def finished_lately(self, since_ms: int, most: int) -> list[FinishedJob]:
+        """Jobs finished after a moment, the last one first."""
         ...
 
     async def cancel(self, job_ids: Sequence[str], now_ms: int) -> None:
@@ -121,6 +153,9 @@ class JobRepository(Protocol):
     async def release(self, jobs: Sequence[ClaimedJob], owner: str, now_ms: int, token: int | None = None) -> list[str]:
         """Claimed jobs are not in the queue, and may be claimed again; the ids of those that were still claimed."""
         ...
+
+    async def do_chores(self, now_ms: int) -> None:
+        """See to what has come due or run out, as a claim does before it takes anything."""
 
     async def recover_stale(self, now_ms: int, most: int, token: int | None = None) -> list[str]:
         """QUEUED and PROCESSING jobs whose lease is over go back to PENDING, at most so many; their ids."""
@@ -205,6 +240,15 @@ class JobRepository(Protocol):
         """Who holds a lease."""
         ...
 
+    # What people changed
+
+    async def keep_change(self, change: KeptChange) -> None:
+        """Keep that somebody changed something."""
+
+    async def list_changes(self, cursor: str | None, most: int) -> ChangePage:
+        """A page of what people changed, the newest first."""
+        ...
+
     # What is over
 
     async def archive_finished(self, before_ms: int, now_ms: int, most: int) -> int:
@@ -218,5 +262,8 @@ class JobRepository(Protocol):
         """Drop archived jobs, and all attempts, of months that ended before."""
 
     async def forget_events(self, before_ms: int, most: int) -> int:
-        """Delete events received before that no job outside the archive needs, at most so many; how many."""
+        """Delete events received before that no job outside the archive needs, at most so many; how many.
+
+        What people changed before is forgotten too.
+        """
         ...

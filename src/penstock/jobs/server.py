@@ -1,13 +1,15 @@
 """One API process: everything put together, and served until a signal."""
 
+import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import msgspec
 
-from penstock.config.tree import HttpVersion
+from penstock.config.tree import FanOutBy, HttpVersion
 from penstock.core.clock import Clock
 from penstock.core.egress import Network
 from penstock.core.ids import TsidFactory
@@ -15,7 +17,7 @@ from penstock.delivery.breakers import Breakers
 from penstock.delivery.egress import EgressGuard
 from penstock.delivery.http.client import HttpClient
 from penstock.delivery.http.settings import DeliverySettings
-from penstock.jobs.api.app import JobsParts, jobs_app
+from penstock.jobs.api.app import Front, JobsParts, jobs_app
 from penstock.jobs.api.subscription_bodies import LONGEST_TIMEOUT_S
 from penstock.jobs.auth_token import AuthTokens
 from penstock.jobs.dead_letters import DeadLetters, NoDeadLetters
@@ -24,8 +26,11 @@ from penstock.jobs.model_subscription import DEFAULT_DISPATCH_POOL
 from penstock.jobs.process import Processor
 from penstock.jobs.process_metrics import ProcessMetrics
 from penstock.jobs.repository import JobRepository
+from penstock.telemetry.key_file import KeyFile
 from penstock.telemetry.metrics import Metrics
 from penstock.telemetry.server import HttpServer, serve_until_signal
+from penstock.telemetry.span_export import otlp_spans
+from penstock.telemetry.spans import NoSpans, Spans
 
 
 class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,9 +40,13 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 8080
     secrets: tuple[bytes, ...]
     api_token: str = ""
+    api_keys: Path | None = None
+    traces_endpoint: str = ""
+    traces_ratio: float = 1.0
     queue_uri: str = ""
     dead_letters: str = ""
     default_pool: str = DEFAULT_DISPATCH_POOL
+    fan_out: FanOutBy = FanOutBy.INLINE
     connect_timeout_s: float = 10.0
     http_version: HttpVersion = HttpVersion.HTTP_2
     egress_allow: tuple[Network, ...] = ()
@@ -47,9 +56,11 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
         return f"ApiSettings({self.host}:{self.port})"
 
 
-async def serve_api(repository: JobRepository, clock: Clock, ids: TsidFactory, settings: ApiSettings) -> None:
+async def serve_api(
+    repository: JobRepository, clock: Clock, ids: TsidFactory, settings: ApiSettings, front: Front | None = None
+) -> None:
     """Serve until SIGINT or SIGTERM."""
-    async with api_server(repository, clock, ids, settings) as server:
+    async with api_server(repository, clock, ids, settings, front=front) as server:
         await serve_until_signal(server)
 
 
@@ -61,14 +72,20 @@ async def api_server(
     settings: ApiSettings,
     metrics: Metrics | None = None,
     dead_letters: DeadLetters | None = None,
+    front: Front | None = None,
 ) -> AsyncIterator[HttpServer]:
     """The server on an opened repository, not yet listening; both are closed at the end."""
     metrics = metrics or Metrics("api")
+    keys = None if settings.api_keys is None else KeyFile(settings.api_keys)
     await repository.open(clock.now_ms())
     try:
-        async with _courier(settings, clock) as courier, _dead_letters(settings) as topics:
+        async with (
+            _spans(settings) as spans,
+            _courier(settings, clock) as courier,
+            _dead_letters(settings) as topics,
+        ):
             processor = Processor(
-                repository, courier, dead_letters or topics, ProcessMetrics(metrics), clock, node_name()
+                repository, courier, dead_letters or topics, ProcessMetrics(metrics), clock, node_name(), spans
             )
             parts = JobsParts(
                 repository=repository,
@@ -79,12 +96,29 @@ async def api_server(
                 new_id=lambda: ids.next_id(clock.now_ms()),
                 metrics=metrics,
                 api_token=settings.api_token,
+                api_keys=keys,
+                spans=spans,
                 queue_uri=settings.queue_uri,
                 default_pool=settings.default_pool,
+                fan_out=settings.fan_out,
             )
-            yield HttpServer(jobs_app(parts), settings.host, settings.port, credentials_set=bool(settings.api_token))
+            has_keys = bool(settings.api_token) or keys is not None
+            yield HttpServer(jobs_app(parts, front), settings.host, settings.port, credentials_set=has_keys)
     finally:
         await repository.close()
+
+
+@asynccontextmanager
+async def _spans(settings: ApiSettings) -> AsyncIterator[Spans]:
+    if not settings.traces_endpoint:
+        yield NoSpans()
+        return
+    spans = otlp_spans(settings.traces_endpoint, settings.traces_ratio, "penstock-api")
+    try:
+        yield spans
+    finally:
+        # It may wait for the collector.
+        await asyncio.to_thread(spans.close)
 
 
 @asynccontextmanager

@@ -4,9 +4,24 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from penstock.core.job_state import JobStatus
-from penstock.jobs import archiving, catalog, chores, claiming, deciding, delivering, leading, listing, making
+from penstock.jobs import (
+    archiving,
+    catalog,
+    chores,
+    claiming,
+    deciding,
+    delivering,
+    inspecting,
+    kept_changes,
+    leading,
+    listing,
+    making,
+)
 from penstock.jobs.delivering import Begin, Beginning, Verdict
 from penstock.jobs.errors import EventNotFound
+from penstock.jobs.inspecting import FinishedJob, HeldGroup, Lane
+from penstock.jobs.kept_changes import ChangePage, KeptChange
+from penstock.jobs.lanes import Lanes
 from penstock.jobs.leading import LeaderLease
 from penstock.jobs.listing import JobFilter, JobPage
 from penstock.jobs.model_attempt import Attempt
@@ -18,6 +33,7 @@ from penstock.jobs.months import Month
 from penstock.jobs.repository import JobRepository
 from penstock.jobs.rows import event_of
 from penstock.jobs.signal import JobSignal
+from penstock.jobs.statistics_store import Statistics
 from penstock.jobs.transaction import Transaction
 
 Result = TypeVar("Result")
@@ -67,6 +83,14 @@ class SqlRepository(JobRepository):
     def signal(self) -> JobSignal:
         return self._database.signal
 
+    @property
+    def lanes(self) -> Lanes:
+        return Lanes(self._database)
+
+    @property
+    def statistics(self) -> Statistics:
+        return Statistics(self._database)
+
     async def open(self, now_ms: int) -> None:
         await self._database.open(now_ms)
 
@@ -82,7 +106,11 @@ class SqlRepository(JobRepository):
     async def events_to_fan_out(self, most: int) -> list[Event]:
         return await self._database.read(lambda tx: [event_of(row) for row in tx.all("events_to_fan_out", most=most)])
 
-    async def fan_out(self, event_ids: Sequence[str], jobs: Sequence[NewJob], now_ms: int) -> list[CreatedJob]:
+    async def count_events_to_fan_out(self, most: int) -> int:
+        ((count,),) = await self._database.read(lambda tx: tx.all("count_events_to_fan_out", most=most))
+        return int(count)
+
+    async def fan_out(self, event_ids: Sequence[str], jobs: Sequence[NewJob], now_ms: int) -> list[str]:
         return await self._write(making.fan_out, event_ids, jobs, now_ms)
 
     async def get_event(self, event_id: str) -> Event:
@@ -106,6 +134,15 @@ class SqlRepository(JobRepository):
     async def counts(self) -> dict[JobStatus, int]:
         return await self._database.read(listing.counts)
 
+    async def held_groups(self, most: int) -> list[HeldGroup]:
+        return await self._read(inspecting.held_groups, most)
+
+    async def lane_of(self, group_key: str, most: int) -> Lane:
+        return await self._read(inspecting.lane_of, group_key, most)
+
+    async def finished_lately(self, since_ms: int, most: int) -> list[FinishedJob]:
+        return await self._read(inspecting.finished_lately, since_ms, most)
+
     async def cancel(self, job_ids: Sequence[str], now_ms: int) -> None:
         await self._write(deciding.cancel, job_ids, now_ms)
 
@@ -124,13 +161,16 @@ class SqlRepository(JobRepository):
     async def claim_pending(
         self, now_ms: int, owner: str, lease_ms: int, most: int, per_group: int, token: int | None = None
     ) -> list[ClaimedJob]:
-        for chore in await self._read(chores.chores_due, now_ms):
-            while await self._database.write(chore) == chores.AT_ONCE:
-                continue
+        await self.do_chores(now_ms)
         claim = claiming.Claim(
             now_ms=now_ms, owner=owner, lease_ms=lease_ms, most=most, per_group=per_group, token=token
         )
         return await self._write(claiming.claim_jobs, claim)
+
+    async def do_chores(self, now_ms: int) -> None:
+        for chore in await self._read(chores.chores_due, now_ms):
+            while await self._database.write(chore) == chores.AT_ONCE:
+                continue
 
     async def mark_queued(
         self, jobs: Sequence[ClaimedJob], owner: str, now_ms: int, lease_until_ms: int, token: int | None = None
@@ -209,6 +249,12 @@ class SqlRepository(JobRepository):
 
     async def lease_holder(self, name: str, now_ms: int) -> LeaderLease | None:
         return await self._read(leading.current, name, now_ms)
+
+    async def keep_change(self, change: KeptChange) -> None:
+        await self._write(kept_changes.keep_change, change)
+
+    async def list_changes(self, cursor: str | None, most: int) -> ChangePage:
+        return await self._read(kept_changes.list_changes, cursor, most)
 
     async def archive_finished(self, before_ms: int, now_ms: int, most: int) -> int:
         await self._database.keep_months(now_ms)

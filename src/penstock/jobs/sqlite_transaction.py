@@ -1,7 +1,7 @@
 """A transaction on SQLite: one writer, so nothing is locked; lanes are asked one by one, which costs no round trip."""
 
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -57,6 +57,15 @@ class SqliteTransaction:
         """Per lane the first jobs that may go, in order."""
         return [
             self._ordered_run(key, now_ms, most) if ordered else self._run(key, now_ms, most) for key, ordered in lanes
+        ]
+
+    def take_lanes(self, lanes: Mapping[LaneKey, int], owner: str, until_ms: int) -> list[Row]:
+        """Claim lanes that still have the turn given with each."""
+        claim = {"owner": owner, "until_ms": until_ms}
+        return [
+            row
+            for (group_key, ordered), turn in lanes.items()
+            for row in self.all("claim_lane", group_key=group_key, ordered=ordered, turn=turn, **claim)
         ]
 
     def finish_job(self, **values: object) -> bool:

@@ -1,6 +1,6 @@
 """What the operations on jobs need of a database: statements by name, and the few things the two do differently."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from penstock.core.plan import LaneKey
@@ -44,6 +44,11 @@ class Transaction(Protocol):
 
     def runs(self, lanes: Sequence[LaneKey], now_ms: int, most: int) -> list[list[str]]:
         """Per lane the first jobs that may go, in order."""
+        ...
+
+    def take_lanes(self, lanes: Mapping[LaneKey, int], owner: str, until_ms: int) -> list[Row]:
+        """Claim lanes that are nobody's or this owner's, and that still have the turn given with each; group key,
+        whether it is ordered, and subscription of those that are its own now."""
         ...
 
     def finish_job(self, **values: object) -> bool:

@@ -1,17 +1,30 @@
 """Which parts one machine runs, in the order they start: each needs only those before it."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 
 import msgspec
 
+from penstock.config.tree import FanOutBy
 from penstock.edge.clock import SystemClock
+from penstock.jobs.process_route import PATH as PROCESS
+from penstock.machine.promised_port import PromisedPort
 from penstock.machine.supervisor import Part
 from penstock.sqs.client import Endpoint, SqsClient
 from penstock.sqs.model import CreateQueueRequest, QueueUrlResponse
 
 DISPATCH_QUEUE = "dispatch.fifo"
 LOOPBACK = "127.0.0.0/8,::1/128"
+
+_FAN_OUT = "PENSTOCK_JOBS__FAN_OUT"
+
+
+class Engine(StrEnum):
+    """What makes jobs of events and publishes them."""
+
+    SPARK = "spark"
+    INLINE = "inline"
 
 
 class Ports(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,11 +34,18 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     sqs: int = 9324
     pubsub: int = 8085
     router: int = 8081
+    pipeline: int = 8083
 
 
-def parts_of(directory: Path, ports: Ports, environment: Mapping[str, str]) -> list[Part]:
-    """SQS server, Pub/Sub front, API with the scheduler, and router."""
+# Under load a JVM takes its time.
+_SPARK_START_S = 180.0
+
+
+def parts_of(directory: Path, ports: Ports, environment: Mapping[str, str], engine: Engine) -> list[Part]:
+    """SQS server, Pub/Sub front, API, router; the scheduler is in the API's process, or Spark's work in a part more."""
     data = ("--data", str(directory))
+    router_port, pipeline_port = PromisedPort(ports.router), PromisedPort(ports.pipeline)
+    with_spark = engine is Engine.SPARK
 
     def sqs(at: Mapping[str, str]) -> tuple[str, ...]:
         return ("serve", "sqs", "--port", _port(at, "sqs", ports.sqs), *data)
@@ -36,18 +56,31 @@ def parts_of(directory: Path, ports: Ports, environment: Mapping[str, str]) -> l
     def api(at: Mapping[str, str]) -> tuple[str, ...]:
         queue = _dispatch_queue(at["sqs"])
         port = _port(at, "api", ports.http)
-        return ("serve", "dispatch", "--port", port, "--queue", queue, "--dead-letters", at["pubsub"], *data)
+        shown = ["--router", f"http://127.0.0.1:{router_port.number}", "--queues", at["sqs"]]
+        if with_spark:
+            shown += ["--pipeline", f"http://127.0.0.1:{pipeline_port.number}"]
+        part = "api" if with_spark else "dispatch"
+        return ("serve", part, "--port", port, "--queue", queue, "--dead-letters", at["pubsub"], *shown, *data)
 
     def router(at: Mapping[str, str]) -> tuple[str, ...]:
         configuration = f"{at['api']}/api/router/config"
-        return ("serve", "router", "--port", _port(at, "router", ports.router), "--config", configuration)
+        return ("serve", "router", "--port", str(router_port.taken()), "--config", configuration)
 
-    return [
+    def pipeline(at: Mapping[str, str]) -> tuple[str, ...]:
+        port, queue = str(pipeline_port.taken()), _dispatch_queue(at["sqs"])
+        return ("pipeline", "run", "--port", port, "--queue", queue, "--endpoint", f"{at['api']}{PROCESS}", *data)
+
+    api_environment = {**environment, _FAN_OUT: FanOutBy.PIPELINE} if with_spark else environment
+    parts = [
         Part("sqs", "SQS; any AWS SDK by its endpoint URL", sqs, environment),
         Part("pubsub", "Pub/Sub; Google's clients by PUBSUB_EMULATOR_HOST", pubsub, environment),
-        Part("api", "events, subscriptions, jobs", api, environment),
+        Part("api", "web page; events, subscriptions, jobs", api, api_environment),
         Part("router", "deliveries, pools, breakers, warnings", router, environment),
     ]
+    if with_spark:
+        purpose = "Spark: fan-out, dispatch, delivery facts"
+        parts.append(Part("pipeline", purpose, pipeline, environment, start_s=_SPARK_START_S))
+    return parts
 
 
 def _port(at: Mapping[str, str], part: str, wanted: int) -> str:

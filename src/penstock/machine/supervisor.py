@@ -27,6 +27,7 @@ class Part:
     purpose: str
     arguments: Callable[[Mapping[str, str]], Sequence[str]]
     environment: Mapping[str, str]
+    start_s: float = START_S
 
 
 class Child:
@@ -57,7 +58,7 @@ class Child:
         self._reading = asyncio.create_task(self._read_log())
         assert self._process.stdout is not None
         try:
-            async with asyncio.timeout(START_S):
+            async with asyncio.timeout(self.part.start_s):
                 while line := (await self._process.stdout.readline()).decode(errors="replace"):
                     if line.startswith(READY):
                         return line.removeprefix(READY).strip()

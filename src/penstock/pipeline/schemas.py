@@ -1,7 +1,7 @@
 """The columns of events, subscriptions, jobs and attempts as DataFrames; sources yield them and all jobs take them.
 
-They are the tables of `jobs/migrations` in Spark's types: times are milliseconds since 1970, `mode` and `status` are the
-names of `DispatchMode` and `JobStatus`, and `attributes`, `headers` and a subscription's `filter` are JSON texts.
+They are the tables of `jobs/migrations` in Spark's types: times are milliseconds since 1970, `mode` and `status` are
+the names of `DispatchMode` and `JobStatus`, and `attributes`, `headers` and a subscription's `filter` are JSON texts.
 """
 
 from pyspark.sql.types import BinaryType, BooleanType, IntegerType, LongType, StringType, StructField, StructType
@@ -94,3 +94,23 @@ ATTEMPTS = StructType(
         _column(POSITION, _NUMBER),
     ]
 )
+
+READY_JOBS = StructType(
+    [
+        JOBS[name]
+        for name in (
+            "id",
+            "group_key",
+            "mode",
+            "sequence",
+            "created_at_ms",
+            "due_at_ms",
+            "expires_at_ms",
+            "subscription_id",
+            "pool",
+            "publish_round",
+            "delivery_count",
+        )
+    ]
+)
+"""What the dispatcher asks of PENDING jobs that are due."""

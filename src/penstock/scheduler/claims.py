@@ -26,15 +26,19 @@ class Claims:
         now_ms = self._clock.now_ms()
         return await self._jobs.claim_pending(now_ms, self._owner, self._claim_ms, most, MOST_PER_GROUP, self._token)
 
-    async def queued(self, jobs: Sequence[ClaimedJob]) -> int:
-        """These are in the queue; how many were still ours."""
+    async def queued(self, jobs: Sequence[ClaimedJob]) -> None:
+        """These are in the queue."""
         now_ms = self._clock.now_ms()
         until_ms = now_ms + self._stale_after_ms
-        return len(await self._jobs.mark_queued(jobs, self._owner, now_ms, until_ms, self._token))
+        await self._jobs.mark_queued(jobs, self._owner, now_ms, until_ms, self._token)
 
     async def give_back(self, jobs: Sequence[ClaimedJob]) -> None:
         """These are not in the queue, and stay PENDING."""
         await self._jobs.release(jobs, self._owner, self._clock.now_ms(), self._token)
+
+    async def do_chores(self) -> None:
+        """See to what has come due or run out, as `take` does by itself."""
+        await self._jobs.do_chores(self._clock.now_ms())
 
     async def recover(self, most: int) -> list[str]:
         """Jobs that nobody has heard of for too long are PENDING again; their ids."""

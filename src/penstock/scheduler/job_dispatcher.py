@@ -2,22 +2,48 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from penstock.core.clock import Clock
 from penstock.core.errors import FailedPrecondition, InvalidArgument
 from penstock.jobs.model_job import ClaimedJob
 from penstock.scheduler.backoff import Backoff
-from penstock.scheduler.claims import Claims
 from penstock.scheduler.counts import Counts
 from penstock.scheduler.errors import NotLeading
-from penstock.scheduler.patient_publisher import PatientPublisher
 from penstock.scheduler.pointers import Pointers
-from penstock.scheduler.put_back import PutBack
+from penstock.sources.port import Publisher
 
 log = logging.getLogger(__name__)
 
 # What the queue says of one message, or of one group; anything else is about the queue as a whole.
 _OF_ONE_GROUP = (InvalidArgument, FailedPrecondition)
+
+
+class QueuedJobs(Protocol):
+    """Who is told what is in the queue: `Claims`, or the lanes of a Spark task."""
+
+    async def queued(self, jobs: Sequence[ClaimedJob]) -> None:
+        """These are in the queue."""
+
+
+class FailedJobs(Protocol):
+    """Who keeps what could not be published until it may be tried again."""
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether more jobs failed than a few groups in trouble explain."""
+        ...
+
+    def add(self, jobs: Sequence[ClaimedJob]) -> None:
+        """These could not be published."""
+
+
+class OpenedPublisher(Protocol):
+    """A publisher that is opened when it is wanted."""
+
+    async def opened(self) -> Publisher:
+        """The publisher, open."""
+        ...
 
 
 class JobDispatcher:
@@ -29,10 +55,10 @@ class JobDispatcher:
 
     def __init__(
         self,
-        claims: Claims,
-        publisher: PatientPublisher,
+        claims: QueuedJobs,
+        publisher: OpenedPublisher,
         pointers: Pointers,
-        put_back: PutBack,
+        put_back: FailedJobs,
         backoff: Backoff,
         counts: Counts,
         clock: Clock,

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
 from penstock.core.plan import LaneKey
-from penstock.core.pointer import DispatchMode
+from penstock.jobs.lane_claiming import lane_key
 from penstock.jobs.model_job import ClaimedJob
 from penstock.scheduler.message_group_queue import MessageGroupQueue
 from penstock.scheduler.return_pause import return_pause_s
@@ -25,10 +25,17 @@ class MessageGroupDispatcher:
     Groups that can go at the same time share one dispatch, a wave: their jobs are published and marked together.
     """
 
-    def __init__(self, dispatch: Dispatch, most_groups: Callable[[], int], seconds: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        dispatch: Dispatch,
+        most_groups: Callable[[], int],
+        seconds: Callable[[], float],
+        pause_s: Callable[[int], float] = return_pause_s,
+    ) -> None:
         self._dispatch = dispatch
         self._most_groups = most_groups
         self._seconds = seconds
+        self._pause_s = pause_s
         self._queues: dict[LaneKey, MessageGroupQueue] = {}
         self._ready: deque[LaneKey] = deque()
         self._groups_in_flight = 0
@@ -51,7 +58,7 @@ class MessageGroupDispatcher:
     def submit(self, jobs: Sequence[ClaimedJob], good_until_s: float) -> None:
         """Publish claimed jobs, each group's in order, unless it gets too late for that."""
         for lane, run in _by_lane(jobs).items():
-            pause_s = return_pause_s(max(job.publish_round for job in run)) if lane.ordered else 0.0
+            pause_s = self._pause_s(max(job.publish_round for job in run)) if lane.ordered else 0.0
             if pause_s:
                 # Not so long that it is too late then, where claims are short.
                 self._pause(lane, run, good_until_s, min(pause_s, (good_until_s - self._seconds()) / 2))
@@ -161,5 +168,5 @@ class MessageGroupDispatcher:
 def _by_lane(jobs: Sequence[ClaimedJob]) -> dict[LaneKey, list[ClaimedJob]]:
     lanes: dict[LaneKey, list[ClaimedJob]] = {}
     for job in jobs:
-        lanes.setdefault(LaneKey(job.group_key, job.mode is not DispatchMode.IMMEDIATE), []).append(job)
+        lanes.setdefault(lane_key(job), []).append(job)
     return lanes

@@ -32,6 +32,9 @@ class ScheduledJobs(KeptJobs, Protocol):
         """Claimed jobs are not in the queue, and may be claimed again."""
         ...
 
+    async def do_chores(self, now_ms: int) -> None:
+        """See to what has come due or run out."""
+
     async def recover_stale(self, now_ms: int, most: int, token: int | None = None) -> list[str]:
         """QUEUED and PROCESSING jobs whose lease is over go back to PENDING."""
         ...

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Protocol
 
 import msgspec
 
@@ -20,6 +21,13 @@ from penstock.scheduler.settings import SchedulerSettings
 from penstock.scheduler.standby import RENEW_S, TTL_S, Alone, Standby
 from penstock.sources.port import Publisher
 from penstock.telemetry.server import HttpServer, stop_signal
+
+
+class Part(Protocol):
+    """Something that runs until it is cancelled."""
+
+    async def run(self) -> None:
+        """Run."""
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +77,7 @@ async def serve_scheduler(
 
 
 @asynccontextmanager
-async def running(part: "Scheduler | Standby | None") -> AsyncIterator[None]:
+async def running(part: Part | None) -> AsyncIterator[None]:
     """Have a part run, and stop it in the end."""
     if part is None:
         yield

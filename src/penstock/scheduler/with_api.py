@@ -4,12 +4,16 @@ On SQLite that is what makes a job's way short: the scheduler is called in the m
 process would find it at its next poll.
 """
 
+from penstock.config.tree import FanOutBy
 from penstock.core.clock import Clock
 from penstock.core.ids import TsidFactory
+from penstock.edge.pause import pause
+from penstock.jobs.api.app import Front
 from penstock.jobs.auth_token import AuthTokens
 from penstock.jobs.process_route import PATH as PROCESS_PATH
 from penstock.jobs.repository import JobRepository
 from penstock.jobs.server import ApiSettings, api_server
+from penstock.jobs.statistics_inline import InlineCounter
 from penstock.scheduler.health import SchedulerCollector
 from penstock.scheduler.pointers import Pointers
 from penstock.scheduler.scheduler import Scheduler
@@ -28,10 +32,11 @@ async def serve_api_with_scheduler(
     ids: TsidFactory,
     api: ApiSettings,
     scheduling: SchedulerSettings,
+    front: Front | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM; the routers are told this process's own address for the jobs."""
     metrics = Metrics("dispatch")
-    async with api_server(jobs, clock, ids, api, metrics) as server:
+    async with api_server(jobs, clock, ids, api, metrics, front=front) as server:
         stop = stop_signal(server)
         async with server:
             pointers = Pointers(server.url + PROCESS_PATH, AuthTokens(api.secrets), api.default_pool)
@@ -39,6 +44,9 @@ async def serve_api_with_scheduler(
             leadership = Alone()
             scheduler = Scheduler(jobs, publisher, pointers, leadership, scheduling, clock, name=name)
             metrics.register(SchedulerCollector(scheduler, leadership))
-            async with running(scheduler):
+            # Where Spark's pipeline is at work, it counts.
+            inline = api.fan_out is FanOutBy.INLINE
+            counter = InlineCounter(jobs.statistics, clock, pause) if inline else None
+            async with running(scheduler), running(counter):
                 print(f"listening on {server.url}", flush=True)
                 await stop.wait()

@@ -5,6 +5,8 @@ GET  /admin/queues/NAME
 GET  /admin/queues/NAME/messages?cursor=…&limit=…
 POST /admin/queues/NAME/purge
 POST /admin/queues/NAME/redrive      {"destination": "NAME", "per_second": 10}, both optional
+
+and those of `snapshot`.
 """
 
 from base64 import b64encode
@@ -21,6 +23,7 @@ from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter
 from penstock.sqs.model import StartMessageMoveTaskRequest
 from penstock.sqs.queue import SqsQueue
 from penstock.sqs.service import SqsService
+from penstock.sqs.snapshot import QueueStanding, retire, snapshot, standing
 
 MAX_PEEK = 100
 
@@ -34,6 +37,7 @@ class RedriveOrder(msgspec.Struct):
 
 _encode = msgspec.json.Encoder().encode
 _decode_order = msgspec.json.Decoder(RedriveOrder).decode
+_decode_standing = msgspec.json.Decoder(QueueStanding).decode
 
 
 class AdminSurface:
@@ -54,6 +58,15 @@ class AdminSurface:
                 return 200, _encode(
                     await self._peek(self._service.find(name), parse_qs(query_string.decode("latin-1")))
                 )
+            case "GET", ["queues", name, "partitions"]:
+                return 200, _encode(standing(self._service.find(name)))
+            case "GET", ["queues", name, "partitions", index, "messages"]:
+                return 200, _encode(
+                    await self._snapshot(self._service.find(name), index, parse_qs(query_string.decode("latin-1")))
+                )
+            case "POST", ["queues", name, "retire"]:
+                await self._retire(name, body)
+                return 200, _encode({"retired": name})
             case "POST", ["queues", name, "purge"]:
                 await purge(self._service, self._service.find(name))
                 return 200, _encode({"purged": name})
@@ -130,6 +143,20 @@ class AdminSurface:
             if len(messages) < limit:
                 index, after_seq = index + 1, 0
         return {"messages": messages, "cursor": f"{index}.{after_seq}" if index < len(queue.partitions) else None}
+
+    async def _snapshot(self, queue: SqsQueue, index: str, query: dict[str, list[str]]) -> object:
+        try:
+            after, limit = int(query.get("after", ["0"])[0]), int(query.get("limit", ["100"])[0])
+            return await snapshot(queue, int(index), after, limit)
+        except ValueError:
+            raise invalid_parameter("a partition, after and limit are numbers") from None
+
+    async def _retire(self, name: str, body: bytes) -> None:
+        try:
+            expected = _decode_standing(body)
+        except msgspec.DecodeError as error:
+            raise SqsError(ErrorKind.SERIALIZATION, str(error)) from None
+        await retire(self._service, name, expected)
 
     async def _redrive(self, queue: SqsQueue, body: bytes) -> str:
         try:

@@ -6,7 +6,7 @@ is at fault, else FailedPrecondition. Unavailable also says that no SQS server a
 
 import http.client
 import select
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TypeVar
 from urllib.parse import quote, urlencode, urlsplit
@@ -143,14 +143,21 @@ class SqsClient:
     def peek(self, name: str, limit: int, cursor: str | None = None) -> PeekedPage:
         """Messages of a queue without receiving them; only a Penstock server can."""
         query = {"limit": str(limit)} | ({"cursor": cursor} if cursor is not None else {})
-        path = f"{self._endpoint.path}/admin/queues/{quote(name, safe='')}/messages"
-        status, body = self._exchange("GET", path, urlencode(query), [], b"")
+        return self.admin("GET", f"queues/{quote(name, safe='')}/messages", PeekedPage, query)
+
+    def admin(
+        self, method: str, path: str, answer: type[A], query: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> A:
+        """Ask an admin endpoint; only a Penstock server has them."""
+        status, answered = self._exchange(
+            method, f"{self._endpoint.path}/admin/{path}", urlencode(query or {}), [], body
+        )
         if status == 200:
             try:
-                return msgspec.json.decode(body, type=PeekedPage)
+                return msgspec.json.decode(answered, type=answer)
             except msgspec.DecodeError:
                 pass
-        elif refusal := _refusal(status, body, _ERROR_NAMESPACE):
+        elif refusal := _refusal(status, answered, _ERROR_NAMESPACE):
             raise refusal
         raise FailedPrecondition(f"{self._endpoint.url} is not a Penstock server, and only those can show a queue")
 

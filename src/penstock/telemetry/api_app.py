@@ -7,10 +7,12 @@ from http import HTTPStatus
 import msgspec
 
 from penstock.core.errors import PenstockError
+from penstock.telemetry.api_keys import Caller
 from penstock.telemetry.asgi import Receive, Scope, Send, accept_lifespan, answer
+from penstock.telemetry.changes import Change, ChangeLog, LoggedChanges, shown
 from penstock.telemetry.problems import MEDIA_TYPE, Problem, Refused, problem, problem_of
 from penstock.telemetry.query import parse_query
-from penstock.telemetry.request_guard import RequestGuard, media_type_of
+from penstock.telemetry.request_guard import LOCAL, RequestGuard, media_type_of
 from penstock.telemetry.routes import AnyRoute, Call, NoBody, RouteTable
 
 log = logging.getLogger(__name__)
@@ -26,9 +28,10 @@ class ClientGone(Exception):
 class ApiApp:
     """Answers the routes of a table to those whom the guard lets through."""
 
-    def __init__(self, table: RouteTable, guard: RequestGuard) -> None:
+    def __init__(self, table: RouteTable, guard: RequestGuard, changes: ChangeLog | None = None) -> None:
         self._table = table
         self._guard = guard
+        self._changes = changes or LoggedChanges()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -55,19 +58,35 @@ class ApiApp:
         method = scope["method"]
         found = self._table.find(scope["raw_path"])
         route = None if found is None else found.routes.get("GET" if method == "HEAD" else method)
-        if route is None or not route.open:
-            self._guard.check_caller(headers)
+        caller = LOCAL if route is not None and route.open else self._guard.caller(headers)
         if found is None:
             raise Refused(HTTPStatus.NOT_FOUND, f"there is nothing at {scope['path'][:200]!r}")
         if route is None:
             raise _not_allowed(found.routes)
+        self._guard.check_role(caller, route.allowed_roles)
         if route.changes:
             self._guard.check_change(headers)
         query = parse_query(scope["query_string"], route.query)
-        if not route.takes_body:
-            return await route.answered(Call(found.path, query, NoBody(), headers=headers))
-        content = await _content(route, headers, receive)
-        return await route.answered(Call(found.path, query, _decoded(route, content), content, headers))
+        content = await _content(route, headers, receive) if route.takes_body else b""
+        body = _decoded(route, content) if route.takes_body else NoBody()
+        value = await route.answered(Call(found.path, query, body, content, headers))
+        if route.is_decision:
+            await self._keep(route, found.path, content, caller)
+        return value
+
+    async def _keep(self, route: AnyRoute, path: Mapping[str, str], content: bytes, caller: Caller) -> None:
+        change = Change(
+            who=caller.name,
+            role=caller.role,
+            action=f"{route.method} {route.path}",
+            target=dict(path),
+            detail=shown(content),
+        )
+        try:
+            await self._changes.record(change)
+        except PenstockError as error:
+            # It has happened, and the caller must not think that it has not.
+            log.error("a change could not be kept", extra={"change": msgspec.to_builtins(change), "error": str(error)})
 
 
 def _headers(scope: Scope) -> dict[str, str]:

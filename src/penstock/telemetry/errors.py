@@ -5,7 +5,8 @@ FailedPrecondition
 Unavailable
 ├── CannotListen                  the address cannot be listened on
 │   └── PortInUse                 another program listens there
-└── StartFailed                   the service's own start-up failed
+├── StartFailed                   the service's own start-up failed
+└── TracesUnavailable             traces are wanted, but OpenTelemetry is not installed
 """
 
 from penstock.core.errors import FailedPrecondition, Unavailable
@@ -25,3 +26,7 @@ class PortInUse(CannotListen):
 
 class StartFailed(Unavailable):
     """The service's own start-up failed."""
+
+
+class TracesUnavailable(Unavailable):
+    """Traces are wanted, but OpenTelemetry is not installed."""

@@ -1,37 +1,55 @@
-"""Who may ask: keeps other sites' pages in an operator's browser away from an API, and asks for a token if one is set.
+"""Who may ask: keeps other sites' pages in an operator's browser away from an API, and asks for a key if any is set.
 
 A page of another site can send a request to this machine, but neither a JSON content type nor a header of ours unless
 the API allows it by CORS, which it never does. A name that points to this machine only for the attack (DNS rebinding)
-makes the page the same site: without a token, an API that other machines cannot reach answers to local names only.
+makes the page the same site: without a key, an API that other machines cannot reach answers to local names only.
 """
 
 import binascii
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from hmac import compare_digest
 from http import HTTPStatus
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from penstock.telemetry.api_keys import ApiKey, Caller, Role, caller_of
 from penstock.telemetry.problems import Refused
 
 HEADER = "x-penstock"
+LOCAL = Caller("local", Role.ADMIN)
+"""Whoever asks an API that has no keys, and so can be reached from this machine only."""
+
+_HOLDER_OF_TOKEN = Caller("api.token", Role.ADMIN)
 
 
 class RequestGuard:
-    """Refuses requests that should not be answered; `token` is what callers must know, if anything."""
+    """Refuses requests that should not be answered; `token` and `keys` are what callers must know, if anything."""
 
-    def __init__(self, token: str = "") -> None:
+    def __init__(self, token: str = "", keys: Callable[[], Sequence[ApiKey]] | None = None) -> None:
         self._token = token.encode()
+        self._keys = keys
 
-    def check_caller(self, headers: Mapping[str, str]) -> None:
-        """Refused unless the caller may ask at all."""
-        if not self._token:
+    def caller(self, headers: Mapping[str, str]) -> Caller:
+        """Who asks; Refused unless the caller may ask at all."""
+        if not self._token and self._keys is None:
             _require_local_name(headers.get("host", ""))
-        elif not compare_digest(_token_in(headers.get("authorization", "")), self._token):
+            return LOCAL
+        given = _token_in(headers.get("authorization", ""))
+        if self._token and compare_digest(given, self._token):
+            return _HOLDER_OF_TOKEN
+        caller = None if self._keys is None else caller_of(given, self._keys())
+        if caller is None:
             detail = "this API asks for `Authorization: Bearer TOKEN`"
             raise Refused(HTTPStatus.UNAUTHORIZED, detail, {"www-authenticate": "Bearer"})
+        return caller
+
+    def check_role(self, caller: Caller, allowed: frozenset[Role]) -> None:
+        """Refused unless the caller's role is one of these."""
+        if caller.role not in allowed:
+            wanted = " or ".join(sorted(allowed))
+            raise Refused(HTTPStatus.FORBIDDEN, f"the key of {caller.name!r} is a {caller.role}'s; this needs {wanted}")
 
     def check_change(self, headers: Mapping[str, str]) -> None:
         """Refused if a page of another site may have sent the request, which changes something."""

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 import msgspec
 
 from penstock.core.limits import MIB
+from penstock.telemetry.api_keys import ADMIN_ONLY, MAY_LOOK, Role
 from penstock.telemetry.query import NoQuery
 
 MAX_BODY_BYTES = MIB
@@ -53,8 +54,10 @@ class Route(Generic[Q, B, A]):
     max_body_bytes: int = MAX_BODY_BYTES
     # What it may answer instead, beyond what every route may.
     refusals: tuple[HTTPStatus, ...] = ()
-    # Whether it makes sure of its callers by itself, and does not ask for the API's token.
+    # Whether it makes sure of its callers by itself, and does not ask for a key of the API.
     open: bool = False
+    # Whose keys are good for it; unless given, viewers' for what only tells, administrators' for what changes a thing.
+    roles: frozenset[Role] | None = None
 
     @property
     def takes_body(self) -> bool:
@@ -65,6 +68,16 @@ class Route(Generic[Q, B, A]):
     def changes(self) -> bool:
         """Whether it does more than tell."""
         return self.method != "GET"
+
+    @property
+    def allowed_roles(self) -> frozenset[Role]:
+        """Whose keys are good for it."""
+        return self.roles or (ADMIN_ONLY if self.changes else MAY_LOOK)
+
+    @property
+    def is_decision(self) -> bool:
+        """Whether it is a person's decision, which is kept with the name of who took it."""
+        return self.changes and not self.open and self.allowed_roles == ADMIN_ONLY
 
     @property
     def path_names(self) -> list[str]:

@@ -2,8 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
+from penstock.config.tree import FanOutBy
 from penstock.core.clock import Clock
+from penstock.jobs.api.changes import ChangeRoutes
 from penstock.jobs.api.events import EventRoutes
 from penstock.jobs.api.job_decisions import JobDecisionRoutes
 from penstock.jobs.api.jobs import JobRoutes
@@ -13,20 +16,23 @@ from penstock.jobs.api.signing_secret import SigningSecretRoutes
 from penstock.jobs.api.subscriptions import SubscriptionRoutes
 from penstock.jobs.api.trial import TrialRoutes
 from penstock.jobs.auth_token import AuthTokens
+from penstock.jobs.change_log import DatabaseChanges
 from penstock.jobs.delivery import Courier
-from penstock.jobs.fan_out_inline import InlinePublisher
+from penstock.jobs.fan_out_choice import publisher_for
 from penstock.jobs.model_subscription import DEFAULT_DISPATCH_POOL
 from penstock.jobs.process import Processor
 from penstock.jobs.process_route import ProcessRoute
 from penstock.jobs.repository import JobRepository
 from penstock.telemetry.api_app import ApiApp
 from penstock.telemetry.asgi import App
+from penstock.telemetry.key_file import KeyFile
 from penstock.telemetry.metrics import Metrics
 from penstock.telemetry.openapi import Json, openapi_document
 from penstock.telemetry.probes import CheckResult, Probes
 from penstock.telemetry.query import NoQuery
 from penstock.telemetry.request_guard import RequestGuard
-from penstock.telemetry.routes import Call, NoBody, Route, RouteTable
+from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route, RouteTable
+from penstock.telemetry.spans import NoSpans, Spans
 
 _DESCRIPTION = "Events in, signed webhooks out: events, subscriptions, the jobs they cause, and the pools they run in."
 
@@ -43,26 +49,44 @@ class JobsParts:
     new_id: Callable[[], str]
     metrics: Metrics
     api_token: str = ""
+    api_keys: KeyFile | None = None
+    spans: Spans = NoSpans()  # noqa: RUF009  # it has no state
     queue_uri: str = ""
     default_pool: str = DEFAULT_DISPATCH_POOL
+    fan_out: FanOutBy = FanOutBy.INLINE
 
 
-def jobs_app(parts: JobsParts) -> App:
+class Front(Protocol):
+    """What is served together with jobs and yet knows more than they do: further routes, and what comes before all."""
+
+    def routes(self, parts: JobsParts) -> tuple[AnyRoute, ...]:
+        """Routes beside those of jobs."""
+        ...
+
+    def wrap(self, app: App) -> App:
+        """An app that answers what is its own, and leaves the rest to `app`."""
+        ...
+
+
+def jobs_app(parts: JobsParts, front: Front | None = None) -> App:
     """The whole HTTP surface."""
-    api = ApiApp(_documented(parts), RequestGuard(parts.api_token))
+    beside = () if front is None else front.routes(parts)
+    keys = None if parts.api_keys is None else parts.api_keys.current
+    changes = DatabaseChanges(parts.repository, parts.new_id, parts.clock)
+    api = ApiApp(_documented(parts, beside), RequestGuard(parts.api_token, keys), changes)
 
     async def database() -> CheckResult:
         pools = await parts.repository.list_pools()
         return CheckResult(True, f"answers, with {len(pools)} pools")
 
-    return Probes(parts.metrics, {"database": database}).wrap(api)
+    return Probes(parts.metrics, {"database": database}).wrap(api if front is None else front.wrap(api))
 
 
 def route_table(parts: JobsParts) -> RouteTable:
     """The routes of every part."""
     repository, new_id, clock = parts.repository, parts.new_id, parts.clock
     return RouteTable(
-        *EventRoutes(repository, InlinePublisher(repository, new_id, clock), new_id, clock).routes(),
+        *EventRoutes(repository, publisher_for(parts.fan_out, repository, clock), new_id, clock, parts.spans).routes(),
         *JobRoutes(repository, new_id, clock).routes(),
         *JobDecisionRoutes(repository, clock).routes(),
         *SubscriptionRoutes(repository, new_id, clock).routes(),
@@ -70,21 +94,22 @@ def route_table(parts: JobsParts) -> RouteTable:
         *TrialRoutes(repository, parts.courier, new_id, clock).routes(),
         *PoolRoutes(repository).routes(),
         *RouterConfigRoutes(repository, parts.queue_uri, parts.default_pool).routes(),
+        *ChangeRoutes(repository).routes(),
         *ProcessRoute(parts.processor, parts.tokens, clock).routes(),
     )
 
 
-def openapi(parts: JobsParts) -> Json:
+def openapi(parts: JobsParts, beside: tuple[AnyRoute, ...] = ()) -> Json:
     """The document that describes the routes."""
-    return openapi_document(route_table(parts), "Penstock jobs", _DESCRIPTION)
+    return openapi_document(RouteTable(*route_table(parts).routes, *beside), "Penstock", _DESCRIPTION)
 
 
-def _documented(parts: JobsParts) -> RouteTable:
+def _documented(parts: JobsParts, beside: tuple[AnyRoute, ...]) -> RouteTable:
     """The routes, and one more that describes them."""
-    document = openapi(parts)
+    document = openapi(parts, beside)
 
     def describe(_: Call[NoQuery, NoBody]) -> Json:
         return document
 
     about = Route(method="GET", path="/openapi.json", summary="This document.", answer=dict, handler=describe)
-    return RouteTable(*route_table(parts).routes, about)
+    return RouteTable(*route_table(parts).routes, *beside, about)

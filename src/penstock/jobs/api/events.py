@@ -11,10 +11,13 @@ from penstock.jobs.api.cloud_event import MEDIA_TYPES, CloudEvent, CloudEventOrB
 from penstock.jobs.api.fields import MAX_BATCH_BYTES, checked_id
 from penstock.jobs.delivery_envelope import cloud_event
 from penstock.jobs.errors import EventNotFound
-from penstock.jobs.fan_out_inline import InlinePublisher
+from penstock.jobs.fan_out_choice import EventPublisher
 from penstock.jobs.repository import JobRepository
+from penstock.jobs.tracing import record_published
+from penstock.telemetry.api_keys import EVERYONE, MAY_PUBLISH
 from penstock.telemetry.query import NoQuery
 from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
+from penstock.telemetry.spans import Spans
 
 PATH = "/api/v1/events"
 
@@ -43,12 +46,18 @@ class EventRoutes:
     """The routes of events."""
 
     def __init__(
-        self, repository: JobRepository, publisher: InlinePublisher, new_id: Callable[[], str], clock: Clock
+        self,
+        repository: JobRepository,
+        publisher: EventPublisher,
+        new_id: Callable[[], str],
+        clock: Clock,
+        spans: Spans,
     ) -> None:
         self._repository = repository
         self._publisher = publisher
         self._new_id = new_id
         self._clock = clock
+        self._spans = spans
 
     def routes(self) -> tuple[AnyRoute, ...]:
         """What is served."""
@@ -62,6 +71,7 @@ class EventRoutes:
                 media_types=MEDIA_TYPES,
                 max_body_bytes=MAX_BATCH_BYTES,
                 handler=self._publish,
+                roles=MAY_PUBLISH,
             ),
             Route(
                 method="GET",
@@ -69,6 +79,7 @@ class EventRoutes:
                 summary="An event, by the id that Penstock gave it.",
                 answer=EventView,
                 handler=self._get,
+                roles=EVERYONE,
             ),
         )
 
@@ -80,6 +91,7 @@ class EventRoutes:
             for each, members in zip(given, members_of(call.content), strict=True)
         ]
         ids = await self._publisher.publish(events)
+        record_published(self._spans, events, ids, self._clock.now_ms())
         return EventReceipts([EventReceipt(kept, kept == event.id) for kept, event in zip(ids, events, strict=True)])
 
     async def _get(self, call: Call[NoQuery, NoBody]) -> EventView:

@@ -9,6 +9,8 @@ from msgspec import Meta
 from penstock.core.errors import InvalidArgument, NotFound
 from penstock.core.ids import decode_tsid
 from penstock.core.limits import KIB, MIB
+from penstock.jobs.errors import JobNotFound
+from penstock.jobs.fan_out import check_job_id
 
 MOST_AT_ONCE = 1000
 MAX_DATA_BYTES = MIB
@@ -26,6 +28,8 @@ Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256, pattern=_ON_
 Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=2048, pattern=_ON_ONE_LINE)]
 Limit: TypeAlias = Annotated[int, Meta(ge=1, le=MOST_AT_ONCE)]
 GroupKey: TypeAlias = Annotated[str, Meta(min_length=1, max_length=600, pattern=_ON_ONE_LINE)]
+# Until the year 9999, the last that a time can be told in.
+EpochMs: TypeAlias = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]
 Moment: TypeAlias = Annotated[datetime, Meta(tz=True)]
 
 
@@ -53,9 +57,18 @@ def epoch_ms_of(moment: datetime | None) -> int | None:
 
 
 def checked_id(given: str, missing: Callable[[str], NotFound]) -> str:
-    """An id of ours; `missing` if it cannot be one."""
+    """An id that Penstock gave an event or a subscription; `missing` if it cannot be one."""
     try:
         decode_tsid(given)
     except ValueError:
         raise missing(given[:100]) from None
+    return given
+
+
+def checked_job_id(given: str) -> str:
+    """The id of a job; JobNotFound if it cannot be one."""
+    try:
+        check_job_id(given)
+    except ValueError:
+        raise JobNotFound(given[:100]) from None
     return given

@@ -8,9 +8,8 @@ import msgspec
 from msgspec import Meta
 
 from penstock.core.clock import Clock
-from penstock.jobs.api.fields import MOST_AT_ONCE, GroupKey, Name, checked_id
+from penstock.jobs.api.fields import MOST_AT_ONCE, GroupKey, Name, checked_job_id
 from penstock.jobs.api.jobs import PATH
-from penstock.jobs.errors import JobNotFound
 from penstock.jobs.repository import JobRepository
 from penstock.telemetry.query import NoQuery
 from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
@@ -62,7 +61,7 @@ class JobDecisionRoutes:
 
     def _pair(self, verb: str, summary: str, decide: _Decide) -> tuple[AnyRoute, AnyRoute]:
         async def decided(ids: Sequence[str]) -> Decided:
-            checked = list(dict.fromkeys(checked_id(each, JobNotFound) for each in ids))
+            checked = list(dict.fromkeys(checked_job_id(each) for each in ids))
             await decide(checked, self._clock.now_ms())
             return Decided(checked)
 

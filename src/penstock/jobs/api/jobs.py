@@ -9,13 +9,24 @@ from msgspec import Meta
 
 from penstock.core.clock import Clock
 from penstock.core.job_state import JobStatus
-from penstock.jobs.api.fields import MAX_BATCH_BYTES, MAX_ITEM_BYTES, MOST_AT_ONCE, GroupKey, Limit, Name, checked_id
+from penstock.jobs.api.fields import (
+    MAX_BATCH_BYTES,
+    MAX_ITEM_BYTES,
+    MOST_AT_ONCE,
+    EpochMs,
+    GroupKey,
+    Limit,
+    Name,
+    checked_id,
+    checked_job_id,
+)
 from penstock.jobs.api.job_bodies import NewJobBody, new_job
 from penstock.jobs.api.job_views import AttemptView, JobView, attempt_view, job_view
-from penstock.jobs.errors import JobNotFound, SubscriptionNotFound
+from penstock.jobs.errors import SubscriptionNotFound
 from penstock.jobs.listing import JobFilter
 from penstock.jobs.model_job import CreatedJob
 from penstock.jobs.repository import JobRepository
+from penstock.telemetry.api_keys import EVERYONE, MAY_PUBLISH
 from penstock.telemetry.query import NoQuery
 from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
@@ -50,6 +61,8 @@ class JobQuery(msgspec.Struct, frozen=True, rename="camel"):
     event_id: Name | None = None
     tenant: Name | None = None
     type: Name | None = None
+    created_from_ms: EpochMs | None = None
+    created_to_ms: EpochMs | None = None
     archived: bool = False
     limit: Limit = 100
     cursor: Name | None = None
@@ -93,6 +106,7 @@ class JobRoutes:
                 body=NewJobBody,
                 max_body_bytes=MAX_ITEM_BYTES,
                 handler=self._create,
+                roles=MAY_PUBLISH,
                 refusals=(HTTPStatus.NOT_FOUND,),
             ),
             Route(
@@ -103,6 +117,7 @@ class JobRoutes:
                 body=NewJobs,
                 max_body_bytes=MAX_BATCH_BYTES,
                 handler=self._create_many,
+                roles=MAY_PUBLISH,
                 refusals=(HTTPStatus.NOT_FOUND,),
             ),
             Route(
@@ -126,6 +141,7 @@ class JobRoutes:
                 summary="One job, archived or not, with its payload.",
                 answer=JobView,
                 handler=self._get,
+                roles=EVERYONE,
             ),
             Route(
                 method="GET",
@@ -133,6 +149,7 @@ class JobRoutes:
                 summary="The deliveries of a job, the first one first.",
                 answer=AttemptList,
                 handler=self._attempts,
+                roles=EVERYONE,
             ),
         )
 
@@ -162,6 +179,8 @@ class JobRoutes:
             event_id=asked.event_id,
             tenant=asked.tenant,
             type=asked.type,
+            created_from_ms=asked.created_from_ms,
+            created_to_ms=asked.created_to_ms,
             archived=asked.archived,
         )
         page = await self._repository.list_jobs(which, asked.cursor, asked.limit)
@@ -171,10 +190,10 @@ class JobRoutes:
         return JobCounts(await self._repository.counts())
 
     async def _get(self, call: Call[NoQuery, NoBody]) -> JobView:
-        return job_view(await self._repository.get_job(checked_id(call.path["id"], JobNotFound)))
+        return job_view(await self._repository.get_job(checked_job_id(call.path["id"])))
 
     async def _attempts(self, call: Call[NoQuery, NoBody]) -> AttemptList:
-        job_id = checked_id(call.path["id"], JobNotFound)
+        job_id = checked_job_id(call.path["id"])
         found = await self._repository.attempts_of(job_id)
         if not found:
             await self._repository.get_job(job_id)

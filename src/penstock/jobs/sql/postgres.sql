@@ -58,6 +58,42 @@ WHERE lanes.group_key = idle.group_key AND lanes.ordered = idle.ordered AND NOT 
 UPDATE lanes SET awake = false FROM unnest(%b::text[], %b::boolean[]) AS idle (group_key, ordered)
 WHERE lanes.group_key = idle.group_key AND lanes.ordered = idle.ordered
 
+-- claim_lanes --
+UPDATE lanes SET in_flight = 1, awake = false, claimed_by = :owner, claimed_until_ms = :until_ms
+FROM unnest(:group_keys::text[], :ordereds::boolean[], :turns::bigint[]) AS wanted (group_key, ordered, turn)
+WHERE lanes.group_key = wanted.group_key AND lanes.ordered = wanted.ordered AND lanes.turn = wanted.turn
+  AND (lanes.in_flight = 0 OR lanes.claimed_by = :owner)
+RETURNING lanes.group_key, lanes.ordered, lanes.subscription_id
+
+-- queue_published --
+UPDATE jobs SET state = {QUEUED}, lease_until_ms = published.lease_until_ms, updated_at_ms = published.now_ms
+FROM unnest(%b::text[], %b::bigint[], %b::bigint[], %b::bigint[])
+    AS published (id, publish_round, lease_until_ms, now_ms)
+WHERE jobs.id = published.id AND jobs.publish_round = published.publish_round AND jobs.state + 0 = {READY}
+
+-- drop_landed_lanes --
+DELETE FROM lanes USING unnest(%b::text[], %b::boolean[], %b::text[]) AS landed (group_key, ordered, owner)
+WHERE lanes.group_key = landed.group_key AND lanes.ordered = landed.ordered AND lanes.claimed_by = landed.owner
+  AND NOT EXISTS (
+    SELECT 1 FROM jobs WHERE state = {READY} AND jobs.group_key = landed.group_key AND (mode > 0) = landed.ordered
+  )
+
+-- land_claimed_lanes --
+UPDATE lanes SET in_flight = 0, awake = true, turn = landed.turn, claimed_by = NULL, claimed_until_ms = NULL
+FROM unnest(%b::text[], %b::boolean[], %b::text[], %b::bigint[]) AS landed (group_key, ordered, owner, turn)
+WHERE lanes.group_key = landed.group_key AND lanes.ordered = landed.ordered AND lanes.claimed_by = landed.owner
+
+-- hold_lanes --
+UPDATE lanes SET claimed_until_ms = held.until_ms
+FROM unnest(%b::text[], %b::boolean[], %b::text[], %b::bigint[]) AS held (group_key, ordered, owner, until_ms)
+WHERE lanes.group_key = held.group_key AND lanes.ordered = held.ordered AND lanes.claimed_by = held.owner
+
+-- unclaim_lanes --
+UPDATE lanes SET in_flight = 0, awake = true, claimed_by = NULL, claimed_until_ms = NULL
+FROM unnest(%b::text[], %b::boolean[], %b::bigint[]) AS lapsed (group_key, ordered, now_ms)
+WHERE lanes.group_key = lapsed.group_key AND lanes.ordered = lapsed.ordered
+  AND lanes.claimed_until_ms <= lapsed.now_ms
+
 -- runs_of_ordered_lanes --
 SELECT lane.number, job.sequence, job.created_at_ms, job.id
 FROM unnest(:group_keys::text[]) WITH ORDINALITY AS lane (group_key, number)
@@ -134,3 +170,26 @@ DELETE FROM archived_jobs_other WHERE finished_at_ms < :before_ms
 
 -- delete_old_attempts --
 DELETE FROM attempts_other WHERE at_ms < :before_ms
+
+-- put_minutes --
+INSERT INTO statistics_minutes (
+    minute_ms, dimension, name, delivered, failed, refused, deferred, busy_ms, latency, waits, waited_ms,
+    longest_wait_ms
+)
+SELECT * FROM unnest(
+    %b::bigint[], %b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[],
+    %b::text[], %b::bigint[], %b::bigint[], %b::bigint[]
+)
+ON CONFLICT (minute_ms, dimension, name) DO UPDATE SET delivered = excluded.delivered, failed = excluded.failed,
+    refused = excluded.refused, deferred = excluded.deferred, busy_ms = excluded.busy_ms, latency = excluded.latency,
+    waits = excluded.waits, waited_ms = excluded.waited_ms, longest_wait_ms = excluded.longest_wait_ms
+
+-- put_leaders --
+INSERT INTO statistics_leaders (minute_ms, leaders) SELECT * FROM unnest(%b::bigint[], %b::text[])
+ON CONFLICT (minute_ms) DO UPDATE SET leaders = excluded.leaders
+
+-- attempts_to_count --
+SELECT job_id, number, outcome, at_ms, duration_ms, status_code, error, position FROM attempts
+WHERE (position, job_id, number, at_ms) > (:position, :job_id, :number, :at_ms)
+  AND position < (SELECT base FROM position_base) + pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+ORDER BY position, job_id, number, at_ms LIMIT :most

@@ -36,6 +36,32 @@ UPDATE lanes SET awake = (in_flight = 0) WHERE subscription_id = :subscription_i
 -- paused_subscriptions --
 SELECT id FROM subscriptions WHERE id {among ids} AND paused
 
+-- Lanes claimed as a whole; a re-run finds those of its predecessor awake
+
+-- any_lane_awake --
+SELECT EXISTS (SELECT 1 FROM lanes {by lanes_awake} WHERE awake)
+
+-- awake_ranges --
+SELECT min(turn), max(turn), count(*) FROM (
+    SELECT turn, ntile(CAST(:parts AS integer)) OVER (ORDER BY turn) AS part FROM (
+        SELECT turn FROM lanes {by lanes_awake} WHERE awake
+        UNION ALL
+        SELECT turn FROM lanes {by lanes_claimed} WHERE claimed_until_ms IS NOT NULL AND claimed_by = :owner
+        ORDER BY turn LIMIT :most
+    ) AS chosen
+) AS divided
+GROUP BY part ORDER BY part
+
+-- awake_among --
+SELECT group_key, ordered, subscription_id FROM lanes WHERE group_key {among group_keys} AND awake
+
+-- lapsed_lanes --
+SELECT group_key, ordered FROM lanes {by lanes_claimed}
+WHERE claimed_until_ms IS NOT NULL AND claimed_until_ms <= :now_ms ORDER BY claimed_until_ms LIMIT :most
+
+-- count_ready --
+SELECT count(*) FROM (SELECT 1 FROM jobs {by jobs_ready} WHERE state = {READY} LIMIT :most) AS counted
+
 -- Claiming
 
 -- chores --
@@ -47,6 +73,9 @@ SELECT EXISTS (SELECT 1 FROM jobs {by jobs_waiting} WHERE state = {WAITING} AND 
        EXISTS (
            SELECT 1 FROM jobs {by jobs_expiring} WHERE expires_at_ms IS NOT NULL AND expires_at_ms <= :now_ms
              AND state IN ({WAITING}, {READY}, {QUEUED})
+       ),
+       EXISTS (
+           SELECT 1 FROM lanes {by lanes_claimed} WHERE claimed_until_ms IS NOT NULL AND claimed_until_ms <= :now_ms
        )
 
 -- next_due --
@@ -58,6 +87,8 @@ SELECT min(at_ms) FROM (
     UNION ALL
     SELECT min(expires_at_ms) FROM jobs {by jobs_expiring}
     WHERE expires_at_ms IS NOT NULL AND state IN ({WAITING}, {READY}, {QUEUED})
+    UNION ALL
+    SELECT min(claimed_until_ms) FROM lanes {by lanes_claimed} WHERE claimed_until_ms IS NOT NULL
 ) AS times
 
 -- claim_jobs --
@@ -199,8 +230,11 @@ SELECT id, source, external_id FROM events WHERE tenant = :tenant AND external_i
 SELECT id, tenant, source, external_id, type, subject, time_ms, data, content_type, group_name, attributes, received_ms
 FROM events WHERE fanned_out = 0 ORDER BY id LIMIT :most
 
--- fanned_out --
-UPDATE events SET fanned_out = 1 WHERE id {among ids} AND fanned_out = 0
+-- count_events_to_fan_out --
+SELECT count(*) FROM (SELECT 1 FROM events WHERE fanned_out = 0 LIMIT :most) AS waiting
+
+-- fan_out_events --
+UPDATE events SET fanned_out = 1 WHERE id {among ids} AND fanned_out = 0 RETURNING id
 
 -- Subscriptions and pools
 
@@ -263,6 +297,18 @@ RETURNING token
 UPDATE leases SET holder = NULL, expires_ms = :now_ms WHERE name = :name AND holder = :holder AND token = :token
 RETURNING token
 
+-- What people changed
+
+-- keep_change --
+INSERT INTO changes (id, at_ms, who, role, action, target, detail)
+VALUES (:id, :at_ms, :who, :role, :action, :target, :detail)
+
+-- changes --
+SELECT id, at_ms, who, role, action, target, detail FROM changes WHERE id < :cursor ORDER BY id DESC LIMIT :most
+
+-- forget_changes --
+DELETE FROM changes WHERE at_ms < :before_ms
+
 -- Archiving
 
 -- archivable_jobs --
@@ -283,3 +329,45 @@ ORDER BY received_ms LIMIT :most
 
 -- delete_events --
 DELETE FROM events WHERE id {among ids}
+
+-- Statistics
+
+-- statistics_progress --
+SELECT position, job_id, number, at_ms, counted, set_aside, repaired FROM statistics_progress
+
+-- advance_statistics --
+UPDATE statistics_progress SET position = :position, job_id = :job_id, number = :number, at_ms = :at_ms,
+    counted = counted + :counted, set_aside = set_aside + :set_aside, repaired = repaired + :repaired
+WHERE position = :after_position AND job_id = :after_job_id AND number = :after_number AND at_ms = :after_at_ms
+RETURNING position
+
+-- minutes_of --
+SELECT minute_ms, dimension, name, delivered, failed, refused, deferred, busy_ms, latency, waits, waited_ms,
+    longest_wait_ms
+FROM statistics_minutes WHERE minute_ms {among minutes}
+
+-- minutes_between --
+SELECT minute_ms, dimension, name, delivered, failed, refused, deferred, busy_ms, latency, waits, waited_ms,
+    longest_wait_ms
+FROM statistics_minutes WHERE minute_ms >= :since_ms AND minute_ms < :until_ms AND dimension = :by
+ORDER BY minute_ms, name
+
+-- leaders_of --
+SELECT minute_ms, leaders FROM statistics_leaders WHERE minute_ms {among minutes}
+
+-- leaders_between --
+SELECT minute_ms, leaders FROM statistics_leaders WHERE minute_ms >= :since_ms AND minute_ms < :until_ms
+ORDER BY minute_ms
+
+-- forget_minutes --
+DELETE FROM statistics_minutes WHERE minute_ms < :before_ms
+
+-- forget_leaders --
+DELETE FROM statistics_leaders WHERE minute_ms < :before_ms
+
+-- job_origins --
+SELECT id, tenant, type, event_id, subscription_id, group_key, pool, target, scheduled_for_ms, created_at_ms
+FROM jobs WHERE id {among ids}
+UNION ALL
+SELECT id, tenant, type, event_id, subscription_id, group_key, pool, target, scheduled_for_ms, created_at_ms
+FROM archived_jobs WHERE id {among ids}

@@ -36,6 +36,31 @@ DELETE FROM lanes WHERE group_key = ?1 AND ordered = ?2 AND NOT EXISTS (
 -- park_lanes --
 UPDATE lanes SET awake = false WHERE group_key = ? AND ordered = ?
 
+-- claim_lane --
+UPDATE lanes SET in_flight = 1, awake = false, claimed_by = :owner, claimed_until_ms = :until_ms
+WHERE group_key = :group_key AND ordered = :ordered AND turn = :turn AND (in_flight = 0 OR claimed_by = :owner)
+RETURNING group_key, ordered, subscription_id
+
+-- queue_published --
+UPDATE jobs SET state = {QUEUED}, lease_until_ms = ?3, updated_at_ms = ?4
+WHERE id = ?1 AND publish_round = ?2 AND state + 0 = {READY}
+
+-- drop_landed_lanes --
+DELETE FROM lanes WHERE group_key = ?1 AND ordered = ?2 AND claimed_by = ?3 AND NOT EXISTS (
+    SELECT 1 FROM jobs {by jobs_ready} WHERE state = {READY} AND jobs.group_key = ?1 AND (mode > 0) = ?2
+)
+
+-- land_claimed_lanes --
+UPDATE lanes SET in_flight = 0, awake = true, turn = ?4, claimed_by = NULL, claimed_until_ms = NULL
+WHERE group_key = ?1 AND ordered = ?2 AND claimed_by = ?3
+
+-- hold_lanes --
+UPDATE lanes SET claimed_until_ms = ?4 WHERE group_key = ?1 AND ordered = ?2 AND claimed_by = ?3
+
+-- unclaim_lanes --
+UPDATE lanes SET in_flight = 0, awake = true, claimed_by = NULL, claimed_until_ms = NULL
+WHERE group_key = ?1 AND ordered = ?2 AND claimed_until_ms <= ?3
+
 -- first_blocker --
 SELECT sequence, created_at_ms, id FROM jobs
 WHERE (state = {ERROR} OR (state = {WAITING} AND delivery_count > 0 AND mode > 0)) AND group_key = :group_key
@@ -79,3 +104,16 @@ DELETE FROM archived_jobs WHERE finished_at_ms < :before_ms
 
 -- delete_old_attempts --
 DELETE FROM attempts WHERE at_ms < :before_ms
+
+-- put_minutes --
+INSERT OR REPLACE INTO statistics_minutes (
+    minute_ms, dimension, name, delivered, failed, refused, deferred, busy_ms, latency, waits, waited_ms,
+    longest_wait_ms
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- put_leaders --
+INSERT OR REPLACE INTO statistics_leaders (minute_ms, leaders) VALUES (?, ?)
+
+-- attempts_to_count --
+SELECT job_id, number, outcome, at_ms, duration_ms, status_code, error, position FROM attempts
+WHERE position > :position ORDER BY position LIMIT :most

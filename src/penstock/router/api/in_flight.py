@@ -8,6 +8,7 @@ from msgspec import Meta
 from penstock.core.errors import NotFound
 from penstock.router.surface import RouterSurface
 from penstock.router.views import InFlightView
+from penstock.telemetry.api_keys import MAY_LOOK
 from penstock.telemetry.query import NoQuery
 from penstock.telemetry.redaction import mask_whole_url
 from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
@@ -88,6 +89,7 @@ class InFlightRoutes:
                 answer=PresenceList,
                 body=CheckBatch,
                 handler=self._check_batch,
+                roles=MAY_LOOK,
             ),
             Route(
                 method="GET",

@@ -1,0 +1,57 @@
+"""`/api/v1/breakers`: the breakers of subscribers' endpoints, as this API process keeps them."""
+
+from http import HTTPStatus
+
+from penstock.core.errors import NotFound
+from penstock.delivery.breakers import Breakers
+from penstock.router.api.breakers import BreakerList, BreakerReset, ResetCount
+from penstock.telemetry.query import NoQuery
+from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
+
+PATH = "/api/v1/breakers"
+
+
+class BreakerRoutes:
+    """The routes of the breakers that deliveries to subscribers pass."""
+
+    def __init__(self, breakers: Breakers) -> None:
+        self._breakers = breakers
+
+    def routes(self) -> tuple[AnyRoute, ...]:
+        """What is served."""
+        return (
+            Route(
+                method="GET",
+                path=PATH,
+                summary="The breakers of subscribers' endpoints.",
+                answer=BreakerList,
+                handler=self._list,
+            ),
+            Route(
+                method="POST",
+                path=f"{PATH}/reset",
+                summary="Close the breaker of one subscriber's endpoint.",
+                answer=ResetCount,
+                body=BreakerReset,
+                handler=self._reset,
+                refusals=(HTTPStatus.NOT_FOUND,),
+            ),
+            Route(
+                method="POST",
+                path=f"{PATH}/reset-all",
+                summary="Close the breakers of all subscribers' endpoints.",
+                answer=ResetCount,
+                handler=self._reset_all,
+            ),
+        )
+
+    def _list(self, _: Call[NoQuery, NoBody]) -> BreakerList:
+        return BreakerList(self._breakers.views())
+
+    def _reset(self, call: Call[NoQuery, BreakerReset]) -> ResetCount:
+        if not self._breakers.reset(call.body.endpoint):
+            raise NotFound(f"there is no breaker of {call.body.endpoint[:200]!r}; GET {PATH} has them all")
+        return ResetCount(1)
+
+    def _reset_all(self, _: Call[NoQuery, NoBody]) -> ResetCount:
+        return ResetCount(self._breakers.reset_all())

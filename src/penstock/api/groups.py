@@ -1,0 +1,169 @@
+"""`/api/v1/groups`: groups that are held up, and what stands in the lanes of a key."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+
+from penstock.core.clock import Clock
+from penstock.core.job_state import JobStatus
+from penstock.core.plan import group_key
+from penstock.core.pointer import DispatchMode
+from penstock.jobs.api.fields import GroupKey, Limit, moment_of
+from penstock.jobs.api.job_views import JobView, job_view
+from penstock.jobs.inspecting import Lane
+from penstock.jobs.model_job import DispatchJob
+from penstock.jobs.model_subscription import Subscription
+from penstock.jobs.repository import JobRepository
+from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
+
+PATH = "/api/v1/groups"
+SHOWN_JOBS = 50
+# A key is looked for in the lanes of so many subscriptions; with more, ask for the whole group key.
+MOST_LANES = 200
+
+
+class HeldQuery(msgspec.Struct, frozen=True):
+    """How many groups to show."""
+
+    limit: Limit = 100
+
+
+class HeldGroupView(msgspec.Struct, frozen=True, rename="camel"):
+    """A group whose jobs wait for one that failed."""
+
+    group_key: str
+    subscription_id: str | None
+    subscription: str | None
+    errors: int
+    retrying: int
+    since: datetime
+
+
+class HeldGroupList(msgspec.Struct, frozen=True):
+    """Groups that are held up, those in ERROR first, then the longest held."""
+
+    groups: list[HeldGroupView]
+
+
+class LaneQuery(msgspec.Struct, frozen=True):
+    """A key such as `order-17`, in the lane of every subscription, or a whole group key."""
+
+    key: GroupKey
+
+
+class LaneView(msgspec.Struct, frozen=True, rename="camel"):
+    """What of a group is not over, the next one first, and what keeps it from moving on, if anything."""
+
+    group_key: str
+    subscription_id: str | None
+    subscription: str | None
+    paused: bool
+    blocked_by: str | None
+    """The id of the job that the others wait for."""
+    reason: str
+    counts: dict[JobStatus, int]
+    jobs: list[JobView]
+
+
+class LaneList(msgspec.Struct, frozen=True):
+    """The lanes that a key has jobs in."""
+
+    lanes: list[LaneView]
+
+
+class GroupRoutes:
+    """The routes of groups."""
+
+    def __init__(self, repository: JobRepository, clock: Clock) -> None:
+        self._repository = repository
+        self._clock = clock
+
+    def routes(self) -> tuple[AnyRoute, ...]:
+        """What is served."""
+        return (
+            Route(
+                method="GET",
+                path=f"{PATH}/held",
+                summary="Groups that wait for a job that failed.",
+                answer=HeldGroupList,
+                query=HeldQuery,
+                handler=self._held,
+            ),
+            Route(
+                method="GET",
+                path=f"{PATH}/lanes",
+                summary=f"The lanes of a key: the first {SHOWN_JOBS} jobs of each, and what they wait for.",
+                answer=LaneList,
+                query=LaneQuery,
+                handler=self._lanes,
+            ),
+        )
+
+    async def _held(self, call: Call[HeldQuery, NoBody]) -> HeldGroupList:
+        names = {each.id: each.name for each in await self._repository.list_subscriptions()}
+        held = await self._repository.held_groups(call.query.limit)
+        return HeldGroupList(
+            [
+                HeldGroupView(
+                    group.group_key,
+                    group.subscription_id,
+                    names.get(group.subscription_id or ""),
+                    group.errors,
+                    group.retrying,
+                    moment_of(group.since_ms),
+                )
+                for group in held
+            ]
+        )
+
+    async def _lanes(self, call: Call[LaneQuery, NoBody]) -> LaneList:
+        key = call.query.key
+        subscriptions = await self._repository.list_subscriptions()
+        by_group = {group_key(each.id, key): each for each in subscriptions[:MOST_LANES]}
+        whole = next((each for each in subscriptions if key.startswith(f"{each.id}:")), None)
+        now_ms = self._clock.now_ms()
+        found: list[LaneView] = []
+        for group, subscription in ((key, whole), *by_group.items()):
+            lane = await self._repository.lane_of(group, SHOWN_JOBS)
+            if any(lane.counts.values()):
+                found.append(lane_view(group, subscription, lane, now_ms))
+        return LaneList(found)
+
+
+def lane_view(group: str, subscription: Subscription | None, lane: Lane, now_ms: int) -> LaneView:
+    """A lane as it is shown."""
+    paused = subscription is not None and subscription.paused
+    blocker = _blocker(lane.jobs, now_ms)
+    blocked_by = None if blocker is None else blocker.id
+    return LaneView(
+        group,
+        None if subscription is None else subscription.id,
+        None if subscription is None else subscription.name,
+        paused,
+        blocked_by,
+        _reason(lane.jobs, blocker, paused=paused),
+        lane.counts,
+        [job_view(job) for job in lane.jobs],
+    )
+
+
+def _blocker(jobs: Iterable[DispatchJob], now_ms: int) -> DispatchJob | None:
+    """The first job that a later BLOCK_ON_ERROR job must not pass (ruling 16)."""
+    for job in jobs:
+        waits = job.status is JobStatus.PENDING and job.delivery_count > 0 and job.due_at_ms > now_ms
+        if job.mode is DispatchMode.BLOCK_ON_ERROR and (job.status is JobStatus.ERROR or waits):
+            return job
+    return None
+
+
+def _reason(jobs: list[DispatchJob], blocker: DispatchJob | None, *, paused: bool) -> str:
+    if paused:
+        return "its subscription is paused"
+    if blocker is not None and blocker.status is JobStatus.ERROR:
+        return f"job {blocker.id} is in ERROR: {blocker.last_error or 'no reason was kept'}"
+    if blocker is not None:
+        return f"job {blocker.id} waits for its next attempt: {blocker.last_error or 'no reason was kept'}"
+    if not jobs:
+        return "everything is over"
+    return f"nothing; its first job is {jobs[0].status}"

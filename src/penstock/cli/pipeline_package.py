@@ -1,0 +1,29 @@
+"""`penstock pipeline package`: the archive that executors need."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.family import examples
+
+EXAMPLES = examples("penstock pipeline package --output penstock.zip")
+
+
+def package(
+    output: Annotated[Path, typer.Option(help="Where to write.", metavar="FILE")] = Path("penstock.zip"),
+) -> None:
+    """Write penstock as an archive for executors that have it not: spark-submit --py-files penstock.zip.
+
+    The commands here do it by themselves; this is for images, and for clusters that fetch it from their own storage.
+    """
+    from penstock.core.errors import Unavailable
+    from penstock.pipeline.packaging import write_package
+
+    try:
+        write_package(output)
+    except OSError as error:
+        raise Unavailable(
+            f"cannot write {output}: {error.strerror or error}; give a file that can be written"
+        ) from error
+    typer.echo(f"wrote {output} ({output.stat().st_size / 2**10:.0f} KB)")

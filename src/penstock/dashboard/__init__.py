@@ -1,0 +1,1 @@
+"""The web page: static files that read the API of their own origin."""

@@ -1,0 +1,52 @@
+// Asking the API of this origin. The token, if one is needed, lives as long as the tab.
+
+const KEY = "penstock.token";
+const TIMEOUT_MS = 15_000;
+
+export class ApiError extends Error {
+  constructor(status, detail) {
+    super(detail);
+    this.status = status;
+  }
+}
+
+export const token = {
+  get: () => sessionStorage.getItem(KEY),
+  set: (value) => sessionStorage.setItem(KEY, value),
+  clear: () => sessionStorage.removeItem(KEY),
+};
+
+async function ask(method, path, body, timeoutMs = TIMEOUT_MS) {
+  const headers = { accept: "application/json" };
+  if (method !== "GET") headers["x-penstock"] = "1";
+  if (body !== undefined) headers["content-type"] = "application/json";
+  if (token.get()) headers.authorization = `Bearer ${token.get()}`;
+  const options = { method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store" };
+  let answer;
+  try {
+    answer = await fetch(path, { ...options, signal: AbortSignal.timeout(timeoutMs) });
+  } catch (error) {
+    const reason = error.name === "TimeoutError" ? `no answer within ${timeoutMs / 1000} s` : "it does not answer";
+    throw new ApiError(0, `The API cannot be reached: ${reason}.`);
+  }
+  const value = await answer.json().catch(() => null);
+  if (answer.ok && value !== null) return value;
+  if (answer.status === 401) document.dispatchEvent(new CustomEvent("sign-in-needed"));
+  throw new ApiError(answer.status, value?.detail ?? `The API answered ${answer.status}.`);
+}
+
+// A path with its variable parts escaped: path`/api/v1/jobs/${id}`.
+export function path(strings, ...values) {
+  return strings.reduce((made, part, index) => made + encodeURIComponent(values[index - 1]) + part);
+}
+
+export function withQuery(base, query) {
+  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  return given.length ? `${base}?${new URLSearchParams(given)}` : base;
+}
+
+export const get = (where, query = {}) => ask("GET", withQuery(where, query));
+export const post = (where, body, timeoutMs) => ask("POST", where, body, timeoutMs);
+export const put = (where, body, timeoutMs) => ask("PUT", where, body, timeoutMs);
+export const patch = (where, body) => ask("PATCH", where, body);
+export const del = (where) => ask("DELETE", where);

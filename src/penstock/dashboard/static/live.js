@@ -1,0 +1,110 @@
+// What the page knows of the last ten minutes: asked for every two seconds while it is looked at, and kept in memory.
+import { get } from "./api.js";
+import { every } from "./polling.js";
+import { growth, quantile, Samples } from "./samples.js";
+
+export const TICK_MS = 2000;
+const KEPT = 300;
+// Percentiles are of the last minute: a single tick may have no delivery at all.
+const WINDOW = 30;
+const MOST_GROUPS = 200;
+const OUTCOMES = ["DELIVERED", "DEFERRED", "FAILED", "REFUSED"];
+
+export const live = {
+  ticks: [], // [{atMs, outcomes, quantiles, router, queues}], the newest last
+  api: null,
+  router: null,
+  queues: null,
+  groups: null,
+  troubles: { api: null, router: null, queues: null, groups: null },
+};
+const watchers = new Set();
+let seen = [];
+
+// Call back after every tick, and once now if there was one.
+export function watch(callback, signal) {
+  watchers.add(callback);
+  signal.addEventListener("abort", () => watchers.delete(callback));
+  if (live.ticks.length) callback(live);
+}
+
+export function startLive(signal) {
+  every(TICK_MS, tick, signal);
+}
+
+async function part(name, load) {
+  try {
+    live[name] = await load();
+    live.troubles[name] = null;
+  } catch (error) {
+    live[name] = null;
+    live.troubles[name] = error;
+  }
+}
+
+async function tick() {
+  await Promise.all([
+    part("api", async () => new Samples(await get("/api/v1/metrics"))),
+    part("router", async () => new Samples(await get("/api/router/metrics"))),
+    part("queues", async () => (await get("/api/queues")).queues),
+    part("groups", async () => (await get("/api/router/monitoring/groups", { limit: MOST_GROUPS })).groups),
+  ]);
+  if (live.api) {
+    seen = [...seen, { api: live.api, router: live.router }].slice(-KEPT);
+    if (seen.length > 1) live.ticks = [...live.ticks, measured(seen.at(-2), seen.at(-1))].slice(-KEPT);
+  }
+  for (const callback of watchers) callback(live);
+}
+
+function measured(before, now) {
+  const seconds = Math.max(0.001, (now.api.atMs - before.api.atMs) / 1000);
+  const counted = (moment, outcome) => moment.api.sum("job_deliveries_total", { outcome });
+  const from = seen.at(-Math.min(seen.length, WINDOW));
+  const [old, fresh] = [from.api.buckets("job_delivery_seconds"), now.api.buckets("job_delivery_seconds")];
+  return {
+    atMs: now.api.atMs,
+    outcomes: OUTCOMES.map((outcome) => growth(counted(before, outcome), counted(now, outcome), seconds)),
+    published: growth(before.api.sum("scheduler_published_total"), now.api.sum("scheduler_published_total"), seconds),
+    quantiles: [0.5, 0.95, 0.99].map((share) => quantile(old, fresh, share)),
+    waiting: [
+      live.queues?.reduce((sum, queue) => sum + queue.visible, 0) ?? null,
+      now.router?.sum("router_pool_queued") ?? null,
+      now.router?.sum("router_pool_active") ?? null,
+    ],
+    pools: now.router?.by("router_pool_active", "pool") ?? new Map(),
+    groups: groupsOf(before.router, now.router),
+    // Beyond the longest queues, a group that is not told may have any length.
+    allGroups: (live.groups?.length ?? 0) < MOST_GROUPS,
+    busy: before.router && now.router ? busyIn(before.router, now.router) : 0,
+  };
+}
+
+// Per group what waits, and how many deliveries of it were under way on average.
+function groupsOf(before, now) {
+  const groups = new Map();
+  if (!now) return groups;
+  const entry = (name) => groups.get(name) ?? groups.set(name, { queued: 0, busy: 0 }).get(name);
+  for (const { group, queued } of live.groups ?? []) entry(group).queued += queued;
+  if (!before) return groups;
+  const seconds = Math.max(0.001, (now.atMs - before.atMs) / 1000);
+  const earlier = new Map(before.all("router_group_processing_seconds").map((each) => [`${each.labels.pool} ${each.labels.group}`, each.value]));
+  for (const { labels, value } of now.all("router_group_processing_seconds")) {
+    const known = earlier.get(`${labels.pool} ${labels.group}`);
+    // A group that has just come among the heaviest brings all its past with it: not this moment's work.
+    if (known !== undefined) entry(labels.group).busy += growth(known, value, seconds);
+  }
+  return groups;
+}
+
+// How many deliveries were under way on average, in all pools.
+function busyIn(before, now) {
+  const name = "router_pool_processing_seconds_sum";
+  return growth(before.sum(name), now.sum(name), Math.max(0.001, (now.atMs - before.atMs) / 1000));
+}
+
+// The share of deliveries that succeeded in the last minute, or null if there was none.
+export function successRate(ticks) {
+  const sums = OUTCOMES.map((_, index) => ticks.slice(-WINDOW).reduce((sum, each) => sum + each.outcomes[index], 0));
+  const ended = sums[0] + sums[2] + sums[3];
+  return ended > 0 ? sums[0] / ended : null;
+}

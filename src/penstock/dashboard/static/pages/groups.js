@@ -1,0 +1,208 @@
+// Groups: which have the most to do, which are held up and by what, and how to get them going.
+import { get, post } from "../api.js";
+import { area } from "../charts/area.js";
+import { bars } from "../charts/bars.js";
+import { heatMap } from "../charts/heat_map.js";
+import { lines } from "../charts/lines.js";
+import { confirmed } from "../dialogs.js";
+import { groupName, subscriptions } from "../directory.js";
+import { finishedWithin } from "../finished.js";
+import { badge, h, setText } from "../dom.js";
+import * as format from "../format.js";
+import { watch } from "../live.js";
+import { card, head, kindOf, loader, trouble, wide } from "../parts.js";
+import { every } from "../polling.js";
+import { table } from "../table.js";
+import { attempt } from "../toast.js";
+import { allowed, decide, WORDS } from "../unblock.js";
+
+const COLOURS = ["s-1", "s-2", "s-3", "s-4", "s-5", "s-7", "s-8"];
+const FIRST_HELD = 8;
+const FIRST_JOBS = 5;
+const MOST_HELD = 500;
+const COLUMN_MS = 10_000;
+const COLUMNS = 30;
+const HEAT_STEPS_S = [0.01, 0.05, 0.25, 1];
+const COLLECTING = "The first values come in a few seconds: this page measures while it is open.";
+const QUIET = "No group has anything to wait for. Groups show here while their messages are in the router.";
+
+export function mount(main, { signal, query }) {
+  const problem = trouble();
+  const input = h("input", { type: "search", name: "key", placeholder: "order-17", value: query.get("key") ?? "", "aria-label": "Key or group" });
+  const found = h("div", { id: "lanes" });
+  const finder = h(
+    "form",
+    {
+      class: "inline-form",
+      onsubmit: (event) => {
+        event.preventDefault();
+        location.hash = `#/groups?key=${encodeURIComponent(input.value.trim())}`;
+      },
+    },
+    h("label", { class: "field" }, "Key of a group, such as an order's number", input),
+    h("button", { type: "submit", class: "primary" }, "Find"),
+  );
+  const held = table({
+    columns: [
+      { name: "Group", link: (row) => [groupName(row.groupKey), `#/groups?key=${encodeURIComponent(row.groupKey)}`], class: "long" },
+      { name: "Held by", badge: (row) => (row.errors ? [format.plural(row.errors, "error"), "bad"] : ["a retry to come", "warn"]) },
+      { name: "Since", text: (row) => format.ago(row.since), class: "tight" },
+      { name: "", make: (current) => h("button", { type: "button", class: "small", onclick: () => retryGroup(current()) }, "Retry errors…"), update: (button, row) => (button.disabled = row.errors === 0) },
+    ],
+    key: (row) => row.groupKey,
+    empty: "No group is held up.",
+  });
+  let allHeld = false;
+  const showAll = () => {
+    allHeld = true;
+    loadHeld();
+  };
+  const heldMore = h("button", { type: "button", class: "small", hidden: true, onclick: showAll }, "Show all");
+  const queued = bars({ rows: 8, label: "Messages per group", show: format.count, empty: QUIET });
+  const heat = heatMap({ rows: 8, label: "Processing latency by group and time", show: format.span, steps: HEAT_STEPS_S, empty: "Nothing was delivered in the last five minutes." });
+  const used = area({ label: "Workers used by group", series: [], show: (value) => format.rate(value), least: 1, empty: COLLECTING, quiet: QUIET });
+  const depth = lines({ label: "Queue depth by group", series: [], show: format.count, least: 4, empty: COLLECTING, quiet: QUIET });
+  main.append(
+    head("Groups", "Messages of one key stay in order; each subscription has its own lane for a key."),
+    problem.node,
+    card("Find a group", "its lane, what blocks it, and how to unblock it", finder, found),
+    card("Held up", "groups that wait for a job that failed", held.node, heldMore),
+    h(
+      "div",
+      { class: "grid" },
+      wide(6, card("Messages per group", "that wait in the router, now", queued.node)),
+      wide(6, card("Processing latency", "mean time of deliveries, by group", heat.node)),
+      wide(6, card("Utilisation", "workers busy with each group", used.node)),
+      wide(6, card("Depth over time", "messages that wait in the router", depth.node)),
+    ),
+  );
+
+  const loadHeld = loader(problem, async () => {
+    await subscriptions();
+    return get("/api/v1/groups/held", { limit: MOST_HELD });
+  }, ({ groups }) => {
+    held.update(allHeld ? groups : groups.slice(0, FIRST_HELD));
+    heldMore.hidden = allHeld || groups.length <= FIRST_HELD;
+    setText(heldMore, `Show all ${groups.length === MOST_HELD ? `${MOST_HELD} and more` : groups.length}`);
+  });
+  every(3000, loadHeld, signal);
+  every(COLUMN_MS / 2, async () => {
+    const lately = await finishedWithin(COLUMNS * COLUMN_MS).catch(() => null);
+    if (lately) showHeat(heat, lately, Date.now());
+  }, signal);
+  watch(({ ticks }) => showLive({ queued, used, depth }, ticks), signal);
+
+  const key = query.get("key");
+  const loadLanes = loader(problem, async () => {
+    await subscriptions();
+    return get("/api/v1/groups/lanes", { key });
+  }, ({ lanes }) => showLanes(found, key, lanes, loadAll));
+  if (key) every(4000, loadLanes, signal);
+
+  async function loadAll() {
+    await loadHeld();
+    if (key) await loadLanes();
+  }
+
+  async function retryGroup(group) {
+    const yes = await confirmed({
+      title: "Retry the errors of this group?",
+      about: `${format.plural(group.errors, "job")} in ERROR of ${groupName(group.groupKey)} begin anew, in order. The rest of the group follows.`,
+      action: "Retry",
+      danger: false,
+    });
+    if (!yes) return;
+    await attempt(() => post("/api/v1/jobs/retry-group", { groupKey: group.groupKey }), (done) => `${format.plural(done.ids.length, "job")} retried.`);
+    await loadAll();
+  }
+}
+
+function showLive({ queued, used, depth }, ticks) {
+  const newest = ticks.at(-1)?.groups ?? new Map();
+  const deepest = [...newest].filter(([, group]) => group.queued > 0).sort((left, right) => right[1].queued - left[1].queued);
+  queued.update(deepest.map(([name, group]) => ({ name: groupName(name), value: group.queued })));
+
+  const busiest = heaviest(ticks, "busy");
+  const busyRows = ticks.map((tick) => {
+    const shown = busiest.map((name) => tick.groups.get(name)?.busy ?? 0);
+    return [...shown, Math.max(0, tick.busy - shown.reduce((sum, value) => sum + value, 0))];
+  });
+  draw(used, ticks, busyRows, [...named(busiest), { name: "all others", cls: "s-6" }]);
+
+  const longest = heaviest(ticks, "queued");
+  const depths = ticks.map((tick) => longest.map((name) => tick.groups.get(name)?.queued ?? (tick.allGroups ? 0 : null)));
+  draw(depth, ticks, depths, named(longest));
+}
+
+// The groups with the most of something over all the time that is kept.
+function heaviest(ticks, measure) {
+  const sums = new Map();
+  for (const tick of ticks) for (const [name, group] of tick.groups) sums.set(name, (sums.get(name) ?? 0) + group[measure]);
+  const some = [...sums].filter(([, sum]) => sum > 0).sort((left, right) => right[1] - left[1]);
+  return some.slice(0, COLOURS.length).map(([name]) => name);
+}
+
+const named = (names) => names.map((name, index) => ({ name: groupName(name), cls: COLOURS[index] }));
+
+function draw(chart, ticks, rows, series) {
+  chart.update(ticks.map((tick) => tick.atMs), rows, series);
+}
+
+function showHeat(heat, deliveries, nowMs) {
+  const lastColumn = Math.floor(nowMs / COLUMN_MS);
+  const times = Array.from({ length: COLUMNS }, (_, index) => (lastColumn - COLUMNS + 1 + index) * COLUMN_MS);
+  const byGroup = Map.groupBy(deliveries.filter((each) => each.durationMs !== null), (each) => each.groupKey);
+  const busiest = [...byGroup].sort((left, right) => right[1].length - left[1].length).slice(0, 8);
+  const cells = busiest.map(([, done]) => {
+    const byColumn = Map.groupBy(done, (each) => Math.floor(each.finishedAtMs / COLUMN_MS) * COLUMN_MS);
+    return times.map((ms) => {
+      const here = byColumn.get(ms) ?? [];
+      return here.length ? here.reduce((sum, each) => sum + each.durationMs, 0) / here.length / 1000 : null;
+    });
+  });
+  heat.update(busiest.map(([name]) => groupName(name)), times, cells);
+}
+
+function showLanes(place, key, lanes, again) {
+  if (!lanes.length) {
+    place.replaceChildren(h("p", { class: "empty" }, `No job has the key ${key}. What was finished long ago is in the archive.`));
+    return;
+  }
+  place.replaceChildren(...lanes.map((lane) => laneCard(lane, again)));
+}
+
+function laneCard(lane, again) {
+  const blocker = lane.jobs.find((job) => job.id === lane.blockedBy);
+  const row = (job, index) =>
+    h(
+      "tr",
+      {},
+      h("td", { class: "number" }, String(index + 1)),
+      h("td", {}, h("a", { class: "mono", href: `#/jobs/${encodeURIComponent(job.id)}` }, job.id)),
+      h("td", {}, badge(job.status, kindOf(job.status))),
+      h("td", {}, job.type),
+      h("td", { class: "tight" }, format.ago(job.createdAt)),
+      h("td", { class: "text", title: job.lastError ?? "" }, job.lastError ?? ""),
+      h("td", {}, h("div", { class: "buttons" }, allowed(job).map((verb) => decideButton(verb, job, again)))),
+    );
+  const waiting = ["PENDING", "QUEUED", "PROCESSING", "ERROR"].reduce((sum, status) => sum + (lane.counts[status] ?? 0), 0);
+  const names = ["", "Job", "Status", "Type", "Made", "Last error", ""];
+  const done = ["COMPLETED", "CANCELLED", "EXPIRED"].map((status) => `${format.count(lane.counts[status] ?? 0)} ${status}`);
+  return h(
+    "div",
+    { class: "lane", "data-group": lane.groupKey },
+    h("h3", {}, groupName(lane.groupKey)),
+    h("div", { class: "notice", "data-kind": blocker || lane.paused ? "bad" : "good" }, blocker || lane.paused ? "Blocked: " : "Not blocked: ", lane.reason),
+    lane.jobs.length
+      ? h("div", { class: "table-box" }, h("table", {}, h("thead", {}, h("tr", {}, names.map((name) => h("th", {}, name)))), h("tbody", {}, lane.jobs.slice(0, FIRST_JOBS).map(row))))
+      : null,
+    h("p", { class: "about" }, `${waiting > FIRST_JOBS ? `${format.count(waiting - FIRST_JOBS)} more wait behind these. ` : ""}Over: ${done.join(", ")}. `, h("a", { href: `#/jobs?q=${encodeURIComponent(lane.groupKey)}` }, "All jobs of this group")),
+  );
+}
+
+function decideButton(verb, job, again) {
+  const act = async () => {
+    if (await decide(verb, job)) await again();
+  };
+  return h("button", { type: "button", class: `small ${verb === "retry" ? "" : "danger-quiet"}`, onclick: act }, WORDS[verb]);
+}

@@ -1,0 +1,103 @@
+// One job: what it is, what was sent, and every delivery with what came of it.
+import { get, path } from "../api.js";
+import { nameOf, subscriptions } from "../directory.js";
+import { badge, h } from "../dom.js";
+import * as format from "../format.js";
+import { card, facts, head, kindOf, loader, trouble, wide } from "../parts.js";
+import { every } from "../polling.js";
+import { allowed, decide, WORDS } from "../unblock.js";
+
+export function mount(main, { signal, detail: id }) {
+  const problem = trouble();
+  const tools = h("div", { class: "buttons" });
+  const about = h("div");
+  const request = h("div");
+  const timeline = h("ol", { class: "timeline" });
+  main.append(
+    head("Job", id, tools),
+    problem.node,
+    h("div", { class: "grid" }, wide(6, card("Deliveries", "the first one first", timeline)), wide(6, card("Job", null, about)), wide(12, card("Request", "what the subscriber is sent", request))),
+  );
+  let shown = "";
+
+  const load = loader(
+    problem,
+    async () => {
+      await subscriptions();
+      const [job, { attempts }] = await Promise.all([get(path`/api/v1/jobs/${id}`), get(path`/api/v1/jobs/${id}/attempts`)]);
+      const event = job.eventId ? await get(path`/api/v1/events/${job.eventId}`).catch(() => null) : null;
+      return { job, attempts, event };
+    },
+    ({ job, attempts, event }) => {
+      const key = JSON.stringify([job, attempts]);
+      if (key === shown) return;
+      shown = key;
+      tools.replaceChildren(...allowed(job).map((verb) => decideButton(verb, job, load)));
+      about.replaceChildren(facts(factsOf(job)));
+      timeline.replaceChildren(...attempts.map(entry), ...next(job, attempts));
+      request.replaceChildren(...requestOf(job, event));
+    },
+  );
+  every(2000, load, signal);
+}
+
+function decideButton(verb, job, again) {
+  const act = async () => {
+    if (await decide(verb, job)) await again();
+  };
+  return h("button", { type: "button", class: verb === "retry" ? "primary" : "danger-quiet", onclick: act }, WORDS[verb]);
+}
+
+function factsOf(job) {
+  const group = h("a", { href: `#/groups?key=${encodeURIComponent(job.groupKey)}` }, job.group ?? "default");
+  const event = job.eventId ? h("a", { class: "mono", href: `#/events/${encodeURIComponent(job.eventId)}` }, job.eventId) : "none: it was made directly";
+  return [
+    ["Status", badge(job.status, kindOf(job.status))],
+    ["Event", event],
+    ["Subscription", nameOf(job.subscriptionId)],
+    ["Type", job.type],
+    ["Group", group],
+    ["On error", { BLOCK_ON_ERROR: "blocks its group", NEXT_ON_ERROR: "lets the next one go", IMMEDIATE: "order does not matter" }[job.mode]],
+    ["Pool", job.pool],
+    ["Made", format.moment(job.createdAt)],
+    ["Due", format.moment(job.dueAt)],
+    ["Finished", format.moment(job.finishedAt)],
+    ["Expires", format.moment(job.expiresAt)],
+    ["Attempts spent", `${job.attemptsSpent} of its schedule, ${job.deliveries} deliveries in all`],
+    ["Last error", job.lastError ?? format.NONE],
+  ];
+}
+
+function entry(attempt) {
+  const code = attempt.statusCode === null ? "no answer" : `HTTP ${attempt.statusCode}`;
+  return h(
+    "li",
+    { "data-kind": kindOf(attempt.outcome) },
+    h("div", { class: "line" }, h("strong", {}, `Delivery ${attempt.number}`), badge(attempt.outcome, kindOf(attempt.outcome)), h("span", {}, code), h("span", {}, format.span(attempt.durationMs / 1000))),
+    h("div", { class: "when" }, format.moment(attempt.at)),
+    attempt.error ? h("p", {}, attempt.error) : null,
+    attempt.response ? h("details", {}, h("summary", {}, "Response"), h("pre", { class: "code" }, format.pretty(attempt.response))) : null,
+  );
+}
+
+function next(job, attempts) {
+  if (job.status === "PENDING") return [h("li", {}, attempts.length ? "Next delivery " : "First delivery ", new Date(job.dueAt) > new Date() ? format.ago(job.dueAt) : "when it is its turn", ".")];
+  if (job.status === "QUEUED") return [h("li", {}, "In the queue, for the router to bring.")];
+  if (job.status === "PROCESSING") return [h("li", {}, "Being delivered.")];
+  return attempts.length ? [] : [h("li", {}, "No delivery was made.")];
+}
+
+function requestOf(job, event) {
+  const body = event ? JSON.stringify(event.event, null, 2) : "payload" in job ? JSON.stringify(job.payload, null, 2) : (job.payloadBase64 ?? null);
+  const headers = Object.entries(job.headers).map(([name, value]) => `${name}: ${value}`);
+  return [
+    facts([
+      ["POST", job.target],
+      ["Content type", job.contentType],
+      ["Own headers", headers.length ? headers.join("\n") : "none beside those of the subscription"],
+      ["Signature", job.subscriptionId ? "webhook-id, webhook-timestamp and webhook-signature, made anew for each delivery" : "none: the job has no subscription"],
+    ]),
+    h("p", {}),
+    body === null ? h("p", { class: "empty" }, "Its event is not kept any more.") : h("pre", { class: "code", tabindex: "0" }, body),
+  ];
+}

@@ -1,0 +1,207 @@
+// Jobs: look for them by id, key, status and time; retry, cancel or replay many at once.
+import { get, path, post, withQuery } from "../api.js";
+import { confirmed, field } from "../dialogs.js";
+import { nameOf, subscriptions } from "../directory.js";
+import { h, setText } from "../dom.js";
+import * as format from "../format.js";
+import { card, head, kindOf, loader, options, trouble } from "../parts.js";
+import { every } from "../polling.js";
+import { table } from "../table.js";
+import { attempt } from "../toast.js";
+
+const PAGE = 50;
+const STATUSES = ["PENDING", "QUEUED", "PROCESSING", "COMPLETED", "ERROR", "CANCELLED", "EXPIRED"];
+const FINAL = ["COMPLETED", "ERROR", "CANCELLED", "EXPIRED"];
+const MOST_LANES = 50;
+// A job of an event has its id, and the subscription's behind it; any other has one of its own.
+const ID_LENGTH = 13;
+const ID = /^[0-9A-HJKMNP-TV-Z]{13}(-.+)?$/;
+
+export function mount(main, { signal, query }) {
+  const problem = trouble();
+  const inputs = {
+    q: h("input", { type: "search", name: "q", placeholder: "order-17, a job's id, an event's id", value: query.get("q") ?? "" }),
+    status: h("select", { name: "status" }),
+    subscriptionId: h("select", { name: "subscriptionId" }),
+    type: h("input", { name: "type", placeholder: "orders:placed", value: query.get("type") ?? "" }),
+    from: h("input", { name: "from", type: "datetime-local", step: 1, value: query.get("from") ?? "" }),
+    to: h("input", { name: "to", type: "datetime-local", step: 1, value: query.get("to") ?? "" }),
+  };
+  options(inputs.status, [["", "any"], ...STATUSES.map((status) => [status, status])], query.get("status") ?? "");
+  const filters = h(
+    "form",
+    {
+      class: "filters",
+      onsubmit: (event) => {
+        event.preventDefault();
+        location.hash = withQuery("#/jobs", Object.fromEntries([...new FormData(filters)].map(([name, value]) => [name, value.trim()])));
+      },
+    },
+    h("label", { class: "field wide" }, "Id or key", inputs.q),
+    field("Status", inputs.status),
+    field("Subscription", inputs.subscriptionId),
+    field("Event type", inputs.type),
+    field("Made from", inputs.from),
+    field("Made before", inputs.to),
+    h(
+      "div",
+      { class: "buttons" },
+      h("button", { type: "submit", class: "primary" }, "Search"),
+      h("a", { class: "button", href: "#/jobs" }, "Clear"),
+    ),
+  );
+  const chosen = new Set();
+  const listed = table({
+    columns: [
+      { name: "", make: (current) => checkbox(current), update: (box, row) => (box.checked = chosen.has(row.id)) },
+      { name: "Job", link: (row) => [row.id, `#/jobs/${encodeURIComponent(row.id)}`], mono: true },
+      { name: "Status", badge: (row) => [row.status, kindOf(row.status)] },
+      { name: "Subscription", text: (row) => nameOf(row.subscriptionId), class: "text" },
+      { name: "Key", text: (row) => row.group ?? "default", class: "text" },
+      { name: "Type", text: (row) => row.type, class: "text" },
+      { name: "Deliveries", text: (row) => format.count(row.deliveries), class: "number" },
+      { name: "Made", text: (row) => format.ago(row.createdAt), class: "tight" },
+      { name: "Last error", text: (row) => row.lastError ?? "", class: "text" },
+    ],
+    key: (row) => row.id,
+    empty: "No job fits.",
+    onopen: (row) => {
+      location.hash = `#/jobs/${encodeURIComponent(row.id)}`;
+    },
+  });
+  const chosenCount = h("span", { class: "about" });
+  const retry = h("button", { type: "button", disabled: true, onclick: () => decideAll("retry") }, "Retry chosen…");
+  const ignore = h("button", { type: "button", disabled: true, onclick: () => decideAll("ignore") }, "Ignore chosen…");
+  const cancel = h("button", { type: "button", disabled: true, class: "danger-quiet", onclick: () => decideAll("cancel") }, "Cancel chosen…");
+  const replay = h("button", { type: "button", onclick: () => askToReplay() }, "Replay what fits…");
+  const more = h("button", { type: "button", hidden: true, onclick: () => load(true) }, "Show older");
+  main.append(
+    head("Jobs and events", "A job is one delivery that is owed to one subscriber.", replay),
+    problem.node,
+    card("Search", null, filters),
+    card("Jobs", "the newest first", h("div", { class: "buttons" }, retry, ignore, cancel, chosenCount), listed.node, more),
+  );
+  let rows = [];
+  let cursor = null;
+  let further = false;
+
+  function checkbox(current) {
+    return h("input", {
+      type: "checkbox",
+      "aria-label": "Choose this job",
+      onchange: (event) => {
+        if (event.target.checked) chosen.add(current().id);
+        else chosen.delete(current().id);
+        tellChosen();
+      },
+    });
+  }
+
+  function tellChosen() {
+    setText(chosenCount, chosen.size ? format.plural(chosen.size, "job") + " chosen" : "");
+    for (const button of [retry, ignore, cancel]) button.disabled = chosen.size === 0;
+  }
+
+  const show = (page) => {
+    rows = page.jobs;
+    cursor = page.cursor;
+    listed.update(rows);
+    more.hidden = cursor === null;
+  };
+
+  const refresh = loader(problem, () => search(query, null), (page) => {
+    // Who looks at older ones keeps them.
+    if (!further) show(page);
+  });
+
+  async function load(older) {
+    further = older;
+    await attempt(async () => {
+      const page = await search(query, older ? cursor : null);
+      show({ jobs: older ? [...rows, ...page.jobs] : page.jobs, cursor: page.cursor });
+    });
+  }
+
+  async function decideAll(verb) {
+    const ids = [...chosen];
+    const words = {
+      retry: ["begin anew with all their attempts; all must be in ERROR", "Retry"],
+      ignore: ["are given up for good, so that their groups move on; all must be in ERROR", "Ignore"],
+      cancel: ["are cancelled and never delivered; none may be in delivery", "Cancel"],
+    };
+    const [about, action] = words[verb];
+    const yes = await confirmed({ title: `${action} ${format.plural(ids.length, "job")}?`, about: `${format.plural(ids.length, "job")} ${about}. It is done to all of them or to none.`, action: `${action} ${ids.length}`, danger: verb !== "retry" });
+    if (yes && (await attempt(() => post(`/api/v1/jobs/${verb}`, { ids }), (done) => `Done to ${format.plural(done.ids.length, "job")}.`))) {
+      chosen.clear();
+      tellChosen();
+      await load(false);
+    }
+  }
+
+  async function askToReplay() {
+    const filter = await filterOf(query).catch((error) => ({ problem: error.message }));
+    const status = filter.status && !FINAL.includes(filter.status) ? { problem: `Jobs that are ${filter.status} are on their way already; choose a final status.` } : filter;
+    const count = status.problem ? null : await get("/api/v1/replays/count", filter).catch((error) => ({ problem: error.message }));
+    const trouble = status.problem ?? count.problem ?? (count.retried + count.made === 0 ? "No finished job fits the search." : count.truncated ? "More than 10,000 jobs fit. Narrow the search, or use penstock pipeline replay." : null);
+    if (trouble) {
+      await confirmed({ title: "There is nothing to replay here", about: trouble, action: "Well", danger: false });
+      return;
+    }
+    const total = count.retried + count.made;
+    const yes = await confirmed({
+      title: `Replay ${format.plural(total, "job")}?`,
+      about: [
+        `The search finds ${format.plural(total, "finished job")} in ${format.plural(count.groups, "group")}.`,
+        `${format.plural(count.made, "job")} are made anew and delivered once more, in order per key. ${format.plural(count.retried, "job")} in ERROR begin anew.`,
+        "Subscribers get these events again; the webhook-id is the event's, so that those who remember ids notice.",
+      ],
+      action: `Replay ${format.count(total)}`,
+    });
+    if (yes && (await attempt(() => post("/api/v1/replays", filter, 120_000), (done) => `Replay ${done.replayId}: ${done.made} made anew, ${done.retried} retried.`))) await load(false);
+  }
+
+  subscriptions({ anew: true })
+    .then((known) => options(inputs.subscriptionId, [["", "any"], ...known.map((each) => [each.id, each.name])], query.get("subscriptionId") ?? ""))
+    .then(() => every(4000, refresh, signal))
+    .catch((error) => problem.tell(error));
+}
+
+const epochMs = (text) => (text ? new Date(text).getTime() : undefined);
+
+// What the API filters by; a key needs its subscription, as each has its own lane.
+async function filterOf(query) {
+  const key = query.get("q");
+  const subscriptionId = query.get("subscriptionId") || undefined;
+  const found = {
+    status: query.get("status") || undefined,
+    subscriptionId,
+    type: query.get("type") || undefined,
+    createdFromMs: epochMs(query.get("from")),
+    createdToMs: epochMs(query.get("to")),
+  };
+  if (!key) return found;
+  if (key.includes(":")) return { ...found, groupKey: key };
+  if (subscriptionId) return { ...found, groupKey: `${subscriptionId}:${key}` };
+  throw new Error("Choose a subscription too: each has its own lane for a key.");
+}
+
+async function search(query, cursor) {
+  const text = query.get("q");
+  if (text && ID.test(text)) {
+    const ofEvent = text.length === ID_LENGTH ? await get("/api/v1/jobs", { eventId: text, limit: PAGE, cursor }) : null;
+    return ofEvent?.jobs.length ? ofEvent : { jobs: [await get(path`/api/v1/jobs/${text}`)], cursor: null };
+  }
+  if (text && !text.includes(":") && !query.get("subscriptionId")) return searchLanes(query, text);
+  return get("/api/v1/jobs", { ...(await filterOf(query)), limit: PAGE, cursor });
+}
+
+// A key without a subscription: its lane in each of them.
+async function searchLanes(query, key) {
+  const others = new URLSearchParams(query);
+  others.delete("q");
+  const filter = await filterOf(others);
+  const known = (await subscriptions()).slice(0, MOST_LANES);
+  const pages = await Promise.all(known.map((each) => get("/api/v1/jobs", { ...filter, groupKey: `${each.id}:${key}`, limit: PAGE })));
+  const jobs = pages.flatMap((page) => page.jobs).sort((left, right) => (left.id < right.id ? 1 : -1));
+  return { jobs, cursor: null };
+}

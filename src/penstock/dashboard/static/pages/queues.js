@@ -1,0 +1,80 @@
+// Queues: how deep each one is.
+import { get, path } from "../api.js";
+import * as format from "../format.js";
+import { TICK_MS } from "../live.js";
+import { card, head, loader, trouble } from "../parts.js";
+import { every } from "../polling.js";
+import { table } from "../table.js";
+
+const MOST_AGES = 20;
+
+export function mount(main, { signal }) {
+  const problem = trouble();
+  const ages = new Map();
+  const listed = table({
+    columns: [
+      { name: "Queue", link: (row) => [row.name, `#/queues/${encodeURIComponent(row.name)}`] },
+      { name: "Kind", text: (row) => (row.fifo ? "FIFO" : "standard") },
+      { name: "Waiting", text: (row) => format.count(row.visible), class: "number" },
+      { name: "In flight", text: (row) => format.count(row.not_visible), class: "number" },
+      { name: "Delayed", text: (row) => format.count(row.delayed), class: "number" },
+      { name: "Oldest", text: (row) => (row.visible + row.not_visible ? (ages.get(row.name) ?? "…") : format.NONE), class: "number" },
+      { name: "Partitions", text: (row) => String(row.partitions), class: "number" },
+      { name: "Receivers waiting", text: (row) => format.count(row.waiting_receivers), class: "number" },
+    ],
+    key: (row) => row.name,
+    empty: "There are no queues. The first one is made by penstock up, by penstock queue create, or by any AWS SDK.",
+    onopen: (row) => {
+      location.hash = `#/queues/${encodeURIComponent(row.name)}`;
+    },
+  });
+  const consumers = table({
+    columns: [
+      { name: "Consumed queue", text: (row) => row.name },
+      { name: "State", badge: (row) => (row.healthy ? [row.paused ? "paused: pools are full" : "polling", row.paused ? "warn" : "good"] : ["not polling", "bad"]) },
+      { name: "Received", text: (row) => format.count(row.received), class: "number" },
+      { name: "Acknowledged", text: (row) => format.count(row.acked), class: "number" },
+      { name: "Given back", text: (row) => format.count(row.nacked), class: "number" },
+      { name: "Malformed", text: (row) => format.count(row.malformed), class: "number" },
+      { name: "In hand", text: (row) => format.count(row.inFlight), class: "number" },
+    ],
+    key: (row) => row.name,
+    empty: "The router consumes no queue.",
+  });
+  main.append(
+    head("Queues", "Penstock's own SQS server, and what the router consumes."),
+    problem.node,
+    card("SQS server", null, listed.node),
+    card("Consumed by the router", null, consumers.node),
+  );
+  let rows = [];
+  const load = loader(problem, () => get("/api/queues"), (found) => {
+    rows = found.queues;
+    listed.update(rows);
+  });
+  every(TICK_MS, load, signal);
+  every(TICK_MS, async () => {
+    try {
+      consumers.update((await get("/api/router/monitoring/queues")).queues);
+    } catch (error) {
+      consumers.say(error.message);
+      consumers.update([]);
+    }
+  }, signal);
+  every(10_000, async () => {
+    await load();
+    for (const row of rows.filter((each) => each.visible + each.not_visible > 0).slice(0, MOST_AGES)) {
+      ages.set(row.name, await oldestAge(row.name, row.partitions).catch(() => format.NONE));
+    }
+    listed.update(rows);
+  }, signal);
+}
+
+// How long the oldest message of a queue has been there; the first of each partition is looked at.
+export async function oldestAge(name, partitions) {
+  const firsts = await Promise.all(
+    Array.from({ length: partitions }, (_, index) => get(path`/api/queues/${name}/messages`, { limit: 1, cursor: `${index}.0` })),
+  );
+  const sent = firsts.flatMap((page) => page.messages.map((message) => message.sent_ms));
+  return sent.length ? format.span((Date.now() - Math.min(...sent)) / 1000) : format.NONE;
+}

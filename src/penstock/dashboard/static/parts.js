@@ -1,0 +1,90 @@
+// Pieces that several pages are made of.
+import { h, setKind, setText } from "./dom.js";
+
+export function head(title, about, ...tools) {
+  return h("div", { class: "page-head" }, h("div", {}, h("h1", {}, title), h("p", { class: "about" }, about)), h("div", { class: "buttons" }, ...tools));
+}
+
+export function card(title, about, ...content) {
+  const caption = h("div", { class: "card-head" }, h("h2", {}, title), about ? h("span", { class: "about" }, about) : null);
+  return h("section", { class: "card", "aria-label": title }, caption, ...content);
+}
+
+export function wide(span, node) {
+  node.classList.add(`span-${span}`);
+  return node;
+}
+
+// A figure with a name, e.g. "Delivered per second".
+export function tile(name, { href, id } = {}) {
+  const value = h("div", { class: "value" }, "–");
+  const note = h("div", { class: "note" });
+  const node = h(href ? "a" : "div", { class: "tile", href, id }, h("div", { class: "name" }, name), value, note);
+  return {
+    node,
+    set(text, about = "", kind = "") {
+      setText(value, text);
+      setText(note, about);
+      setKind(node, kind);
+    },
+  };
+}
+
+// Says what is wrong with a part of the page, and is not there when nothing is.
+export function trouble() {
+  const node = h("div", { class: "notice", "data-kind": "bad", role: "alert", hidden: true });
+  return {
+    node,
+    clear() {
+      node.hidden = true;
+    },
+    tell(error) {
+      setText(node, error.message);
+      node.hidden = false;
+    },
+  };
+}
+
+// Load again and again into a page; what fails is told in `problem`, and what was shown stays.
+export function loader(problem, load, show) {
+  return async () => {
+    try {
+      const value = await load();
+      problem.clear();
+      show(value);
+    } catch (error) {
+      problem.tell(error);
+    }
+  };
+}
+
+const KINDS = {
+  COMPLETED: "good",
+  DELIVERED: "good",
+  HEALTHY: "good",
+  CLOSED: "good",
+  ERROR: "bad",
+  FAILED: "bad",
+  REFUSED: "bad",
+  DEGRADED: "bad",
+  OPEN: "bad",
+  CRITICAL: "bad",
+  PROCESSING: "info",
+  QUEUED: "info",
+  INFO: "info",
+  WARNING: "warn",
+  WARN: "warn",
+  HALF_OPEN: "warn",
+  DEFERRED: "warn",
+  EXPIRED: "warn",
+};
+
+export const kindOf = (word) => KINDS[word] ?? "";
+
+export function facts(rows) {
+  return h("dl", { class: "facts" }, ...rows.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+}
+
+export function options(select, rows, chosen) {
+  select.replaceChildren(...rows.map(([value, text]) => h("option", { value, selected: value === chosen }, text)));
+}

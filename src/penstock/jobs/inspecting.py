@@ -1,0 +1,98 @@
+"""What an operator looks at: groups that are held up, the lane of one of them, and what was finished lately."""
+
+from typing import cast
+
+import msgspec
+
+from penstock.core.job_state import JobStatus
+from penstock.jobs.model_job import DispatchJob
+from penstock.jobs.queries import JOB_COLUMNS
+from penstock.jobs.rows import job_of
+from penstock.jobs.stored_state import STATUS_OF
+from penstock.jobs.transaction import Transaction
+
+_COLUMNS = ", ".join("NULL AS payload" if name == "payload" else name for name in JOB_COLUMNS)
+
+# What the index jobs_blocking holds: an ERROR, or an attempt that waits for the next one.
+_HELD = """
+SELECT group_key, min(subscription_id), sum(CASE WHEN state = {ERROR} THEN 1 ELSE 0 END), count(*), min(updated_at_ms)
+FROM jobs
+WHERE (state = {ERROR} OR (state = {WAITING} AND delivery_count > 0 AND mode > 0)) AND mode = {BLOCK_ON_ERROR}
+GROUP BY group_key ORDER BY 3 DESC, 5, 1 LIMIT :most
+"""
+_LANE = f"""
+SELECT {_COLUMNS} FROM jobs
+WHERE group_key = :group_key AND state IN ({{WAITING}}, {{READY}}, {{CLAIMED}}, {{QUEUED}}, {{PROCESSING}}, {{ERROR}})
+ORDER BY sequence, created_at_ms, id LIMIT :most
+"""
+_COUNTS = "SELECT state, count(*) FROM jobs WHERE group_key = :group_key GROUP BY state"
+# What the index jobs_finished holds.
+_FINISHED = """
+SELECT j.id, j.group_key, j.group_name, j.subscription_id, j.pool, j.type, j.state, j.created_at_ms, j.finished_at_ms,
+    j.delivery_count, a.duration_ms, a.status_code
+FROM (
+    SELECT * FROM jobs
+    WHERE finished_at_ms IS NOT NULL AND (state <> {ERROR} OR mode <> {BLOCK_ON_ERROR}) AND finished_at_ms > :since_ms
+    ORDER BY finished_at_ms DESC LIMIT :most
+) AS j LEFT JOIN attempts AS a ON a.job_id = j.id AND a.number = j.delivery_count
+ORDER BY j.finished_at_ms DESC, j.id DESC
+"""
+
+
+class HeldGroup(msgspec.Struct, frozen=True):
+    """A group whose jobs wait for one that failed: given up, or waiting for its next attempt."""
+
+    group_key: str
+    subscription_id: str | None
+    errors: int
+    holding: int
+    """Jobs that others wait for, those in ERROR and those that wait for their next attempt."""
+    since_ms: int
+
+    @property
+    def retrying(self) -> int:
+        """Jobs that wait for their next attempt."""
+        return self.holding - self.errors
+
+
+class Lane(msgspec.Struct, frozen=True):
+    """The jobs of a group that are not over, in the order of their delivery, and how many there are of each status."""
+
+    jobs: list[DispatchJob]
+    counts: dict[JobStatus, int]
+
+
+class FinishedJob(msgspec.Struct, frozen=True, rename="camel"):
+    """A job that is over, and its last delivery."""
+
+    id: str
+    group_key: str
+    group: str | None
+    subscription_id: str | None
+    pool: str
+    type: str
+    status: JobStatus
+    created_at_ms: int
+    finished_at_ms: int
+    deliveries: int
+    duration_ms: int | None
+    status_code: int | None
+
+
+def held_groups(tx: Transaction, most: int) -> list[HeldGroup]:
+    """Groups that are held up, those in ERROR first, then the longest held."""
+    return [HeldGroup(*row) for row in tx.select(_HELD, {"most": most})]
+
+
+def lane_of(tx: Transaction, group_key: str, most: int) -> Lane:
+    """The first jobs of a group's lane."""
+    counts = dict.fromkeys(JobStatus, 0)
+    for state, count in tx.select(_COUNTS, {"group_key": group_key}):
+        counts[STATUS_OF[state]] += cast("int", count)
+    return Lane([job_of(row) for row in tx.select(_LANE, {"group_key": group_key, "most": most})], counts)
+
+
+def finished_lately(tx: Transaction, since_ms: int, most: int) -> list[FinishedJob]:
+    """Jobs that were finished after a moment, the last one first; errors that block a group are not over."""
+    rows = tx.select(_FINISHED, {"since_ms": since_ms, "most": most})
+    return [FinishedJob(*(*row[:6], STATUS_OF[row[6]], *row[7:])) for row in rows]

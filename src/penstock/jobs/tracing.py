@@ -1,0 +1,59 @@
+"""Spans of what happens to an event: published, waited for its turn, delivered."""
+
+from collections.abc import Sequence
+
+from penstock.jobs.delivery_trace import span_of_delivery, span_of_event, trace_of_event, trace_of_job
+from penstock.jobs.model_attempt import Attempt, AttemptOutcome
+from penstock.jobs.model_event import Event
+from penstock.jobs.model_job import DispatchJob
+from penstock.telemetry.spans import Span, Spans
+
+
+def record_published(spans: Spans, events: Sequence[Event], ids: Sequence[str], now_ms: int) -> None:
+    """Events were kept; those that were known before have spans already."""
+    for event, kept_id in zip(events, ids, strict=True):
+        trace = trace_of_event(event, spans)
+        if event.id == kept_id and trace.is_sampled:
+            spans.record(
+                Span(
+                    name=f"publish {event.type}",
+                    trace_id=trace.trace_id,
+                    span_id=span_of_event(event.id),
+                    parent_id=trace.parent_id,
+                    start_ms=event.received_ms,
+                    end_ms=now_ms,
+                    attributes={"penstock.event": event.id, "penstock.group": event.group or ""},
+                )
+            )
+
+
+def record_delivery(spans: Spans, job: DispatchJob, event: Event | None, attempt: Attempt) -> None:
+    """A delivery is over: how long it took, and how long its job had waited since it was due."""
+    trace = trace_of_job(job, event, spans)
+    if not trace.is_sampled:
+        return
+    delivery_id = span_of_delivery(job)
+    named: dict[str, str | int] = {
+        "penstock.job": job.id,
+        "penstock.group": job.group_key,
+        "penstock.attempt": attempt.number,
+        "penstock.outcome": attempt.outcome.value,
+        "url.full": job.target,
+    }
+    if attempt.status_code is not None:
+        named["http.response.status_code"] = attempt.status_code
+    failed = attempt.outcome in (AttemptOutcome.FAILED, AttemptOutcome.REFUSED)
+    published_id = trace.parent_id if job.event_id is None else span_of_event(job.event_id)
+    spans.record(
+        Span(
+            name="deliver",
+            trace_id=trace.trace_id,
+            span_id=delivery_id,
+            parent_id=published_id,
+            # From when it was due: the wait is what people look for first.
+            start_ms=min(job.due_at_ms, attempt.at_ms),
+            end_ms=attempt.at_ms + attempt.duration_ms,
+            attributes={**named, "penstock.waited_ms": max(attempt.at_ms - job.due_at_ms, 0)},
+            error=(attempt.error or attempt.outcome.value) if failed else None,
+        )
+    )

@@ -1,0 +1,192 @@
+"""The deliveries of a golden day, written as history: what fails is tried again, what is refused blocks its key."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from heapq import heappop, heappush
+from itertools import groupby
+from typing import NamedTuple
+from zlib import crc32
+
+from penstock.jobs.model_attempt import AttemptOutcome
+from penstock.jobs.stored_state import StoredMode, StoredState
+from penstock.pipeline.audit.findings import FindingKind
+from penstock.pipeline.database import Database
+
+PLANTED = {
+    FindingKind.LOST: 1,
+    FindingKind.UNDELIVERED: 1,
+    FindingKind.OVERTAKEN: 1,
+    FindingKind.OVERLAP: 1,
+    FindingKind.DUPLICATE: 1,
+    FindingKind.UNKNOWN_JOB: 0,
+    FindingKind.DAMAGED: 0,
+}
+"""What `plant_breaches` leaves to be found."""
+
+_RETRY_MS = 60_000
+_NEIGHBOURS = 2
+_FAILED, _DELIVERED, _REFUSED = AttemptOutcome.FAILED, AttemptOutcome.DELIVERED, AttemptOutcome.REFUSED
+
+_STATE = {_DELIVERED: int(StoredState.COMPLETED), _REFUSED: int(StoredState.ERROR)}
+_DELIVERED_ONCE = """
+SELECT id, group_key, place, at_ms FROM (
+    SELECT id, group_key, mode, state, attempt_count,
+        row_number() OVER (PARTITION BY group_key ORDER BY sequence, created_at_ms, id) AS place
+    FROM jobs
+) AS placed JOIN attempts ON job_id = id
+WHERE mode = {} AND state = 5 AND attempt_count = 1 AND outcome = 'DELIVERED' ORDER BY group_key, place"""
+
+
+class _Job(NamedTuple):
+    id: str
+    group_key: str
+    mode: int
+    created_at_ms: int
+
+    @property
+    def fate(self) -> int:
+        """A number that decides what becomes of it, the same every time."""
+        return crc32(self.id.encode())
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether it ends in ERROR."""
+        return self.fate % 2000 == 7
+
+    @property
+    def failures(self) -> int:
+        """How often it fails before."""
+        return 2 if self.fate % 50 == 1 else int(self.fate % 20 == 2)
+
+    @property
+    def arrives_ms(self) -> int:
+        """When it could be delivered first."""
+        return self.created_at_ms + 20 + self.fate % 200
+
+    @property
+    def took_ms(self) -> int:
+        """How long each attempt lasts."""
+        return 5 + self.fate % 40
+
+
+class _Attempt(NamedTuple):
+    job_id: str
+    number: int
+    outcome: AttemptOutcome
+    at_ms: int
+    duration_ms: int
+
+
+def deliver_day(database: Database) -> None:
+    """Write what became of all jobs."""
+    with closing(sqlite3.connect(database.path)) as connection, connection:
+        rows = connection.execute(
+            "SELECT id, group_key, mode, created_at_ms FROM jobs ORDER BY group_key, sequence, created_at_ms, id"
+        )
+        jobs = map(_Job._make, rows.fetchall())
+        for _, group in groupby(jobs, key=lambda job: job.group_key):
+            _write(connection, list(_delivered(list(group))))
+
+
+def _delivered(group: Sequence[_Job]) -> Iterator[_Attempt]:
+    """The attempts of a group as its mode allows them."""
+    match group[0].mode:
+        case StoredMode.BLOCK_ON_ERROR:
+            return _one_after_the_other(group)
+        case StoredMode.NEXT_ON_ERROR:
+            return _passing_what_failed(group)
+        case _:
+            return (attempt for job in group for attempt in _tries(job, job.arrives_ms))
+
+
+def _tries(job: _Job, at_ms: int) -> Iterator[_Attempt]:
+    """All attempts of a job that nobody holds up, from a moment on."""
+    for number in range(1, job.failures + 2):
+        yield _attempt(job, number, at_ms)
+        at_ms += job.took_ms + _RETRY_MS
+
+
+def _one_after_the_other(group: Sequence[_Job]) -> Iterator[_Attempt]:
+    free_ms = 0
+    for job in group:
+        for attempt in _tries(job, max(job.arrives_ms, free_ms)):
+            yield attempt
+            free_ms = attempt.at_ms + attempt.duration_ms
+        if job.is_refused:
+            return
+
+
+def _passing_what_failed(group: Sequence[_Job]) -> Iterator[_Attempt]:
+    free_ms, place = 0, 0
+    failed: list[tuple[int, int, int]] = []
+    while place < len(group) or failed:
+        if failed and (place == len(group) or failed[0][0] <= max(group[place].arrives_ms, free_ms)):
+            due_ms, which, number = heappop(failed)
+        else:
+            due_ms, which, number = group[place].arrives_ms, place, 1
+            place += 1
+        attempt = _attempt(group[which], number, max(due_ms, free_ms))
+        yield attempt
+        free_ms = attempt.at_ms + attempt.duration_ms
+        if attempt.outcome is _FAILED:
+            heappush(failed, (free_ms + _RETRY_MS, which, number + 1))
+
+
+def _attempt(job: _Job, number: int, at_ms: int) -> _Attempt:
+    last = _REFUSED if job.is_refused else _DELIVERED
+    return _Attempt(job.id, number, last if number > job.failures else _FAILED, at_ms, job.took_ms)
+
+
+def _write(connection: sqlite3.Connection, attempts: Sequence[_Attempt]) -> None:
+    connection.executemany(
+        "INSERT INTO attempts (job_id, number, outcome, at_ms, duration_ms) VALUES (?, ?, ?, ?, ?)", attempts
+    )
+    over = [
+        (_STATE[each.outcome], each.number, each.number, each.at_ms + each.duration_ms, each.at_ms, each.job_id)
+        for each in attempts
+        if each.outcome in _STATE
+    ]
+    connection.executemany(
+        "UPDATE jobs SET state = ?, attempt_count = ?, delivery_count = ?, finished_at_ms = ?, updated_at_ms = ? "
+        "WHERE id = ?",
+        over,
+    )
+
+
+def plant_breaches(database: Database) -> None:
+    """One of each kind, in places that have nothing to do with each other."""
+    with closing(sqlite3.connect(database.path)) as connection, connection:
+        once = connection.execute(_DELIVERED_ONCE.format(int(StoredMode.IMMEDIATE)) + " LIMIT 3").fetchall()
+        lost, undelivered, repeated = (job_id for job_id, *_ in once)
+        connection.execute("DELETE FROM attempts WHERE job_id = ?", (lost,))
+        connection.execute("DELETE FROM jobs WHERE id = ?", (lost,))
+        connection.execute("UPDATE attempts SET outcome = 'FAILED' WHERE job_id = ?", (undelivered,))
+        connection.execute(
+            "INSERT INTO attempts (job_id, number, outcome, at_ms, duration_ms) "
+            "SELECT job_id, 2, outcome, at_ms + 60000, duration_ms FROM attempts WHERE job_id = ?",
+            (repeated,),
+        )
+        swapped, overlapping = _pairs(connection)
+        _swap(connection, *swapped)
+        (first, first_ms), (_, second_ms) = overlapping
+        connection.execute("UPDATE attempts SET duration_ms = ? WHERE job_id = ?", (second_ms - first_ms + 10, first))
+
+
+def _pairs(connection: sqlite3.Connection) -> list[list[tuple[str, int]]]:
+    """Two pairs of neighbours in two groups that keep their order; each job was delivered at once."""
+    rows = connection.execute(_DELIVERED_ONCE.format(int(StoredMode.BLOCK_ON_ERROR)))
+    pairs: list[list[tuple[str, int]]] = []
+    for _, group in groupby(rows.fetchall(), key=lambda row: row[1]):
+        neighbours = [(job_id, at_ms) for job_id, _, place, at_ms in group if place <= _NEIGHBOURS]
+        if len(neighbours) == _NEIGHBOURS:
+            pairs.append(neighbours)
+    return pairs[:_NEIGHBOURS]
+
+
+def _swap(connection: sqlite3.Connection, first: tuple[str, int], second: tuple[str, int]) -> None:
+    for (job_id, at_ms), (_, other_ms) in ((first, second), (second, first)):
+        connection.execute("UPDATE attempts SET at_ms = ? WHERE job_id = ?", (other_ms, job_id))
+        connection.execute(
+            "UPDATE jobs SET finished_at_ms = finished_at_ms + ? WHERE id = ?", (other_ms - at_ms, job_id)
+        )

@@ -1,0 +1,71 @@
+"""What an audit says in the end: how much it looked at, how often each guarantee was broken, and examples of it."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from pyspark.sql import DataFrame, Row, Window
+from pyspark.sql import functions as f
+
+from penstock.pipeline.audit.findings import FINDINGS, FindingKind
+from penstock.pipeline.audit.window import AuditWindow
+
+WAITING_EVENTS = "waiting events"
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """One breach; see `findings.FINDINGS`."""
+
+    kind: FindingKind
+    detail: str
+    group_key: str | None = None
+    job_id: str | None = None
+    number: int | None = None
+    at_ms: int | None = None
+    end_ms: int | None = None
+    other_job_id: str | None = None
+    other_number: int | None = None
+    other_at_ms: int | None = None
+    other_end_ms: int | None = None
+    event_id: str | None = None
+    subscription_id: str | None = None
+
+
+class AuditResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The whole of it; `findings` are examples, `totals` counts them all."""
+
+    window: AuditWindow
+    counts: Mapping[str, int]
+    totals: Mapping[FindingKind, int]
+    findings: Sequence[Finding]
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was found."""
+        return not any(self.totals.values())
+
+
+def result_of(findings: DataFrame, counts: Mapping[str, int], window: AuditWindow, examples: int) -> AuditResult:
+    """Count findings, and take the first so many of each kind as examples."""
+    kept = findings.persist()
+    try:
+        found = {row["kind"]: row["count"] for row in kept.groupBy("kind").count().collect()}
+        return AuditResult(
+            window=window,
+            counts=counts,
+            totals={kind: found.get(kind.value, 0) for kind in FindingKind},
+            findings=_examples(kept, examples) if found else [],
+        )
+    finally:
+        kept.unpersist()
+
+
+def _examples(findings: DataFrame, most: int) -> list[Finding]:
+    in_time = Window.partitionBy("kind").orderBy("at_ms", "group_key", "job_id", "event_id", "number")
+    first = findings.withColumn("place", f.row_number().over(in_time)).where(f.col("place") <= most)
+    rows = sorted(first.collect(), key=lambda row: (list(FindingKind).index(row["kind"]), row["place"]))
+    return [_finding(row) for row in rows]
+
+
+def _finding(row: Row) -> Finding:
+    values = {field.name: row[field.name] for field in FINDINGS.fields}
+    return Finding(**{**values, "kind": FindingKind(row["kind"])})

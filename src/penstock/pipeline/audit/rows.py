@@ -1,0 +1,90 @@
+"""The rows of a window that an audit looks at, as narrow as they can be, and which of them can be right."""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from penstock.core.job_state import FINAL, JobStatus
+from penstock.core.pointer import DispatchMode
+from penstock.jobs.model_attempt import AttemptOutcome
+from penstock.pipeline.audit.window import LONGEST_DELIVERY_MS, AuditWindow
+
+JOB_COLUMNS = (
+    "id", "event_id", "subscription_id", "group_key", "sequence", "mode", "status", "scheduled_for_ms",
+    "delivery_count", "created_at_ms", "finished_at_ms",
+)  # fmt: skip
+ATTEMPT_COLUMNS = ("job_id", "number", "outcome", "at_ms", "duration_ms")
+
+OUTCOMES = tuple(outcome.value for outcome in AttemptOutcome)
+STATUSES = tuple(status.value for status in JobStatus)
+MODES = tuple(mode.value for mode in DispatchMode)
+ORDERED = (DispatchMode.BLOCK_ON_ERROR.value, DispatchMode.NEXT_ON_ERROR.value)
+
+
+def jobs_of(jobs: DataFrame, window: AuditWindow) -> DataFrame:
+    """The jobs that were not over before the window."""
+    kept = jobs.select(*JOB_COLUMNS)
+    if window.subscription_id is not None:
+        kept = kept.where(f.col("subscription_id") == window.subscription_id)
+    finished = f.col("finished_at_ms")
+    return kept.where(finished.isNull() | (finished >= window.jobs_since_ms)) if window.since_ms > 0 else kept
+
+
+def attempts_of(attempts: DataFrame, window: AuditWindow) -> DataFrame:
+    """The attempts that were under way in the window, with `end_ms`, and those whose times cannot be right."""
+    at, duration = f.col("at_ms"), f.coalesce(f.col("duration_ms"), f.lit(0))
+    kept = attempts.select(*ATTEMPT_COLUMNS)
+    if window.since_ms > 0:
+        kept = kept.where(at >= window.attempts_since_ms)
+    lasted = f.least(f.greatest(duration, f.lit(0)), f.lit(LONGEST_DELIVERY_MS))
+    # The largest numbers there are must not end the audit.
+    ended = kept.withColumn("end_ms", f.coalesce(f.try_add(at, lasted), at))
+    under_way = (at < window.until_ms) & (f.col("end_ms") >= window.since_ms)
+    return ended.where(under_way | at.isNull() | (at > window.future_ms))
+
+
+def job_damage(window: AuditWindow) -> Column:
+    """What is wrong with a job's row; null when nothing is."""
+    times = ("created_at_ms", "finished_at_ms")
+    is_over = f.col("status").isin([status.value for status in FINAL])
+    return f.coalesce(
+        *_missing(("id", "group_key", "sequence", "created_at_ms"), "job"),
+        *(f.when(f.col(name) < 0, f"{name} of the job is before 1970") for name in times),
+        *(f.when(f.col(name) > window.future_ms, f"{name} of the job is in the future") for name in times),
+        f.when(~_among("mode", MODES), "the job's mode is not known"),
+        f.when(~_among("status", STATUSES), "the job's status is not known"),
+        f.when(is_over & f.col("finished_at_ms").isNull(), "the job is over and has no finished_at_ms"),
+    )
+
+
+def attempt_damage(window: AuditWindow) -> Column:
+    """What is wrong with an attempt's row; null when nothing is."""
+    return f.coalesce(
+        *_missing(("job_id", "number", "at_ms", "duration_ms"), "attempt"),
+        f.when(f.col("at_ms") < 0, "the attempt began before 1970"),
+        f.when(f.col("at_ms") > window.future_ms, "the attempt began in the future"),
+        f.when(f.col("duration_ms") < 0, "the attempt ended before it began"),
+        f.when(f.col("duration_ms") > LONGEST_DELIVERY_MS, "the attempt lasted more than a day"),
+        f.when(~_among("outcome", OUTCOMES), "the attempt's outcome is not known"),
+    )
+
+
+def has_place(window: AuditWindow) -> Column:
+    """Whether a job's row says where it stands among the ordered jobs of a group."""
+    named = f.col("id").isNotNull() & f.col("group_key").isNotNull() & f.col("sequence").isNotNull()
+    made = f.col("created_at_ms").between(0, window.future_ms)
+    return f.coalesce(named & made & f.col("mode").isin(*ORDERED), f.lit(False))
+
+
+def has_time(window: AuditWindow) -> Column:
+    """Whether an attempt's row says when it began, in the window."""
+    return f.coalesce(f.col("job_id").isNotNull() & f.col("at_ms").between(0, window.until_ms - 1), f.lit(False))
+
+
+def _missing(names: Sequence[str], what: str) -> list[Column]:
+    return [f.when(f.col(name).isNull(), f"the {what} has no {name}") for name in names]
+
+
+def _among(name: str, known: Sequence[str]) -> Column:
+    return f.coalesce(f.col(name).isin(*known), f.lit(False))

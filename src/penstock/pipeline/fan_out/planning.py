@@ -1,0 +1,149 @@
+"""Batches of events to batches of jobs, column by column. Pure; equal to `jobs.fan_out.FanOut` for every event."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy
+import pyarrow
+import pyarrow.compute
+
+from penstock.core.plan import DEFAULT_GROUP
+from penstock.jobs.fan_out import job_id_for
+from penstock.pipeline.fan_out.catalog import Wish, unpacked
+from penstock.pipeline.fan_out.columns import PLANNED_JOBS_ARROW
+from penstock.pipeline.fan_out.damage import SetAside, examined
+from penstock.pipeline.fan_out.matching import Matching, Places
+
+_JOINT = job_id_for("", "")
+
+
+class Planned(NamedTuple):
+    """Some events, all the jobs they cause, and those beside them that cause none because they are damaged."""
+
+    event_ids: pyarrow.StringArray
+    jobs: pyarrow.RecordBatch
+    set_aside: Sequence[SetAside]
+
+
+class Planner:
+    """The subscriptions of one moment, ready to be asked about any number of batches."""
+
+    def __init__(self, wishes: Sequence[Wish]) -> None:
+        self._matching = Matching(wishes)
+        self._wishes = {
+            name: pyarrow.array([getattr(wish, name) for wish in wishes], pyarrow.string())
+            for name in ("id", "target", "pool", "mode")
+        }
+
+    def plan(self, events: pyarrow.RecordBatch, most_jobs: int) -> Iterator[Planned]:
+        """The jobs, in pieces of at most so many; more only if one event causes more."""
+        events, attributes, set_aside = examined(events)
+        wanting, of_event = self._matching.wanting(events.column("tenant"), events.column("type"))
+        counts = numpy.array([len(places) for places in wanting], dtype=numpy.int64)[of_event]
+        for start, end in _pieces(counts, most_jobs):
+            part = events.slice(start, end - start)
+            event_at, wish_at = _pairs(wanting, of_event[start:end])
+            wanted = self._passing(part, attributes[start:end], event_at, wish_at)
+            yield Planned(part.column("id"), self._jobs(part, event_at[wanted], wish_at[wanted]), set_aside)
+            set_aside = ()
+        if set_aside:
+            yield Planned(events.column("id"), self._jobs(events, _NONE, _NONE), set_aside)
+
+    def _passing(
+        self, events: pyarrow.RecordBatch, attributes: Sequence[Mapping[str, str]], event_at: Places, wish_at: Places
+    ) -> "numpy.ndarray[tuple[int], numpy.dtype[numpy.bool_]]":
+        """Which pairs the filters leave: only subscriptions that have one are asked."""
+        wanted = ~self._matching.asks[wish_at]
+        asking = numpy.flatnonzero(~wanted)
+        if len(asking):
+            filterable = _Filterable(events, attributes)
+            pairs = zip(asking.tolist(), event_at[asking].tolist(), wish_at[asking].tolist(), strict=True)
+            for row, event, wish in pairs:
+                wanted[row] = self._matching.passes(wish, filterable.of(event))
+        return wanted
+
+    def _jobs(self, events: pyarrow.RecordBatch, event_at: Places, wish_at: Places) -> pyarrow.RecordBatch:
+        event_places, wish_places = pyarrow.array(event_at), pyarrow.array(wish_at)
+        of_event = {
+            name: events.column(name).take(event_places)
+            for name in ("id", "tenant", "type", "group_name", "content_type", "received_ms")
+        }
+        of_wish = {name: column.take(wish_places) for name, column in self._wishes.items()}
+        group = of_event["group_name"]
+        named = pyarrow.compute.fill_null(pyarrow.compute.not_equal(group, ""), False)
+        columns = {
+            **of_event,
+            "id": _joined(of_event["id"], of_wish["id"], _JOINT),
+            "event_id": of_event["id"],
+            "subscription_id": of_wish["id"],
+            "group_key": _joined(of_wish["id"], pyarrow.compute.if_else(named, group, DEFAULT_GROUP), ":"),
+            "mode": of_wish["mode"],
+            "target": of_wish["target"],
+            "pool": of_wish["pool"],
+            "created_at_ms": of_event["received_ms"],
+        }
+        return pyarrow.RecordBatch.from_arrays(
+            [columns[name] for name in PLANNED_JOBS_ARROW.names], schema=PLANNED_JOBS_ARROW
+        )
+
+
+class _Filterable:
+    """What filters can ask of the events of a batch, by the rule of `Event.filterable`; put together once for each."""
+
+    def __init__(self, events: pyarrow.RecordBatch, attributes: Sequence[Mapping[str, str]]) -> None:
+        self._attributes = attributes
+        self._ids = events.column("id").to_pylist()
+        self._external_ids = events.column("external_id").to_pylist()
+        self._sources = events.column("source").to_pylist()
+        self._types = events.column("type").to_pylist()
+        self._subjects = events.column("subject").to_pylist()
+        self._last: tuple[int, Mapping[str, str]] = (-1, {})
+
+    def of(self, place: int) -> Mapping[str, str]:
+        """The attributes of an event, and what every event has."""
+        if self._last[0] != place:
+            named = {
+                **self._attributes[place],
+                "id": self._external_ids[place] or self._ids[place],
+                "source": self._sources[place],
+                "type": self._types[place],
+            }
+            if self._subjects[place] is not None:
+                named["subject"] = self._subjects[place]
+            self._last = (place, named)
+        return self._last[1]
+
+
+@lru_cache(maxsize=2)
+def planner_of(catalog: bytes) -> Planner:
+    """The planner of packed subscriptions; a process that meets the same ones again has it at hand."""
+    return Planner(unpacked(catalog))
+
+
+def _pieces(counts: Places, most_jobs: int) -> Iterator[tuple[int, int]]:
+    """Runs of events that cause about so many jobs together."""
+    until = numpy.cumsum(counts)
+    start, before = 0, 0
+    while start < len(counts):
+        end = max(start + 1, int(numpy.searchsorted(until, before + most_jobs, side="right")))
+        yield start, end
+        start, before = end, int(until[end - 1])
+
+
+def _pairs(wanting: Sequence[Places], of_event: Places) -> tuple[Places, Places]:
+    """All pairs of an event and who wants it, as places: the events in their order."""
+    counts = numpy.array([len(places) for places in wanting], dtype=numpy.int64)
+    starts = (numpy.cumsum(counts) - counts)[of_event]
+    counts = counts[of_event]
+    event_at = numpy.repeat(numpy.arange(len(of_event)), counts)
+    within = numpy.arange(len(event_at)) - numpy.repeat(numpy.cumsum(counts) - counts, counts)
+    flat = numpy.concatenate(wanting) if wanting else _NONE
+    return event_at, flat[numpy.repeat(starts, counts) + within]
+
+
+def _joined(left: pyarrow.StringArray, right: pyarrow.StringArray, joint: str) -> pyarrow.StringArray:
+    return pyarrow.compute.binary_join_element_wise(left, right, joint)
+
+
+_NONE: Places = numpy.array([], dtype=numpy.int64)

@@ -1,0 +1,1 @@
+"""Repartition: a FIFO queue of Penstock's SQS server rebuilt with another number of partitions, as a new queue."""

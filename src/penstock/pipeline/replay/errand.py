@@ -1,0 +1,38 @@
+"""What a task of a replay has to know, as it travels to an executor."""
+
+import msgspec
+
+from penstock.config.tree import HttpVersion
+from penstock.core.clock import Clock
+from penstock.core.egress import Network
+from penstock.jobs.postgres_database import PostgresDatabase
+from penstock.jobs.queries import Dialect
+from penstock.jobs.replays_repository import Replays
+from penstock.jobs.sqlite_database import SqliteDatabase
+from penstock.pipeline.database import Database
+from penstock.pipeline.replay.timetable import Timetable
+
+
+class DirectSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How executors deliver."""
+
+    egress_allow: tuple[Network, ...] = ()
+    connect_timeout_s: float = 10.0
+    http_version: HttpVersion = HttpVersion.HTTP_2
+
+
+class Errand(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a replay; without `direct` its jobs go through the queue, without a timetable as fast as they can."""
+
+    database: Database
+    replay_id: str
+    run: int
+    direct: DirectSettings | None = None
+    timetable: Timetable | None = None
+
+
+def replays_in(database: Database, clock: Clock) -> Replays:
+    """The replays that a database keeps."""
+    if database.dialect is Dialect.SQLITE:
+        return Replays(SqliteDatabase(database.path), clock)
+    return Replays(PostgresDatabase(database.url, schema=database.schema), clock)

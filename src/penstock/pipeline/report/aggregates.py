@@ -1,0 +1,112 @@
+"""What a report tells, as small aggregates of delivery facts."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from penstock.jobs.model_attempt import AttemptOutcome
+from penstock.jobs.statistics import BUCKETS, LATENCY_BOUNDS_MS
+from penstock.pipeline.dispatch.group_hash import group_hash
+
+_FAILURES = (AttemptOutcome.FAILED.value, AttemptOutcome.REFUSED.value)
+_PERCENTILES = (0.5, 0.95, 0.99)
+_ACCURACY = 10_000
+
+
+def totals(facts: DataFrame) -> DataFrame:
+    """One row: how many attempts ended how, and how long jobs waited for their first. Jobs and groups are estimates."""
+    return facts.agg(
+        f.count("*").alias("attempts"),
+        *(f.count_if(f.col("outcome") == outcome.value).alias(outcome.value.lower()) for outcome in AttemptOutcome),
+        f.approx_count_distinct("job_id", 0.02).alias("jobs"),
+        f.approx_count_distinct("group_key", 0.02).alias("groups"),
+        f.count_if("repaired").alias("repaired"),
+        f.avg("waited_ms").alias("wait_mean_ms"),
+        f.max("waited_ms").alias("wait_longest_ms"),
+        f.array(*(f.count_if(f.col("was_sent") & (_bucket() == place)) for place in range(BUCKETS))).alias("latency"),
+    )
+
+
+def groups_by_volume(facts: DataFrame, most: int) -> DataFrame:
+    """The groups with most attempts."""
+    return (
+        facts.where(f.col("group_key").isNotNull())
+        .groupBy("group_key")
+        .agg(
+            f.count("*").alias("attempts"), f.count_if(_failed()).alias("failed"), f.sum("duration_ms").alias("busy_ms")
+        )
+        .orderBy(f.desc("attempts"), "group_key")
+        .limit(most)
+    )
+
+
+def partition_load(facts: DataFrame, partitions: int) -> DataFrame:
+    """Groups and attempts of each partition, if the queue had so many: a power of two."""
+    groups = facts.where(f.col("group_key").isNotNull()).groupBy("group_key").agg(f.count("*").alias("attempts"))
+    # Each group is hashed once, not each of its attempts.
+    return (
+        groups.groupBy(group_hash(f.col("group_key")).bitwiseAND(partitions - 1).alias("partition"))
+        .agg(f.count("*").alias("groups"), f.sum("attempts").alias("attempts"))
+        .orderBy("partition")
+    )
+
+
+def latency_over_time(facts: DataFrame, step_ms: int) -> DataFrame:
+    """How many attempts of each step of time fell into each latency bucket."""
+    sent = facts.where("was_sent")
+    return sent.groupBy(_step_ms(step_ms).alias("step_ms"), _bucket().alias("bucket")).agg(
+        f.count("*").alias("attempts")
+    )
+
+
+def failure_reasons(facts: DataFrame, most: int) -> DataFrame:
+    """Why attempts did not deliver, the most frequent first."""
+    return (
+        facts.where(f.col("reason").isNotNull())
+        .groupBy("reason", "outcome")
+        .agg(f.count("*").alias("attempts"), f.approx_count_distinct("endpoint").alias("endpoints"))
+        .orderBy(f.desc("attempts"), "reason", "outcome")
+        .limit(most)
+    )
+
+
+def slowest_endpoints(facts: DataFrame, most: int) -> DataFrame:
+    """The endpoints whose slowest answers are slowest."""
+    return (
+        facts.where(f.col("was_sent") & f.col("endpoint").isNotNull())
+        .groupBy("endpoint")
+        .agg(
+            f.count("*").alias("attempts"),
+            f.count_if(_failed()).alias("failed"),
+            f.percentile_approx("duration_ms", list(_PERCENTILES), _ACCURACY).alias("percentiles"),
+        )
+        .select("endpoint", "attempts", "failed", *(_percentile(place) for place in range(len(_PERCENTILES))))
+        .orderBy(f.desc("p99_ms"), f.desc("p95_ms"), "endpoint")
+        .limit(most)
+    )
+
+
+def attempts_over_time(facts: DataFrame, step_ms: int) -> DataFrame:
+    """First attempts, retries and failures of each step of time."""
+    return facts.groupBy(_step_ms(step_ms).alias("step_ms")).agg(
+        f.count_if(f.col("number") == 1).alias("first"),
+        f.count_if(f.col("number") > 1).alias("retries"),
+        f.count_if(_failed()).alias("failed"),
+    )
+
+
+def _failed() -> Column:
+    return f.col("outcome").isin(*_FAILURES)
+
+
+def _bucket() -> Column:
+    # How many bounds are below it: a latency on a bound is below it.
+    return sum((f.when(f.col("duration_ms") > bound, 1).otherwise(0) for bound in LATENCY_BOUNDS_MS), start=f.lit(0))
+
+
+def _step_ms(step_ms: int) -> Column:
+    # Days and steps divide each other, and 1970 began with a day; a week's steps do too.
+    return f.col("at_ms") - f.col("at_ms") % step_ms
+
+
+def _percentile(place: int) -> Column:
+    return f.col("percentiles")[place].alias(f"p{_PERCENTILES[place] * 100:g}_ms")

@@ -1,0 +1,14 @@
+"""Values written into SQL."""
+
+from psycopg import sql
+
+from penstock.jobs.queries import Dialect
+
+
+def literal(value: object, dialect: Dialect) -> str:
+    """A text or number as the database reads it; a text has no NUL."""
+    if isinstance(value, int):
+        return str(int(value))
+    if dialect is Dialect.POSTGRES:
+        return sql.Literal(value).as_string(None)
+    return "'" + str(value).replace("'", "''") + "'"

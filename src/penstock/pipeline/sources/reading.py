@@ -1,0 +1,42 @@
+"""What the sources need of a database, and which one that is."""
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import pyarrow
+
+from penstock.jobs.queries import Dialect
+from penstock.pipeline.database import Database
+from penstock.pipeline.sources.key_range import KeyRange
+from penstock.pipeline.sources.postgres_reading import PostgresReading
+from penstock.pipeline.sources.query import Query
+from penstock.pipeline.sources.sqlite_reading import SqliteReading
+
+
+class Reading(Protocol):
+    """A database to read; it can be pickled, and connects where it is used."""
+
+    @property
+    def prefix(self) -> str:
+        """What names of tables begin with."""
+        ...
+
+    def rows(self, text: str) -> list[tuple[Any, ...]]:
+        """All rows of a small SELECT, on a connection that is kept."""
+        ...
+
+    def boundaries(self, query: Query, splits: int | None) -> list[int] | list[str]:
+        """Keys that divide what is asked into parts of about one size."""
+        ...
+
+    def batches(self, query: Query, span: KeyRange, schema: pyarrow.Schema) -> Iterator[pyarrow.RecordBatch]:
+        """The rows of a range; what cannot be read is set aside."""
+        ...
+
+    def close(self) -> None:
+        """Hang up."""
+
+
+def reading_of(database: Database) -> Reading:
+    """How a database is read."""
+    return SqliteReading(database) if database.dialect is Dialect.SQLITE else PostgresReading(database)

@@ -1,0 +1,131 @@
+"""One streaming job kept running in a thread of its own: started again after a failure, stopped after its batch."""
+
+import logging
+from collections.abc import Callable
+from threading import Event, Thread
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.edge.pause import stopwatch
+from penstock.pipeline.failure import reason_of
+from penstock.pipeline.progress import Progress, QueryStatus
+from penstock.pipeline.streaming_job import StreamingJob
+from penstock.scheduler.backoff import Backoff
+
+log = logging.getLogger(__name__)
+
+FIRST_RETRY_S = 1.0
+LAST_RETRY_S = 60.0
+_LOOK_S = 0.02
+_JOIN_S = 5.0
+_POOL = "spark.scheduler.pool"
+
+
+class Supervised:
+    """A job and the thread that keeps it running; with `once` a failure is its end."""
+
+    def __init__(self, job: StreamingJob, checkpoint: str, *, once: bool) -> None:
+        self.progress = Progress(job.name)
+        self._job = job
+        self._checkpoint = checkpoint
+        self._once = once
+        self._stopping = Event()
+        self._query: StreamingQuery | None = None
+        self._thread: Thread | None = None
+
+    def start(self, spark: SparkSession, tell_end: Callable[[], None]) -> None:
+        """Start it in its thread, which calls `tell_end` when it will not run any more."""
+
+        def work() -> None:
+            self._run(spark)
+            tell_end()
+
+        self._thread = Thread(target=work, name=f"penstock-{self._job.name}", daemon=True)
+        self._thread.start()
+
+    def stop(self, deadline_s: float) -> None:
+        """Let the running micro-batch end, until `deadline_s` on the stopwatch, then stop the query."""
+        self._stopping.set()
+        if (query := self._query) is not None:
+            try:
+                self._await_batch(query, deadline_s)
+                query.stop()
+            except Exception as error:
+                log.warning("%s does not stop by itself: %s", self._job.name, reason_of(error))
+        if self._thread is not None:
+            self._thread.join(_JOIN_S)
+
+    def measure(self) -> None:
+        """Ask the job how much waits for it."""
+        try:
+            self.progress.measured(self._job.lag())
+        except Exception as error:
+            log.debug("cannot tell how much waits for %s: %s", self._job.name, error)
+            self.progress.measured(None)
+
+    def _run(self, spark: SparkSession) -> None:
+        backoff = Backoff(FIRST_RETRY_S, LAST_RETRY_S)
+        while not self._stopping.is_set():
+            batches = self.progress.batches
+            try:
+                self._await_query(spark)
+                break
+            except Exception as error:
+                if self._stopping.is_set():
+                    break
+                if not is_up(spark):
+                    self._give_up(error, "Spark has ended; start the pipeline again")
+                    return
+                if self._once:
+                    self._give_up(error, reason_of(error))
+                    return
+                # A job that got somewhere before it failed is not one that cannot run.
+                if self.progress.batches > batches:
+                    backoff.succeeded()
+                backoff.failed()
+                self._retry_later(error, backoff.delay_s)
+        self.progress.ended(QueryStatus.STOPPED if self._stopping.is_set() else QueryStatus.FINISHED)
+
+    def _await_query(self, spark: SparkSession) -> None:
+        # The queries of an application share its cores fairly, each in a pool of its own.
+        spark.sparkContext.setLocalProperty(_POOL, self._job.name)
+        query = self._query = self._job.start(spark, self._checkpoint)
+        self.progress.started()
+        try:
+            # Told to stop while it started: nobody else knew of the query then.
+            if self._stopping.is_set():
+                query.stop()
+            query.awaitTermination()
+        finally:
+            self._query = None
+
+    def _retry_later(self, error: Exception, retry_s: float) -> None:
+        reason = reason_of(error)
+        self.progress.failed(reason, retry_s)
+        log.warning("%s failed and starts again in %g s: %s", self._job.name, retry_s, reason)
+        log.debug("what made %s fail", self._job.name, exc_info=error)
+        self._stopping.wait(retry_s)
+
+    def _give_up(self, error: Exception, reason: str) -> None:
+        self.progress.failed(reason, None)
+        log.error("%s failed: %s", self._job.name, reason)
+        log.debug("what made %s fail", self._job.name, exc_info=error)
+
+    def _await_batch(self, query: StreamingQuery, deadline_s: float) -> None:
+        """Wait until no batch runs, or the one that did is done: `StreamingQuery.stop` would break it off."""
+        batches = self.progress.batches
+        look = Event()
+        while query.isActive and query.status["isTriggerActive"] and self.progress.batches == batches:
+            if stopwatch() >= deadline_s:
+                log.warning("%s is stopped in the middle of a micro-batch, which will be repeated", self._job.name)
+                return
+            look.wait(_LOOK_S)
+
+
+def is_up(spark: SparkSession) -> bool:
+    """Whether the application still runs; a lost JVM or a lost cluster ends it."""
+    try:
+        return not spark.sparkContext._jsc.sc().isStopped()
+    except Exception:
+        return False

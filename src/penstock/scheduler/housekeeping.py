@@ -1,0 +1,69 @@
+"""What a leader does beside publishing, for an engine that publishes elsewhere: chores, lost jobs, retention."""
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from penstock.scheduler.claims import Claims
+from penstock.scheduler.counts import Counts
+from penstock.scheduler.patient_publisher import Pause
+from penstock.scheduler.retention import Retention
+from penstock.scheduler.settings import SchedulerSettings
+from penstock.scheduler.stale_queued_job_poller import StaleQueuedJobPoller
+
+log = logging.getLogger(__name__)
+
+
+class ChorePoller:
+    """Sees to jobs that come due or expire and to claims that run out: when the next one does, and every so often."""
+
+    def __init__(self, claims: Claims, counts: Counts, every_s: float, pause: Pause) -> None:
+        self._claims = claims
+        self._counts = counts
+        self._every_s = every_s
+        self._pause = pause
+
+    async def run(self) -> None:
+        """Poll until cancelled; what goes wrong is logged, and does not end it."""
+        while True:
+            try:
+                await self._claims.do_chores()
+                await self._rest()
+            except Exception:
+                self._counts.errors += 1
+                log.exception("jobs that came due could not be seen to")
+                await self._pause(self._every_s)
+
+    async def _rest(self) -> None:
+        next_s = await self._claims.until_next_s()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._every_s if next_s is None else min(next_s, self._every_s)):
+                await self._claims.called()
+
+
+class Housekeeping:
+    """One term of a leader whose jobs are published elsewhere."""
+
+    def __init__(
+        self,
+        claims: Claims,
+        retention: Retention,
+        settings: SchedulerSettings,
+        counts: Counts,
+        pause: Pause,
+        *,
+        chores_every_s: float,
+    ) -> None:
+        self._chores = ChorePoller(claims, counts, chores_every_s, pause)
+        self._stale = StaleQueuedJobPoller(claims, counts, settings.stale_poll_s, settings.stale_batch_size, pause)
+        self._retention = retention
+
+    async def run(self) -> None:
+        """Do everything until cancelled; StaleLeader when another leads."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._chores.run(), name="chore-poller")
+            group.create_task(self._stale.run(), name="stale-queued-job-poller")
+            group.create_task(self._retention.run(), name="retention")
+
+    async def close(self) -> None:
+        """Nothing is under way."""

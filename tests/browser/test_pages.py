@@ -1,0 +1,422 @@
+"""Each page shows what is true, and each button does what it says, after it has asked."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from penstock.pipeline.progress import Batch, Progress
+from tests.browser.receiver import Receiver
+from tests.browser.site import Site
+from tests.services.served_part import ServedPart
+
+pytestmark = [pytest.mark.xdist_group("browser")]
+
+HOSTILE = '<img src=x onerror="window.hacked=1">'
+
+
+def opened(page: Page, place: str) -> Page:
+    """The page at a place."""
+    page.goto(f"/#/{place}")
+    return page
+
+
+def press(page: Page, button: str, *, within: Locator | None = None) -> None:
+    """Press a button of the page, or of a part of it."""
+    (within or page.locator("main")).get_by_role("button", name=button, exact=True).click()
+
+
+def answer(page: Page, choice: str, *said: str) -> None:
+    """Answer the question that stands above the page, which says what it will touch."""
+    dialog = page.get_by_role("dialog")
+    for text in said:
+        expect(dialog).to_contain_text(text)
+    dialog.get_by_role("button", name=choice, exact=True).click()
+    expect(dialog).to_have_count(0)
+
+
+def failing(site: Site, **fields: Any) -> tuple[Receiver, Any]:
+    """A receiver that answers 500, and a subscription without retries."""
+    receiver = site.receiver()
+    receiver.status, receiver.answer = 500, b'{"error":"the ledger is closed"}'
+    return receiver, site.subscribe(receiver, **{"retryDelaysS": [], **fields})
+
+
+def test_the_overview_tells_what_was_delivered(site: Site, page: Page) -> None:
+    opened(page, "overview")
+    receiver = site.receiver()
+    subscription = site.subscribe(receiver)
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+    page.wait_for_timeout(2500)  # the page measures from its second look on
+    site.publish(subscription, *range(30))
+    site.wait_for(subscription, ["COMPLETED"] * 30)
+
+    expect(page.locator("#throughput .value")).not_to_have_text(re.compile("^[–0]$"))
+    expect(page.locator("#latency .value")).to_have_text(re.compile(r"^\d+ ms$|^\d\.\d s$"))
+    expect(page.locator("#health .value")).to_have_text(re.compile("HEALTHY|WARNING"))
+    job = site.jobs(subscription)[-1]["id"]
+    expect(page.get_by_role("link", name=job)).to_be_visible()
+    total = site.get("/api/v1/jobs/counts")["counts"]["COMPLETED"]
+    expect(page.locator('#job-counts [data-status="COMPLETED"]')).to_have_text(f"COMPLETED {total}")
+    chart = page.get_by_role("img", name=re.compile("^Deliveries per second by outcome. Now: delivered"))
+    expect(chart.locator("path.area")).to_have_count(4)
+    # Counted by the minute in the database, so it is there after a reload.
+    page.reload()
+    past = page.get_by_role("img", name=re.compile("^Deliveries per minute by outcome. Now: delivered"))
+    expect(past.locator("path.area")).to_have_count(4)
+
+
+def test_the_overview_says_why_a_chart_is_empty(page: Page) -> None:
+    opened(page, "overview")
+    expect(page.get_by_text("this page measures while it is open").first).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("while this page was open")).first).to_be_visible()
+
+
+def test_a_queue_is_shown_partition_by_partition_and_purged_only_after_a_yes(site: Site, page: Page) -> None:
+    name = "shop.fifo"
+    url = site.queue(
+        name,
+        FifoQueue="true",
+        ContentBasedDeduplication="true",
+        DeduplicationScope="messageGroup",
+        FifoThroughputLimit="perMessageGroupId",
+        PartitionCount="4",
+    )
+    for number in range(12):
+        site.sqs.send_message(QueueUrl=url, MessageBody=f"{HOSTILE}{number}", MessageGroupId=f"g{number % 5}")
+
+    opened(page, "queues")
+    row = page.get_by_role("row", name=re.compile(name))
+    expect(row.get_by_role("cell").nth(2)).to_have_text("12")
+    row.get_by_role("link").click()
+    expect(page.locator("#visible .value")).to_have_text("12")
+    held = site.described(name)["partition_messages"]
+    told = ", ".join(f"{index}: {messages}" for index, messages in enumerate(held))
+    expect(page.get_by_role("img", name=f"Messages per partition. {told}")).to_be_visible()
+    expect(page.get_by_text(HOSTILE, exact=False).first).to_be_visible()
+
+    press(page, "Purge…")
+    answer(page, "Cancel", "All 12 messages", name)
+    assert site.described(name)["visible"] == 12
+    press(page, "Purge…")
+    answer(page, "Delete 12 messages")
+    expect(page.locator("#visible .value")).to_have_text("0")
+    assert site.described(name)["visible"] == 0
+    expect(page.get_by_text("All partitions are empty.")).to_be_visible()
+
+
+def test_dead_letters_are_moved_back(site: Site, page: Page) -> None:
+    dead = site.queue("dead")
+    arn = site.described("dead")["arn"]
+    alive = site.queue("alive", RedrivePolicy=f'{{"deadLetterTargetArn":"{arn}","maxReceiveCount":"1"}}')
+    site.sqs.send_message(QueueUrl=alive, MessageBody="poison")
+
+    def is_dead() -> bool:
+        site.sqs.receive_message(QueueUrl=alive, VisibilityTimeout=0)
+        return bool(site.described("dead")["visible"] == 1)
+
+    site.wait(is_dead)
+    opened(page, "queues/dead")
+    press(page, "Redrive dead letters…")
+    answer(page, "Move 1 message", "alive")
+    site.wait(lambda: site.described("alive")["visible"] == 1)
+    expect(page.locator("#visible .value")).to_have_text("0")
+    assert dead
+
+
+def test_a_pool_is_changed_for_the_router_and_for_good(site: Site, page: Page) -> None:
+    opened(page, "pools")
+    press(page, "New pool…")
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Code, as subscriptions name it").fill("painters")
+    dialog.get_by_label("Deliveries at once").fill("4")
+    answer(page, "Make")
+    row = page.get_by_role("row", name=re.compile("^painters"))
+    expect(row.get_by_role("cell").nth(1)).to_have_text("4")
+
+    press(page, "Change…", within=row)
+    dialog.get_by_label("Deliveries at once").fill("7")
+    dialog.get_by_label("Deliveries a minute").fill("600")
+    answer(page, "Change")
+    expect(row.get_by_role("cell").nth(1)).to_have_text("7")
+    expect(row.get_by_role("cell").nth(2)).to_have_text("600")
+    of_router = {pool["code"]: pool for pool in site.get("/api/router/monitoring/pools")["pools"]}
+    assert (of_router["painters"]["concurrency"], of_router["painters"]["rateLimitPerMinute"]) == (7, 600)
+    assert site.get("/api/v1/pools/painters") == {"code": "painters", "concurrency": 7, "rateLimitPerMinute": 600}
+
+
+def test_an_open_breaker_is_shown_and_reset(site: Site, page: Page) -> None:
+    receiver, subscription = failing(site, mode="IMMEDIATE")
+    site.publish(subscription, *range(10))
+
+    def state() -> str:
+        found = site.get("/api/v1/breakers")["circuitBreakers"]
+        return next((str(each["state"]) for each in found if each["endpoint"] == receiver.url), "")
+
+    site.wait(lambda: state() == "OPEN")
+    opened(page, "pools")
+    row = page.get_by_role("row").filter(has_text=receiver.url)
+    expect(row).to_contain_text("OPEN")
+    press(page, "Reset…", within=row)
+    answer(page, "Reset it", receiver.url)
+    expect(row).to_contain_text("CLOSED")
+    assert state() == "CLOSED"
+
+
+def test_a_blocked_group_is_found_and_retried(site: Site, page: Page) -> None:
+    receiver, subscription = failing(site)
+    site.publish(subscription, 1, 2, key="order-77")
+    site.wait_for(subscription, ["ERROR", "PENDING"])
+    first, _ = site.jobs(subscription)
+
+    opened(page, "groups")
+    page.get_by_label("Key or group").fill("order-77")
+    press(page, "Find")
+    lane = page.locator(".lane")
+    expect(lane).to_contain_text(f"Blocked: job {first['id']} is in ERROR: answered 500")
+    expect(page.get_by_role("link", name=f"{subscription['name']} · order-77")).to_be_visible()
+    receiver.status = 200
+    press(page, "Retry…", within=lane)
+    answer(page, "Retry", first["id"], receiver.url)
+    site.wait_for(subscription, ["COMPLETED", "COMPLETED"])
+    assert site.numbers(receiver) == [1, 2]
+    expect(lane).to_contain_text("Not blocked: everything is over")
+
+
+def test_what_blocks_a_group_is_ignored_or_skipped(site: Site, page: Page) -> None:
+    receiver, given_up = failing(site)
+    site.publish(given_up, 1, 2, key="order-78")
+    site.wait_for(given_up, ["ERROR", "PENDING"])
+    opened(page, f"groups?key={given_up['id']}:order-78")
+    receiver.status = 200
+    press(page, "Ignore…", within=page.locator(".lane"))
+    answer(page, "Ignore it", "never gets it")
+    site.wait_for(given_up, ["CANCELLED", "COMPLETED"])
+    assert site.numbers(receiver) == [2]
+
+    receiver, waiting = failing(site, retryDelaysS=[3600])
+    site.publish(waiting, 1, 2, key="order-79")
+    site.wait(lambda: [job["deliveries"] for job in site.jobs(waiting)] == [1, 0])
+    opened(page, f"groups?key={waiting['id']}:order-79")
+    lane = page.locator(".lane")
+    expect(lane).to_contain_text("waits for its next attempt")
+    receiver.status = 200
+    lane.get_by_role("button", name="Skip…").first.click()
+    answer(page, "Skip it")
+    site.wait_for(waiting, ["CANCELLED", "COMPLETED"])
+
+
+def test_groups_have_their_charts(site: Site, page: Page) -> None:
+    receiver = site.receiver()
+    subscription = site.subscribe(receiver)
+    site.publish(subscription, *range(60), key="order-80")
+    site.wait_for(subscription, ["COMPLETED"] * 60)
+    opened(page, "groups")
+    heat = page.get_by_role("img", name=re.compile("^Processing latency by group and time"))
+    expect(heat).to_have_attribute("aria-label", re.compile(f"{subscription['name']} · order-80"))
+    expect(heat.locator("rect:not(.heat-none)").first).to_be_visible()
+    for label in ("Messages per group", "Workers used by group", "Queue depth by group"):
+        expect(page.get_by_role("img", name=re.compile(f"^{label}"))).to_be_visible()
+
+
+def test_a_job_is_found_in_every_way_and_told_attempt_by_attempt(site: Site, page: Page) -> None:
+    receiver, subscription = failing(site, retryDelaysS=[0.1])
+    (event,) = site.publish(subscription, 7, key="order-90")
+    site.wait_for(subscription, ["ERROR"])
+    (job,) = site.jobs(subscription)
+
+    for search in (
+        f"q={job['id']}",
+        f"q={event}",
+        "q=order-90",
+        f"subscriptionId={subscription['id']}&status=ERROR",
+        f"type={job['type']}&from={job['createdAt'][:10]}T00:00:00",
+    ):
+        opened(page, f"jobs?{search}")
+        expect(page.get_by_role("link", name=job["id"], exact=True), search).to_be_visible()
+        expect(page.locator("tbody tr"), search).to_have_count(1)
+    opened(page, f"jobs?type={job['type']}&to=2020-01-01T00:00:00")
+    expect(page.get_by_text("No job fits.")).to_be_visible()
+
+    opened(page, f"jobs/{job['id']}")
+    entries = page.locator(".timeline li")
+    expect(entries).to_have_count(2)
+    expect(entries.first).to_contain_text("HTTP 500")
+    entries.first.get_by_text("Response").click()
+    expect(entries.first.locator("pre")).to_contain_text("the ledger is closed")
+    expect(page.locator("pre.code").last).to_contain_text('"number": 7')
+    expect(page.get_by_text(receiver.url)).to_be_visible()
+    page.get_by_role("link", name=event).click()
+    expect(page.get_by_role("link", name=job["id"])).to_be_visible()
+
+    receiver.status = 200
+    opened(page, f"jobs/{job['id']}")
+    press(page, "Retry…")
+    answer(page, "Retry", receiver.url)
+    expect(entries).to_have_count(3)
+    site.wait_for(subscription, ["COMPLETED"])
+
+
+def test_jobs_are_chosen_and_cancelled_together(site: Site, page: Page) -> None:
+    receiver = site.receiver()
+    subscription = site.subscribe(receiver)
+    site.ask("POST", f"/api/v1/subscriptions/{subscription['id']}/pause")
+    site.publish(subscription, 1, 2, 3)
+    opened(page, f"jobs?subscriptionId={subscription['id']}")
+    expect(page.locator("tbody tr")).to_have_count(3)
+    for box in page.get_by_label("Choose this job").all()[:2]:
+        box.check()
+    press(page, "Cancel chosen…")
+    answer(page, "Cancel", "2 jobs are cancelled")
+    assert site.statuses(subscription) == ["PENDING"] * 3
+    press(page, "Cancel chosen…")
+    answer(page, "Cancel 2")
+    site.wait_for(subscription, ["PENDING", "CANCELLED", "CANCELLED"])
+    assert receiver.bodies == []
+
+
+def test_a_replay_is_counted_before_it_is_done(site: Site, page: Page) -> None:
+    receiver = site.receiver()
+    subscription = site.subscribe(receiver)
+    site.publish(subscription, 1, 2, 3)
+    site.wait_for(subscription, ["COMPLETED"] * 3)
+    opened(page, f"jobs?subscriptionId={subscription['id']}&status=COMPLETED")
+    expect(page.locator("tbody tr")).to_have_count(3)
+    press(page, "Replay what fits…")
+    answer(page, "Cancel", "3 finished jobs in 1 group")
+    assert site.numbers(receiver) == [1, 2, 3]
+    press(page, "Replay what fits…")
+    answer(page, "Replay 3")
+    site.wait(lambda: site.numbers(receiver) == [1, 2, 3, 1, 2, 3])
+
+
+def test_a_subscription_is_made_tested_paused_and_given_a_new_secret(
+    site: Site, page: Page, complaints: list[str]
+) -> None:
+    receiver = site.receiver()
+    opened(page, "subscriptions")
+    press(page, "New subscription…")
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Name").fill("made-here")
+    dialog.get_by_label("Events, such as").fill("made:**")
+    dialog.get_by_label("Target URL").fill("http://user:secret@nowhere.example/")
+    dialog.get_by_role("button", name="Make").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("no URL to deliver to")
+    complaints.clear()
+    dialog.get_by_label("Target URL").fill(receiver.url)
+    dialog.get_by_role("button", name="Make").click()
+    expect(dialog.locator("pre")).to_have_text(re.compile("^whsec_"))
+    dialog.get_by_role("button", name="Close").click()
+
+    block = page.locator(".subscription", has_text="made-here")
+    press(page, "Test", within=block)
+    expect(dialog).to_contain_text("made-here took the test event")
+    expect(dialog).to_contain_text("HTTP 200")
+    dialog.get_by_role("button", name="Close").click()
+    assert b"penstock:test" in receiver.bodies.pop()
+
+    (subscription,) = [
+        each for each in site.get("/api/v1/subscriptions")["subscriptions"] if each["name"] == "made-here"
+    ]
+    press(page, "Pause…", within=block)
+    answer(page, "Pause", receiver.url)
+    expect(block).to_contain_text("paused")
+    site.publish(subscription, 1)
+    site.wait_for(subscription, ["PENDING"])
+    assert receiver.bodies == []
+    press(page, "Resume", within=block)
+    site.wait_for(subscription, ["COMPLETED"])
+    assert site.numbers(receiver) == [1]
+
+    press(page, "Rotate secret…", within=block)
+    dialog.get_by_role("button", name="Rotate", exact=True).click()
+    expect(dialog.locator("pre")).to_have_text(re.compile("^whsec_"))
+    dialog.get_by_role("button", name="Close").click()
+    expect(block).to_contain_text("2 secrets sign")
+    press(page, "Finish rotation…", within=block)
+    answer(page, "Finish")
+    expect(block).not_to_contain_text("2 secrets sign")
+
+    press(page, "Delete…", within=block)
+    answer(page, "Delete made-here", receiver.url)
+    expect(block).to_have_count(0)
+
+    opened(page, "changes")
+    expect(page.get_by_role("row").filter(has_text="POST /api/v1/subscriptions/{id}/pause").first).to_be_visible()
+
+
+def test_a_warning_is_shown_until_it_is_acknowledged(site: Site, page: Page) -> None:
+    subscription = site.subscribe(site.receiver(), pool="no-such-pool")
+    site.publish(subscription, 1)
+    opened(page, "warnings")
+    row = page.get_by_role("row", name=re.compile("there is no pool 'no-such-pool'"))
+    expect(row).to_contain_text("ROUTING")
+    press(page, "Acknowledge", within=row)
+    expect(row).to_have_count(0)
+    listed = site.get("/api/router/warnings?acknowledged=true")["warnings"]
+    assert any("no-such-pool" in warning["message"] for warning in listed)
+
+
+def test_without_a_pipeline_the_page_says_so(page: Page) -> None:
+    opened(page, "pipeline")
+    expect(page.get_by_text("No pipeline is running here.")).to_be_visible()
+    expect(page.get_by_text("penstock pipeline run")).to_be_visible()
+
+
+def test_sparks_queries_are_shown_with_their_pace_and_their_last_error(
+    site: Site, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PENSTOCK_SCREENSHOTS", raising=False)
+    well, ill = Progress("fan-out"), Progress("dispatch")
+    for progress in (well, ill):
+        progress.started()
+        progress.advanced(Batch(7, 1200, 340, 3529.0))
+    ill.failed("the queue is gone", 4.0)
+    pipeline = site.receiver()
+    pipeline.answer = msgspec.json.encode({"master": "local[2]", "queries": [well.view(), ill.view()]})
+    address = pipeline.url.removesuffix("/hook")
+    part = ServedPart(tmp_path, "api", ["api", "--data", str(tmp_path), "--pipeline", address])
+    part.start()
+    page = browser.new_page(base_url=part.url)
+    try:
+        opened(page, "pipeline")
+        expect(page.get_by_role("row").filter(has_text="fan-out")).to_contain_text("RUNNING")
+        expect(page.get_by_role("row").filter(has_text="fan-out")).to_contain_text("3,529")
+        broken = page.get_by_role("row").filter(has_text="dispatch")
+        expect(broken).to_contain_text("WAITING")
+        expect(broken).to_contain_text("the queue is gone (started again in 4.0 s)")
+        opened(page, "overview")
+        expect(page.get_by_role("listitem").filter(has_text="Pipeline")).to_contain_text("failing")
+        opened(page, "pipeline")
+        chart = page.get_by_role("img", name=re.compile("^Rows per second by query. Now: fan-out 3,529"))
+        expect(chart.locator("path.line")).to_have_count(2)
+    finally:
+        page.close()
+        assert part.stop() == 0
+
+
+def test_text_from_strangers_is_never_html(site: Site, page: Page) -> None:
+    receiver, subscription = failing(site, name=HOSTILE)
+    receiver.answer = HOSTILE.encode()
+    (event,) = site.publish(subscription, 1, key=HOSTILE)
+    site.wait_for(subscription, ["ERROR"])
+    (job,) = site.jobs(subscription)
+    places = {
+        "overview": None,
+        "subscriptions": HOSTILE,
+        f"jobs?subscriptionId={subscription['id']}": HOSTILE,
+        f"jobs/{job['id']}": HOSTILE,
+        f"events/{event}": HOSTILE,
+        "groups": HOSTILE,
+        f"groups?key={subscription['id']}:{HOSTILE}": HOSTILE,
+        f"jobs?q={HOSTILE}": None,
+    }
+    for place, text in places.items():
+        opened(page, place.replace("<", "%3C").replace('"', "%22").replace(" ", "%20").replace("#", "%23"))
+        if text is not None:
+            expect(page.locator("main").get_by_text(text).first, place).to_be_attached()
+    assert page.locator("main img").count() == 0
+    assert page.evaluate("window.hacked") is None

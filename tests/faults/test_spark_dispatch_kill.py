@@ -1,0 +1,215 @@
+"""Dispatch on Spark, killed in the middle: a worker of a real cluster, and the driver with all that it started."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from penstock.core.job_state import JobStatus
+from penstock.edge.clock import SystemClock
+from penstock.edge.node import process_ids
+from penstock.jobs.model_job import NewJob
+from penstock.jobs.postgres import postgres_repository
+from penstock.jobs.repository import JobRepository
+from penstock.sources.opening import QueueSpec, source_for
+from tests.services.spark_cluster import SparkCluster, descendants, running_cluster
+from tests.services.sqs_server import PENSTOCK, SqsServer, counts, running
+
+pytestmark = [pytest.mark.xdist_group("spark")]
+
+START_S = 120
+WITHIN_S = 180.0
+STOP_S = 60
+SETTINGS = {
+    "PENSTOCK_JOBS__AUTH_SECRET": "a secret that all nodes share",
+    "PENSTOCK_SCHEDULER__STANDBY": "sql",
+    # Short ones, so that a driver that is started again does not wait for half a minute.
+    "PENSTOCK_SCHEDULER__LEASE_TTL_S": "6",
+    "PENSTOCK_SCHEDULER__LEASE_RENEW_S": "1",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as started:
+        yield started
+
+
+@pytest.fixture
+def sqs(tmp_path: Path) -> Iterator[SqsServer]:
+    with running(tmp_path / "sqs", "--memory") as server:
+        yield server
+
+
+@pytest.fixture
+def queue_url(sqs: SqsServer) -> str:
+    url: str = sqs.anyone.create_queue(QueueName="dispatch.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+    return url
+
+
+@pytest.fixture
+async def jobs(postgres_database: str) -> AsyncIterator[JobRepository]:
+    repository = postgres_repository(postgres_database)
+    await repository.open(SystemClock().now_ms())
+    yield repository
+    await repository.close()
+
+
+class Driver:
+    """`penstock pipeline run --only dispatch`, which can be killed and started again where it was."""
+
+    def __init__(self, directory: Path, *options: str) -> None:
+        self._log = directory / "driver.log"
+        self._directory = directory
+        checkpoint = ("--checkpoint", str(directory / "checkpoint"))
+        self._command = [str(PENSTOCK), "pipeline", "run", "--only", "dispatch", "--port", "0", *checkpoint, *options]
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """Start, and wait until its query runs."""
+        with self._log.open("a") as log:
+            self.process = subprocess.Popen(
+                self._command,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=self._directory,
+                env={**os.environ, **SETTINGS},
+            )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.startswith("listening on "), f"{line!r}\n{self._log.read_text()[-3000:]}"
+
+    def kill(self) -> None:
+        """End it, its Java and its Python workers, as a power cut would."""
+        assert self.process is not None
+        for pid in (self.process.pid, *descendants(self.process.pid)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        assert self._ended() == -9
+
+    def stop(self) -> int:
+        """Stop it gracefully; the exit code."""
+        assert self.process is not None
+        self.process.terminate()
+        return self._ended()
+
+    def _ended(self) -> int:
+        assert self.process is not None
+        process, self.process = self.process, None
+        assert process.stdout is not None
+        with process.stdout:
+            return process.wait(STOP_S)
+
+
+@contextmanager
+def driver(directory: Path, *options: str) -> Iterator[Driver]:
+    """A driver of which nothing is left behind."""
+    made = Driver(directory, *options)
+    try:
+        yield made
+    finally:
+        if made.process is not None:
+            made.kill()
+
+
+async def make_jobs(jobs: JobRepository, count: int, groups: int) -> dict[str, list[str]]:
+    """Jobs of all groups by turns; their ids by group key, in order."""
+    now_ms, ids = SystemClock().now_ms(), process_ids()
+    by_group: dict[str, list[str]] = defaultdict(list)
+    for start in range(0, count, 5_000):
+        made = [
+            NewJob(
+                id=ids.next_id(now_ms), target="https://a.example", created_at_ms=now_ms, group=f"g{number % groups}"
+            )
+            for number in range(start, min(start + 5_000, count))
+        ]
+        await jobs.create_jobs(made, now_ms)
+        for job in made:
+            by_group[job.group_key].append(job.id)
+    return by_group
+
+
+async def comes_true(holds: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(WITHIN_S):
+        while not await holds():  # noqa: ASYNC110  another process does it
+            await asyncio.sleep(0.01)
+
+
+async def until_published(sqs: SqsServer, queue_url: str, least: int) -> None:
+    async def holds() -> bool:
+        visible, _, _ = await asyncio.to_thread(counts, sqs.anyone, queue_url)
+        return visible >= least
+
+    await comes_true(holds)
+
+
+async def until_all_queued(jobs: JobRepository, count: int) -> None:
+    async def holds() -> bool:
+        return (await jobs.counts())[JobStatus.QUEUED] == count
+
+    await comes_true(holds)
+
+
+async def received(queue_url: str, count: int) -> dict[str, list[str]]:
+    """All that lies in the queue, by group, in the order in which a router gets it."""
+    source = source_for(QueueSpec("dispatch", queue_url, visibility_timeout=600))
+    await source.open()
+    found: dict[str, list[str]] = defaultdict(list)
+    acks: list[asyncio.Future[None]] = []
+    try:
+        async with asyncio.timeout(WITHIN_S):
+            while sum(map(len, found.values())) < count:
+                for message in await source.receive():
+                    found[message.group or ""].append(json.loads(message.body)["id"])
+                    acks.append(source.ack(message))
+            await asyncio.gather(*acks)
+    finally:
+        await source.close()
+    return found
+
+
+async def check_queue(sqs: SqsServer, queue_url: str, wanted: dict[str, Sequence[str]], count: int) -> None:
+    """Every job is in the queue once, each group in order, and there is nothing else."""
+    assert await received(queue_url, count) == wanted
+    assert counts(sqs.anyone, queue_url) == (0, 0, 0)
+
+
+async def test_a_worker_killed_in_the_middle_loses_nothing_doubles_nothing_and_keeps_every_group_in_order(
+    cluster: SparkCluster, tmp_path: Path, postgres_database: str, jobs: JobRepository, sqs: SqsServer, queue_url: str
+) -> None:
+    count = 20_000
+    options = ("--database", postgres_database, "--queue", queue_url, *cluster.options)
+    with driver(tmp_path, *options) as dispatch:
+        await asyncio.to_thread(dispatch.start)
+        wanted = await make_jobs(jobs, count, groups=500)
+        await until_published(sqs, queue_url, count // 10)
+        await asyncio.to_thread(cluster.kill_worker, 0)
+        assert (await jobs.counts())[JobStatus.PENDING] > 0
+        await until_all_queued(jobs, count)
+        assert await asyncio.to_thread(dispatch.stop) == 0
+    await check_queue(sqs, queue_url, dict(wanted), count)
+
+
+async def test_a_driver_killed_with_all_its_processes_goes_on_where_it_was(
+    tmp_path: Path, postgres_database: str, jobs: JobRepository, sqs: SqsServer, queue_url: str
+) -> None:
+    count = 6_000
+    options = ("--database", postgres_database, "--queue", queue_url, "--master", "local[2]")
+    with driver(tmp_path, *options) as dispatch:
+        await asyncio.to_thread(dispatch.start)
+        wanted = await make_jobs(jobs, count, groups=200)
+        await until_published(sqs, queue_url, count // 10)
+        await asyncio.to_thread(dispatch.kill)
+        assert (await jobs.counts())[JobStatus.PENDING] > 0
+        await asyncio.to_thread(dispatch.start)
+        await until_all_queued(jobs, count)
+        assert await asyncio.to_thread(dispatch.stop) == 0
+    await check_queue(sqs, queue_url, dict(wanted), count)

@@ -1,0 +1,110 @@
+"""The two engines that publish jobs, behind one word: publish all that may go now."""
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any, Protocol
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+
+from penstock.edge.clock import SystemClock
+from penstock.edge.node import process_ids
+from penstock.jobs.repository import JobRepository
+from penstock.pipeline.database import Database
+from penstock.pipeline.dispatch.desk import Desk, LeaseSettings
+from penstock.pipeline.dispatch.job import DispatchJob
+from penstock.pipeline.dispatch.order import Destination
+from penstock.pipeline.dispatch.round import Rounds
+from penstock.pipeline.dispatch.settings import DispatchSettings
+from penstock.scheduler.scheduler import Scheduler
+from penstock.scheduler.settings import SchedulerSettings
+from penstock.scheduler.standby import Alone
+from penstock.sources.opening import publisher_for
+from tests.services.sqs_server import SqsServer, counts, receive
+
+ENDPOINT = "http://127.0.0.1:8080/api/dispatch/process"
+SECRETS = (b"a secret that all nodes share",)
+# A group in trouble rests for so long.
+REST_S = 0.5
+SETTINGS = DispatchSettings(scheduler=SchedulerSettings(poll_interval_s=REST_S), lanes_per_task=16)
+WITHIN_S = 60.0
+
+
+class Engine(Protocol):
+    """Publishes jobs."""
+
+    async def publish_all(self, jobs: JobRepository) -> None:
+        """Publish all that may go now."""
+
+
+def destination(queue_url: str) -> Destination:
+    """Where jobs go."""
+    return Destination(queue_uri=queue_url, endpoint=ENDPOINT, secrets=SECRETS)
+
+
+async def at_rest(jobs: JobRepository, held: Callable[[], int] = lambda: 0) -> None:
+    """Return when nothing may go any more."""
+    async with asyncio.timeout(WITHIN_S):
+        while held() or await jobs.lanes.any_awake():  # noqa: ASYNC110  another process does it
+            await asyncio.sleep(0.02)
+
+
+class InlineEngine:
+    """The scheduler in this process."""
+
+    def __init__(self, queue_url: str) -> None:
+        self._queue_url = queue_url
+
+    async def publish_all(self, jobs: JobRepository) -> None:
+        pointers, publisher = destination(self._queue_url).pointers(), publisher_for(self._queue_url)
+        scheduler = Scheduler(jobs, publisher, pointers, Alone(), SETTINGS.scheduler, SystemClock(), name=uuid4().hex)
+        await jobs.do_chores(SystemClock().now_ms())
+        running = asyncio.create_task(scheduler.run())
+        try:
+            await at_rest(jobs, lambda: scheduler.jobs_held)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+class SparkEngine:
+    """Rounds on Spark, as the streaming job makes them."""
+
+    def __init__(self, spark: SparkSession, database: Database, queue_url: str) -> None:
+        self._spark = spark
+        self._database = database
+        self._queue_url = queue_url
+
+    async def publish_all(self, jobs: JobRepository) -> None:
+        await jobs.do_chores(SystemClock().now_ms())
+        await asyncio.to_thread(self._rounds)
+
+    def _rounds(self) -> None:
+        rounds = Rounds(database=self._database, destination=destination(self._queue_url), settings=SETTINGS)
+        desk = Desk(self._database, SETTINGS, LeaseSettings(), SystemClock(), process_ids())
+        desk.open()
+        try:
+            job = DispatchJob(rounds)
+            while desk.ask(lambda jobs: jobs.lanes.any_awake()):
+                report = job.round(self._spark, desk, f"{uuid4().hex}/0")
+                assert not report.in_trouble, report
+        finally:
+            desk.close()
+
+
+def in_queue(sqs: SqsServer, queue_url: str) -> dict[str, list[str]]:
+    """All that lies in the queue, by the queue's group, in order; it is taken out."""
+    found: dict[str, list[str]] = defaultdict(list)
+    while sum(counts(sqs.anyone, queue_url)):
+        messages = receive(sqs.anyone, queue_url)
+        if messages:
+            entries = [
+                {"Id": str(place), "ReceiptHandle": message["ReceiptHandle"]} for place, message in enumerate(messages)
+            ]
+            assert not sqs.anyone.delete_message_batch(QueueUrl=queue_url, Entries=entries).get("Failed")
+        for message in messages:
+            pointer: dict[str, Any] = json.loads(message["Body"])
+            found[message["Attributes"]["MessageGroupId"]].append(pointer["id"])
+    return found

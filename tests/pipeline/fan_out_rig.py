@@ -1,0 +1,121 @@
+"""An empty database as the pipeline knows it, and short words for what tests of fan-out do with one."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from penstock.jobs.listing import JobFilter
+from penstock.jobs.model_event import Event
+from penstock.jobs.model_job import DispatchJob
+from penstock.jobs.model_subscription import Subscription
+from penstock.jobs.repository import JobRepository
+from penstock.pipeline.database import Database
+from penstock.pipeline.fan_out.opened import OpenedRepository
+from tests.job_rig import JobRig
+
+Result = TypeVar("Result")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """One of each kind."""
+    if request.param == "sqlite":
+        yield Database(f"sqlite://{tmp_path}/jobs.db")
+        return
+    url = str(request.getfixturevalue("postgres_url"))
+    schema = f"jobs_{uuid4().hex}"
+    yield Database(url, schema)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
+
+
+@pytest.fixture
+def rig(database: Database) -> Iterator["FanOutRig"]:
+    """The database, opened."""
+    rig = FanOutRig(database)
+    yield rig
+    rig.close()
+
+
+class FanOutRig:
+    """A database of events, subscriptions and jobs, asked from a test without an event loop."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self._opened = OpenedRepository(database)
+        self._made = JobRig(self._opened.ask(_itself))
+
+    def ask(self, question: Callable[[JobRepository], Coroutine[Any, Any, Result]]) -> Result:
+        return self._opened.ask(question)
+
+    def subscribe(self, name: str = "billing", **fields: Any) -> Subscription:
+        subscription = self._made.new_subscription(name, **fields)
+        self.ask(lambda repository: repository.add_subscription(subscription))
+        return subscription
+
+    def new_events(self, count: int, **fields: Any) -> list[Event]:
+        """Events that are not published yet."""
+        return [self._made.new_event(**fields) for _ in range(count)]
+
+    def publish(self, count: int = 1, **fields: Any) -> list[Event]:
+        """Events whose jobs are to be made."""
+        events = self.new_events(count, **fields)
+        self.ask(lambda repository: repository.add_events(events))
+        return events
+
+    def waiting(self) -> list[str]:
+        return [event.id for event in self.ask(lambda repository: repository.events_to_fan_out(1_000_000))]
+
+    def jobs(self) -> list[DispatchJob]:
+        """All of them, by id."""
+        return list(reversed(self.ask(lambda repository: repository.list_jobs(JobFilter(), None, 1_000_000)).jobs))
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Which event goes to which subscription, once for each job there is."""
+        return sorted((job.event_id or "", job.subscription_id or "") for job in self.jobs())
+
+    def archive(self, jobs: Sequence[DispatchJob]) -> None:
+        """Jobs that ended some time ago."""
+        self.ask(lambda repository: repository.cancel([job.id for job in jobs], 0))
+        self.ask(lambda repository: repository.archive_finished(1, 1, len(jobs)))
+
+    def claimed(self) -> list[str]:
+        """The jobs that a scheduler gets now, in order."""
+        return [job.id for job in self.ask(lambda _: self._made.claim(most=1_000_000, per_group=1_000_000))]
+
+    def set_aside(self) -> list[tuple[str, str]]:
+        """What was set aside, with the reason."""
+        query = "SELECT row_id, reason FROM set_aside WHERE source = 'events' ORDER BY row_id"
+        return [(str(row_id), str(reason)) for row_id, reason in self.run(query)]
+
+    def run(self, statement: str) -> Sequence[tuple[Any, ...]]:
+        """A statement behind the repository's back."""
+        return run_statement(self.database, statement)
+
+    def close(self) -> None:
+        self._opened.close()
+
+
+async def _itself(repository: JobRepository) -> JobRepository:
+    await asyncio.sleep(0)
+    return repository
+
+
+def run_statement(database: Database, statement: str) -> Sequence[tuple[Any, ...]]:
+    """A statement on a connection of its own."""
+    if database.url.startswith("sqlite"):
+        import sqlite3
+        from contextlib import closing
+
+        with closing(sqlite3.connect(database.path)) as connection, connection:
+            return connection.execute(statement).fetchall()
+    with psycopg.connect(database.url, autocommit=True) as session:
+        session.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(database.schema)))
+        cursor = session.execute(statement)
+        return cursor.fetchall() if cursor.description else []

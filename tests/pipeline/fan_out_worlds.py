@@ -1,0 +1,108 @@
+"""Made-up subscriptions and events for tests of fan-out, and events as the pipeline's sources hand them out."""
+
+from collections.abc import Iterable
+from itertools import count
+from typing import Any
+
+import msgspec
+import pyarrow
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from penstock.core.event_filter import Comparison, Condition, EventFilter
+from penstock.core.patterns import ONE_SEGMENT, SEPARATOR, THE_REST
+from penstock.core.pointer import DispatchMode
+from penstock.jobs.model_event import Event
+from penstock.jobs.model_subscription import Subscription
+from penstock.pipeline.fan_out.columns import EVENT_COLUMNS
+from penstock.pipeline.schemas import EVENTS
+
+EVENT_ROWS = StructType([EVENTS[name] for name in EVENT_COLUMNS])
+TENANTS = ("", "acme", "other")
+NAMES = ("tier", "region", "id", "source", "type", "subject", "ключ", "")
+VALUES = ("", "eu", "eu-west", "gold", "shop", "a:b", "naïve \N{SNOWMAN}", "with \x00 and \n")
+_numbers = count(1)
+
+
+def _segments(*more: str) -> st.SearchStrategy[str]:
+    return st.sampled_from(("a", "b", "ü", "orders", *more))
+
+
+patterns = st.builds(
+    lambda segments, rest: SEPARATOR.join([*segments, *rest]),
+    st.lists(_segments(ONE_SEGMENT), min_size=1, max_size=4),
+    st.sampled_from(((), (THE_REST,))),
+) | st.just(THE_REST)
+types = st.builds(SEPARATOR.join, st.lists(_segments("", "*", "**"), min_size=1, max_size=5))
+conditions = st.builds(
+    lambda attribute, comparison, values: Condition(
+        attribute, comparison, () if comparison in (Comparison.PRESENT, Comparison.ABSENT) else tuple(values)
+    ),
+    st.sampled_from(NAMES[:-1]),
+    st.sampled_from(Comparison),
+    st.lists(st.sampled_from(VALUES), min_size=1, max_size=2),
+)
+filters = st.just(EventFilter()) | st.builds(EventFilter, st.lists(conditions, min_size=1, max_size=3).map(tuple))
+
+
+@st.composite
+def subscriptions(draw: st.DrawFn) -> Subscription:
+    """One that nobody else has."""
+    number = next(_numbers)
+    return Subscription(
+        id=f"S{number}",
+        name=f"n{number}",
+        pattern=draw(patterns),
+        filter=draw(filters),
+        target=f"https://{number}.example",
+        pool=draw(st.sampled_from(("FAST", "SLOW"))),
+        mode=draw(st.sampled_from(DispatchMode)),
+        paused=draw(st.booleans()),
+        tenant=draw(st.sampled_from(TENANTS)),
+    )
+
+
+@st.composite
+def events(draw: st.DrawFn) -> Event:
+    """One that nobody else has."""
+    return Event(
+        id=f"E{next(_numbers)}",
+        source=draw(st.sampled_from(VALUES)),
+        type=draw(types),
+        received_ms=draw(st.integers(0, 2**53)),
+        external_id=draw(st.sampled_from(("", "eu", "order 1"))),
+        subject=draw(st.none() | st.sampled_from(VALUES)),
+        content_type=draw(st.sampled_from(("application/json", "text/plain"))),
+        group=draw(st.none() | st.sampled_from(VALUES)),
+        tenant=draw(st.sampled_from(TENANTS)),
+        attributes=draw(st.dictionaries(st.sampled_from(NAMES), st.sampled_from(VALUES), max_size=4)),
+    )
+
+
+def row_of(event: Event, **instead: object) -> dict[str, Any]:
+    """An event as its table has it; `instead` are columns that are damaged."""
+    return {
+        "id": event.id,
+        "tenant": event.tenant,
+        "source": event.source,
+        "external_id": event.cloud_id,
+        "type": event.type,
+        "subject": event.subject,
+        "content_type": event.content_type,
+        "group_name": event.group,
+        "attributes": msgspec.json.encode(dict(event.attributes)).decode(),
+        "received_ms": event.received_ms,
+        **instead,
+    }
+
+
+def batch_of(rows: Iterable[dict[str, Any]]) -> pyarrow.RecordBatch:
+    """Events as a task gets them."""
+    return pyarrow.RecordBatch.from_pylist(list(rows), to_arrow_schema(EVENT_ROWS))
+
+
+def frame_of(spark: SparkSession, rows: Iterable[dict[str, Any]]) -> DataFrame:
+    """Events as a DataFrame."""
+    return spark.createDataFrame([tuple(row[name] for name in EVENT_COLUMNS) for row in rows], EVENT_ROWS)

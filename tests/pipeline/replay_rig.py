@@ -1,0 +1,141 @@
+"""Jobs that are over, for replays: made as publishers make them, and then moved to where a test wants them."""
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Event as ThreadEvent
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from penstock.core.ids import TsidFactory
+from penstock.core.job_state import JobStatus
+from penstock.edge.clock import SystemClock
+from penstock.jobs.fan_out import FanOut
+from penstock.jobs.model_event import Event
+from penstock.jobs.model_job import DispatchJob
+from penstock.jobs.model_subscription import Subscription
+from penstock.jobs.queries import Dialect
+from penstock.jobs.replays import Replay, ReplayAttempt, ReplayOrder, ReplayProgress, ReplaySelection
+from penstock.jobs.replays_repository import Replays
+from penstock.jobs.stored_state import codes_of
+from penstock.pipeline.database import Database
+from penstock.pipeline.replay.errand import replays_in
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+EVERYTHING = ReplaySelection(from_ms=0)
+NEVER = ThreadEvent()
+
+
+class ReplayRig:
+    """A database of jobs, and a short word for each step."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.clock = SystemClock()
+        self.ids = TsidFactory(1)
+
+    def new_id(self) -> str:
+        return self.ids.next_id(self.clock.now_ms())
+
+    def subscribe(self, target: str, name: str = "billing", **fields: Any) -> Subscription:
+        """A subscription to everything."""
+        subscription = Subscription(
+            id=self.new_id(), name=name, pattern="**", target=target, secrets=(SECRET,), **fields
+        )
+        self._with_repository(lambda repository: repository.add_subscription(subscription))
+        return subscription
+
+    def publish(self, keys: Sequence[str], subscription: Subscription) -> list[str]:
+        """One event per key, in order; the ids of their jobs."""
+        now_ms = self.clock.now_ms()
+        events = [
+            Event(
+                id=self.new_id(),
+                source="shop",
+                type="orders:created",
+                received_ms=now_ms + number,
+                group=key,
+                data=b'{"number":%d}' % number,
+            )
+            for number, key in enumerate(keys)
+        ]
+        fan_out = FanOut([subscription])
+        jobs = [job for event in events for job in fan_out.jobs(event)]
+        self._with_repository(lambda repository: repository.publish(events, jobs, now_ms))
+        return [job.id for job in jobs]
+
+    def end(self, job_ids: Sequence[str], status: JobStatus = JobStatus.COMPLETED) -> None:
+        """Jobs are over."""
+        code = codes_of(status)[0]
+        changes = f"state = {code}, attempt_count = 1, delivery_count = 1, finished_at_ms = created_at_ms"
+        self.execute(f"UPDATE jobs SET {changes} WHERE id IN ({', '.join(repr(job_id) for job_id in job_ids)})")
+        self.execute("DELETE FROM lanes")
+
+    def execute(self, text: str) -> list[tuple[Any, ...]]:
+        """A statement past the repository."""
+        if self.database.dialect is Dialect.SQLITE:
+            connection = sqlite3.connect(self.database.path, timeout=20)
+            with connection:
+                rows = connection.execute(text).fetchall()
+            connection.close()
+            return rows
+        with psycopg.connect(self.database.url, autocommit=True) as server:
+            server.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(self.database.schema)))
+            cursor = server.execute(text.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def job(self, job_id: str) -> DispatchJob:
+        job: DispatchJob = self._with_repository(lambda repository: repository.get_job(job_id))
+        return job
+
+    def begin(self, selection: ReplaySelection = EVERYTHING, total: int = 0, **order: Any) -> Replay:
+        """A replay in its first run."""
+        replay_id, now_ms = self.new_id(), self.clock.now_ms() + 1_000_000
+        replay: Replay = self._with_replays(
+            lambda replays: replays.add(replay_id, ReplayOrder(selection=selection, **order), total, now_ms)
+        )
+        return replay
+
+    def go_on(self, replay: Replay) -> Replay:
+        again: Replay = self._with_replays(lambda replays: replays.go_on(replay.id))
+        return again
+
+    def progress(self, replay: Replay) -> ReplayProgress:
+        progress: ReplayProgress = self._with_replays(lambda replays: replays.progress(replay.id))
+        return progress
+
+    def attempts(self, replay: Replay) -> list[ReplayAttempt]:
+        attempts: list[ReplayAttempt] = self._with_replays(lambda replays: replays.attempts(replay.id))
+        return attempts
+
+    def _with_repository(self, use: Any) -> Any:
+        async def run() -> Any:
+            repository = self.database.repository()
+            await repository.open(self.clock.now_ms())
+            try:
+                return await use(repository)
+            finally:
+                await repository.close()
+
+        return asyncio.run(run())
+
+    def _with_replays(self, use: Any) -> Any:
+        async def run() -> Any:
+            async with replays_in(self.database, self.clock) as replays:
+                return await use(replays)
+
+        return asyncio.run(run())
+
+
+@contextmanager
+def postgres_schema(url: str, schema: str) -> Iterator[Database]:
+    """A schema that is dropped on the way out."""
+    yield Database(url, schema)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
+
+
+__all__ = ["EVERYTHING", "NEVER", "SECRET", "ReplayRig", "Replays", "postgres_schema"]

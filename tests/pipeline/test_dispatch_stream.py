@@ -1,0 +1,217 @@
+"""Dispatch as a streaming job: ticks, leadership, chores, and what happens once."""
+
+import asyncio
+import pickle
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.core.job_state import JobStatus
+from penstock.edge.clock import SystemClock
+from penstock.edge.node import process_ids
+from penstock.jobs.leading import SCHEDULER
+from penstock.jobs.model_job import NewJob
+from penstock.jobs.repository import JobRepository
+from penstock.pipeline.database import Database
+from penstock.pipeline.dispatch.desk import LeaseSettings
+from penstock.pipeline.dispatch.job import DispatchJob
+from penstock.pipeline.dispatch.round import Rounds
+from penstock.pipeline.dispatch.tick_source import TickReader
+from penstock.pipeline.streaming_job import StreamingJob
+from penstock.sources.opening import QueueSpec, source_for
+from tests.pipeline.dispatch_engines import SETTINGS, destination
+
+pytestmark = [pytest.mark.xdist_group("spark")]
+
+QUEUED, PENDING = JobStatus.QUEUED, JobStatus.PENDING
+WITHIN_S = 150
+LEASE = LeaseSettings(standby="sql", ttl_s=10, renew_s=0.5)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    if request.param == "sqlite":
+        yield Database(f"sqlite:///{tmp_path}/jobs.db")
+        return
+    url = str(request.getfixturevalue("postgres_url"))
+    schema = f"jobs_{uuid4().hex}"
+    yield Database(url, schema)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
+
+
+@pytest.fixture
+async def jobs(database: Database) -> AsyncIterator[JobRepository]:
+    repository = database.repository()
+    await repository.open(SystemClock().now_ms())
+    yield repository
+    await repository.close()
+
+
+@pytest.fixture
+def queue_uri(tmp_path: Path) -> str:
+    return f"sqlite://{tmp_path}/queue.db?queue=dispatch"
+
+
+@pytest.fixture
+def make_job(database: Database, queue_uri: str) -> Callable[..., DispatchJob]:
+    def made(*, once: bool = False, lease: LeaseSettings = LEASE, queue: str = queue_uri) -> DispatchJob:
+        rounds = Rounds(database=database, destination=destination(queue), settings=SETTINGS)
+        return DispatchJob(rounds, lease, once=once)
+
+    return made
+
+
+async def make(jobs: JobRepository, *groups: str, delay_ms: int | None = None) -> list[str]:
+    now_ms, ids = SystemClock().now_ms(), process_ids()
+    due_ms = None if delay_ms is None else now_ms + delay_ms
+    made = [
+        NewJob(
+            id=ids.next_id(now_ms),
+            target="https://a.example",
+            created_at_ms=now_ms,
+            group=group,
+            scheduled_for_ms=due_ms,
+        )
+        for group in groups
+    ]
+    await jobs.create_jobs(made, now_ms)
+    return [job.id for job in made]
+
+
+async def have_status(jobs: JobRepository, ids: list[str], status: JobStatus) -> None:
+    async def holds() -> bool:
+        return {(await jobs.get_job(job_id)).status for job_id in ids} == {status}
+
+    await comes_true(holds)
+
+
+async def comes_true(holds: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(WITHIN_S):
+        while not await holds():  # noqa: ASYNC110  Spark does it
+            await asyncio.sleep(0.02)
+
+
+async def received(queue_uri: str, count: int) -> list[str]:
+    """So many messages, by the group they lie in."""
+    source = source_for(QueueSpec("dispatch", queue_uri))
+    await source.open()
+    groups: list[str] = []
+    async with asyncio.timeout(WITHIN_S):
+        while len(groups) < count:
+            for message in await source.receive():
+                groups.append((message.group or "").removeprefix("DISPATCH_JOB:"))
+                await source.ack(message)
+    await source.close()
+    return groups
+
+
+async def start(job: StreamingJob, spark: SparkSession, checkpoint: Path) -> StreamingQuery:
+    return await asyncio.to_thread(job.start, spark, str(checkpoint))
+
+
+async def nobody_leads(jobs: JobRepository) -> None:
+    async def holds() -> bool:
+        return await jobs.lease_holder(SCHEDULER, SystemClock().now_ms()) is None
+
+    await comes_true(holds)
+
+
+async def test_jobs_are_published_as_they_come_and_as_they_come_due_while_this_node_leads(
+    spark: SparkSession,
+    jobs: JobRepository,
+    make_job: Callable[..., DispatchJob],
+    queue_uri: str,
+    tmp_path: Path,
+) -> None:
+    other = await jobs.acquire_lease(SCHEDULER, "another node", SystemClock().now_ms(), 600_000)
+    assert other is not None
+    job = make_job()
+    assert job.lag() is None
+    query = await start(job, spark, tmp_path / "checkpoint")
+    try:
+        assert query.name == job.name == "dispatch"
+        held = await make(jobs, "a", "b", "a")
+        await asyncio.sleep(1)
+        await have_status(jobs, held, PENDING)
+        assert await asyncio.to_thread(job.lag) == 3
+        await jobs.release_lease(other, SystemClock().now_ms())
+        await have_status(jobs, held, QUEUED)
+        later = await make(jobs, "c", delay_ms=300)
+        await have_status(jobs, later, QUEUED)
+        assert await asyncio.to_thread(job.lag) == 0
+    finally:
+        await asyncio.to_thread(query.stop)
+    await nobody_leads(jobs)
+    # It goes on where it was, with what was made meanwhile.
+    more = await make(jobs, "a")
+    query = await start(job, spark, tmp_path / "checkpoint")
+    try:
+        await have_status(jobs, more, QUEUED)
+    finally:
+        await asyncio.to_thread(query.stop)
+    assert sorted(await received(queue_uri, 5)) == ["a", "a", "a", "b", "c"]
+
+
+async def test_once_publishes_what_may_go_and_ends(
+    spark: SparkSession,
+    jobs: JobRepository,
+    make_job: Callable[..., DispatchJob],
+    tmp_path: Path,
+) -> None:
+    ready = await make(jobs, "a", "b")
+    later = await make(jobs, "a", delay_ms=600_000)
+    query = await start(make_job(once=True), spark, tmp_path / "checkpoint")
+    assert await asyncio.to_thread(query.awaitTermination, WITHIN_S)
+    await have_status(jobs, ready, QUEUED)
+    await have_status(jobs, later, PENDING)
+    await nobody_leads(jobs)
+
+
+async def test_once_fails_when_the_queue_is_not_there(
+    spark: SparkSession,
+    jobs: JobRepository,
+    make_job: Callable[..., DispatchJob],
+    tmp_path: Path,
+) -> None:
+    ready = await make(jobs, "a")
+    query = await start(
+        make_job(once=True, queue="http://127.0.0.1:9/000000000000/none.fifo"), spark, tmp_path / "checkpoint"
+    )
+    with pytest.raises(Exception, match="the queue cannot be opened"):
+        await asyncio.to_thread(query.awaitTermination, WITHIN_S)
+    await have_status(jobs, ready, PENDING)
+
+
+async def test_ticks_come_while_lanes_are_awake_and_only_then(database: Database, jobs: JobRepository) -> None:
+    reader = TickReader(database)
+    limit = reader.getDefaultReadLimit()
+    nothing = reader.initialOffset()
+    try:
+        assert reader.latestOffset(nothing, limit) == nothing
+        (job,) = await make(jobs, "a")
+        assert reader.latestOffset(nothing, limit) == {"tick": 1}
+        await jobs.cancel([job], SystemClock().now_ms())
+        # Whoever claims finds out that the lane has nothing to give.
+        assert await jobs.claim_pending(SystemClock().now_ms(), "a", 1000, 10, 10) == []
+        assert reader.latestOffset({"tick": 1}, limit) == {"tick": 1}
+    finally:
+        reader.stop()
+
+
+async def test_a_reader_that_was_taken_to_another_process_connects_anew(
+    database: Database, jobs: JobRepository
+) -> None:
+    await make(jobs, "a")
+    reader = TickReader(database)
+    assert reader.latestOffset({"tick": 4}, reader.getDefaultReadLimit()) == {"tick": 5}
+    copy = pickle.loads(pickle.dumps(reader))
+    reader.stop()
+    assert copy.latestOffset({"tick": 5}, copy.getDefaultReadLimit()) == {"tick": 6}
+    copy.stop()

@@ -1,0 +1,157 @@
+"""Fan-out of Arrow batches: the inline rules, column by column; what is damaged is set aside."""
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.core.event_filter import Comparison, Condition, EventFilter
+from penstock.jobs.fan_out import FanOut
+from penstock.jobs.model_event import Event
+from penstock.jobs.model_job import NewJob
+from penstock.jobs.model_subscription import Subscription
+from penstock.pipeline.fan_out.catalog import packed, unpacked
+from penstock.pipeline.fan_out.keeping import new_jobs
+from penstock.pipeline.fan_out.planning import Planned, Planner, planner_of
+from tests.pipeline.fan_out_worlds import NAMES, batch_of, events, row_of, subscriptions
+
+ALL = Subscription(id="S", name="all", pattern="**", target="https://a.example")
+
+
+def planned(wanting: Sequence[Subscription], rows: Sequence[dict[str, Any]], most_jobs: int = 1000) -> list[Planned]:
+    return list(planner_of(packed(wanting)).plan(batch_of(rows), most_jobs))
+
+
+def inline(wanting: Sequence[Subscription], told: Sequence[Event]) -> list[NewJob]:
+    fan_out = FanOut(wanting)
+    return [job for event in told for job in fan_out.jobs(event)]
+
+
+def by_id(jobs: Sequence[NewJob]) -> list[NewJob]:
+    return sorted(jobs, key=lambda job: job.id)
+
+
+@given(st.lists(subscriptions(), max_size=8), st.lists(events(), max_size=12), st.integers(1, 20))
+def test_it_plans_what_the_inline_engine_makes(wanting: list[Subscription], told: list[Event], most_jobs: int) -> None:
+    pieces = planned(wanting, [row_of(event) for event in told], most_jobs)
+
+    jobs = [job for piece in pieces for job in new_jobs(piece.jobs)]
+    assert by_id(jobs) == by_id(inline(wanting, told))
+    assert [key for piece in pieces for key in piece.jobs.column("group_key").to_pylist()] == [
+        job.group_key for job in jobs
+    ]
+
+
+def test_it_asks_filters_what_the_inline_engine_asks() -> None:
+    asked = [
+        Condition(attribute, comparison, () if comparison in (Comparison.PRESENT, Comparison.ABSENT) else (value,))
+        for attribute, comparison, value in product(NAMES[:-1], Comparison, ("", "eu", "E1"))
+    ]
+    wanting = [
+        Subscription(id=f"S{number}", name="s", pattern="**", target="t", tenant=tenant, filter=EventFilter((each,)))
+        for number, (each, tenant) in enumerate(product(asked, ("", "acme")))
+    ]
+    told = [
+        Event(
+            id=f"E{number}", source="eu", type="a", received_ms=number, external_id=external_id, subject=subject,
+            group=group, tenant=tenant, attributes=attributes,
+        )
+        for number, (external_id, subject, group, tenant, attributes) in enumerate(
+            product(("", "eu-1"), (None, "eu"), (None, "", "g"), ("", "acme"), ({}, {"tier": "eu-west", "id": "E1"}))
+        )
+    ]  # fmt: skip
+
+    pieces = planned(wanting, [row_of(event) for event in told], 100)
+
+    jobs = [job for piece in pieces for job in new_jobs(piece.jobs)]
+    assert by_id(jobs) == by_id(inline(wanting, told))
+    assert {key for piece in pieces for key in piece.jobs.column("group_key").to_pylist()} == {
+        job.group_key for job in inline(wanting, told)
+    }
+
+
+@given(st.lists(subscriptions(), max_size=8), st.lists(events(), max_size=12), st.integers(1, 20))
+def test_a_piece_has_all_jobs_of_its_events_and_is_as_large_as_asked(
+    wanting: list[Subscription], told: list[Event], most_jobs: int
+) -> None:
+    pieces = planned(wanting, [row_of(event) for event in told], most_jobs)
+
+    assert [event_id for piece in pieces for event_id in piece.event_ids.to_pylist()] == [event.id for event in told]
+    for piece in pieces:
+        assert set(piece.jobs.column("event_id").to_pylist()) <= set(piece.event_ids.to_pylist())
+        assert len(piece.jobs) <= most_jobs or len(piece.event_ids) == 1
+
+
+DAMAGED = [
+    pytest.param({"attributes": '{"tier": '}, "no JSON object of texts", id="cut off"),
+    pytest.param({"attributes": ""}, "no JSON object of texts", id="empty"),
+    pytest.param({"attributes": "null"}, "no JSON object of texts", id="null"),
+    pytest.param({"attributes": '["tier"]'}, "no JSON object of texts", id="a list"),
+    pytest.param({"attributes": '{"tier": 1}'}, "no JSON object of texts", id="a number as value"),
+    pytest.param({"attributes": '{"tier": "\\ud800"}'}, "no JSON object of texts", id="half a character"),
+    pytest.param({"attributes": '{"a":' * 100_000}, "no JSON object of texts", id="deep"),
+    pytest.param({"attributes": None}, "no attributes", id="missing attributes"),
+    pytest.param({"type": None}, "no type", id="missing type"),
+    pytest.param({"tenant": None}, "no tenant", id="missing tenant"),
+    pytest.param({"received_ms": None}, "no received_ms", id="missing time"),
+    pytest.param({"id": None}, "no id", id="missing id"),
+]
+
+
+@pytest.mark.parametrize(("instead", "reason"), DAMAGED)
+def test_a_damaged_event_is_set_aside_and_the_others_go_on(instead: dict[str, object], reason: str) -> None:
+    before, bad, after = (Event(id=name, source="shop", type="a", received_ms=1) for name in ("E1", "E2", "E3"))
+
+    (piece,) = planned([ALL], [row_of(before), row_of(bad, **instead), row_of(after)])
+
+    assert [job.event_id for job in new_jobs(piece.jobs)] == ["E1", "E3"]
+    assert piece.event_ids.to_pylist() == ["E1", "E3"]
+    ((event_id, told),) = piece.set_aside
+    assert event_id == (None if "id" in instead else "E2")
+    assert reason in told
+
+
+def test_a_batch_of_damaged_events_only_is_told_too() -> None:
+    bad = Event(id="E1", source="shop", type="a", received_ms=1)
+
+    (piece,) = planned([ALL], [row_of(bad, attributes="?")])
+
+    assert [each.event_id for each in piece.set_aside] == ["E1"]
+    assert len(piece.jobs) == len(piece.event_ids) == 0
+
+
+def test_unusual_events_are_fanned_out_like_any_other() -> None:
+    long = "x" * 1_000_000
+    told = [
+        Event(id="E1", source=long, type=long, received_ms=1, attributes={long: long}),
+        Event(id="E2", source="", type="", received_ms=2**63 - 1, group="\N{PILE OF POO}\x00"),
+        Event(id="E3", source="shop", type=":".join("a" * 5000), received_ms=-1, attributes={"": ""}),
+    ]
+    wanting = [ALL, Subscription(id="L", name="l", pattern="**", target="t", filter=EventFilter((_is(long, long),)))]
+
+    (piece,) = planned(wanting, [row_of(event) for event in told])
+
+    assert by_id(new_jobs(piece.jobs)) == by_id(inline(wanting, told))
+    assert not piece.set_aside
+
+
+def test_types_that_a_publisher_makes_up_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.pipeline.fan_out.matching._MOST_REMEMBERED", 10)
+    planner = Planner(unpacked(packed([ALL])))
+    told = [Event(id=f"E{number}", source="shop", type=f"t{number}", received_ms=1) for number in range(100)]
+
+    (piece,) = planner.plan(batch_of(row_of(event) for event in told), 1000)
+
+    assert len(piece.jobs) == 100
+    assert len(planner._matching._met) <= 10
+
+
+def test_the_secrets_of_subscriptions_stay_on_the_driver() -> None:
+    assert b"hush" not in packed([Subscription(id="S", name="s", pattern="**", target="t", secrets=("hush",))])
+
+
+def _is(attribute: str, value: str) -> Condition:
+    return Condition(attribute, values=(value,))

@@ -1,0 +1,219 @@
+"""What is kept of replays, on both databases: copies made once, parts that one task has, deliveries written down."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from penstock.core.errors import InvalidArgument
+from penstock.core.job_state import JobStatus
+from penstock.core.pointer import DispatchMode
+from penstock.jobs.delivery_headers import checked_headers
+from penstock.jobs.errors import ReplayNotFound, ReplayTakenOver
+from penstock.jobs.fan_out import check_job_id
+from penstock.jobs.model_attempt import Attempt, AttemptOutcome
+from penstock.jobs.replays import REPLAY_HEADER, ReplayAttempt, ReplayOrder, ReplayProgress, ReplaySelection, copy_id
+from penstock.jobs.replays_keeping import KEPT_MS, Part
+from penstock.jobs.replays_repository import Replays
+from penstock.pipeline.database import Database
+from tests.pipeline.replay_rig import EVERYTHING, ReplayRig, postgres_schema
+
+TARGET = "https://orders.example/hook"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ReplayRig]:
+    if request.param == "sqlite":
+        yield ReplayRig(Database(f"sqlite:///{tmp_path}/jobs.db"))
+        return
+    with postgres_schema(str(request.getfixturevalue("postgres_url")), f"replays_{uuid4().hex}") as database:
+        yield ReplayRig(database)
+
+
+def delivered(job_id: str, number: int = 1, outcome: AttemptOutcome = AttemptOutcome.DELIVERED) -> ReplayAttempt:
+    return ReplayAttempt(job_id, Attempt(number=number, outcome=outcome, at_ms=number, duration_ms=3, status_code=200))
+
+
+def part_of(rig: ReplayRig) -> tuple[str, Part]:
+    replay = rig.begin()
+    return replay.id, Part(replay.id, replay.run, 0, "first")
+
+
+def with_replays(rig: ReplayRig, use: object) -> object:
+    return rig._with_replays(use)
+
+
+def test_a_copy_stands_where_its_original_stood(rig: ReplayRig) -> None:
+    job_ids = rig.publish(["a", "a"], rig.subscribe(TARGET))
+    rig.end(job_ids)
+    replay_id, part = part_of(rig)
+
+    async def make(replays: Replays) -> bool:
+        await replays.own(part)
+        return await replays.make_copies(part, [(job_ids[0], None), (job_ids[1], 4_000_000_000_000)])
+
+    assert with_replays(rig, make) is True
+    original, copy = rig.job(job_ids[0]), rig.job(copy_id(job_ids[0], replay_id))
+    check_job_id(copy.id)
+    assert (copy.group_key, copy.sequence, copy.created_at_ms) == (
+        original.group_key,
+        original.sequence,
+        original.created_at_ms,
+    )
+    assert (copy.event_id, copy.target, copy.mode) == (original.event_id, TARGET, DispatchMode.BLOCK_ON_ERROR)
+    assert (copy.status, copy.delivery_count, copy.headers) == (JobStatus.PENDING, 0, {REPLAY_HEADER: replay_id})
+    assert rig.job(copy_id(job_ids[1], replay_id)).due_at_ms == 4_000_000_000_000
+    with pytest.raises(Exception, match=REPLAY_HEADER):
+        checked_headers({REPLAY_HEADER: "forged"})
+
+
+def test_a_copy_is_made_once_even_if_it_is_in_the_archive_by_then(rig: ReplayRig) -> None:
+    job_ids = rig.publish(["a", "b"], rig.subscribe(TARGET))
+    rig.end(job_ids)
+    replay_id, part = part_of(rig)
+
+    async def make(replays: Replays) -> None:
+        await replays.own(part)
+        await replays.make_copies(part, [(job_id, None) for job_id in job_ids])
+
+    with_replays(rig, make)
+    rig.execute(f"DELETE FROM jobs WHERE id = '{copy_id(job_ids[0], replay_id)}'")
+    with_replays(rig, make)
+    assert rig.execute(f"SELECT id FROM jobs WHERE id LIKE '%{replay_id}'") == [(copy_id(job_ids[1], replay_id),)]
+    assert with_replays(rig, lambda replays: replays.progress(replay_id)) == ReplayProgress(done=2)
+
+
+def test_the_copy_of_a_job_in_error_takes_its_place(rig: ReplayRig) -> None:
+    job_ids = rig.publish(["a", "a"], rig.subscribe(TARGET))
+    rig.end(job_ids[:1], JobStatus.ERROR)
+    replay_id, part = part_of(rig)
+
+    async def make(replays: Replays) -> None:
+        await replays.own(part)
+        await replays.make_copies(part, [(job_ids[0], None)])
+
+    with_replays(rig, make)
+    assert rig.job(job_ids[0]).status is JobStatus.CANCELLED
+
+    async def claim(repository: object) -> list[str]:
+        claimed = await repository.claim_pending(rig.clock.now_ms() + 10_000, "me", 30_000, 10, 10)  # type: ignore[attr-defined]
+        return [job.id for job in claimed]
+
+    # What it kept back follows its copy.
+    assert rig._with_repository(claim) == [copy_id(job_ids[0], replay_id), job_ids[1]]
+
+
+def test_a_job_whose_event_is_gone_cannot_be_copied(rig: ReplayRig) -> None:
+    job_ids = rig.publish(["a", "b"], rig.subscribe(TARGET))
+    rig.end(job_ids)
+    rig.execute(f"DELETE FROM events WHERE id = '{rig.job(job_ids[0]).event_id}'")
+    replay_id, part = part_of(rig)
+
+    async def make(replays: Replays) -> None:
+        await replays.own(part)
+        await replays.make_copies(part, [(job_id, None) for job_id in job_ids])
+
+    with_replays(rig, make)
+    assert with_replays(rig, lambda replays: replays.progress(replay_id)) == ReplayProgress(done=1, failed=1)
+
+
+def test_what_was_delivered_is_not_loaded_again(rig: ReplayRig) -> None:
+    job_ids = rig.publish(["a", "a", "a"], rig.subscribe(TARGET))
+    rig.end(job_ids)
+    replay_id, part = part_of(rig)
+
+    async def deliver(replays: Replays) -> list[tuple[str, int]]:
+        await replays.own(part)
+        before = await replays.loads(replay_id, job_ids)
+        assert [load.job.id for load in before] == job_ids
+        assert all(load.event is not None and load.event.id == load.job.event_id for load in before)
+        failed = delivered(job_ids[1], 1, AttemptOutcome.FAILED)
+        assert await replays.record(part, [delivered(job_ids[0]), failed], ReplayProgress(1, 1))
+        return [(load.job.id, load.deliveries) for load in await replays.loads(replay_id, job_ids)]
+
+    assert with_replays(rig, deliver) == [(job_ids[1], 1), (job_ids[2], 0)]
+
+
+def test_a_task_that_was_given_up_for_lost_keeps_nothing(rig: ReplayRig) -> None:
+    job_ids = rig.publish(["a"], rig.subscribe(TARGET))
+    rig.end(job_ids)
+    replay_id, lost = part_of(rig)
+
+    async def take_over(replays: Replays) -> None:
+        await replays.own(lost)
+        await replays.own(Part(replay_id, 1, 0, "second"))
+        with pytest.raises(ReplayTakenOver):
+            await replays.record(lost, [delivered(job_ids[0])], ReplayProgress(1))
+        with pytest.raises(ReplayTakenOver):
+            await replays.make_copies(lost, [(job_ids[0], None)])
+        assert await replays.attempts(replay_id) == []
+
+    with_replays(rig, take_over)
+    with pytest.raises(Exception, match="not found"):
+        rig.job(copy_id(job_ids[0], replay_id))
+
+
+def test_a_later_run_ends_an_earlier_one(rig: ReplayRig) -> None:
+    rig.subscribe(TARGET)
+    replay_id, part = part_of(rig)
+
+    async def go_on(replays: Replays) -> None:
+        await replays.own(part)
+        await replays.record(part, [], ReplayProgress(5, 2, 1))
+        assert (await replays.go_on(replay_id)).run == 2
+        assert await replays.progress(replay_id) == ReplayProgress(done=5)
+        with pytest.raises(ReplayTakenOver):
+            await replays.record(part, [], ReplayProgress(1))
+        with pytest.raises(ReplayTakenOver):
+            await replays.own(part)
+
+    with_replays(rig, go_on)
+
+
+def test_a_replay_is_asked_to_stop(rig: ReplayRig) -> None:
+    replay_id, part = part_of(rig)
+
+    async def stop(replays: Replays) -> None:
+        assert await replays.own(part)
+        assert await replays.record(part, [], ReplayProgress(1))
+        await replays.stop(replay_id)
+        assert not await replays.record(part, [], ReplayProgress(1))
+        assert not await replays.own(part)
+        assert (await replays.get(replay_id)).stop_asked
+        replay = await replays.go_on(replay_id)
+        assert not replay.stop_asked
+        await replays.end(replay)
+        assert (await replays.get(replay_id)).finished_at_ms is not None
+        with pytest.raises(ReplayNotFound):
+            await replays.go_on("0000000000000")
+
+    with_replays(rig, stop)
+
+
+def test_replays_of_long_ago_are_forgotten(rig: ReplayRig) -> None:
+    replay_id, part = part_of(rig)
+
+    async def forget(replays: Replays) -> None:
+        await replays.own(part)
+        await replays.record(part, [delivered("0HZXEQ5Y8JY5Z")], ReplayProgress(1))
+        await replays.add("0HZXEQ5Y8JY60", ReplayOrder(selection=EVERYTHING), 0, rig.clock.now_ms() + KEPT_MS)
+        assert len(await replays.attempts(replay_id)) == 1
+        await replays.add("0HZXEQ5Y8JY61", ReplayOrder(selection=EVERYTHING), 0, rig.clock.now_ms() + 2 * KEPT_MS)
+        assert await replays.attempts(replay_id) == []
+        with pytest.raises(ReplayNotFound):
+            await replays.get(replay_id)
+        assert (await replays.get("0HZXEQ5Y8JY61")).run == 1
+
+    with_replays(rig, forget)
+
+
+def test_a_copy_of_a_copy_names_the_first_original() -> None:
+    assert copy_id(copy_id("0HZXEQ5Y8JY5Z", "0HZXEQ5Y8JY60"), "0HZXEQ5Y8JY61") == "0HZXEQ5Y8JY5Z~0HZXEQ5Y8JY61"
+
+
+def test_a_selection_of_nothing_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="say what to replay"):
+        ReplaySelection()
+    with pytest.raises(InvalidArgument, match="no time between"):
+        ReplaySelection(from_ms=5, to_ms=5)

@@ -1,0 +1,108 @@
+"""Whole replays on Spark: counted, delivered by executors or copied for the queue, stopped and gone on with."""
+
+import threading
+from collections.abc import Iterator
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.core.job_state import JobStatus
+from penstock.jobs.replays import ReplayProgress, ReplaySelection, copy_id
+from penstock.pipeline.database import Database
+from penstock.pipeline.replay.errand import DirectSettings
+from penstock.pipeline.replay.errors import ReplayBroken
+from penstock.pipeline.replay.runner import ReplayRunner
+from penstock.testing.receiver import RecordingReceiver, Reply
+from tests.pipeline.receiver_thread import ReceiverThread
+from tests.pipeline.replay_rig import EVERYTHING, NEVER, ReplayRig
+
+pytestmark = [pytest.mark.xdist_group("spark")]
+
+LOOPBACK = DirectSettings(egress_allow=(ip_network("127.0.0.0/8"),))
+
+
+@pytest.fixture
+def receiver() -> Iterator[RecordingReceiver]:
+    thread = ReceiverThread(Reply(delay_s=0.005))
+    yield thread.receiver
+    thread.stop()
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> ReplayRig:
+    return ReplayRig(Database(f"sqlite:///{tmp_path}/jobs.db"))
+
+
+def nobody(progress: ReplayProgress) -> None:
+    """Nobody looks."""
+
+
+def test_a_direct_replay_is_stopped_and_goes_on(
+    spark: SparkSession, rig: ReplayRig, receiver: RecordingReceiver
+) -> None:
+    subscription = rig.subscribe(f"{receiver.url}/hook")
+    job_ids = rig.publish([f"k{number % 4}" for number in range(400)], subscription)
+    rig.end(job_ids)
+    rig.publish(["k0"], subscription)
+    runner = ReplayRunner(spark, rig.database, rig.clock)
+    count = runner.count(EVERYTHING, rig.clock.now_ms() + 1_000_000)
+    assert (count.jobs, count.groups, count.on_their_way) == (400, 4, 1)
+    replay = rig.begin(direct=True, total=400)
+    stop = threading.Event()
+    seen: list[ReplayProgress] = []
+
+    def stop_early(progress: ReplayProgress) -> None:
+        seen.append(progress)
+        if progress.done:
+            stop.set()
+
+    ended = runner.run(replay, count, LOOPBACK, stop, stop_early)
+    assert ended.stopped
+    assert 0 < ended.progress.done < 400, "it ended before it could be stopped: give it more to do"
+    assert ended.progress.done == len(receiver.requests)
+    assert any(0 < progress.done < 400 for progress in seen)
+    ended = runner.run(rig.go_on(replay), count, LOOPBACK, NEVER, nobody)
+    assert (ended.stopped, ended.progress) == (False, ReplayProgress(done=400))
+    came = [request.headers["webhook-id"] for request in receiver.requests]
+    copies = [copy_id(job_id, replay.id) for job_id in job_ids]
+    assert sorted(came) == sorted(copies)
+    for key in range(4):
+        of_key = set(copies[key::4])
+        assert [name for name in came if name in of_key] == copies[key::4]
+
+
+def test_through_the_queue_what_failed_is_copied_once(spark: SparkSession, rig: ReplayRig) -> None:
+    subscription = rig.subscribe("https://orders.example/hook")
+    job_ids = rig.publish([f"k{number % 3}" for number in range(30)], subscription)
+    rig.end(job_ids)
+    rig.end(job_ids[:10], JobStatus.ERROR)
+    selection = ReplaySelection(failed_since_ms=0, subscription_id=subscription.id)
+    runner = ReplayRunner(spark, rig.database, rig.clock)
+    as_of_ms = rig.clock.now_ms() + 1_000_000
+    count = runner.count(selection, as_of_ms)
+    assert count.jobs == 10
+    replay = rig.begin(selection, total=10, per_s=1000)
+    ended = runner.run(replay, count, LOOPBACK, NEVER, nobody)
+    assert ended.progress == ReplayProgress(done=10)
+    made = [row[0] for row in rig.execute("SELECT id FROM jobs WHERE id LIKE '%~%' ORDER BY id")]
+    assert made == sorted(copy_id(job_id, replay.id) for job_id in job_ids[:10])
+    assert {rig.job(job_id).status for job_id in job_ids[:10]} == {JobStatus.CANCELLED}
+    due = [row[0] for row in rig.execute("SELECT due_at_ms FROM jobs WHERE id LIKE '%~%'")]
+    assert len(set(due)) == 10
+    # Their places are taken: there is nothing left that failed.
+    assert runner.count(selection, as_of_ms).jobs == 0
+
+
+def test_a_database_that_fails_is_said_in_a_sentence(spark: SparkSession, rig: ReplayRig) -> None:
+    rig.end(rig.publish(["a"], rig.subscribe("https://orders.example/hook")))
+    runner = ReplayRunner(spark, rig.database, rig.clock)
+    count = runner.count(EVERYTHING, rig.clock.now_ms() + 1_000_000)
+    replay = rig.begin(total=1)
+    rig.execute("ALTER TABLE replay_copies RENAME TO lost")
+    with pytest.raises(ReplayBroken) as raised:
+        runner.run(replay, count, LOOPBACK, NEVER, nobody)
+    assert "refused a change" in raised.value.message
+    assert f"--resume {replay.id}" in raised.value.message
+    assert "\n" not in raised.value.message

@@ -1,0 +1,99 @@
+"""`penstock up --engine spark`: Spark makes the jobs of events and publishes them."""
+
+import json
+import os
+import signal
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.testing.receiver import RecordingReceiver
+from tests.protocol.test_up import STOP_S, Machine, children_of, is_ready
+from tests.services.sqs_server import PENSTOCK, wait_until
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+ORDERS = 5
+STEPS = 4
+WAIT_S = 90
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    made = Machine(tmp_path_factory.mktemp("up"), "spark")
+    yield made
+    assert made.stop() == 0, made.log.read_text()
+
+
+def queries(machine: Machine) -> dict[str, Any]:
+    """What the pipeline says of its streaming jobs, through the API as the web page asks for it."""
+    with urllib.request.urlopen(f"{machine.addresses['api']}/api/pipeline") as answer:
+        return {query["name"]: query for query in json.load(answer)["queries"]}
+
+
+def publish_all(machine: Machine, first: int) -> None:
+    lines = [
+        {
+            "specversion": "1.0",
+            "id": f"{order}-{step}",
+            "source": "/shop",
+            "type": "orders:step",
+            "partitionkey": f"order-{order}",
+            "data": step,
+        }
+        for step in range(first, first + STEPS)
+        for order in range(ORDERS)
+    ]
+    request = urllib.request.Request(
+        f"{machine.addresses['api']}/api/v1/events",
+        json.dumps(lines).encode(),
+        {"content-type": "application/cloudevents-batch+json"},
+    )
+    with urllib.request.urlopen(request) as answer:
+        assert answer.status == 200
+
+
+def steps_by_order(receiver: RecordingReceiver) -> dict[str, list[int]]:
+    """The steps each order's events came in, repeats left out."""
+    found: dict[str, dict[int, None]] = {}
+    for request in receiver.requests:
+        event = json.loads(request.body)
+        found.setdefault(event["partitionkey"], {})[event["data"]] = None
+    return {order: list(steps) for order, steps in found.items()}
+
+
+async def test_events_go_through_spark_in_order_also_across_a_crash_of_spark(machine: Machine) -> None:
+    async with RecordingReceiver() as receiver:
+        machine.penstock("subscriptions", "create", "billing", "--pattern", "orders:**", "--target", receiver.url)
+        publish_all(machine, 0)
+        await receiver.received(ORDERS * STEPS, WAIT_S)
+        assert queries(machine)["fan-out"]["rows"] >= ORDERS * STEPS
+
+        os.kill(children_of(machine.process.pid)[-1], signal.SIGKILL)
+        publish_all(machine, STEPS)
+        wait_until(lambda: is_ready(machine.addresses["pipeline"]), WAIT_S)
+        await receiver.received(2 * ORDERS * STEPS, WAIT_S)
+        found = steps_by_order(receiver)
+    assert found == {f"order-{order}": list(range(2 * STEPS)) for order in range(ORDERS)}
+
+
+@pytest.mark.parametrize(("engine", "code"), [("auto", 0), ("spark", 1)])
+def test_without_java_it_says_so(tmp_path: Path, engine: str, code: int) -> None:
+    ports = [word for port in ("http", "sqs", "pubsub", "router") for word in (f"--{port}", "0")]
+    command = [str(PENSTOCK), "up", "--data", str(tmp_path / "data"), "--engine", engine, *ports]
+    environment = {**os.environ, "JAVA_HOME": str(tmp_path)}
+    log = tmp_path / "up.log"
+    with log.open("w") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
+    wait_until(lambda: "ready;" in log.read_text() or process.poll() is not None, WAIT_S)
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+    assert process.wait(STOP_S) == code, log.read_text()
+    text = log.read_text()
+    assert "Java 17" in text
+    assert ("without Spark, with --engine inline" in text) == (engine == "auto")
+    assert "Traceback" not in text
