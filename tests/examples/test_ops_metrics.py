@@ -1,7 +1,9 @@
 """Every metric that the dashboard and the alert rules name is exposed by a running part."""
 
+import os
 import re
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +20,26 @@ BY_PROMETHEUS = {"up"}
 METRIC = re.compile(r"\b(?:penstock|sqs|pubsub|process)_[a-z_]+\b|\bup\b")
 
 
+REFERENCE = Path(__file__).parents[2] / "docs/reference/metrics.md"
+HEAD = """# Metrics
+
+What every part tells Prometheus at `/metrics`. Made from the running parts: `WRITE_DOCS=1 pytest {test}`; the same test
+keeps it true. All parts have `process_…` and `penstock_build_info` beside these. The pipeline's are in
+[its reference](pipeline.md). Dashboard and alerts: [operate it](../howto/operate.md).
+"""
+
+
+def described(part: str, exposition: str) -> str:
+    """The metrics of a part as a table."""
+    kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", exposition, re.MULTILINE))
+    rows = [
+        f"| `{name}` | {kinds[name]} | {text.replace('|', chr(92) + '|')} |"
+        for name, text in sorted(re.findall(r"^# HELP (\S+) (.*)$", exposition, re.MULTILINE))
+        if not name.startswith("process_") and name != "penstock_build_info" and not name.endswith("_created")
+    ]
+    return "\n".join([f"## {part}", "", "| metric | kind | what it tells |", "|---|---|---|", *rows, ""])
+
+
 def exposed(exposition: str) -> set[str]:
     """The names of the samples that a part has, or will have when there is something to count."""
     names = set()
@@ -27,23 +49,37 @@ def exposed(exposition: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def metrics(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+def expositions(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What API, router, SQS server, Pub/Sub front and scheduler expose."""
     directory = tmp_path_factory.mktemp("parts")
-    found: set[str] = set()
+    found: dict[str, str] = {}
     for part in ("sqs", "api", "router"):
         with urllib.request.urlopen(f"{machine.addresses[part]}/metrics") as answer:
-            found |= exposed(answer.read().decode())
+            found[part] = answer.read().decode()
     with running(directory, "--memory") as pubsub:
-        found |= exposed(pubsub.get("/metrics"))
+        found["pubsub"] = pubsub.get("/metrics")
     queue = f"{machine.addresses['sqs']}/000000000000/dispatch.fifo"
     scheduler = SchedulerProcess(directory, "scheduler", "--data", str(directory / "data"), "--queue", queue)
     scheduler.start()
     try:
-        found |= exposed(scheduler.get("/metrics"))
+        found["scheduler"] = scheduler.get("/metrics")
     finally:
         assert scheduler.stop() == 0
     return found
+
+
+@pytest.fixture(scope="module")
+def metrics(expositions: dict[str, str]) -> set[str]:
+    """The names of all of them."""
+    return {name for exposition in expositions.values() for name in exposed(exposition)}
+
+
+def test_the_reference_of_metrics_is_up_to_date(expositions: dict[str, str]) -> None:
+    test = "tests/examples/test_ops_metrics.py"
+    page = "\n".join([HEAD.format(test=test), *(described(part, text) for part, text in expositions.items())])
+    if os.environ.get("WRITE_DOCS"):
+        REFERENCE.write_text(page)
+    assert REFERENCE.read_text() == page, f"run: WRITE_DOCS=1 pytest {test}"
 
 
 def named(expressions: list[str]) -> set[str]:

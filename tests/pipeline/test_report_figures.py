@@ -17,8 +17,9 @@ from penstock.pipeline.database import Database
 from penstock.pipeline.facts.batch import FactsBatch
 from penstock.pipeline.facts.columns import FACTS
 from penstock.pipeline.facts.parquet_lake import ParquetLake
+from penstock.pipeline.report.errors import LakeEmpty
 from penstock.pipeline.report.figures import MOST, Figures, collect_figures
-from penstock.pipeline.report.sources import LakeEmpty, facts_of_database, facts_of_lake
+from penstock.pipeline.report.sources import facts_of_database, facts_of_lake
 from penstock.pipeline.report.span import day_span
 from penstock.pipeline.tables import Tables
 from tests.pipeline.facts_rig import NOW_MS, FactsRig, attempt

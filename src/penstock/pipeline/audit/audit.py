@@ -33,7 +33,7 @@ def audit_frame(
     """
     catalog = catalog_of(subscriptions.collect(), window)
     jobs, attempts = jobs_of(jobs, window), attempts_of(attempts, window)
-    seen = screen(jobs, attempts, window).persist()
+    seen = screen(jobs, attempts, window).localCheckpoint()
     counts = {row["name"]: row["total"] for row in _totals(seen)}
     findings = [lost(events, catalog, jobs, window)]
     if catalog.damaged:

@@ -3,22 +3,12 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from penstock.core.errors import NotFound
 from penstock.pipeline.facts.columns import ORIGIN
 from penstock.pipeline.facts.lake import Lake
 from penstock.pipeline.facts.shaping import FLAW, judged, shaped
+from penstock.pipeline.report.errors import LakeEmpty
 from penstock.pipeline.report.span import Span
 from penstock.pipeline.tables import Tables
-
-
-class LakeEmpty(NotFound):
-    """There are no facts at all where the lake should be."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "the lake has no facts of any day: name another with --lake, fill it with `penstock pipeline facts`, "
-            "or use --from-database"
-        )
 
 
 def facts_of_lake(lake: Lake, span: Span) -> DataFrame:
