@@ -20,7 +20,10 @@ BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 UP = "penstock up --data ./tutorial-data\n"
 # What the reader may do again until the answer is there.
 LOOKS_ONLY = re.compile(r"(penstock jobs (list|show)|JOB=\$\(penstock jobs list)[^\n]*")
-WAIT_S = 60
+WAIT_S = 120
+
+# It starts Spark, as the reader does.
+pytestmark = pytest.mark.xdist_group("spark")
 
 
 class Terminal:
@@ -129,7 +132,9 @@ def test_the_tutorial_works_as_it_is_written(tmp_path: Path) -> None:
     path = f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"
     settings = {"PENSTOCK_API__ENDPOINT": f"http://127.0.0.1:{api}", "PORT": str(receiver)}
     environment = {**os.environ, "PATH": path, **settings}
-    with second_terminal(tmp_path, f"{up.strip()} --http {api} --sqs 0 --pubsub 0 --router 0", environment):
+    with second_terminal(
+        tmp_path, f"{up.strip()} --http {api} --sqs 0 --pubsub 0 --router 0 --pipeline 0", environment
+    ):
         terminal = Terminal(tmp_path, environment)
         try:
             terminal.run(". .venv/bin/activate\n")

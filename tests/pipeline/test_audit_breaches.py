@@ -41,11 +41,12 @@ class _Story:
         sequence: int = 99,
         scheduled_s: float | None = None,
         damaged: bool = False,
+        group: str | None = None,
     ) -> None:
         self.jobs.append(
             JobRow(
                 id=name,
-                group_key=None if damaged else name.rstrip("0123456789"),
+                group_key=None if damaged else group or name.rstrip("0123456789"),
                 created_at_ms=_ms(made_s),
                 finished_at_ms=None if over_s is None else _ms(over_s),
                 status=status,
@@ -99,6 +100,11 @@ def _told() -> _Story:
     story.job("later1", 0, None, "PENDING", scheduled_s=5, deliveries=0)
     story.job("later2", 10, None, "PENDING", sequence=1, deliveries=0)
     story.done("later3", 0, 2)
+    # A replay's copy of the first has its place, but came much later.
+    story.done("replayed1", 0, 1)
+    story.done("replayed2", 0, 2)
+    story.job("replayed1~0", 0, 50.1, group="replayed")
+    story.attempt("replayed1~0", 50)
     # Two at a time: wrong, unless they are IMMEDIATE.
     for group, mode in (("together", "NEXT_ON_ERROR"), ("immediate", "IMMEDIATE")):
         story.job(f"{group}1", 0, 5, mode=mode)

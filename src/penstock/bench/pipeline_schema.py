@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, LiteralString, TypeAlias
 
 import psycopg
 import uvloop
@@ -14,6 +15,8 @@ from penstock.jobs.stored_state import StoredMode, StoredState
 from penstock.pipeline.database import Database
 
 PER_GROUP = 20
+Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
+
 _CHUNK = 250_000
 _JOBS = """
 INSERT INTO jobs (
@@ -28,7 +31,8 @@ FROM generate_series({first}, {last}) AS made (n)
 """
 _LANES = """
 INSERT INTO lanes (group_key, ordered, turn, awake, in_flight)
-SELECT 'DISPATCH_JOB:order-' || n, true, nextval('lane_turns'), true, 0 FROM generate_series(0, {groups} - 1) AS made (n)
+SELECT 'DISPATCH_JOB:order-' || n, true, nextval('lane_turns'), true, 0
+FROM generate_series(0, {groups} - 1) AS made (n)
 """
 _EVENTS = """
 INSERT INTO events (
@@ -73,7 +77,7 @@ def fill_pending(database: Database, groups: int) -> int:
     }
     count = _fill_jobs(database, groups, words)
     _execute(database, _LANES, groups=sql.Literal(groups))
-    tidy(database)
+    _tidy(database)
     return count
 
 
@@ -99,17 +103,19 @@ def fill_completed(database: Database, subscription: Subscription, groups: int) 
         "finished": sql.SQL("1600000000000 + n"),
     }
     count = _fill_jobs(database, groups, words)
-    tidy(database)
+    _tidy(database)
     return count
 
 
-def count_jobs(database: Database, state: StoredState) -> int:
-    """How many jobs are in a state."""
-    rows = _execute(database, "SELECT count(*) FROM jobs WHERE state = {state}", state=sql.Literal(int(state)))
-    return int(rows[0][0])
+@contextmanager
+def connected(database: Database) -> Iterator[Connection]:
+    """A connection for which the schema's tables need no prefix."""
+    with psycopg.connect(database.url, autocommit=True) as connection:
+        connection.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(database.schema)))
+        yield connection
 
 
-def tidy(database: Database) -> None:
+def _tidy(database: Database) -> None:
     """What autovacuum would come to do: not while something is measured."""
     _execute(database, "VACUUM ANALYZE jobs, lanes, events")
 
@@ -130,11 +136,9 @@ def _chunks(count: int) -> Iterator[tuple[sql.Literal, sql.Literal]]:
         yield sql.Literal(start), sql.Literal(min(start + _CHUNK, count) - 1)
 
 
-def _execute(database: Database, text: str, **words: sql.Composable) -> list[tuple[object, ...]]:
-    with psycopg.connect(database.url, autocommit=True) as connection:
-        connection.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(database.schema)))
-        cursor = connection.execute(sql.SQL(text).format(**words))  # type: ignore[arg-type]
-        return cursor.fetchall() if cursor.description else []
+def _execute(database: Database, text: LiteralString, **words: sql.Composable) -> None:
+    with connected(database) as connection:
+        connection.execute(sql.SQL(text).format(**words))
 
 
 def _drop(url: str, name: str) -> None:

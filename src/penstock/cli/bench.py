@@ -96,6 +96,40 @@ def scheduler(
     _print(bench_scheduler(rounds, finished, database, _tell), as_json)
 
 
+@app.command(
+    epilog=examples(
+        "penstock bench pipeline",
+        "penstock bench pipeline --attempts 10000000 --json | tail -n 1",
+        "penstock bench pipeline --rounds 1 --events 20000 --jobs 20000 --attempts 20000 --replays 1000 --seconds 5",
+    )
+)
+def pipeline(
+    rounds: Rounds = 3,
+    events: Annotated[int, typer.Option(min=1000, help="Events that are fanned out.")] = 1_000_000,
+    jobs: Annotated[int, typer.Option(min=1000, help="Jobs that are planned; a tenth of them is dispatched.")] = (
+        1_000_000
+    ),
+    attempts: Annotated[int, typer.Option(min=1000, help="Attempts that are audited.")] = 2_000_000,
+    replays: Annotated[int, typer.Option(min=100, help="Jobs that are delivered once more.")] = 30_000,
+    seconds: Annotated[int, typer.Option(min=1, help="For how long the latency of events is measured.")] = 20,
+    database: Annotated[
+        str | None, typer.Option(help="PostgreSQL to measure; one of this run if there is none.", metavar="URL")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The pipeline on Spark: fan-out, plan, dispatch, audit and replay in bulk; latency, start and memory of the JVM.
+
+    Takes several minutes; fan-out is held against a plain loop. The last line of `--json` is one JSON object.
+    """
+    from penstock.pipeline.requirements import require_spark
+
+    require_spark()
+    from penstock.bench.pipeline import PipelineSizes, bench_pipeline
+
+    sizes = PipelineSizes(events=events, jobs=jobs, attempts=attempts, replays=replays, seconds=seconds)
+    _print(bench_pipeline(rounds, sizes, database, _tell), as_json)
+
+
 def _tell(step: str) -> None:
     typer.echo(f"measuring {step}", err=True)
 

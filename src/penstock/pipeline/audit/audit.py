@@ -53,8 +53,10 @@ def _suspects(jobs: DataFrame, attempts: DataFrame, seen: DataFrame) -> tuple[Da
     """All jobs of the suspect groups with their attempts, and attempts without a job. Kept: all checks ask for them."""
     keys = seen.select("what", "key").distinct()
     groups = keys.where(f.col("what") == SUSPECT_GROUP).select("key")
-    of_groups = jobs.withColumn("key", hash_of("group_key")).join(groups, "key", "left_semi").drop("key").persist()
+    of_groups = (
+        jobs.withColumn("key", hash_of("group_key")).join(groups, "key", "left_semi").drop("key").localCheckpoint()
+    )
     known = of_groups.select(hash_of("id").alias("key"))
     wanted = known.unionAll(keys.where(f.col("what") == SUSPECT_JOB).select("key"))
     of_jobs = attempts.withColumn("key", hash_of("job_id")).join(wanted, "key", "left_semi").drop("key")
-    return of_groups, of_jobs.persist()
+    return of_groups, of_jobs.localCheckpoint()

@@ -19,7 +19,7 @@ from penstock.pipeline.tables import Tables
 
 SPARK_SETTINGS = {
     # Many small shares while nobody knows how much there is; Spark joins those that turn out to be too small.
-    "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "128",
+    "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "32",
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
 }
 """What suits an audit, unless somebody says otherwise."""

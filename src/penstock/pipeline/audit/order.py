@@ -10,6 +10,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.core.plan import Position
 from penstock.core.pointer import DispatchMode
+from penstock.jobs.replays import COPY_JOINT
 from penstock.pipeline.audit.findings import FINDINGS, FindingKind
 from penstock.pipeline.audit.holds import FOREVER_MS, holds
 from penstock.pipeline.audit.rows import has_place, has_time
@@ -25,7 +26,8 @@ def overtaken(jobs: DataFrame, attempts: DataFrame, window: AuditWindow) -> Data
     """Deliveries that began out of turn, each with the first job it should have waited for."""
     ordered, timed = jobs.where(has_place(window)), attempts.where(has_time(window))
     begun = timed.join(ordered, timed["job_id"] == ordered["id"]).select(*_JOB, *_ATTEMPT)
-    held = holds(ordered, timed).select(*_JOB, *_HOLD)
+    # A replay's copy has its original's place and age, but was not there when the later ones went.
+    held = holds(ordered.where(~f.col("id").contains(COPY_JOINT)), timed).select(*_JOB, *_HOLD)
     moment = f.coalesce(f.col("from_ms") + window.tolerance_ms, f.col("at_ms")).alias("moment_ms")
     both = begun.unionByName(held, allowMissingColumns=True).select("*", moment)
     # Of the same moment the deliveries first, which have no `from_ms`: a hold counts from the millisecond after.

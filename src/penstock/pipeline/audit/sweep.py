@@ -36,15 +36,18 @@ class GroupSweep:
 
     def __init__(self, tolerance_ms: int = 0) -> None:
         self._tolerance_ms = tolerance_ms
-        self._strict: list[tuple[Position, int, Hold]] = []
-        self._next: list[tuple[Position, int, Hold]] = []
+        # The count settles ties: a damaged table may have a job twice.
+        self._count = 0
+        self._strict: list[tuple[Position, int, int, Hold]] = []
+        self._next: list[tuple[Position, int, int, Hold]] = []
 
     def begin_hold(self, hold: Hold) -> None:
         """From now on it counts."""
+        self._count += 1
         if hold.strict_until_ms is not None:
-            heappush(self._strict, (hold.position, hold.strict_until_ms, hold))
+            heappush(self._strict, (hold.position, hold.strict_until_ms, self._count, hold))
         if hold.next_until_ms is not None:
-            heappush(self._next, (hold.position, hold.next_until_ms, hold))
+            heappush(self._next, (hold.position, hold.next_until_ms, self._count, hold))
 
     def overtaken(self, delivery: Delivery) -> Hold | None:
         """The first job of those that a delivery should have waited for, if there is one."""
@@ -52,5 +55,5 @@ class GroupSweep:
         while heap and heap[0][1] <= delivery.at_ms + self._tolerance_ms:
             heappop(heap)
         if heap and heap[0][0] < delivery.position:
-            return heap[0][2]
+            return heap[0][3]
         return None

@@ -1,0 +1,87 @@
+"""From an event's publication to the POST at its subscriber, through everything that `penstock up` runs with Spark.
+
+API, SQS server, router and Spark are processes of their own, on SQLite, with their default settings.
+"""
+
+import asyncio
+import os
+import statistics
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from penstock.client.asynchronous import AsyncPenstock
+from penstock.client.event import Event, decode_event
+from penstock.edge.clock import wall_seconds
+from penstock.machine.parts import LOOPBACK, Engine, Ports, parts_of
+from penstock.machine.supervisor import Supervisor
+from penstock.testing.receiver import RecordingReceiver
+
+PER_S = 100
+_KEYS = 50
+# Until the JVM has compiled what it runs all the time.
+_WARM_UP_S = 15
+_PATIENCE_S = 120.0
+
+
+class SteadyState(msgspec.Struct, frozen=True):
+    """How long events took, and what the JVM had in memory in the end."""
+
+    p50_ms: float
+    p99_ms: float
+    jvm_mb: float
+
+
+async def steady_state(directory: Path, seconds: int, tell: Callable[[str], None]) -> SteadyState:
+    """100 events a second for so long, after a warm-up, each sent at its time whatever became of those before."""
+    environment = {**os.environ, "PENSTOCK_EGRESS__ALLOW": LOOPBACK, "PENSTOCK_LOG__LEVEL": "error"}
+    ports = Ports(http=0, sqs=0, pubsub=0, router=0, pipeline=0)
+    parts = parts_of(directory, ports, environment, Engine.SPARK)
+    async with RecordingReceiver() as receiver, Supervisor(parts, tell) as supervisor:
+        async with AsyncPenstock(supervisor.addresses["api"]) as penstock:
+            await penstock.subscribe("subscriber", "orders:**", f"{receiver.url}/hook")
+            warm_up = range(_WARM_UP_S * PER_S)
+            await _publish(penstock, warm_up)
+            # What piled up while everything was cold must not stand before what is measured.
+            await receiver.received(len(warm_up), _PATIENCE_S)
+            sent_s = await _publish(penstock, range(warm_up.stop, warm_up.stop + seconds * PER_S))
+            await receiver.received(len(warm_up) + len(sent_s), _PATIENCE_S)
+        jvm_mb = jvm_kb(os.getpid()) / 1024
+    arrived_s: dict[str, float] = {}
+    for request in receiver.requests:
+        arrived_s.setdefault(decode_event(request.body).id, request.received_s)
+    taken_ms = [(arrived_s[event_id] - at_s) * 1000 for event_id, at_s in sent_s.items()]
+    return SteadyState(statistics.median(taken_ms), statistics.quantiles(taken_ms, n=100)[98], jvm_mb)
+
+
+async def _publish(penstock: AsyncPenstock, numbers: range) -> dict[str, float]:
+    """Publish the events of these numbers at their pace; when each was sent."""
+    loop = asyncio.get_running_loop()
+    begin_s = loop.time()
+    sent_s: dict[str, float] = {}
+    async with asyncio.TaskGroup() as publishing:
+        for place, number in enumerate(numbers):
+            await asyncio.sleep(begin_s + place / PER_S - loop.time())
+            event = Event(id=str(number), type="orders:created", key=f"order-{number % _KEYS}", data={"order": number})
+            sent_s[event.id] = wall_seconds()
+            publishing.create_task(_publish_one(penstock, event))
+    return sent_s
+
+
+async def _publish_one(penstock: AsyncPenstock, event: Event) -> None:
+    await penstock.publish(event)
+
+
+def jvm_kb(ancestor: int) -> int:
+    """What the Java processes among the descendants of a process have in memory."""
+    listed = subprocess.run(
+        ["ps", "-A", "-o", "pid=,ppid=,rss=,comm="], check=True, capture_output=True, text=True
+    ).stdout
+    rows = [line.split(maxsplit=3) for line in listed.splitlines()]
+    family = {ancestor}
+    # A child may be listed before its parent.
+    while more := {int(pid) for pid, parent, *_ in rows if int(parent) in family} - family:
+        family |= more
+    return sum(int(rss) for pid, _, rss, name in rows if int(pid) in family and Path(name).name == "java")

@@ -1,0 +1,78 @@
+"""The benchmark of the pipeline measures what it says: each part looks after its own result, here with little."""
+
+import os
+from pathlib import Path
+
+import psycopg
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from penstock.bench import pipeline_audit
+from penstock.bench.pipeline import PipelineFigures
+from penstock.bench.pipeline_audit import audited_per_s
+from penstock.bench.pipeline_dispatch import dispatched_per_s, plan_per_s
+from penstock.bench.pipeline_fan_out import KINDS, WANTING, event_of, events_frame, subscriptions
+from penstock.bench.pipeline_history import History, history
+from penstock.bench.pipeline_latency import jvm_kb
+from penstock.bench.pipeline_replay import replayed_per_s
+from penstock.jobs.fan_out import FanOut
+from penstock.pipeline.fan_out.catalog import packed
+from penstock.pipeline.fan_out.plan import planned_jobs
+
+pytestmark = [pytest.mark.xdist_group("spark")]
+
+# So many that groups have several events each.
+ATTEMPTS = 120_000
+
+
+def test_it_tells_what_the_requirement_names() -> None:
+    assert set(PipelineFigures.__struct_fields__) == {
+        "fan_out_jobs_per_s", "plan_jobs_per_s", "dispatch_jobs_per_s", "audit_rows_per_s", "replay_per_s",
+        "fan_out_vs_python", "latency_p50_ms", "latency_p99_ms", "start_s", "jvm_mb",
+    }  # fmt: skip
+
+
+def test_spark_and_the_loop_make_the_same_jobs_five_of_each_event(spark: SparkSession) -> None:
+    wanting = subscriptions()
+    assert len(wanting) == 1000
+    planned = planned_jobs(events_frame(spark, 2 * KINDS), packed(wanting)).select("id", "group_key", "created_at_ms")
+    fan_out = FanOut(wanting)
+    made = [job for number in range(2 * KINDS) for job in fan_out.jobs(event_of(number))]
+    assert len(made) == 2 * KINDS * WANTING
+    assert {tuple(row) for row in planned.collect()} == {(job.id, job.group_key, job.created_at_ms) for job in made}
+
+
+def test_the_audited_history_is_clean_and_looked_at_whole(spark: SparkSession, tmp_path: Path) -> None:
+    assert audited_per_s(spark, tmp_path, ATTEMPTS, rounds=1) > 0
+    attempts = spark.read.parquet(f"{tmp_path}/attempts")
+    assert attempts.count() == pytest.approx(ATTEMPTS, rel=0.001)
+    assert attempts.where("number = 2").count() * 11 == pytest.approx(ATTEMPTS, rel=0.001)
+
+
+def test_an_audit_that_finds_something_is_no_measurement(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def with_a_job_lost(spark: SparkSession, directory: Path, attempts: int) -> History:
+        made = history(spark, directory, attempts)
+        jobs = made.jobs.where(f.col("id") != "0000000000007-0000000000001")
+        return History(made.events, made.subscriptions, jobs, made.attempts, made.until_ms)
+
+    monkeypatch.setattr(pipeline_audit, "history", with_a_job_lost)
+    with pytest.raises(RuntimeError, match="LOST"):
+        audited_per_s(spark, tmp_path, 1000, rounds=1)
+
+
+def test_a_backlog_is_planned_dispatched_and_replayed_whole(spark: SparkSession, postgres_database: str) -> None:
+    assert plan_per_s(spark, postgres_database, 400, rounds=1) > 0
+    assert dispatched_per_s(spark, postgres_database, 400) > 0
+    assert replayed_per_s(spark, postgres_database, 200, rounds=1) > 0
+    with psycopg.connect(postgres_database) as connection:
+        left = connection.execute("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'penstock_bench%'").fetchone()
+    assert left == (0,)
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_memory_of_the_jvm_is_found_among_the_descendants() -> None:
+    assert 100 < jvm_kb(os.getpid()) / 1024 < 2000
+    assert jvm_kb(0x7FFFFFFF) == 0
