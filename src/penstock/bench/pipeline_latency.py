@@ -22,7 +22,7 @@ from penstock.testing.receiver import RecordingReceiver
 PER_S = 100
 _KEYS = 50
 # Until the JVM has compiled what it runs all the time.
-_WARM_UP_S = 15
+_WARM_UP_S = 20
 _PATIENCE_S = 120.0
 
 
@@ -39,19 +39,17 @@ async def steady_state(directory: Path, seconds: int, tell: Callable[[str], None
     environment = {**os.environ, "PENSTOCK_EGRESS__ALLOW": LOOPBACK, "PENSTOCK_LOG__LEVEL": "error"}
     ports = Ports(http=0, sqs=0, pubsub=0, router=0, pipeline=0)
     parts = parts_of(directory, ports, environment, Engine.SPARK)
+    sent, sent_s, arrived_s = 0, dict[str, float](), dict[str, float]()
     async with RecordingReceiver() as receiver, Supervisor(parts, tell) as supervisor:
         async with AsyncPenstock(supervisor.addresses["api"]) as penstock:
             await penstock.subscribe("subscriber", "orders:**", f"{receiver.url}/hook")
-            warm_up = range(_WARM_UP_S * PER_S)
-            await _publish(penstock, warm_up)
-            # What piled up while everything was cold must not stand before what is measured.
-            await receiver.received(len(warm_up), _PATIENCE_S)
-            sent_s = await _publish(penstock, range(warm_up.stop, warm_up.stop + seconds * PER_S))
-            await receiver.received(len(warm_up) + len(sent_s), _PATIENCE_S)
+            # One alone, then many: what is sent before the first batches are through comes in one large batch, and
+            # warms up nothing. Each waits for all before, so that nothing stands in the way of what is measured.
+            for count in (1, _WARM_UP_S * PER_S, seconds * PER_S):
+                sent_s = await _publish(penstock, range(sent, sent + count))
+                sent += count
+                arrived_s = await _arrivals(receiver, sent)
         jvm_mb = jvm_kb(os.getpid()) / 1024
-    arrived_s: dict[str, float] = {}
-    for request in receiver.requests:
-        arrived_s.setdefault(decode_event(request.body).id, request.received_s)
     taken_ms = [(arrived_s[event_id] - at_s) * 1000 for event_id, at_s in sent_s.items()]
     return SteadyState(statistics.median(taken_ms), statistics.quantiles(taken_ms, n=100)[98], jvm_mb)
 
@@ -68,6 +66,16 @@ async def _publish(penstock: AsyncPenstock, numbers: range) -> dict[str, float]:
             sent_s[event.id] = wall_seconds()
             publishing.create_task(_publish_one(penstock, event))
     return sent_s
+
+
+async def _arrivals(receiver: RecordingReceiver, count: int) -> dict[str, float]:
+    """When each of so many events came first; one may come twice."""
+    requests, arrived_s = 0, dict[str, float]()
+    while len(arrived_s) < count:
+        requests = len(await receiver.received(max(count, requests + 1), _PATIENCE_S))
+        for request in receiver.requests[:requests]:
+            arrived_s.setdefault(decode_event(request.body).id, request.received_s)
+    return arrived_s
 
 
 async def _publish_one(penstock: AsyncPenstock, event: Event) -> None:

@@ -22,6 +22,8 @@ def server_process(*arguments: str) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait(30)
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def port_of(url: str) -> int:

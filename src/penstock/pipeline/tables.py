@@ -10,7 +10,11 @@ from penstock.pipeline.sources.registered import registered
 
 
 class Tables:
-    """Reads one database. `splits` says how many tasks share a read, else its size does."""
+    """Reads one database. `splits` says how many tasks share a read, else its size does.
+
+    Each call gives a frame for one place in a plan. One that is filtered in two ways in the same plan loses rows: with
+    Spark 4.3 the filters pushed to a Python source are one for all its uses. Ask for another frame, or persist it.
+    """
 
     def __init__(self, spark: SparkSession, database: Database, *, splits: int | None = None) -> None:
         self._spark = spark
