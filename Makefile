@@ -1,18 +1,21 @@
 # Every target sets up what it needs by itself. ARGS="..." is passed on to the command behind a target.
 .DEFAULT_GOAL := help
-.PHONY: help setup test check format demo bench docs lock clean
+.PHONY: help setup test test-long check format demo bench docs lock clean
 
 bin := .venv/bin
 ARGS ?=
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Make .venv from the hashed lock; see to Java and the test brokers
 	@scripts/setup
 
 test: setup ## Run the tests (ARGS="-k lease" and the like go to pytest)
 	$(bin)/pytest -n 2 --dist loadgroup $(ARGS)
+
+test-long: setup ## Run the long tests: Spark end to end, crashes on a Spark cluster, a golden day
+	$(bin)/pytest -m long $(ARGS)
 
 check: setup ## Check format, lint, types, import contracts, dead code and the tree
 	$(bin)/ruff format --check .

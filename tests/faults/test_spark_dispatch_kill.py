@@ -22,7 +22,7 @@ from penstock.sources.opening import QueueSpec, source_for
 from tests.services.spark_cluster import SparkCluster, descendants, running_cluster
 from tests.services.sqs_server import PENSTOCK, SqsServer, counts, running
 
-pytestmark = [pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 START_S = 120
 WITHIN_S = 180.0

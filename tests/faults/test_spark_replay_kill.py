@@ -11,7 +11,7 @@ from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.pipeline.replay_command import ReplayCommand, assert_in_order, jobs_over
 from tests.services.spark_cluster import running_cluster
 
-pytestmark = [pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 GROUPS = 24
 JOBS = 2400

@@ -5,13 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.app import app
 from penstock.pipeline.database import Database
 from tests.pipeline.fan_out_rig import FanOutRig
 
-# Its own JVM, so not in the group of tests that share one.
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
+
 WAIT_S = 300
 
 

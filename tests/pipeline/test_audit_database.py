@@ -16,7 +16,7 @@ from tests.pipeline.fan_out_rig import FanOutRig, database, rig
 
 __all__ = ["database", "rig"]
 
-pytestmark = [pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 EVENTS = 9
 

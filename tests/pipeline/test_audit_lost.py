@@ -17,7 +17,7 @@ from penstock.pipeline.audit.window import CATALOG_LAG_MS, AuditWindow
 from tests.pipeline.audit_frames import attempt_frame, event_frame, job_frame, subscription_frame
 from tests.pipeline.audit_model import JobRow
 
-pytestmark = [pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 T0_MS = 1_790_000_000_000
 MINUTE_MS = 60_000

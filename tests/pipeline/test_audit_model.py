@@ -13,7 +13,7 @@ from tests.pipeline.audit_frames import found_in, frames, no_events
 from tests.pipeline.audit_histories import T0_MS, History, lawful, wild
 from tests.pipeline.audit_model import model_findings
 
-pytestmark = [pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 HISTORIES = 400
 WINDOWS = (

@@ -20,7 +20,7 @@ from penstock.jobs.fan_out import FanOut
 from penstock.pipeline.fan_out.catalog import packed
 from penstock.pipeline.fan_out.plan import planned_jobs
 
-pytestmark = [pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 # So many that groups have several events each.
 ATTEMPTS = 80_000

@@ -130,8 +130,9 @@ async def test_the_queue_has_what_the_rules_let_go_once_and_in_order(
     subscription = Subscription(id="sub", name="billing", pattern="orders:**", target=TARGET, paused=True)
     await jobs.add_subscription(subscription)
     await story.make("paused", group="g", subscription_id="sub")
-    # Its pointer is larger than the queue takes: it stays, and keeps its followers back, but nobody else.
-    await story.make("large", group="large", pool="P" * LARGEST_BYTES)
+    # Its pointer is larger than the queue takes: it stays, and keeps its followers back, but nobody else. Of one age,
+    # they stand in the order of their names.
+    await story.make("a-large", group="large", pool="P" * LARGEST_BYTES)
     await story.make("behind-large", group="large")
     many = {f"m{number}": [f"m{number}-{place}" for place in range(3)] for number in range(MANY_GROUPS)}
     for group, names in many.items():
@@ -154,14 +155,14 @@ async def test_the_queue_has_what_the_rules_let_go_once_and_in_order(
     assert in_queue(sqs, queue_url) == wanted
     published = [name for names in wanted.values() for name in names]
     assert set(await story.statuses(*published)) == {JobStatus.QUEUED}
-    kept = ["failed-BLOCK_ON_ERROR", "tried-BLOCK_ON_ERROR", "later", "paused", "large", "behind-large"]
+    kept = ["failed-BLOCK_ON_ERROR", "tried-BLOCK_ON_ERROR", "later", "paused", "a-large", "behind-large"]
     assert set(await story.statuses(*kept)) == {JobStatus.PENDING}
     assert await story.statuses("expired", "cancelled") == [JobStatus.EXPIRED, JobStatus.CANCELLED]
 
     # What stood in the way is gone.
     await jobs.ignore(["failed"], story.now_ms)
     await jobs.resume_subscription("sub")
-    await jobs.cancel(["large"], story.now_ms)
+    await jobs.cancel(["a-large"], story.now_ms)
     for name in ("tried-NEXT_ON_ERROR", "failed-NEXT_ON_ERROR"):
         await story.deliver(name, Done(JobStatus.COMPLETED))
     # A group in trouble rests for a while before it is looked at again.

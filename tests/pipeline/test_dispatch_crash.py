@@ -29,7 +29,7 @@ from penstock.pipeline.dispatch.task import publish_planned
 from tests.pipeline.dispatch_engines import SETTINGS, destination, in_queue
 from tests.services.sqs_server import SqsServer, running
 
-pytestmark = [pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 GROUPS = 40
 PER_GROUP = 5

@@ -27,7 +27,7 @@ from penstock.pipeline.streaming_job import StreamingJob
 from penstock.sources.opening import QueueSpec, source_for
 from tests.pipeline.dispatch_engines import SETTINGS, destination
 
-pytestmark = [pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 QUEUED, PENDING = JobStatus.QUEUED, JobStatus.PENDING
 WITHIN_S = 150

@@ -20,7 +20,7 @@ from penstock.pipeline.facts.parquet_lake import ParquetLake
 from penstock.pipeline.tables import Tables
 from tests.pipeline.facts_rig import NOW_MS, FactsRig, attempt
 
-pytestmark = [pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 
 class Killed(BaseException):

@@ -18,7 +18,7 @@ from penstock.pipeline.facts.hadoop_files import HadoopFiles
 from penstock.pipeline.facts.lake import Compacted, LakeFormat, open_lake
 from penstock.pipeline.facts.parquet_lake import ParquetLake
 
-pytestmark = [pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 ONE, TWO = "2026-11-01", "2026-11-02"
 

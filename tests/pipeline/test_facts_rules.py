@@ -16,7 +16,7 @@ from penstock.pipeline.facts.shaping import judged, shaped
 from penstock.pipeline.facts.tally import tally
 from tests.pipeline.facts_rig import NOW_MS
 
-pytestmark = [pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 # As nullable as a damaged database can be.
 SCHEMA = StructType(

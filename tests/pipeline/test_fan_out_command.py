@@ -14,8 +14,9 @@ import pytest
 from penstock.pipeline.database import Database
 from tests.pipeline.fan_out_rig import FanOutRig
 
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
+
 WAIT_S = 300
-# Its own JVM, so not in the group of tests that share one.
 FEW_ROWS = {**os.environ, "PENSTOCK_PIPELINE__MAX_ROWS_PER_BATCH": "200", "PENSTOCK_PIPELINE__TRIGGER_MS": "0"}
 
 

@@ -18,7 +18,7 @@ from penstock.pipeline.fan_out.telling import FannedOut
 from tests.pipeline.fan_out_rig import FanOutRig, database, rig
 
 __all__ = ["database", "rig"]
-pytestmark = [pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 WAIT_S = 300
 
 

@@ -12,7 +12,7 @@ from penstock.pipeline.audit.golden_day import GoldenDay, rehearse
 from penstock.pipeline.audit.golden_history import PLANTED
 from penstock.pipeline.database import Database
 
-pytestmark = [pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 EVENTS = 4_000
 

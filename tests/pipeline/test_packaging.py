@@ -13,7 +13,7 @@ from penstock.core.partition import fnv1a_32
 from penstock.pipeline.packaging import write_package
 from tests.services.spark_cluster import SparkCluster
 
-pytestmark = [pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 
 def test_the_archive_holds_all_of_the_package_and_nothing_else(tmp_path: Path) -> None:

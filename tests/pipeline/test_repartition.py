@@ -16,7 +16,7 @@ from penstock.pipeline.repartition.queue_access import QueueAccess
 from penstock.pipeline.repartition.runner import Repartitioned, Repartitioner
 from tests.services.sqs_server import SqsServer, counts, drain, receive, running
 
-pytestmark = [pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 GROUPS = [f"g{number}" for number in range(9)]
 

@@ -18,7 +18,7 @@ from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.pipeline.receiver_thread import ReceiverThread
 from tests.pipeline.replay_rig import EVERYTHING, NEVER, ReplayRig
 
-pytestmark = [pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 LOOPBACK = DirectSettings(egress_allow=(ip_network("127.0.0.0/8"),))
 

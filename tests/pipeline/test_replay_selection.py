@@ -16,7 +16,7 @@ from penstock.pipeline.replay.parts import part_counts, planned
 from penstock.pipeline.replay.selection import COLUMNS, on_their_way, selected
 from penstock.pipeline.schemas import JOBS
 
-pytestmark = [pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 AS_OF_MS = 80
 MOMENTS = st.integers(0, 100)

@@ -24,7 +24,7 @@ from penstock.pipeline.report.span import day_span
 from penstock.pipeline.tables import Tables
 from tests.pipeline.facts_rig import NOW_MS, FactsRig, attempt
 
-pytestmark = [pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 DAY = day_span("2025-11-01")
 FAILURES = ("FAILED", "REFUSED")

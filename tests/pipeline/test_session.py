@@ -13,7 +13,7 @@ from penstock.pipeline.errors import SparkUnavailable
 from penstock.pipeline.session import JAVA_OPTIONS, PYTHON, SessionSettings, configuration
 from tests.services.sqs_server import PENSTOCK
 
-pytestmark = [pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 REMEDY = "install Java 17 or newer and set JAVA_HOME"
 

@@ -18,7 +18,7 @@ import pytest
 
 from tests.services.spark_cluster import descendants
 
-pytestmark = [pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 START_S = 120
 WAIT_S = 90
