@@ -28,7 +28,7 @@ def as_markdown(width: int = _WIDTH) -> str:
     """The help of every command."""
     from penstock.cli.app import app
 
-    return "\n".join([_HEAD, *(_section(app, words, width) for words in _commands(app, ()))])
+    return "\n".join([_HEAD, *(_section(app, words, width) for words in dict.fromkeys(_commands(app, ())))])
 
 
 def _commands(family: typer.Typer, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -40,7 +40,9 @@ def _commands(family: typer.Typer, words: tuple[str, ...]) -> Iterator[tuple[str
             yield (*words, name)
     for group in family.registered_groups:
         if group.typer_instance is not None and not group.hidden:
-            yield from _commands(group.typer_instance, (*words, str(group.name)))
+            # A family without a name of its own adds its commands to the one above.
+            below = (*words, group.name) if isinstance(group.name, str) else words
+            yield from _commands(group.typer_instance, below)
 
 
 def _section(app: typer.Typer, words: tuple[str, ...], width: int) -> str:
