@@ -20,7 +20,7 @@ BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 UP = "penstock up --data ./tutorial-data\n"
 # What the reader may do again until the answer is there.
 LOOKS_ONLY = re.compile(r"(penstock jobs (list|show)|JOB=\$\(penstock jobs list)[^\n]*")
-WAIT_S = 120
+WAIT_S = 180
 
 # It starts Spark, as the reader does.
 pytestmark = pytest.mark.xdist_group("spark")

@@ -18,7 +18,7 @@ from tests.services.sqs_server import PENSTOCK, wait_until
 
 READY_LINE = re.compile(r"^(\w+) +(\S+)  ")
 PARTS = ("sqs", "pubsub", "api", "router")
-STOP_S = 60
+STOP_S = 120
 
 
 class Machine:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 
 ORDERS = 5
 STEPS = 4
-WAIT_S = 90
+WAIT_S = 180
 
 
 @pytest.fixture(scope="module")
