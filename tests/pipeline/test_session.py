@@ -26,15 +26,18 @@ def test_one_machine_gets_the_tuned_settings_and_its_own_python(monkeypatch: pyt
     assert conf[PYTHON] == sys.executable
     assert conf["spark.driver.bindAddress"] == "127.0.0.1"
     assert "UseSerialGC" in conf[JAVA_OPTIONS]
+    assert "TieredStopAtLevel" not in conf[JAVA_OPTIONS]
+    assert "TieredStopAtLevel=1" in configuration(SessionSettings(streams=True))[JAVA_OPTIONS]
 
 
 @pytest.mark.parametrize("master", ["spark://h:7077", "yarn", "k8s://https://h:6443", "local-cluster[2,1,1024]"])
 def test_a_cluster_keeps_its_own_memory_python_and_address(master: str) -> None:
-    settings = SessionSettings(master=master)
+    settings = SessionSettings(master=master, streams=True)
     conf = configuration(settings)
     assert not settings.is_local
     assert not {PYTHON, "spark.driver.memory", "spark.driver.host", "spark.sql.shuffle.partitions"} & set(conf)
     assert conf["spark.sql.session.timeZone"] == "UTC"
+    assert "TieredStopAtLevel" not in conf[JAVA_OPTIONS]
 
 
 def test_what_the_caller_says_goes_before_the_defaults_and_beside_the_jvm_options() -> None:

@@ -12,7 +12,7 @@ from penstock.bench.rounds import median_rate
 from penstock.bench.scheduler_backlog import opened
 from penstock.bench.servers import sqs_queue
 from penstock.edge.clock import SystemClock
-from penstock.jobs.lane_claiming import AwakeRange
+from penstock.jobs.lane_claiming import AwakeRange, LaneOwner
 from penstock.jobs.stored_state import StoredState
 from penstock.pipeline.database import Database
 from penstock.pipeline.dispatch.job import DispatchJob
@@ -80,8 +80,9 @@ def _planned(spark: SparkSession, database: Database, most: int) -> DataFrame:
             return await jobs.lanes.awake_ranges(_OWNER, most, parts)
 
     awake = uvloop.run(ranges())
-    tasks = rounds.tasks_of(spark, sum(part.lanes for part in awake))
-    return rounds.planned(spark, awake, _OWNER, SystemClock().now_ms(), most, tasks)
+    now_ms = SystemClock().now_ms()
+    rounds.call(awake, LaneOwner(_OWNER), now_ms=now_ms, until_ms=now_ms, most=most).announce(spark)
+    return rounds.planned(spark, len(awake), rounds.tasks_of(spark, sum(part.lanes for part in awake)))
 
 
 def _rounds(database: Database, queue_uri: str) -> Rounds:

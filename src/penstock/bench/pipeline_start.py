@@ -50,7 +50,7 @@ def _fan_out(directory: Path) -> None:
     from penstock.pipeline.session import SessionSettings, spark_session
 
     job = FanOutJob(Database(f"sqlite://{directory}/jobs.db"), FanOutSettings(once=True))
-    with spark_session(SessionSettings(app_name="penstock-bench")) as spark:
+    with spark_session(SessionSettings(app_name="penstock-bench", streams=True)) as spark:
         job.start(spark, f"{directory}/checkpoint").awaitTermination()
         print(_DONE if job.lag() == 0 else f"{job.lag()} event waits", flush=True)
         job.close()

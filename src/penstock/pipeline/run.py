@@ -48,7 +48,8 @@ async def run_pipeline(
 
     async with server:
         # Not in the main thread: Spark would put its own handler in the place of ours for SIGINT.
-        spark = await asyncio.to_thread(start_spark, settings.session)
+        session = msgspec.structs.replace(settings.session, streams=not settings.once)
+        spark = await asyncio.to_thread(start_spark, session)
         try:
             supervisor.start(spark, tell_end)
             await _until_started(supervisor, stop)

@@ -43,12 +43,16 @@ ONE_MACHINE = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
+    # With checksums each file of a log is two, and Hadoop starts a process to set the permissions of each.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     # A busy machine may take longer than the default 15 s until a new Python worker answers.
     "spark.python.authenticate.socketTimeout": "60s",
     "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
 }
 # One collecting thread: on few cores and a small heap more of them take more than they give.
 ONE_MACHINE_JAVA = ("-XX:+UseSerialGC",)
+# Streams on one machine do a little again and again: to compile for speed takes longer than it ever saves.
+STREAMING_JAVA = ("-XX:TieredStopAtLevel=1",)
 # The JVM's own warnings would go to stdout, which belongs to the command.
 EVERYWHERE_JAVA = ("-Xlog:disable", "-Xlog:all=error:stderr")
 
@@ -60,6 +64,8 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     master: str = "local[*]"
     conf: Mapping[str, str] = {}
     ui: bool = False
+    streams: bool = False
+    """Whether it is for small batches all the time, not for a large one."""
 
     @property
     def is_local(self) -> bool:
@@ -124,7 +130,7 @@ def configuration(settings: SessionSettings, java_options: Sequence[str] = ()) -
     options = [*EVERYWHERE_JAVA, *java_options]
     if settings.is_local:
         conf |= {**ONE_MACHINE, PYTHON: os.environ.get("PYSPARK_PYTHON", sys.executable)}
-        options += ONE_MACHINE_JAVA
+        options += [*ONE_MACHINE_JAVA, *(STREAMING_JAVA if settings.streams else ())]
     given = dict(settings.conf)
     # Java lets the last of several options hold, so the caller's go after ours instead of in their place.
     options.append(given.pop(JAVA_OPTIONS, ""))

@@ -85,7 +85,8 @@ class DispatchJob:
         if not ranges:
             return Report()
         until_ms = now_ms + int(_LONGEST_ROUND_S * 1000)
-        report = self._rounds.run(spark, ranges, LaneOwner(owner, token), now_ms=now_ms, until_ms=until_ms, most=most)
+        call = self._rounds.call(ranges, LaneOwner(owner, token), now_ms=now_ms, until_ms=until_ms, most=most)
+        report = self._rounds.run(spark, call)
         self._note(report, desk)
         return report
 

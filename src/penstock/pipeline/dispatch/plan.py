@@ -10,7 +10,7 @@ from penstock.core.pointer import DispatchMode
 from penstock.pipeline.dispatch.lane_schema import BLOCKER, LANE, POSITION
 
 
-def plan(jobs: DataFrame, now_ms: int, tasks: int) -> DataFrame:
+def plan(jobs: DataFrame, now_ms: int | Column, tasks: int) -> DataFrame:
     """The jobs to publish now, each with its `task` and its `rank` in its lane, at most `share` of each lane.
 
     `jobs` has the columns of LANE_JOBS and `share`.
@@ -18,7 +18,7 @@ def plan(jobs: DataFrame, now_ms: int, tasks: int) -> DataFrame:
     return plan_or_rest(jobs, now_ms, tasks).where("may_go").drop("may_go")
 
 
-def plan_or_rest(jobs: DataFrame, now_ms: int, tasks: int) -> DataFrame:
+def plan_or_rest(jobs: DataFrame, now_ms: int | Column, tasks: int) -> DataFrame:
     """The plan, and of each lane that has nothing to give one row that may not go: it can be put to sleep.
 
     Within a task the rows of a lane stand together, in order.
@@ -31,7 +31,7 @@ def plan_or_rest(jobs: DataFrame, now_ms: int, tasks: int) -> DataFrame:
     return ranked.where(goes | (sf.col("rank") == 1))
 
 
-def may_go(now_ms: int) -> Column:
+def may_go(now_ms: int | Column) -> Column:
     """Whether nothing keeps a job back (rulings 16 and 18); never null."""
     expires_ms = sf.col("expires_at_ms")
     is_its_time = (sf.col("due_at_ms") <= now_ms) & (expires_ms.isNull() | (expires_ms > now_ms))

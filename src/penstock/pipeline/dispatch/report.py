@@ -1,5 +1,7 @@
 """What a task tells the driver when it is done: one row, whatever it published."""
 
+from collections.abc import Sequence
+
 import msgspec
 import pyarrow
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -35,9 +37,8 @@ REPORTS = StructType(
 )
 
 
-def summed(reports: pyarrow.Table) -> Report:
+def summed(told: Sequence[Report]) -> Report:
     """The report of a round: what its tasks told."""
-    told = [Report(**row) for row in reports.to_pylist()]
     return Report(
         claimed=sum(report.claimed for report in told),
         published=sum(report.published for report in told),

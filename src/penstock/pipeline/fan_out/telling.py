@@ -5,14 +5,8 @@ from collections.abc import Callable
 
 import msgspec
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
 
+from penstock.pipeline.batch_listener import BatchListener, EndedBatch
 from penstock.pipeline.fan_out.keeping import KEPT
 
 log = logging.getLogger(__name__)
@@ -29,7 +23,7 @@ class FannedOut(msgspec.Struct, frozen=True):
     set_aside: int
 
 
-class Teller(StreamingQueryListener):
+class Teller(BatchListener):
     """Hears of the micro-batches of fan-out from Spark, and tells whoever asked for it."""
 
     def __init__(self, tell: Callable[[FannedOut], None]) -> None:
@@ -48,21 +42,12 @@ class Teller(StreamingQueryListener):
             self._spark.streams.removeListener(self)
             self._spark = None
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+    def ended(self, batch: EndedBatch) -> None:
         """A micro-batch ended."""
-        counts = event.progress.observedMetrics.get(NAME)
-        if event.progress.name != NAME or counts is None:
+        counts = batch.observed_metrics.get(NAME)
+        if batch.name != NAME or counts is None:
             return
-        done = FannedOut(event.progress.batchId, *(counts[name] or 0 for name in KEPT.names))
+        done = FannedOut(batch.batch_id, *(counts[name] or 0 for name in KEPT.names))
         if done.set_aside:
             log.warning("fan-out set %d damaged events aside: see the table set_aside", done.set_aside)
         self._tell(done)
-
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        """Nothing to tell."""
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Nothing to tell."""
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Nothing to tell."""
