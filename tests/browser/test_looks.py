@@ -42,6 +42,9 @@ def test_no_page_scrolls_sideways_on_a_phone(site: Site, page: Page) -> None:
 @ON_PHONE
 def test_the_menu_of_a_phone_opens_and_closes(page: Page) -> None:
     page.goto("/")
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+    lines = [page.locator(each).bounding_box() for each in (".brand", "#menu-button", "#theme-button")]
+    assert len({round((box["y"] + box["height"] / 2) / 10) for box in lines if box}) == 1, "all in one line"
     link = page.get_by_role("link", name="Queues")
     expect(link).to_be_hidden()
     page.get_by_role("button", name="Menu").click()

@@ -106,6 +106,7 @@ def test_a_queue_is_shown_partition_by_partition_and_purged_only_after_a_yes(sit
     expect(page.locator("#visible .value")).to_have_text("0")
     assert site.described(name)["visible"] == 0
     expect(page.get_by_text("All partitions are empty.")).to_be_visible()
+    expect(page.locator("#oldest .value")).to_have_text("–")
 
 
 def test_dead_letters_are_moved_back(site: Site, page: Page) -> None:
@@ -351,6 +352,8 @@ def test_a_subscription_is_made_tested_paused_and_given_a_new_secret(
 def test_a_warning_is_shown_until_it_is_acknowledged(site: Site, page: Page) -> None:
     subscription = site.subscribe(site.receiver(), pool="no-such-pool")
     site.publish(subscription, 1)
+    opened(page, "overview")
+    expect(page.get_by_role("listitem").filter(has_text="Warnings")).to_contain_text(re.compile(r"\d+ open"))
     opened(page, "warnings")
     row = page.get_by_role("row", name=re.compile("there is no pool 'no-such-pool'"))
     expect(row).to_contain_text("ROUTING")
@@ -393,6 +396,10 @@ def test_sparks_queries_are_shown_with_their_pace_and_their_last_error(
         opened(page, "pipeline")
         chart = page.get_by_role("img", name=re.compile("^Rows per second by query. Now: fan-out 3,529"))
         expect(chart.locator("path.line")).to_have_count(2)
+        well.measured(12)
+        pipeline.answer = msgspec.json.encode({"master": "local[2]", "queries": [well.view()]})
+        opened(page, "overview")
+        expect(page.get_by_role("listitem").filter(has_text="Pipeline")).to_contain_text("fan-out: 12 rows wait")
     finally:
         page.close()
         assert part.stop() == 0

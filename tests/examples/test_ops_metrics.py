@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from penstock.jobs.model_attempt import AttemptOutcome
+from penstock.pipeline.metrics import BatchTimes, ProgressCollector
+from penstock.pipeline.progress import Progress
+from penstock.telemetry.metrics import Metrics
 from tests.protocol.test_up import Machine
 from tests.services.pubsub_server import running
 from tests.services.scheduler_process import SchedulerProcess
@@ -24,8 +27,8 @@ REFERENCE = Path(__file__).parents[2] / "docs/reference/metrics.md"
 HEAD = """# Metrics
 
 What every part tells Prometheus at `/metrics`. Made from the running parts: `WRITE_DOCS=1 pytest {test}`; the same test
-keeps it true. All parts have `process_…` and `penstock_build_info` beside these. The pipeline's are in
-[its reference](pipeline.md). Dashboard and alerts: [operate it](../howto/operate.md).
+keeps it true. All parts have `process_…` and `penstock_build_info` beside these. Dashboard and
+alerts: [operate it](../howto/operate.md).
 """
 
 
@@ -50,7 +53,7 @@ def exposed(exposition: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def expositions(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What API, router, SQS server, Pub/Sub front and scheduler expose."""
+    """What API, router, SQS server, Pub/Sub front, scheduler and pipeline expose."""
     directory = tmp_path_factory.mktemp("parts")
     found: dict[str, str] = {}
     for part in ("sqs", "api", "router"):
@@ -65,7 +68,16 @@ def expositions(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> d
         found["scheduler"] = scheduler.get("/metrics")
     finally:
         assert scheduler.stop() == 0
+    found["pipeline"] = exposed_by_the_pipeline()
     return found
+
+
+def exposed_by_the_pipeline() -> str:
+    """What the pipeline's process exposes of its streaming jobs, without Spark."""
+    made = Metrics("pipeline")
+    BatchTimes(made)
+    made.register(ProgressCollector([Progress("fan-out")]))
+    return made.exposition().decode()
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ from tests.protocol.test_jobs_commands import serving
 UNKNOWN = "0HZXEQ5Y8JY5Z"
 TOKEN = "the token of the API"
 PAGE = 100
-_POOLS = b'{"pools":[]}'
+_POOLS = b'{"pools":[],"cursor":null}'
 _numbers = count(1)
 
 

@@ -1,13 +1,15 @@
 """`penstock up` as a newcomer uses it: one command, everything answers, Ctrl-C ends it, what dies comes back."""
 
 import asyncio
+import json
 import os
 import re
 import signal
 import subprocess
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from urllib.error import HTTPError
 
 import boto3  # type: ignore[import-untyped]
 import pytest
@@ -24,10 +26,10 @@ STOP_S = 120
 class Machine:
     """A running `penstock up` on free ports."""
 
-    def __init__(self, directory: Path, engine: str = "inline") -> None:
+    def __init__(self, directory: Path, engine: str = "inline", options: Sequence[str] = ()) -> None:
         self.log = directory / "up.log"
         parts = (*PARTS, "pipeline") if engine == "spark" else PARTS
-        command = [str(PENSTOCK), "up", "--data", str(directory / "data"), "--engine", engine]
+        command = [str(PENSTOCK), *options, "up", "--data", str(directory / "data"), "--engine", engine]
         for port in ("--http", "--sqs", "--pubsub", "--router", "--pipeline"):
             command += [port, "0"]
         with self.log.open("w") as log:
@@ -125,6 +127,50 @@ async def test_what_is_given_up_goes_to_the_dead_letter_topic(
     assert "500" in received.message.attributes["penstock-reason"]
 
 
+async def test_with_keys_the_parts_know_each_other_and_strangers_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys, settings = tmp_path / "keys.toml", tmp_path / "settings.toml"
+    key = made_key(keys)
+    settings.write_text(f'[http]\nhost = "0.0.0.0"\n[api]\nkeys = "{keys}"\n')
+    machine = Machine(tmp_path, options=("--config", str(settings)))
+    try:
+        assert [status_for_strangers(machine.addresses[part]) for part in ("api", "router")] == [401, 401]
+        monkeypatch.setenv("PENSTOCK_API__TOKEN", key)
+        async with RecordingReceiver() as receiver:
+            machine.penstock("subscriptions", "create", "billing", "--pattern", "orders:**", "--target", receiver.url)
+            machine.penstock("publish", "orders:placed", "--key", "order-1")
+            await receiver.received(1, 30)
+        # Long before the router's next sync.
+        machine.penstock("pools", "set", "SLOW", "--concurrency", "3")
+        wait_until(lambda: concurrency_of(machine, "SLOW", key) == 3, 30)
+    finally:
+        assert machine.stop() == 0, machine.log.read_text()
+    assert key not in machine.log.read_text()
+
+
+def made_key(file: Path) -> str:
+    """A key with all rights."""
+    command = [str(PENSTOCK), "keys", "create", "ann", "--role", "admin", "--file", str(file)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def status_for_strangers(url: str) -> int:
+    """How a part answers somebody without a key."""
+    with pytest.raises(HTTPError) as refused:
+        urllib.request.urlopen(f"{url}/openapi.json")
+    refused.value.close()
+    return refused.value.code
+
+
+def concurrency_of(machine: Machine, pool: str, key: str) -> int | None:
+    """How many deliveries the router makes at once in a pool, as the API's gateway tells it."""
+    url = f"{machine.addresses['api']}/api/router/monitoring/pools"
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"})
+    with urllib.request.urlopen(request) as answer:
+        return next((each["concurrency"] for each in json.load(answer)["pools"] if each["code"] == pool), None)
+
+
 def test_a_part_that_dies_is_started_again_where_it_was(machine: Machine) -> None:
     router = machine.addresses["router"]
     wait_until(lambda: is_ready(router), 30)
@@ -145,11 +191,32 @@ def test_when_it_is_killed_its_parts_end_too(machine: Machine) -> None:
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in parts), STOP_S)
 
 
-def test_a_port_that_is_taken_is_told_in_one_sentence(machine: Machine, tmp_path: Path) -> None:
+def test_without_keys_other_machines_are_not_let_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_HTTP__HOST", "0.0.0.0")
+    free = [word for option in ("--http", "--sqs", "--pubsub", "--router") for word in (option, "0")]
+    (error,) = errors_of("--data", str(tmp_path), *free)
+    assert error.startswith("error: api did not start: will not listen on 0.0.0.0")
+
+
+def test_a_data_directory_that_is_none_is_told_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (error,) = errors_of("--data", str(tmp_path / "file"))
+    assert f"{tmp_path / 'file'} is not a directory; " in error
+    assert "give --data" in error
+
+
+def test_a_taken_port_or_directory_is_told_in_one_sentence(machine: Machine, tmp_path: Path) -> None:
     taken = machine.addresses["sqs"].rpartition(":")[2]
-    command = [str(PENSTOCK), "up", "--data", str(tmp_path / "other"), "--sqs", taken]
-    refused = subprocess.run(command, capture_output=True, text=True)
-    assert refused.returncode == 1
-    (error,) = [line for line in refused.stderr.splitlines() if line.startswith("error: ")]
+    (error,) = errors_of("--data", str(tmp_path / "other"), "--sqs", taken)
     assert "sqs did not start" in error
     assert taken in error
+    (error,) = errors_of("--data", str(tmp_path / "data"), "--sqs", "0")
+    assert re.search(r"is locked by process \d+: stop it, or use another data directory", error)
+
+
+def errors_of(*options: str) -> list[str]:
+    """What `penstock up` says when it cannot start."""
+    command = [str(PENSTOCK), "up", "--engine", "inline", *options]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    return [line for line in refused.stderr.splitlines() if line.startswith("error: ")]

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from penstock.cli import checkup
 from penstock.cli.app import app
 from penstock.cli.checkup import Finding, Status
+from penstock.config import load
 from penstock.pipeline.java import java_major
 
 runner = CliRunner()
@@ -18,9 +19,8 @@ runner = CliRunner()
 def quiet_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine whose ports are free, whatever else runs during the tests."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(checkup, "SQS_PORT", 0)
-    monkeypatch.setattr(checkup, "PUBSUB_PORT", 0)
-    monkeypatch.setenv("PENSTOCK_HTTP__PORT", "0")
+    for setting in ("HTTP__PORT", "PORTS__SQS", "PORTS__PUBSUB", "PORTS__ROUTER", "PORTS__PIPELINE"):
+        monkeypatch.setenv(f"PENSTOCK_{setting}", "0")
 
 
 def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
@@ -139,3 +139,28 @@ def test_a_database_that_does_not_answer_fails_without_telling_its_password() ->
     assert finding.status is Status.FAILED
     assert "hunter2" not in finding.sentence
     assert "data.database" in finding.remedy
+
+
+def test_an_api_that_others_reach_needs_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert checkup.api_keys(load(None, {})).status is Status.OK
+    exposed = {"PENSTOCK_HTTP__HOST": "0.0.0.0"}
+    assert checkup.api_keys(load(None, exposed)).status is Status.FAILED
+    assert checkup.api_keys(load(None, {**exposed, "PENSTOCK_API__TOKEN": "t"})).status is Status.OK
+    with_keys = {**exposed, "PENSTOCK_API__KEYS": str(tmp_path / "keys.toml")}
+    missing = checkup.api_keys(load(None, with_keys))
+    assert (missing.status, "cannot be read" in missing.detail) == (Status.FAILED, True)
+    made = runner.invoke(app, ["keys", "create", "ann", "--role", "admin", "--file", str(tmp_path / "keys.toml")])
+    assert made.exit_code == 0
+    assert checkup.api_keys(load(None, with_keys)).detail == "1 in api.keys, no token"
+
+
+def test_a_queue_of_aws_needs_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    queue = "https://sqs.eu-west-1.amazonaws.com/123456789012/dispatch.fifo"
+    assert checkup.aws_credentials("").status is Status.OK
+    assert checkup.aws_credentials(queue).status is Status.FAILED
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    assert checkup.aws_credentials(queue).status is Status.OK

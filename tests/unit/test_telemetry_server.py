@@ -113,6 +113,12 @@ def test_an_address_of_another_machine_cannot_be_listened_on() -> None:
         listening_socket("no-such-host.invalid", 0, credentials_set=True)
 
 
+@pytest.mark.parametrize(("host", "shown"), [("0.0.0.0", "127.0.0.1"), ("::", "[::1]"), ("localhost", "localhost")])
+def test_the_url_of_all_addresses_is_that_of_loopback(host: str, shown: str) -> None:
+    with listening_socket("127.0.0.1", 0, credentials_set=False) as sock:
+        assert url_of(host, sock) == f"http://{shown}:{sock.getsockname()[1]}"
+
+
 def test_the_url_of_an_ipv6_address_has_brackets() -> None:
     with listening_socket("127.0.0.1", 0, credentials_set=False) as sock:
         assert url_of("::1", sock) == f"http://[::1]:{sock.getsockname()[1]}"

@@ -1,7 +1,8 @@
 """`/api/router/…`: the router's monitoring, pools, breakers and warnings."""
 
 from penstock.api.gateway import Gateway
-from penstock.api.upstream import TIMEOUT_S, Upstream
+from penstock.api.router_news import RELOAD, RELOAD_S
+from penstock.api.upstream import Upstream
 from penstock.router.api.breakers import BreakerList, BreakerReset, ResetCount
 from penstock.router.api.in_flight import InFlightList, InFlightQuery
 from penstock.router.api.overview import Overview
@@ -9,7 +10,6 @@ from penstock.router.api.pools import GroupList, GroupQuery, PoolChange, PoolLis
 from penstock.router.api.queues import QueueList
 from penstock.router.api.reload import Reloaded
 from penstock.router.api.warning_list import WarningCount, WarningList, WarningQuery
-from penstock.router.pool import SHRINK_WAIT_S
 from penstock.router.views import PoolView
 from penstock.router.warnings import RouterWarning
 from penstock.telemetry.routes import AnyRoute
@@ -30,7 +30,7 @@ def router_routes(upstream: Upstream) -> tuple[AnyRoute, ...]:
             "Change a pool's limits until the configuration says otherwise.",
             PoolView,
             body=PoolChange,
-            timeout_s=SHRINK_WAIT_S + TIMEOUT_S,
+            timeout_s=RELOAD_S,
         ),
         to("GET", "/monitoring/groups", "Groups that have messages in the router.", GroupList, query=GroupQuery),
         to("GET", "/monitoring/queues", "The queues that the router consumes.", QueueList),
@@ -44,7 +44,7 @@ def router_routes(upstream: Upstream) -> tuple[AnyRoute, ...]:
         to("GET", _BREAKERS, "The breakers of all endpoints.", BreakerList),
         to("POST", f"{_BREAKERS}/reset", "Close the breaker of one endpoint.", ResetCount, body=BreakerReset),
         to("POST", f"{_BREAKERS}/reset-all", "Close all breakers.", ResetCount),
-        to("POST", "/config/reload", "Let the router fetch its configuration now.", Reloaded),
+        to("POST", RELOAD, "Let the router fetch its configuration now.", Reloaded, timeout_s=RELOAD_S),
         to("GET", "/warnings", "The router's warnings, newest first.", WarningList, query=WarningQuery),
         to("POST", "/warnings/acknowledge-all", "Mark all warnings as seen.", WarningCount),
         to("POST", "/warnings/{id}/acknowledge", "Mark a warning as seen.", RouterWarning),

@@ -33,18 +33,18 @@ class ApiAnswer:
     """What the API answered: as a value of a type, or as JSON to be printed."""
 
     def __init__(self, content: bytes) -> None:
-        self._content = content
+        self.content = content
 
     def read_as(self, kind: type[T]) -> T:
         """The answer as a value."""
         import msgspec
 
-        return msgspec.json.decode(self._content, type=kind)
+        return msgspec.json.decode(self.content, type=kind)
 
     @property
     def json(self) -> object:
         """The answer as plain JSON."""
-        return json.loads(self._content)
+        return json.loads(self.content)
 
 
 class ApiClient:
@@ -65,6 +65,17 @@ class ApiClient:
             if value is not None
         }
         return self.send("GET", f"{path}?{urlencode(given)}" if given else path)
+
+    def get_all(self, path: str, name: str) -> ApiAnswer:
+        """All pages of a list that the answer has under a name, as one."""
+        rows: list[object] = []
+        cursor: str | None = None
+        while True:
+            page = json.loads(self.get(path, {"cursor": cursor}).content)
+            rows += page[name]
+            cursor = page["cursor"]
+            if cursor is None:
+                return ApiAnswer(json.dumps({name: rows, "cursor": None}).encode())
 
     def send(self, method: str, path: str, body: object = None) -> ApiAnswer:
         """Make a request; a body is sent as JSON."""

@@ -15,13 +15,13 @@ from penstock.pipeline.class_archive import class_sharing
 from penstock.pipeline.errors import SparkUnavailable
 from penstock.pipeline.java import LEAST, find_java
 from penstock.pipeline.requirements import spark_version
+from penstock.sources.sqs_credentials import find_key
+from penstock.telemetry.api_keys import read_keys
 from penstock.telemetry.redaction import mask_secrets, mask_whole_url
 
 PYTHON_LEAST = (3, 11)
 DISK_NEEDED_BYTES = 256 * 2**20
 DISK_WANTED_BYTES = 5 * 2**30
-SQS_PORT = 9324
-PUBSUB_PORT = 8085
 
 
 class Status(StrEnum):
@@ -65,9 +65,13 @@ def _examine_machine(config: Config) -> Iterator[Finding]:
     yield data_directory(config.data.dir)
     yield disk_space(config.data.dir)
     yield port_free("HTTP", config.http.port, "set PENSTOCK_HTTP__PORT")
-    yield port_free("SQS", SQS_PORT, "give --sqs PORT")
-    yield port_free("Pub/Sub", PUBSUB_PORT, "give --pubsub PORT")
+    yield port_free("SQS", config.ports.sqs, "set PENSTOCK_PORTS__SQS")
+    yield port_free("Pub/Sub", config.ports.pubsub, "set PENSTOCK_PORTS__PUBSUB")
+    yield port_free("the router", config.ports.router, "set PENSTOCK_PORTS__ROUTER")
+    yield port_free("the pipeline", config.ports.pipeline, "set PENSTOCK_PORTS__PIPELINE")
     yield database(config.data.database)
+    yield api_keys(config)
+    yield aws_credentials(config.scheduler.queue)
 
 
 def python_version(found: tuple[int, ...] = sys.version_info[:3]) -> Finding:
@@ -161,6 +165,32 @@ def database(url: str) -> Finding:
         remedy = "start it, or correct data.database (PENSTOCK_DATA__DATABASE)"
         return Finding("database", Status.FAILED, f"{mask_whole_url(url)} does not answer ({reason})", remedy)
     return Finding("database", Status.OK, f"PostgreSQL {version // 10_000}.{version % 10_000} at {mask_whole_url(url)}")
+
+
+def api_keys(config: Config) -> Finding:
+    """Does the API know its callers, if others than this machine may call."""
+    name, host = "API keys", config.http.host
+    try:
+        keys = () if config.api.key_file is None else read_keys(config.api.key_file)
+    except ConfigError as error:
+        return Finding(name, Status.FAILED, str(error.problems[0]), "mend it, or make another: `penstock keys create`")
+    if config.api.token or config.api.keys:
+        return Finding(name, Status.OK, f"{len(keys)} in api.keys, {'a' if config.api.token else 'no'} token")
+    if host == "localhost" or host.startswith("127.") or host == "::1":
+        return Finding(name, Status.OK, "none: the API answers this machine only")
+    remedy = "make one with `penstock keys create` and set PENSTOCK_API__KEYS, or set PENSTOCK_HTTP__HOST to 127.0.0.1"
+    return Finding(name, Status.FAILED, f"none, and the API would listen on {host}", remedy)
+
+
+def aws_credentials(queue: str) -> Finding:
+    """Is there a key for a queue of AWS."""
+    name = "AWS credentials"
+    if ".amazonaws.com" not in queue:
+        return Finding(name, Status.OK, "not needed: scheduler.queue is not AWS's")
+    if find_key() is None:
+        remedy = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+        return Finding(name, Status.FAILED, f"none for {mask_whole_url(queue)}", remedy)
+    return Finding(name, Status.OK, "found")
 
 
 def _nearest_existing(path: Path) -> Path:

@@ -53,7 +53,7 @@ def api_settings(
         traces_endpoint=config.traces.endpoint,
         traces_ratio=config.traces.ratio,
         api_token=config.api.token,
-        api_keys=Path(config.api.keys).expanduser() if config.api.keys else None,
+        api_keys=config.api.key_file,
         queue_uri=queue_uri,
         dead_letters=dead_letters or config.jobs.dead_letters,
         default_pool=config.scheduler.pool,

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
 if TYPE_CHECKING:
     from penstock.config import Config
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,23 @@ class Options:
     config_file: Path | None = None
     log_level: str | None = None
     debug: bool = False
+
+    def as_arguments(self) -> list[str]:
+        """The same options for a command that this one starts."""
+        config = [] if self.config_file is None else ["--config", str(self.config_file)]
+        level = [] if self.log_level is None else ["--log-level", self.log_level]
+        return [*config, *level, *(["--debug"] if self.debug else [])]
+
+
+def port_option(what: str, setting: str, usual: int) -> Any:
+    """An option for a port that is a setting, too."""
+    about = f"Port of {what}; 0 takes a free one. Else the setting {setting}, {usual} unless set."
+    return typer.Option(min=0, max=65535, show_default=False, help=about)
+
+
+def given_or(given: T | None, configured: T) -> T:
+    """What was given on the command line, else what is configured."""
+    return configured if given is None else given
 
 
 def options_of(ctx: typer.Context) -> Options:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.family import examples
-from penstock.cli.options import load_config
+from penstock.cli.options import given_or, load_config, port_option
 from penstock.cli.pipeline_options import Conf, Data, DatabaseUrl, Lake, Master, checkpoint_of, session_settings
 from penstock.cli.pipeline_streams import Stream, Streams
 
@@ -37,7 +37,7 @@ def run(
     ] = "",
     master: Master = "",
     conf: Conf = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of health and metrics; 0 takes a free one.")] = 8083,
+    port: Annotated[int | None, port_option("health and metrics", "ports.pipeline", 8083)] = None,
     host: Annotated[str, typer.Option(help="Address of health and metrics; loopback only.")] = "127.0.0.1",
 ) -> None:
     """Run the streaming jobs in one Spark application, and start again what fails.
@@ -55,7 +55,7 @@ def run(
         checkpoint=checkpoint or checkpoint_of(config, data),
         once=once,
         host=host,
-        port=port,
+        port=given_or(port, config.ports.pipeline),
         stop_s=config.pipeline.stop_s,
     )
     run_service(run_pipeline([streams.job(stream) for stream in chosen(only)], settings))

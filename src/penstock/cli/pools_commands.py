@@ -30,7 +30,7 @@ def pools() -> None:
 @app.command("list", epilog=examples("penstock pools list", "penstock pools list --json"))
 def list_pools(ctx: typer.Context, endpoint: EndpointOption = None, as_json: AsJson = False) -> None:
     """List all pools with their limits."""
-    answer = connect(ctx, endpoint).get(PATH)
+    answer = connect(ctx, endpoint).get_all(PATH, "pools")
     if as_json:
         print_json(answer.json)
         return
@@ -50,7 +50,7 @@ def set_pool(
     endpoint: EndpointOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a pool, or change it; routers follow at their next sync."""
+    """Make a pool, or change it; the router of this API follows at once, others at their next sync."""
     body = {"concurrency": concurrency, "rateLimitPerMinute": rate}
     answer = connect(ctx, endpoint).send("PUT", f"{PATH}/{path_part(code)}", body)
     if as_json:

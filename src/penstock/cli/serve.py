@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.family import examples, family
-from penstock.cli.options import load_config
+from penstock.cli.options import given_or, load_config, port_option
 from penstock.cli.serve_api import EXAMPLES as API_EXAMPLES
 from penstock.cli.serve_api import api
 from penstock.cli.serve_dispatch import EXAMPLES as DISPATCH_EXAMPLES
@@ -40,7 +40,7 @@ def serve() -> None:
 )
 def sqs(
     ctx: typer.Context,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 9324,
+    port: Annotated[int | None, port_option("the server", "ports.sqs", 9324)] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; other than loopback needs --credentials.")] = (
         "127.0.0.1"
     ),
@@ -76,7 +76,7 @@ def sqs(
     others = named_stores(config)
     settings = ServerSettings(
         host=host,
-        port=port,
+        port=given_or(port, config.ports.sqs),
         service=ServiceSettings(
             region=region,
             account=account,

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.family import examples
-from penstock.cli.options import load_config
+from penstock.cli.options import given_or, load_config, port_option
 from penstock.cli.web_page import PipelineAddress, QueuesAddress, RouterAddress, web_front
 
 EXAMPLES = examples(
@@ -20,10 +20,14 @@ def api(
     ctx: typer.Context,
     data: Annotated[Path | None, typer.Option(help="Directory of the embedded database.", metavar="DIR")] = None,
     database: Annotated[str | None, typer.Option(help="PostgreSQL instead of the embedded one.", metavar="URL")] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8080,
+    port: Annotated[int | None, port_option("the API", "http.port", 8080)] = None,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; other than loopback needs the setting api.token.")
-    ] = "127.0.0.1",
+        str | None,
+        typer.Option(
+            show_default=False,
+            help="Address to listen on, else http.host; other than loopback needs api.token or api.keys.",
+        ),
+    ] = None,
     queue: Annotated[
         str,
         typer.Option(
@@ -53,6 +57,13 @@ def api(
     config = load_config(ctx)
     place = jobs_database(config, data, database, listen=False)
     uri = queue or config.scheduler.queue
-    settings = api_settings(config, place.secrets, host=host, port=port, queue_uri=uri, dead_letters=dead_letters)
+    settings = api_settings(
+        config,
+        place.secrets,
+        host=given_or(host, config.http.host),
+        port=given_or(port, config.http.port),
+        queue_uri=uri,
+        dead_letters=dead_letters,
+    )
     front = web_front(config, router, queues, pipeline)
     run(serve_api(place.repository, SystemClock(), process_ids(config.node.id), settings, front))

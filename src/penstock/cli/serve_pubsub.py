@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.family import examples
-from penstock.cli.options import load_config
+from penstock.cli.options import given_or, load_config, port_option
 
 EXAMPLES = examples(
     "penstock serve pubsub --memory",
@@ -17,10 +17,10 @@ EXAMPLES = examples(
 
 def pubsub(
     ctx: typer.Context,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the gRPC API; 0 takes a free one.")] = 8085,
+    port: Annotated[int | None, port_option("the gRPC API", "ports.pubsub", 8085)] = None,
     probe_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port of /health/live, /health/ready and /metrics.")
-    ] = 8086,
+        int | None, port_option("/health/live, /health/ready and /metrics", "ports.pubsub_probes", 8086)
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; other than loopback needs --allow-remote.")] = (
         "127.0.0.1"
     ),
@@ -47,8 +47,8 @@ def pubsub(
     config = load_config(ctx)
     settings = ServerSettings(
         host=host,
-        port=port,
-        probe_port=probe_port,
+        port=given_or(port, config.ports.pubsub),
+        probe_port=given_or(probe_port, config.ports.pubsub_probes),
         allow_remote=allow_remote,
         egress_allow=config.egress.allow,
         window=Window(

@@ -7,7 +7,7 @@ import typer
 
 from penstock.cli.failures import FAILURE
 from penstock.cli.family import examples
-from penstock.cli.options import load_config
+from penstock.cli.options import given_or, load_config, port_option
 
 if TYPE_CHECKING:
     from penstock.config.tree import Config, LogSettings
@@ -31,9 +31,9 @@ def router(
             help="Where the pools and queues are written down; of several, the first wins.",
         ),
     ] = "",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the API; 0 takes a free one.")] = 8081,
+    port: Annotated[int | None, port_option("the router's API", "ports.router", 8081)] = None,
     host: Annotated[
-        str, typer.Option(help="Address of the API; other than loopback needs the setting router.api_token.")
+        str, typer.Option(help="Address of the API; other than loopback needs router.api_token or api.keys.")
     ] = "127.0.0.1",
     standby: Annotated[
         str, typer.Option(help="Of several routers one consumes: off, sql or redis://…", metavar="HOW")
@@ -56,7 +56,9 @@ def router(
 
     tree = load_config(ctx)
     sources = tuple(place.strip() for place in config.split(",") if place.strip())
-    settings = router_settings(tree, sources=sources, host=host, port=port, workers=workers)
+    settings = router_settings(
+        tree, sources=sources, host=host, port=given_or(port, tree.ports.router), workers=workers
+    )
     if settings.enabled and not settings.config:
         raise typer.BadParameter("give --config URL or FILE, or set router.config")
     if standby != "off":

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.family import examples
-from penstock.cli.options import load_config
+from penstock.cli.options import given_or, load_config, port_option
 
 EXAMPLES = examples(
     "penstock serve scheduler --data ./penstock-data --queue http://127.0.0.1:9324/000000000000/dispatch.fifo",
@@ -35,7 +35,7 @@ def scheduler(
             help="Of several schedulers one works: off, sql or redis://…; else scheduler.standby.", metavar="HOW"
         ),
     ] = "",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of health and metrics; 0 takes a free one.")] = 8082,
+    port: Annotated[int | None, port_option("health and metrics", "ports.scheduler", 8082)] = None,
     host: Annotated[str, typer.Option(help="Address of health and metrics; loopback only.")] = "127.0.0.1",
 ) -> None:
     """The dispatch scheduler: publishes pending jobs to the queue, in order per group.
@@ -58,7 +58,7 @@ def scheduler(
         scheduler=scheduler_settings(options),
         enabled=options.enabled,
         host=host,
-        port=port,
+        port=given_or(port, config.ports.scheduler),
         standby=standby or options.standby or "off",
         lease_ttl_s=options.lease_ttl_s,
         lease_renew_s=options.lease_renew_s,

@@ -55,7 +55,7 @@ def subscriptions() -> None:
 @app.command("list", epilog=examples("penstock subscriptions list", "penstock subscriptions list --json"))
 def list_subscriptions(ctx: typer.Context, endpoint: EndpointOption = None, as_json: AsJson = False) -> None:
     """List all subscriptions."""
-    answer = connect(ctx, endpoint).get(PATH)
+    answer = connect(ctx, endpoint).get_all(PATH, "subscriptions")
     if as_json:
         print_json(answer.json)
         return
@@ -275,7 +275,8 @@ def _path(client: "ApiClient", which: str) -> str:
     """The path of a subscription: the one that has this name, else this id."""
     from penstock.jobs.api.subscriptions import SubscriptionList
 
-    named = [each.id for each in client.get(PATH).read_as(SubscriptionList).subscriptions if each.name == which]
+    found = client.get_all(PATH, "subscriptions").read_as(SubscriptionList).subscriptions
+    named = [each.id for each in found if each.name == which]
     if len(named) > 1:
         raise FailedPrecondition(f"several tenants have a subscription {which!r}; give one of the ids {named}")
     return f"{PATH}/{path_part(named[0] if named else which)}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from penstock.cli.family import examples
-from penstock.cli.options import load_config
+from penstock.cli.options import given_or, load_config, options_of, port_option
 from penstock.cli.output import print_table
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ EXAMPLES = examples(
     "penstock up",
     "penstock up --data /var/lib/penstock --http 8080 --sqs 9324 --pubsub 8085",
 )
+
+_TOKEN_BYTES = 32
 
 
 class EngineChoice(StrEnum):
@@ -35,11 +37,11 @@ EngineOption: TypeAlias = Annotated[EngineChoice, typer.Option(help="What makes 
 def up(
     ctx: typer.Context,
     data: Annotated[Path | None, typer.Option(help="Where everything is kept.", metavar="DIR")] = None,
-    http: Annotated[int, typer.Option(min=0, max=65535, help="Port of the API.")] = 8080,
-    sqs: Annotated[int, typer.Option(min=0, max=65535, help="Port of the SQS server.")] = 9324,
-    pubsub: Annotated[int, typer.Option(min=0, max=65535, help="Port of the Pub/Sub API.")] = 8085,
-    router: Annotated[int, typer.Option(min=0, max=65535, help="Port of the router's API.")] = 8081,
-    pipeline: Annotated[int, typer.Option(min=0, max=65535, help="Port of the pipeline's progress.")] = 8083,
+    http: Annotated[int | None, port_option("the API and the web page", "http.port", 8080)] = None,
+    sqs: Annotated[int | None, port_option("the SQS server", "ports.sqs", 9324)] = None,
+    pubsub: Annotated[int | None, port_option("the Pub/Sub API", "ports.pubsub", 8085)] = None,
+    router: Annotated[int | None, port_option("the router's API", "ports.router", 8081)] = None,
+    pipeline: Annotated[int | None, port_option("the pipeline's progress", "ports.pipeline", 8083)] = None,
     engine: EngineOption = EngineChoice.AUTO,
 ) -> None:
     """Everything on one machine: API and web page, SQS server, router, Pub/Sub, Spark. Ctrl-C stops it, nothing lost.
@@ -47,20 +49,44 @@ def up(
     With --engine spark, which is the default where Java 17 and PySpark are, the Spark pipeline makes jobs of events and
     publishes them; with inline the API's process does both, which needs less memory.
 
-    A port of 0 is any free one. Everything listens on loopback, and deliveries may go there unless the setting
-    egress.allow says otherwise. A part that dies is started again.
+    Everything listens on loopback, the API where the setting http.host says; deliveries may go to loopback unless the
+    setting egress.allow says otherwise. A part that dies is started again.
     """
     import uvloop
 
-    from penstock.machine.parts import LOOPBACK, Ports, parts_of
+    from penstock.edge.chance import random_bytes
+    from penstock.machine.parts import API_TOKEN, LOOPBACK, Ports, parts_of
 
     config = load_config(ctx)
     directory = data or config.data.dir
+    _check_room(directory)
     environment = dict(os.environ)
     if not config.egress.allow:
         environment["PENSTOCK_EGRESS__ALLOW"] = LOOPBACK
-    ports = Ports(http=http, sqs=sqs, pubsub=pubsub, router=router, pipeline=pipeline)
-    uvloop.run(_run(parts_of(directory, ports, environment, chosen_engine(engine)), directory))
+    if config.api.token or config.api.keys:
+        # Parts ask each other too, and of keys only their hashes are known.
+        environment[API_TOKEN] = config.api.token or random_bytes(_TOKEN_BYTES).hex()
+    ports = Ports(
+        http=given_or(http, config.http.port),
+        sqs=given_or(sqs, config.ports.sqs),
+        pubsub=given_or(pubsub, config.ports.pubsub),
+        router=given_or(router, config.ports.router),
+        pipeline=given_or(pipeline, config.ports.pipeline),
+    )
+    parts = parts_of(directory, ports, environment, chosen_engine(engine), options_of(ctx).as_arguments())
+    uvloop.run(_run(parts, directory))
+
+
+def _check_room(directory: Path) -> None:
+    """FailedPrecondition if nothing can be kept there; little room is only told, as emptying queues needs little."""
+    from penstock.cli.checkup import Status, data_directory, disk_space
+    from penstock.core.errors import FailedPrecondition
+
+    place, room = data_directory(directory), disk_space(directory)
+    if place.status is Status.FAILED:
+        raise FailedPrecondition(f"{place.detail}; {place.remedy}, or give --data")
+    if room.status is Status.FAILED:
+        typer.echo(f"the disk of {directory} is nearly full: {room.detail}; {room.remedy}, or give --data", err=True)
 
 
 def chosen_engine(choice: EngineChoice) -> "Engine":

@@ -30,7 +30,7 @@ def web_front(config: "Config", router: str, queues: str, pipeline: str) -> "Web
         router=router or config.api.router,
         queues=queues,
         pipeline=pipeline or config.api.pipeline,
-        router_token=config.router.api_token,
+        router_token=config.router.api_token or config.api.token,
         sign=_sign(queues),
     )
 

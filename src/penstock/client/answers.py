@@ -50,9 +50,10 @@ class NewSubscription(msgspec.Struct, frozen=True):
 
 
 class Subscriptions(msgspec.Struct, frozen=True):
-    """All subscriptions, the oldest first."""
+    """Subscriptions, the oldest first; the cursor asks for the next page, None after the last."""
 
     subscriptions: list[Subscription]
+    cursor: str | None
 
 
 class RemovedSubscription(msgspec.Struct, frozen=True, rename="camel"):
@@ -133,6 +134,7 @@ class Pool(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Pools(msgspec.Struct, frozen=True):
-    """All pools, by code."""
+    """Pools, by code; the cursor asks for the next page, None after the last."""
 
     pools: list[Pool]
+    cursor: str | None

@@ -49,7 +49,12 @@ class AsyncPenstock:
 
     async def subscriptions(self) -> list[Subscription]:
         """All subscriptions, the oldest first."""
-        return (await self._connections.ask(calls.subscriptions())).subscriptions
+        page = await self._connections.ask(calls.subscriptions(None))
+        found = page.subscriptions
+        while page.cursor is not None:
+            page = await self._connections.ask(calls.subscriptions(page.cursor))
+            found += page.subscriptions
+        return found
 
     async def subscription(self, subscription_id: str) -> Subscription:
         """One subscription."""
@@ -99,7 +104,12 @@ class AsyncPenstock:
 
     async def pools(self) -> list[Pool]:
         """All pools, by code."""
-        return (await self._connections.ask(calls.pools())).pools
+        page = await self._connections.ask(calls.pools(None))
+        found = page.pools
+        while page.cursor is not None:
+            page = await self._connections.ask(calls.pools(page.cursor))
+            found += page.pools
+        return found
 
     async def put_pool(self, code: str, concurrency: int, rate_limit_per_minute: int | None = None) -> Pool:
         """Make a pool, or change it."""

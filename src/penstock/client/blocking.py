@@ -49,7 +49,12 @@ class Penstock:
 
     def subscriptions(self) -> list[Subscription]:
         """All subscriptions, the oldest first."""
-        return self._connections.ask(calls.subscriptions()).subscriptions
+        page = self._connections.ask(calls.subscriptions(None))
+        found = page.subscriptions
+        while page.cursor is not None:
+            page = self._connections.ask(calls.subscriptions(page.cursor))
+            found += page.subscriptions
+        return found
 
     def subscription(self, subscription_id: str) -> Subscription:
         """One subscription."""
@@ -97,7 +102,12 @@ class Penstock:
 
     def pools(self) -> list[Pool]:
         """All pools, by code."""
-        return self._connections.ask(calls.pools()).pools
+        page = self._connections.ask(calls.pools(None))
+        found = page.pools
+        while page.cursor is not None:
+            page = self._connections.ask(calls.pools(page.cursor))
+            found += page.pools
+        return found
 
     def put_pool(self, code: str, concurrency: int, rate_limit_per_minute: int | None = None) -> Pool:
         """Make a pool, or change it."""

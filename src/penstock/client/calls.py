@@ -72,9 +72,9 @@ def subscribe(name: str, pattern: str, target: str, options: SubscriptionOptions
     return Call("POST", _SUBSCRIPTIONS, answers.NewSubscription, body, conflict=AlreadyExists)
 
 
-def subscriptions() -> Call[answers.Subscriptions]:
-    """All subscriptions."""
-    return Call("GET", _SUBSCRIPTIONS, answers.Subscriptions, repeatable=True)
+def subscriptions(cursor: str | None) -> Call[answers.Subscriptions]:
+    """A page of subscriptions, from a cursor on."""
+    return Call("GET", _SUBSCRIPTIONS + _query({}, cursor), answers.Subscriptions, repeatable=True)
 
 
 def subscription(subscription_id: str) -> Call[answers.Subscription]:
@@ -100,8 +100,7 @@ def unsubscribe(subscription_id: str) -> Call[answers.RemovedSubscription]:
 def jobs(which: JobFilter, cursor: str | None) -> Call[answers.JobPage]:
     """A page of jobs, from a cursor on."""
     given = {_camel(name): str(value).lower() if value is True else value for name, value in which.items() if value}
-    query = urlencode({**given, **({} if cursor is None else {"cursor": cursor})})
-    return Call("GET", f"{_JOBS}?{query}" if query else _JOBS, answers.JobPage, repeatable=True)
+    return Call("GET", _JOBS + _query(given, cursor), answers.JobPage, repeatable=True)
 
 
 def job(job_id: str) -> Call[answers.Job]:
@@ -119,9 +118,9 @@ def decide(verb: str, job_ids: Sequence[str]) -> Call[answers.DecidedJobs]:
     return Call("POST", f"{_JOBS}/{verb}", answers.DecidedJobs, msgspec.json.encode({"ids": job_ids}))
 
 
-def pools() -> Call[answers.Pools]:
-    """All pools."""
-    return Call("GET", _POOLS, answers.Pools, repeatable=True)
+def pools(cursor: str | None) -> Call[answers.Pools]:
+    """A page of pools, from a cursor on."""
+    return Call("GET", _POOLS + _query({}, cursor), answers.Pools, repeatable=True)
 
 
 def put_pool(pool: answers.Pool) -> Call[answers.Pool]:
@@ -133,6 +132,11 @@ def put_pool(pool: answers.Pool) -> Call[answers.Pool]:
 def delete_pool(code: str) -> Call[answers.Pool]:
     """Remove a pool."""
     return Call("DELETE", f"{_POOLS}/{_part(code)}", answers.Pool)
+
+
+def _query(given: Mapping[str, object], cursor: str | None) -> str:
+    query = urlencode({**given, **({} if cursor is None else {"cursor": cursor})})
+    return f"?{query}" if query else ""
 
 
 def _part(text: str) -> str:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from penstock.config import kinds
+from penstock.config.ports import PortSettings
 from penstock.config.setting import setting
 from penstock.core.response import ClientErrors
 
@@ -68,7 +69,7 @@ class HttpSettings:
     host: str = setting(
         "127.0.0.1",
         kinds.host(),
-        "Address to listen on. One that other machines reach is refused until credentials are set.",
+        "Address to listen on. One that other machines reach is refused until `api.token` or `api.keys` is set.",
     )
     port: int = setting(8080, kinds.integer(0, 65535), "Port to listen on; 0 takes a free one.")
 
@@ -159,8 +160,8 @@ class RouterOptions:
     api_token: str = setting(
         "",
         kinds.line(),
-        "Token that callers of the API give as `Authorization: Bearer`; without one the router listens on "
-        "loopback only.",
+        "Token that callers of the router's API give as `Authorization: Bearer`, with all rights; unless given, "
+        "`api.token`. Without a token and without `api.keys` the router listens on loopback only.",
         secret=True,
     )
 
@@ -276,7 +277,7 @@ class ApiOptions:
         "",
         kinds.line(),
         "File of API keys with roles (admin, publisher, viewer), made by `penstock keys create`; read anew when it "
-        "changes.",
+        "changes. The router's API takes them too.",
     )
     endpoint: str = setting(
         "http://127.0.0.1:8080", kinds.line(), "Where `penstock publish`, `jobs`, `subscriptions` and `pools` ask."
@@ -284,7 +285,7 @@ class ApiOptions:
     router: str = setting(
         "http://127.0.0.1:8081",
         kinds.line(),
-        "Router that the web page shows, asked with `router.api_token`; empty if there is none.",
+        "Router that the web page shows, asked with `router.api_token` or `api.token`; empty if there is none.",
     )
     queues: str = setting(
         "http://127.0.0.1:9324",
@@ -296,6 +297,11 @@ class ApiOptions:
         kinds.line(),
         "Pipeline (`penstock pipeline run`) that the web page shows; empty if there is none.",
     )
+
+    @property
+    def key_file(self) -> Path | None:
+        """The file of keys, if there is one."""
+        return Path(self.keys).expanduser() if self.keys else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -389,6 +395,7 @@ class Config:
 
     data: DataSettings = field(default_factory=DataSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
+    ports: PortSettings = field(default_factory=PortSettings)
     queue: QueueSettings = field(default_factory=QueueSettings)
     sqs: SqsSettings = field(default_factory=SqsSettings)
     router: RouterOptions = field(default_factory=RouterOptions)

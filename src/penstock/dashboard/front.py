@@ -8,6 +8,7 @@ from penstock.api.metric_samples import MetricRoutes
 from penstock.api.pipeline_gateway import PipelineRoutes
 from penstock.api.queue_gateway import queue_routes
 from penstock.api.router_gateway import router_routes
+from penstock.api.router_news import RouterNews
 from penstock.api.statistics import StatisticsRoutes
 from penstock.api.upstream import Sign, Upstream
 from penstock.dashboard.page import with_page
@@ -23,6 +24,7 @@ class WebFront:
         self._router = router
         self._queues = queues
         self._pipeline = pipeline
+        self._news = RouterNews(router)
 
     @classmethod
     def at(
@@ -48,6 +50,10 @@ class WebFront:
             *queue_routes(self._queues),
             *PipelineRoutes(self._pipeline).routes(),
         )
+
+    def pools_changed(self) -> None:
+        """Let the router follow at once."""
+        self._news.tell()
 
     def wrap(self, app: App) -> App:
         """The page before the app."""

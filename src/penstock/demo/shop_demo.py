@@ -28,6 +28,15 @@ _BATCH = 500
 _CONCURRENCY = 50
 # Failures here last moments, so it is tried again soon; what is refused as too much spends no attempt.
 _RETRIES_S = (0.2, 0.5, 1, 2, 3, 5, 5, 5, 5, 5)
+# Whatever this machine is set to: the demo's own parts are on loopback, and its client has no key.
+_SETTINGS = {
+    "PENSTOCK_HTTP__HOST": "127.0.0.1",
+    "PENSTOCK_EGRESS__ALLOW": LOOPBACK,
+    "PENSTOCK_LOG__LEVEL": "error",
+    "PENSTOCK_API__TOKEN": "",
+    "PENSTOCK_API__KEYS": "",
+    "PENSTOCK_ROUTER__API_TOKEN": "",
+}
 _COLUMNS = (TextColumn("{task.description:>16}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 
 
@@ -66,7 +75,7 @@ async def run_demo(plan: Plan, show: Callable[[DemoOutcome], None]) -> DemoOutco
     """Start everything, publish, wait until all is delivered, judge each subscriber's record, and show that."""
     console = Console(stderr=True, quiet=not plan.show_progress)
     subscribers = tempers()
-    environment = {**os.environ, "PENSTOCK_EGRESS__ALLOW": LOOPBACK, "PENSTOCK_LOG__LEVEL": "error"}
+    environment = {**os.environ, **_SETTINGS}
     with tempfile.TemporaryDirectory(prefix="penstock-demo-") as directory:
         console.print(f"starting everything on this machine, with {plan.engine}; data in {directory}")
         ports = Ports(http=0, sqs=0, pubsub=0, router=0, pipeline=0)
@@ -74,8 +83,6 @@ async def run_demo(plan: Plan, show: Callable[[DemoOutcome], None]) -> DemoOutco
         async with AsyncExitStack() as stack:
             endpoints = [await stack.enter_async_context(HttpServer(each.app, "127.0.0.1", 0)) for each in subscribers]
             supervisor = await stack.enter_async_context(Supervisor(parts, console.print))
-            for part in parts:
-                console.print(f"  {part.name:<8} {supervisor.addresses[part.name]:<24} {part.purpose}")
             urls = [endpoint.url for endpoint in endpoints]
             with Progress(*_COLUMNS, console=console) as progress:
                 await _flow(supervisor.addresses["api"], subscribers, urls, plan.orders, progress)

@@ -1,13 +1,15 @@
 """Which parts one machine runs, in the order they start: each needs only those before it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 
 from penstock.config.tree import FanOutBy
 from penstock.edge.clock import SystemClock
+from penstock.jobs.api.router_config import PATH as CONFIGURATION
 from penstock.jobs.process_route import PATH as PROCESS
 from penstock.machine.promised_port import PromisedPort
 from penstock.machine.supervisor import Part
@@ -17,7 +19,10 @@ from penstock.sqs.model import CreateQueueRequest, QueueUrlResponse
 DISPATCH_QUEUE = "dispatch.fifo"
 LOOPBACK = "127.0.0.0/8,::1/128"
 
+API_TOKEN = "PENSTOCK_API__TOKEN"
+
 _FAN_OUT = "PENSTOCK_JOBS__FAN_OUT"
+_ROUTER_CONFIGURATION = "MESSAGE_ROUTER_CONFIG_URL"
 
 
 class Engine(StrEnum):
@@ -30,52 +35,61 @@ class Engine(StrEnum):
 class Ports(msgspec.Struct, frozen=True, kw_only=True):
     """Where the parts listen; 0 is any free port."""
 
-    http: int = 8080
-    sqs: int = 9324
-    pubsub: int = 8085
-    router: int = 8081
-    pipeline: int = 8083
+    http: int
+    sqs: int
+    pubsub: int
+    router: int
+    pipeline: int
 
 
 # Under load a JVM takes its time.
 _SPARK_START_S = 180.0
 
 
-def parts_of(directory: Path, ports: Ports, environment: Mapping[str, str], engine: Engine) -> list[Part]:
-    """SQS server, Pub/Sub front, API, router; the scheduler is in the API's process, or Spark's work in a part more."""
+def parts_of(
+    directory: Path, ports: Ports, environment: Mapping[str, str], engine: Engine, options: Sequence[str] = ()
+) -> list[Part]:
+    """SQS server, Pub/Sub front, API, router; the scheduler is in the API's process, or Spark's work in a part more.
+
+    `options` go before every part's command, such as --config FILE.
+    """
     data = ("--data", str(directory))
     router_port, pipeline_port = PromisedPort(ports.router), PromisedPort(ports.pipeline)
     with_spark = engine is Engine.SPARK
 
     def sqs(at: Mapping[str, str]) -> tuple[str, ...]:
-        return ("serve", "sqs", "--port", _port(at, "sqs", ports.sqs), *data)
+        return (*options, "serve", "sqs", "--port", _port(at, "sqs", ports.sqs), *data)
 
     def pubsub(at: Mapping[str, str]) -> tuple[str, ...]:
-        return ("serve", "pubsub", "--port", _port(at, "pubsub", ports.pubsub), "--probe-port", "0", *data)
+        port = _port(at, "pubsub", ports.pubsub)
+        return (*options, "serve", "pubsub", "--port", port, "--probe-port", "0", *data)
 
     def api(at: Mapping[str, str]) -> tuple[str, ...]:
-        queue = _dispatch_queue(at["sqs"])
+        queue = ("--queue", _dispatch_queue(at["sqs"]))
         port = _port(at, "api", ports.http)
         shown = ["--router", f"http://127.0.0.1:{router_port.number}", "--queues", at["sqs"]]
         if with_spark:
             shown += ["--pipeline", f"http://127.0.0.1:{pipeline_port.number}"]
         part = "api" if with_spark else "dispatch"
-        return ("serve", part, "--port", port, "--queue", queue, "--dead-letters", at["pubsub"], *shown, *data)
+        topics = ("--dead-letters", at["pubsub"])
+        return (*options, "serve", part, "--port", port, *queue, *topics, *shown, *data)
 
-    def router(at: Mapping[str, str]) -> tuple[str, ...]:
-        configuration = f"{at['api']}/api/router/config"
-        return ("serve", "router", "--port", str(router_port.taken()), "--config", configuration)
+    def router(_: Mapping[str, str]) -> tuple[str, ...]:
+        return (*options, "serve", "router", "--port", str(router_port.taken()))
+
+    def router_configuration(at: Mapping[str, str]) -> Mapping[str, str]:
+        return {_ROUTER_CONFIGURATION: _with_token(f"{at['api']}{CONFIGURATION}", environment.get(API_TOKEN, ""))}
 
     def pipeline(at: Mapping[str, str]) -> tuple[str, ...]:
-        port, queue = str(pipeline_port.taken()), _dispatch_queue(at["sqs"])
-        return ("pipeline", "run", "--port", port, "--queue", queue, "--endpoint", f"{at['api']}{PROCESS}", *data)
+        port, queue = str(pipeline_port.taken()), ("--queue", _dispatch_queue(at["sqs"]))
+        return (*options, "pipeline", "run", "--port", port, *queue, "--endpoint", f"{at['api']}{PROCESS}", *data)
 
     api_environment = {**environment, _FAN_OUT: FanOutBy.PIPELINE} if with_spark else environment
     parts = [
         Part("sqs", "SQS; any AWS SDK by its endpoint URL", sqs, environment),
         Part("pubsub", "Pub/Sub; Google's clients by PUBSUB_EMULATOR_HOST", pubsub, environment),
         Part("api", "web page; events, subscriptions, jobs", api, api_environment),
-        Part("router", "deliveries, pools, breakers, warnings", router, environment),
+        Part("router", "deliveries, pools, breakers, warnings", router, environment, secrets=router_configuration),
     ]
     if with_spark:
         purpose = "Spark: fan-out, dispatch, delivery facts"
@@ -86,6 +100,10 @@ def parts_of(directory: Path, ports: Ports, environment: Mapping[str, str], engi
 def _port(at: Mapping[str, str], part: str, wanted: int) -> str:
     # A port that was chosen freely stays when the part is started again: others know it.
     return at[part].rstrip("/").rpartition(":")[2] if part in at else str(wanted)
+
+
+def _with_token(url: str, token: str) -> str:
+    return url.replace("://", f"://router:{quote(token, safe='')}@", 1) if token else url
 
 
 def _dispatch_queue(sqs_url: str) -> str:

@@ -19,23 +19,32 @@ STEADY_S = 60.0
 _KEPT_LINES = 20
 
 
+def _nothing(_: Mapping[str, str]) -> Mapping[str, str]:
+    return {}
+
+
 @dataclass(frozen=True)
 class Part:
-    """One child: what `penstock` is called with, given the addresses of the parts before it."""
+    """One child: what `penstock` is called with, given the addresses of the parts before it.
+
+    `secrets` is environment too: arguments can be read by everybody on the machine.
+    """
 
     name: str
     purpose: str
     arguments: Callable[[Mapping[str, str]], Sequence[str]]
     environment: Mapping[str, str]
     start_s: float = START_S
+    secrets: Callable[[Mapping[str, str]], Mapping[str, str]] = _nothing
 
 
 class Child:
     """The running process of a part."""
 
-    def __init__(self, part: Part, arguments: Sequence[str], tell: Callable[[str], None]) -> None:
+    def __init__(self, part: Part, addresses: Mapping[str, str], tell: Callable[[str], None]) -> None:
         self.part = part
-        self._arguments = arguments
+        self._arguments = part.arguments(addresses)
+        self._environment = {**part.environment, **part.secrets(addresses)}
         self._tell = tell
         self._last_lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self._process: asyncio.subprocess.Process
@@ -51,7 +60,7 @@ class Child:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             stdin=asyncio.subprocess.PIPE,
-            env=dict(self.part.environment),
+            env=self._environment,
             # Out of the terminal's group: Ctrl-C reaches the supervisor alone, which stops parts in order.
             start_new_session=True,
         )
@@ -122,9 +131,10 @@ class Supervisor:
         await self._stop_all()
 
     async def _start(self, part: Part) -> None:
-        child = Child(part, part.arguments(self.addresses), self._tell)
+        child = Child(part, self.addresses, self._tell)
         self._children[part.name] = child
         self.addresses[part.name] = await child.start()
+        self._tell(f"{part.name} is ready at {self.addresses[part.name]}")
 
     async def _watch(self, part: Part) -> None:
         loop = asyncio.get_running_loop()

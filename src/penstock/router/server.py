@@ -57,7 +57,7 @@ async def serve_router(settings: RouterSettings, worker: int = 0, leadership: Le
             own_url=lambda: server.url,
         )
         port = settings.port + worker if settings.port else 0
-        server = HttpServer(router_app(parts), settings.host, port, credentials_set=bool(settings.api_token))
+        server = HttpServer(router_app(parts), settings.host, port, credentials_set=settings.asks_for_keys)
         await _run(server, router, sync)
 
 

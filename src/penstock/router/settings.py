@@ -1,6 +1,7 @@
 """Everything one router process is told when it starts."""
 
 from dataclasses import dataclass, fields
+from pathlib import Path
 
 from penstock.config.kinds import Network
 from penstock.config.tree import Config, RouterOptions
@@ -15,16 +16,27 @@ class RouterSettings(RouterOptions):
     workers: int = 1
     node_id: int | None = None
     egress_allow: tuple[Network, ...] = ()
+    api_keys: Path | None = None
+
+    @property
+    def asks_for_keys(self) -> bool:
+        """Whether callers of the API must have a token or a key."""
+        return bool(self.api_token) or self.api_keys is not None
 
 
 def router_settings(config: Config, *, sources: tuple[str, ...], host: str, port: int, workers: int) -> RouterSettings:
     """The settings of `config`; configuration sources that were named go before those of `config`."""
     options = {entry.name: getattr(config.router, entry.name) for entry in fields(RouterOptions)}
     return RouterSettings(
-        **{**options, "config": sources or config.router.config},
+        **{
+            **options,
+            "config": sources or config.router.config,
+            "api_token": config.router.api_token or config.api.token,
+        },
         host=host,
         port=port,
         workers=workers,
         node_id=config.node.id,
         egress_allow=config.egress.allow,
+        api_keys=config.api.key_file,
     )

@@ -6,6 +6,9 @@ import socket
 
 from penstock.telemetry.errors import CannotListen, ExposedWithoutCredentials, PortInUse
 
+# Who listens on all addresses is reached by this one, and no guard or browser takes the others for an address.
+_LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
 
 def listening_socket(host: str, port: int, *, credentials_set: bool) -> socket.socket:
     """A listening socket (port 0 takes a free one), on loopback only unless credentials are set."""
@@ -29,8 +32,9 @@ def listening_socket(host: str, port: int, *, credentials_set: bool) -> socket.s
 
 
 def url_of(host: str, sock: socket.socket) -> str:
-    """The URL under which the socket is reached."""
-    return f"http://{f'[{host}]' if ':' in host else host}:{sock.getsockname()[1]}"
+    """The URL under which the socket is reached from this machine."""
+    name = _LOOPBACK_OF.get(host, host)
+    return f"http://{f'[{name}]' if ':' in name else name}:{sock.getsockname()[1]}"
 
 
 def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, str]:

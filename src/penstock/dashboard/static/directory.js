@@ -7,10 +7,21 @@ let loadedMs = 0;
 
 export async function subscriptions({ anew = false } = {}) {
   if (anew || Date.now() - loadedMs > KEPT_MS) {
-    known = (await get("/api/v1/subscriptions")).subscriptions;
+    known = await allPages();
     loadedMs = Date.now();
   }
   return known;
+}
+
+async function allPages() {
+  const found = [];
+  let cursor = null;
+  do {
+    const page = await get("/api/v1/subscriptions", { cursor });
+    found.push(...page.subscriptions);
+    cursor = page.cursor;
+  } while (cursor !== null);
+  return found;
 }
 
 export function nameOf(subscriptionId) {

@@ -36,6 +36,11 @@ export function span(seconds) {
   return `${Math.round(seconds / 86_400)} days`;
 }
 
+// How long a delivery took, in whole milliseconds.
+export function took(ms) {
+  return ms === 0 ? "< 1 ms" : span(ms === null || ms === undefined ? null : ms / 1000);
+}
+
 export function at(ms) {
   return clock.format(new Date(ms));
 }

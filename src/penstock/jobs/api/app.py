@@ -63,6 +63,10 @@ class Front(Protocol):
         """Routes beside those of jobs."""
         ...
 
+    def pools_changed(self) -> None:
+        """What routers ask for has changed."""
+        ...
+
     def wrap(self, app: App) -> App:
         """An app that answers what is its own, and leaves the rest to `app`."""
         ...
@@ -71,9 +75,10 @@ class Front(Protocol):
 def jobs_app(parts: JobsParts, front: Front | None = None) -> App:
     """The whole HTTP surface."""
     beside = () if front is None else front.routes(parts)
+    table = route_table(parts, _nobody_hears if front is None else front.pools_changed)
     keys = None if parts.api_keys is None else parts.api_keys.current
     changes = DatabaseChanges(parts.repository, parts.new_id, parts.clock)
-    api = ApiApp(_documented(parts, beside), RequestGuard(parts.api_token, keys), changes)
+    api = ApiApp(_documented(RouteTable(*table.routes, *beside)), RequestGuard(parts.api_token, keys), changes)
 
     async def database() -> CheckResult:
         pools = await parts.repository.list_pools()
@@ -82,7 +87,11 @@ def jobs_app(parts: JobsParts, front: Front | None = None) -> App:
     return Probes(parts.metrics, {"database": database}).wrap(api if front is None else front.wrap(api))
 
 
-def route_table(parts: JobsParts) -> RouteTable:
+def _nobody_hears() -> None:
+    """Routers find out by themselves."""
+
+
+def route_table(parts: JobsParts, pools_changed: Callable[[], None] = _nobody_hears) -> RouteTable:
     """The routes of every part."""
     repository, new_id, clock = parts.repository, parts.new_id, parts.clock
     return RouteTable(
@@ -92,24 +101,24 @@ def route_table(parts: JobsParts) -> RouteTable:
         *SubscriptionRoutes(repository, new_id, clock).routes(),
         *SigningSecretRoutes(repository).routes(),
         *TrialRoutes(repository, parts.courier, new_id, clock).routes(),
-        *PoolRoutes(repository).routes(),
+        *PoolRoutes(repository, pools_changed).routes(),
         *RouterConfigRoutes(repository, parts.queue_uri, parts.default_pool).routes(),
         *ChangeRoutes(repository).routes(),
         *ProcessRoute(parts.processor, parts.tokens, clock).routes(),
     )
 
 
-def openapi(parts: JobsParts, beside: tuple[AnyRoute, ...] = ()) -> Json:
+def openapi(table: RouteTable) -> Json:
     """The document that describes the routes."""
-    return openapi_document(RouteTable(*route_table(parts).routes, *beside), "Penstock", _DESCRIPTION)
+    return openapi_document(table, "Penstock", _DESCRIPTION)
 
 
-def _documented(parts: JobsParts, beside: tuple[AnyRoute, ...]) -> RouteTable:
+def _documented(table: RouteTable) -> RouteTable:
     """The routes, and one more that describes them."""
-    document = openapi(parts, beside)
+    document = openapi(table)
 
     def describe(_: Call[NoQuery, NoBody]) -> Json:
         return document
 
     about = Route(method="GET", path="/openapi.json", summary="This document.", answer=dict, handler=describe)
-    return RouteTable(*route_table(parts).routes, *beside, about)
+    return RouteTable(*table.routes, about)

@@ -1,11 +1,13 @@
 """`/api/v1/pools`: the pace of jobs."""
 
+from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from penstock.core.errors import InvalidArgument
+from penstock.jobs.api.paging import PageQuery, page_of
 from penstock.jobs.errors import PoolNotFound
 from penstock.jobs.model_pool import DEFAULT_CONCURRENCY, Pool
 from penstock.jobs.repository import JobRepository
@@ -32,22 +34,31 @@ class PoolView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PoolList(msgspec.Struct, frozen=True):
-    """All pools, by code."""
+    """Pools, by code; the cursor asks for the next page, null after the last."""
 
     pools: list[PoolView]
+    cursor: str | None
 
 
 class PoolRoutes:
-    """The routes of pools."""
+    """The routes of pools; `changed` hears of every change."""
 
-    def __init__(self, repository: JobRepository) -> None:
+    def __init__(self, repository: JobRepository, changed: Callable[[], None]) -> None:
         self._repository = repository
+        self._changed = changed
 
     def routes(self) -> tuple[AnyRoute, ...]:
         """What is served."""
         one = f"{PATH}/{{code}}"
         return (
-            Route(method="GET", path=PATH, summary="All pools, by code.", answer=PoolList, handler=self._list),
+            Route(
+                method="GET",
+                path=PATH,
+                summary="Pools, by code.",
+                answer=PoolList,
+                query=PageQuery,
+                handler=self._list,
+            ),
             Route(method="GET", path=one, summary="One pool.", answer=PoolView, handler=self._get),
             Route(
                 method="PUT",
@@ -60,8 +71,9 @@ class PoolRoutes:
             Route(method="DELETE", path=one, summary="Remove a pool.", answer=PoolView, handler=self._delete),
         )
 
-    async def _list(self, _: Call[NoQuery, NoBody]) -> PoolList:
-        return PoolList([_view(pool) for pool in await self._repository.list_pools()])
+    async def _list(self, call: Call[PageQuery, NoBody]) -> PoolList:
+        page, cursor = page_of(await self._repository.list_pools(), lambda pool: pool.code, call.query)
+        return PoolList([_view(pool) for pool in page], cursor)
 
     async def _get(self, call: Call[NoQuery, NoBody]) -> PoolView:
         return _view(await self._repository.get_pool(_known(call.path["code"])))
@@ -72,12 +84,14 @@ class PoolRoutes:
             raise InvalidArgument(f"a pool's code has 1 to {MOST_CODE_CHARS} printable characters, not {code[:100]!r}")
         pool = Pool(code, call.body.concurrency, call.body.rate_limit_per_minute)
         await self._repository.put_pool(pool)
+        self._changed()
         return _view(pool)
 
     async def _delete(self, call: Call[NoQuery, NoBody]) -> PoolView:
         code = _known(call.path["code"])
         pool = await self._repository.get_pool(code)
         await self._repository.delete_pool(code)
+        self._changed()
         return _view(pool)
 
 

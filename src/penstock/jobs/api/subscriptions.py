@@ -7,6 +7,7 @@ import msgspec
 
 from penstock.core.clock import Clock
 from penstock.jobs.api.fields import MOST_AT_ONCE, SMALL_BODY_BYTES, checked_id
+from penstock.jobs.api.paging import PageQuery, page_of
 from penstock.jobs.api.signing_secret import new_secret
 from penstock.jobs.api.subscription_bodies import (
     NewSubscription,
@@ -32,9 +33,10 @@ class SubscriptionMade(msgspec.Struct, frozen=True):
 
 
 class SubscriptionList(msgspec.Struct, frozen=True):
-    """All subscriptions, the oldest first."""
+    """Subscriptions, the oldest first; the cursor asks for the next page, null after the last."""
 
     subscriptions: list[SubscriptionView]
+    cursor: str | None
 
 
 class SubscriptionRemoved(msgspec.Struct, frozen=True, rename="camel"):
@@ -69,8 +71,9 @@ class SubscriptionRoutes:
             Route(
                 method="GET",
                 path=PATH,
-                summary="All subscriptions, the oldest first.",
+                summary="Subscriptions, the oldest first.",
                 answer=SubscriptionList,
+                query=PageQuery,
                 handler=self._list,
             ),
             Route(method="GET", path=one, summary="One subscription.", answer=SubscriptionView, handler=self._get),
@@ -113,8 +116,10 @@ class SubscriptionRoutes:
         await self._repository.add_subscription(subscription)
         return SubscriptionMade(subscription_view(subscription), secret)
 
-    async def _list(self, _: Call[NoQuery, NoBody]) -> SubscriptionList:
-        return SubscriptionList([subscription_view(each) for each in await self._repository.list_subscriptions()])
+    async def _list(self, call: Call[PageQuery, NoBody]) -> SubscriptionList:
+        found = await self._repository.list_subscriptions()
+        page, cursor = page_of(found, lambda each: each.id, call.query)
+        return SubscriptionList([subscription_view(each) for each in page], cursor)
 
     async def _get(self, call: Call[NoQuery, NoBody]) -> SubscriptionView:
         return await self._view(_id(call.path))

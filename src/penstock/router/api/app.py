@@ -25,6 +25,7 @@ from penstock.sources.opening import publisher_for
 from penstock.sources.port import Publisher
 from penstock.telemetry.api_app import ApiApp
 from penstock.telemetry.asgi import App, Receive, Scope, Send
+from penstock.telemetry.key_file import KeyFile
 from penstock.telemetry.metrics import Metrics
 from penstock.telemetry.openapi import Json, openapi_document
 from penstock.telemetry.probes import Probes
@@ -55,8 +56,10 @@ def router_app(parts: RouterParts) -> App:
     """The whole HTTP surface of a router."""
     metrics = Metrics("router")
     metrics.register(RouterCollector(parts.router, parts.metrics, parts.warnings))
-    api = ApiApp(_documented(parts), RequestGuard(parts.settings.api_token))
-    app = _with_test_endpoints(api) if parts.settings.test_endpoints else api
+    settings = parts.settings
+    keys = None if settings.api_keys is None else KeyFile(settings.api_keys).current
+    api = ApiApp(_documented(parts), RequestGuard(settings.api_token, keys))
+    app = _with_test_endpoints(api) if settings.test_endpoints else api
     return Probes(metrics, readiness(parts.sync, parts.router)).wrap(app)
 
 

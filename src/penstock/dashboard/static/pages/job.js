@@ -63,7 +63,7 @@ function factsOf(job) {
     ["Due", format.moment(job.dueAt)],
     ["Finished", format.moment(job.finishedAt)],
     ["Expires", format.moment(job.expiresAt)],
-    ["Attempts spent", `${job.attemptsSpent} of its schedule, ${job.deliveries} deliveries in all`],
+    ["Attempts spent", `${job.attemptsSpent} of its schedule, ${format.plural(job.deliveries, "delivery", "deliveries")} in all`],
     ["Last error", job.lastError ?? format.NONE],
   ];
 }
@@ -73,7 +73,7 @@ function entry(attempt) {
   return h(
     "li",
     { "data-kind": kindOf(attempt.outcome) },
-    h("div", { class: "line" }, h("strong", {}, `Delivery ${attempt.number}`), badge(attempt.outcome, kindOf(attempt.outcome)), h("span", {}, code), h("span", {}, format.span(attempt.durationMs / 1000))),
+    h("div", { class: "line" }, h("strong", {}, `Delivery ${attempt.number}`), badge(attempt.outcome, kindOf(attempt.outcome)), h("span", {}, code), h("span", {}, format.took(attempt.durationMs))),
     h("div", { class: "when" }, format.moment(attempt.at)),
     attempt.error ? h("p", {}, attempt.error) : null,
     attempt.response ? h("details", {}, h("summary", {}, "Response"), h("pre", { class: "code" }, format.pretty(attempt.response))) : null,

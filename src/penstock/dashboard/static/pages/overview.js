@@ -54,7 +54,7 @@ export function mount(main, { signal }) {
       { name: "Subscription", text: (row) => nameOf(row.subscriptionId), class: "text" },
       { name: "Group", text: (row) => row.group ?? "default", class: "text" },
       { name: "Status", badge: (row) => [row.status, kindOf(row.status)] },
-      { name: "Took", text: (row) => format.span(row.durationMs === null ? null : row.durationMs / 1000), class: "number" },
+      { name: "Took", text: (row) => format.took(row.durationMs), class: "number" },
       { name: "From event to end", text: (row) => format.span((row.finishedAtMs - row.createdAtMs) / 1000), class: "number" },
     ],
     key: (row) => row.id,
@@ -147,9 +147,23 @@ function showParts(list, ready, router, spark) {
       "Pipeline",
       ill.length ? "failing" : piped ? "running" : "not there",
       ill.length ? "bad" : piped ? "good" : "",
-      ill.length ? ill.map((query) => `${query.name}: ${query.lastError}`).join("; ") : piped ? null : "Not needed with --engine inline.",
+      ill.length ? ill.map((query) => `${query.name}: ${query.lastError}`).join("; ") : piped ? behind(spark.value.queries) : "Not needed with --engine inline.",
     ),
+    row(h("a", { href: "#/warnings" }, "Warnings"), ...warningsOf(router)),
   );
+}
+
+// Rows that streaming queries have still to take, if any.
+function behind(queries) {
+  const late = queries.filter((query) => query.lag > 0);
+  return late.length ? late.map((query) => `${query.name}: ${format.plural(query.lag, "row")} wait`).join("; ") : null;
+}
+
+function warningsOf(router) {
+  if (router.status === "rejected") return ["unknown", ""];
+  const open = router.value.unacknowledgedWarnings;
+  const number = Object.values(open).reduce((sum, value) => sum + value, 0);
+  return number ? [`${number} open`, open.CRITICAL || open.ERROR ? "bad" : "warn"] : ["none", "good"];
 }
 
 function showCounts(errors, place, counts) {

@@ -25,7 +25,7 @@ export function mount(main, { signal, detail: name }) {
   const problem = trouble();
   const purge = h("button", { type: "button", class: "danger-quiet", onclick: () => askToPurge() }, "Purge…");
   const redrive = h("button", { type: "button", hidden: true, onclick: () => askToRedrive() }, "Redrive dead letters…");
-  const tiles = { visible: tile("Waiting", { id: "visible" }), leased: tile("In flight"), delayed: tile("Delayed"), oldest: tile("Oldest"), skew: tile("Partition skew") };
+  const tiles = { visible: tile("Waiting", { id: "visible" }), leased: tile("In flight"), delayed: tile("Delayed"), oldest: tile("Oldest", { id: "oldest" }), skew: tile("Partition skew") };
   const depth = lines({ label: "Depth over time", series: DEPTH, show: format.count, least: 4, empty: "The first values come in a few seconds.", quiet: "The queue is empty." });
   const partitions = columns({ label: "Messages per partition", show: format.count, empty: "All partitions are empty." });
   const about = h("div");
@@ -79,6 +79,7 @@ export function mount(main, { signal, detail: name }) {
     tiles.visible.set(format.count(found.visible));
     tiles.leased.set(format.count(found.not_visible));
     tiles.delayed.set(format.count(found.delayed));
+    if (isEmpty(found)) tiles.oldest.set(format.NONE);
     const total = found.partition_messages.reduce((sum, value) => sum + value, 0);
     const skew = total ? (Math.max(...found.partition_messages) * found.partitions) / total : null;
     tiles.skew.set(skew === null || found.partitions === 1 ? format.NONE : `${skew.toFixed(1)} ×`, found.partitions === 1 ? "one partition" : "fullest to mean", skew > 3 ? "warn" : "");
@@ -126,7 +127,11 @@ export function mount(main, { signal, detail: name }) {
   every(TICK_MS, load, signal);
   every(10_000, async () => {
     if (!description) await load();
-    if (description) tiles.oldest.set(await oldestAge(name, description.partitions).catch(() => format.NONE));
+    if (description && !isEmpty(description)) tiles.oldest.set(await oldestAge(name, description.partitions).catch(() => format.NONE));
   }, signal);
   subscriptions().catch(() => null).then(() => loadMessages(false));
+}
+
+function isEmpty(queue) {
+  return queue.visible + queue.not_visible + queue.delayed === 0;
 }

@@ -73,7 +73,7 @@ export function mount(main, { signal }) {
       const code = trial.statusCode === null ? "no answer" : `HTTP ${trial.statusCode}`;
       await told({
         title: trial.delivered ? `${row.name} took the test event` : `${row.name} did not take the test event`,
-        about: `A signed event of the type penstock:test went to ${row.target}: ${code}, in ${format.span(trial.durationMs / 1000)}. Nothing of it is kept.`,
+        about: `A signed event of the type penstock:test went to ${row.target}: ${code}, in ${format.took(trial.durationMs)}. Nothing of it is kept.`,
         text: trial.error ?? trial.response ?? "(an empty response)",
       });
     });
