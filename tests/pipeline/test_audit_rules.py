@@ -1,12 +1,15 @@
 """The rules of the audit without Spark: the sweep is exact, and the screen passes over nothing."""
 
 from collections.abc import Sequence
+from random import Random
 
 import numpy
+import pyarrow
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.plan import Position
+from penstock.pipeline.audit.screen_rows import MOST_BEGUN, NO_OUTCOME, NUMBERS, PLACES, in_order
 from penstock.pipeline.audit.screening import (
     BLOCKS,
     LATEST_MS,
@@ -131,3 +134,47 @@ def test_the_screen_suspects_exactly_the_groups_with_a_suspect_pair_however_rows
     assert held is not None
     found.update(screened(held, reach).groups.tolist())
     assert sorted(found) == _suspected(rows)
+
+
+POSITIONS = st.tuples(
+    st.integers(0, 2), st.integers(0, 1), st.sampled_from([NONE_MS, 5, 6]), st.sampled_from(["b", "a", "é", "ab"])
+)
+
+
+@given(st.lists(st.tuples(POSITIONS, st.lists(st.integers(0, 9), min_size=1, max_size=3)), max_size=8), st.randoms())
+def test_rows_of_a_partition_come_by_group_position_and_time_whatever_order_they_had(
+    made: list[tuple[tuple[int, int, int, str], list[int]]], chance: Random
+) -> None:
+    jobs = dict(made)
+    rows = [(*position, at_ms) for position, times in jobs.items() for at_ms in times]
+    chance.shuffle(rows)
+    numbers = {position: number for number, position in enumerate(jobs)}
+    columns: dict[str, list[object]] = {
+        "group": [row[0] for row in rows],
+        "sequence": [row[1] for row in rows],
+        "created_at_ms": [row[2] for row in rows],
+        "at_ms": [row[4] for row in rows],
+        "job": [numbers[row[:4]] for row in rows],
+        "id": [row[3] for row in rows],
+        **{name: [NONE_MS] * len(rows) for name in ("end_ms", "strict_ms", "untried_ms")},
+        "parts": [0] * len(rows),
+    }
+    batches = pyarrow.table(columns).to_batches(max_chunksize=3) if rows else []
+    found = [
+        (group, job, at) for piece in in_order(batches) for group, job, at in zip(*piece[:2], piece.at_ms, strict=True)
+    ]
+
+    # What has no time has no place: such jobs stand together, in any order.
+    def place(row: tuple[int, int, int, str, int]) -> tuple[object, ...]:
+        return (*row[:3], numbers[row[:4]] if row[2] == NONE_MS else row[3], row[4])
+
+    assert found == [(row[0], numbers[row[:4]], row[4]) for row in sorted(rows, key=place)]
+
+
+def test_small_numbers_are_packed_and_unpacked() -> None:
+    parts = {"mode": BLOCKS, "owes_proof": 1, "suspicious": 2, "status": 11, "outcome": NO_OUTCOME, "begun": MOST_BEGUN}
+    packed = sum(value << PLACES[name] for name, value in parts.items())
+    columns = {name: [7] for name in (*NUMBERS, "group", "job")} | {"parts": [packed], "id": ["x"]}
+    (rows,) = in_order(pyarrow.table(columns).to_batches())
+    found = {name: int(getattr(rows, name)[0]) for name in parts}
+    assert found == {**parts, "outcome": -1}

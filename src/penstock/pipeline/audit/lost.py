@@ -7,8 +7,9 @@ those of before it was changed, as far as `changed_ms` of the window says so.
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from penstock.pipeline.audit.balance import in_buckets, unbalanced
 from penstock.pipeline.audit.catalog import Catalog
-from penstock.pipeline.audit.findings import FindingKind, as_findings
+from penstock.pipeline.audit.findings import FINDINGS, FindingKind, as_findings
 from penstock.pipeline.audit.owed import owed_jobs
 from penstock.pipeline.audit.window import AuditWindow
 
@@ -17,12 +18,17 @@ FANNED_OUT = "fanned_out"
 
 
 def lost(events: DataFrame, catalog: Catalog, jobs: DataFrame, window: AuditWindow) -> DataFrame:
-    """Jobs that should be there and are not, and damaged events: both in one pass over the events."""
-    wanting = f.broadcast(_wanting_since(events.sparkSession, catalog))
-    owed = owed_jobs(events_of(events, window), catalog.packed, window.future_ms).join(
-        wanting, "subscription_id", "left"
-    )
+    """Jobs that should be there and are not, and damaged events; an action sums all up, the rest looks at the few."""
+    spark = events.sparkSession
+    events = events_of(events, window)
+    buckets = unbalanced(events, catalog, jobs, window)
+    if not buckets:
+        return spark.createDataFrame([], FINDINGS)
+    wanting = f.broadcast(_wanting_since(spark, catalog))
+    looked_at = in_buckets(events, "id", buckets)
+    owed = owed_jobs(looked_at, catalog.packed, window.future_ms).join(wanting, "subscription_id", "left")
     made = jobs.select("event_id", "subscription_id").where(f.col("event_id").isNotNull())
+    made = in_buckets(made, "event_id", buckets)
     is_damaged = f.col("damage").isNotNull()
     missing = owed.where(is_damaged | (f.col("created_at_ms") >= f.col("since_ms"))).join(
         made, ["event_id", "subscription_id"], "left_anti"

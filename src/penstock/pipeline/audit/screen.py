@@ -1,11 +1,12 @@
 """The screen as DataFrames: all rows of a window in, the few groups and jobs out that the checks have to look at.
 
 Jobs and attempts meet in one shuffle by job and go on in one shuffle by group, as numbers and the one text that order
-needs. Names of groups are told by their hash: two that share one are suspected together, and told apart by the checks.
+may need; they are put in order where they are looked at, a partition at a time. Names of groups are told by their hash:
+two that share one are suspected together, and told apart by the checks.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy
 import pyarrow
@@ -16,9 +17,9 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from penstock.core.job_state import JobStatus
 from penstock.core.pointer import DispatchMode
-from penstock.jobs.model_attempt import AttemptOutcome
 from penstock.pipeline.audit.holds import strict_until, untried_until
 from penstock.pipeline.audit.rows import OUTCOMES, STATUSES, attempt_damage, has_place, job_damage
+from penstock.pipeline.audit.screen_rows import MOST_BEGUN, NO_OUTCOME, NUMBERS, PLACES, in_order
 from penstock.pipeline.audit.screening import (
     BLOCKS,
     LATEST_MS,
@@ -51,8 +52,7 @@ _UNKNOWN = "UNKNOWN"
 def screen(jobs: DataFrame, attempts: DataFrame, window: AuditWindow) -> DataFrame:
     """What is suspect, and how much there was; `jobs` and `attempts` are those of the window."""
     rows = _met(_job_side(jobs, window), _attempt_side(attempts, window), window)
-    in_order = rows.repartition("group").sortWithinPartitions("group", "sequence", "created_at_ms", "id", "at_ms")
-    return in_order.select(*Rows._fields).mapInArrow(_screened, SCREENED)
+    return rows.repartition("group").mapInArrow(_screened, SCREENED)
 
 
 def hash_of(name: str) -> Column:
@@ -92,34 +92,36 @@ def _attempt_side(attempts: DataFrame, window: AuditWindow) -> DataFrame:
 
 
 def _met(jobs: DataFrame, attempts: DataFrame, window: AuditWindow) -> DataFrame:
+    """The rows that `screen_rows.rows_of` takes."""
     how = "full" if window.subscription_id is None else "left"
     met = jobs.hint("shuffle_hash").join(attempts, jobs["id"] == attempts["job_id"], how)
-    is_ordered = f.col("mode") > 0
-    held = f.greatest(f.coalesce(f.col("end_ms"), f.lit(NONE_MS)), f.col("untried_ms"))
-    columns = {
-        "group": f.coalesce(f.col("group"), f.lit(0)),
-        "sequence": f.col("sequence"),
-        "created_at_ms": f.col("created_at_ms"),
-        "id": f.col("id"),
-        "job": f.xxhash64(f.coalesce(f.col("id"), f.col("job_id"))),
+    # 2 is an attempt without a job, whose group nobody knows.
+    suspicious = f.when(f.col("id").isNull(), 2).otherwise(
+        f.greatest(f.col("job_is_damaged"), f.coalesce(f.col("attempt_is_damaged"), f.lit(0)))
+    )
+    parts = {
         "mode": f.coalesce(f.col("mode"), f.lit(0)),
-        "at_ms": f.coalesce(f.col("at_ms"), f.lit(NONE_MS)),
-        "end_ms": f.coalesce(f.col("end_ms"), f.lit(NONE_MS)),
-        "strict_ms": f.coalesce(f.col("strict_ms"), f.lit(NONE_MS)),
-        "loose_ms": f.when(is_ordered, held).otherwise(NONE_MS),
-        "delivered": f.coalesce((f.col("outcome") == OUTCOMES.index(AttemptOutcome.DELIVERED)).cast("long"), f.lit(0)),
         "owes_proof": f.coalesce(f.col("owes_proof"), f.lit(0)),
-        # 2 is an attempt without a job, whose group nobody knows.
-        "suspicious": f.when(f.col("id").isNull(), 2).otherwise(
-            f.greatest(f.col("job_is_damaged"), f.coalesce(f.col("attempt_is_damaged"), f.lit(0)))
-        ),
+        "suspicious": suspicious,
         "status": f.coalesce(f.col("status"), f.lit(len(STATUSES))),
-        "outcome": f.coalesce(f.col("outcome"), f.lit(-1)),
-        "begun": f.coalesce(f.col("begun"), f.lit(0)),
+        "outcome": f.coalesce(f.col("outcome"), f.lit(NO_OUTCOME)),
+        "begun": f.greatest(f.least(f.coalesce(f.col("begun"), f.lit(0)), f.lit(MOST_BEGUN)), f.lit(0)),
     }
     return met.select(
-        *(column.cast("string" if name == "id" else "long").alias(name) for name, column in columns.items())
+        f.coalesce(f.col("group"), f.lit(0)).alias("group"),
+        *(f.coalesce(f.col(name), f.lit(NONE_MS)).alias(name) for name in NUMBERS),
+        f.xxhash64(f.coalesce(f.col("id"), f.col("job_id"))).alias("job"),
+        _packed(parts).alias("parts"),
+        "id",
     )
+
+
+def _packed(parts: Mapping[str, Column]) -> Column:
+    """Small numbers in one: what goes from Java to Python costs by the column."""
+    packed = f.lit(0).cast("long")
+    for name, place in PLACES.items():
+        packed = packed.bitwiseOR(f.shiftleft(parts[name].cast("long"), place))
+    return packed
 
 
 def _cut(time: Column) -> Column:
@@ -136,13 +138,10 @@ def _code(name: str, known: tuple[str, ...]) -> Column:
 
 
 def _screened(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    """Screens a partition as its rows come; the rows of a job that may go on wait for the next batch."""
+    """Screens a partition; the rows of a job that may go on wait for the next piece."""
     tally = _Tally()
     held, reach = None, Reach()
-    for batch in batches:
-        rows = Rows(*(batch.column(name).to_numpy() for name in Rows._fields))
-        if not len(rows.job):
-            continue
+    for rows in in_order(batches):
         tally.attempts(rows)
         rows = rows if held is None else joined(held, rows)
         end = last_job_begins(rows)

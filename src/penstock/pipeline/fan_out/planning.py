@@ -26,6 +26,15 @@ class Planned(NamedTuple):
     set_aside: Sequence[SetAside]
 
 
+class Pairs(NamedTuple):
+    """Some events, and who wants which of them: pairs of places in the events and among the subscriptions."""
+
+    events: pyarrow.RecordBatch
+    event_at: Places
+    wish_at: Places
+    set_aside: Sequence[SetAside]
+
+
 class Planner:
     """The subscriptions of one moment, ready to be asked about any number of batches."""
 
@@ -36,19 +45,31 @@ class Planner:
             for name in ("id", "target", "pool", "mode")
         }
 
+    @property
+    def subscription_ids(self) -> list[str]:
+        """The subscriptions by their places."""
+        ids: list[str] = self._wishes["id"].to_pylist()
+        return ids
+
     def plan(self, events: pyarrow.RecordBatch, most_jobs: int) -> Iterator[Planned]:
         """The jobs, in pieces of at most so many; more only if one event causes more."""
+        for found in self.pairs(events, most_jobs):
+            jobs = self._jobs(found.events, found.event_at, found.wish_at)
+            yield Planned(found.events.column("id"), jobs, found.set_aside)
+
+    def pairs(self, events: pyarrow.RecordBatch, most_pairs: int) -> Iterator[Pairs]:
+        """Who wants what, in pieces; damaged events are told with the first of them."""
         events, attributes, set_aside = examined(events)
         wanting, of_event = self._matching.wanting(events.column("tenant"), events.column("type"))
         counts = numpy.array([len(places) for places in wanting], dtype=numpy.int64)[of_event]
-        for start, end in _pieces(counts, most_jobs):
+        for start, end in _pieces(counts, most_pairs):
             part = events.slice(start, end - start)
             event_at, wish_at = _pairs(wanting, of_event[start:end])
             wanted = self._passing(part, attributes[start:end], event_at, wish_at)
-            yield Planned(part.column("id"), self._jobs(part, event_at[wanted], wish_at[wanted]), set_aside)
+            yield Pairs(part, event_at[wanted], wish_at[wanted], set_aside)
             set_aside = ()
         if set_aside:
-            yield Planned(events.column("id"), self._jobs(events, _NONE, _NONE), set_aside)
+            yield Pairs(events, _NONE, _NONE, set_aside)
 
     def _passing(
         self, events: pyarrow.RecordBatch, attributes: Sequence[Mapping[str, str]], event_at: Places, wish_at: Places
