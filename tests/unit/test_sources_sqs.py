@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 
 from penstock.core.errors import PenstockError
-from penstock.sources import sqs_http
+from penstock.sources import sqs, sqs_http
 from penstock.sources.errors import BrokerQueueNotFound, BrokerRefused, BrokerUnavailable, HeldBack, SourceClosed
 from penstock.sources.port import Publication, Received
 from penstock.sources.sqs import SqsSource, pause_after_s
 from penstock.sources.sqs_polling import SqsPolling
 from penstock.sources.sqs_publisher import SqsPublisher
 from penstock.sources.uri import SqsUri, parse_uri
+from penstock.testing.clock import VirtualClock
 from tests.sources.scripted_server import Asked, Reply, Script, ScriptedServer
+from tests.virtual_pauses import VirtualPauses, settle
 
 PATIENCE_S = 10.0
 EXPIRED = "Value x for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired."
@@ -90,6 +92,20 @@ async def test_a_partial_batch_is_handed_over_at_once_and_only_the_next_poll_wai
         first_s = loop.time()
         await source.receive()
         assert loop.time() - first_s >= 0.09
+
+
+async def test_a_partial_batch_makes_one_connection_wait_and_not_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses = VirtualPauses(VirtualClock())
+    monkeypatch.setattr(sqs, "pause", pauses.pause)
+    full = handed_out(*(f"full-{number}" for number in range(10)))
+    async with consuming(in_turn(handed_out("1"), full)) as (source, _):
+        await source.receive()
+        waiting = asyncio.create_task(source.receive())
+        await settle()
+        assert len(await source.receive()) == 10
+        assert (len(pauses.asked), waiting.done()) == (1, False)
+        await pauses.advance(0.1)
+        assert len(await waiting) == 10
 
 
 async def test_a_poll_asks_for_what_the_seed_says() -> None:

@@ -9,7 +9,7 @@ from penstock.core.errors import PenstockError
 from penstock.core.limits import SECOND_MS
 from penstock.edge.pause import pause
 from penstock.router.heartbeat import ROUNDS_PER_VISIBILITY, HeartbeatRounds
-from penstock.router.pool import Pool
+from penstock.router.pool import ROOM_FOR, Pool
 from penstock.router.settlement import Settlements
 from penstock.router.tracked import Stage, TrackedMessage
 from penstock.router.tracker import InFlightTracker
@@ -18,7 +18,6 @@ from penstock.sources.port import Received, Source
 
 # A pool that a queue has fed within this time stops the queue's polls while it is full (ruling 12).
 FED_S = 60.0
-_ROOM_FOR = 10
 _BACK_OFF_S = (0.2, 1.0, 5.0, 15.0)
 
 _log = logging.getLogger(__name__)
@@ -131,7 +130,7 @@ class Consumer:
         for pool, fed_s in list(self._fed.items()):
             if pool.draining:
                 del self._fed[pool]
-            elif not pool.has_room(_ROOM_FOR):
+            elif not pool.has_room(ROOM_FOR):
                 return pool
             elif fed_s < since_s:
                 del self._fed[pool]

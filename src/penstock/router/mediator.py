@@ -70,38 +70,28 @@ class HttpMediator:
             signature = self._signature(pointer, body) if pointer.signing_secrets else None
         except (InvalidArgument, UnicodeError) as error:
             detail = f"message {pointer.id[:100]!r} was removed: {error}"
-            outcome = MediationOutcome(MediationResult.ERROR_CONFIG, error=EgressDenied(detail))
-        else:
-            outcome = await self._through_breaker(head, body, signature)
-        if outcome.error is not None:
-            self._tell(outcome, pointer, attempt)
-        return outcome
-
-    async def _through_breaker(self, head: RequestHead, body: bytes, signature: Signature | None) -> MediationOutcome:
-        breaker = self._breakers.of(head.target.endpoint)
+            unusable = MediationOutcome(MediationResult.ERROR_CONFIG, error=EgressDenied(detail))
+            return self._told(unusable, pointer, attempt)
+        endpoint = head.target.endpoint
+        breaker = self._breakers.of(endpoint)
         ticket = breaker.admit(self._clock.now_ms())
         if ticket is None:
-            return MediationOutcome(MediationResult.ERROR_PROCESS, error=CircuitOpen(head.target.endpoint))
+            refused = MediationOutcome(MediationResult.ERROR_PROCESS, error=CircuitOpen(endpoint))
+            return self._told(refused, pointer, attempt)
         verdict = NEUTRAL
         try:
-            outcome = await self._post(head, body, signature)
+            # Awaited here and not in a method of its own, as every coroutine on the way costs each delivery.
+            try:
+                outcome = self._outcome(await self._client.post(head, body, signature))
+            except Exception as error:
+                outcome = _failure(error, endpoint)
             verdict = verdict_of(outcome)
-            return outcome
         finally:
             # An attempt that is cancelled says nothing about the endpoint, but gives its probe's place back.
             breaker.settle(ticket, verdict, self._clock.now_ms())
+        return outcome if outcome.error is None else self._told(outcome, pointer, attempt)
 
-    async def _post(self, head: RequestHead, body: bytes, signature: Signature | None) -> MediationOutcome:
-        try:
-            answer = await self._client.post(head, body, signature)
-        except DeliveryFailed as error:
-            return _failure(error)
-        except EgressRefused as error:
-            # Not ERROR_CONFIG: a message must not be lost to a setting that can be mended.
-            return MediationOutcome(MediationResult.ERROR_PROCESS, error=EgressDenied(error.message))
-        except Exception as error:
-            log.exception("a delivery failed in a way nobody foresaw", extra={"endpoint": head.target.endpoint})
-            return MediationOutcome(MediationResult.ERROR_PROCESS, error=NetworkError(type(error).__name__))
+    def _outcome(self, answer: Answer) -> MediationOutcome:
         # Only a date to wait for needs the time.
         now_ms = self._clock.now_ms() if answer.retry_after is not None else 0
         return outcome_of(answer.status, answer.retry_after, answer.body, now_ms, self._client_errors)
@@ -109,7 +99,7 @@ class HttpMediator:
     def _signature(self, pointer: MessagePointer, body: bytes) -> Signature:
         return sign(pointer.signing_secrets, pointer.id, self._clock.now_ms() // SECOND_MS, body)
 
-    def _tell(self, outcome: MediationOutcome, pointer: MessagePointer, attempt: int) -> None:
+    def _told(self, outcome: MediationOutcome, pointer: MessagePointer, attempt: int) -> MediationOutcome:
         """Log what went wrong; warn where a person has to do something."""
         reason = self._reason(outcome, pointer)
         log.info("not delivered: %s", reason, extra={"message_id": pointer.id, "attempt": attempt})
@@ -117,6 +107,7 @@ class HttpMediator:
         if severity is not None:
             # Without the message's id: what repeats is counted, not listed again.
             self._warn(WARNING_CODE, severity, SOURCE, reason)
+        return outcome
 
     def _reason(self, outcome: MediationOutcome, pointer: MessagePointer) -> str:
         if isinstance(outcome.error, EgressDenied):
@@ -127,11 +118,17 @@ class HttpMediator:
         return f"{endpoint}: {outcome.error}"
 
 
-def _failure(error: DeliveryFailed) -> MediationOutcome:
+def _failure(error: Exception, endpoint: str) -> MediationOutcome:
     match error:
         case AnswerTimedOut(after_s=after_s):
             return MediationOutcome(MediationResult.ERROR_PROCESS, error=Timeout(after_s))
         case ConnectTimedOut(after_s=after_s):
             return MediationOutcome(MediationResult.ERROR_CONNECTION, error=Timeout(after_s))
-        case _:
+        case DeliveryFailed():
             return MediationOutcome(MediationResult.ERROR_CONNECTION, error=NetworkError(error.message))
+        case EgressRefused():
+            # Not ERROR_CONFIG: a message must not be lost to a setting that can be mended.
+            return MediationOutcome(MediationResult.ERROR_PROCESS, error=EgressDenied(error.message))
+        case _:
+            log.error("a delivery failed in a way nobody foresaw", exc_info=error, extra={"endpoint": endpoint})
+            return MediationOutcome(MediationResult.ERROR_PROCESS, error=NetworkError(type(error).__name__))

@@ -32,6 +32,8 @@ from penstock.router.warnings import Severity, WarningCode, Warnings
 
 CAPACITY_PER_PERMIT = 20
 MIN_CAPACITY = 50
+# Messages that a poll may bring, and that a queue waits for room for.
+ROOM_FOR = 10
 SHRINK_WAIT_S = 60.0
 
 _log = logging.getLogger(__name__)
@@ -121,9 +123,10 @@ class Pool:
             if not self._rate.take(now_ms):
                 self._wake_for_rate(self._rate.ready_at_ms(now_ms) - now_ms)
                 return None
-        if self._room is not None:
+        lane = self._lanes.next()
+        if self._room is not None and self.has_room(ROOM_FOR):
             self._tell_room()
-        return self._lanes.next()
+        return lane
 
     def _wake_for_rate(self, wait_ms: int) -> None:
         if self._rate_timer is None:
@@ -137,14 +140,20 @@ class Pool:
     async def _work(self, lane: Lane) -> None:
         worker = asyncio.current_task()
         assert worker is not None
-        while True:
-            self._workers[worker] = lane
-            await self._attempt(lane)
+        turn: Lane | None = lane
+        while turn is not None:
+            self._workers[worker] = turn
+            message = turn.current
+            assert message is not None
+            started_s = self._loop.time()
+            # Awaited here and not in a method of its own, as every coroutine on the way costs each delivery.
+            try:
+                outcome = await self._mediator.attempt(message.pointer, message.attempt)
+            except Exception as error:
+                outcome = self._unforeseen(message, error)
+            self._attempted(turn, message, outcome or self._null_result(message), started_s)
             self._workers[worker] = None
-            following = self._next_lane() if self.active <= self._permits else None
-            if following is None:
-                return
-            lane = following
+            turn = self._next_lane() if self.active <= self._permits else None
 
     def _worker_ended(self, worker: "asyncio.Task[None]") -> None:
         lane = self._workers.pop(worker)
@@ -174,27 +183,25 @@ class Pool:
             self._warn(WarningCode.GROUP_THREAD_RESTART, Severity.WARN, f"group {lane.group!r} goes on")
         self._lanes.release(lane)
 
-    async def _attempt(self, lane: Lane) -> None:
-        message = lane.current
-        assert message is not None
-        started_s = self._loop.time()
-        try:
-            outcome = await self._mediator.attempt(message.pointer, message.attempt)
-        except Exception as error:
-            _log.exception("delivering message %s failed unexpectedly", message.pointer.id)
-            self._warn(WarningCode.PROCESSING, Severity.WARN, f"unexpected {type(error).__name__} while delivering")
-            outcome = MediationOutcome(MediationResult.ERROR_PROCESS)
-        if outcome is None:
-            outcome = self._null_result(message)
-        wait_s = None if self.draining else retry_delay_s(outcome, message.attempt)
+    def _attempted(self, lane: Lane, message: TrackedMessage, outcome: MediationOutcome, started_s: float) -> None:
+        final = outcome.is_final
+        wait_s = None if final or self.draining else retry_delay_s(outcome, message.attempt)
         if wait_s is not None:
             self._back_off(lane, message, wait_s)
             return
-        now_s = self._loop.time()
-        self._count(outcome, now_s - started_s, started_s - message.tracked_s, lane.group)
+        self._count(outcome, self._loop.time() - started_s, started_s - message.tracked_s, lane.group)
         lane.current = None
-        self._settle(lane, message, outcome)
+        if final:
+            message.origin.settlements.ack(message)
+        else:
+            self._give_back(message, outcome.effective_delay_s)
+            self._cascade(lane, message)
         self._lanes.release(lane)
+
+    def _unforeseen(self, message: TrackedMessage, error: Exception) -> MediationOutcome:
+        _log.error("delivering message %s failed unexpectedly", message.pointer.id, exc_info=error)
+        self._warn(WarningCode.PROCESSING, Severity.WARN, f"unexpected {type(error).__name__} while delivering")
+        return MediationOutcome(MediationResult.ERROR_PROCESS)
 
     def _null_result(self, message: TrackedMessage) -> MediationOutcome:
         self._warn(
@@ -216,13 +223,6 @@ class Pool:
         self.backing_off -= 1
         self._lanes.resume(lane)
         self._start_workers()
-
-    def _settle(self, lane: Lane, message: TrackedMessage, outcome: MediationOutcome) -> None:
-        if outcome.is_final:
-            message.origin.settlements.ack(message)
-        else:
-            self._give_back(message, outcome.effective_delay_s)
-            self._cascade(lane, message)
 
     def _give_back(self, message: TrackedMessage, delay_s: int) -> None:
         """Whoever comes with this message in a batch may not pass it now, unless it lets them."""
@@ -252,7 +252,7 @@ class Pool:
         self._warnings.add(code, severity, f"pool {self.code}", message)
 
     async def room(self) -> None:
-        """Wait until a message has left the line, or the pool is drained."""
+        """Wait until there may be room for a poll's messages, or the pool is drained."""
         if self._room is None:
             self._room = self._loop.create_future()
         await asyncio.shield(self._room)
