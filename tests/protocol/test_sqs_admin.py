@@ -151,3 +151,35 @@ def test_only_admins(secured_sqs: SqsServer) -> None:
     refused = signed_get(secured_sqs, "/admin/queues", CLIENT)
     assert (refused.status, refused.json["__type"]) == (403, "com.amazonaws.sqs#AccessDenied")
     assert signed_get(secured_sqs, "/admin/queues", ADMIN).status == 200
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Host": "evil.example", "Origin": "http://evil.example", "Sec-Fetch-Site": "same-origin"},
+    ],
+)
+def test_a_page_of_another_site_in_a_browser_can_do_nothing(
+    sqs: SqsServer, make_queue: MakeQueue, page: dict[str, str]
+) -> None:
+    url = make_queue(sqs.anyone)
+    sqs.anyone.send_message(QueueUrl=url, MessageBody="stays")
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    deletion = f"Action=DeleteQueue&QueueUrl={url}".encode()
+    target = {"X-Amz-Target": "AmazonSQS.DeleteQueue", "Content-Type": "application/x-amz-json-1.0"}
+    answers = [
+        sqs.http("POST", f"/admin/queues/{name_of(url)}/purge", b"", {**page, "Content-Type": "text/plain"}),
+        sqs.http("POST", "/", deletion, {**page, **form}),
+        sqs.http("GET", f"/?{deletion.decode()}", b"", page),
+        sqs.http("POST", "/", json.dumps({"QueueUrl": url}).encode(), {**page, **target}),
+    ]
+    assert [answer.status for answer in answers] == [403] * 4
+    assert bodies(receive(sqs.anyone, url, 1)) == ["stays"]
+
+
+def test_programs_and_the_machine_s_own_pages_are_answered(sqs: SqsServer) -> None:
+    for own in ({}, {"Origin": sqs.url}, {"Origin": sqs.url, "Sec-Fetch-Site": "same-origin"}):
+        assert sqs.http("GET", "/admin/queues", b"", own).status == 200

@@ -1,7 +1,7 @@
 """The HTTP surface: both of AWS's protocols on one port, health and the admin endpoints; probes by ASGI."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from urllib.parse import unquote
 
@@ -24,6 +24,7 @@ from penstock.sqs.wire.request import SignedRequest
 from penstock.telemetry.asgi import Receive, Scope, Send
 from penstock.telemetry.exchange import Exchange
 from penstock.telemetry.probes import PATHS, Probes
+from penstock.telemetry.request_guard import is_sent_by_another_site
 
 log = logging.getLogger(__name__)
 
@@ -75,23 +76,23 @@ class SqsApp:
                 _tell_health(exchange)
                 return True
             if path.startswith(b"/admin/"):
-                exchange.go_on(self._answer_admin(exchange))
+                exchange.go_on(self._answer_admin(exchange, headers))
                 return True
-        self._begin(exchange, target, headers.get(b"host", b""))
+        self._begin(exchange, target, headers)
         return True
 
     # AWS requests
 
-    def _begin(self, exchange: Exchange, target: bytes, host: bytes) -> None:
+    def _begin(self, exchange: Exchange, target: bytes, headers: Mapping[bytes, bytes]) -> None:
         wire: WireProtocol = json_protocol if target else query_protocol
         call = _Call(exchange, wire, self._service.new_request_id(), self._seconds())
         try:
             if target:
                 call.action = json_protocol.action_of(target)
-                caller = self._caller(exchange, host)
+                caller = self._caller(exchange, headers)
                 request = json_protocol.decode(call.action, exchange.body)
             else:
-                caller = self._caller(exchange, host)
+                caller = self._caller(exchange, headers)
                 call.action, request = _read_query(exchange, caller)
             response = ACTIONS[call.action](self._service, caller, request)
             if isinstance(response, AfterCommit):
@@ -130,11 +131,14 @@ class SqsApp:
         headers, body = wire.error_headers(refusal, request_id), wire.encode_error(refusal, request_id)
         call.exchange.respond(refusal.kind.status, headers, body)
 
-    def _caller(self, exchange: Exchange, host: bytes) -> Caller:
-        """Who asks; SqsError when the request is too large or its signature does not hold."""
+    def _caller(self, exchange: Exchange, headers: Mapping[bytes, bytes]) -> Caller:
+        """Who asks; SqsError when the request is too large, its signature does not hold, or a web page sent it."""
         if len(exchange.body) > MAX_REQUEST_BYTES:
             raise SqsError(ErrorKind.REQUEST_TOO_LARGE, f"A request is at most {MAX_REQUEST_BYTES} bytes.")
+        host = headers.get(b"host", b"")
         if self._credentials is None:
+            if is_sent_by_another_site(headers):
+                raise SqsError(ErrorKind.ACCESS_DENIED, "Without credentials, pages of other sites are not answered.")
             return Caller(host, exchange.hung_up)
         path, _, query = exchange.target.partition(b"?")
         request = SignedRequest(exchange.method, path, query, exchange.headers, exchange.body)
@@ -157,10 +161,10 @@ class SqsApp:
 
     # Admin
 
-    async def _answer_admin(self, exchange: Exchange) -> None:
+    async def _answer_admin(self, exchange: Exchange, headers: Mapping[bytes, bytes]) -> None:
         path, _, query = exchange.target.partition(b"?")
         try:
-            if not self._caller(exchange, b"").admin:
+            if not self._caller(exchange, headers).admin:
                 raise SqsError(ErrorKind.ACCESS_DENIED, "The admin surface is for principals of the role admin.")
             status, body = await self._admin.answer(exchange.method, _decoded(path), query, exchange.body)
         except Exception as error:

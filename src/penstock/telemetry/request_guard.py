@@ -84,11 +84,27 @@ def _is_json(content_type: str) -> bool:
     return media_type == "application/json" or (media_type.startswith("application/") and media_type.endswith("+json"))
 
 
+def is_sent_by_another_site(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a browser sent the request for a page that is not this machine's own; programs say nothing of pages."""
+    origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site")
+    if origin is None and site is None:
+        return False
+    host = headers.get(b"host", b"").lower()
+    if site not in (None, b"same-origin", b"none") or (origin or host).rpartition(b"://")[2].lower() != host:
+        return True
+    return not _is_local_name(host.decode("latin-1"))
+
+
 def _require_local_name(host: str) -> None:
+    if not _is_local_name(host):
+        raise Refused(HTTPStatus.FORBIDDEN, "without a token this API answers to an IP address or localhost only")
+
+
+def _is_local_name(host: str) -> bool:
     try:
         name = urlsplit(f"//{host}").hostname or "localhost"
         if name != "localhost" and not name.endswith(".localhost"):
             ip_address(name)
-    except ValueError as error:
-        detail = "without a token this API answers to an IP address or localhost only"
-        raise Refused(HTTPStatus.FORBIDDEN, detail) from error
+    except ValueError:
+        return False
+    return True
