@@ -39,6 +39,10 @@ def test_a_database_server_is_always_left_to_the_thread() -> None:
     assert not pace.inline
 
 
+def test_a_round_of_full_batches_is_not_large() -> None:
+    assert CommitPace(local=True).on_loop(64 * 10 * 256)
+
+
 def test_a_large_commit_is_left_to_the_thread_and_says_nothing_about_small_ones() -> None:
     pace = CommitPace(local=True)
     for _ in range(100):

@@ -34,6 +34,20 @@ def test_leases_run_out_in_the_order_of_their_deadlines() -> None:
     assert ended == [2, 3, 1]
 
 
+def test_leases_granted_together_run_out_one_by_one() -> None:
+    table, held = LeaseTable(), [entry(seq) for seq in range(5)]
+    table.grant(held, 100)
+    assert len(table._heap) == 1
+    table.end(held[1])
+    table.move_deadline(held[2], 200)
+    table.move_deadline(held[3], 50)
+    assert table.pop_expired(99) is held[3]
+    assert [table.pop_expired(100) for _ in range(3)] == [held[0], held[4], None]
+    assert table.next_deadline_ms() == 200
+    assert table.pop_expired(200) is held[2]
+    assert len(table) == 0
+
+
 def test_a_lease_that_ended_does_not_run_out() -> None:
     table, held = LeaseTable(), entry()
     table.grant([held], 100)

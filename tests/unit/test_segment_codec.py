@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.message import Message, TypedValue
+from penstock.core.message import NO_ATTRIBUTES, Message, TypedValue
 from penstock.queue.store.segment_codec import (
     Damage,
     DedupKey,
@@ -33,9 +33,10 @@ messages = st.builds(
     sent_ms=numbers,
     size_bytes=numbers,
     group=st.text(max_size=8),
-    attributes=st.dictionaries(st.text(max_size=8), attribute_values, max_size=3),
+    attributes=st.just(NO_ATTRIBUTES) | st.dictionaries(st.text(max_size=8), attribute_values, max_size=3),
     dedup_id=st.text(max_size=8),
     deliver_at_ms=numbers,
+    notes=st.just(NO_ATTRIBUTES) | st.dictionaries(st.text(max_size=8), st.text(max_size=8), max_size=3),
 )
 batches = st.lists(messages, min_size=1, max_size=5)
 

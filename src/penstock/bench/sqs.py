@@ -64,26 +64,31 @@ def _measure(port: int, rounds: int, deep: int, noop: float, tell: Callable[[str
     fifo = _three(port, queue("ordered.fifo", **_FIFO), rounds, groups=_GROUPS)
     tell("32 partitions")
     split = {**_FIFO, "DeduplicationScope": "messageGroup", "FifoThroughputLimit": "perMessageGroupId"}
-    one = _receive(port, queue("one.fifo", **split, PartitionCount="1"), rounds, groups=_GROUPS)
-    many = _receive(port, queue("many.fifo", **split, PartitionCount="32"), rounds, groups=_GROUPS)
+    one, many = (queue(f"split-{count}.fifo", **split, PartitionCount=str(count)) for count in (1, 32))
+    for url in (one, many):
+        _run(Order(work="send_batch", port=port, queue_url=url, operations=4_000 * rounds, groups=_GROUPS))
+    partitions = _by_turns(rounds, _receives(port, one, 3_000), _receives(port, many, 3_000))
     tell("a throttle that never refuses")
     throttle = {"ThrottleSendCapacity": "100000", "ThrottleSendRefillPerSecond": "100000"}
-    ratio = _paired_sends(port, queue("plain"), queue("throttled", **throttle), rounds)
+    sends = Order(work="send", port=port, queue_url=queue("plain"), operations=15_000)
+    throttled = msgspec.structs.replace(sends, queue_url=queue("throttled", **throttle))
+    ratio = _by_turns(rounds, sends, throttled)
     tell("from a send to a waiting receiver at 1,000 messages a second")
     wake = _run(Order(work="wake", port=port, queue_url=queue("wake"), operations=5_000, connections=8))
     tell(f"{deep:,} messages waiting")
-    deep_url = queue("deep")
-    _run(Order(work="send_batch", port=port, queue_url=deep_url, operations=deep // 10, connections=32))
-    deep_rate = _median(rounds, Order(work="receive_delete", port=port, queue_url=deep_url, operations=2_000))
+    few, many = queue("shallow"), queue("deep")
+    _run(Order(work="send_batch", port=port, queue_url=many, operations=deep // 10))
+    refill = Order(work="send_batch", port=port, queue_url=few, operations=2_000)
+    depth = _by_turns(rounds, _receives(port, few, 2_000), _receives(port, many, 2_000), refill)
     return SqsFigures(
         send_per_s=standard[0],
         batch_msgs_per_s=standard[1],
         receive_delete_msgs_per_s=standard[2],
         fifo_ratio=min(ours / plain for ours, plain in zip(fifo, standard, strict=True)),
-        partitions_receive_ratio=many / one,
+        partitions_receive_ratio=partitions,
         throttle_ratio=ratio,
         wake_p99_ms=statistics.quantiles(wake.latencies_ms, n=100)[98],
-        deep_receive_ratio=deep_rate / standard[2],
+        deep_receive_ratio=depth,
         noop_req_per_s=noop,
         send_to_noop_ratio=standard[0] / noop,
     )
@@ -111,18 +116,18 @@ def _three(port: int, url: str, rounds: int, groups: int = 0) -> tuple[float, fl
     return sends, batches, receives
 
 
-def _receive(port: int, url: str, rounds: int, groups: int) -> float:
-    fill = Order(work="send_batch", port=port, queue_url=url, operations=4_000 * rounds, groups=groups)
-    _run(fill)
-    return _median(rounds, Order(work="receive_delete", port=port, queue_url=url, operations=3_000))
+def _receives(port: int, url: str, operations: int) -> Order:
+    return Order(work="receive_delete", port=port, queue_url=url, operations=operations)
 
 
-def _paired_sends(port: int, plain_url: str, throttled_url: str, rounds: int) -> float:
-    """The two by turns, so that a change of the machine's pace hits both alike."""
+def _by_turns(rounds: int, plain: Order, other: Order, before: Order | None = None) -> float:
+    """The rate of `other` over that of `plain`, by turns, so that a change of the machine's pace hits both alike."""
     ratios = []
     for _ in range(rounds):
-        plain = _rate(Order(work="send", port=port, queue_url=plain_url, operations=15_000))
-        ratios.append(_rate(Order(work="send", port=port, queue_url=throttled_url, operations=15_000)) / plain)
+        if before is not None:
+            _run(before)
+        plain_rate = _rate(plain)
+        ratios.append(_rate(other) / plain_rate)
     return statistics.median(ratios)
 
 

@@ -1,8 +1,10 @@
 """Which messages of a segment one queue is done with."""
 
+from collections.abc import Iterable
+
 import msgspec
 
-from penstock.queue.entry import Segment
+from penstock.queue.entry import Entry, Segment
 
 
 class SegmentAcks(msgspec.Struct):
@@ -20,6 +22,16 @@ class SegmentAcks(msgspec.Struct):
         self.dead |= 1 << (seq - self.segment.first_seq)
         self.dead_count += 1
         self.dead_bytes += size_bytes
+
+    def mark_all(self, entries: Iterable[Entry]) -> None:
+        """The queue is done with these messages."""
+        first_seq = self.segment.first_seq
+        dead, dead_count, dead_bytes = self.dead, self.dead_count, self.dead_bytes
+        for entry in entries:
+            dead |= 1 << (entry.seq - first_seq)
+            dead_count += 1
+            dead_bytes += entry.message.size_bytes
+        self.dead, self.dead_count, self.dead_bytes = dead, dead_count, dead_bytes
 
     def unmark(self, seq: int, size_bytes: int) -> None:
         """The queue is not done with this message after all."""

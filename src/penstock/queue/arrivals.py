@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from penstock.core.message import Message
+from penstock.queue.entry import total_bytes
 from penstock.queue.journal import Journal
 from penstock.queue.pending import PendingSend, Receipt
 from penstock.queue.schedule import Schedule
@@ -53,7 +54,7 @@ class Arrivals:
     def append(self, stream: Stream, messages: Sequence[Message], skips: Skips, now_ms: int, *, dedup: bool) -> None:
         """Put messages into the next commit, and count them as on their way to the queues."""
         dedup = dedup and stream.dedup is not None
-        size_bytes = sum([message.size_bytes for message in messages])
+        size_bytes = total_bytes(messages)
         if skips or size_bytes > SEGMENT_MAX_BYTES:
             self._append_one_by_one(stream, messages, skips, now_ms, dedup=dedup)
         else:

@@ -1,5 +1,7 @@
 """What one hand-out takes from a queue."""
 
+from sys import maxsize
+
 from penstock.queue.entry import Entry
 from penstock.queue.policy import DeadLetterAt, QueuePolicy
 
@@ -8,14 +10,16 @@ class Batch:
     """What one hand-out has taken so far and what it still has room for."""
 
     __slots__ = (
-        "bytes_room",
+        "_bytes_room",
+        "_first_always",
+        "_flow_bytes",
         "entries",
-        "first_always",
-        "flow_bytes",
         "horizon_ms",
         "leases",
         "max_deliveries",
         "room",
+        "size_bytes",
+        "sure_bytes",
     )
 
     def __init__(
@@ -31,23 +35,21 @@ class Batch:
     ) -> None:
         self.horizon_ms = now_ms - policy.retention_ms
         """Messages sent by then are past their retention."""
-        self.max_deliveries = policy.delivery_limit(DeadLetterAt.RECEIVE)
+        limit = policy.delivery_limit(DeadLetterAt.RECEIVE)
+        self.max_deliveries = maxsize if limit is None else limit
         self.room = room
-        self.bytes_room = bytes_room
-        self.flow_bytes = flow_bytes
+        self._bytes_room = maxsize if bytes_room is None else bytes_room
+        self._flow_bytes = maxsize if flow_bytes is None else flow_bytes
+        self.sure_bytes = min(self._bytes_room, self._flow_bytes)
+        """Up to here no limit has to be looked at."""
+        self.size_bytes = 0
         self.leases = leases
         """Whether what is taken will be leased; otherwise it leaves the queue."""
-        self.first_always = first_always
+        self._first_always = first_always
         self.entries: list[Entry] = []
 
-    def fits(self, size_bytes: int, leased: int) -> bool:
-        """Whether a message fits; charges it. One that is larger than a limit goes when it goes alone."""
-        if self.bytes_room is not None:
-            if size_bytes > self.bytes_room and (self.entries or not self.first_always):
-                return False
-            self.bytes_room -= size_bytes
-        if self.flow_bytes is not None:
-            if size_bytes > self.flow_bytes and (leased or self.entries):
-                return False
-            self.flow_bytes -= size_bytes
-        return True
+    def may_reach(self, size_bytes: int, leased: int) -> bool:
+        """Whether the next message may make it so large; one that is larger than a limit goes when it goes alone."""
+        if size_bytes > self._bytes_room and (self.entries or not self._first_always):
+            return False
+        return size_bytes <= self._flow_bytes or not (leased or self.entries)

@@ -1,5 +1,6 @@
 """A message's place in one queue: where it waits, who holds it, how often it was handed out."""
 
+from collections.abc import Iterable
 from enum import IntEnum
 
 import msgspec
@@ -65,3 +66,19 @@ class Entry(msgspec.Struct, gc=False):
     leased_ms: int = 0
     deadline_ms: int = 0
     state: EntryState = WAITING
+
+
+def total_bytes(messages: Iterable[Message]) -> int:
+    """How large messages are together."""
+    size_bytes = 0
+    for message in messages:
+        size_bytes += message.size_bytes
+    return size_bytes
+
+
+def held_bytes(entries: Iterable[Entry]) -> int:
+    """How large the messages of entries are together."""
+    size_bytes = 0
+    for entry in entries:
+        size_bytes += entry.message.size_bytes
+    return size_bytes

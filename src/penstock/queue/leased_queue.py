@@ -5,13 +5,13 @@ outbox in state SETTLING, for the shell to settle once the store has it. A messa
 Messages that came back are noted in `released` when asked for, so that their delivery counts can be made durable.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import nsmallest
 from operator import attrgetter
 
 from penstock.queue.batch import Batch
 from penstock.queue.counters import Counters
-from penstock.queue.entry import GONE, LEASED, SETTLING, WAITING, Entry
+from penstock.queue.entry import GONE, LEASED, SETTLING, WAITING, Entry, held_bytes
 from penstock.queue.errors import LeaseNotFound
 from penstock.queue.lane import Lane
 from penstock.queue.lease import LeaseTable
@@ -80,7 +80,7 @@ class LeasedQueue:
     def add(self, entries: Sequence[Entry], now_ms: int) -> None:
         """Take in messages in the order of their sequence."""
         self.held += len(entries)
-        self.held_bytes += sum([entry.message.size_bytes for entry in entries])
+        self.held_bytes += held_bytes(entries)
         self._line.join_all(entries, now_ms)
 
     # Hand-out
@@ -110,6 +110,7 @@ class LeasedQueue:
         entries = self._hand_out(batch)
         if entries:
             self._lease(entries, now_ms, deadline_ms)
+            self.leased_bytes += batch.size_bytes
         return entries
 
     def take_for_move(self, now_ms: int, max_messages: int) -> list[Entry]:
@@ -144,10 +145,10 @@ class LeasedQueue:
 
     def _hand_out_loose(self, batch: Batch) -> None:
         """Hand out messages without a group, oldest first."""
-        line, entries = self._line, batch.entries
-        while len(entries) < batch.room and (entry := line.pop_loose()) is not None:
-            if not self._offer(entry, batch):
-                line.put_back_loose(entry)
+        pop, offer, entries, room = self._line.pop_loose, self._offer, batch.entries, batch.room
+        while len(entries) < room and (entry := pop()) is not None:
+            if not offer(entry, batch):
+                self._line.put_back_loose(entry)
                 return
 
     def _hand_out_lane(self, lane: Lane, batch: Batch) -> bool:
@@ -179,28 +180,29 @@ class LeasedQueue:
         if not batch.leases:
             self._depart(entry, batch.entries)
             return True
-        if batch.max_deliveries is not None and entry.receive_count >= batch.max_deliveries:
+        if entry.receive_count >= batch.max_deliveries:
             self._depart(entry, self.dead_letters)
             return True
-        if not batch.fits(message.size_bytes, len(self._leases.live)):
+        size_bytes = batch.size_bytes + message.size_bytes
+        if size_bytes > batch.sure_bytes and not batch.may_reach(size_bytes, len(self._leases.live)):
             return False
+        batch.size_bytes = size_bytes
         batch.entries.append(entry)
         return True
 
     def _lease(self, entries: list[Entry], now_ms: int, deadline_ms: int) -> None:
         """Lease messages that were taken out of line."""
-        late = self._late
+        if self._late:
+            for entry in entries:
+                self._late.pop(entry.lease_id, None)
         for entry in entries:
             entry.state = LEASED
             entry.receive_count += 1
             entry.leased_ms = now_ms
-            if late:
-                late.pop(entry.lease_id, None)
             if not entry.first_received_ms:
                 entry.first_received_ms = now_ms
         self._leases.grant(entries, deadline_ms)
         self._line.visible -= len(entries)
-        self.leased_bytes += sum([entry.message.size_bytes for entry in entries])
 
     def _depart(self, entry: Entry, outbox: list[Entry]) -> None:
         self._line.visible -= 1
@@ -242,14 +244,20 @@ class LeasedQueue:
 
     def finish(self, entry: Entry) -> None:
         """The store has the settlement: the message is gone and its lane moves on."""
-        if self._settling.get(entry.seq) is not entry:
-            return  # purged in between
-        del self._settling[entry.seq]
-        entry.state = GONE
-        self.held -= 1
-        self.held_bytes -= entry.message.size_bytes
-        if self._line.grouped:
-            self._line.free_lane(entry)
+        self.finish_all((entry,))
+
+    def finish_all(self, entries: Iterable[Entry]) -> None:
+        """The same for several."""
+        settling, line = self._settling, self._line
+        for entry in entries:
+            if settling.get(entry.seq) is not entry:
+                continue  # purged in between
+            del settling[entry.seq]
+            entry.state = GONE
+            self.held -= 1
+            self.held_bytes -= entry.message.size_bytes
+            if line.grouped:
+                line.free_lane(entry)
 
     def unsettle(self, entry: Entry, now_ms: int) -> None:
         """The store refused the settlement: a lease still running is restored, anything else is back in line."""

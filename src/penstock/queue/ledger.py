@@ -7,15 +7,16 @@ is complete when it returns. Nothing here waits, sleeps, or reads a clock.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from penstock.core.errors import PenstockError
 from penstock.core.ids import TsidFactory
 from penstock.core.message import Message
-from penstock.queue.acks import SegmentAcks
 from penstock.queue.arrivals import Arrivals, Skips, drop_duplicates
 from penstock.queue.catalog import Catalog
-from penstock.queue.entry import Entry
+from penstock.queue.entry import Entry, Segment
 from penstock.queue.journal import Flight, Journal
 from penstock.queue.paging import Page, install_page, peek_stored
 from penstock.queue.pending import SETTLED, Pending, PendingSend
@@ -27,6 +28,7 @@ from penstock.queue.stream import Stream
 
 log = logging.getLogger(__name__)
 
+_segment: Callable[[Entry], Segment | None] = attrgetter("segment")
 # How much one sweep may do in one queue, so that a sweep never holds up deliveries.
 _SWEEP_LIMIT = 1000
 
@@ -270,23 +272,17 @@ class Ledger:
         return pending
 
     def _finish(self, queue: StoredQueue, entries: list[Entry]) -> None:
-        finish = queue.engine.finish
-        for entry in entries:
-            finish(entry)
+        queue.engine.finish_all(entries)
         queue.notify()
 
     def _mark(self, queue: StoredQueue, entries: list[Entry]) -> None:
         stream = self.catalog.by_id[queue.stream_id]
-        acks: SegmentAcks | None = None
-        for entry in entries:
-            segment = entry.segment
-            if segment is None:
-                continue
-            # Messages that are settled together mostly came together.
-            if acks is None or acks.segment is not segment:
+        # Messages that are settled together mostly came together.
+        for segment, together in groupby(entries, _segment):
+            if segment is not None:
                 acks = queue.acks_of(segment)
+                acks.mark_all(together)
                 self._journal.touch(stream, queue, acks)
-            acks.mark(entry.seq, entry.message.size_bytes)
 
     def _unmark(self, queue: StoredQueue, entries: list[Entry]) -> None:
         for entry in entries:

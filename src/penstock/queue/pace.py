@@ -7,7 +7,7 @@ _SLOW_S = 0.003
 _QUICK_S = 0.0015
 _WEIGHT = 0.2
 # From here on, what the loop does meanwhile is worth the way to the thread and back.
-_LARGE_BYTES = 16 * KIB
+_LARGE_BYTES = 256 * KIB
 
 
 class CommitPace:

@@ -7,7 +7,7 @@ import msgspec
 from penstock.core.limits import MIB
 from penstock.core.message import Message
 from penstock.queue.acks import SegmentAcks
-from penstock.queue.entry import Entry, Segment
+from penstock.queue.entry import Entry, Segment, held_bytes
 from penstock.queue.journal import Journal
 from penstock.queue.store.port import DamagedRow, DeliveryRow, Store, StoredSegment
 from penstock.queue.store.segment_codec import Damage, decode_bitmap, decode_segment
@@ -140,5 +140,5 @@ def _is_sound(decoded: list[Message | Damage]) -> TypeGuard[list[Message]]:
 
 def _let_in(queue: StoredQueue, entries: list[Entry], now_ms: int) -> None:
     queue.stored = max(0, queue.stored - len(entries))
-    queue.stored_bytes = max(0, queue.stored_bytes - sum([entry.message.size_bytes for entry in entries]))
+    queue.stored_bytes = max(0, queue.stored_bytes - held_bytes(entries))
     queue.engine.add(entries, now_ms)

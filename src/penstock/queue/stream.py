@@ -7,7 +7,7 @@ import msgspec
 from penstock.core.dedup import DedupWindow
 from penstock.core.limits import MIB
 from penstock.core.message import Message
-from penstock.queue.entry import Segment
+from penstock.queue.entry import Segment, total_bytes
 from penstock.queue.pending import PendingSend
 from penstock.queue.store.port import DedupRow, SegmentRow, StreamRecord
 from penstock.queue.store.segment_codec import DedupKey, encode_dedup_keys, encode_message, encode_segment
@@ -66,8 +66,8 @@ class SegmentBuilder:
     def add_all(self, messages: Sequence[Message]) -> None:
         """Append messages for which there is room."""
         self.messages.extend(messages)
-        self.records.extend([encode_message(message) for message in messages])
-        self.size_bytes += sum([message.size_bytes for message in messages])
+        self.records.extend(map(encode_message, messages))
+        self.size_bytes += total_bytes(messages)
 
     @property
     def room(self) -> int:

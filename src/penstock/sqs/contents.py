@@ -13,8 +13,8 @@ MAX_WAIT_S = 20
 MAX_RECEIVED = 10
 
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_ALL_BUT_CONTROLS = bytes(set(range(256)) - (set(range(32)) - {0x09, 0x0A, 0x0D}))
-_IDENTIFIER = re.compile("[!-~]{1,128}")
+_CONTROLS = bytes(set(range(32)) - {0x09, 0x0A, 0x0D})
+_is_identifier = re.compile("[!-~]{1,128}").fullmatch
 _ENTRY_ID = re.compile("[A-Za-z0-9_-]{1,80}")
 # All ids of a batch, a line each, by one match.
 _ENTRY_IDS = re.compile(f"{_ENTRY_ID.pattern}(?:\n{_ENTRY_ID.pattern})*")
@@ -29,13 +29,13 @@ def forbidden_character(text: str) -> str | None:
 def encoded(text: str) -> bytes | None:
     """The text's UTF-8, or None if it has a character that SQS does not carry.
 
-    Deleting every allowed byte is ten times as quick as a regular expression, and the bytes are needed anyway.
+    Deleting what is forbidden is ten times as quick as a regular expression, and the bytes are needed anyway.
     """
     try:
         data = text.encode()
     except UnicodeEncodeError:
         return None
-    if data.translate(None, _ALL_BUT_CONTROLS):
+    if len(data.translate(None, _CONTROLS)) != len(data):
         return None
     if not text.isascii() and ("\ufffe" in text or "\uffff" in text):
         return None
@@ -59,25 +59,27 @@ def check_body(body: str) -> bytes:
 
 def check_group_id(value: str) -> None:
     """A MessageGroupId: 1 to 128 visible ASCII characters."""
-    _check_identifier("MessageGroupId", value)
+    if not _is_identifier(value):
+        raise _not_an_identifier("MessageGroupId", value)
 
 
 def check_dedup_id(value: str) -> None:
     """A MessageDeduplicationId, likewise."""
-    _check_identifier("MessageDeduplicationId", value)
+    if not _is_identifier(value):
+        raise _not_an_identifier("MessageDeduplicationId", value)
 
 
 def check_attempt_id(value: str) -> None:
     """A ReceiveRequestAttemptId, likewise."""
-    _check_identifier("ReceiveRequestAttemptId", value)
+    if not _is_identifier(value):
+        raise _not_an_identifier("ReceiveRequestAttemptId", value)
 
 
-def _check_identifier(parameter: str, value: str) -> None:
-    if _IDENTIFIER.fullmatch(value) is None:
-        raise invalid_parameter(
-            f"Value {value[:256]} for parameter {parameter} is invalid. Reason: {parameter} can only include "
-            "alphanumeric and punctuation characters. 1 to 128 in length."
-        )
+def _not_an_identifier(parameter: str, value: str) -> SqsError:
+    return invalid_parameter(
+        f"Value {value[:256]} for parameter {parameter} is invalid. Reason: {parameter} can only include "
+        "alphanumeric and punctuation characters. 1 to 128 in length."
+    )
 
 
 def check_entry_ids(entry_ids: Sequence[str]) -> None:

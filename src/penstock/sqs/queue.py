@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from penstock.core.limits import MINUTE_MS
 from penstock.core.partition import partition_of
 from penstock.queue.counters import Counters
+from penstock.queue.entry import held_bytes
 from penstock.queue.policy import DeadLetterAt, Grouping, QueuePolicy
 from penstock.queue.waiters import Waiters
 from penstock.sqs.attempts import ReceiveAttempts
@@ -99,8 +100,10 @@ class SqsQueue:
             deliveries.append(Delivery(partition, entries))
             room -= len(entries)
             self._surely_free -= len(entries)
-            size_bytes += sum([entry.message.size_bytes for entry in entries])
-            if room <= 0 or size_bytes >= MAX_RECEIVE_BYTES:
+            if room <= 0:
+                break
+            size_bytes += held_bytes(entries)
+            if size_bytes >= MAX_RECEIVE_BYTES:
                 break
         return deliveries
 

@@ -15,6 +15,8 @@ from penstock.sqs.errors import receipt_handle_is_invalid
 _VERSION = 1
 _LAYOUT = struct.Struct(">BBQQQI")
 _TEXT_LENGTH = 2 * _LAYOUT.size
+_pack, _unpack = _LAYOUT.pack, _LAYOUT.unpack
+_from_hex = bytes.fromhex
 
 
 class ReceiptHandle(msgspec.Struct, frozen=True, gc=False):
@@ -30,13 +32,13 @@ class ReceiptHandle(msgspec.Struct, frozen=True, gc=False):
 
 def encode_handle(partition: int, incarnation: int, seq: int, lease_id: int, epoch: int) -> str:
     """The handle as clients see it."""
-    return _LAYOUT.pack(_VERSION, partition, incarnation, seq, lease_id, epoch).hex()
+    return _pack(_VERSION, partition, incarnation, seq, lease_id, epoch).hex()
 
 
 def decode_handle(text: str) -> ReceiptHandle:
     """What a handle carries; ReceiptHandleIsInvalid when it is none of ours."""
     try:
-        handle = ReceiptHandle(*_LAYOUT.unpack(bytes.fromhex(text)))
+        handle = ReceiptHandle(*_unpack(_from_hex(text)))
     except (ValueError, struct.error):
         raise receipt_handle_is_invalid() from None
     if handle.version != _VERSION or len(text) != _TEXT_LENGTH:

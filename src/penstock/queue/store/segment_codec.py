@@ -32,11 +32,13 @@ class Damage(msgspec.Struct, frozen=True):
 
 
 def encode_message(message: Message) -> bytes:
-    """The record of a message; fields at the end that have nothing to say are left out."""
+    """The record of a message; fields at the end that have nothing to say may be left out."""
     attributes, notes = message.attributes, message.notes
+    if type(attributes) is dict and type(notes) is dict:
+        return _encode(message)
     if not (attributes or notes or message.dedup_id or message.deliver_at_ms):
         return _encode((message.id, message.body, message.sent_ms, message.size_bytes, message.group))
-    # Fields by name and plain dictionaries: the encoder takes six times as long over a read-only mapping.
+    # The encoder takes six times as long over a read-only mapping as over a plain dictionary.
     return _encode(
         (
             message.id,

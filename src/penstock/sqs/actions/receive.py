@@ -1,11 +1,11 @@
 """ReceiveMessage."""
 
 from collections.abc import Callable, Sequence
-from hashlib import md5
 
 from penstock.queue.entry import Entry
 from penstock.sqs.actions.send import GROUP_SEPARATOR, sequence_number
 from penstock.sqs.after_commit import Answer
+from penstock.sqs.body_md5 import body_md5
 from penstock.sqs.caller import Caller
 from penstock.sqs.contents import check_attempt_id, check_max_messages, check_visibility, check_wait
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, not_for_this_kind
@@ -107,28 +107,35 @@ class _Receive:
 
     def response(self, deliveries: list[Delivery]) -> ReceiveMessageResponse:
         """The response with these deliveries."""
-        return ReceiveMessageResponse(
-            [self._received(delivery.partition.index, entry) for delivery in deliveries for entry in delivery.entries]
-        )
+        incarnation, epoch = self._queue.incarnation, self._service.epoch
+        asks_more = self._system_names or self._attribute_names
+        messages: list[ReceivedMessage] = []
+        for delivery in deliveries:
+            partition = delivery.partition.index
+            for entry in delivery.entries:
+                message = entry.message
+                body = message.body
+                received = ReceivedMessage(
+                    message.id,
+                    encode_handle(partition, incarnation, entry.seq, entry.lease_id, epoch),
+                    body_md5(body),
+                    body.decode(),
+                )
+                if asks_more:
+                    self._add_attributes(received, entry)
+                messages.append(received)
+        return ReceiveMessageResponse(messages)
 
-    def _received(self, partition: int, entry: Entry) -> ReceivedMessage:
-        message = entry.message
-        body = message.body
-        received = ReceivedMessage(
-            message.id,
-            encode_handle(partition, self._queue.incarnation, entry.seq, entry.lease_id, self._service.epoch),
-            md5(body, usedforsecurity=False).hexdigest(),
-            body.decode(),
-        )
+    def _add_attributes(self, received: ReceivedMessage, entry: Entry) -> None:
         if self._system_names:
             values = ((name, _SYSTEM[name](self._queue, entry)) for name in self._system_names)
             received.attributes = {name: value for name, value in values if value is not None}
-        if self._attribute_names and message.attributes:
-            typed = chosen(message.attributes, self._attribute_names)
+        attributes = entry.message.attributes
+        if self._attribute_names and attributes:
+            typed = chosen(attributes, self._attribute_names)
             if typed:
                 received.message_attributes = shown(typed)
                 received.md5_of_message_attributes = md5_of(typed)
-        return received
 
 
 def _system_names(asked: list[str]) -> Sequence[str]:

@@ -1,11 +1,13 @@
 """SendMessage and SendMessageBatch."""
 
 from collections.abc import Mapping, Sequence
-from hashlib import md5, sha256
+from hashlib import sha256
 
 from penstock.core.message import Message, TypedValue
+from penstock.queue.entry import total_bytes
 from penstock.sqs.actions.batches import check_batch, failed_entry
 from penstock.sqs.after_commit import AfterCommit, Commit
+from penstock.sqs.body_md5 import body_md5
 from penstock.sqs.caller import Caller
 from penstock.sqs.contents import (
     check_batch_size,
@@ -42,7 +44,7 @@ def send_message(service: SqsService, caller: Caller, request: SendMessageReques
     queue = service.of_url(request.queue_url)
     service.charge(queue, Action.SEND, 1)
     message = _message(service, queue, caller, request, service.clock.now_ms())
-    response = SendMessageResponse(message.id, _md5(message.body))
+    response = SendMessageResponse(message.id, body_md5(message.body))
     _add_digests(response, message, request)
     partition = queue.partition_for(message.group)
     return AfterCommit([_send(service, queue, partition, (message,), (response,))], response)
@@ -66,10 +68,10 @@ def send_message_batch(
             response.failed.append(failed_entry(entry.id, error))
             continue
         messages.append(message)
-        result = SendMessageBatchResultEntry(entry.id, message.id, _md5(message.body))
+        result = SendMessageBatchResultEntry(entry.id, message.id, body_md5(message.body))
         _add_digests(result, message, entry)
         response.successful.append(result)
-    check_batch_size(sum([message.size_bytes for message in messages]))
+    check_batch_size(total_bytes(messages))
     if not messages:
         return response
     return AfterCommit(_send_all(service, queue, messages, response.successful), response)
@@ -135,10 +137,6 @@ def _message(
         group, dedup_id, delay_s = _standard_fields(queue, request)
     deliver_at_ms = now_ms + delay_s * 1000 if delay_s else 0
     return Message(service.new_message_id(), body, now_ms, size, group, typed, dedup_id, deliver_at_ms, notes)
-
-
-def _md5(body: bytes) -> str:
-    return md5(body, usedforsecurity=False).hexdigest()
 
 
 def _add_digests(

@@ -39,16 +39,18 @@ def delete_message_batch(service: SqsService, caller: Caller, request: DeleteMes
     queue = service.of_url(request.queue_url)
     check_batch([entry.id for entry in request.entries])
     service.charge(queue, Action.RECEIVE, len(request.entries))
-    response = BatchResponse([], [])
+    successful: list[BatchResultEntry] = []
+    failed: list[BatchResultErrorEntry] = []
     deletions = _Deletions(service, queue)
+    begin = deletions.begin
     for entry in request.entries:
         try:
-            deletions.begin(entry.receipt_handle)
+            begin(entry.receipt_handle)
         except SqsError as error:
-            response.failed.append(failed_entry(entry.id, error))
+            failed.append(failed_entry(entry.id, error))
         else:
-            response.successful.append(BatchResultEntry(entry.id))
-    return deletions.commit(response)
+            successful.append(BatchResultEntry(entry.id))
+    return deletions.commit(BatchResponse(successful, failed))
 
 
 def change_message_visibility(
@@ -113,11 +115,7 @@ class _Deletions:
             raise invalid_parameter(
                 f"Value {text} for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired."
             ) from None
-        settling = self._settling.get(handle.partition)
-        if settling is None:
-            self._settling[handle.partition] = [entry]
-        else:
-            settling.append(entry)
+        self._settling.setdefault(handle.partition, []).append(entry)
 
     def commit(self, response: Shape) -> Answer:
         """The response, after they are durable."""
