@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, cast
 
 import msgspec
 
-from penstock.config.tree import RouterOptions
+from penstock.config.router_options import RouterOptions
 from penstock.core.outcome import (
     SUCCESS,
     CircuitOpen,

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from penstock.config.tree import HttpVersion
+from penstock.config.router_options import HttpVersion
 from penstock.core.outcome import (
     Deferred,
     MediationOutcome,

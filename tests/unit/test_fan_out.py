@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from penstock.config.tree import FanOutBy
+from penstock.config.dispatch_options import FanOutBy
 from penstock.core.event_filter import Comparison, Condition, EventFilter
 from penstock.jobs.errors import DatabaseFailed
 from penstock.jobs.fan_out_choice import publisher_for

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from penstock.config.tree import RouterOptions
+from penstock.config.router_options import RouterOptions
 from penstock.core.errors import InvalidArgument
 from penstock.core.pointer import DispatchMode
 from penstock.router.configuration import PoolConfiguration, RouterConfiguration

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from ipaddress import ip_network
 
-from penstock.config.tree import RouterOptions
+from penstock.config.router_options import RouterOptions
 from penstock.core.pointer import MessagePointer, encode_pointer
 from penstock.delivery.breakers import Breakers
 from penstock.delivery.egress import EgressGuard

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from penstock.config.tree import FanOutBy
+from penstock.config.dispatch_options import FanOutBy
 from penstock.core.clock import Clock
 from penstock.jobs.fan_out_inline import InlinePublisher
 from penstock.jobs.fan_out_later import LaterPublisher

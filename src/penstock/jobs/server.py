@@ -9,7 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.config.tree import FanOutBy, HttpVersion
+from penstock.config.dispatch_options import FanOutBy
+from penstock.config.router_options import HttpVersion
 from penstock.core.clock import Clock
 from penstock.core.egress import Network
 from penstock.core.ids import TsidFactory

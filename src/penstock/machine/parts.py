@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from penstock.config.tree import FanOutBy
+from penstock.config.dispatch_options import FanOutBy
 from penstock.edge.clock import SystemClock
 from penstock.jobs.api.router_config import PATH as CONFIGURATION
 from penstock.jobs.process_route import PATH as PROCESS

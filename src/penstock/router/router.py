@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from penstock.config.tree import RouterOptions
+from penstock.config.router_options import RouterOptions
 from penstock.core.clock import Clock
 from penstock.core.limits import SECOND_MS
 from penstock.delivery.breaker_view import BreakerView

@@ -4,7 +4,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from penstock.config.kinds import Network
-from penstock.config.tree import Config, RouterOptions
+from penstock.config.router_options import RouterOptions
+from penstock.config.tree import Config
 
 
 @dataclass(frozen=True, kw_only=True)

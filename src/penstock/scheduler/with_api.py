@@ -4,7 +4,7 @@ On SQLite that is what makes a job's way short: the scheduler is called in the m
 process would find it at its next poll.
 """
 
-from penstock.config.tree import FanOutBy
+from penstock.config.dispatch_options import FanOutBy
 from penstock.core.clock import Clock
 from penstock.core.ids import TsidFactory
 from penstock.edge.pause import pause

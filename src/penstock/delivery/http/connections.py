@@ -6,7 +6,7 @@ Where HTTP/2 may come of it, only one connection is opened at a time: the reques
 import asyncio
 from collections import deque
 
-from penstock.config.tree import HttpVersion
+from penstock.config.router_options import HttpVersion
 from penstock.delivery.errors import AnswerTimedOut, ConnectFailed, EgressRefused
 from penstock.delivery.http.connection import Connection
 from penstock.delivery.http.dialer import Dialer

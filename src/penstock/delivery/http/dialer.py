@@ -6,7 +6,7 @@ import ssl
 from functools import cached_property
 from typing import cast
 
-from penstock.config.tree import HttpVersion
+from penstock.config.router_options import HttpVersion
 from penstock.delivery.egress import EgressGuard, SocketAddress
 from penstock.delivery.errors import ConnectFailed, ConnectTimedOut
 from penstock.delivery.http.connection import Connection, Home

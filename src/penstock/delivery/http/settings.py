@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.config.tree import HttpVersion
+from penstock.config.router_options import HttpVersion
 from penstock.core.response import ClientErrors
 
 

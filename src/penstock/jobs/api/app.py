@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.config.tree import FanOutBy
+from penstock.config.dispatch_options import FanOutBy
 from penstock.core.clock import Clock
 from penstock.jobs.api.changes import ChangeRoutes
 from penstock.jobs.api.events import EventRoutes
