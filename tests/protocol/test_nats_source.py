@@ -112,7 +112,9 @@ async def test_a_router_that_was_closed_keeps_its_successor_waiting_for_nothing(
         await consume(source, 60 - len(held) + 1, said)
 
     assert held[0].body.decode() == said["a"][0] == "a-0"
-    assert said["b"] == [f"b-{number}" for number in range(30)]
+    # How many came with the first is a matter of time.
+    done = set(bodies(held[1:]))
+    assert said["b"] == [body for number in range(30) if (body := f"b-{number}") not in done]
 
 
 async def test_deliveries_lost_with_their_connection_put_no_group_out_of_order(rig: NatsRig) -> None:

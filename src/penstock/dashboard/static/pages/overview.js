@@ -106,7 +106,7 @@ export function mount(main, { signal }) {
     if (Date.now() < nextMs) return;
     const beganMs = Date.now();
     const found = await get("/api/v1/jobs/counts").catch(() => null);
-    nextMs = Date.now() + 50 * (Date.now() - beganMs);
+    nextMs = Date.now() + 20 * (Date.now() - beganMs);
     if (found) showCounts(tiles.errors, counts, found.counts);
   }, signal);
 }
