@@ -10,13 +10,7 @@ from typing import Any, ClassVar
 
 import msgspec
 from pyspark import SparkContext
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
 
 class EndedBatch(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -35,7 +29,12 @@ _decode = msgspec.json.Decoder(EndedBatch).decode
 
 
 class BatchListener(StreamingQueryListener, ABC):
-    """Is told when a micro-batch ended; what else Spark tells is of no interest."""
+    """Is told when a micro-batch ended. Java calls it itself, with its own events; only this one is of interest."""
+
+    class Java:
+        """What py4j takes it for."""
+
+        implements: ClassVar = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
 
     @abstractmethod
     def ended(self, batch: EndedBatch) -> None:
@@ -46,42 +45,18 @@ class BatchListener(StreamingQueryListener, ABC):
         if not hasattr(self, "_jlistenerobj"):
             jvm = SparkContext._jvm
             assert jvm is not None
-            self._jlistenerobj = jvm.PythonStreamingQueryListenerWrapper(_Ear(self))
+            self._jlistenerobj = jvm.PythonStreamingQueryListenerWrapper(self)
         return self._jlistenerobj
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  as Spark calls it
-        """Not used: Spark calls the ear."""
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """Not used."""
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Not used."""
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Not used."""
-
-
-class _Ear:
-    """What Java calls."""
-
-    def __init__(self, listener: BatchListener) -> None:
-        self._listener = listener
-
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802  as Spark calls it
         """Of no interest."""
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         """A micro-batch is done."""
-        self._listener.ended(_decode(event.progress().json()))
+        self.ended(_decode(event.progress().json()))
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
         """Of no interest."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         """Of no interest."""
-
-    class Java:
-        """What py4j takes it for."""
-
-        implements: ClassVar = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
