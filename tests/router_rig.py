@@ -29,6 +29,7 @@ from penstock.router.router import Router
 from penstock.router.tracked import BatchGroup, TrackedMessage
 from penstock.router.views import PoolView
 from penstock.router.warnings import RouterWarning, WarningCode, WarningFilter, Warnings
+from penstock.sources.confirmation import Confirmation
 from penstock.sources.opening import QueueSpec
 from penstock.sources.port import Received
 from penstock.testing.virtual_loop import LoopClock, run_virtual
@@ -129,7 +130,7 @@ class ScriptedSource:
         self.settle_s: float | None = 0.0
         self._loop = asyncio.get_running_loop()
         self._batches: asyncio.Queue[list[Received]] = asyncio.Queue()
-        self._unconfirmed: list[asyncio.Future[None]] = []
+        self._unconfirmed: list[Confirmation] = []
 
     def give(self, *batch: Received | MessagePointer) -> None:
         """Let the next poll return this batch."""
@@ -146,27 +147,27 @@ class ScriptedSource:
             raise self.receive_errors.popleft()
         return await self._batches.get()
 
-    def ack(self, message: Received) -> "asyncio.Future[None]":
+    def ack(self, message: Received) -> Confirmation:
         return self._settle(message, None)
 
-    def nack(self, message: Received, delay_s: int = 0) -> "asyncio.Future[None]":
+    def nack(self, message: Received, delay_s: int = 0) -> Confirmation:
         return self._settle(message, delay_s)
 
-    def _settle(self, message: Received, delay_s: int | None) -> "asyncio.Future[None]":
+    def _settle(self, message: Received, delay_s: int | None) -> Confirmation:
         self.settled.append(Settled(message.broker_id, message.handle, delay_s, self._now_ms()))
-        settlement: asyncio.Future[None] = self._loop.create_future()
+        settlement = Confirmation()
         error = self.settle_errors.popleft() if self.settle_errors else None
         if self.settle_s is None:
             self._unconfirmed.append(settlement)
         else:
-            self._loop.call_later(self.settle_s, _end, settlement, error)
+            self._loop.call_later(self.settle_s, settlement.tell, error)
         return settlement
 
     def confirm_all(self) -> None:
         """Confirm the settlements that would have taken for ever."""
         self.settle_s = 0.0
         for settlement in self._unconfirmed:
-            settlement.set_result(None)
+            settlement.tell(None)
 
     async def extend(self, messages: Sequence[Received]) -> None:
         self.extended.append((self._now_ms(), tuple(message.handle for message in messages)))
@@ -188,13 +189,6 @@ class ScriptedSource:
     def nacked(self) -> dict[str, int]:
         """Delays by broker id."""
         return {each.broker_id: each.delay_s for each in self.settled if each.delay_s is not None}
-
-
-def _end(settlement: "asyncio.Future[None]", error: Exception | None) -> None:
-    if error is None:
-        settlement.set_result(None)
-    else:
-        settlement.set_exception(error)
 
 
 class Delivery(msgspec.Struct):
@@ -307,7 +301,7 @@ class RouterRig:
             if not any(queue.in_flight for queue in self.router.queues()):
                 return
             await asyncio.sleep(_IDLE_STEP_S)
-        raise AssertionError(f"still on their way: {self.router.in_flight(most=5)}")
+        raise AssertionError(f"still on their way: {self.router.in_flight(5).messages}")
 
 
 def pools(*wanted: PoolConfiguration, queues: Sequence[str] = (QUEUE,), connections: int = 1) -> RouterConfiguration:
@@ -335,7 +329,7 @@ async def running(
     await quiet()
     yield rig
     await rig.router.shut_down()
-    assert rig.router.in_flight(most=1) == []
+    assert rig.router.in_flight(1).messages == []
 
 
 def tracked(of: MessagePointer, batch_group: BatchGroup | None = None, tracked_s: float = 0.0) -> TrackedMessage:

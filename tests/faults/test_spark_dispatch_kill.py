@@ -18,6 +18,7 @@ from penstock.edge.node import process_ids
 from penstock.jobs.model_job import NewJob
 from penstock.jobs.postgres import postgres_repository
 from penstock.jobs.repository import JobRepository
+from penstock.sources.confirmation import Confirmation
 from penstock.sources.opening import QueueSpec, source_for
 from tests.services.spark_cluster import SparkCluster, descendants, running_cluster
 from tests.services.sqs_server import PENSTOCK, SqsServer, counts, running
@@ -163,7 +164,7 @@ async def received(queue_url: str, count: int) -> dict[str, list[str]]:
     source = source_for(QueueSpec("dispatch", queue_url, visibility_timeout=600))
     await source.open()
     found: dict[str, list[str]] = defaultdict(list)
-    acks: list[asyncio.Future[None]] = []
+    acks: list[Confirmation] = []
     try:
         async with asyncio.timeout(WITHIN_S):
             while sum(map(len, found.values())) < count:

@@ -12,8 +12,8 @@ from penstock.delivery.http.answer import KEPT_BODY_BYTES, Answer
 from penstock.delivery.http.connection import Connection
 from penstock.delivery.http.http1 import Http1Connection
 from penstock.delivery.http.http2 import Http2Connection
-from penstock.delivery.http.outbox import Outbox
 from penstock.delivery.http.request import request_head
+from penstock.edge.outbox import Outbox
 
 HEAD = request_head("https://shop.example/hook", "token")
 

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from penstock.sources.confirmation import Confirmation, confirmed
+from penstock.sources.errors import BrokerUnavailable
 from penstock.sources.gather import Gatherer
 
 
@@ -21,7 +23,7 @@ class Wire:
         self.under_way.append(asyncio.get_running_loop().create_future())
         return await self.under_way[-1]
 
-    def add(self, items: str) -> "list[asyncio.Future[None]]":
+    def add(self, items: str) -> list[Confirmation]:
         return [self.gatherer.add(item) for item in items]
 
     async def end(self, place: int) -> None:
@@ -43,7 +45,7 @@ async def test_what_is_added_in_one_round_goes_together() -> None:
     await settled()
     assert wire.batches == [["a", "b"]]
     await wire.end(0)
-    assert all(future.done() for future in added)
+    assert all(each.told for each in added)
 
 
 async def test_a_full_batch_goes_without_waiting_for_the_others() -> None:
@@ -92,9 +94,9 @@ async def test_a_batch_that_cannot_be_carried_out_fails_all_its_items_and_no_oth
     await settled()
     wire.under_way[0].set_exception(OSError("gone"))
     await settled()
-    assert [str(future.exception()) for future in first] == ["gone"] * 3
+    assert [str(each.error) for each in first] == ["gone"] * 3
     await wire.end(1)
-    assert last[0].result() is None
+    assert last[0].told
 
 
 async def test_draining_carries_everything_out() -> None:
@@ -107,13 +109,49 @@ async def test_draining_carries_everything_out() -> None:
     await wire.end(1)
     await draining
     assert wire.batches == [["a", "b", "c"], ["d"]]
-    assert all(future.done() for future in added)
+    assert all(each.told for each in added)
 
 
 async def test_one_that_nobody_waits_for_any_more_harms_no_other() -> None:
     wire = Wire()
     gone, other = wire.add("ab")
-    gone.cancel()
+    waiting = asyncio.ensure_future(gone)
+    await settled()
+    waiting.cancel()
+    await wire.end(0)
+    await other
+
+
+async def test_one_that_cannot_hear_its_end_harms_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    wire = Wire()
+    deaf, other = wire.add("ab")
+    deaf.listen(lambda error: raises(ValueError("deaf")))
+    heard: list[Exception | None] = []
+    other.listen(heard.append)
     await settled()
     await wire.end(0)
-    assert other.result() is None
+    assert heard == [None]
+    assert "could not be handled" in caplog.text
+
+
+async def test_one_that_was_told_tells_at_once() -> None:
+    heard: list[Exception | None] = []
+    failure = ValueError("no")
+    confirmed(failure).listen(heard.append)
+    assert heard == [failure]
+    with pytest.raises(ValueError, match="no"):
+        await confirmed(failure)
+    await confirmed()
+
+
+async def test_a_batch_that_is_broken_off_fails_its_items() -> None:
+    wire = Wire()
+    added = wire.add("ab")
+    await settled()
+    wire.under_way[0].cancel()
+    await settled()
+    assert all(isinstance(each.error, BrokerUnavailable) for each in added)
+
+
+def raises(error: Exception) -> None:
+    raise error

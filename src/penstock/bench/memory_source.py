@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 
+from penstock.sources.confirmation import Confirmation, confirmed
 from penstock.sources.port import Received
 
 BATCH = 10
@@ -23,8 +24,7 @@ class MemorySource:
     def __init__(self, messages: Iterator[Received], expected: int) -> None:
         self._messages = messages
         self._left = expected
-        self._loop = asyncio.get_running_loop()
-        self.all_settled: asyncio.Future[None] = self._loop.create_future()
+        self.all_settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def open(self) -> None:
         """Nothing to do."""
@@ -36,21 +36,16 @@ class MemorySource:
             await asyncio.Event().wait()
         return batch
 
-    def ack(self, message: Received) -> "asyncio.Future[None]":
+    def ack(self, message: Received) -> Confirmation:
         """One less to come."""
         self._left -= 1
         if self._left == 0 and not self.all_settled.done():
             self.all_settled.set_result(None)
-        return self._settled()
+        return confirmed()
 
-    def nack(self, message: Received, delay_s: int = 0) -> "asyncio.Future[None]":
+    def nack(self, message: Received, delay_s: int = 0) -> Confirmation:
         """One less to come, too; whoever measures looks at how many were delivered."""
         return self.ack(message)
-
-    def _settled(self) -> "asyncio.Future[None]":
-        settled: asyncio.Future[None] = self._loop.create_future()
-        settled.set_result(None)
-        return settled
 
     async def extend(self, messages: Sequence[Received]) -> None:
         """Leases never end here."""

@@ -6,6 +6,7 @@ from functools import partial
 
 from penstock.router.tracked import Stage, TrackedMessage
 from penstock.router.tracker import InFlightTracker
+from penstock.sources.confirmation import Confirmation
 from penstock.sources.port import Received, Source
 
 _log = logging.getLogger(__name__)
@@ -43,16 +44,15 @@ class Settlements:
         source = message.origin.source
         received = message.received
         settlement = source.ack(received) if delay_s is None else source.nack(received, delay_s)
-        settlement.add_done_callback(partial(self._sent, message, delay_s))
+        settlement.listen(partial(self._sent, message, delay_s))
 
-    def _sent(self, message: TrackedMessage, delay_s: int | None, settlement: "asyncio.Future[None]") -> None:
+    def _sent(self, message: TrackedMessage, delay_s: int | None, error: Exception | None) -> None:
         if message.reissued:
             # It was handed out once more in the meantime, and that hand-out has to be settled too.
             message.reissued = False
-            _read(settlement)
             self._send(message, delay_s)
             return
-        self._end(settlement)
+        self._end(error)
         message.origin.forget(message)
         self._tracker.remove(message)
 
@@ -66,26 +66,21 @@ class Settlements:
         self.acked += 1
         self._watch(self._source.ack(received))
 
-    def _watch(self, settlement: "asyncio.Future[None]") -> None:
+    def _watch(self, settlement: Confirmation) -> None:
         self.under_way += 1
-        settlement.add_done_callback(self._end)
+        settlement.listen(self._end)
 
-    def _end(self, settlement: "asyncio.Future[None]") -> None:
+    def _end(self, error: Exception | None) -> None:
         self.under_way -= 1
         if not self.under_way:
             self._ended.set()
-        if (failure := _read(settlement)) is not None:
+        if error is not None:
             # The message comes again when its lease ends: at least once.
             self.failures += 1
-            _log.warning("queue %s: a message was not settled: %s", self._source.name, failure)
+            _log.warning("queue %s: a message was not settled: %s", self._source.name, error)
 
     async def all_ended(self) -> None:
         """Wait until nothing is being settled."""
         while self.under_way:
             self._ended.clear()
             await self._ended.wait()
-
-
-def _read(settlement: "asyncio.Future[None]") -> BaseException | str | None:
-    """Why a settlement failed, if it did; a failure that nobody reads would be told by the loop."""
-    return "cancelled" if settlement.cancelled() else settlement.exception()

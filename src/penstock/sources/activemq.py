@@ -22,6 +22,7 @@ from penstock.sources.activemq_headers import (
     message_headers,
     stomp_address,
 )
+from penstock.sources.confirmation import Confirmation, confirmed
 from penstock.sources.errors import BrokerUnavailable, SourceClosed
 from penstock.sources.gather import Gatherer
 from penstock.sources.group_order import State
@@ -76,28 +77,28 @@ class ActiveMqSource:
         """The next messages, at once if there are any, else when some come or the poll ends."""
         return await self._shelf.receive()
 
-    def ack(self, message: Received) -> "asyncio.Future[None]":
+    def ack(self, message: Received) -> Confirmation:
         """Remove a message for good; one of a lost connection when it comes again."""
         arrival = self._shelf.order.find(message.broker_id)
         if arrival is not None:
             return self._acking.add(self._of_this_connection(arrival))
         if self._shelf.failure is not None:
-            return _ended(self._shelf.failure)
+            return confirmed(self._shelf.failure)
         if message.broker_id in self._stale:
             self._stale[message.broker_id] = True
-        return _ended()
+        return confirmed()
 
-    def nack(self, message: Received, delay_s: int = 0) -> "asyncio.Future[None]":
+    def nack(self, message: Received, delay_s: int = 0) -> Confirmation:
         """Give a message back, to be handed out again after the delay."""
         arrival = self._shelf.current(message)
         if arrival is None:
-            return _ended()
+            return confirmed()
         if arrival.group is None and delay_s > 0:
             # Forgotten first: what is re-sent may come before the broker has confirmed that this one is gone.
             self._shelf.settle(arrival.broker_id)
             return self._resending.add((self._of_this_connection(arrival), delay_s))
         self._shelf.give_back(arrival.broker_id, delay_s)
-        return _ended()
+        return confirmed()
 
     async def extend(self, messages: Sequence[Received]) -> None:
         """Nothing to do: messages are ours while the connection lives, and its heart-beats keep it alive."""
@@ -211,13 +212,3 @@ class ActiveMqSource:
                 await self._connect()
             except PenstockError as error:
                 self._shelf.fail(error)
-
-
-def _ended(failure: PenstockError | None = None) -> "asyncio.Future[None]":
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    if failure is None:
-        future.set_result(None)
-    else:
-        future.set_exception(failure)
-        future.exception()  # who settles a message may not wait for it
-    return future

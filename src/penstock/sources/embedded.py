@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from penstock.core.clock import Clock
 from penstock.edge.clock import SystemClock
+from penstock.sources.confirmation import Confirmation
 from penstock.sources.embedded_bell import Bell, listening, ring
 from penstock.sources.embedded_table import Ack, Command, EmbeddedTable, Extend, GiveBack, Handle, Taken
 from penstock.sources.embedded_worker import EmbeddedWorker
@@ -58,12 +59,12 @@ class EmbeddedSource:
                     return taken.messages
                 await self._wait(bell, taken, ends_s)
 
-    def ack(self, message: Received) -> "asyncio.Future[None]":
+    def ack(self, message: Received) -> Confirmation:
         """Remove a message for good."""
         self._held.pop(message.broker_id, None)
         return self._settling.add(Ack(Handle.parse(message.handle)))
 
-    def nack(self, message: Received, delay_s: int = 0) -> "asyncio.Future[None]":
+    def nack(self, message: Received, delay_s: int = 0) -> Confirmation:
         """Give a message back, to be handed out again after the delay."""
         self._held.pop(message.broker_id, None)
         return self._settling.add(GiveBack(Handle.parse(message.handle), delay_s * 1000))

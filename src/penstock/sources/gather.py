@@ -10,6 +10,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
+from penstock.sources.confirmation import Confirmation
+from penstock.sources.errors import BrokerUnavailable
+
 T = TypeVar("T")
 
 # Carries a batch out; per item None or why it failed. What it raises, all of them failed with.
@@ -23,20 +26,19 @@ class Gatherer(Generic[T]):
         self._carry_out = carry_out
         self._most = most
         self._at_once = at_once
-        self._waiting: deque[tuple[T, asyncio.Future[None]]] = deque()
+        self._waiting: deque[tuple[T, Confirmation]] = deque()
         self._under_way: set[asyncio.Task[None]] = set()
         self._round: asyncio.Handle | None = None
 
-    def add(self, item: T) -> "asyncio.Future[None]":
-        """Have an item carried out; done when it is."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
-        self._waiting.append((item, future))
+    def add(self, item: T) -> Confirmation:
+        """Have an item carried out; told when it is."""
+        confirmation = Confirmation()
+        self._waiting.append((item, confirmation))
         if len(self._waiting) >= self._most and len(self._under_way) < self._at_once:
             self._start()
         elif self._round is None and not self._under_way:
-            self._round = loop.call_soon(self._next_round)
-        return future
+            self._round = asyncio.get_running_loop().call_soon(self._next_round)
+        return confirmation
 
     async def drain(self) -> None:
         """Wait until everything that was given is carried out."""
@@ -65,21 +67,14 @@ class Gatherer(Generic[T]):
     def _fills_another(self) -> bool:
         return len(self._waiting) >= self._most and len(self._under_way) < self._at_once
 
-    async def _carry(self, batch: "list[tuple[T, asyncio.Future[None]]]") -> None:
+    async def _carry(self, batch: list[tuple[T, Confirmation]]) -> None:
         try:
             results = await self._carry_out([item for item, _ in batch])
         except Exception as error:
             results = [error] * len(batch)
         except asyncio.CancelledError:
-            for _, future in batch:
-                future.cancel()
+            for _, confirmation in batch:
+                confirmation.tell(BrokerUnavailable("the settlement was broken off; the message will come again"))
             raise
-        for (_, future), result in zip(batch, results, strict=True):
-            if future.done():
-                continue
-            if result is None:
-                future.set_result(None)
-            else:
-                future.set_exception(result)
-                # Looked at, so that asyncio does not complain: who settles a message need not wait for it.
-                future.exception()
+        for (_, confirmation), result in zip(batch, results, strict=True):
+            confirmation.tell(result)

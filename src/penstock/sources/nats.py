@@ -15,6 +15,7 @@ from nats.aio.msg import Msg
 
 from penstock.core.errors import PenstockError
 from penstock.edge.pause import pause
+from penstock.sources.confirmation import Confirmation, confirmed
 from penstock.sources.errors import SourceClosed
 from penstock.sources.gather import Gatherer
 from penstock.sources.group_order import State
@@ -83,21 +84,21 @@ class NatsSource:
         finally:
             self._room.set()
 
-    def ack(self, message: Received) -> "asyncio.Future[None]":
+    def ack(self, message: Received) -> Confirmation:
         """Remove a message for good, also one whose lease has ended if it is here again."""
         arrival = self._shelf.order.find(message.broker_id)
         if arrival is None:
-            return _done()
+            return confirmed()
         return self._settling.add(_Settlement(arrival, _ACK))
 
-    def nack(self, message: Received, delay_s: int = 0) -> "asyncio.Future[None]":
+    def nack(self, message: Received, delay_s: int = 0) -> Confirmation:
         """Give a message back, to be handed out again after the delay."""
         arrival = self._shelf.current(message)
         if arrival is None:
-            return _done()
+            return confirmed()
         if arrival.group is not None:
             self._shelf.give_back(arrival.broker_id, delay_s)
-            return _done()
+            return confirmed()
         # Forgotten first: JetStream may deliver it again before it confirms.
         self._forget(arrival)
         return self._settling.add(_Settlement(arrival, _nak(delay_s)))
@@ -284,9 +285,3 @@ class NatsSource:
 
 def _nak(delay_s: int) -> bytes:
     return b"-NAK " + json.dumps({"delay": round(delay_s * 1e9)}).encode() if delay_s else b"-NAK"
-
-
-def _done() -> "asyncio.Future[None]":
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    future.set_result(None)
-    return future

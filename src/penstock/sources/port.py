@@ -11,11 +11,12 @@ Every source passes tests/conformance/test_sources.py. What the router relies on
 - Several `receive` calls may run at once, and never put a group out of order (ruling 14).
 """
 
-import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
+
+from penstock.sources.confirmation import Confirmation
 
 
 class Received(msgspec.Struct, eq=False, gc=False):
@@ -50,7 +51,7 @@ class Source(Protocol):
         """
         ...
 
-    def ack(self, message: Received) -> "asyncio.Future[None]":
+    def ack(self, message: Received) -> Confirmation:
         """Remove a message for good; done when the broker has confirmed it.
 
         A handle that has expired is no error: the message is removed when it is handed out the next time. A broker that
@@ -58,7 +59,7 @@ class Source(Protocol):
         """
         ...
 
-    def nack(self, message: Received, delay_s: int = 0) -> "asyncio.Future[None]":
+    def nack(self, message: Received, delay_s: int = 0) -> Confirmation:
         """Give a message back, to be handed out again after the delay. An expired handle is no error."""
         ...
 

@@ -17,6 +17,7 @@ from penstock.core.errors import PenstockError
 from penstock.core.pointer import DEFAULT_GROUP
 from penstock.edge.clock import SystemClock
 from penstock.edge.pause import pause
+from penstock.sources.confirmation import Confirmation
 from penstock.sources.gather import Gatherer
 from penstock.sources.port import Received
 from penstock.sources.sqs_client import MAX_BATCH, SqsClient, failure
@@ -95,11 +96,11 @@ class SqsSource:
             poll.add_done_callback(self._give_back)
             raise
 
-    def ack(self, message: Received) -> "asyncio.Future[None]":
+    def ack(self, message: Received) -> Confirmation:
         """Remove a message for good; with an expired handle, when it is handed out the next time."""
         return self._deletes.add(_Deletion(message.broker_id, message.handle))
 
-    def nack(self, message: Received, delay_s: int = 0) -> "asyncio.Future[None]":
+    def nack(self, message: Received, delay_s: int = 0) -> Confirmation:
         """Give a message back, to be handed out again after the delay."""
         return self._visibilities.add(_Visibility(message.handle, min(max(delay_s, 0), MAX_DELAY_S)))
 

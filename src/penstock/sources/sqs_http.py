@@ -7,7 +7,12 @@ from typing import NamedTuple, cast
 
 import httptools
 
+from penstock.edge.outbox import Outbox
 from penstock.sources.errors import BrokerUnavailable, SourceClosed
+
+# How much later than its time a request may be given up, as a part of that time and at most.
+_TICKS_PER_TIMEOUT = 10
+_LONGEST_TICK_S = 1.0
 
 
 class Answer(NamedTuple):
@@ -25,7 +30,10 @@ class HttpPool:
         self._port = port
         self._secure = secure
         self._timeout_s = timeout_s
+        self._outbox = Outbox()
         self._idle: list[_Connection] = []
+        self._busy: set[_Connection] = set()
+        self._sweep: asyncio.TimerHandle | None = None
         self._tls: ssl.SSLContext | None = None
         self._closed = False
 
@@ -38,16 +46,18 @@ class HttpPool:
         `outlives_cancel`: an answer that comes in the moment of a cancel is given all the same. Only for a task of its
         own, of which nobody expects to be cancelled: the cancel is lost.
         """
+        ends_s = asyncio.get_running_loop().time() + self._timeout_s
         try:
-            async with asyncio.timeout(self._timeout_s):
-                kept = self._kept()
-                if kept is not None:
-                    try:
-                        return await self._exchange(kept, request, outlives_cancel)
-                    except _Broken as broken:
-                        if broken.answering:
-                            raise
-                return await self._exchange(await self._connect(), request, outlives_cancel)
+            kept = self._kept()
+            if kept is not None:
+                try:
+                    return await self._exchange(kept, request, ends_s, outlives_cancel)
+                except _Broken as broken:
+                    if broken.answering:
+                        raise
+            async with asyncio.timeout_at(ends_s):
+                fresh = await self._connect()
+            return await self._exchange(fresh, request, ends_s, outlives_cancel)
         except TimeoutError:
             raise self._unavailable(f"no answer within {self._timeout_s:g} s") from None
         except (OSError, httptools.HttpParserError) as error:
@@ -73,11 +83,18 @@ class HttpPool:
         if self._secure and self._tls is None:
             self._tls = ssl.create_default_context(cafile=os.environ.get("AWS_CA_BUNDLE") or None)
         loop = asyncio.get_running_loop()
-        _, connection = await loop.create_connection(_Connection, self._host, self._port, ssl=self._tls)
+        _, connection = await loop.create_connection(
+            lambda: _Connection(self._outbox), self._host, self._port, ssl=self._tls
+        )
         return connection
 
-    async def _exchange(self, connection: "_Connection", request: bytes, outlives_cancel: bool) -> Answer:
-        answer = connection.send(request)
+    async def _exchange(
+        self, connection: "_Connection", request: bytes, ends_s: float, outlives_cancel: bool
+    ) -> Answer:
+        answer = connection.send(request, ends_s)
+        self._busy.add(connection)
+        if self._sweep is None:
+            self._sweep_later()
         try:
             result = await answer
         except asyncio.CancelledError:
@@ -86,11 +103,26 @@ class HttpPool:
                 raise
             # Messages in it are leased to us, so somebody must see it.
             result = answer.result()
+        finally:
+            self._busy.discard(connection)
         if connection.open and not self._closed:
             self._idle.append(connection)
         else:
             connection.close()
         return result
+
+    def _sweep_later(self) -> None:
+        """One timer for all requests: one each would cost more than the rest of the request."""
+        tick_s = min(self._timeout_s / _TICKS_PER_TIMEOUT, _LONGEST_TICK_S)
+        self._sweep = asyncio.get_running_loop().call_later(tick_s, self._give_up_overdue)
+
+    def _give_up_overdue(self) -> None:
+        self._sweep = None
+        now_s = asyncio.get_running_loop().time()
+        for connection in self._busy:
+            connection.expire(now_s)
+        if self._busy:
+            self._sweep_later()
 
     def _unavailable(self, reason: str) -> BrokerUnavailable:
         return BrokerUnavailable(f"cannot talk to {self._host}:{self._port}: {reason}; check that the server is up")
@@ -107,7 +139,9 @@ class _Broken(ConnectionError):
 class _Connection(asyncio.Protocol):
     """One connection; one request at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._ends_s = 0.0
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._answer: asyncio.Future[Answer] | None = None
@@ -115,12 +149,19 @@ class _Connection(asyncio.Protocol):
         self._answering = False
         self.open = False
 
-    def send(self, request: bytes) -> "asyncio.Future[Answer]":
-        """Send a request; its answer comes."""
+    def send(self, request: bytes, ends_s: float) -> "asyncio.Future[Answer]":
+        """Send a request; its answer comes, or a TimeoutError soon after `ends_s`."""
         assert self._transport is not None
         self._answer = asyncio.get_running_loop().create_future()
-        self._transport.write(request)
+        self._ends_s = ends_s
+        self._outbox.write(self._transport, request)
         return self._answer
+
+    def expire(self, now_s: float) -> None:
+        """Give up a request that is past its time."""
+        if now_s >= self._ends_s:
+            self._end(TimeoutError())
+            self.close()
 
     def close(self) -> None:
         """Hang up."""

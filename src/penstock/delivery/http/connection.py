@@ -5,8 +5,8 @@ from typing import Protocol
 
 from penstock.core.signing import Signature
 from penstock.delivery.http.answer import Answer
-from penstock.delivery.http.outbox import Outbox
 from penstock.delivery.http.request import RequestHead
+from penstock.edge.outbox import Outbox
 
 NEVER = float("inf")
 

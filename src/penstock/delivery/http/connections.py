@@ -10,9 +10,9 @@ from penstock.config.router_options import HttpVersion
 from penstock.delivery.errors import AnswerTimedOut, ConnectFailed, EgressRefused
 from penstock.delivery.http.connection import Connection
 from penstock.delivery.http.dialer import Dialer
-from penstock.delivery.http.outbox import Outbox
 from penstock.delivery.http.settings import DeliverySettings
 from penstock.delivery.http.target import Origin
+from penstock.edge.outbox import Outbox
 
 
 class Connections:

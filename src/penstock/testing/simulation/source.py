@@ -7,6 +7,7 @@ from functools import partial
 import msgspec
 
 from penstock.core.errors import Unavailable
+from penstock.sources.confirmation import Confirmation
 from penstock.sources.port import Received
 from penstock.testing.simulation.chance import Chance
 from penstock.testing.simulation.queue import SimulatedQueue
@@ -44,7 +45,8 @@ class SimulatedSource:
         self._chance = chance
         self._loop = asyncio.get_running_loop()
         self._crashed = False
-        self._under_way: set[asyncio.Future[None]] = set()
+        self._under_way = 0
+        self._all_arrived = asyncio.Event()
         self._to_delete: set[str] = set()
 
     async def open(self) -> None:
@@ -85,7 +87,7 @@ class SimulatedSource:
     def _latency_s(self) -> float:
         return self._chance.between(1.0, 4.0) if self._chance.happens(self._faults.slow) else 0.001
 
-    def ack(self, message: Received) -> "asyncio.Future[None]":
+    def ack(self, message: Received) -> Confirmation:
         """Remove a message."""
         return self._call(partial(self._delete, message.broker_id, message.handle))
 
@@ -93,7 +95,7 @@ class SimulatedSource:
         if not self._queue.delete(broker_id, handle):
             self._to_delete.add(broker_id)
 
-    def nack(self, message: Received, delay_s: int = 0) -> "asyncio.Future[None]":
+    def nack(self, message: Received, delay_s: int = 0) -> Confirmation:
         """Give a message back."""
         return self._call(partial(self._queue.change_visibility, message.broker_id, message.handle, delay_s))
 
@@ -110,24 +112,27 @@ class SimulatedSource:
             )
         )
 
-    def _call(self, effect: Callable[[], object]) -> "asyncio.Future[None]":
-        settlement = self._loop.create_future()
-        self._under_way.add(settlement)
-        settlement.add_done_callback(self._under_way.discard)
+    def _call(self, effect: Callable[[], object]) -> Confirmation:
+        settlement = Confirmation()
+        self._under_way += 1
         self._loop.call_later(self._latency_s(), self._arrive, effect, settlement)
         return settlement
 
-    def _arrive(self, effect: Callable[[], object], settlement: "asyncio.Future[None]") -> None:
-        if self._crashed or settlement.done():
+    def _arrive(self, effect: Callable[[], object], settlement: Confirmation) -> None:
+        if self._crashed:
             return
+        self._under_way -= 1
+        settlement.tell(self._happened(effect))
+        if not self._under_way:
+            self._all_arrived.set()
+
+    def _happened(self, effect: Callable[[], object]) -> Unavailable | None:
         if self._chance.happens(self._faults.lost_request):
-            settlement.set_exception(Unavailable("the request was lost"))
-            return
+            return Unavailable("the request was lost")
         effect()
         if self._chance.happens(self._faults.lost_answer):
-            settlement.set_exception(Unavailable("the answer was lost"))
-        else:
-            settlement.set_result(None)
+            return Unavailable("the answer was lost")
+        return None
 
     def crash(self) -> None:
         """Have no effect on the queue from now on."""
@@ -135,5 +140,6 @@ class SimulatedSource:
 
     async def close(self) -> None:
         """Finish what was called."""
-        if self._under_way:
-            await asyncio.wait(self._under_way)
+        while self._under_way:
+            self._all_arrived.clear()
+            await self._all_arrived.wait()
