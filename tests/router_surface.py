@@ -5,7 +5,15 @@ import asyncio
 from penstock.core.errors import FailedPrecondition
 from penstock.delivery.breaker_view import BreakerView
 from penstock.router.configuration import RouterConfiguration
-from penstock.router.views import GroupView, InFlightView, PoolView, QueueView
+from penstock.router.views import (
+    GroupView,
+    InFlightFilter,
+    InFlightPage,
+    InFlightPlace,
+    InFlightView,
+    PoolView,
+    QueueView,
+)
 
 NOW_MS = 1_700_000_000_000
 
@@ -45,23 +53,25 @@ class FakeRouter:
     def queues(self) -> list[QueueView]:
         return self.queue_views
 
-    def groups(self, pool: str | None, most: int) -> list[GroupView]:
-        return [group for group in self.group_views if pool in (None, group.pool)][:most]
+    def groups(self, pool: str | None) -> list[GroupView]:
+        return [group for group in self.group_views if pool in (None, group.pool)]
 
-    def in_flight(
-        self, *, most: int, message_id: str | None, pool: str | None, queue: str | None
-    ) -> list[InFlightView]:
+    def in_flight(self, most: int, wanted: InFlightFilter, after: InFlightPlace | None) -> InFlightPage:
+        def place(each: InFlightView) -> InFlightPlace:
+            return float(-each.elapsed_ms), each.message_id
+
         found = [
             each
-            for each in self.tracked
-            if (message_id is None or message_id in (each.message_id, each.broker_message_id))
-            and pool in (None, each.pool_code)
-            and queue in (None, each.queue)
+            for each in sorted(self.tracked, key=place)
+            if wanted.message_id in (None, each.message_id, each.broker_message_id)
+            and wanted.pool in (None, each.pool_code)
+            and wanted.queue in (None, each.queue)
+            and (after is None or place(each) > after)
         ]
-        return sorted(found, key=lambda each: -each.elapsed_ms)[:most]
+        return InFlightPage(found[:most], place(found[most - 1]) if len(found) > most else None)
 
     def find(self, message_id: str) -> InFlightView | None:
-        found = self.in_flight(most=1, message_id=message_id, pool=None, queue=None)
+        found = self.in_flight(1, InFlightFilter(message_id), None).messages
         return found[0] if found else None
 
     def breakers(self) -> list[BreakerView]:

@@ -12,11 +12,12 @@ WAIT_S = 20
 
 
 class Receiver:
-    """An HTTP endpoint; `status` and `answer` are what it gives. `bodies` has what it took, with a 200."""
+    """An HTTP endpoint; `status` and `answer` are what it gives after `delay_s`. `bodies`: what it took, with a 200."""
 
     def __init__(self, threads: "ReceiverThread") -> None:
         self.status = 200
         self.answer = b'{"ack":true}'
+        self.delay_s = 0.0
         self.bodies: list[bytes] = []
         self._server = HttpServer(self._app, "127.0.0.1", 0)
         threads.do(self._server.__aenter__())
@@ -36,6 +37,7 @@ class Receiver:
             await accept_lifespan(receive, send)
             return
         body = (await receive())["body"]
+        await asyncio.sleep(self.delay_s)
         if self.status == 200:
             self.bodies.append(body)
         await answer(scope, send, self.status, self.answer, {"content-type": "application/json"})

@@ -45,6 +45,26 @@ def failing(site: Site, **fields: Any) -> tuple[Receiver, Any]:
     return receiver, site.subscribe(receiver, **{"retryDelaysS": [], **fields})
 
 
+def test_the_overview_tells_how_long_the_oldest_has_waited(site: Site, page: Page) -> None:
+    receiver = site.receiver()
+    held, slow = site.subscribe(receiver), site.subscribe(receiver)
+    site.ask("POST", f"/api/v1/subscriptions/{held['id']}/pause")
+    site.publish(held, 1)
+    opened(page, "overview")
+    expect(page.locator("#oldest .note")).to_have_text(re.compile(r"^held back: \d"))
+
+    receiver.delay_s = 3.0
+    site.publish(slow, *range(3))
+    expect(page.locator("#oldest .value")).to_have_text(re.compile(r"^[1-9]\S* m?s$"))
+    receiver.delay_s = 0.0
+    site.ask("POST", f"/api/v1/subscriptions/{held['id']}/resume")
+    for subscription, jobs in ((held, 1), (slow, 3)):
+        site.wait_for(subscription, ["COMPLETED"] * jobs)
+    expect(page.locator("#oldest")).to_contain_text("0 sbefore its delivery")
+    page.locator("#oldest").click()
+    expect(page).to_have_url(re.compile(r"#/jobs\?status=PENDING$"))
+
+
 def test_the_overview_tells_what_was_delivered(site: Site, page: Page) -> None:
     opened(page, "overview")
     receiver = site.receiver()
@@ -349,6 +369,20 @@ def test_a_subscription_is_made_tested_paused_and_given_a_new_secret(
 
     opened(page, "changes")
     expect(page.get_by_role("row").filter(has_text="POST /api/v1/subscriptions/{id}/pause").first).to_be_visible()
+
+
+def test_older_changes_are_shown_when_they_are_asked_for(site: Site, page: Page) -> None:
+    site.ask("PUT", "/api/v1/pools/first-of-all", {"concurrency": 1})
+    for concurrency in range(1, 102):
+        site.ask("PUT", "/api/v1/pools/changed-often", {"concurrency": concurrency})
+    opened(page, "changes")
+    rows = page.locator("main tbody tr")
+    expect(rows).to_have_count(100)
+    expect(rows.filter(has_text="first-of-all")).to_have_count(0)
+
+    press(page, "Show older")
+    expect(rows.filter(has_text="first-of-all")).to_have_count(1)
+    expect(rows.filter(has_text="changed-often")).to_have_count(101)
 
 
 def test_a_warning_is_shown_until_it_is_acknowledged(site: Site, page: Page) -> None:

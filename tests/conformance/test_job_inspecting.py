@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from penstock.core.job_state import JobStatus
-from penstock.jobs.inspecting import HeldGroup
+from penstock.jobs.inspecting import THE_NEWEST, HeldGroup
 from penstock.jobs.listing import JobFilter
 from tests.job_databases import Connect, connect
 from tests.job_rig import BLOCK, IMMEDIATE, NEXT, JobRig
@@ -32,14 +32,18 @@ async def test_groups_are_held_by_errors_and_by_retries_to_come(rig: JobRig) -> 
     await rig.fail(ignored)
     await rig.deliver(passed)
 
-    held = await rig.repository.held_groups(10)
+    held = await rig.repository.most_urgent_groups(10)
 
     kind = (await rig.repository.get_job(free)).type
     assert held == [
         HeldGroup(f"{kind}:b", None, 1, 1, rig.now_ms),
         HeldGroup(f"{kind}:a", None, 0, 1, rig.now_ms - 1000),
     ]
-    assert await rig.repository.held_groups(1) == held[:1]
+    assert await rig.repository.most_urgent_groups(1) == held[:1]
+    assert await rig.repository.held_groups("", 10) == held[::-1]
+    assert await rig.repository.held_groups("", 1) == held[1:]
+    assert await rig.repository.held_groups(f"{kind}:a", 10) == held[:1]
+    assert await rig.repository.held_groups(f"{kind}:b", 10) == []
 
 
 async def test_a_lane_has_what_is_not_over_in_the_order_of_delivery(rig: JobRig) -> None:
@@ -83,15 +87,15 @@ async def test_what_was_finished_lately_comes_with_its_last_delivery(rig: JobRig
     rig.clock.advance(1)
     await rig.repository.cancel([cancelled], rig.now_ms)
 
-    found = await rig.repository.finished_lately(since_ms, 10)
+    found = await rig.repository.finished_lately(since_ms, THE_NEWEST, 10)
 
     assert [(job.id, job.status, job.deliveries, job.duration_ms) for job in found] == [
         (cancelled, JobStatus.CANCELLED, 0, None),
         (tried, JobStatus.COMPLETED, 2, 12),
         (late, JobStatus.COMPLETED, 1, 12),
     ]
-    assert [job.id for job in await rig.repository.finished_lately(0, 10)][-1] == early
-    assert [job.id for job in await rig.repository.finished_lately(0, 1)] == [cancelled]
+    assert [job.id for job in await rig.repository.finished_lately(0, THE_NEWEST, 10)][-1] == early
+    assert [job.id for job in await rig.repository.finished_lately(0, THE_NEWEST, 1)] == [cancelled]
 
 
 _WAYS = (("a", IMMEDIATE), ("b", NEXT), ("c", NEXT), ("d", BLOCK), ("e", NEXT))

@@ -14,7 +14,6 @@ from penstock.core.job_state import JobStatus
 from penstock.core.retry_schedule import RetrySchedule
 from penstock.jobs.delivering import Beginning, Done, TryFromQueue
 from penstock.jobs.errors import (
-    BadCursor,
     EventNotFound,
     JobNotFound,
     PoolNotFound,
@@ -26,7 +25,7 @@ from penstock.jobs.errors import (
 from penstock.jobs.kept_changes import KeptChange
 from penstock.jobs.leading import SCHEDULER
 from penstock.jobs.listing import JobFilter
-from penstock.jobs.model_attempt import Attempt, AttemptOutcome
+from penstock.jobs.model_attempt import BEFORE_ALL_ATTEMPTS, Attempt, AttemptOutcome
 from penstock.jobs.model_job import DIRECT_TYPE, CreatedJob
 from penstock.jobs.model_pool import Pool
 from penstock.jobs.months import Month
@@ -34,6 +33,7 @@ from penstock.jobs.postgres import postgres_repository
 from penstock.jobs.repository import JobRepository
 from penstock.jobs.sqlite import sqlite_repository
 from penstock.telemetry.changes import Change
+from penstock.telemetry.errors import BadCursor
 from tests.job_rig import BLOCK, IMMEDIATE, LEASE_S, NEXT, QUEUE_LEASE_S, JobRig
 
 PENDING, QUEUED, PROCESSING = JobStatus.PENDING, JobStatus.QUEUED, JobStatus.PROCESSING
@@ -555,7 +555,7 @@ class TestDelivering:
         job = await rig.repository.get_job(job_id)
         assert (job.status, job.attempt_count, job.finished_at_ms) == (COMPLETED, 1, rig.now_ms)
         assert (job.owner, job.lease_until_ms) == (None, None)
-        assert await rig.repository.attempts_of(job_id) == [attempt]
+        assert await rig.repository.attempts_of(job_id, BEFORE_ALL_ATTEMPTS, 10) == [attempt]
 
     async def test_a_late_write_changes_nothing(self, rig: JobRig) -> None:
         job_id = await rig.make()
@@ -566,7 +566,7 @@ class TestDelivering:
         assert not await rig.finish(begin.job, Done(ERROR), AttemptOutcome.FAILED)
 
         assert await rig.status(job_id) is COMPLETED
-        assert len(await rig.repository.attempts_of(job_id)) == 1
+        assert len(await rig.repository.attempts_of(job_id, BEFORE_ALL_ATTEMPTS, 10)) == 1
 
     async def test_the_end_of_an_older_delivery_does_not_end_the_newer_one(self, rig: JobRig) -> None:
         job_id = await rig.make()
@@ -636,7 +636,7 @@ class TestDelivering:
         assert (job.status, job.attempt_count, job.delivery_count) == (QUEUED, 0, 1)
         assert (job.lease_until_ms, job.dedup_id) == (until_ms, f"{job_id}:0")
         await rig.deliver(job_id)
-        numbers = [attempt.number for attempt in await rig.repository.attempts_of(job_id)]
+        numbers = [attempt.number for attempt in await rig.repository.attempts_of(job_id, BEFORE_ALL_ATTEMPTS, 10)]
         assert numbers == [1, 2]
         assert (await rig.repository.get_job(job_id)).attempt_count == 1
 
@@ -1112,7 +1112,7 @@ class TestArchive:
         assert await rig.repository.archive_finished(rig.now_ms, rig.now_ms, 100) == 4
 
         assert await rig.repository.get_job(ids["completed"]) == before
-        assert len(await rig.repository.attempts_of(ids["completed"])) == 1
+        assert len(await rig.repository.attempts_of(ids["completed"], BEFORE_ALL_ATTEMPTS, 10)) == 1
         left = (await rig.repository.list_jobs(JobFilter(), None, 10)).jobs
         assert [job.id for job in left] == [waiting, ids["blocking"]]
         archived = (await rig.repository.list_jobs(JobFilter(archived=True), None, 10)).jobs
@@ -1144,7 +1144,7 @@ class TestArchive:
 
         with pytest.raises(JobNotFound):
             await rig.repository.get_job(ids["completed"])
-        assert await rig.repository.attempts_of(ids["completed"]) == []
+        assert await rig.repository.attempts_of(ids["completed"], BEFORE_ALL_ATTEMPTS, 10) == []
         assert await rig.status(ids["blocking"]) is ERROR
 
     async def test_jobs_go_on_being_archived_month_after_month(self, rig: JobRig) -> None:

@@ -13,7 +13,9 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
+from penstock.config.dispatch_options import FanOutBy
 from penstock.jobs.api.app import openapi, route_table
+from penstock.jobs.api.jobs import OldestAges
 from penstock.jobs.sqlite import sqlite_repository
 from penstock.router.configuration import parse_configuration
 from penstock.telemetry.errors import ExposedWithoutCredentials
@@ -184,6 +186,34 @@ async def test_jobs_are_listed_by_what_they_are_and_page_by_page(rig: DispatchRi
     assert [job["id"] for job in await rig.jobs("?groupKey=a:b:g1")] == ids[1::2]
     assert [job["id"] for job in await rig.jobs("?tenant=acme&status=PENDING")] == [other]
     assert await rig.jobs("?status=ERROR") == []
+
+
+async def test_the_oldest_that_waits_is_told_whichever_engine_runs(connect: Connect) -> None:
+    async with dispatch_rig(connect(), fan_out=FanOutBy.PIPELINE) as rig:
+
+        async def ages() -> tuple[float | None, float | None]:
+            told = msgspec.convert((await rig.ask("GET", f"{V1}/jobs/oldest-waiting")).body, OldestAges)
+            return told.age_s, told.held_age_s
+
+        subscription_id, _ = await rig.subscribe()
+        assert await ages() == (None, None)
+
+        event_id = await rig.publish()
+        rig.clock.advance(2)
+        assert await ages() == (2.0, None)
+
+        job = rig.new_job(subscription_id=subscription_id, event_id=event_id, created_at_ms=rig.now_ms)
+        await rig.repository.fan_out([event_id], [job], rig.now_ms)
+        rig.clock.advance(7)
+        assert await ages() == (7.0, None)
+
+        await rig.ask("POST", f"{V1}/subscriptions/{subscription_id}/pause")
+        await rig.queue_all()
+        assert await ages() == (None, 7.0)
+
+        await rig.ask("POST", f"{V1}/subscriptions/{subscription_id}/resume")
+        await rig.dispatch_all()
+        assert await ages() == (None, None)
 
 
 @pytest.mark.parametrize("query", ["status=LOST", "limit=0", "limit=1001", "cursor=nonsense", "colour=red"])

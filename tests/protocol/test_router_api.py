@@ -133,7 +133,77 @@ def test_a_decrease_that_does_not_come_to_pass_is_a_conflict(api: ServedApi) -> 
 def test_groups_are_listed_by_pool_and_limited(api: ServedApi) -> None:
     assert len(api.ask("GET", "/monitoring/groups").body["groups"]) == 20
     assert len(api.ask("GET", "/monitoring/groups?limit=3&pool=P").body["groups"]) == 3
-    assert api.ask("GET", "/monitoring/groups?pool=none").body["groups"] == []
+    assert api.ask("GET", "/monitoring/groups?pool=none").body == {"groups": [], "cursor": None}
+
+
+def test_the_groups_with_the_longest_queues_have_no_next_page(api: ServedApi) -> None:
+    api.router.group_views.reverse()
+    longest = api.ask("GET", "/monitoring/groups?order=longest&limit=2").body
+
+    assert ([group["queued"] for group in longest["groups"]], longest["cursor"]) == ([20, 19], None)
+    cursor = api.ask("GET", "/monitoring/groups?limit=2").body["cursor"]
+    assert_problem(api.ask("GET", f"/monitoring/groups?order=longest&cursor={cursor}"), 400, "takes no cursor")
+
+
+# Pages
+
+
+def walk(api: ServedApi, path: str, name: str, field: str, limit: int) -> list[list[str]]:
+    """A field of what each page of a list has."""
+    found: list[list[str]] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        answer = api.ask("GET", f"{path}?limit={limit}" + (f"&cursor={cursor}" if cursor else ""))
+        assert answer.status == 200, answer
+        found.append([each[field] for each in answer.body[name]])
+        cursor = answer.body["cursor"]
+    return found
+
+
+def test_every_list_comes_in_pages_to_those_who_ask_for_pages(api: ServedApi) -> None:
+    api.router.pool_views = [pool_view(code) for code in "cab"]
+    # One that is not wanted any more settles what it has, beside its successor.
+    api.router.queue_views = [queue_view(name) for name in ("z", "y", "x", "y")]
+    api.seed_warnings()
+
+    assert walk(api, "/monitoring/pools", "pools", "code", 2) == [["a", "b"], ["c"]]
+    assert walk(api, "/monitoring/queues", "queues", "name", 2) == [["x", "y", "y"], ["z"]]
+    assert walk(api, "/monitoring/consumer-health", "consumers", "queue", 3) == [["x", "y", "y"], ["z"]]
+    endpoints = [["http://127.0.0.1:9/x"], ["https://shop.example:443/hook"]]
+    assert walk(api, "/monitoring/circuit-breakers", "circuitBreakers", "endpoint", 1) == endpoints
+    assert walk(api, "/warnings", "warnings", "code", 1) == [["CONFIGURATION"], ["ROUTING"]]
+    groups = walk(api, "/monitoring/groups", "groups", "group", 7)
+    assert [group for page in groups for group in page] == sorted(f"group-{number}" for number in range(20))
+    messages = walk(api, "/monitoring/in-flight-messages", "messages", "messageId", 40)
+    assert [len(page) for page in messages] == [40, 40, 40, 30]
+    assert [message for page in messages for message in page] == [f"m{number}" for number in range(150)]
+
+
+def test_who_asks_for_no_page_gets_all_in_the_routers_own_order(api: ServedApi) -> None:
+    api.router.pool_views = [pool_view(code) for code in "cab"]
+
+    whole = api.ask("GET", "/monitoring/pools").body
+    assert ([pool["code"] for pool in whole["pools"]], whole["cursor"]) == (["c", "a", "b"], None)
+
+
+def test_a_warning_that_comes_again_keeps_its_place_among_the_pages(api: ServedApi) -> None:
+    for number in range(3):
+        api.warnings.add(WarningCode.ROUTING, Severity.WARN, "router", f"warning {number}")
+    first = api.ask("GET", "/warnings?limit=1").body
+    api.warnings.add(WarningCode.ROUTING, Severity.WARN, "router", "warning 0")
+    rest = api.ask("GET", f"/warnings?cursor={first['cursor']}").body
+
+    told = [each["message"] for each in first["warnings"] + rest["warnings"]]
+    assert (told, rest["warnings"][1]["count"]) == (["warning 2", "warning 1", "warning 0"], 2)
+
+
+@pytest.mark.parametrize(
+    "path", ["pools", "queues", "consumer-health", "circuit-breakers", "in-flight-messages", "groups"]
+)
+def test_a_cursor_that_no_list_made_is_refused(api: ServedApi, path: str) -> None:
+    for cursor in ("nonsense", "WzFd", "%00", "e30"):
+        assert_problem(api.ask("GET", f"/monitoring/{path}?cursor={cursor}"), 400, "pass on the one of the last page")
+        assert_problem(api.ask("GET", "/warnings?cursor=nonsense"), 400, "pass on the one of the last page")
 
 
 # Queues

@@ -67,4 +67,6 @@ def test_the_document_is_served(api: ServedApi) -> None:
 @SCHEMA.parametrize()
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 def test_every_answer_is_as_the_document_says(case: schemathesis.Case[Any], api: ServedApi) -> None:
+    # A cursor is a text that the last page gave; one that is made up is refused, as other tests show.
+    case.query.pop("cursor", None)
     case.call_and_validate(base_url=api.url)

@@ -27,6 +27,7 @@ ASKED: dict[str, tuple[dict[str, object], set[str]]] = {
         {"ids": ["x"], "owner": "a", "now_ms": NOW_MS, "lease_until_ms": NOW_MS},
         {"jobs_pkey", "sqlite_autoindex_jobs_1"},
     ),
+    "oldest_waiting": ({"now_ms": NOW_MS, "most": 100}, {"jobs_waiting", "jobs_by_state", "jobs_ready"}),
     "archivable_jobs": ({"before_ms": 0, "most": 100}, {"jobs_finished"}),
 }
 FINISHED = """

@@ -29,11 +29,11 @@ async def test_a_message_is_tracked_until_its_settlement_is_confirmed() -> None:
         rig.source.settle_s = 5.0
         rig.source.give(pointer("a"))
         await asyncio.sleep(4.9)
-        [view] = rig.router.in_flight(most=9)
+        [view] = rig.router.in_flight(9).messages
         assert view.state == "SETTLING"
         await asyncio.sleep(0.2)
 
-        assert rig.router.in_flight(most=9) == []
+        assert rig.router.in_flight(9).messages == []
 
 
 @pytest.mark.parametrize("outcome_delay_s", [None, 30])

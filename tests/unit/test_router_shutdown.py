@@ -40,7 +40,7 @@ async def test_polls_stop_then_deliveries_end_and_the_rest_goes_back_then_queues
     settled = [(each.broker_id, each.delay_s, each.at_ms) for each in rig.source.settled]
     assert settled == [("b-b", 0, 1000), ("b-x", 0, 1000), ("b-a", None, 5000)]
     assert (rig.source.closed, len(rig.source.polls_ms)) == (1, 2)
-    assert (rig.router.in_flight(most=9), rig.router.pools(), rig.router.queues()) == ([], [], [])
+    assert (rig.router.in_flight(9).messages, rig.router.pools(), rig.router.queues()) == ([], [], [])
     assert rig.now_ms() == 5000
     assert rig.warnings.listed() == []
 
@@ -55,7 +55,7 @@ async def test_a_delivery_that_does_not_end_within_30_s_is_ended_and_its_message
 
     settled = [(each.broker_id, each.delay_s, each.at_ms) for each in rig.source.settled]
     assert settled == [("b-short", None, 5000), ("b-long", 0, 30_000)]
-    assert rig.router.in_flight(most=9) == []
+    assert rig.router.in_flight(9).messages == []
 
 
 @on_virtual_time
@@ -115,7 +115,7 @@ async def test_settlements_that_fail_at_shut_down_are_warned_of() -> None:
     [warning] = rig.warned(WarningCode.SHUTDOWN_CLEANUP_ERRORS)
     assert warning.severity is Severity.WARN
     assert warning.message.startswith("2 messages")
-    assert rig.router.in_flight(most=9) == []
+    assert rig.router.in_flight(9).messages == []
 
 
 @on_virtual_time

@@ -6,6 +6,7 @@ import pytest
 
 from penstock.router.tracked import TrackedMessage
 from penstock.router.tracker import InFlightTracker
+from penstock.router.views import InFlightFilter
 from tests.router_rig import on_virtual_time, pointer, pool_p, pools, quiet, running, tracked
 
 
@@ -75,14 +76,37 @@ async def test_what_is_on_its_way_is_shown_the_oldest_first() -> None:
         rig.source.give(pointer("b", "2"))
         await asyncio.sleep(1)
 
-        oldest, newest = rig.router.in_flight(most=10)
+        oldest, newest = rig.router.in_flight(10).messages
         assert (oldest.message_id, oldest.broker_message_id, oldest.state) == ("a", "b-a", "DELIVERING")
         assert (newest.message_id, newest.message_group_id, newest.state) == ("b", "2", "WAITING")
         assert (oldest.queue, oldest.pool_code, oldest.attempt) == ("q", "P", 1)
         assert (oldest.elapsed_ms, newest.elapsed_ms) == (3000, 1000)
         assert newest.tracked_at_ms - oldest.tracked_at_ms == 2000
-        assert [each.message_id for each in rig.router.in_flight(most=1)] == ["a"]
+        assert [each.message_id for each in rig.router.in_flight(1).messages] == ["a"]
         rig.mediator.let_go("a")
+
+
+@on_virtual_time
+async def test_pages_of_what_is_on_its_way_stay_where_they_are_while_messages_come_and_go() -> None:
+    async with running(pool_p(9)) as rig:
+        first = [f"{number}" for number in range(6)]
+        for each in (*first, "new"):
+            rig.mediator.hold(each)
+        rig.source.give(*(pointer(each, each) for each in first))
+        await quiet()
+
+        page = rig.router.in_flight(3)
+        assert [each.message_id for each in page.messages] == first[:3]
+        for gone in ("1", "4"):
+            rig.mediator.let_go(gone)
+        rig.source.give(pointer("new", "new"))
+        await quiet()
+        page = rig.router.in_flight(2, after=page.last)
+        assert [each.message_id for each in page.messages] == ["3", "5"]
+        page = rig.router.in_flight(2, after=page.last)
+        assert ([each.message_id for each in page.messages], page.last) == (["new"], None)
+        for each in ("0", "2", "3", "5", "new"):
+            rig.mediator.let_go(each)
 
 
 @on_virtual_time
@@ -93,10 +117,11 @@ async def test_what_is_on_its_way_is_found_by_id_pool_and_queue() -> None:
         await quiet()
         router = rig.router
 
-        assert [each.message_id for each in router.in_flight(most=9, message_id="b")] == ["b"]
-        assert [each.message_id for each in router.in_flight(most=9, message_id="b-b")] == ["b"]
-        assert len(router.in_flight(most=9, pool="P", queue="q")) == 2
-        assert router.in_flight(most=9, pool="OTHER") == router.in_flight(most=9, queue="other") == []
+        assert [each.message_id for each in router.in_flight(9, InFlightFilter("b")).messages] == ["b"]
+        assert [each.message_id for each in router.in_flight(9, InFlightFilter("b-b")).messages] == ["b"]
+        assert len(router.in_flight(9, InFlightFilter(pool="P", queue="q")).messages) == 2
+        assert router.in_flight(9, InFlightFilter(pool="OTHER")).messages == []
+        assert router.in_flight(9, InFlightFilter(queue="other")).messages == []
         by_own, by_brokers = router.find("a"), router.find("b-a")
         assert by_own is not None
         assert by_own == by_brokers

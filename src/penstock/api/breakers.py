@@ -4,7 +4,8 @@ from http import HTTPStatus
 
 from penstock.core.errors import NotFound
 from penstock.delivery.breakers import Breakers
-from penstock.router.api.breakers import BreakerList, BreakerReset, ResetCount
+from penstock.router.api.breakers import BreakerList, BreakerReset, ResetCount, breaker_list
+from penstock.telemetry.paging import WholeOrPageQuery
 from penstock.telemetry.query import NoQuery
 from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
@@ -25,6 +26,7 @@ class BreakerRoutes:
                 path=PATH,
                 summary="The breakers of subscribers' endpoints.",
                 answer=BreakerList,
+                query=WholeOrPageQuery,
                 handler=self._list,
             ),
             Route(
@@ -45,8 +47,8 @@ class BreakerRoutes:
             ),
         )
 
-    def _list(self, _: Call[NoQuery, NoBody]) -> BreakerList:
-        return BreakerList(self._breakers.views())
+    def _list(self, call: Call[WholeOrPageQuery, NoBody]) -> BreakerList:
+        return breaker_list(self._breakers.views(), call.query)
 
     def _reset(self, call: Call[NoQuery, BreakerReset]) -> ResetCount:
         if not self._breakers.reset(call.body.endpoint):

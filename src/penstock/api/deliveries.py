@@ -1,29 +1,30 @@
 """`/api/v1/deliveries`: what was finished lately, for charts by group and a feed."""
 
-from typing import Annotated
-
 import msgspec
-from msgspec import Meta
 
-from penstock.jobs.api.fields import Limit
-from penstock.jobs.inspecting import FinishedJob
+from penstock.jobs.api.fields import EpochMs, Name
+from penstock.jobs.inspecting import THE_NEWEST, FinishedJob
 from penstock.jobs.repository import JobRepository
+from penstock.telemetry.cursor import key_before
+from penstock.telemetry.paging import Cursor, Limit, first_of
 from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
 PATH = "/api/v1/deliveries"
 
 
 class DeliveryQuery(msgspec.Struct, frozen=True, rename="camel"):
-    """Since when, in milliseconds since the Unix epoch, and how many at most."""
+    """Since when, in milliseconds since the Unix epoch, how many, and where to go on."""
 
-    since_ms: Annotated[int, Meta(ge=0)] = 0
+    since_ms: EpochMs = 0
     limit: Limit = 200
+    cursor: Cursor | None = None
 
 
 class DeliveryList(msgspec.Struct, frozen=True):
-    """Jobs that are over, the last one first. A limit that is reached leaves the older ones out."""
+    """Jobs that are over, the last one first; the cursor asks for those before them, null after the last."""
 
     deliveries: list[FinishedJob]
+    cursor: str | None
 
 
 class DeliveryRoutes:
@@ -46,4 +47,7 @@ class DeliveryRoutes:
         )
 
     async def _list(self, call: Call[DeliveryQuery, NoBody]) -> DeliveryList:
-        return DeliveryList(await self._repository.finished_lately(call.query.since_ms, call.query.limit))
+        asked = call.query
+        before = THE_NEWEST if asked.cursor is None else key_before(asked.cursor, tuple[EpochMs, Name])
+        found = await self._repository.finished_lately(asked.since_ms, before, asked.limit + 1)
+        return DeliveryList(*first_of(found, lambda job: (job.finished_at_ms, job.id), asked.limit))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime
+from enum import StrEnum
 
 import msgspec
 
@@ -9,24 +10,35 @@ from penstock.core.clock import Clock
 from penstock.core.job_state import JobStatus
 from penstock.core.plan import group_key
 from penstock.core.pointer import DispatchMode
-from penstock.jobs.api.fields import GroupKey, Limit, moment_of
+from penstock.jobs.api.fields import GroupKey, moment_of
 from penstock.jobs.api.job_views import JobView, job_view
-from penstock.jobs.inspecting import Lane
+from penstock.jobs.inspecting import HeldGroup, Lane
 from penstock.jobs.model_job import DispatchJob
 from penstock.jobs.model_subscription import Subscription
 from penstock.jobs.repository import JobRepository
+from penstock.telemetry.cursor import key_before
+from penstock.telemetry.paging import Cursor, Limit, check_no_cursor, first_of, page_of
 from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
 PATH = "/api/v1/groups"
 SHOWN_JOBS = 50
-# A key is looked for in the lanes of so many subscriptions; with more, ask for the whole group key.
+# A key is looked for in the lanes of so many subscriptions at once.
 MOST_LANES = 200
 
 
+class HeldOrder(StrEnum):
+    """In the order of their keys, which no change moves; or the most urgent ones, which have no next page."""
+
+    KEY = "key"
+    URGENT = "urgent"
+
+
 class HeldQuery(msgspec.Struct, frozen=True):
-    """How many groups to show."""
+    """How many groups, in which order, and where to go on."""
 
     limit: Limit = 100
+    order: HeldOrder = HeldOrder.KEY
+    cursor: Cursor | None = None
 
 
 class HeldGroupView(msgspec.Struct, frozen=True, rename="camel"):
@@ -41,15 +53,20 @@ class HeldGroupView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class HeldGroupList(msgspec.Struct, frozen=True):
-    """Groups that are held up, those in ERROR first, then the longest held."""
+    """Groups that are held up, by key or those in ERROR first, then the longest held.
+
+    The cursor asks for the next page, null after the last.
+    """
 
     groups: list[HeldGroupView]
+    cursor: str | None
 
 
 class LaneQuery(msgspec.Struct, frozen=True):
-    """A key such as `order-17`, in the lane of every subscription, or a whole group key."""
+    """A key such as `order-17`, in the lane of every subscription, or a whole group key; and where to go on."""
 
     key: GroupKey
+    cursor: Cursor | None = None
 
 
 class LaneView(msgspec.Struct, frozen=True, rename="camel"):
@@ -67,9 +84,10 @@ class LaneView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class LaneList(msgspec.Struct, frozen=True):
-    """The lanes that a key has jobs in."""
+    """The lanes that a key has jobs in; the cursor asks for those of more subscriptions, null after the last."""
 
     lanes: list[LaneView]
+    cursor: str | None
 
 
 class GroupRoutes:
@@ -85,7 +103,7 @@ class GroupRoutes:
             Route(
                 method="GET",
                 path=f"{PATH}/held",
-                summary="Groups that wait for a job that failed.",
+                summary="Groups that wait for a job that failed, by key or the most urgent ones.",
                 answer=HeldGroupList,
                 query=HeldQuery,
                 handler=self._held,
@@ -102,33 +120,42 @@ class GroupRoutes:
 
     async def _held(self, call: Call[HeldQuery, NoBody]) -> HeldGroupList:
         names = {each.id: each.name for each in await self._repository.list_subscriptions()}
-        held = await self._repository.held_groups(call.query.limit)
-        return HeldGroupList(
-            [
-                HeldGroupView(
-                    group.group_key,
-                    group.subscription_id,
-                    names.get(group.subscription_id or ""),
-                    group.errors,
-                    group.retrying,
-                    moment_of(group.since_ms),
-                )
-                for group in held
-            ]
-        )
+        held, cursor = await self._held_page(call.query)
+        shown = [
+            HeldGroupView(
+                group.group_key,
+                group.subscription_id,
+                names.get(group.subscription_id or ""),
+                group.errors,
+                group.retrying,
+                moment_of(group.since_ms),
+            )
+            for group in held
+        ]
+        return HeldGroupList(shown, cursor)
+
+    async def _held_page(self, asked: HeldQuery) -> tuple[list[HeldGroup], str | None]:
+        if asked.order is HeldOrder.URGENT:
+            check_no_cursor(asked.cursor, "order=urgent")
+            return await self._repository.most_urgent_groups(asked.limit), None
+        (after,) = ("",) if asked.cursor is None else key_before(asked.cursor, tuple[GroupKey])
+        found = await self._repository.held_groups(after, asked.limit + 1)
+        return first_of(found, lambda group: (group.group_key,), asked.limit)
 
     async def _lanes(self, call: Call[LaneQuery, NoBody]) -> LaneList:
         key = call.query.key
         subscriptions = await self._repository.list_subscriptions()
-        by_group = {group_key(each.id, key): each for each in subscriptions[:MOST_LANES]}
-        whole = next((each for each in subscriptions if key.startswith(f"{each.id}:")), None)
+        page, cursor = page_of(subscriptions, lambda each: (each.id,), tuple[str], MOST_LANES, call.query.cursor)
+        groups: list[tuple[str, Subscription | None]] = [(group_key(each.id, key), each) for each in page]
+        if call.query.cursor is None:
+            groups.insert(0, (key, next((each for each in subscriptions if key.startswith(f"{each.id}:")), None)))
         now_ms = self._clock.now_ms()
         found: list[LaneView] = []
-        for group, subscription in ((key, whole), *by_group.items()):
+        for group, subscription in groups:
             lane = await self._repository.lane_of(group, SHOWN_JOBS)
             if any(lane.counts.values()):
                 found.append(lane_view(group, subscription, lane, now_ms))
-        return LaneList(found)
+        return LaneList(found, cursor)
 
 
 def lane_view(group: str, subscription: Subscription | None, lane: Lane, now_ms: int) -> LaneView:

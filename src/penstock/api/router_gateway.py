@@ -12,6 +12,7 @@ from penstock.router.api.reload import Reloaded
 from penstock.router.api.warning_list import WarningCount, WarningList, WarningQuery
 from penstock.router.views import PoolView
 from penstock.router.warnings import RouterWarning
+from penstock.telemetry.paging import WholeOrPageQuery
 from penstock.telemetry.routes import AnyRoute
 
 PREFIX = "/api/router"
@@ -23,7 +24,7 @@ def router_routes(upstream: Upstream) -> tuple[AnyRoute, ...]:
     to = Gateway(upstream, PREFIX).route
     return (
         to("GET", "/monitoring", "The router's health and totals.", Overview),
-        to("GET", "/monitoring/pools", "The router's pools.", PoolList),
+        to("GET", "/monitoring/pools", "The router's pools.", PoolList, query=WholeOrPageQuery),
         to(
             "PUT",
             "/monitoring/pools/{code}",
@@ -33,7 +34,13 @@ def router_routes(upstream: Upstream) -> tuple[AnyRoute, ...]:
             timeout_s=RELOAD_S,
         ),
         to("GET", "/monitoring/groups", "Groups that have messages in the router.", GroupList, query=GroupQuery),
-        to("GET", "/monitoring/queues", "The queues that the router consumes.", QueueList),
+        to(
+            "GET",
+            "/monitoring/queues",
+            "The queues that the router consumes.",
+            QueueList,
+            query=WholeOrPageQuery,
+        ),
         to(
             "GET",
             "/monitoring/in-flight-messages",
@@ -41,7 +48,7 @@ def router_routes(upstream: Upstream) -> tuple[AnyRoute, ...]:
             InFlightList,
             query=InFlightQuery,
         ),
-        to("GET", _BREAKERS, "The breakers of all endpoints.", BreakerList),
+        to("GET", _BREAKERS, "The breakers of all endpoints.", BreakerList, query=WholeOrPageQuery),
         to("POST", f"{_BREAKERS}/reset", "Close the breaker of one endpoint.", ResetCount, body=BreakerReset),
         to("POST", f"{_BREAKERS}/reset-all", "Close all breakers.", ResetCount),
         to("POST", RELOAD, "Let the router fetch its configuration now.", Reloaded, timeout_s=RELOAD_S),

@@ -90,7 +90,7 @@ def show(
     """Show a job and its attempts."""
     client = connect(ctx, endpoint)
     path = f"{PATH}/{path_part(job_id)}"
-    job, attempts = client.get(path), client.get(f"{path}/attempts")
+    job, attempts = client.get(path), client.get_all(f"{path}/attempts", "attempts")
     if as_json:
         print_json({"job": job.json, "attempts": _member(attempts, "attempts")})
         return

@@ -114,9 +114,10 @@ class Attempt(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Attempts(msgspec.Struct, frozen=True):
-    """Deliveries of a job, the first one first."""
+    """Deliveries of a job, the first one first; the cursor asks for the next page, None after the last."""
 
     attempts: list[Attempt]
+    cursor: str | None
 
 
 class DecidedJobs(msgspec.Struct, frozen=True):

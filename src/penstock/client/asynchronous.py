@@ -88,7 +88,12 @@ class AsyncPenstock:
 
     async def attempts(self, job_id: str) -> list[Attempt]:
         """The deliveries of a job, the first one first."""
-        return (await self._connections.ask(calls.attempts(job_id))).attempts
+        page = await self._connections.ask(calls.attempts(job_id, None))
+        found = page.attempts
+        while page.cursor is not None:
+            page = await self._connections.ask(calls.attempts(job_id, page.cursor))
+            found += page.attempts
+        return found
 
     async def retry(self, *job_ids: str) -> list[str]:
         """Begin anew with jobs in ERROR: all of them or none."""

@@ -86,7 +86,12 @@ class Penstock:
 
     def attempts(self, job_id: str) -> list[Attempt]:
         """The deliveries of a job, the first one first."""
-        return self._connections.ask(calls.attempts(job_id)).attempts
+        page = self._connections.ask(calls.attempts(job_id, None))
+        found = page.attempts
+        while page.cursor is not None:
+            page = self._connections.ask(calls.attempts(job_id, page.cursor))
+            found += page.attempts
+        return found
 
     def retry(self, *job_ids: str) -> list[str]:
         """Begin anew with jobs in ERROR: all of them or none."""

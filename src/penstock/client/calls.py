@@ -108,9 +108,10 @@ def job(job_id: str) -> Call[answers.Job]:
     return Call("GET", f"{_JOBS}/{_part(job_id)}", answers.Job, repeatable=True)
 
 
-def attempts(job_id: str) -> Call[answers.Attempts]:
-    """The deliveries of a job."""
-    return Call("GET", f"{_JOBS}/{_part(job_id)}/attempts", answers.Attempts, repeatable=True)
+def attempts(job_id: str, cursor: str | None) -> Call[answers.Attempts]:
+    """A page of the deliveries of a job, from a cursor on."""
+    path = f"{_JOBS}/{_part(job_id)}/attempts"
+    return Call("GET", path + _query({}, cursor), answers.Attempts, repeatable=True)
 
 
 def decide(verb: str, job_ids: Sequence[str]) -> Call[answers.DecidedJobs]:

@@ -1,7 +1,5 @@
 """Errors of jobs and the databases that keep them.
 
-InvalidArgument
-└── BadCursor                  a list's cursor was not made by a list
 NotFound
 ├── JobNotFound
 ├── EventNotFound
@@ -20,14 +18,7 @@ Unavailable
 └── DatabaseFailed             the database refused or did not answer; nothing of the change was kept
 """
 
-from penstock.core.errors import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound, Unavailable
-
-
-class BadCursor(InvalidArgument):
-    """A list's cursor was not made by a list."""
-
-    def __init__(self, cursor: str) -> None:
-        super().__init__(f"the cursor {cursor!r} is none: pass on the one of the last page as it is")
+from penstock.core.errors import AlreadyExists, FailedPrecondition, NotFound, Unavailable
 
 
 class JobNotFound(NotFound):

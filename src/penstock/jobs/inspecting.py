@@ -11,6 +11,12 @@ from penstock.jobs.rows import job_of
 from penstock.jobs.stored_state import STATUS_OF
 from penstock.jobs.transaction import Transaction
 
+FinishedPlace = tuple[int, str]
+"""When a job was finished, and its id: what was finished lately stands in this order, the last one first."""
+
+THE_NEWEST: FinishedPlace = (2**62, "")
+"""The place before all others."""
+
 _COLUMNS = ", ".join("NULL AS payload" if name == "payload" else name for name in JOB_COLUMNS)
 
 # What the index jobs_blocking holds: an ERROR, or an attempt that waits for the next one.
@@ -18,8 +24,9 @@ _HELD = """
 SELECT group_key, min(subscription_id), sum(CASE WHEN state = {ERROR} THEN 1 ELSE 0 END), count(*), min(updated_at_ms)
 FROM jobs
 WHERE (state = {ERROR} OR (state = {WAITING} AND delivery_count > 0 AND mode > 0)) AND mode = {BLOCK_ON_ERROR}
-GROUP BY group_key ORDER BY 3 DESC, 5, 1 LIMIT :most
 """
+_HELD_BY_KEY = _HELD + "AND group_key > :after GROUP BY group_key ORDER BY group_key LIMIT :most"
+_MOST_URGENT = _HELD + "GROUP BY group_key ORDER BY 3 DESC, 5, 1 LIMIT :most"
 _LANE = f"""
 SELECT {_COLUMNS} FROM jobs
 WHERE group_key = :group_key AND state IN ({{WAITING}}, {{READY}}, {{CLAIMED}}, {{QUEUED}}, {{PROCESSING}}, {{ERROR}})
@@ -32,8 +39,10 @@ SELECT j.id, j.group_key, j.group_name, j.subscription_id, j.pool, j.type, j.sta
     j.delivery_count, a.duration_ms, a.status_code
 FROM (
     SELECT * FROM jobs
-    WHERE finished_at_ms IS NOT NULL AND (state <> {ERROR} OR mode <> {BLOCK_ON_ERROR}) AND finished_at_ms > :since_ms
-    ORDER BY finished_at_ms DESC LIMIT :most
+    WHERE finished_at_ms IS NOT NULL AND (state <> {ERROR} OR mode <> {BLOCK_ON_ERROR})
+      AND finished_at_ms > :since_ms AND finished_at_ms <= :before_ms
+      AND (finished_at_ms < :before_ms OR id < :before_id)
+    ORDER BY finished_at_ms DESC, id DESC LIMIT :most
 ) AS j LEFT JOIN attempts AS a ON a.job_id = j.id AND a.number = j.delivery_count
 ORDER BY j.finished_at_ms DESC, j.id DESC
 """
@@ -79,9 +88,14 @@ class FinishedJob(msgspec.Struct, frozen=True, rename="camel"):
     status_code: int | None
 
 
-def held_groups(tx: Transaction, most: int) -> list[HeldGroup]:
+def held_groups(tx: Transaction, after: str, most: int) -> list[HeldGroup]:
+    """Groups that are held up and come after a key, in the order of their keys."""
+    return [HeldGroup(*row) for row in tx.select(_HELD_BY_KEY, {"after": after, "most": most})]
+
+
+def most_urgent_groups(tx: Transaction, most: int) -> list[HeldGroup]:
     """Groups that are held up, those in ERROR first, then the longest held."""
-    return [HeldGroup(*row) for row in tx.select(_HELD, {"most": most})]
+    return [HeldGroup(*row) for row in tx.select(_MOST_URGENT, {"most": most})]
 
 
 def lane_of(tx: Transaction, group_key: str, most: int) -> Lane:
@@ -92,7 +106,12 @@ def lane_of(tx: Transaction, group_key: str, most: int) -> Lane:
     return Lane([job_of(row) for row in tx.select(_LANE, {"group_key": group_key, "most": most})], counts)
 
 
-def finished_lately(tx: Transaction, since_ms: int, most: int) -> list[FinishedJob]:
-    """Jobs that were finished after a moment, the last one first; errors that block a group are not over."""
-    rows = tx.select(_FINISHED, {"since_ms": since_ms, "most": most})
+def finished_lately(tx: Transaction, since_ms: int, before: FinishedPlace, most: int) -> list[FinishedJob]:
+    """Jobs that were finished after a moment and stand behind a place, the last one first.
+
+    Errors that block a group are not over.
+    """
+    before_ms, before_id = before
+    values = {"since_ms": since_ms, "before_ms": before_ms, "before_id": before_id, "most": most}
+    rows = tx.select(_FINISHED, values)
     return [FinishedJob(*(*row[:6], STATUS_OF[row[6]], *row[7:])) for row in rows]

@@ -5,14 +5,15 @@ import msgspec
 from penstock.core.ids import first_id_of
 from penstock.core.job_state import JobStatus
 from penstock.core.limits import SECOND_MS
-from penstock.jobs.errors import BadCursor, JobNotFound
+from penstock.jobs.errors import JobNotFound
 from penstock.jobs.fan_out import check_job_id
-from penstock.jobs.model_attempt import Attempt, AttemptOutcome
+from penstock.jobs.model_attempt import Attempt, AttemptOutcome, AttemptPlace
 from penstock.jobs.model_job import DispatchJob
 from penstock.jobs.queries import JOB_COLUMNS
 from penstock.jobs.rows import job_of
 from penstock.jobs.stored_state import STATUS_OF, codes_of
 from penstock.jobs.transaction import Transaction
+from penstock.telemetry.errors import BadCursor
 
 _LONGEST_FAN_OUT_MS = 7 * 24 * 60 * 60 * SECOND_MS
 
@@ -59,8 +60,10 @@ def get_job(tx: Transaction, job_id: str) -> DispatchJob:
     return job_of(row)
 
 
-def attempts_of(tx: Transaction, job_id: str) -> list[Attempt]:
-    """The deliveries of a job, the first one first."""
+def attempts_of(tx: Transaction, job_id: str, after: AttemptPlace, most: int) -> list[Attempt]:
+    """The deliveries of a job behind a place, the first one first."""
+    after_number, after_ms = after
+    rows = tx.all("attempts_of_job", id=job_id, after_number=after_number, after_ms=after_ms, most=most)
     return [
         Attempt(
             number=number,
@@ -71,7 +74,7 @@ def attempts_of(tx: Transaction, job_id: str) -> list[Attempt]:
             response=response,
             error=error,
         )
-        for number, outcome, at_ms, duration_ms, status_code, response, error in tx.all("attempts_of_job", id=job_id)
+        for number, outcome, at_ms, duration_ms, status_code, response, error in rows
     ]
 
 

@@ -6,6 +6,11 @@ import msgspec
 
 RESPONSE_KEPT_CHARACTERS = 2000
 
+AttemptPlace = tuple[int, int]
+"""The number of an attempt and its time: a job's attempts stand in this order."""
+
+BEFORE_ALL_ATTEMPTS: AttemptPlace = (0, 0)
+
 
 class AttemptOutcome(StrEnum):
     """How a delivery ended."""

@@ -11,16 +11,17 @@ from typing import Protocol
 
 from penstock.core.job_state import JobStatus
 from penstock.jobs.delivering import Begin, Verdict
-from penstock.jobs.inspecting import FinishedJob, HeldGroup, Lane
+from penstock.jobs.inspecting import FinishedJob, FinishedPlace, HeldGroup, Lane
 from penstock.jobs.kept_changes import ChangePage, KeptChange
 from penstock.jobs.lanes import Lanes
 from penstock.jobs.leading import LeaderLease
 from penstock.jobs.listing import JobFilter, JobPage
-from penstock.jobs.model_attempt import Attempt
+from penstock.jobs.model_attempt import Attempt, AttemptPlace
 from penstock.jobs.model_event import Event
 from penstock.jobs.model_job import ClaimedJob, CreatedJob, DispatchJob, NewJob
 from penstock.jobs.model_pool import Pool
 from penstock.jobs.model_subscription import Subscription
+from penstock.jobs.oldest_waiting import OldestWaiting
 from penstock.jobs.signal import JobSignal
 from penstock.jobs.statistics_store import Statistics
 
@@ -93,15 +94,23 @@ class JobRepository(Protocol):
         """A page of jobs, the newest first."""
         ...
 
-    async def attempts_of(self, job_id: str) -> list[Attempt]:
-        """The deliveries of a job, the first one first."""
+    async def attempts_of(self, job_id: str, after: AttemptPlace, most: int) -> list[Attempt]:
+        """The deliveries of a job behind a place, the first one first."""
         ...
 
     async def counts(self) -> dict[JobStatus, int]:
         """How many jobs have each status, archived ones left out. It looks at all of them: do not ask all the time."""
         ...
 
-    async def held_groups(self, most: int) -> list[HeldGroup]:
+    async def oldest_waiting(self, now_ms: int) -> OldestWaiting:
+        """Since when the one that has waited longest waits, looked up in indexes: it may be asked all the time."""
+        ...
+
+    async def held_groups(self, after: str, most: int) -> list[HeldGroup]:
+        """Groups that wait for a job that failed and come after a key, in the order of their keys."""
+        ...
+
+    async def most_urgent_groups(self, most: int) -> list[HeldGroup]:
         """Groups that wait for a job that failed, those in ERROR first, then the longest held."""
         ...
 
@@ -109,8 +118,8 @@ class JobRepository(Protocol):
         """The first jobs of a group that are not over, in order, and its counts."""
         ...
 
-    async def finished_lately(self, since_ms: int, most: int) -> list[FinishedJob]:
-        """Jobs finished after a moment, the last one first."""
+    async def finished_lately(self, since_ms: int, before: FinishedPlace, most: int) -> list[FinishedJob]:
+        """Jobs finished after a moment that stand behind a place, the last one first."""
         ...
 
     async def cancel(self, job_ids: Sequence[str], now_ms: int) -> None:

@@ -16,20 +16,22 @@ from penstock.jobs import (
     leading,
     listing,
     making,
+    oldest_waiting,
 )
 from penstock.jobs.delivering import Begin, Beginning, Verdict
 from penstock.jobs.errors import EventNotFound
-from penstock.jobs.inspecting import FinishedJob, HeldGroup, Lane
+from penstock.jobs.inspecting import FinishedJob, FinishedPlace, HeldGroup, Lane
 from penstock.jobs.kept_changes import ChangePage, KeptChange
 from penstock.jobs.lanes import Lanes
 from penstock.jobs.leading import LeaderLease
 from penstock.jobs.listing import JobFilter, JobPage
-from penstock.jobs.model_attempt import Attempt
+from penstock.jobs.model_attempt import Attempt, AttemptPlace
 from penstock.jobs.model_event import Event
 from penstock.jobs.model_job import ClaimedJob, CreatedJob, DispatchJob, NewJob
 from penstock.jobs.model_pool import Pool
 from penstock.jobs.model_subscription import Subscription
 from penstock.jobs.months import Month
+from penstock.jobs.oldest_waiting import OldestWaiting
 from penstock.jobs.repository import JobRepository
 from penstock.jobs.rows import event_of
 from penstock.jobs.signal import JobSignal
@@ -128,20 +130,26 @@ class SqlRepository(JobRepository):
     async def list_jobs(self, which: JobFilter, cursor: str | None, most: int) -> JobPage:
         return await self._read(listing.list_jobs, which, cursor, most)
 
-    async def attempts_of(self, job_id: str) -> list[Attempt]:
-        return await self._read(listing.attempts_of, job_id)
+    async def attempts_of(self, job_id: str, after: AttemptPlace, most: int) -> list[Attempt]:
+        return await self._read(listing.attempts_of, job_id, after, most)
 
     async def counts(self) -> dict[JobStatus, int]:
         return await self._database.read(listing.counts)
 
-    async def held_groups(self, most: int) -> list[HeldGroup]:
-        return await self._read(inspecting.held_groups, most)
+    async def oldest_waiting(self, now_ms: int) -> OldestWaiting:
+        return await self._read(oldest_waiting.oldest_waiting, now_ms)
+
+    async def held_groups(self, after: str, most: int) -> list[HeldGroup]:
+        return await self._read(inspecting.held_groups, after, most)
+
+    async def most_urgent_groups(self, most: int) -> list[HeldGroup]:
+        return await self._read(inspecting.most_urgent_groups, most)
 
     async def lane_of(self, group_key: str, most: int) -> Lane:
         return await self._read(inspecting.lane_of, group_key, most)
 
-    async def finished_lately(self, since_ms: int, most: int) -> list[FinishedJob]:
-        return await self._read(inspecting.finished_lately, since_ms, most)
+    async def finished_lately(self, since_ms: int, before: FinishedPlace, most: int) -> list[FinishedJob]:
+        return await self._read(inspecting.finished_lately, since_ms, before, most)
 
     async def cancel(self, job_ids: Sequence[str], now_ms: int) -> None:
         await self._write(deciding.cancel, job_ids, now_ms)

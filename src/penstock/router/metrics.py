@@ -14,7 +14,7 @@ from penstock.core.histogram import Histogram
 from penstock.delivery.breaker_view import BreakerView
 from penstock.router.pool_metrics import BUCKETS_S, SHOWN_GROUPS, PoolMetrics, RouterMetrics
 from penstock.router.surface import RouterSurface
-from penstock.router.views import PoolView, QueueView
+from penstock.router.views import PoolView, QueueView, longest
 from penstock.router.warnings import Warnings
 
 MAX_LABELS = 512
@@ -105,7 +105,7 @@ class RouterCollector(Collector):
 
     def _groups(self) -> Iterator[Metric]:
         depth = _group_gauge("queued", "Messages that wait in the groups with the longest queues.")
-        for group in self._router.groups(None, SHOWN_GROUPS):
+        for group in longest(self._router.groups(None), SHOWN_GROUPS):
             depth.add_metric([group.pool, group.group], group.queued)
         busy = _group_gauge("processing_seconds", "Time spent on deliveries of the groups with the most, estimated.")
         waited = _group_gauge(

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from heapq import nsmallest
 
 from penstock.config.router_options import RouterOptions
 from penstock.core.clock import Clock
@@ -17,10 +18,20 @@ from penstock.router.pools import Pools
 from penstock.router.routing import Routing
 from penstock.router.tracked import TrackedMessage
 from penstock.router.tracker import InFlightTracker
-from penstock.router.views import GroupView, InFlightView, PoolView, QueueView
+from penstock.router.views import (
+    GroupView,
+    InFlightFilter,
+    InFlightPage,
+    InFlightPlace,
+    InFlightView,
+    PoolView,
+    QueueView,
+)
 from penstock.router.warnings import ROUTER, Severity, WarningCode, Warnings
 from penstock.sources.opening import QueueSpec
 from penstock.sources.port import Source
+
+_ALL = InFlightFilter()
 
 
 class Router:
@@ -135,23 +146,20 @@ class Router:
         """All consumed queues, those that are no longer wanted last."""
         return [consumer.view() for consumer in self._consumers.all()]
 
-    def groups(self, pool: str | None, most: int) -> list[GroupView]:
-        """The groups with the most messages waiting."""
-        found = [group for each in self._pools if pool in (None, each.code) for group in each.groups()]
-        return sorted(found, key=lambda group: (-group.queued, group.pool, group.group))[:most]
+    def groups(self, pool: str | None) -> list[GroupView]:
+        """The groups that have messages, of one pool or of all."""
+        return [group for each in self._pools if pool in (None, each.code) for group in each.groups()]
 
-    def in_flight(
-        self, *, most: int, message_id: str | None = None, pool: str | None = None, queue: str | None = None
-    ) -> list[InFlightView]:
-        """Messages on their way, the oldest first."""
-        found = sorted(self._tracker, key=lambda message: message.tracked_s)
-        return [
-            self._in_flight_view(message)
-            for message in found
-            if message_id in (None, message.pointer.id, message.received.broker_id)
-            and pool in (None, message.pool.code)
-            and queue in (None, message.origin.name)
-        ][:most]
+    def in_flight(self, most: int, wanted: InFlightFilter = _ALL, after: InFlightPlace | None = None) -> InFlightPage:
+        """Messages on their way that come after a place, the oldest first."""
+        found = [
+            message
+            for message in self._tracker
+            if _fits(message, wanted) and (after is None or _place(message) > after)
+        ]
+        first = nsmallest(most, found, _place)
+        last = _place(first[-1]) if len(found) > most else None
+        return InFlightPage([self._in_flight_view(message) for message in first], last)
 
     def find(self, message_id: str) -> InFlightView | None:
         """A message on its way, by its own id or the broker's."""
@@ -187,3 +195,15 @@ class Router:
     def reset_breakers(self) -> int:
         """Close every breaker; how many there are."""
         return self._breakers.reset_all()
+
+
+def _fits(message: TrackedMessage, wanted: InFlightFilter) -> bool:
+    return (
+        wanted.message_id in (None, message.pointer.id, message.received.broker_id)
+        and wanted.pool in (None, message.pool.code)
+        and wanted.queue in (None, message.origin.name)
+    )
+
+
+def _place(message: TrackedMessage) -> InFlightPlace:
+    return message.tracked_s, message.pointer.id

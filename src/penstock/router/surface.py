@@ -4,7 +4,15 @@ from typing import Protocol
 
 from penstock.delivery.breaker_view import BreakerView
 from penstock.router.configuration import RouterConfiguration
-from penstock.router.views import GroupView, InFlightView, PoolView, QueueView
+from penstock.router.views import (
+    GroupView,
+    InFlightFilter,
+    InFlightPage,
+    InFlightPlace,
+    InFlightView,
+    PoolView,
+    QueueView,
+)
 
 
 class RouterSurface(Protocol):
@@ -24,14 +32,12 @@ class RouterSurface(Protocol):
         """The consumed queues, those that are stopping too."""
         ...
 
-    def groups(self, pool: str | None, most: int) -> list[GroupView]:
-        """Groups with messages, the longest queues first."""
+    def groups(self, pool: str | None) -> list[GroupView]:
+        """Groups with messages, of one pool or of all."""
         ...
 
-    def in_flight(
-        self, *, most: int, message_id: str | None, pool: str | None, queue: str | None
-    ) -> list[InFlightView]:
-        """The tracked messages asked for, the oldest first."""
+    def in_flight(self, most: int, wanted: InFlightFilter, after: InFlightPlace | None) -> InFlightPage:
+        """The tracked messages asked for that come after a place, the oldest first."""
         ...
 
     def find(self, message_id: str) -> InFlightView | None:

@@ -1,5 +1,8 @@
 """What the router shows of itself: the values behind /monitoring and /metrics."""
 
+from collections.abc import Iterable
+from heapq import nsmallest
+
 import msgspec
 
 
@@ -38,6 +41,11 @@ class GroupView(msgspec.Struct, frozen=True, rename="camel"):
     oldest_waiting_s: float
 
 
+def longest(groups: Iterable[GroupView], most: int) -> list[GroupView]:
+    """The groups with the most messages waiting."""
+    return nsmallest(most, groups, lambda group: (-group.queued, group.pool, group.group))
+
+
 class QueueView(msgspec.Struct, frozen=True, rename="camel"):
     """A consumed queue."""
 
@@ -69,3 +77,22 @@ class InFlightView(msgspec.Struct, frozen=True, rename="camel"):
     attempt: int
     tracked_at_ms: int
     elapsed_ms: int
+
+
+InFlightPlace = tuple[float, str]
+"""When a message was first tracked, on the clock of the router's loop, and its id: it keeps both while it is here."""
+
+
+class InFlightFilter(msgspec.Struct, frozen=True):
+    """Which tracked messages are asked for; what is None is not asked. An id is the message's own or the broker's."""
+
+    message_id: str | None = None
+    pool: str | None = None
+    queue: str | None = None
+
+
+class InFlightPage(msgspec.Struct, frozen=True):
+    """Tracked messages, the oldest first, and the place of the last one; None if there are no more behind it."""
+
+    messages: list[InFlightView]
+    last: InFlightPlace | None

@@ -68,6 +68,11 @@ class RouterWarning(msgspec.Struct, frozen=True, rename="camel"):
     count: int = 1
     acknowledged: bool = False
 
+    @property
+    def number(self) -> int:
+        """How many warnings there were when it first came, itself included."""
+        return int(self.id.partition("-")[2])
+
 
 class WarningFilter(msgspec.Struct, frozen=True):
     """Which warnings are asked for; what is None is not asked."""
@@ -203,4 +208,4 @@ def _key(warning: RouterWarning) -> _Key:
 
 
 def _newest_first(warning: RouterWarning) -> tuple[int, int]:
-    return -warning.last_at_ms, -int(warning.id.partition("-")[2])
+    return -warning.last_at_ms, -warning.number

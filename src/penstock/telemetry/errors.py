@@ -1,5 +1,7 @@
 """Errors of serving.
 
+InvalidArgument
+└── BadCursor                     a list's cursor was not made by that list
 FailedPrecondition
 └── ExposedWithoutCredentials     other machines could reach a service that asks for no credentials
 Unavailable
@@ -9,7 +11,17 @@ Unavailable
 └── TracesUnavailable             traces are wanted, but OpenTelemetry is not installed
 """
 
-from penstock.core.errors import FailedPrecondition, Unavailable
+from penstock.core.errors import FailedPrecondition, InvalidArgument, Unavailable
+
+_MOST_SHOWN = 100
+
+
+class BadCursor(InvalidArgument):
+    """A list's cursor was not made by that list."""
+
+    def __init__(self, cursor: str) -> None:
+        shown = cursor[:_MOST_SHOWN]
+        super().__init__(f"the cursor {shown!r} is none: pass on the one of the last page as it is")
 
 
 class ExposedWithoutCredentials(FailedPrecondition):

@@ -2,6 +2,7 @@
 
 const KEY = "penstock.token";
 const TIMEOUT_MS = 15_000;
+const PAGE = 1000;
 
 export class ApiError extends Error {
   constructor(status, detail) {
@@ -46,6 +47,19 @@ export function withQuery(base, query) {
 }
 
 export const get = (where, query = {}) => ask("GET", withQuery(where, query));
+
+// All rows of a list that comes in pages; `most` of them at the most, if it is given.
+export async function getAll(where, name, query = {}, most = Infinity) {
+  const rows = [];
+  let cursor = null;
+  do {
+    const page = await get(where, { limit: PAGE, ...query, cursor });
+    rows.push(...page[name]);
+    cursor = page.cursor;
+  } while (cursor !== null && rows.length < most);
+  return rows;
+}
+
 export const post = (where, body, timeoutMs) => ask("POST", where, body, timeoutMs);
 export const put = (where, body, timeoutMs) => ask("PUT", where, body, timeoutMs);
 export const patch = (where, body) => ask("PATCH", where, body);

@@ -1,5 +1,5 @@
 // The names of subscriptions, so that a group is shown as "billing · order-17" and not by an id.
-import { get } from "./api.js";
+import { getAll } from "./api.js";
 
 const KEPT_MS = 15_000;
 let known = [];
@@ -7,21 +7,10 @@ let loadedMs = 0;
 
 export async function subscriptions({ anew = false } = {}) {
   if (anew || Date.now() - loadedMs > KEPT_MS) {
-    known = await allPages();
+    known = await getAll("/api/v1/subscriptions", "subscriptions");
     loadedMs = Date.now();
   }
   return known;
-}
-
-async function allPages() {
-  const found = [];
-  let cursor = null;
-  do {
-    const page = await get("/api/v1/subscriptions", { cursor });
-    found.push(...page.subscriptions);
-    cursor = page.cursor;
-  } while (cursor !== null);
-  return found;
 }
 
 export function nameOf(subscriptionId) {

@@ -1,7 +1,9 @@
-// What was finished in the last minutes, gathered while somebody looks at groups: the API tells the newest thousand.
-import { get } from "./api.js";
+// What was finished in the last minutes, gathered while somebody looks at groups.
+import { getAll } from "./api.js";
 
 const KEPT = 20_000;
+// More than that between two looks is too much for a browser: the newest are enough to draw with.
+const MOST_AT_ONCE = 5000;
 const OVERLAP_MS = 3000;
 let known = new Map();
 
@@ -10,7 +12,7 @@ export async function finishedWithin(ms) {
   const nowMs = Date.now();
   const newestMs = Math.max(0, ...[...known.values()].slice(-1).map((each) => each.finishedAtMs));
   const sinceMs = Math.max(nowMs - ms, newestMs - OVERLAP_MS);
-  const { deliveries } = await get("/api/v1/deliveries", { sinceMs, limit: 1000 });
+  const deliveries = await getAll("/api/v1/deliveries", "deliveries", { sinceMs }, MOST_AT_ONCE);
   for (const each of deliveries.reverse()) known.set(each.id, each);
   known = new Map([...known].filter(([, each]) => each.finishedAtMs >= nowMs - ms).slice(-KEPT));
   return [...known.values()];

@@ -1,5 +1,5 @@
 // What the page knows of the last ten minutes: asked for every two seconds while it is looked at, and kept in memory.
-import { get } from "./api.js";
+import { get, getAll } from "./api.js";
 import { every } from "./polling.js";
 import { growth, quantile, Samples } from "./samples.js";
 
@@ -46,8 +46,8 @@ async function tick() {
   await Promise.all([
     part("api", async () => new Samples(await get("/api/v1/metrics"))),
     part("router", async () => new Samples(await get("/api/router/metrics"))),
-    part("queues", async () => (await get("/api/queues")).queues),
-    part("groups", async () => (await get("/api/router/monitoring/groups", { limit: MOST_GROUPS })).groups),
+    part("queues", () => getAll("/api/queues", "queues")),
+    part("groups", async () => (await get("/api/router/monitoring/groups", { order: "longest", limit: MOST_GROUPS })).groups),
   ]);
   if (live.api) {
     seen = [...seen, { api: live.api, router: live.router }].slice(-KEPT);

@@ -5,9 +5,10 @@ from datetime import datetime
 
 import msgspec
 
-from penstock.jobs.api.fields import Limit, Name, moment_of
+from penstock.jobs.api.fields import moment_of
 from penstock.jobs.kept_changes import KeptChange
 from penstock.jobs.repository import JobRepository
+from penstock.telemetry.paging import Cursor, Limit
 from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
 PATH = "/api/v1/changes"
@@ -17,7 +18,7 @@ class ChangeQuery(msgspec.Struct, frozen=True):
     """How many changes, and where to go on."""
 
     limit: Limit = 100
-    cursor: Name | None = None
+    cursor: Cursor | None = None
 
 
 class ChangeView(msgspec.Struct, frozen=True):

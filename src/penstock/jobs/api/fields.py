@@ -26,10 +26,11 @@ _ON_ONE_LINE = r"^[^\x00-\x1f\x7f]+$(?!\n)"
 
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256, pattern=_ON_ONE_LINE)]
 Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=2048, pattern=_ON_ONE_LINE)]
-Limit: TypeAlias = Annotated[int, Meta(ge=1, le=MOST_AT_ONCE)]
 GroupKey: TypeAlias = Annotated[str, Meta(min_length=1, max_length=600, pattern=_ON_ONE_LINE)]
 # Until the year 9999, the last that a time can be told in.
 EpochMs: TypeAlias = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]
+# As large as a database's column.
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Moment: TypeAlias = Annotated[datetime, Meta(tz=True)]
 
 

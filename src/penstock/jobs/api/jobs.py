@@ -13,9 +13,9 @@ from penstock.jobs.api.fields import (
     MAX_BATCH_BYTES,
     MAX_ITEM_BYTES,
     MOST_AT_ONCE,
+    Count,
     EpochMs,
     GroupKey,
-    Limit,
     Name,
     checked_id,
     checked_job_id,
@@ -24,9 +24,12 @@ from penstock.jobs.api.job_bodies import NewJobBody, new_job
 from penstock.jobs.api.job_views import AttemptView, JobView, attempt_view, job_view
 from penstock.jobs.errors import SubscriptionNotFound
 from penstock.jobs.listing import JobFilter
+from penstock.jobs.model_attempt import BEFORE_ALL_ATTEMPTS
 from penstock.jobs.model_job import CreatedJob
 from penstock.jobs.repository import JobRepository
 from penstock.telemetry.api_keys import EVERYONE, MAY_PUBLISH
+from penstock.telemetry.cursor import key_before
+from penstock.telemetry.paging import Cursor, Limit, PageQuery, first_of
 from penstock.telemetry.query import NoQuery
 from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
@@ -65,7 +68,7 @@ class JobQuery(msgspec.Struct, frozen=True, rename="camel"):
     created_to_ms: EpochMs | None = None
     archived: bool = False
     limit: Limit = 100
-    cursor: Name | None = None
+    cursor: Cursor | None = None
 
 
 class JobList(msgspec.Struct, frozen=True):
@@ -76,15 +79,27 @@ class JobList(msgspec.Struct, frozen=True):
 
 
 class AttemptList(msgspec.Struct, frozen=True):
-    """Deliveries of a job, the first one first."""
+    """Deliveries of a job, the first one first; the cursor asks for the next page, null after the last."""
 
     attempts: list[AttemptView]
+    cursor: str | None
 
 
 class JobCounts(msgspec.Struct, frozen=True):
     """How many jobs have each status, archived ones left out."""
 
     counts: dict[JobStatus, int]
+
+
+class OldestAges(msgspec.Struct, frozen=True, rename="camel"):
+    """For how long the oldest has waited, null if nothing waits.
+
+    `heldAgeS` is that of due jobs that something holds: an earlier job of their group, or a pause of their
+    subscription. `ageS` is that of everything else: events that are to become jobs, and due jobs.
+    """
+
+    age_s: float | None
+    held_age_s: float | None
 
 
 class JobRoutes:
@@ -137,6 +152,13 @@ class JobRoutes:
             ),
             Route(
                 method="GET",
+                path=f"{PATH}/oldest-waiting",
+                summary="For how long the oldest job has waited for its delivery.",
+                answer=OldestAges,
+                handler=self._oldest_waiting,
+            ),
+            Route(
+                method="GET",
                 path=f"{PATH}/{{id}}",
                 summary="One job, archived or not, with its payload.",
                 answer=JobView,
@@ -148,6 +170,7 @@ class JobRoutes:
                 path=f"{PATH}/{{id}}/attempts",
                 summary="The deliveries of a job, the first one first.",
                 answer=AttemptList,
+                query=PageQuery,
                 handler=self._attempts,
                 roles=EVERYONE,
             ),
@@ -189,12 +212,23 @@ class JobRoutes:
     async def _counts(self, _: Call[NoQuery, NoBody]) -> JobCounts:
         return JobCounts(await self._repository.counts())
 
+    async def _oldest_waiting(self, _: Call[NoQuery, NoBody]) -> OldestAges:
+        now_ms = self._clock.now_ms()
+        oldest = await self._repository.oldest_waiting(now_ms)
+        return OldestAges(age_s=_age_s(oldest.since_ms, now_ms), held_age_s=_age_s(oldest.held_since_ms, now_ms))
+
     async def _get(self, call: Call[NoQuery, NoBody]) -> JobView:
         return job_view(await self._repository.get_job(checked_job_id(call.path["id"])))
 
-    async def _attempts(self, call: Call[NoQuery, NoBody]) -> AttemptList:
-        job_id = checked_job_id(call.path["id"])
-        found = await self._repository.attempts_of(job_id)
+    async def _attempts(self, call: Call[PageQuery, NoBody]) -> AttemptList:
+        job_id, asked = checked_job_id(call.path["id"]), call.query
+        after = BEFORE_ALL_ATTEMPTS if asked.cursor is None else key_before(asked.cursor, tuple[Count, EpochMs])
+        found = await self._repository.attempts_of(job_id, after, asked.limit + 1)
         if not found:
             await self._repository.get_job(job_id)
-        return AttemptList([attempt_view(attempt) for attempt in found])
+        page, cursor = first_of(found, lambda attempt: (attempt.number, attempt.at_ms), asked.limit)
+        return AttemptList([attempt_view(attempt) for attempt in page], cursor)
+
+
+def _age_s(since_ms: int | None, now_ms: int) -> float | None:
+    return None if since_ms is None else max(0, now_ms - since_ms) / 1000

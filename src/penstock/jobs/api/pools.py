@@ -7,10 +7,10 @@ import msgspec
 from msgspec import Meta
 
 from penstock.core.errors import InvalidArgument
-from penstock.jobs.api.paging import PageQuery, page_of
 from penstock.jobs.errors import PoolNotFound
 from penstock.jobs.model_pool import DEFAULT_CONCURRENCY, Pool
 from penstock.jobs.repository import JobRepository
+from penstock.telemetry.paging import PageQuery, page_of
 from penstock.telemetry.query import NoQuery
 from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
@@ -72,7 +72,8 @@ class PoolRoutes:
         )
 
     async def _list(self, call: Call[PageQuery, NoBody]) -> PoolList:
-        page, cursor = page_of(await self._repository.list_pools(), lambda pool: pool.code, call.query)
+        found = await self._repository.list_pools()
+        page, cursor = page_of(found, lambda pool: (pool.code,), tuple[str], call.query.limit, call.query.cursor)
         return PoolList([_view(pool) for pool in page], cursor)
 
     async def _get(self, call: Call[NoQuery, NoBody]) -> PoolView:

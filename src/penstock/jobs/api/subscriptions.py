@@ -7,7 +7,6 @@ import msgspec
 
 from penstock.core.clock import Clock
 from penstock.jobs.api.fields import MOST_AT_ONCE, SMALL_BODY_BYTES, checked_id
-from penstock.jobs.api.paging import PageQuery, page_of
 from penstock.jobs.api.signing_secret import new_secret
 from penstock.jobs.api.subscription_bodies import (
     NewSubscription,
@@ -19,6 +18,7 @@ from penstock.jobs.api.subscription_bodies import (
 )
 from penstock.jobs.errors import SubscriptionNotFound
 from penstock.jobs.repository import JobRepository
+from penstock.telemetry.paging import PageQuery, page_of
 from penstock.telemetry.query import NoQuery
 from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
@@ -118,7 +118,7 @@ class SubscriptionRoutes:
 
     async def _list(self, call: Call[PageQuery, NoBody]) -> SubscriptionList:
         found = await self._repository.list_subscriptions()
-        page, cursor = page_of(found, lambda each: each.id, call.query)
+        page, cursor = page_of(found, lambda each: (each.id,), tuple[str], call.query.limit, call.query.cursor)
         return SubscriptionList([subscription_view(each) for each in page], cursor)
 
     async def _get(self, call: Call[NoQuery, NoBody]) -> SubscriptionView:

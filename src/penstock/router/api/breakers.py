@@ -9,6 +9,7 @@ from msgspec import Meta
 from penstock.core.errors import NotFound
 from penstock.delivery.breaker_view import BreakerView
 from penstock.router.surface import RouterSurface
+from penstock.telemetry.paging import WholeOrPageQuery, whole_or_page_of
 from penstock.telemetry.query import NoQuery
 from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
@@ -16,9 +17,17 @@ _PATH = "/monitoring/circuit-breakers"
 
 
 class BreakerList(msgspec.Struct, frozen=True, rename="camel"):
-    """The breakers of all endpoints."""
+    """The breakers of all endpoints, by endpoint; the cursor asks for the next page, null after the last."""
 
     circuit_breakers: list[BreakerView]
+    cursor: str | None
+
+
+def breaker_list(breakers: list[BreakerView], asked: WholeOrPageQuery) -> BreakerList:
+    """Breakers, all or a page of them."""
+    return BreakerList(
+        *whole_or_page_of(breakers, lambda each: (each.endpoint,), tuple[str], asked.limit, asked.cursor)
+    )
 
 
 class BreakerReset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,6 +56,7 @@ class BreakerRoutes:
                 path=_PATH,
                 summary="The breakers of all endpoints.",
                 answer=BreakerList,
+                query=WholeOrPageQuery,
                 handler=self._list,
             ),
             Route(
@@ -67,8 +77,8 @@ class BreakerRoutes:
             ),
         )
 
-    def _list(self, _: Call[NoQuery, NoBody]) -> BreakerList:
-        return BreakerList(self._router.breakers())
+    def _list(self, call: Call[WholeOrPageQuery, NoBody]) -> BreakerList:
+        return breaker_list(self._router.breakers(), call.query)
 
     def _reset(self, call: Call[NoQuery, BreakerReset]) -> ResetCount:
         endpoint = call.body.endpoint

@@ -7,8 +7,10 @@ from msgspec import Meta
 
 from penstock.core.errors import NotFound
 from penstock.router.surface import RouterSurface
-from penstock.router.views import InFlightView
+from penstock.router.views import InFlightFilter, InFlightView
 from penstock.telemetry.api_keys import MAY_LOOK
+from penstock.telemetry.cursor import cursor_after, key_before
+from penstock.telemetry.paging import Cursor, Limit
 from penstock.telemetry.query import NoQuery
 from penstock.telemetry.redaction import mask_whole_url
 from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
@@ -20,16 +22,18 @@ _PATH = "/monitoring/in-flight-messages"
 class InFlightQuery(msgspec.Struct, frozen=True, rename="camel"):
     """Which messages to show."""
 
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    limit: Limit = 100
     message_id: str | None = None
     pool: str | None = None
     queue: str | None = None
+    cursor: Cursor | None = None
 
 
 class InFlightList(msgspec.Struct, frozen=True):
-    """Messages on their way, the oldest first."""
+    """Messages on their way, the oldest first; the cursor asks for the next page, null after the last."""
 
     messages: list[InFlightView]
+    cursor: str | None
 
 
 class CheckQuery(msgspec.Struct, frozen=True, rename="camel"):
@@ -102,10 +106,13 @@ class InFlightRoutes:
 
     def _list(self, call: Call[InFlightQuery, NoBody]) -> InFlightList:
         asked = call.query
-        found = self._router.in_flight(
-            most=asked.limit, message_id=asked.message_id, pool=asked.pool, queue=asked.queue
+        page = self._router.in_flight(
+            asked.limit,
+            InFlightFilter(asked.message_id, asked.pool, asked.queue),
+            None if asked.cursor is None else key_before(asked.cursor, tuple[float, str]),
         )
-        return InFlightList([_without_secrets(message) for message in found])
+        cursor = None if page.last is None else cursor_after(page.last)
+        return InFlightList([_without_secrets(message) for message in page.messages], cursor)
 
     def _check(self, call: Call[CheckQuery, NoBody]) -> Presence:
         return self._presence(call.query.message_id)

@@ -1,5 +1,6 @@
 """`/monitoring/pools` and `/monitoring/groups`: looking at pools, and changing their limits."""
 
+from enum import StrEnum
 from http import HTTPStatus
 from typing import Annotated
 
@@ -9,28 +10,40 @@ from msgspec import UNSET, Meta, UnsetType
 from penstock.core.errors import NotFound
 from penstock.router.configuration import MAX_CONCURRENCY, MAX_RATE_PER_MINUTE
 from penstock.router.surface import RouterSurface
-from penstock.router.views import GroupView, PoolView
+from penstock.router.views import GroupView, PoolView, longest
+from penstock.telemetry.paging import Cursor, Limit, WholeOrPageQuery, check_no_cursor, page_of, whole_or_page_of
 from penstock.telemetry.query import NoQuery
 from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
 
 class PoolList(msgspec.Struct, frozen=True):
-    """All pools."""
+    """Pools; the cursor asks for the next page, null after the last."""
 
     pools: list[PoolView]
+    cursor: str | None
+
+
+class GroupOrder(StrEnum):
+    """By pool and name, which no message moves; or the longest queues, which have no next page."""
+
+    NAME = "name"
+    LONGEST = "longest"
 
 
 class GroupQuery(msgspec.Struct, frozen=True):
-    """Which groups to show."""
+    """Which groups to show, in which order, and where to go on."""
 
     pool: str | None = None
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    limit: Limit = 100
+    order: GroupOrder = GroupOrder.NAME
+    cursor: Cursor | None = None
 
 
 class GroupList(msgspec.Struct, frozen=True):
-    """Groups that have messages, the longest queues first."""
+    """Groups that have messages; the cursor asks for the next page, null after the last."""
 
     groups: list[GroupView]
+    cursor: str | None
 
 
 class PoolChange(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -57,6 +70,7 @@ class PoolRoutes:
                 path="/monitoring/pools",
                 summary="All pools, those that are draining too.",
                 answer=PoolList,
+                query=WholeOrPageQuery,
                 handler=self._list,
             ),
             Route(
@@ -71,18 +85,24 @@ class PoolRoutes:
             Route(
                 method="GET",
                 path="/monitoring/groups",
-                summary="Groups that have messages, the longest queues first.",
+                summary="Groups that have messages, by name or the longest queues.",
                 answer=GroupList,
                 query=GroupQuery,
                 handler=self._groups,
             ),
         )
 
-    def _list(self, _: Call[NoQuery, NoBody]) -> PoolList:
-        return PoolList(self._router.pools())
+    def _list(self, call: Call[WholeOrPageQuery, NoBody]) -> PoolList:
+        pools, asked = self._router.pools(), call.query
+        return PoolList(*whole_or_page_of(pools, lambda pool: (pool.code,), tuple[str], asked.limit, asked.cursor))
 
     def _groups(self, call: Call[GroupQuery, NoBody]) -> GroupList:
-        return GroupList(self._router.groups(call.query.pool, call.query.limit))
+        asked = call.query
+        groups = self._router.groups(asked.pool)
+        if asked.order is GroupOrder.LONGEST:
+            check_no_cursor(asked.cursor, "order=longest")
+            return GroupList(longest(groups, asked.limit), None)
+        return GroupList(*page_of(groups, _name, tuple[str, str], asked.limit, asked.cursor))
 
     async def _change(self, call: Call[NoQuery, PoolChange]) -> PoolView:
         code, change = call.path["code"], call.body
@@ -100,3 +120,7 @@ class PoolRoutes:
             if pool.code == code and not pool.draining:
                 return pool
         raise NotFound(f"there is no pool {code!r}; GET /monitoring/pools has them all")
+
+
+def _name(group: GroupView) -> tuple[str, str]:
+    return group.pool, group.group

@@ -7,15 +7,17 @@ import msgspec
 from penstock.core.errors import NotFound, Unavailable
 from penstock.router.surface import RouterSurface
 from penstock.router.views import QueueView
+from penstock.telemetry.paging import WholeOrPageQuery, whole_or_page_of
 from penstock.telemetry.query import NoQuery
 from penstock.telemetry.redaction import mask_whole_url
 from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
 
 class QueueList(msgspec.Struct, frozen=True):
-    """All consumed queues."""
+    """Consumed queues; the cursor asks for the next page, null after the last."""
 
     queues: list[QueueView]
+    cursor: str | None
 
 
 class ConsumerHealth(msgspec.Struct, frozen=True, rename="camel"):
@@ -29,10 +31,11 @@ class ConsumerHealth(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ConsumerHealthList(msgspec.Struct, frozen=True):
-    """All consumers, and whether every one that should poll does."""
+    """Consumers, and whether every one that should poll does; the cursor asks for the next page of them."""
 
     healthy: bool
     consumers: list[ConsumerHealth]
+    cursor: str | None
 
 
 class Restarted(msgspec.Struct, frozen=True):
@@ -55,6 +58,7 @@ class QueueRoutes:
                 path="/monitoring/queues",
                 summary="All consumed queues with their counts.",
                 answer=QueueList,
+                query=WholeOrPageQuery,
                 handler=self._list,
             ),
             Route(
@@ -62,6 +66,7 @@ class QueueRoutes:
                 path="/monitoring/consumer-health",
                 summary="Whether the consumers poll.",
                 answer=ConsumerHealthList,
+                query=WholeOrPageQuery,
                 handler=self._health,
             ),
             Route(
@@ -74,16 +79,18 @@ class QueueRoutes:
             ),
         )
 
-    def _list(self, _: Call[NoQuery, NoBody]) -> QueueList:
-        return QueueList([_without_password(queue) for queue in self._router.queues()])
+    def _list(self, call: Call[WholeOrPageQuery, NoBody]) -> QueueList:
+        page, cursor = _page_of(self._router.queues(), call.query)
+        return QueueList([_without_password(queue) for queue in page], cursor)
 
-    def _health(self, _: Call[NoQuery, NoBody]) -> ConsumerHealthList:
+    def _health(self, call: Call[WholeOrPageQuery, NoBody]) -> ConsumerHealthList:
         queues = self._router.queues()
+        page, cursor = _page_of(queues, call.query)
         consumers = [
             ConsumerHealth(queue.name, queue.healthy, queue.paused, queue.draining, queue.last_poll_age_s)
-            for queue in queues
+            for queue in page
         ]
-        return ConsumerHealthList(all(queue.healthy or queue.draining for queue in queues), consumers)
+        return ConsumerHealthList(all(queue.healthy or queue.draining for queue in queues), consumers, cursor)
 
     async def _restart(self, call: Call[NoQuery, NoBody]) -> Restarted:
         name = call.path["name"]
@@ -92,6 +99,10 @@ class QueueRoutes:
         if not await self._router.restart_consumer(name):
             raise Unavailable(f"no new consumer of queue {name!r} could be started; GET /warnings says why")
         return Restarted(name)
+
+
+def _page_of(queues: list[QueueView], asked: WholeOrPageQuery) -> tuple[list[QueueView], str | None]:
+    return whole_or_page_of(queues, lambda queue: (queue.name,), tuple[str], asked.limit, asked.cursor)
 
 
 def _without_password(queue: QueueView) -> QueueView:

@@ -8,6 +8,7 @@ from msgspec import Meta
 from penstock.core.errors import NotFound
 from penstock.core.limits import SECOND_MS
 from penstock.router.warnings import RouterWarning, Severity, WarningCode, WarningFilter, Warnings
+from penstock.telemetry.paging import Cursor, Limit, whole_or_page_of
 from penstock.telemetry.query import NoQuery
 from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
@@ -20,13 +21,20 @@ class WarningQuery(msgspec.Struct, frozen=True, rename="camel"):
     source: str | None = None
     acknowledged: bool | None = None
     since: Annotated[int, Meta(ge=0)] | None = None
+    limit: Limit | None = None
+    cursor: Cursor | None = None
 
 
 class WarningList(msgspec.Struct, frozen=True):
-    """Warnings, newest first, and how many of all are not acknowledged."""
+    """Warnings, and how many of all are not acknowledged; the cursor asks for the next page, null after the last.
+
+    A list comes in the order of their last times, newest first; pages in the order in which they first came, newest
+    first, as one that repeats would change its place.
+    """
 
     warnings: list[RouterWarning]
     unacknowledged: dict[Severity, int]
+    cursor: str | None
 
 
 class OlderQuery(msgspec.Struct, frozen=True, rename="camel"):
@@ -85,7 +93,10 @@ class WarningRoutes:
     def _list(self, call: Call[WarningQuery, NoBody]) -> WarningList:
         asked = call.query
         wanted = WarningFilter(asked.severity, asked.code, asked.source, asked.acknowledged, asked.since)
-        return WarningList(self._warnings.listed(wanted), self._warnings.counts())
+        page, cursor = whole_or_page_of(
+            self._warnings.listed(wanted), lambda each: (-each.number,), tuple[int], asked.limit, asked.cursor
+        )
+        return WarningList(page, self._warnings.counts(), cursor)
 
     def _remove(self, call: Call[OlderQuery, NoBody]) -> WarningCount:
         return WarningCount(self._warnings.remove_older(call.query.older_than_s * SECOND_MS))

@@ -57,7 +57,7 @@ class RouterLife:
         """Stop gracefully; InvariantBroken if anything is left behind."""
         self._schedule.cancel()
         await self.router.shut_down()
-        if left := self.router.in_flight(most=5):
+        if left := self.router.in_flight(5).messages:
             raise InvariantBroken(f"tracked after the stop: {left}")
 
     def cut(self) -> None:

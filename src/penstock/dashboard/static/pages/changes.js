@@ -1,10 +1,12 @@
 // Changes: who changed what, by the API or this page.
 import { get } from "../api.js";
-
+import { h } from "../dom.js";
 import * as format from "../format.js";
 import { card, head, loader, trouble } from "../parts.js";
 import { every } from "../polling.js";
 import { table } from "../table.js";
+
+const PAGE = 100;
 
 export function mount(main, { signal }) {
   const problem = trouble();
@@ -20,7 +22,26 @@ export function mount(main, { signal }) {
     key: (row) => row.id,
     empty: "Nobody has changed anything yet.",
   });
-  main.append(head("Changes", "Who changed what. Secrets are masked."), problem.node, card("Changes", "the newest first", listed.node));
-  const load = loader(problem, () => get("/api/v1/changes", { limit: 100 }), (found) => listed.update(found.changes));
-  every(5000, load, signal);
+  const more = h("button", { type: "button", hidden: true, onclick: () => showOlder() }, "Show older");
+  main.append(head("Changes", "Who changed what. Secrets are masked."), problem.node, card("Changes", "the newest first", listed.node, more));
+  let rows = [];
+  let cursor = null;
+  let further = false;
+
+  function show(page, before) {
+    rows = [...before, ...page.changes];
+    cursor = page.cursor;
+    listed.update(rows);
+    more.hidden = cursor === null;
+  }
+
+  const showOlder = loader(problem, () => get("/api/v1/changes", { limit: PAGE, cursor }), (page) => {
+    further = true;
+    show(page, rows);
+  });
+  const refresh = loader(problem, () => get("/api/v1/changes", { limit: PAGE }), (page) => {
+    // Who looks at older ones keeps them.
+    if (!further) show(page, []);
+  });
+  every(5000, refresh, signal);
 }

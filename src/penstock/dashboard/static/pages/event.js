@@ -1,5 +1,5 @@
 // One event, and the jobs that it caused.
-import { get, path } from "../api.js";
+import { get, getAll, path } from "../api.js";
 import { nameOf, subscriptions } from "../directory.js";
 import { h } from "../dom.js";
 import * as format from "../format.js";
@@ -27,7 +27,7 @@ export function mount(main, { signal, detail: id }) {
     .catch((error) => problem.tell(error));
   const load = loader(trouble(), async () => {
     await subscriptions();
-    return get("/api/v1/jobs", { eventId: id });
-  }, (found) => jobs.update(found.jobs));
+    return getAll("/api/v1/jobs", "jobs", { eventId: id });
+  }, (found) => jobs.update(found));
   every(3000, load, signal);
 }

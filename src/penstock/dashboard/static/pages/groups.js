@@ -1,5 +1,5 @@
 // Groups: which have the most to do, which are held up and by what, and how to get them going.
-import { get, post } from "../api.js";
+import { get, getAll, post } from "../api.js";
 import { area } from "../charts/area.js";
 import { bars } from "../charts/bars.js";
 import { heatMap } from "../charts/heat_map.js";
@@ -7,7 +7,7 @@ import { lines } from "../charts/lines.js";
 import { confirmed } from "../dialogs.js";
 import { groupName, subscriptions } from "../directory.js";
 import { finishedWithin } from "../finished.js";
-import { badge, h, setText } from "../dom.js";
+import { badge, h } from "../dom.js";
 import * as format from "../format.js";
 import { watch } from "../live.js";
 import { card, head, kindOf, loader, trouble, wide } from "../parts.js";
@@ -19,7 +19,7 @@ import { allowed, decide, WORDS } from "../unblock.js";
 const COLOURS = ["s-1", "s-2", "s-3", "s-4", "s-5", "s-7", "s-8"];
 const FIRST_HELD = 8;
 const FIRST_JOBS = 5;
-const MOST_HELD = 500;
+const MOST_HELD = 2000;
 const COLUMN_MS = 10_000;
 const COLUMNS = 30;
 const HEAT_STEPS_S = [0.01, 0.05, 0.25, 1];
@@ -57,7 +57,7 @@ export function mount(main, { signal, query }) {
     allHeld = true;
     loadHeld();
   };
-  const heldMore = h("button", { type: "button", class: "small", hidden: true, onclick: showAll }, "Show all");
+  const heldMore = h("button", { type: "button", class: "small", hidden: true, onclick: showAll }, "Show all, by key");
   const queued = bars({ rows: 8, label: "Messages per group", show: format.count, empty: QUIET });
   const heat = heatMap({ rows: 8, label: "Processing latency by group and time", show: format.span, steps: HEAT_STEPS_S, empty: "Nothing was delivered in the last five minutes." });
   const used = area({ label: "Workers used by group", series: [], show: (value) => format.rate(value), least: 1, empty: COLLECTING, quiet: QUIET });
@@ -79,11 +79,11 @@ export function mount(main, { signal, query }) {
 
   const loadHeld = loader(problem, async () => {
     await subscriptions();
-    return get("/api/v1/groups/held", { limit: MOST_HELD });
-  }, ({ groups }) => {
+    if (allHeld) return getAll("/api/v1/groups/held", "groups", {}, MOST_HELD);
+    return (await get("/api/v1/groups/held", { order: "urgent", limit: FIRST_HELD + 1 })).groups;
+  }, (groups) => {
     held.update(allHeld ? groups : groups.slice(0, FIRST_HELD));
     heldMore.hidden = allHeld || groups.length <= FIRST_HELD;
-    setText(heldMore, `Show all ${groups.length === MOST_HELD ? `${MOST_HELD} and more` : groups.length}`);
   });
   every(3000, loadHeld, signal);
   every(COLUMN_MS / 2, async () => {
@@ -95,8 +95,8 @@ export function mount(main, { signal, query }) {
   const key = query.get("key");
   const loadLanes = loader(problem, async () => {
     await subscriptions();
-    return get("/api/v1/groups/lanes", { key });
-  }, ({ lanes }) => showLanes(found, key, lanes, loadAll));
+    return getAll("/api/v1/groups/lanes", "lanes", { key, limit: null });
+  }, (lanes) => showLanes(found, key, lanes, loadAll));
   if (key) every(4000, loadLanes, signal);
 
   async function loadAll() {

@@ -1,5 +1,5 @@
 // One job: what it is, what was sent, and every delivery with what came of it.
-import { get, path } from "../api.js";
+import { get, getAll, path } from "../api.js";
 import { nameOf, subscriptions } from "../directory.js";
 import { badge, h } from "../dom.js";
 import * as format from "../format.js";
@@ -24,7 +24,7 @@ export function mount(main, { signal, detail: id }) {
     problem,
     async () => {
       await subscriptions();
-      const [job, { attempts }] = await Promise.all([get(path`/api/v1/jobs/${id}`), get(path`/api/v1/jobs/${id}/attempts`)]);
+      const [job, attempts] = await Promise.all([get(path`/api/v1/jobs/${id}`), getAll(path`/api/v1/jobs/${id}/attempts`, "attempts")]);
       const event = job.eventId ? await get(path`/api/v1/events/${job.eventId}`).catch(() => null) : null;
       return { job, attempts, event };
     },

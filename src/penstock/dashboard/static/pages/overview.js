@@ -6,7 +6,7 @@ import { nameOf, subscriptions } from "../directory.js";
 import { badge, h } from "../dom.js";
 import * as format from "../format.js";
 import { history } from "../history.js";
-import { successRate, watch } from "../live.js";
+import { live, successRate, watch } from "../live.js";
 import { card, head, kindOf, tile, trouble, wide } from "../parts.js";
 import { every } from "../polling.js";
 import { table } from "../table.js";
@@ -37,7 +37,7 @@ export function mount(main, { signal }) {
     throughput: tile("Delivered / s", { id: "throughput" }),
     success: tile("Success rate", { id: "success-rate" }),
     latency: tile("p99 response", { id: "latency" }),
-    oldest: tile("Oldest waiting", { id: "oldest" }),
+    oldest: tile("Oldest waiting", { id: "oldest", href: "#/jobs?status=PENDING" }),
     errors: tile("In ERROR", { id: "errors", href: "#/jobs?status=ERROR" }),
     health: tile("Health", { id: "health" }),
   };
@@ -87,12 +87,14 @@ export function mount(main, { signal }) {
     showTiles(tiles, live);
   }, signal);
   every(4000, async () => {
-    const [known, router, ready, spark] = await Promise.allSettled([
+    const [known, router, ready, spark, oldest] = await Promise.allSettled([
       subscriptions(),
       get("/api/router/monitoring"),
       fetch("/health/ready", { cache: "no-store" }).then((answer) => answer.json()),
       get("/api/pipeline"),
+      get("/api/v1/jobs/oldest-waiting"),
     ]);
+    showOldest(tiles.oldest, oldest);
     showHealth(tiles.health, router);
     showParts(reasons, ready, router, spark);
     if (known.status === "fulfilled") {
@@ -120,9 +122,18 @@ function showTiles(tiles, live) {
   tiles.success.set(format.percent(share), share === null ? "none lately" : "last minute", share === null ? "" : share < 0.9 ? "bad" : share < 0.99 ? "warn" : "good");
   const [p50, , p99] = ticks.at(-1)?.quantiles ?? [null, null, null];
   tiles.latency.set(format.span(p99), p99 === null ? "none lately" : `half within ${format.span(p50)}`);
-  const router = live.router?.most("router_pool_oldest_waiting_seconds") ?? null;
-  const oldest = router === null ? null : Math.max(router, live.api?.most("scheduler_lag_seconds") ?? 0);
-  tiles.oldest.set(format.span(oldest), "before its delivery", oldest > 60 ? "bad" : oldest > 10 ? "warn" : "");
+}
+
+// The database knows which jobs wait, whichever engine takes them from there; the router may have other messages too.
+function showOldest(place, oldest) {
+  if (oldest.status === "rejected") {
+    place.set(format.NONE, "the database does not say");
+    return;
+  }
+  const { heldAgeS } = oldest.value;
+  const ageS = Math.max(oldest.value.ageS ?? 0, live.router?.most("router_pool_oldest_waiting_seconds") ?? 0);
+  const note = heldAgeS === null ? "before its delivery" : `held back: ${format.span(heldAgeS)}`;
+  place.set(format.span(ageS), note, ageS > 60 ? "bad" : ageS > 10 ? "warn" : "");
 }
 
 function showHealth(place, router) {

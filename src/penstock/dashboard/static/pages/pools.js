@@ -1,5 +1,5 @@
 // Pools: how many deliveries at once and how many a minute, changed while they run; and the breakers of endpoints.
-import { get, path, post, put } from "../api.js";
+import { getAll, path, post, put } from "../api.js";
 import { area } from "../charts/area.js";
 import { confirmed, field, form } from "../dialogs.js";
 import { h } from "../dom.js";
@@ -48,11 +48,16 @@ export function mount(main, { signal }) {
 
   const load = loader(
     problem,
-    () => Promise.all([get("/api/router/monitoring/pools"), get(router.path), get(subscribers.path)]),
+    () =>
+      Promise.all([
+        getAll("/api/router/monitoring/pools", "pools"),
+        getAll(router.path, "circuitBreakers"),
+        getAll(subscribers.path, "circuitBreakers"),
+      ]),
     ([foundPools, ofRouter, ofSubscribers]) => {
-      pools.update(foundPools.pools);
-      router.update(ofRouter.circuitBreakers);
-      subscribers.update(ofSubscribers.circuitBreakers);
+      pools.update(foundPools);
+      router.update(ofRouter);
+      subscribers.update(ofSubscribers);
     },
   );
   every(TICK_MS, load, signal);

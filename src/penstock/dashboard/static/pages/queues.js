@@ -1,5 +1,5 @@
 // Queues: how deep each one is.
-import { get, path } from "../api.js";
+import { get, getAll, path } from "../api.js";
 import * as format from "../format.js";
 import { TICK_MS } from "../live.js";
 import { card, head, loader, trouble } from "../parts.js";
@@ -48,14 +48,14 @@ export function mount(main, { signal }) {
     card("Consumed by the router", null, consumers.node),
   );
   let rows = [];
-  const load = loader(problem, () => get("/api/queues"), (found) => {
-    rows = found.queues;
+  const load = loader(problem, () => getAll("/api/queues", "queues"), (found) => {
+    rows = found;
     listed.update(rows);
   });
   every(TICK_MS, load, signal);
   every(TICK_MS, async () => {
     try {
-      consumers.update((await get("/api/router/monitoring/queues")).queues);
+      consumers.update(await getAll("/api/router/monitoring/queues", "queues"));
     } catch (error) {
       consumers.say(error.message);
       consumers.update([]);

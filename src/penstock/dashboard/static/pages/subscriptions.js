@@ -1,5 +1,5 @@
 // Subscriptions: who gets which events, and where.
-import { del, get, patch, path, post } from "../api.js";
+import { del, get, getAll, patch, path, post } from "../api.js";
 import { confirmed, field, form, told } from "../dialogs.js";
 import { subscriptions } from "../directory.js";
 import { h, setKind, setText } from "../dom.js";
@@ -134,7 +134,7 @@ export function mount(main, { signal }) {
   }
 
   async function edit(row) {
-    const { pools } = await get("/api/v1/pools").catch(() => ({ pools: [] }));
+    const pools = await getAll("/api/v1/pools", "pools").catch(() => []);
     const mode = h("select", { name: "mode" });
     options(mode, MODES, row?.mode ?? "BLOCK_ON_ERROR");
     const known = h("datalist", { id: "pools" }, ...pools.map((pool) => h("option", { value: pool.code })));
