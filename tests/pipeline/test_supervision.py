@@ -47,6 +47,8 @@ class FakeSpark:
 class FakeQuery:
     """Ends when it is stopped, or at once with an error."""
 
+    name = "orders"
+
     def __init__(self, error: Exception | None = None, *, batch_running: bool = False, ends: bool = False) -> None:
         self._error = error
         self._ended = Event()
@@ -55,10 +57,6 @@ class FakeQuery:
         self.stops = 0
         if ends or error is not None:
             self._ended.set()
-
-    @property
-    def isActive(self) -> bool:  # noqa: N802
-        return not self._ended.is_set()
 
     @property
     def status(self) -> dict[str, bool]:

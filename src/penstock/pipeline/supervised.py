@@ -9,6 +9,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.edge.pause import stopwatch
 from penstock.pipeline.failure import reason_of
+from penstock.pipeline.last_batch import let_end
 from penstock.pipeline.progress import Progress, QueryStatus
 from penstock.pipeline.streaming_job import StreamingJob
 from penstock.scheduler.backoff import Backoff
@@ -49,6 +50,7 @@ class Supervised:
         self._stopping.set()
         if (query := self._query) is not None:
             try:
+                let_end(query)
                 self._await_batch(query, deadline_s)
                 query.stop()
             except Exception as error:
@@ -116,7 +118,7 @@ class Supervised:
         """Wait until no batch runs, or the one that did is done: `StreamingQuery.stop` would break it off."""
         batches = self.progress.batches
         look = Event()
-        while query.isActive and query.status["isTriggerActive"] and self.progress.batches == batches:
+        while query.status["isTriggerActive"] and self.progress.batches == batches:
             if stopwatch() >= deadline_s:
                 log.warning("%s is stopped in the middle of a micro-batch, which will be repeated", self._job.name)
                 return
