@@ -1,9 +1,9 @@
 """No micro-batch after the one that runs: what `StreamingQuery.stop` lacks.
 
-`stop` breaks off whatever runs, and between two batches that follow each other without a pause nobody is quick enough to
-call it. A query whose state says that it has ended begins no other batch, and one that is still being planned is not
-carried out; only one that is being carried out comes to its end. The state has no public setter, so it is reached through
-the JVM as Spark 4.3 has it.
+`stop` breaks off whatever runs, and between two batches that follow each other without a pause nobody is quick enough
+to call it. A query whose state says that it has ended begins no other batch, and one that is still being planned is not
+carried out; only one that is being carried out comes to its end. The state has no public setter, so it is reached
+through the JVM, as Spark 4.3 has it.
 """
 
 import logging
