@@ -10,6 +10,7 @@ import stat
 import tarfile
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -165,3 +166,18 @@ def test_without_the_program_zstd_the_other_kind_is_named(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "use a name that ends with .tar.gz" in refused("backup", "--data", data, "--to", tmp_path / "backup.tar.zst")
+
+
+def test_a_disk_too_small_for_the_copy_is_told(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = sqlite3.connect
+
+    def cramped(database: Any, **kwargs: Any) -> sqlite3.Connection:
+        connection = connect(database, **kwargs)
+        if not kwargs:
+            connection.execute("PRAGMA max_page_count = 2")
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", cramped)
+    told = refused("backup", "--data", data, "--to", tmp_path / "b.tar.gz")
+    assert told == f"error: the disk of {tmp_path} is full: make room, or name a file on another disk\n"
+    assert not (tmp_path / "b.tar.gz").exists()

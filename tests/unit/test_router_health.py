@@ -48,6 +48,13 @@ def test_a_breaker_that_is_not_closed_is_a_warning(state: str) -> None:
     assert judged(breakers=(breaker,)).reasons == (f"the breaker of http://h:80/ is {state}",)
 
 
+def test_more_reasons_than_somebody_reads_are_counted() -> None:
+    breakers = tuple(BreakerView(f"http://h:80/{number}", "OPEN", 10, 9, 0.9, 0, 1) for number in range(30))
+
+    reasons = judged(breakers=breakers).reasons
+    assert (len(reasons), reasons[19:]) == (21, ("the breaker of http://h:80/19 is OPEN", "and 10 reasons more"))
+
+
 def test_a_failed_sync_and_errors_are_warnings() -> None:
     found = judged(msgspec.structs.replace(GOOD, last_failure="no answer"), warnings={Severity.ERROR: 2})
 

@@ -52,22 +52,30 @@ class Level(StrEnum):
 app = typer.Typer(
     name="penstock",
     cls=FailureGroup,
-    epilog=examples("penstock doctor", "penstock --config /etc/penstock.toml config show", "penstock version --json"),
+    epilog=examples(
+        "penstock demo",
+        "penstock up",
+        "penstock subscriptions create billing --pattern 'orders:**' --target http://127.0.0.1:9000/hook",
+        "penstock publish orders:placed --key order-1 --data 7",
+        "penstock --config /etc/penstock.toml config show",
+    ),
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings=CONTEXT,
 )
-app.command("version", epilog=version.EXAMPLES)(version.version)
+# Help lists commands before families, each in this order: what a newcomer needs first comes first.
+app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
+app.command("up", epilog=up.EXAMPLES)(up.up)
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
-app.add_typer(config_commands.app, name="config")
-app.add_typer(serve.app, name="serve")
-app.add_typer(queue_commands.app, name="queue")
 app.command("publish", epilog=publish.EXAMPLES)(publish.publish)
-app.add_typer(jobs_commands.app, name="jobs")
 app.add_typer(subscriptions_commands.app, name="subscriptions")
+app.add_typer(jobs_commands.app, name="jobs")
 app.add_typer(pools_commands.app, name="pools")
+app.add_typer(queue_commands.app, name="queue")
+app.add_typer(config_commands.app, name="config")
 app.add_typer(keys_commands.app, name="keys")
+app.add_typer(serve.app, name="serve")
 app.command("changes", epilog=changes_commands.EXAMPLES)(changes_commands.changes)
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(bench.app, name="bench")
@@ -75,8 +83,7 @@ app.add_typer(simulate.app, name="simulate")
 app.command("backup", epilog=backup.BACKUP_EXAMPLES)(backup.backup)
 app.command("restore", epilog=backup.RESTORE_EXAMPLES)(backup.restore)
 app.command("reference", epilog=reference.EXAMPLES, hidden=True)(reference.reference)
-app.command("up", epilog=up.EXAMPLES)(up.up)
-app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
+app.command("version", epilog=version.EXAMPLES)(version.version)
 
 
 def main() -> None:

@@ -31,8 +31,9 @@ def backup(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Copy the embedded databases and the secret into one file, while they are in use.
+    """Copy the embedded data into one file, while it is in use.
 
+    The data are the databases and the secret of the process endpoint.
     Each database is copied as it is at one moment; what was answered before the backup began is in it.
     The file can be read by its owner only: it holds secrets.
     """
@@ -49,7 +50,10 @@ def restore(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a data directory of a backup, once every file in it was found whole."""
+    """Make a data directory of a backup.
+
+    Nothing is made before every file of the backup was found whole.
+    """
     from penstock.cli.data_archive import restore as restored
 
     _tell(restored(source, data or load_config(ctx).data.dir), as_json)

@@ -18,7 +18,7 @@ def changes(
     endpoint: EndpointOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what people changed through the API, the newest first: who, when, what."""
+    """Show who changed what through the API, the newest first."""
     from penstock.jobs.api.changes import PATH, ChangeList
 
     answer = connect(ctx, endpoint).get(PATH, {"limit": limit, "cursor": cursor})

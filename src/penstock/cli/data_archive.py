@@ -103,6 +103,9 @@ def _copied(database: Path, copy: Path) -> Path:
             # In one step, so that all pages are of the same moment.
             original.backup(made, pages=-1)
     except sqlite3.Error as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+            beside = copy.parent.parent.resolve()
+            raise Unavailable(f"the disk of {beside} is full: make room, or name a file on another disk") from error
         raise Unavailable(f"{database} cannot be copied: {error}") from error
     _check(copy)
     return copy

@@ -17,7 +17,7 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave it running afterwards, for the web page.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Publish an order system's events and deliver them by webhook, in order per order.
+    """See events of a thousand orders delivered, in order.
 
     Starts everything as `penstock up` does, in a temporary directory, subscribes a quick, a slow, a flaky and a
     rate-limited endpoint of its own, publishes the events of all orders, and lets Spark audit what was delivered. Exits

@@ -10,8 +10,9 @@ EXAMPLES = examples("penstock doctor", "penstock doctor --json")
 
 
 def doctor(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """Check that this machine can run Penstock; say what to do if not.
+    """Check that this machine can run Penstock.
 
+    What is missing comes with what to do about it.
     The exit code is 1 if something that is needed is missing; warnings do not count.
     """
     from dataclasses import asdict

@@ -35,7 +35,7 @@ class SparkCommand(TyperCommand):
 
 
 app = family(
-    "Run the data pipeline on Spark: streaming and batch jobs over events, jobs and attempts.",
+    "Run the data pipeline on Spark, as streams or in batch.",
     "penstock pipeline run",
     "penstock pipeline audit --help",
 )

@@ -35,7 +35,7 @@ def publish(
     endpoint: EndpointOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """Publish an event: every subscription that wants it gets it, in order per key."""
+    """Publish an event to all who want it, in order per key."""
     import uuid
 
     named = {"subject": subject, "partitionkey": key, "tenant": tenant}

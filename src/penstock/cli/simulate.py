@@ -16,7 +16,7 @@ from penstock.cli.output import AsJson, print_json
 _TELL_EVERY_S = 2.0
 
 app = family(
-    "Search simulated histories for one in which a promise does not hold.",
+    "Search simulated histories for one that breaks a promise.",
     "penstock simulate router --seeds 1000",
     "penstock --log-level info simulate router --first 4711 --seeds 1",
 )

@@ -36,7 +36,12 @@ EngineOption: TypeAlias = Annotated[EngineChoice, typer.Option(help="What makes 
 
 def up(
     ctx: typer.Context,
-    data: Annotated[Path | None, typer.Option(help="Where everything is kept.", metavar="DIR")] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where everything is kept; else the setting data.dir, ./penstock-data unless set.", metavar="DIR"
+        ),
+    ] = None,
     http: Annotated[int | None, port_option("the API and the web page", "http.port", 8080)] = None,
     sqs: Annotated[int | None, port_option("the SQS server", "ports.sqs", 9324)] = None,
     pubsub: Annotated[int | None, port_option("the Pub/Sub API", "ports.pubsub", 8085)] = None,
@@ -44,7 +49,10 @@ def up(
     pipeline: Annotated[int | None, port_option("the pipeline's progress", "ports.pipeline", 8083)] = None,
     engine: EngineOption = EngineChoice.AUTO,
 ) -> None:
-    """Everything on one machine: API and web page, SQS server, router, Pub/Sub, Spark. Ctrl-C stops it, nothing lost.
+    """Run everything on this machine, until Ctrl-C stops it.
+
+    That is the API with the web page, the SQS server, the Pub/Sub API, the router and the Spark pipeline; they stop in
+    order, and nothing is lost.
 
     With --engine spark, which is the default where Java 17 and PySpark are, the Spark pipeline makes jobs of events and
     publishes them; with inline the API's process does both, which needs less memory.

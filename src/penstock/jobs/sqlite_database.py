@@ -1,6 +1,7 @@
 """The SQLite database of jobs: one writer thread that commits what waits together, one reader beside it."""
 
 import asyncio
+import logging
 import os
 import re
 import sqlite3
@@ -19,6 +20,8 @@ from penstock.jobs.queries import Dialect
 from penstock.jobs.signal import JobSignal
 from penstock.jobs.sqlite_transaction import SqliteTransaction
 from penstock.jobs.transaction import Transaction
+
+log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
@@ -68,6 +71,7 @@ class SqliteDatabase:
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._signal: JobSignal | None = None
+        self._refuses = False
 
     @property
     def signal(self) -> JobSignal:
@@ -83,7 +87,7 @@ class SqliteDatabase:
             self._writer = await loop.run_in_executor(self._reading, self._migrated)
             self._reader = await loop.run_in_executor(self._reading, self._connect)
         except sqlite3.Error as error:
-            raise DatabaseFailed(f"the database {self._path} cannot be opened: {error}") from error
+            raise DatabaseFailed(f"the database {self._path} cannot be opened: {_explained(error)}") from error
         self._signal = JobSignal()
         self._thread = Thread(target=self._serve, args=(loop, self._writer), name="jobs-writer", daemon=True)
         self._thread.start()
@@ -192,7 +196,14 @@ class SqliteDatabase:
         except _REFUSALS as error:
             if writer.in_transaction:
                 writer.execute("ROLLBACK")
-            results = [self._refused(error)] * len(tasks)
+            refusal = self._refused(error)
+            results = [refusal] * len(tasks)
+            if not self._refuses:
+                # Once, for whoever reads the log; those who asked are told each time.
+                log.error(str(refusal.error))
+            self._refuses = True
+        else:
+            self._refuses = False
         if not loop.is_closed():
             loop.call_soon_threadsafe(_settle, [done for _, done in tasks], results)
         if transaction.announced:
@@ -213,10 +224,16 @@ class SqliteDatabase:
 
     def _refused(self, error: BaseException) -> "_Raised":
         refusal: PenstockError = DatabaseFailed(
-            f"the database {self._path} refused a change, and nothing of it was kept: {error}"
+            f"the database {self._path} refused a change, and nothing of it was kept: {_explained(error)}"
         )
         refusal.__cause__ = error
         return _Raised(refusal)
+
+
+def _explained(error: BaseException) -> str:
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+        return "its disk is full; make room there, or move the data to a larger one"
+    return str(error)
 
 
 class _Raised:

@@ -14,6 +14,7 @@ from penstock.telemetry.checks import Check, CheckResult
 
 MIN_SUCCESS_RATE = 0.9
 MIN_JUDGED = 10
+MOST_REASONS = 20
 
 
 class HealthStatus(StrEnum):
@@ -42,7 +43,7 @@ def assess(
     bad = [*_bad_reasons(sync, queues, warnings)]
     poor = [*_poor_reasons(sync, pools, breakers, warnings)]
     status = HealthStatus.DEGRADED if bad else HealthStatus.WARNING if poor else HealthStatus.HEALTHY
-    return Health(status, (*bad, *poor))
+    return Health(status, _first((*bad, *poor)))
 
 
 def readiness(sync: ConfigSync, router: RouterSurface) -> dict[str, Check]:
@@ -57,6 +58,13 @@ def readiness(sync: ConfigSync, router: RouterSurface) -> dict[str, Check]:
         return CheckResult(not stalled, f"not polling: {', '.join(stalled)}" if stalled else "")
 
     return {"initialised": initialised, "consumers": consumers}
+
+
+def _first(reasons: tuple[str, ...]) -> tuple[str, ...]:
+    """As many as somebody reads."""
+    if len(reasons) <= MOST_REASONS:
+        return reasons
+    return (*reasons[:MOST_REASONS], f"and {len(reasons) - MOST_REASONS} reasons more")
 
 
 def _bad_reasons(sync: SyncState, queues: Iterable[QueueView], warnings: Mapping[Severity, int]) -> Iterable[str]:
