@@ -50,7 +50,7 @@ async def test_a_disk_that_is_full_from_the_start_is_told(tmp_path: Path, monkey
     connect = sqlite3.connect
 
     def cramped(*args: Any, **kwargs: Any) -> sqlite3.Connection:
-        connection = connect(*args, **kwargs)
+        connection: sqlite3.Connection = connect(*args, **kwargs)
         connection.execute("PRAGMA max_page_count = 2")
         return connection
 

@@ -172,7 +172,7 @@ def test_a_disk_too_small_for_the_copy_is_told(data: Path, tmp_path: Path, monke
     connect = sqlite3.connect
 
     def cramped(database: Any, **kwargs: Any) -> sqlite3.Connection:
-        connection = connect(database, **kwargs)
+        connection: sqlite3.Connection = connect(database, **kwargs)
         if not kwargs:
             connection.execute("PRAGMA max_page_count = 2")
         return connection
