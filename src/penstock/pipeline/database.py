@@ -1,17 +1,21 @@
-"""The database of jobs as the pipeline's jobs carry it to executors: a value, opened where it is used."""
+"""The database of jobs as the pipeline's jobs carry it to executors: a value, opened where it is used.
+
+Every process of Spark that is handed one imports this, so it imports a kind of database where that is needed.
+"""
 
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from penstock.jobs.postgres import postgres_repository
 from penstock.jobs.queries import Dialect
-from penstock.jobs.repository import JobRepository
-from penstock.jobs.sqlite import sqlite_repository
 from penstock.pipeline.errors import InvalidPipelineOption
-from penstock.queue.store.postgres_address import PostgresAddress
+
+if TYPE_CHECKING:
+    from penstock.jobs.repository import JobRepository
+    from penstock.queue.store.postgres_address import PostgresAddress
 
 
 class Database(msgspec.Struct, frozen=True, dict=True):
@@ -26,7 +30,7 @@ class Database(msgspec.Struct, frozen=True, dict=True):
                 f"the database {self.url!r} has no absolute path: use sqlite:///path/to/jobs.db"
             )
         if self.dialect is Dialect.POSTGRES:
-            PostgresAddress(self.url)
+            self._postgres_address()
 
     def __repr__(self) -> str:
         return f"Database({self.place})"
@@ -50,10 +54,19 @@ class Database(msgspec.Struct, frozen=True, dict=True):
     @property
     def place(self) -> str:
         """Where it is, fit to be shown."""
-        return f"database {self.path}" if self.dialect is Dialect.SQLITE else str(PostgresAddress(self.url))
+        return f"database {self.path}" if self.dialect is Dialect.SQLITE else str(self._postgres_address())
 
-    def repository(self) -> JobRepository:
+    def repository(self) -> "JobRepository":
         """The jobs in it; open it before use. Executors have no use for being called when jobs arrive."""
         if self.dialect is Dialect.SQLITE:
+            from penstock.jobs.sqlite import sqlite_repository
+
             return sqlite_repository(self.path)
+        from penstock.jobs.postgres import postgres_repository
+
         return postgres_repository(self.url, schema=self.schema)
+
+    def _postgres_address(self) -> "PostgresAddress":
+        from penstock.queue.store.postgres_address import PostgresAddress
+
+        return PostgresAddress(self.url)

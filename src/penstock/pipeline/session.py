@@ -12,6 +12,7 @@ import msgspec
 from penstock.pipeline.class_archive import class_sharing
 from penstock.pipeline.errors import SparkUnavailable
 from penstock.pipeline.failure import reason_of
+from penstock.pipeline.first_workers import start_workers
 from penstock.pipeline.jvm import start_jvm
 from penstock.pipeline.packaging import packed, tell_driver
 from penstock.pipeline.requirements import require_spark
@@ -116,7 +117,10 @@ def open_session(settings: SessionSettings) -> "SparkSession":
             raise SparkUnavailable(f"Spark does not start on {settings.master}: {reason_of(error)}") from error
     if archive is not None:
         context.addPyFile(str(archive))
-    return SparkSession(context)
+    spark = SparkSession(context)
+    if settings.streams and settings.is_local:
+        start_workers(spark)
+    return spark
 
 
 def configuration(settings: SessionSettings, java_options: Sequence[str] = ()) -> dict[str, str]:

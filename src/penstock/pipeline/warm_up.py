@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
 
 from penstock.pipeline.class_archive import archive_path, class_archiving
 from penstock.pipeline.errors import SparkUnavailable
@@ -49,12 +52,13 @@ def _exercise(spark: SparkSession, directory: str) -> None:
     done = Event()
 
     def take(batch: DataFrame, _: int) -> None:
-        joined = batch.join(spark.read.parquet(f"{directory}/rows"), f.col("value") == f.col("id"), "left")
+        joined = batch.join(spark.read.parquet(f"{directory}/rows"), "id", "left")
         counted = joined.groupBy("key").agg(f.count("*").alias("count"), f.max("text")).orderBy("key")
         if counted.mapInArrow(_same, counted.schema).repartition(2, "key").toPandas() is not None:
             done.set()
 
-    ticks = spark.readStream.format("rate").option("rowsPerSecond", 100).load()
+    spark.dataSource.register(_Numbers)
+    ticks = spark.readStream.format(_Numbers.name()).load()
     writer = ticks.writeStream.foreachBatch(take).option("checkpointLocation", f"{directory}/checkpoint")
     query = writer.trigger(processingTime="100 milliseconds").start()
     try:
@@ -66,6 +70,38 @@ def _exercise(spark: SparkSession, directory: str) -> None:
 
 def _same(batches: "Iterator[RecordBatch]") -> "Iterator[RecordBatch]":
     yield from batches
+
+
+class _Numbers(DataSource):
+    """A source in Python that always has another row, as the jobs' sources are."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "penstock_warm_up"
+
+    def schema(self) -> str:
+        return "id long"
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        return _NumbersReader()
+
+
+class _NumbersReader(DataSourceStreamReader):
+    """One row a batch."""
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        return {"next": 0}
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        return {"next": start["next"] + 1}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        return [InputPartition(end["next"])]
+
+    def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
+        import pyarrow
+
+        yield pyarrow.RecordBatch.from_pydict({"id": [partition.value]})
 
 
 def _end_jvm() -> None:

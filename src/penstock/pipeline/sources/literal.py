@@ -1,7 +1,5 @@
 """Values written into SQL."""
 
-from psycopg import sql
-
 from penstock.jobs.queries import Dialect
 
 
@@ -10,5 +8,7 @@ def literal(value: object, dialect: Dialect) -> str:
     if isinstance(value, int):
         return str(int(value))
     if dialect is Dialect.POSTGRES:
+        from psycopg import sql
+
         return sql.Literal(value).as_string(None)
     return "'" + str(value).replace("'", "''") + "'"

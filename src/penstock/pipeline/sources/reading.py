@@ -8,9 +8,7 @@ import pyarrow
 from penstock.jobs.queries import Dialect
 from penstock.pipeline.database import Database
 from penstock.pipeline.sources.key_range import KeyRange
-from penstock.pipeline.sources.postgres_reading import PostgresReading
 from penstock.pipeline.sources.query import Query
-from penstock.pipeline.sources.sqlite_reading import SqliteReading
 
 
 class Reading(Protocol):
@@ -38,5 +36,11 @@ class Reading(Protocol):
 
 
 def reading_of(database: Database) -> Reading:
-    """How a database is read."""
-    return SqliteReading(database) if database.dialect is Dialect.SQLITE else PostgresReading(database)
+    """How a database is read. The other kind is not even imported: a start has a handful of processes that would."""
+    if database.dialect is Dialect.SQLITE:
+        from penstock.pipeline.sources.sqlite_reading import SqliteReading
+
+        return SqliteReading(database)
+    from penstock.pipeline.sources.postgres_reading import PostgresReading
+
+    return PostgresReading(database)

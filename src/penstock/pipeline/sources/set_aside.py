@@ -6,13 +6,12 @@ from contextlib import closing
 from logging import getLogger
 
 import msgspec
-import psycopg
 
 from penstock.core.errors import PenstockError
 from penstock.edge.clock import SystemClock
+from penstock.jobs.errors import DatabaseFailed
 from penstock.jobs.queries import Dialect
 from penstock.pipeline.database import Database
-from penstock.queue.store.postgres_address import PostgresAddress
 
 _log = getLogger(__name__)
 _REASON_CHARACTERS = 500
@@ -23,6 +22,8 @@ INSERT INTO set_aside (source, row_id, reason, at_ms)
 SELECT source, row_id, reason, %s FROM unnest(%s::text[], %s::text[], %s::text[]) AS aside (source, row_id, reason)
 ON CONFLICT DO NOTHING
 """
+
+_Row = tuple[str, str, str]
 
 
 class SetAside(msgspec.Struct, frozen=True):
@@ -38,17 +39,34 @@ def set_aside(database: Database, rows: Sequence[SetAside]) -> None:
     if not rows:
         return
     now_ms = SystemClock().now_ms()
-    plain = [tuple(_kept(text) for text in (row.source, row.row_id, row.reason)) for row in rows]
+    plain = [(_kept(row.source), _kept(row.row_id), _kept(row.reason)) for row in rows]
     _log.warning("%s: %d rows set aside, the first is %s", database.place, len(rows), plain[0])
+    keep = _keep_in_sqlite if database.dialect is Dialect.SQLITE else _keep_in_postgres
     try:
-        if database.dialect is Dialect.SQLITE:
-            with closing(sqlite3.connect(database.path, timeout=_BUSY_TIMEOUT_S)) as connection, connection:
-                connection.executemany(_SQLITE, [(*row, now_ms) for row in plain])
-        else:
-            with closing(PostgresAddress(database.url).connect(database.schema)) as session:
-                session.execute(_POSTGRES, (now_ms, *(list(column) for column in zip(*plain, strict=True))))
-    except (sqlite3.Error, psycopg.Error, PenstockError) as error:
-        _log.warning("%s: what was set aside could not be recorded: %s", database.place, type(error).__name__)
+        keep(database, plain, now_ms)
+    except PenstockError as error:
+        _log.warning("%s: what was set aside could not be recorded: %s", database.place, error)
+
+
+def _keep_in_sqlite(database: Database, rows: list[_Row], now_ms: int) -> None:
+    try:
+        with closing(sqlite3.connect(database.path, timeout=_BUSY_TIMEOUT_S)) as connection, connection:
+            connection.executemany(_SQLITE, [(*row, now_ms) for row in rows])
+    except sqlite3.Error as error:
+        raise DatabaseFailed(str(error)) from error
+
+
+def _keep_in_postgres(database: Database, rows: list[_Row], now_ms: int) -> None:
+    from psycopg import Error
+
+    from penstock.queue.store.postgres_address import PostgresAddress
+
+    address = PostgresAddress(database.url)
+    try:
+        with closing(address.connect(database.schema)) as session:
+            session.execute(_POSTGRES, (now_ms, *(list(column) for column in zip(*rows, strict=True))))
+    except Error as error:
+        raise DatabaseFailed(address.explain(error)) from None
 
 
 def _kept(text: str) -> str:
