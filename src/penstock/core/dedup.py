@@ -24,21 +24,29 @@ class DedupWindow(Generic[T]):
 
     def find(self, key: str, now_ms: int) -> T | None:
         """The answer remembered for an id, if its window has not passed."""
-        self._evict(now_ms)
+        self.evict(now_ms)
         found = self._answers.get(key)
         return None if found is None else found[1]
 
-    def remember(self, key: str, answer: T, first_seen_ms: int) -> None:
-        """Answer later sightings of this id with `answer`. Ids are remembered in order of `first_seen_ms`."""
+    def remember(self, key: str, answer: T, first_seen_ms: int) -> T | None:
+        """The answer already remembered for an id; None if from now on it is `answer`.
+
+        Ids are remembered in order of `first_seen_ms`; `evict` first, or one that is past its window is found.
+        """
         expires_ms = first_seen_ms + self._window_ms
-        self._answers[key] = (expires_ms, answer)
+        fresh = (expires_ms, answer)
+        found = self._answers.setdefault(key, fresh)
+        if found is not fresh:
+            return found[1]
         self._order.append((expires_ms, key))
+        return None
 
     def forget(self, key: str) -> None:
         """Take back what was remembered, when the send it stood for failed."""
         self._answers.pop(key, None)
 
-    def _evict(self, now_ms: int) -> None:
+    def evict(self, now_ms: int) -> None:
+        """Forget the ids whose window has passed."""
         order = self._order
         while order and order[0][0] <= now_ms:
             expires_ms, key = order.popleft()

@@ -7,41 +7,58 @@ from penstock.queue.entry import total_bytes
 from penstock.queue.journal import Journal
 from penstock.queue.pending import PendingSend, Receipt
 from penstock.queue.schedule import Schedule
-from penstock.queue.stream import SEGMENT_MAX_BYTES, Remembered, SegmentBuilder, Stream
+from penstock.queue.store.segment_codec import DedupKey
+from penstock.queue.stream import SEGMENT_MAX_BYTES, SegmentBuilder, Stream
 
 Skips = Mapping[int, int]
 """Queue id → a bit for each message of a send that this queue is not concerned with."""
 
 
 def drop_duplicates(
-    stream: Stream, messages: Sequence[Message], send: PendingSend, now_ms: int, *, keep_origin: bool
-) -> list[Message]:
-    """The messages not seen within the window; receipts for all of them go into the send.
-
-    `keep_origin`: a duplicate's answer waits for the commit of the send that brought the original.
-    """
-    assert stream.dedup is not None
-    find, remember, undecided = stream.dedup.find, stream.dedup.remember, stream.undecided
-    receipts = send.receipts
-    fresh: list[Message] = []
-    seq = stream.next_seq
-    for message in messages:
-        dedup_id = message.dedup_id
-        known = find(dedup_id, now_ms) if dedup_id else None
-        if known is not None:
-            receipts.append(Receipt(known.message_id, known.seq, duplicate=True))
-            origin = undecided.get(dedup_id)
-            if origin is not None and origin is not send:
-                send.originals.append(origin)
-            continue
-        if dedup_id:
-            remember(dedup_id, Remembered(message.id, seq), now_ms)
-            if keep_origin:
-                undecided[dedup_id] = send
-        receipts.append(Receipt(message.id, seq))
-        fresh.append(message)
+    stream: Stream, messages: Sequence[Message], send: PendingSend, now_ms: int
+) -> tuple[Sequence[Message], list[DedupKey]]:
+    """The messages not seen within the window, and their deduplication ids; the send knows what to answer for all."""
+    dedup = stream.dedup
+    assert dedup is not None
+    dedup.evict(now_ms)
+    remember = dedup.remember
+    first_seq = seq = stream.next_seq
+    keys: list[DedupKey] = []
+    duplicates: dict[int, DedupKey] = {}
+    for index, message in enumerate(messages):
+        if dedup_id := message.dedup_id:
+            key = DedupKey(dedup_id, message.id, seq)
+            known = remember(dedup_id, key, now_ms)
+            if known is not None:
+                duplicates[index] = known
+                continue
+            keys.append(key)
         seq += 1
-    return fresh
+    if not duplicates:
+        send.expect(messages, first_seq)
+        return messages, keys
+    fresh = [message for index, message in enumerate(messages) if index not in duplicates]
+    _answer_duplicates(stream, messages, duplicates, send)
+    return fresh, keys
+
+
+def _answer_duplicates(
+    stream: Stream, messages: Sequence[Message], duplicates: dict[int, DedupKey], send: PendingSend
+) -> None:
+    """A duplicate is answered as its original, and not before the send that brought that is durable."""
+    receipts: list[Receipt] = []
+    seq = stream.next_seq
+    for index, message in enumerate(messages):
+        known = duplicates.get(index)
+        if known is None:
+            receipts.append(Receipt(message.id, seq))
+            seq += 1
+            continue
+        receipts.append(Receipt(known.message_id, known.seq, duplicate=True))
+        origin = stream.undecided_send_of(known)
+        if origin is not None:
+            send.originals.append(origin)
+    send.answer(receipts, stream.next_seq)
 
 
 class Arrivals:
@@ -51,41 +68,38 @@ class Arrivals:
         self._journal = journal
         self._schedule = schedule
 
-    def append(self, stream: Stream, messages: Sequence[Message], skips: Skips, now_ms: int, *, dedup: bool) -> None:
+    def append(
+        self, stream: Stream, messages: Sequence[Message], skips: Skips, keys: list[DedupKey], now_ms: int
+    ) -> None:
         """Put messages into the next commit, and count them as on their way to the queues."""
-        dedup = dedup and stream.dedup is not None
         size_bytes = total_bytes(messages)
+        if keys:
+            # With the first of the segments that the messages go into: all are of one commit.
+            self._journal.builder(stream).remember_all(keys, now_ms + stream.dedup_window_ms)
         if skips or size_bytes > SEGMENT_MAX_BYTES:
-            self._append_one_by_one(stream, messages, skips, now_ms, dedup=dedup)
+            self._append_one_by_one(stream, messages, skips)
         else:
-            self._append_runs(stream, messages, now_ms, dedup=dedup)
+            self._append_runs(stream, messages)
         for queue in stream.queues.values():
             queue.incoming += len(messages)
             queue.incoming_bytes += size_bytes
 
-    def _append_runs(self, stream: Stream, messages: Sequence[Message], now_ms: int, *, dedup: bool) -> None:
+    def _append_runs(self, stream: Stream, messages: Sequence[Message]) -> None:
         start = 0
         while start < len(messages):
             builder = self._journal.builder(stream)
             run = messages[start : start + builder.room]
             builder.add_all(run)
-            if dedup:
-                builder.remember_all(run, stream.next_seq, now_ms + stream.dedup_window_ms)
             stream.next_seq += len(run)
             start += len(run)
 
-    def _append_one_by_one(
-        self, stream: Stream, messages: Sequence[Message], skips: Skips, now_ms: int, *, dedup: bool
-    ) -> None:
+    def _append_one_by_one(self, stream: Stream, messages: Sequence[Message], skips: Skips) -> None:
         for index, message in enumerate(messages):
             builder = self._journal.builder(stream)
             builder.add(message)
             for queue_id, bits in skips.items():
                 if bits >> index & 1:
                     builder.skip(queue_id)
-            if dedup and message.dedup_id:
-                expires_ms = now_ms + stream.dedup_window_ms
-                builder.remember(message.dedup_id, message.id, stream.next_seq, expires_ms)
             stream.next_seq += 1
 
     def land(self, builder: SegmentBuilder, now_ms: int) -> None:
@@ -93,9 +107,9 @@ class Arrivals:
         stream = builder.stream
         segment = builder.segment()
         _count_arrived(builder)
-        for key in builder.dedup_keys:
-            stream.undecided.pop(key.key, None)
-        stream.committed_seq = max(stream.committed_seq, segment.first_seq + segment.count)
+        end_seq = segment.first_seq + segment.count
+        stream.decided(end_seq)
+        stream.committed_seq = max(stream.committed_seq, end_seq)
         everything = (1 << segment.count) - 1
         for queue_id, bits in builder.skips.items():
             if bits == everything and queue_id in stream.queues:
@@ -118,9 +132,9 @@ class Arrivals:
         """A segment was refused: forget its deduplication ids and what its queues were to skip."""
         stream = builder.stream
         _count_arrived(builder)
-        for key in builder.dedup_keys:
-            stream.undecided.pop(key.key, None)
-            if stream.dedup is not None:
+        stream.decided(builder.first_seq + len(builder.messages))
+        if stream.dedup is not None:
+            for key in builder.dedup_keys:
                 stream.dedup.forget(key.key)
         for queue_id in builder.skips:
             if queue_id in stream.queues:

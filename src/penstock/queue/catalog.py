@@ -12,7 +12,7 @@ from penstock.queue.policy import QueuePolicy, Window
 from penstock.queue.store.port import QueueRecord, Store, StreamRecord
 from penstock.queue.store.segment_codec import decode_dedup_keys
 from penstock.queue.stored_queue import StoredQueue
-from penstock.queue.stream import Remembered, Stream
+from penstock.queue.stream import Stream
 
 
 class Catalog:
@@ -51,8 +51,9 @@ class Catalog:
             if owner is None or owner.dedup is None:
                 continue
             for key in decode_dedup_keys(row.keys):
-                remembered = Remembered(key.message_id, key.seq)
-                owner.dedup.remember(key.key, remembered, row.expires_ms - owner.dedup_window_ms)
+                # An id whose window has passed may still be in a row beside younger ones; the last use counts.
+                owner.dedup.forget(key.key)
+                owner.dedup.remember(key.key, key, row.expires_ms - owner.dedup_window_ms)
 
     def stream(self, name: str) -> Stream:
         """The stream of a name."""

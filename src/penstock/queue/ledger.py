@@ -23,6 +23,7 @@ from penstock.queue.pending import SETTLED, Pending, PendingSend
 from penstock.queue.policy import Window
 from penstock.queue.schedule import Schedule
 from penstock.queue.store.port import Shares, Store
+from penstock.queue.store.segment_codec import DedupKey
 from penstock.queue.stored_queue import StoredQueue
 from penstock.queue.stream import Stream
 
@@ -60,9 +61,9 @@ class Ledger:
         """Append messages to a stream; every queue of it gets each one that `skips` does not except."""
         self._now_ms = now_ms
         send = PendingSend()
+        keys: list[DedupKey] = []
         if dedup and stream.dedup is not None:
-            keep_origin = self._durable and bool(stream.queues)
-            messages = drop_duplicates(stream, messages, send, now_ms, keep_origin=keep_origin)
+            messages, keys = drop_duplicates(stream, messages, send, now_ms)
         else:
             send.expect(messages, stream.next_seq)
         if not self._durable:
@@ -70,7 +71,9 @@ class Ledger:
             stream.next_seq += len(messages)
             self._deliver(stream, first_seq, messages, skips)
         elif stream.queues and messages:
-            self._arrivals.append(stream, messages, skips or {}, now_ms, dedup=dedup)
+            if keys:
+                stream.undecided.append(send)
+            self._arrivals.append(stream, messages, skips or {}, keys, now_ms)
         self._journal.wait(send)
         return send
 

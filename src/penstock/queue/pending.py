@@ -94,12 +94,13 @@ def then(pending: Pending, action: Callable[[], object]) -> Pending:
 class PendingSend(Pending):
     """A send: its receipts hold once it is done without an error."""
 
-    __slots__ = ("_first_seq", "_messages", "_receipts", "originals")
+    __slots__ = ("_messages", "_receipts", "first_seq", "originals")
 
     def __init__(self) -> None:
         super().__init__()
         self._messages: Sequence[Message] = ()
-        self._first_seq = 0
+        self.first_seq = 0
+        """The place of the first message that is not a duplicate; each that follows has the next."""
         self._receipts: list[Receipt] | None = None
         self.originals: list[PendingSend] = []
         """Sends not yet durable that this one's duplicates rely on."""
@@ -107,13 +108,23 @@ class PendingSend(Pending):
     def expect(self, messages: Sequence[Message], first_seq: int) -> None:
         """These messages go in, the first one at this place; receipts are made of that if anybody asks."""
         self._messages = messages
-        self._first_seq = first_seq
+        self.first_seq = first_seq
+
+    def answer(self, receipts: list[Receipt], first_seq: int) -> None:
+        """Some are duplicates, so each message has a receipt of its own."""
+        self._receipts = receipts
+        self.first_seq = first_seq
+
+    @property
+    def all_go_in(self) -> bool:
+        """Whether none is a duplicate."""
+        return self._receipts is None
 
     @property
     def receipts(self) -> list[Receipt]:
         """One for each message."""
         if self._receipts is None:
-            self._receipts = [Receipt(message.id, seq) for seq, message in enumerate(self._messages, self._first_seq)]
+            return [Receipt(message.id, seq) for seq, message in enumerate(self._messages, self.first_seq)]
         return self._receipts
 
     @property

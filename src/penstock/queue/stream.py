@@ -1,8 +1,7 @@
 """A stream: a log of messages that one or several queues work through."""
 
+from collections import deque
 from collections.abc import Sequence
-
-import msgspec
 
 from penstock.core.dedup import DedupWindow
 from penstock.core.limits import MIB
@@ -19,13 +18,6 @@ SEGMENT_MAX_BYTES = 4 * MIB
 
 # Sequence numbers are reserved in the store by blocks: after a crash the rest of a block is skipped, never reused.
 SEQ_BLOCK = 1_000_000
-
-
-class Remembered(msgspec.Struct, frozen=True, gc=False):
-    """What a deduplication id was answered with."""
-
-    message_id: str
-    seq: int
 
 
 class SegmentBuilder:
@@ -78,18 +70,9 @@ class SegmentBuilder:
         """A queue is not concerned with the message added last."""
         self.skips[queue_id] = self.skips.get(queue_id, 0) | 1 << (len(self.messages) - 1)
 
-    def remember(self, key: str, message_id: str, seq: int, expires_ms: int) -> None:
-        """Keep a deduplication id with the segment."""
-        self.dedup_keys.append(DedupKey(key, message_id, seq))
-        self.dedup_expires_ms = max(self.dedup_expires_ms, expires_ms)
-
-    def remember_all(self, messages: Sequence[Message], first_seq: int, expires_ms: int) -> None:
-        """Keep the deduplication ids of messages with the segment."""
-        self.dedup_keys += [
-            DedupKey(message.dedup_id, message.id, seq)
-            for seq, message in enumerate(messages, first_seq)
-            if message.dedup_id
-        ]
+    def remember_all(self, keys: Sequence[DedupKey], expires_ms: int) -> None:
+        """Keep deduplication ids with the segment."""
+        self.dedup_keys += keys
         self.dedup_expires_ms = max(self.dedup_expires_ms, expires_ms)
 
     def segment(self) -> Segment:
@@ -138,14 +121,27 @@ class Stream:
         self.shares: dict[int, int] = {}
         """How many queues need a segment, for segments that two or more need."""
         self.dedup_window_ms = dedup_window_ms
-        self.dedup: DedupWindow[Remembered] | None = DedupWindow(dedup_window_ms) if dedup_window_ms else None
-        self.undecided: dict[str, PendingSend] = {}
-        """The send of each deduplication id that is not yet durable."""
+        self.dedup: DedupWindow[DedupKey] | None = DedupWindow(dedup_window_ms) if dedup_window_ms else None
+        self.undecided: deque[PendingSend] = deque()
+        """Sends with deduplication ids that are not yet durable, in the order of their messages."""
         self.closing = False
 
     def record(self) -> StreamRecord:
         """The stream as the store takes it."""
         return StreamRecord(self.id, self.name, self.config, self.seq_limit)
+
+    def undecided_send_of(self, known: DedupKey) -> PendingSend | None:
+        """The send that a deduplication id came with, if it is not yet known whether that will be durable."""
+        for send in self.undecided:
+            if known.message_id in send.message_ids:
+                return send
+        return None
+
+    def decided(self, end_seq: int) -> None:
+        """What was sent before this place is durable, or refused."""
+        undecided = self.undecided
+        while undecided and undecided[0].first_seq < end_seq:
+            undecided.popleft()
 
     def release_share(self, first_seq: int) -> bool:
         """One queue less needs a segment; True when it was the last one."""

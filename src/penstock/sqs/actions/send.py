@@ -102,9 +102,13 @@ def _send(
     send = partition.shell.ledger.send(partition.stream, messages, messages[0].sent_ms)
     service.metrics.count_partition(queue, partition.index, "send", len(messages))
     if queue.fifo:
-        for result, receipt in zip(results, send.receipts, strict=True):
-            result.message_id = receipt.message_id
-            result.sequence_number = sequence_number(receipt.seq)
+        if send.all_go_in:
+            for seq, result in enumerate(results, send.first_seq):
+                result.sequence_number = sequence_number(seq)
+        else:
+            for result, receipt in zip(results, send.receipts, strict=True):
+                result.message_id = receipt.message_id
+                result.sequence_number = sequence_number(receipt.seq)
     return partition.shell, send
 
 
