@@ -1,5 +1,6 @@
 """Characters, ids, sizes and ranges, each with AWS's error."""
 
+import json
 import string
 from collections.abc import Callable
 
@@ -21,8 +22,10 @@ from penstock.sqs.contents import (
     check_visibility,
     check_wait,
     encoded,
+    is_harmless,
 )
 from penstock.sqs.errors import ErrorKind, SqsError
+from penstock.sqs.wire import json_protocol
 
 ALLOWED = "\t\n\r ~\x7f\x80é\ud7ff\ue000\ufffd\U00010000\U0001fffe\U0010ffff"
 FORBIDDEN = ["\x00", "\x08", "\x0b", "\x0c", "\x0e", "\x1f", "\ud800", "\udfff", "\ufffe", "\uffff"]
@@ -59,6 +62,28 @@ def test_the_quick_check_agrees_with_the_ranges(text: str) -> None:
     assert (encoded(text) is not None) == all(allowed(ord(character)) for character in text)
 
 
+@given(st.text(st.characters(codec=None), max_size=40), st.booleans())
+def test_what_is_harmless_as_json_holds_nothing_forbidden(text: str, ascii_only: bool) -> None:
+    document = json.dumps({"MessageBody": text}, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+    if is_harmless(document):
+        assert check_body(text or "x", harmless=True) == encoded(text or "x")
+
+
+@pytest.mark.parametrize("written", [b"\\u0000", b"\\u000B", b"\\b", b"\\f", b"\\ud800", "\ufffe".encode()])
+def test_a_document_with_something_forbidden_is_not_harmless(written: bytes) -> None:
+    assert not is_harmless(b'{"MessageBody":"a' + written + b'"}')
+
+
+def test_ordinary_json_in_a_body_is_harmless() -> None:
+    assert is_harmless(json.dumps({"MessageBody": json.dumps({"order": 1, "text": "a\nb\tc\\d/e"})}).encode())
+
+
+@pytest.mark.parametrize("control", [bytes([code]) for code in range(0x20)])
+def test_json_never_has_a_control_as_it_is(control: bytes) -> None:
+    with pytest.raises(SqsError):
+        json_protocol.decode("SendMessage", b'{"QueueUrl":"q","MessageBody":"a' + control + b'"}')
+
+
 @pytest.mark.parametrize("check", [check_group_id, check_dedup_id, check_attempt_id])
 def test_identifiers_are_letters_digits_and_punctuation(check: Callable[[str], None]) -> None:
     check("a")
@@ -77,10 +102,10 @@ def test_the_error_names_the_parameter() -> None:
 
 
 def test_entry_ids_are_well_formed_and_distinct() -> None:
-    check_entry_ids(["a", "A", "0_-", "x" * 80])
+    check_entry_ids(("a", "A", "0_-", "x" * 80))
     for text in ("", "x" * 81, "invalid:id", "a b", "a\n", "é"):
-        assert refusal(lambda text=text: check_entry_ids([text])).kind is ErrorKind.INVALID_BATCH_ENTRY_ID  # type: ignore[misc]
-    repeated = refusal(lambda: check_entry_ids(["a", "b", "a"]))
+        assert refusal(lambda text=text: check_entry_ids((text,))).kind is ErrorKind.INVALID_BATCH_ENTRY_ID  # type: ignore[misc]
+    repeated = refusal(lambda: check_entry_ids(("a", "b", "a")))
     assert (repeated.kind, str(repeated)) == (ErrorKind.BATCH_ENTRY_IDS_NOT_DISTINCT, "Id a repeated.")
 
 

@@ -89,7 +89,7 @@ class SqsApp:
         try:
             if target:
                 call.action = json_protocol.action_of(target)
-                caller = self._caller(exchange, headers)
+                caller = self._caller(exchange, headers, json=exchange.body)
                 request = json_protocol.decode(call.action, exchange.body)
             else:
                 caller = self._caller(exchange, headers)
@@ -131,7 +131,7 @@ class SqsApp:
         headers, body = wire.error_headers(refusal, request_id), wire.encode_error(refusal, request_id)
         call.exchange.respond(refusal.kind.status, headers, body)
 
-    def _caller(self, exchange: Exchange, headers: Mapping[bytes, bytes]) -> Caller:
+    def _caller(self, exchange: Exchange, headers: Mapping[bytes, bytes], json: bytes | None = None) -> Caller:
         """Who asks; SqsError when the request is too large, its signature does not hold, or a web page sent it."""
         if len(exchange.body) > MAX_REQUEST_BYTES:
             raise SqsError(ErrorKind.REQUEST_TOO_LARGE, f"A request is at most {MAX_REQUEST_BYTES} bytes.")
@@ -139,12 +139,12 @@ class SqsApp:
         if self._credentials is None:
             if is_sent_by_another_site(headers):
                 raise SqsError(ErrorKind.ACCESS_DENIED, "Without credentials, pages of other sites are not answered.")
-            return Caller(host, exchange.hung_up)
+            return Caller(host, exchange.hung_up, json=json)
         path, _, query = exchange.target.partition(b"?")
         request = SignedRequest(exchange.method, path, query, exchange.headers, exchange.body)
         principal = verify(request, self._credentials, self._service.clock.now_ms())
         notes = {"SenderId": principal.access_key}
-        return Caller(host, exchange.hung_up, admin=principal.role is Role.ADMIN, notes=notes)
+        return Caller(host, exchange.hung_up, admin=principal.role is Role.ADMIN, notes=notes, json=json)
 
     def _refusal(self, action: str, error: Exception) -> SqsError:
         """The one place where everything that can go wrong becomes one of AWS's errors."""

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
+from penstock.sqs.contents import is_harmless
+
 ANONYMOUS: Mapping[str, str] = {"SenderId": "anonymous"}
 
 T = TypeVar("T")
@@ -16,7 +18,7 @@ class ClientGone(Exception):
 class Caller:
     """The principal of a request; `host` is the server's address as this client wrote it."""
 
-    __slots__ = ("_host", "admin", "hung_up", "notes")
+    __slots__ = ("_host", "_json", "admin", "hung_up", "notes")
 
     def __init__(
         self,
@@ -25,13 +27,20 @@ class Caller:
         *,
         admin: bool = True,
         notes: Mapping[str, str] = ANONYMOUS,
+        json: bytes | None = None,
     ) -> None:
         self._host = host
+        self._json = json
         self.hung_up = hung_up
         """Returns when the client has gone."""
         self.admin = admin
         self.notes = notes
         """What every message of this caller carries."""
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether no text of the request can have a character that SQS does not carry."""
+        return self._json is not None and is_harmless(self._json)
 
     @property
     def base_url(self) -> str:

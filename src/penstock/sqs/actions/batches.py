@@ -1,7 +1,5 @@
 """Rules that all batch actions share."""
 
-from collections.abc import Sequence
-
 from penstock.sqs.contents import check_entry_ids
 from penstock.sqs.errors import ErrorKind, SqsError
 from penstock.sqs.model import BatchResultErrorEntry
@@ -9,7 +7,7 @@ from penstock.sqs.model import BatchResultErrorEntry
 MAX_ENTRIES = 10
 
 
-def check_batch(ids: Sequence[str]) -> None:
+def check_batch(ids: tuple[str, ...]) -> None:
     """One to ten entries with distinct, well-formed ids."""
     if not ids:
         raise SqsError(ErrorKind.EMPTY_BATCH_REQUEST, "There should be at least one entry in the request.")

@@ -43,7 +43,7 @@ def send_message(service: SqsService, caller: Caller, request: SendMessageReques
     """Send one message."""
     queue = service.of_url(request.queue_url)
     service.charge(queue, Action.SEND, 1)
-    message = _message(service, queue, caller, request, service.clock.now_ms())
+    message = _message(service, queue, caller, request, service.clock.now_ms(), harmless=caller.is_harmless)
     response = SendMessageResponse(message.id, body_md5(message.body))
     _add_digests(response, message, request)
     partition = queue.partition_for(message.group)
@@ -56,14 +56,15 @@ def send_message_batch(
     """Send up to ten messages; each succeeds or fails by itself."""
     queue = service.of_url(request.queue_url)
     entries = request.entries
-    check_batch([entry.id for entry in entries])
+    check_batch(tuple([entry.id for entry in entries]))
     service.charge(queue, Action.SEND, len(entries))
     response = SendMessageBatchResponse([], [])
     messages: list[Message] = []
     now_ms = service.clock.now_ms()
+    harmless = caller.is_harmless
     for entry in entries:
         try:
-            message = _message(service, queue, caller, entry, now_ms)
+            message = _message(service, queue, caller, entry, now_ms, harmless=harmless)
         except SqsError as error:
             response.failed.append(failed_entry(entry.id, error))
             continue
@@ -123,9 +124,11 @@ def _message(
     caller: Caller,
     request: SendMessageRequest | SendMessageBatchRequestEntry,
     now_ms: int,
+    *,
+    harmless: bool,
 ) -> Message:
     """The message a request asks for; SqsError when it may not be sent."""
-    body = check_body(request.message_body)
+    body = check_body(request.message_body, harmless=harmless)
     size = len(body)
     typed = _NONE
     if request.message_attributes:

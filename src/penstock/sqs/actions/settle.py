@@ -37,7 +37,7 @@ def delete_message(service: SqsService, caller: Caller, request: DeleteMessageRe
 def delete_message_batch(service: SqsService, caller: Caller, request: DeleteMessageBatchRequest) -> Answer:
     """Delete up to ten messages; each succeeds or fails by itself."""
     queue = service.of_url(request.queue_url)
-    check_batch([entry.id for entry in request.entries])
+    check_batch(tuple([entry.id for entry in request.entries]))
     service.charge(queue, Action.RECEIVE, len(request.entries))
     successful: list[BatchResultEntry] = []
     failed: list[BatchResultErrorEntry] = []
@@ -68,7 +68,7 @@ def change_message_visibility_batch(
 ) -> BatchResponse:
     """The same for up to ten messages; each succeeds or fails by itself."""
     queue = service.of_url(request.queue_url)
-    check_batch([entry.id for entry in request.entries])
+    check_batch(tuple([entry.id for entry in request.entries]))
     service.charge(queue, Action.RECEIVE, len(request.entries))
     successful: list[BatchResultEntry] = []
     failed: list[BatchResultErrorEntry] = []
