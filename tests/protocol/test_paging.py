@@ -125,6 +125,19 @@ async def test_a_key_is_looked_for_in_the_lanes_of_every_subscription(
     assert found == names
 
 
+async def test_jobs_of_a_key_are_found_whoever_they_are_owed_to(rig: DispatchRig) -> None:
+    owed = [(await rig.subscribe(f"subscriber-{number}"))[0] for number in range(55)]
+    await rig.publish(partitionkey="order-1")
+    await rig.publish(partitionkey="order-2")
+
+    told = await told_in_pages(rig, f"{V1}/jobs?key=order-1", "jobs", 50)
+    assert [len(page) for page in told] == [50, 5]
+    assert sorted(each["subscriptionId"] for page in told for each in page) == sorted(owed)
+    assert {each["group"] for page in told for each in page} == {"order-1"}
+    refused = await rig.ask("GET", f"{V1}/jobs?key=order-1&archived=true")
+    assert (refused.status, "not archived" in refused.body["detail"]) == (400, True)
+
+
 async def test_breakers_and_changes_come_in_pages(rig: DispatchRig) -> None:
     for number in range(3):
         target = f"{rig.receiver.url}/{number}"
@@ -150,6 +163,7 @@ async def test_breakers_and_changes_come_in_pages(rig: DispatchRig) -> None:
         "groups/held?",
         "groups/lanes?key=order-1&",
         "jobs?",
+        "jobs?key=order-1&",
         "jobs/{job}/attempts?",
         "pools?",
         "subscriptions?",
