@@ -250,9 +250,9 @@ def test_a_key_is_found_whoever_its_jobs_are_owed_to_page_by_page(site: Site, pa
     first = site.subscribe(receiver)
     others = [site.subscribe(receiver, pattern=first["pattern"]) for _ in range(54)]
     try:
-        site.publish(first, 1, key="order-77")
+        site.publish(first, 1, key="order-of-many")
 
-        opened(page, "jobs?q=order-77")
+        opened(page, "jobs?q=order-of-many")
         rows = page.locator("tbody tr")
         expect(rows).to_have_count(50)
         press(page, "Show older")
