@@ -58,6 +58,9 @@ class InlineDatabase:
     async def close(self) -> None:
         self._connection.close()
 
+    def trouble(self) -> str | None:
+        return None
+
     async def write(self, work: Callable[[Transaction], Result]) -> Result:
         self.calls += 1
         await asyncio.sleep(self.latency_s)

@@ -245,6 +245,24 @@ def test_groups_have_their_charts(site: Site, page: Page) -> None:
         expect(page.get_by_role("img", name=re.compile(f"^{label}"))).to_be_visible()
 
 
+def test_a_key_is_found_whoever_its_jobs_are_owed_to_page_by_page(site: Site, page: Page) -> None:
+    receiver = site.receiver()
+    first = site.subscribe(receiver)
+    others = [site.subscribe(receiver, pattern=first["pattern"]) for _ in range(54)]
+    try:
+        site.publish(first, 1, key="order-of-many")
+
+        opened(page, "jobs?q=order-of-many")
+        rows = page.locator("tbody tr")
+        expect(rows).to_have_count(50)
+        press(page, "Show older")
+        expect(rows).to_have_count(55)
+        expect(page.get_by_role("button", name="Show older")).to_be_hidden()
+    finally:
+        for each in others:
+            site.ask("DELETE", f"/api/v1/subscriptions/{each['id']}")
+
+
 def test_a_job_is_found_in_every_way_and_told_attempt_by_attempt(site: Site, page: Page) -> None:
     receiver, subscription = failing(site, retryDelaysS=[0.1])
     (event,) = site.publish(subscription, 7, key="order-90")

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from penstock.core.errors import InvalidArgument
 from penstock.core.job_state import JobStatus
 from penstock.jobs.inspecting import THE_NEWEST, HeldGroup
 from penstock.jobs.listing import JobFilter
@@ -120,3 +121,63 @@ async def test_jobs_are_found_by_the_time_of_their_making(rig: JobRig) -> None:
     assert await found(created_to_ms=times[1]) == ids[:1]
     assert sorted(await found(created_from_ms=times[3])) == sorted([ids[3], late])
     assert await found(created_from_ms=rig.now_ms + 1) == []
+
+
+async def pages_of(rig: JobRig, which: JobFilter, most: int) -> list[list[str]]:
+    """The ids of each page."""
+    found: list[list[str]] = []
+    cursor: str | None = None
+    while True:
+        page = await rig.repository.list_jobs(which, cursor, most)
+        found.append([job.id for job in page.jobs])
+        cursor = page.cursor
+        if cursor is None:
+            return found
+
+
+async def test_a_key_is_looked_for_in_the_lane_of_every_subscription_page_by_page(rig: JobRig) -> None:
+    subscriptions = [rig.new_subscription(f"subscriber {number}") for number in range(7)]
+    for subscription in subscriptions:
+        await rig.repository.add_subscription(subscription)
+    made: list[str] = []
+    # Lanes of different length whose jobs stand between each other's, and one without any.
+    for turn in range(5):
+        for subscription in subscriptions[turn:-1]:
+            groups = ("order-1", "order-12", None)
+            jobs = await rig.make_many([rig.new_job(group, subscription_id=subscription.id) for group in groups])
+            made.append(jobs[0])
+    await rig.make("order-1")
+    expected = sorted(made, reverse=True)
+
+    for most in (1, 2, 3, len(made) - 1, len(made), 1000):
+        pages = await pages_of(rig, JobFilter(key="order-1"), most)
+        assert [job_id for page in pages for job_id in page] == expected, most
+        assert all(len(page) == most for page in pages[:-1])
+        assert pages[-1], "no page is empty"
+    assert await pages_of(rig, JobFilter(key="order-3"), 5) == [[]]
+
+
+async def test_a_key_is_looked_for_together_with_everything_else(rig: JobRig) -> None:
+    one, other = rig.new_subscription("one"), rig.new_subscription("other")
+    for subscription in (one, other):
+        await rig.repository.add_subscription(subscription)
+    first, second, third = await rig.make_many(
+        [
+            rig.new_job("a", subscription_id=subscription.id, type=kind)
+            for subscription, kind in ((one, "t"), (other, "t"), (other, "u"))
+        ]
+    )
+    await rig.queue_all()
+    await rig.deliver(first)
+
+    for which, expected in (
+        (JobFilter(key="a"), [third, second, first]),
+        (JobFilter(key="a", type="t"), [second, first]),
+        (JobFilter(key="a", status=JobStatus.COMPLETED), [first]),
+        (JobFilter(key="a", subscription_id=other.id), [third, second]),
+        (JobFilter(key="a", created_to_ms=0), []),
+    ):
+        found = (await rig.repository.list_jobs(which, None, 10)).jobs
+        assert [job.id for job in found] == expected, which
+    with pytest.raises(InvalidArgument, match="not archived"):
+        await rig.repository.list_jobs(JobFilter(key="a", archived=True), None, 10)

@@ -14,14 +14,20 @@ import pytest
 from penstock.api import groups
 from penstock.cli.api_connection import ApiClient
 from penstock.client import AsyncPenstock, Penstock
+from penstock.core.ids import TsidFactory
 from penstock.dashboard.front import WebFront
 from penstock.jobs.api.app import route_table as jobs_routes
 from penstock.jobs.api.jobs import AttemptList
 from penstock.jobs.sqlite import sqlite_repository
+from penstock.queue.store.memory import MemoryStore
 from penstock.router.api.app import route_table as router_routes
 from penstock.router.settings import RouterSettings
+from penstock.sqs.admin import AdminSurface
+from penstock.sqs.placement import HOME
+from penstock.sqs.server import ServerSettings, open_service
 from penstock.telemetry.cursor import cursor_after
 from penstock.telemetry.paging import MOST_ON_A_PAGE
+from penstock.testing.clock import VirtualClock
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.dispatch_rig import DispatchRig, dispatch_rig, jobs_parts
 from tests.router_api_rig import ServedApi
@@ -119,6 +125,19 @@ async def test_a_key_is_looked_for_in_the_lanes_of_every_subscription(
     assert found == names
 
 
+async def test_jobs_of_a_key_are_found_whoever_they_are_owed_to(rig: DispatchRig) -> None:
+    owed = [(await rig.subscribe(f"subscriber-{number}"))[0] for number in range(55)]
+    await rig.publish(partitionkey="order-1")
+    await rig.publish(partitionkey="order-2")
+
+    told = await told_in_pages(rig, f"{V1}/jobs?key=order-1", "jobs", 50)
+    assert [len(page) for page in told] == [50, 5]
+    assert sorted(each["subscriptionId"] for page in told for each in page) == sorted(owed)
+    assert {each["group"] for page in told for each in page} == {"order-1"}
+    refused = await rig.ask("GET", f"{V1}/jobs?key=order-1&archived=true")
+    assert (refused.status, "not archived" in refused.body["detail"]) == (400, True)
+
+
 async def test_breakers_and_changes_come_in_pages(rig: DispatchRig) -> None:
     for number in range(3):
         target = f"{rig.receiver.url}/{number}"
@@ -144,6 +163,7 @@ async def test_breakers_and_changes_come_in_pages(rig: DispatchRig) -> None:
         "groups/held?",
         "groups/lanes?key=order-1&",
         "jobs?",
+        "jobs?key=order-1&",
         "jobs/{job}/attempts?",
         "pools?",
         "subscriptions?",
@@ -188,7 +208,9 @@ async def test_the_queues_of_a_real_sqs_server_come_in_pages_that_queues_may_com
             assert ([each["name"] for each in rest["queues"]], rest["cursor"]) == (["c", "d"], None)
             whole = (await rig.ask("GET", "/api/queues")).body
             assert [each["name"] for each in whole["queues"]] == ["aa", "b", "c", "d"]
-            assert (await rig.ask("GET", "/api/queues?cursor=nonsense")).status == 400
+            assert whole["cursor"] is None
+            refused = await rig.ask("GET", "/api/queues?cursor=nonsense")
+            assert (refused.status, "pass on the one of the last page" in refused.body["detail"]) == (400, True)
 
 
 # Answers with lists and no cursor, and why these cannot grow.
@@ -198,17 +220,23 @@ BOUNDED = {
     "/api/v1/statistics/history": "a step per minute of two days at most",
     "/api/router/config": "routers read their configuration as a whole",
     "/api/pipeline": "a query per stream of the pipeline",
-    "/api/queues/{name}": "partitions are limited, and ten move tasks are shown",
+    "/api/queues/{name}": "partitions are limited; ten move tasks and the first dead-letter sources are shown",
+    "/admin/queues/{name}": "partitions are limited; ten move tasks and the first dead-letter sources are shown",
+    "/admin/queues/{name}/partitions": "partitions are limited",
+    "/admin/queues/{name}/partitions/{index}/messages": "in pages by `after`, a sequence number",
 }
 
 
-def test_every_list_that_can_grow_has_a_cursor() -> None:
+async def test_every_list_that_can_grow_has_a_cursor() -> None:
     product = jobs_parts()
     front = WebFront.at(router="", queues="", pipeline="")
     router = router_routes(ServedApi(RouterSettings()).parts()).routes
 
+    async with open_service({HOME: MemoryStore()}, VirtualClock(), TsidFactory(1), ServerSettings()) as service:
+        sqs = AdminSurface(service).routes()
+
     without: set[str] = set()
-    for route in (*jobs_routes(product).routes, *front.routes(product), *router):
+    for route in (*jobs_routes(product).routes, *front.routes(product), *router, *sqs):
         if route.method == "GET" and issubclass(route.answer, msgspec.Struct):
             answered = {field.name: get_origin(field.type) for field in msgspec.structs.fields(route.answer)}
             asked = {field.name for field in msgspec.structs.fields(route.query)}

@@ -8,6 +8,7 @@ from botocore.auth import SigV4Auth  # type: ignore[import-untyped]
 from botocore.awsrequest import AWSRequest  # type: ignore[import-untyped]
 from botocore.credentials import Credentials  # type: ignore[import-untyped]
 
+from penstock.sqs.admin_shapes import MAX_DEAD_LETTER_SOURCES
 from tests.protocol.conftest import MakeQueue
 from tests.services.sqs_server import (
     ACCOUNT,
@@ -53,6 +54,42 @@ def test_list_and_describe(sqs: SqsServer, make_queue: MakeQueue) -> None:
     assert described["tags"] == {"team": "a"}
     assert described["attributes"]["PartitionCount"] == "4"
     assert get(sqs, f"/{name_of(dead)}")["dead_letter_sources"] == [name_of(url)]
+
+
+def test_the_list_comes_whole_or_in_pages(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
+    made = sorted(name_of(make_queue(memory_sqs.anyone)) for _ in range(5))
+    whole = get(memory_sqs, "")
+    names = [queue["name"] for queue in whole["queues"]]
+    assert (set(made) <= set(names), whole["cursor"]) == (True, None)
+
+    told: list[str] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = get(memory_sqs, f"?limit=2&cursor={cursor}" if cursor else "?limit=2")
+        assert len(page["queues"]) <= 2
+        told += [queue["name"] for queue in page["queues"]]
+        cursor = page["cursor"]
+    assert told == names
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "cursor=nonsense", "cursor=", "page=2"])
+def test_lists_that_are_refused(memory_sqs: SqsServer, query: str) -> None:
+    answer = memory_sqs.http("GET", f"/admin/queues?{query}")
+    assert (answer.status, answer.json["__type"]) == (400, "com.amazonaws.sqs#InvalidParameterValue")
+
+
+def test_of_many_dead_letter_sources_the_first_are_named_and_all_are_counted(
+    memory_sqs: SqsServer, make_queue: MakeQueue
+) -> None:
+    client = memory_sqs.anyone
+    dead = make_queue(client)
+    policy = json.dumps(
+        {"deadLetterTargetArn": f"arn:aws:sqs:{REGION}:{ACCOUNT}:{name_of(dead)}", "maxReceiveCount": 3}
+    )
+    sources = sorted(name_of(make_queue(client, RedrivePolicy=policy)) for _ in range(MAX_DEAD_LETTER_SOURCES + 2))
+    described = get(memory_sqs, f"/{name_of(dead)}")
+    assert described["dead_letter_sources"] == sources[:MAX_DEAD_LETTER_SOURCES]
+    assert described["dead_letter_source_count"] == len(sources)
 
 
 def test_peek_changes_nothing(sqs: SqsServer, make_queue: MakeQueue) -> None:

@@ -5,9 +5,11 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 from urllib.error import HTTPError
 
@@ -15,6 +17,7 @@ import boto3  # type: ignore[import-untyped]
 import pytest
 from google.cloud import pubsub_v1  # type: ignore[import-untyped]
 
+from penstock.config import Config
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.services.sqs_server import PENSTOCK, wait_until
 
@@ -193,8 +196,7 @@ def test_when_it_is_killed_its_parts_end_too(machine: Machine) -> None:
 
 def test_without_keys_other_machines_are_not_let_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_HTTP__HOST", "0.0.0.0")
-    free = [word for option in ("--http", "--sqs", "--pubsub", "--router") for word in (option, "0")]
-    (error,) = errors_of("--data", str(tmp_path), *free)
+    (error,) = errors_of("--data", str(tmp_path), *ports())
     assert error.startswith("error: api did not start: will not listen on 0.0.0.0")
 
 
@@ -205,13 +207,33 @@ def test_a_data_directory_that_is_none_is_told_in_one_sentence(tmp_path: Path) -
     assert "give --data" in error
 
 
-def test_a_taken_port_or_directory_is_told_in_one_sentence(machine: Machine, tmp_path: Path) -> None:
-    taken = machine.addresses["sqs"].rpartition(":")[2]
-    (error,) = errors_of("--data", str(tmp_path / "other"), "--sqs", taken)
-    assert "sqs did not start" in error
-    assert taken in error
-    (error,) = errors_of("--data", str(tmp_path / "data"), "--sqs", "0")
+def test_a_taken_directory_is_told_in_one_sentence(machine: Machine, tmp_path: Path) -> None:
+    (error,) = errors_of("--data", str(tmp_path / "data"), *ports())
     assert re.search(r"is locked by process \d+: stop it, or use another data directory", error)
+
+
+@pytest.mark.parametrize(
+    ("part", "option", "setting"),
+    [
+        ("sqs", "--sqs", "ports.sqs"),
+        ("pubsub", "--pubsub", "ports.pubsub"),
+        ("api", "--http", "http.port"),
+        ("router", "--router", "ports.router"),
+    ],
+)
+def test_a_taken_port_is_told_with_what_to_change(tmp_path: Path, part: str, option: str, setting: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        (error,) = errors_of("--data", str(tmp_path), *ports(**{option: port}))
+    assert error.startswith(f"error: {part} did not start: port {port} on 127.0.0.1 is in use by another program; ")
+    assert f"choose another port with {option} PORT or the setting {setting} (0 takes a free one)" in error
+    attrgetter(setting)(Config())
+
+
+def ports(**chosen: str) -> list[str]:
+    """Options of ports: those chosen, else free ones."""
+    options = {**dict.fromkeys(("--http", "--sqs", "--pubsub", "--router"), "0"), **chosen}
+    return [word for option in options.items() for word in option]
 
 
 def errors_of(*options: str) -> list[str]:

@@ -2,16 +2,24 @@
 
 import re
 import sqlite3
+from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import psycopg
 import pytest
 
+from penstock.core.ids import first_id_of
+from penstock.core.job_state import JobStatus
+from penstock.jobs.listing import JobFilter, list_jobs
 from penstock.jobs.postgres import postgres_repository
-from penstock.jobs.queries import Dialect, queries
+from penstock.jobs.queries import Dialect, queries, translated
+from penstock.jobs.sql_repository import SqlRepository
 from penstock.jobs.sqlite import sqlite_repository
+from penstock.jobs.transaction import Row, Transaction
 
 NOW_MS = 1_700_000_000_000
+FIRST_ID = first_id_of(NOW_MS)
 # Per statement: what it is asked with, and the only indexes of jobs it may use.
 ASKED: dict[str, tuple[dict[str, object], set[str]]] = {
     "chores": ({"now_ms": NOW_MS}, {"jobs_waiting", "jobs_claimed", "jobs_expiring"}),
@@ -35,20 +43,60 @@ INSERT INTO jobs (
     id, tenant, type, group_key, sequence, mode, state, target, pool, content_type, headers, due_at_ms, attempt_count,
     delivery_count, publish_round, created_at_ms, updated_at_ms, finished_at_ms
 )
-SELECT 'job ' || n, '', 't', 's:' || n % 50, 99, 2, 5, 'u', 'p', 'c', '{}', 1, 1, 1, 0, n, n, n
+SELECT lpad(n::text, 13, '0'), '', 't', 's:' || n % 50, 99, 2, 5, 'u', 'p', 'c', '{}', 1, 1, 1, 0, n, n, n
 FROM generate_series(1, 3000) AS n
 """
 
 
+async def made(repository: SqlRepository) -> None:
+    """Have the tables made."""
+    await repository.open(NOW_MS)
+    await repository.close()
+
+
 def indexes_of_jobs(plan: str) -> set[str]:
-    # PostgreSQL says "using index on table alias", SQLite "USING [COVERING] INDEX index".
-    return set(re.findall(r"(?:using|INDEX) (jobs_\w+|sqlite_autoindex_jobs_\d)", plan))
+    # PostgreSQL says "using index on table alias" or "Index Scan on index", SQLite "USING [COVERING] INDEX index".
+    return set(re.findall(r"(?:using|INDEX|Index Scan on) (jobs_\w+|sqlite_autoindex_jobs_\d)", plan))
+
+
+class Asked:
+    """What a search asks a database that has one lane with one job."""
+
+    def __init__(self) -> None:
+        self.texts: list[tuple[str, dict[str, object]]] = []
+
+    def select(self, text: str, values: dict[str, object]) -> list[Row]:
+        self.texts.append((text, values))
+        return [("x", "s:1")] if len(self.texts) == 1 else []
+
+
+def searches_of_a_key() -> list[tuple[str, dict[str, object]]]:
+    """Every statement of a search for a key, alone and with all that may narrow it."""
+    narrowed = JobFilter(
+        key="1", status=JobStatus.COMPLETED, subscription_id="s", tenant="t", type="t", created_from_ms=NOW_MS
+    )
+    found: list[tuple[str, dict[str, object]]] = []
+    for which, cursor in ((JobFilter(key="1"), None), (JobFilter(key="1"), FIRST_ID), (narrowed, FIRST_ID)):
+        asked = Asked()
+        list_jobs(cast("Transaction", asked), which, cursor, 50)
+        assert len(asked.texts) == 2
+        found += asked.texts
+    return found
+
+
+async def test_sqlite_finds_a_key_by_the_lanes_of_the_subscriptions(tmp_path: Path) -> None:
+    await made(sqlite_repository(tmp_path / "jobs.db"))
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection:
+        for text, values in searches_of_a_key():
+            asked = "EXPLAIN QUERY PLAN " + translated(text, Dialect.SQLITE)
+            plan = " ; ".join(row[3] for row in connection.execute(asked, values))
+            assert indexes_of_jobs(plan) == {"jobs_by_group"}, plan
+            assert "SCAN jobs" not in plan, plan
+            assert "TEMP B-TREE" not in plan, plan
 
 
 async def test_sqlite_uses_only_the_indexes_made_for_the_question(tmp_path: Path) -> None:
-    repository = sqlite_repository(tmp_path / "jobs.db")
-    await repository.open(NOW_MS)
-    await repository.close()
+    await made(sqlite_repository(tmp_path / "jobs.db"))
     connection = sqlite3.connect(tmp_path / "jobs.db")
     for name, (values, allowed) in ASKED.items():
         texts = {key: "[]" if isinstance(value, list) else value for key, value in values.items()}
@@ -62,9 +110,7 @@ async def test_sqlite_uses_only_the_indexes_made_for_the_question(tmp_path: Path
 @pytest.fixture
 async def finished_jobs(postgres_database: str) -> str:
     """A database whose statistics know of finished jobs only."""
-    repository = postgres_repository(postgres_database, schema="jobs")
-    await repository.open(NOW_MS)
-    await repository.close()
+    await made(postgres_repository(postgres_database, schema="jobs"))
     with psycopg.connect(postgres_database, autocommit=True, options="-c search_path=jobs") as connection:
         connection.execute(FINISHED)
         connection.execute("VACUUM ANALYZE jobs")
@@ -86,3 +132,12 @@ def test_postgres_uses_only_the_indexes_made_for_the_question(finished_jobs: str
             used = indexes_of_jobs(plan)
             assert used, name
             assert used <= allowed, (name, used)
+
+
+def test_postgres_finds_a_key_by_the_lanes_of_the_subscriptions(finished_jobs: str) -> None:
+    with psycopg.connect(finished_jobs, autocommit=True, options="-c search_path=jobs") as connection:
+        for text, values in searches_of_a_key():
+            rows = connection.execute("EXPLAIN (COSTS OFF) " + translated(text, Dialect.POSTGRES), values).fetchall()
+            plan = "\n".join(row[0] for row in rows)
+            assert "Seq Scan on jobs" not in plan, plan
+            assert indexes_of_jobs(plan) == {"jobs_by_group"}, plan

@@ -1,6 +1,5 @@
 """What `penstock doctor` looks at: one function per check, each telling what it found and what to do."""
 
-import shutil
 import socket
 import sys
 import tempfile
@@ -11,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from penstock.config import Config, ConfigError, load
+from penstock.edge.disk_room import LEAST_FREE_BYTES, free_bytes
 from penstock.pipeline.class_archive import class_sharing
 from penstock.pipeline.errors import SparkUnavailable
 from penstock.pipeline.java import LEAST, find_java
@@ -20,7 +20,7 @@ from penstock.telemetry.api_keys import read_keys
 from penstock.telemetry.redaction import mask_secrets, mask_whole_url
 
 PYTHON_LEAST = (3, 11)
-DISK_NEEDED_BYTES = 256 * 2**20
+DISK_NEEDED_BYTES = LEAST_FREE_BYTES
 DISK_WANTED_BYTES = 5 * 2**30
 
 
@@ -127,15 +127,15 @@ def data_directory(path: Path) -> Finding:
 def disk_space(path: Path) -> Finding:
     """Is there room to keep messages."""
     try:
-        free_bytes = shutil.disk_usage(_nearest_existing(path)).free
+        found_bytes = free_bytes(_nearest_existing(path))
     except OSError as error:
         reason = error.strerror or error
         return Finding("disk space", Status.WARNING, f"cannot be read ({reason})", "look at the disk by hand")
     status = Status.OK
-    if free_bytes < DISK_WANTED_BYTES:
-        status = Status.FAILED if free_bytes < DISK_NEEDED_BYTES else Status.WARNING
+    if found_bytes < DISK_WANTED_BYTES:
+        status = Status.FAILED if found_bytes < DISK_NEEDED_BYTES else Status.WARNING
     remedy = "" if status is Status.OK else "free some, or set PENSTOCK_DATA__DIR to a larger disk"
-    return Finding("disk space", status, f"{free_bytes / 2**30:.1f} GiB free", remedy)
+    return Finding("disk space", status, f"{found_bytes / 2**30:.1f} GiB free", remedy)
 
 
 def port_free(part: str, port: int, how_to_change: str) -> Finding:

@@ -52,6 +52,7 @@ class JobFilter(TypedDict, total=False):
     status: JobStatus
     subscription_id: str
     group_key: str
+    key: str
     created_from_ms: int
     created_to_ms: int
     event_id: str

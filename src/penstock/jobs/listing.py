@@ -2,11 +2,13 @@
 
 import msgspec
 
+from penstock.core.errors import InvalidArgument
 from penstock.core.ids import first_id_of
 from penstock.core.job_state import JobStatus
 from penstock.core.limits import SECOND_MS
 from penstock.jobs.errors import JobNotFound
 from penstock.jobs.fan_out import check_job_id
+from penstock.jobs.key_search import jobs_of_key
 from penstock.jobs.model_attempt import Attempt, AttemptOutcome, AttemptPlace
 from penstock.jobs.model_job import DispatchJob
 from penstock.jobs.queries import JOB_COLUMNS
@@ -27,6 +29,8 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: JobStatus | None = None
     subscription_id: str | None = None
     group_key: str | None = None
+    key: str | None = None
+    """In the lane of every subscription."""
     event_id: str | None = None
     tenant: str | None = None
     type: str | None = None
@@ -43,13 +47,24 @@ class JobPage(msgspec.Struct, frozen=True):
 
 
 def list_jobs(tx: Transaction, which: JobFilter, cursor: str | None, most: int) -> JobPage:
-    """One page of jobs."""
+    """One page of jobs; InvalidArgument for a key in the archive."""
     conditions, values = _conditions(which, cursor)
-    table = "archived_jobs" if which.archived else "jobs"
+    if which.key is None:
+        jobs = _newest(tx, conditions, values, most + 1, archived=which.archived)
+    elif which.archived:
+        raise InvalidArgument("a key is looked for among jobs that are not archived: give the whole group key there")
+    else:
+        jobs = jobs_of_key(tx, which.key, conditions, values, most + 1)
+    return JobPage(jobs[:most], jobs[most - 1].id if len(jobs) > most else None)
+
+
+def _newest(
+    tx: Transaction, conditions: list[str], values: dict[str, object], most: int, *, archived: bool
+) -> list[DispatchJob]:
+    table = "archived_jobs" if archived else "jobs"
     where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
     text = f"SELECT {_COLUMNS} FROM {table} {where}ORDER BY id DESC LIMIT :most"
-    jobs = [job_of(row) for row in tx.select(text, {**values, "most": most + 1})]
-    return JobPage(jobs[:most], jobs[most - 1].id if len(jobs) > most else None)
+    return [job_of(row) for row in tx.select(text, {**values, "most": most})]
 
 
 def get_job(tx: Transaction, job_id: str) -> DispatchJob:
@@ -97,19 +112,37 @@ def _conditions(which: JobFilter, cursor: str | None) -> tuple[list[str], dict[s
         # The key of each of its groups begins with its id: PostgreSQL has an index of those only.
         conditions.append("group_key >= :first_key AND group_key < :end_of_keys")
         values |= {"first_key": f"{which.subscription_id}:", "end_of_keys": f"{which.subscription_id};"}
-    if which.created_from_ms is not None:
-        # Ids are in the order of time, which is what there is an index of; a job may be made long after its event.
-        conditions.append("created_at_ms >= :created_from_ms AND id >= :first_id")
-        values["created_from_ms"] = which.created_from_ms
-        values["first_id"] = first_id_of(which.created_from_ms - _LONGEST_FAN_OUT_MS)
-    if which.created_to_ms is not None:
-        conditions.append("created_at_ms < :created_to_ms AND id < :last_id")
-        values |= {"created_to_ms": which.created_to_ms, "last_id": first_id_of(which.created_to_ms + SECOND_MS)}
+    made, made_values = _made_between(which)
+    conditions += made
+    values |= made_values
     if which.status is not None:
-        conditions.append(f"{{stored state}} IN ({', '.join(map(str, codes_of(which.status)))})")
+        # A lane is read by its group: no index of states or times must look like the way there, lane after lane.
+        state = "{stored state}" if which.key is None else "state"
+        conditions.append(f"{state} IN ({', '.join(map(str, codes_of(which.status)))})")
     if cursor is not None:
         conditions.append("id < :cursor")
         values["cursor"] = _checked(cursor)
+    return conditions, values
+
+
+def _made_between(which: JobFilter) -> tuple[list[str], dict[str, object]]:
+    conditions: list[str] = []
+    values: dict[str, object] = {}
+    if which.created_from_ms is not None:
+        conditions.append("created_at_ms >= :created_from_ms")
+        values["created_from_ms"] = which.created_from_ms
+    if which.created_to_ms is not None:
+        conditions.append("created_at_ms < :created_to_ms")
+        values["created_to_ms"] = which.created_to_ms
+    if which.key is not None:
+        return conditions, values
+    # Ids are in the order of time, which is what there is an index of; a job may be made long after its event.
+    if which.created_from_ms is not None:
+        conditions.append("id >= :first_id")
+        values["first_id"] = first_id_of(which.created_from_ms - _LONGEST_FAN_OUT_MS)
+    if which.created_to_ms is not None:
+        conditions.append("id < :last_id")
+        values["last_id"] = first_id_of(which.created_to_ms + SECOND_MS)
     return conditions, values
 
 

@@ -76,6 +76,10 @@ class PostgresDatabase:
         """Drop the partitions of months that ended before."""
         await self._in_thread(self._with_session, lambda session: drop_months(session, before_ms))
 
+    def trouble(self) -> str | None:
+        """Nothing that is known here: its disk is the server's."""
+        return None
+
     async def close(self) -> None:
         """Stop listening and hang up."""
         if self._listener is not None:

@@ -50,6 +50,10 @@ class JobRepository(Protocol):
     async def close(self) -> None:
         """Finish what was asked, and hang up."""
 
+    def trouble(self) -> str | None:
+        """What is known to keep it from taking changes, in a sentence; None if nothing is. It may ask the disk."""
+        ...
+
     # Events
 
     async def publish(self, events: Sequence[Event], jobs: Sequence[NewJob], now_ms: int) -> list[str]:

@@ -68,6 +68,10 @@ class Database(Protocol):
         """Do work that changes nothing."""
         ...
 
+    def trouble(self) -> str | None:
+        """What is known to keep it from taking changes, in a sentence; None if nothing is."""
+        ...
+
     async def keep_months(self, now_ms: int) -> None:
         """Have room for what this month and the next bring to the archive."""
 
@@ -98,6 +102,9 @@ class SqlRepository(JobRepository):
 
     async def close(self) -> None:
         await self._database.close()
+
+    def trouble(self) -> str | None:
+        return self._database.trouble()
 
     async def publish(self, events: Sequence[Event], jobs: Sequence[NewJob], now_ms: int) -> list[str]:
         return await self._write(making.publish, events, jobs, now_ms)

@@ -14,6 +14,7 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from penstock.core.errors import InvalidArgument, PenstockError
+from penstock.edge.disk_room import DiskRoom, FreeBytes, free_bytes, is_for_lack_of_room
 from penstock.jobs.errors import DatabaseFailed
 from penstock.jobs.migration import Applied, migrations, missing
 from penstock.jobs.queries import Dialect
@@ -59,7 +60,9 @@ Task = tuple[Work, "asyncio.Future[Any]"]
 class SqliteDatabase:
     """Jobs in one file; other processes may use it too, but are not called when jobs arrive."""
 
-    def __init__(self, path: str | os.PathLike[str], *, durability: str = "fsync") -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, durability: str = "fsync", free: FreeBytes = free_bytes
+    ) -> None:
         if durability not in _SYNCHRONOUS:
             choices = " or ".join(_SYNCHRONOUS)
             raise InvalidArgument(f"durability is {durability!r}: use {choices}")
@@ -72,6 +75,7 @@ class SqliteDatabase:
         self._reader: sqlite3.Connection | None = None
         self._signal: JobSignal | None = None
         self._refuses = False
+        self._room = DiskRoom(self._path.parent, free)
 
     @property
     def signal(self) -> JobSignal:
@@ -112,6 +116,10 @@ class SqliteDatabase:
             return await asyncio.get_running_loop().run_in_executor(self._reading, work, transaction)
         except _REFUSALS as error:
             raise DatabaseFailed(f"the database {self._path} cannot be read: {error}") from error
+
+    def trouble(self) -> str | None:
+        """What keeps it from taking changes: a full disk."""
+        return self._room.trouble()
 
     async def keep_months(self, now_ms: int) -> None:
         """Nothing to do: the tables have no partitions."""
@@ -189,6 +197,7 @@ class SqliteDatabase:
 
     def _commit(self, loop: asyncio.AbstractEventLoop, writer: sqlite3.Connection, tasks: list[Task]) -> None:
         transaction = SqliteTransaction(writer)
+        changes_before = writer.total_changes
         try:
             writer.execute("BEGIN IMMEDIATE")
             results = [self._attempt(writer, transaction, work) for work, _ in tasks]
@@ -204,10 +213,20 @@ class SqliteDatabase:
             self._refuses = True
         else:
             self._refuses = False
+        self._note_room(results, changed=writer.total_changes > changes_before)
         if not loop.is_closed():
             loop.call_soon_threadsafe(_settle, [done for _, done in tasks], results)
         if transaction.announced:
             self.signal.call()
+
+    def _note_room(self, results: list[object], *, changed: bool) -> None:
+        causes = (result.error.__cause__ for result in results if isinstance(result, _Raised))
+        lack = next(filter(is_for_lack_of_room, causes), None)
+        if lack is not None:
+            self._room.refused(lack)
+        elif changed:
+            # A commit that changes nothing needs no room, and shows none.
+            self._room.kept()
 
     def _attempt(self, writer: sqlite3.Connection, transaction: SqliteTransaction, work: Work) -> object:
         writer.execute("SAVEPOINT task")
@@ -231,7 +250,7 @@ class SqliteDatabase:
 
 
 def _explained(error: BaseException) -> str:
-    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+    if is_for_lack_of_room(error):
         return "its disk is full; make room there, or move the data to a larger one"
     return str(error)
 

@@ -86,15 +86,40 @@ def parts_of(
 
     api_environment = {**environment, _FAN_OUT: FanOutBy.PIPELINE} if with_spark else environment
     parts = [
-        Part("sqs", "SQS; any AWS SDK by its endpoint URL", sqs, environment),
-        Part("pubsub", "Pub/Sub; Google's clients by PUBSUB_EMULATOR_HOST", pubsub, environment),
-        Part("api", "web page; events, subscriptions, jobs", api, api_environment),
-        Part("router", "deliveries, pools, breakers, warnings", router, environment, secrets=router_configuration),
+        Part("sqs", "SQS; any AWS SDK by its endpoint URL", sqs, environment, port_from=_chosen("sqs")),
+        Part(
+            "pubsub",
+            "Pub/Sub; Google's clients by PUBSUB_EMULATOR_HOST",
+            pubsub,
+            environment,
+            port_from=_chosen("pubsub"),
+        ),
+        Part(
+            "api",
+            "web page; events, subscriptions, jobs",
+            api,
+            api_environment,
+            port_from=_chosen("http", "http.port"),
+        ),
+        Part(
+            "router",
+            "deliveries, pools, breakers, warnings",
+            router,
+            environment,
+            secrets=router_configuration,
+            port_from=_chosen("router"),
+        ),
     ]
     if with_spark:
         purpose = "Spark: fan-out, dispatch, delivery facts"
-        parts.append(Part("pipeline", purpose, pipeline, environment, start_s=_SPARK_START_S))
+        how = _chosen("pipeline")
+        parts.append(Part("pipeline", purpose, pipeline, environment, start_s=_SPARK_START_S, port_from=how))
     return parts
+
+
+def _chosen(option: str, setting: str = "") -> str:
+    """What a part's port is chosen with: an option of `penstock up`, or a setting."""
+    return f"--{option} PORT or the setting {setting or f'ports.{option}'}"
 
 
 def _port(at: Mapping[str, str], part: str, wanted: int) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from penstock.core.errors import Unavailable
 from penstock.edge.pause import pause
+from penstock.telemetry.listening import CHOOSE_ANOTHER
 
 READY = "listening on "
 START_S = 60.0
@@ -27,7 +28,8 @@ def _nothing(_: Mapping[str, str]) -> Mapping[str, str]:
 class Part:
     """One child: what `penstock` is called with, given the addresses of the parts before it.
 
-    `secrets` is environment too: arguments can be read by everybody on the machine.
+    `secrets` is environment too: arguments can be read by everybody on the machine. `port_from` says what its port is
+    chosen with, for the sentence about one that cannot be had.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Part:
     environment: Mapping[str, str]
     start_s: float = START_S
     secrets: Callable[[Mapping[str, str]], Mapping[str, str]] = _nothing
+    port_from: str = ""
 
 
 class Child:
@@ -75,7 +78,12 @@ class Child:
             self._process.kill()
         await self.ended()
         reason = self._last_lines[-1] if self._last_lines else f"it ended with code {self._process.returncode}"
-        raise Unavailable(f"{self.part.name} did not start: {reason.removeprefix('error: ')}")
+        raise Unavailable(f"{self.part.name} did not start: {self._advised(reason.removeprefix('error: '))}")
+
+    def _advised(self, reason: str) -> str:
+        """The reason, with the option to give: the part itself does not know how its port was chosen."""
+        advice = f"{CHOOSE_ANOTHER} with {self.part.port_from}"
+        return reason.replace(CHOOSE_ANOTHER, advice) if self.part.port_from else reason
 
     async def _read_log(self) -> None:
         assert self._process.stderr is not None

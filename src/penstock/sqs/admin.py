@@ -1,6 +1,6 @@
 """The admin surface: list, describe, peek, purge and redrive, as JSON over HTTP.
 
-GET  /admin/queues
+GET  /admin/queues?cursor=…&limit=…
 GET  /admin/queues/NAME
 GET  /admin/queues/NAME/messages?cursor=…&limit=…
 POST /admin/queues/NAME/purge
@@ -10,34 +10,42 @@ and those of `snapshot`.
 """
 
 from base64 import b64encode
-from urllib.parse import parse_qs, unquote
+from collections.abc import Mapping
 
 import msgspec
 
-from penstock.queue.entry import EntryState
+from penstock.queue.entry import Entry, EntryState
 from penstock.sqs.actions.dead_letters import start_message_move_task
 from penstock.sqs.actions.queues import live_counters, purge
+from penstock.sqs.admin_shapes import (
+    MAX_DEAD_LETTER_SOURCES,
+    PeekedMessage,
+    PeekedPage,
+    PeekQuery,
+    Purged,
+    QueueDescription,
+    QueueSummaries,
+    QueueSummary,
+    RedriveOrder,
+    RedriveStarted,
+    Retired,
+)
 from penstock.sqs.attributes import shown
 from penstock.sqs.caller import Caller
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter
 from penstock.sqs.model import StartMessageMoveTaskRequest
 from penstock.sqs.queue import SqsQueue
 from penstock.sqs.service import SqsService
-from penstock.sqs.snapshot import QueueStanding, retire, snapshot, standing
+from penstock.sqs.snapshot import QueueStanding, SnapshotPage, SnapshotQuery, retire, snapshot, standing
+from penstock.telemetry.errors import BadCursor
+from penstock.telemetry.paging import WholeOrPageQuery, whole_or_page_of
+from penstock.telemetry.problems import Refused
+from penstock.telemetry.query import NoQuery, parse_query
+from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route, RouteTable
 
-MAX_PEEK = 100
-
-
-class RedriveOrder(msgspec.Struct):
-    """The body of a redrive."""
-
-    destination: str | None = None
-    per_second: int | None = None
-
-
+PREFIX = "/admin/queues"
+_SHOWN_TASKS = 10
 _encode = msgspec.json.Encoder().encode
-_decode_order = msgspec.json.Decoder(RedriveOrder).decode
-_decode_standing = msgspec.json.Decoder(QueueStanding).decode
 
 
 class AdminSurface:
@@ -45,129 +53,194 @@ class AdminSurface:
 
     def __init__(self, service: SqsService) -> None:
         self._service = service
+        self._table = RouteTable(*self.routes())
 
-    async def answer(self, method: str, path: str, query_string: bytes, body: bytes) -> tuple[int, bytes]:
+    def routes(self) -> tuple[AnyRoute, ...]:
+        """What is served."""
+        one = f"{PREFIX}/{{name}}"
+        return (
+            Route(
+                method="GET",
+                path=PREFIX,
+                summary="All queues, by name.",
+                answer=QueueSummaries,
+                query=WholeOrPageQuery,
+                handler=self._list,
+            ),
+            Route(
+                method="GET", path=one, summary="All about a queue.", answer=QueueDescription, handler=self._description
+            ),
+            Route(
+                method="GET",
+                path=f"{one}/messages",
+                summary="Messages of a queue; nothing is received.",
+                answer=PeekedPage,
+                query=PeekQuery,
+                handler=self._peek,
+            ),
+            Route(
+                method="GET",
+                path=f"{one}/partitions",
+                summary="How its partitions stand.",
+                answer=QueueStanding,
+                handler=self._standing,
+            ),
+            Route(
+                method="GET",
+                path=f"{one}/partitions/{{index}}/messages",
+                summary="Messages of a partition, with all that their senders gave.",
+                answer=SnapshotPage,
+                query=SnapshotQuery,
+                handler=self._snapshot,
+            ),
+            Route(
+                method="POST",
+                path=f"{one}/retire",
+                summary="Delete a queue that is as it was seen.",
+                answer=Retired,
+                body=QueueStanding,
+                handler=self._retire,
+            ),
+            Route(
+                method="POST",
+                path=f"{one}/purge",
+                summary="Delete all messages of a queue.",
+                answer=Purged,
+                handler=self._purge,
+            ),
+            Route(
+                method="POST",
+                path=f"{one}/redrive",
+                summary="Move dead letters back to where they came from.",
+                answer=RedriveStarted,
+                body=RedriveOrder,
+                handler=self._redrive,
+            ),
+        )
+
+    async def answer(self, method: str, raw_path: bytes, query_string: bytes, content: bytes) -> tuple[int, bytes]:
         """Status and JSON body."""
-        parts = [unquote(part) for part in path.strip("/").split("/")][1:]
-        match method, parts:
-            case "GET", ["queues"]:
-                return 200, _encode({"queues": [self._summary(queue) for queue in self._sorted()]})
-            case "GET", ["queues", name]:
-                return 200, _encode(self._description(self._service.find(name)))
-            case "GET", ["queues", name, "messages"]:
-                return 200, _encode(
-                    await self._peek(self._service.find(name), parse_qs(query_string.decode("latin-1")))
-                )
-            case "GET", ["queues", name, "partitions"]:
-                return 200, _encode(standing(self._service.find(name)))
-            case "GET", ["queues", name, "partitions", index, "messages"]:
-                return 200, _encode(
-                    await self._snapshot(self._service.find(name), index, parse_qs(query_string.decode("latin-1")))
-                )
-            case "POST", ["queues", name, "retire"]:
-                await self._retire(name, body)
-                return 200, _encode({"retired": name})
-            case "POST", ["queues", name, "purge"]:
-                await purge(self._service, self._service.find(name))
-                return 200, _encode({"purged": name})
-            case "POST", ["queues", name, "redrive"]:
-                return 200, _encode({"task": await self._redrive(self._service.find(name), body)})
-        return 404, _encode({"error": f"no such admin endpoint: {method} {path}"})
+        found = self._table.find(raw_path.rstrip(b"/"))
+        route = None if found is None else found.routes.get(method)
+        if found is None or route is None:
+            return 404, _encode({"error": f"no such admin endpoint: {method} {raw_path.decode('latin-1')[:200]}"})
+        try:
+            query = parse_query(query_string, route.query)
+            body = msgspec.json.decode(content or b"{}", type=route.body) if route.takes_body else NoBody()
+            return 200, _encode(await route.answered(Call(found.path, query, body, content)))
+        except Refused as refused:
+            raise invalid_parameter(refused.problem.detail) from None
+        except BadCursor as error:
+            raise invalid_parameter(error.message) from None
+        except msgspec.DecodeError as error:
+            raise SqsError(ErrorKind.SERIALIZATION, str(error)) from None
 
-    def _sorted(self) -> list[SqsQueue]:
-        return [self._service.queues[name] for name in sorted(self._service.queues)]
+    def _list(self, call: Call[WholeOrPageQuery, NoBody]) -> QueueSummaries:
+        queues, asked = self._service.queues, call.query
+        names, cursor = whole_or_page_of(sorted(queues), lambda name: (name,), tuple[str], asked.limit, asked.cursor)
+        return QueueSummaries([self._summary(queues[name]) for name in names], cursor)
 
-    def _summary(self, queue: SqsQueue) -> dict[str, object]:
+    def _summary(self, queue: SqsQueue) -> QueueSummary:
         live = live_counters(self._service, queue)
-        return {
-            "name": queue.name,
-            "fifo": queue.fifo,
-            "partitions": len(queue.partitions),
-            "visible": live.visible,
-            "not_visible": live.not_visible,
-            "delayed": live.delayed,
-            "waiting_receivers": len(queue.waiters),
-        }
+        return QueueSummary(
+            name=queue.name,
+            fifo=queue.fifo,
+            partitions=len(queue.partitions),
+            visible=live.visible,
+            not_visible=live.not_visible,
+            delayed=live.delayed,
+            waiting_receivers=len(queue.waiters),
+        )
 
-    def _description(self, queue: SqsQueue) -> dict[str, object]:
-        service = self._service
+    def _description(self, call: Call[NoQuery, NoBody]) -> QueueDescription:
+        service, queue = self._service, self._find(call.path)
         live = live_counters(service, queue)
-        return {
-            **self._summary(queue),
-            "arn": live.queue_arn,
-            "attributes": shown(queue.attributes, ["All"], live, admin=True),
-            "tags": queue.record.tags,
-            "dead_letter_sources": service.dead_letter_sources(queue),
-            "move_tasks": [msgspec.to_builtins(task) for task in service.moves.listed(queue, 10)],
-            "partition_messages": [counters.total for counters in queue.counters()],
-            "throttle_tokens": {
+        sources = service.dead_letter_sources(queue)
+        return QueueDescription(
+            **msgspec.structs.asdict(self._summary(queue)),
+            arn=live.queue_arn,
+            attributes=shown(queue.attributes, ["All"], live, admin=True),
+            tags=queue.record.tags,
+            dead_letter_sources=sources[:MAX_DEAD_LETTER_SOURCES],
+            dead_letter_source_count=len(sources),
+            move_tasks=service.moves.listed(queue, _SHOWN_TASKS),
+            partition_messages=[counters.total for counters in queue.counters()],
+            throttle_tokens={
                 str(level.action): level.tokens
                 for level in service.throttles.tokens_remaining(service.clock.now_ms())
                 if level.queue_name == queue.name
             },
-        }
+        )
 
-    async def _peek(self, queue: SqsQueue, query: dict[str, list[str]]) -> dict[str, object]:
+    async def _peek(self, call: Call[PeekQuery, NoBody]) -> PeekedPage:
         """Messages in the order of each partition, one partition after another; nothing is leased or changed."""
-        try:
-            limit = int(query.get("limit", ["10"])[0])
-            index, after_seq = (int(part) for part in query.get("cursor", ["0.0"])[0].split("."))
-        except ValueError:
-            raise invalid_parameter("limit is a number, cursor is what the last page gave") from None
-        if index < 0 or after_seq < 0:
-            raise invalid_parameter("cursor is what the last page gave")
-        if not 1 <= limit <= MAX_PEEK:
-            raise invalid_parameter(f"limit is between 1 and {MAX_PEEK}, got {limit}")
-        messages: list[dict[str, object]] = []
+        queue, limit = self._find(call.path), call.query.limit
+        index, after_seq = _place(call.query.cursor)
+        messages: list[PeekedMessage] = []
         while index < len(queue.partitions) and len(messages) < limit:
             partition = queue.partitions[index]
-            entries = await partition.shell.peek(partition.queue, after_seq, limit - len(messages))
-            for entry in entries:
-                messages.append(
-                    {
-                        "message_id": entry.message.id,
-                        "partition": index,
-                        "sequence": entry.seq,
-                        "group": entry.message.group or None,
-                        "state": EntryState(entry.state).name.lower(),
-                        "sent_ms": entry.message.sent_ms,
-                        "receive_count": entry.receive_count,
-                        "body": entry.message.body.decode(errors="replace"),
-                        "attributes": {
-                            name: value if isinstance(value, str) else _shown_value(value.type, value.value)
-                            for name, value in entry.message.attributes.items()
-                        },
-                    }
-                )
+            for entry in await partition.shell.peek(partition.queue, after_seq, limit - len(messages)):
+                messages.append(_peeked(index, entry))
                 after_seq = entry.seq
             if len(messages) < limit:
                 index, after_seq = index + 1, 0
-        return {"messages": messages, "cursor": f"{index}.{after_seq}" if index < len(queue.partitions) else None}
+        return PeekedPage(messages, f"{index}.{after_seq}" if index < len(queue.partitions) else None)
 
-    async def _snapshot(self, queue: SqsQueue, index: str, query: dict[str, list[str]]) -> object:
-        try:
-            after, limit = int(query.get("after", ["0"])[0]), int(query.get("limit", ["100"])[0])
-            return await snapshot(queue, int(index), after, limit)
-        except ValueError:
-            raise invalid_parameter("a partition, after and limit are numbers") from None
+    def _standing(self, call: Call[NoQuery, NoBody]) -> QueueStanding:
+        return standing(self._find(call.path))
 
-    async def _retire(self, name: str, body: bytes) -> None:
-        try:
-            expected = _decode_standing(body)
-        except msgspec.DecodeError as error:
-            raise SqsError(ErrorKind.SERIALIZATION, str(error)) from None
-        await retire(self._service, name, expected)
+    async def _snapshot(self, call: Call[SnapshotQuery, NoBody]) -> SnapshotPage:
+        queue, index = self._find(call.path), call.path["index"]
+        if not (index.isascii() and index.isdecimal()):
+            raise invalid_parameter(f"a partition is a number, not {index[:100]!r}")
+        return await snapshot(queue, int(index), call.query.after, call.query.limit)
 
-    async def _redrive(self, queue: SqsQueue, body: bytes) -> str:
-        try:
-            order = _decode_order(body or b"{}")
-        except msgspec.DecodeError as error:
-            raise SqsError(ErrorKind.SERIALIZATION, str(error)) from None
-        destination = (
-            None if order.destination is None else self._service.arn_of(self._service.find(order.destination).name)
-        )
-        request = StartMessageMoveTaskRequest(self._service.arn_of(queue.name), destination, order.per_second)
-        return (await start_message_move_task(self._service, Caller(b""), request)).task_handle
+    async def _retire(self, call: Call[NoQuery, QueueStanding]) -> Retired:
+        name = call.path["name"]
+        await retire(self._service, name, call.body)
+        return Retired(name)
+
+    async def _purge(self, call: Call[NoQuery, NoBody]) -> Purged:
+        queue = self._find(call.path)
+        await purge(self._service, queue)
+        return Purged(queue.name)
+
+    async def _redrive(self, call: Call[NoQuery, RedriveOrder]) -> RedriveStarted:
+        service, queue, order = self._service, self._find(call.path), call.body
+        destination = None if order.destination is None else service.arn_of(service.find(order.destination).name)
+        request = StartMessageMoveTaskRequest(service.arn_of(queue.name), destination, order.per_second)
+        return RedriveStarted((await start_message_move_task(service, Caller(b""), request)).task_handle)
+
+    def _find(self, path: Mapping[str, str]) -> SqsQueue:
+        return self._service.find(path["name"])
+
+
+def _place(cursor: str | None) -> tuple[int, int]:
+    """The partition and the sequence number after which a peek goes on."""
+    try:
+        index, after_seq = (int(part) for part in (cursor or "0.0").split("."))
+    except ValueError:
+        raise invalid_parameter("cursor is what the last page gave") from None
+    if index < 0 or after_seq < 0:
+        raise invalid_parameter("cursor is what the last page gave")
+    return index, after_seq
+
+
+def _peeked(partition: int, entry: Entry) -> PeekedMessage:
+    return PeekedMessage(
+        message_id=entry.message.id,
+        partition=partition,
+        sequence=entry.seq,
+        group=entry.message.group or None,
+        state=EntryState(entry.state).name.lower(),
+        sent_ms=entry.message.sent_ms,
+        receive_count=entry.receive_count,
+        body=entry.message.body.decode(errors="replace"),
+        attributes={
+            name: value if isinstance(value, str) else _shown_value(value.type, value.value)
+            for name, value in entry.message.attributes.items()
+        },
+    )
 
 
 def _shown_value(type_name: str, value: bytes) -> str:

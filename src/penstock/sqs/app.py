@@ -166,7 +166,7 @@ class SqsApp:
         try:
             if not self._caller(exchange, headers).admin:
                 raise SqsError(ErrorKind.ACCESS_DENIED, "The admin surface is for principals of the role admin.")
-            status, body = await self._admin.answer(exchange.method, _decoded(path), query, exchange.body)
+            status, body = await self._admin.answer(exchange.method, path, query, exchange.body)
         except Exception as error:
             refusal = self._refusal("admin", error)
             status, body = refusal.kind.status, json_protocol.encode_error(refusal, "")

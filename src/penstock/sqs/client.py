@@ -15,6 +15,7 @@ import msgspec
 
 from penstock.core.clock import Clock
 from penstock.core.errors import FailedPrecondition, InvalidArgument, NotFound, PenstockError, Unavailable
+from penstock.sqs.admin_shapes import PeekedPage
 from penstock.sqs.errors import ErrorKind
 from penstock.sqs.model import (
     GetQueueAttributesRequest,
@@ -61,27 +62,6 @@ class Endpoint(msgspec.Struct, frozen=True):
         except ValueError:
             pass
         raise InvalidArgument(f"{url!r} is not an endpoint; give a URL such as http://127.0.0.1:9324")
-
-
-class PeekedMessage(msgspec.Struct, frozen=True):
-    """A message as the admin surface shows it."""
-
-    message_id: str
-    partition: int
-    sequence: int
-    group: str | None
-    state: str
-    sent_ms: int
-    receive_count: int
-    body: str
-    attributes: dict[str, str]
-
-
-class PeekedPage(msgspec.Struct, frozen=True):
-    """Some messages, and where the next ones are."""
-
-    messages: list[PeekedMessage]
-    cursor: str | None
 
 
 class _ErrorBody(msgspec.Struct):

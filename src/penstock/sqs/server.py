@@ -66,7 +66,7 @@ def sqs_app(service: SqsService, credentials: Credentials | None) -> App:
     metrics = Metrics("sqs")
     metrics.register(service.metrics)
 
-    async def writes() -> CheckResult:
+    def writes() -> CheckResult:
         failure = service.last_failure()
         return CheckResult(failure is None, failure or "commits succeed")
 

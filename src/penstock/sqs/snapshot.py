@@ -5,7 +5,10 @@ GET  /admin/queues/NAME/partitions/INDEX/messages?after=…&limit=…
 POST /admin/queues/NAME/retire      {"partitions": what the first of these answered}
 """
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from penstock.queue.entry import EntryState
 from penstock.sqs.actions.send import GROUP_SEPARATOR
@@ -17,6 +20,13 @@ from penstock.sqs.queue import SqsQueue
 from penstock.sqs.service import SqsService
 
 MAX_MESSAGES = 1000
+
+
+class SnapshotQuery(msgspec.Struct, frozen=True):
+    """Which messages of a partition to show: those after a sequence number."""
+
+    after: Annotated[int, Meta(ge=0)] = 0
+    limit: Annotated[int, Meta(ge=1, le=MAX_MESSAGES)] = 100
 
 
 class PartitionStanding(msgspec.Struct, frozen=True):
@@ -77,8 +87,6 @@ async def snapshot(queue: SqsQueue, index: int, after: int, limit: int) -> Snaps
     """Some messages of one partition, leased or not; nothing is changed."""
     if not 0 <= index < len(queue.partitions):
         raise invalid_parameter(f"{queue.name} has partitions 0 to {len(queue.partitions) - 1}, not {index}")
-    if after < 0 or not 1 <= limit <= MAX_MESSAGES:
-        raise invalid_parameter(f"after is a sequence number, limit between 1 and {MAX_MESSAGES}")
     messages = await _messages(queue.partitions[index], after, limit)
     return SnapshotPage(messages, messages[-1].sequence if len(messages) == limit else None)
 

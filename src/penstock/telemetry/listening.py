@@ -6,6 +6,9 @@ import socket
 
 from penstock.telemetry.errors import CannotListen, ExposedWithoutCredentials, PortInUse
 
+CHOOSE_ANOTHER = "choose another port"
+"""What is said of a port that cannot be had: who knows the port's option puts it behind this."""
+
 # Who listens on all addresses is reached by this one, and no guard or browser takes the others for an address.
 _LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
@@ -50,9 +53,9 @@ def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, str]:
 def _refusal(host: str, port: int, error: OSError) -> CannotListen:
     if error.errno == errno.EADDRINUSE:
         return PortInUse(
-            f"port {port} on {host} is in use by another program; stop it, or choose another port (0 takes a free one)"
+            f"port {port} on {host} is in use by another program; stop it, or {CHOOSE_ANOTHER} (0 takes a free one)"
         )
     if error.errno == errno.EACCES:
-        return CannotListen(f"no permission to listen on port {port}; choose one above 1023")
+        return CannotListen(f"no permission to listen on port {port}; {CHOOSE_ANOTHER}, one above 1023")
     reason = error.strerror or str(error)
     return CannotListen(f"cannot listen on {host}:{port}: {reason}; give an IP address of this machine")

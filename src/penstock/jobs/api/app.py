@@ -28,7 +28,7 @@ from penstock.telemetry.asgi import App
 from penstock.telemetry.key_file import KeyFile
 from penstock.telemetry.metrics import Metrics
 from penstock.telemetry.openapi import Json, openapi_document
-from penstock.telemetry.probes import CheckResult, Probes
+from penstock.telemetry.probes import Check, CheckResult, Probes
 from penstock.telemetry.query import NoQuery
 from penstock.telemetry.request_guard import RequestGuard
 from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route, RouteTable
@@ -84,7 +84,12 @@ def jobs_app(parts: JobsParts, front: Front | None = None) -> App:
         pools = await parts.repository.list_pools()
         return CheckResult(True, f"answers, with {len(pools)} pools")
 
-    return Probes(parts.metrics, {"database": database}).wrap(api if front is None else front.wrap(api))
+    def writes() -> CheckResult:
+        trouble = parts.repository.trouble()
+        return CheckResult(trouble is None, trouble or "nothing is known to keep changes out")
+
+    checks: dict[str, Check] = {"database": database, "writes": writes}
+    return Probes(parts.metrics, checks).wrap(api if front is None else front.wrap(api))
 
 
 def _nobody_hears() -> None:

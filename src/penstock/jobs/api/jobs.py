@@ -61,6 +61,7 @@ class JobQuery(msgspec.Struct, frozen=True, rename="camel"):
     status: JobStatus | None = None
     subscription_id: Name | None = None
     group_key: GroupKey | None = None
+    key: GroupKey | None = None
     event_id: Name | None = None
     tenant: Name | None = None
     type: Name | None = None
@@ -199,6 +200,7 @@ class JobRoutes:
             status=asked.status,
             subscription_id=asked.subscription_id,
             group_key=asked.group_key,
+            key=asked.key,
             event_id=asked.event_id,
             tenant=asked.tenant,
             type=asked.type,

@@ -12,7 +12,6 @@ import { attempt } from "../toast.js";
 const PAGE = 50;
 const STATUSES = ["PENDING", "QUEUED", "PROCESSING", "COMPLETED", "ERROR", "CANCELLED", "EXPIRED"];
 const FINAL = ["COMPLETED", "ERROR", "CANCELLED", "EXPIRED"];
-const MOST_LANES = 50;
 // A job of an event has its id, and the subscription's behind it; any other has one of its own.
 const ID_LENGTH = 13;
 const ID = /^[0-9A-HJKMNP-TV-Z]{13}(-.+)?$/;
@@ -191,17 +190,13 @@ async function search(query, cursor) {
     const ofEvent = text.length === ID_LENGTH ? await get("/api/v1/jobs", { eventId: text, limit: PAGE, cursor }) : null;
     return ofEvent?.jobs.length ? ofEvent : { jobs: [await get(path`/api/v1/jobs/${text}`)], cursor: null };
   }
-  if (text && !text.includes(":") && !query.get("subscriptionId")) return searchLanes(query, text);
+  if (text && !text.includes(":") && !query.get("subscriptionId")) return searchLanes(query, text, cursor);
   return get("/api/v1/jobs", { ...(await filterOf(query)), limit: PAGE, cursor });
 }
 
 // A key without a subscription: its lane in each of them.
-async function searchLanes(query, key) {
+async function searchLanes(query, key, cursor) {
   const others = new URLSearchParams(query);
   others.delete("q");
-  const filter = await filterOf(others);
-  const known = (await subscriptions()).slice(0, MOST_LANES);
-  const pages = await Promise.all(known.map((each) => get("/api/v1/jobs", { ...filter, groupKey: `${each.id}:${key}`, limit: PAGE })));
-  const jobs = pages.flatMap((page) => page.jobs).sort((left, right) => (left.id < right.id ? 1 : -1));
-  return { jobs, cursor: null };
+  return get("/api/v1/jobs", { ...(await filterOf(others)), key, limit: PAGE, cursor });
 }

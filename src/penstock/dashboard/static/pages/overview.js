@@ -152,7 +152,7 @@ function showParts(list, ready, router, spark) {
   const piped = spark.status === "fulfilled" && spark.value.reachable;
   const ill = piped ? spark.value.queries.filter((query) => query.status === "WAITING" || query.status === "FAILED") : [];
   list.replaceChildren(
-    row("API and database", up ? "ready" : "not ready", up ? "good" : "bad", up ? null : "Its readiness check fails; the log says why."),
+    row("API and database", up ? "ready" : "not ready", up ? "good" : "bad", up ? null : unready(ready)),
     row("Router", routerUp ? router.value.health.status : "not reachable", routerUp ? kindOf(router.value.health.status) : "bad", routerUp ? router.value.health.reasons.join("; ") : router.reason.message),
     row(
       "Pipeline",
@@ -162,6 +162,12 @@ function showParts(list, ready, router, spark) {
     ),
     row(h("a", { href: "#/warnings" }, "Warnings"), ...warningsOf(router)),
   );
+}
+
+// What the checks that fail have to say.
+function unready(ready) {
+  const failing = Object.values(ready.value?.checks ?? {}).filter((check) => !check.ok);
+  return failing.length ? failing.map((check) => check.detail).join("; ") : "Its readiness check fails; the log says why.";
 }
 
 // Rows that streaming queries have still to take, if any.

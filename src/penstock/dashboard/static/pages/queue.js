@@ -114,9 +114,11 @@ export function mount(main, { signal, detail: name }) {
 
   async function askToRedrive() {
     const held = description.visible + description.not_visible + description.delayed;
+    const others = description.dead_letter_source_count - description.dead_letter_sources.length;
+    const sources = [...description.dead_letter_sources, ...(others ? [format.plural(others, "other queue")] : [])];
     const yes = await confirmed({
       title: `Redrive ${name}?`,
-      about: `${format.plural(held, "dead letter")} move back to where they came from: ${description.dead_letter_sources.join(", ")}. They are delivered again.`,
+      about: `${format.plural(held, "dead letter")} move back to where they came from: ${sources.join(", ")}. They are delivered again.`,
       action: `Move ${format.plural(held, "message")}`,
       danger: false,
     });
