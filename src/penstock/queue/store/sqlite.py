@@ -194,10 +194,12 @@ def _write(writer: sqlite3.Connection, batch: WriteBatch) -> None:
     if batch.seq_limits:
         many(statement.RAISE_SEQ_LIMIT, [(limit, stream) for stream, limit in batch.seq_limits.items()])
     if batch.segments:
-        many(
+        added = many(
             statement.ADD_SEGMENT,
             [(s.stream_id, s.first_seq, s.count, s.size_bytes, b"".join(s.frames)) for s in batch.segments],
         )
+        if added.rowcount != len(batch.segments):
+            raise sqlite3.IntegrityError("there is a segment already at the place of a new one")
     if batch.dedups:
         many(statement.PUT_DEDUP, map(astuple, batch.dedups))
     if batch.deliveries:

@@ -55,6 +55,20 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """,
         "PRAGMA user_version = 1",
     ),
+    # One index of segments instead of two: a commit for many small streams writes a page of each for every stream.
+    (
+        """
+        CREATE TABLE lean_segments (
+            stream_id INTEGER NOT NULL, first_seq INTEGER NOT NULL, count INTEGER NOT NULL,
+            size_bytes INTEGER NOT NULL, payload BLOB NOT NULL
+        )
+        """,
+        "INSERT INTO lean_segments SELECT stream_id, first_seq, count, size_bytes, payload FROM segments",
+        "DROP TABLE segments",
+        "ALTER TABLE lean_segments RENAME TO segments",
+        "CREATE INDEX segment_sizes ON segments (stream_id, first_seq, count, size_bytes)",
+        "PRAGMA user_version = 2",
+    ),
 )
 
 VERSION = len(_MIGRATIONS)

@@ -11,7 +11,11 @@ ON CONFLICT (id) DO UPDATE SET stream_id = excluded.stream_id, name = excluded.n
     start_seq = max(start_seq, excluded.start_seq)
 """
 RAISE_SEQ_LIMIT = "UPDATE streams SET seq_limit = max(seq_limit, ?) WHERE id = ?"
-ADD_SEGMENT = "INSERT INTO segments (stream_id, first_seq, count, size_bytes, payload) VALUES (?, ?, ?, ?, ?)"
+# No row if there is a segment at this place: that would be a defect, and whoever adds counts the rows.
+ADD_SEGMENT = """
+INSERT INTO segments (stream_id, first_seq, count, size_bytes, payload) SELECT ?1, ?2, ?3, ?4, ?5
+WHERE NOT EXISTS (SELECT 1 FROM segments WHERE stream_id = ?1 AND first_seq = ?2)
+"""
 PUT_DEDUP = """
 INSERT INTO dedups (stream_id, first_seq, expires_ms, keys) VALUES (?, ?, ?, ?)
 ON CONFLICT (stream_id, first_seq) DO UPDATE SET expires_ms = excluded.expires_ms, keys = excluded.keys
