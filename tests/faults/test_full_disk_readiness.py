@@ -14,7 +14,7 @@ from penstock.jobs.errors import DatabaseFailed
 from penstock.jobs.sqlite import sqlite_repository
 from penstock.queue.errors import StoreFailed
 from penstock.queue.store.port import Shares, WriteBatch
-from penstock.sqs.disk_store import DiskStore
+from penstock.queue.store.sqlite import SqliteStore
 from penstock.sqs.model import CreateQueueRequest, SendMessageRequest
 from penstock.sqs.server import ServerSettings, open_service, sqs_app
 from penstock.sqs.service import SqsService
@@ -90,7 +90,7 @@ async def send(service: SqsService, url: str) -> None:
 
 
 async def test_the_sqs_server(tmp_path: Path, disk: SmallDisk) -> None:
-    store = DiskStore(tmp_path / "sqs.db", free=disk.free)
+    store = SqliteStore(tmp_path / "sqs.db", free=disk.free)
     async with open_service({"": store}, VirtualClock(), TsidFactory(1), ServerSettings()) as service:
         queue_url = (await act(service, "CreateQueue", CreateQueueRequest("q", {}))).queue_url
         async with HttpServer(sqs_app(service, None), "127.0.0.1", 0) as server:
@@ -109,7 +109,7 @@ async def test_the_sqs_server(tmp_path: Path, disk: SmallDisk) -> None:
                 assert (await readiness(server.url, "store"))[0] == 200
 
 
-class Touchy(DiskStore):
+class Touchy(SqliteStore):
     """A store that refuses every commit while told to."""
 
     refuse = False

@@ -7,7 +7,7 @@ from penstock.core.errors import InvalidArgument
 from penstock.queue.store.memory import MemoryStore
 from penstock.queue.store.port import Store
 from penstock.queue.store.postgres import PostgresStore
-from penstock.sqs.disk_store import DiskStore
+from penstock.queue.store.sqlite import SqliteStore
 
 
 def store_of(
@@ -25,7 +25,7 @@ def store_of(
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidArgument(f"cannot make the data directory {directory}: {error.strerror}") from error
-    return DiskStore(directory / f"{part}.db", durability=config.data.durability)
+    return SqliteStore(directory / f"{part}.db", durability=config.data.durability)
 
 
 def named_stores(config: Config) -> dict[str, Store]:
@@ -38,5 +38,5 @@ def named_stores(config: Config) -> dict[str, Store]:
         else:
             path = Path(url)
             path.parent.mkdir(parents=True, exist_ok=True)
-            stores[name] = DiskStore(path, durability=config.data.durability)
+            stores[name] = SqliteStore(path, durability=config.data.durability)
     return stores

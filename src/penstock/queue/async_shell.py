@@ -50,7 +50,7 @@ class AsyncShell:
         self._timer_ms = 0
         self._sweeper = self._loop.call_later(MINUTE_MS / 1000, self._sweep)
         self._closed = False
-        self.last_failure: str | None = None
+        self._refused: str | None = None
         """Why the latest commit was refused; None when it was not."""
 
     # Commits
@@ -71,6 +71,15 @@ class AsyncShell:
         pending.on_done = then
         if self._committing is None:
             self.kick()
+
+    @property
+    def last_failure(self) -> str | None:
+        """Why the latest commit was refused; None when it was not, or was for a disk that has room again."""
+        room = self.ledger.store.room
+        if self._refused is not None and room is not None and room.lacks:
+            # Who sends no work to a part that is not ready would wait for ever for a commit to succeed.
+            return room.trouble()
+        return self._refused
 
     def check(self, pending: Pending) -> None:
         """Raise what went wrong with an operation that is done."""
@@ -101,7 +110,7 @@ class AsyncShell:
             log.exception("the store failed in a way it does not explain")
             self._refuse(flight, StoreFailed(f"the store failed: {error}"))
         else:
-            self.last_failure = None
+            self._refused = None
             self.ledger.committed(flight, shares, self._clock.now_ms())
         finally:
             self._committing = None
@@ -116,7 +125,7 @@ class AsyncShell:
             self._pace.took(self._loop.time() - started_s, batch.size_bytes)
 
     def _refuse(self, flight: Flight, error: PenstockError) -> None:
-        self.last_failure = error.message
+        self._refused = error.message
         log.error("a commit was refused and its changes were taken back: %s", error)
         self.ledger.failed(flight, error, self._clock.now_ms())
 

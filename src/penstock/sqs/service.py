@@ -18,7 +18,6 @@ from penstock.queue.policy import QueuePolicy
 from penstock.queue.store.port import QueueRecord, StreamRecord
 from penstock.sqs.attributes import QueueAttributes, RedrivePolicy
 from penstock.sqs.dead_letters import moved_copy
-from penstock.sqs.disk_store import DiskStore
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, queue_does_not_exist
 from penstock.sqs.metrics import SqsMetrics
 from penstock.sqs.move_tasks import MoveTasks
@@ -242,7 +241,7 @@ class SqsService:
 
     def last_failure(self) -> str | None:
         """Why some database takes no commits: the latest one was refused, and not for a disk that has room again."""
-        return next((told for shell in self._databases.values() if (told := _failure_of(shell))), None)
+        return next((told for shell in self._databases.values() if (told := shell.last_failure)), None)
 
     def answer_waiters(self) -> None:
         """Answer waiting receives with nothing, now and from now on."""
@@ -344,14 +343,6 @@ class SqsService:
         await _commit_all(pendings)
         if failure is not None:
             raise failure
-
-
-def _failure_of(shell: AsyncShell) -> str | None:
-    store = shell.ledger.store
-    if shell.last_failure is not None and isinstance(store, DiskStore) and store.room.lacks:
-        # Who sends no work to a part that is not ready would wait for ever for a commit to succeed.
-        return store.room.trouble()
-    return shell.last_failure
 
 
 async def _drop_streams(partitions: list[Partition]) -> None:

@@ -18,6 +18,7 @@ class MemoryStore:
 
     durable = False
     local = True
+    room = None
 
     def open(self) -> tuple[list[StreamRecord], list[QueueRecord]]:
         """An empty catalog."""

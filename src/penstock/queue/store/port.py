@@ -11,6 +11,8 @@ from typing import Protocol
 
 import msgspec
 
+from penstock.edge.disk_room import DiskRoom
+
 
 class StreamRecord(msgspec.Struct, frozen=True):
     """A stream; `seq_limit` is above every sequence number it ever gave out."""
@@ -145,6 +147,11 @@ class Store(Protocol):
     @property
     def local(self) -> bool:
         """Whether a commit is work of this process and its disk, and not a wait for another process."""
+        ...
+
+    @property
+    def room(self) -> DiskRoom | None:
+        """The disk it is on, if it is this machine's."""
         ...
 
     def open(self) -> tuple[list[StreamRecord], list[QueueRecord]]:

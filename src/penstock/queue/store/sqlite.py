@@ -12,6 +12,7 @@ from typing import NoReturn
 from msgspec.structs import astuple
 
 from penstock.core.errors import InvalidArgument
+from penstock.edge.disk_room import DiskRoom, FreeBytes, free_bytes
 from penstock.queue.errors import StoreFailed
 from penstock.queue.store import sqlite_statements as statement
 from penstock.queue.store.directory_lock import DirectoryLock
@@ -53,11 +54,14 @@ class SqliteStore:
     durable = True
     local = True
 
-    def __init__(self, path: str | os.PathLike[str], *, durability: str = "fsync") -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, durability: str = "fsync", free: FreeBytes = free_bytes
+    ) -> None:
         if durability not in _SYNCHRONOUS:
             choices = " or ".join(_SYNCHRONOUS)
             raise InvalidArgument(f"durability is {durability!r}: use {choices}")
         self._path = Path(path).resolve()
+        self.room = DiskRoom(self._path.parent, free)
         self._synchronous = _SYNCHRONOUS[durability]
         self._directory_lock = DirectoryLock(self._path.with_name(self._path.name + ".lock"))
         self._write_lock = Lock()
@@ -96,6 +100,7 @@ class SqliteStore:
                 if isinstance(error, _REFUSALS):
                     self._refuse(error)
                 raise
+            self.room.kept()
         return shares
 
     def totals(self, queue_id: int) -> Totals:
@@ -178,7 +183,8 @@ class SqliteStore:
         return connection
 
     def _refuse(self, error: BaseException) -> NoReturn:
-        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+        self.room.refused(error)
+        if self.room.lacks:
             message = f"the disk of {self._path} is full: make room; nothing of the batch was kept"
         else:
             message = f"the database {self._path} refused a batch, and nothing of it was kept: {error}"
