@@ -87,7 +87,7 @@ async def _duties(router: Router, sync: ConfigSync) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(sync.run())
             group.create_task(Schedule(tasks, lambda: sync.state.initialised, pause).run())
-    except* Exception as failures:
+    except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
 
 
