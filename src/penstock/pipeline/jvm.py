@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import sys
 from collections import deque
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.pipeline.errors import SparkUnavailable
 
 if TYPE_CHECKING:
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
 
 log = logging.getLogger("penstock.spark")
 
@@ -43,6 +44,15 @@ def start_jvm(conf: "SparkConf") -> Any:  # py4j is not typed
     finally:
         if writer != -1:
             os.close(writer)
+
+
+def keep_loss_quiet(context: "SparkContext") -> None:
+    """Let Spark's accumulators take the loss of the JVM without a stack trace on stderr; others tell of it."""
+
+    def handle_error(request: object, client_address: object) -> None:
+        log.debug("the connection for accumulators ended: %r", sys.exc_info()[1])
+
+    context._accumulatorServer.handle_error = handle_error  # type: ignore[method-assign]
 
 
 def _is_not_of_the_bridge(record: logging.LogRecord) -> bool:

@@ -13,7 +13,7 @@ from penstock.pipeline.class_archive import class_sharing
 from penstock.pipeline.errors import SparkUnavailable
 from penstock.pipeline.failure import reason_of
 from penstock.pipeline.first_workers import start_workers
-from penstock.pipeline.jvm import start_jvm
+from penstock.pipeline.jvm import keep_loss_quiet, start_jvm
 from penstock.pipeline.packaging import packed, tell_driver
 from penstock.pipeline.requirements import require_spark
 
@@ -115,6 +115,7 @@ def open_session(settings: SessionSettings) -> "SparkSession":
             context = SparkContext(conf=conf, gateway=running or start_jvm(conf))
         except (Py4JError, PySparkException) as error:
             raise SparkUnavailable(f"Spark does not start on {settings.master}: {reason_of(error)}") from error
+    keep_loss_quiet(context)
     if archive is not None:
         context.addPyFile(str(archive))
     spark = SparkSession(context)
