@@ -265,14 +265,16 @@ def test_a_key_is_found_whoever_its_jobs_are_owed_to_page_by_page(site: Site, pa
 
 def test_a_job_is_found_in_every_way_and_told_attempt_by_attempt(site: Site, page: Page) -> None:
     receiver, subscription = failing(site, retryDelaysS=[0.1])
-    (event,) = site.publish(subscription, 7, key="order-90")
+    (event,) = site.publish(subscription, 7, key="order:90")
     site.wait_for(subscription, ["ERROR"])
     (job,) = site.jobs(subscription)
 
     for search in (
         f"q={job['id']}",
         f"q={event}",
-        "q=order-90",
+        "q=order:90",
+        f"q={subscription['id']}:order:90",
+        f"q=order:90&subscriptionId={subscription['id']}",
         f"subscriptionId={subscription['id']}&status=ERROR",
         f"type={job['type']}&from={job['createdAt'][:10]}T00:00:00",
     ):

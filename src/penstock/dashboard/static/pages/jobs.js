@@ -15,6 +15,8 @@ const FINAL = ["COMPLETED", "ERROR", "CANCELLED", "EXPIRED"];
 // A job of an event has its id, and the subscription's behind it; any other has one of its own.
 const ID_LENGTH = 13;
 const ID = /^[0-9A-HJKMNP-TV-Z]{13}(-.+)?$/;
+// A lane is a subscription's id and a key; a key may have colons of its own.
+const LANE = /^[0-9A-HJKMNP-TV-Z]{13}:/;
 
 export function mount(main, { signal, query }) {
   const problem = trouble();
@@ -179,7 +181,7 @@ async function filterOf(query) {
     createdToMs: epochMs(query.get("to")),
   };
   if (!key) return found;
-  if (key.includes(":")) return { ...found, groupKey: key };
+  if (LANE.test(key)) return { ...found, groupKey: key };
   if (subscriptionId) return { ...found, groupKey: `${subscriptionId}:${key}` };
   throw new Error("Choose a subscription too: each has its own lane for a key.");
 }
@@ -190,7 +192,7 @@ async function search(query, cursor) {
     const ofEvent = text.length === ID_LENGTH ? await get("/api/v1/jobs", { eventId: text, limit: PAGE, cursor }) : null;
     return ofEvent?.jobs.length ? ofEvent : { jobs: [await get(path`/api/v1/jobs/${text}`)], cursor: null };
   }
-  if (text && !text.includes(":") && !query.get("subscriptionId")) return searchLanes(query, text, cursor);
+  if (text && !LANE.test(text) && !query.get("subscriptionId")) return searchLanes(query, text, cursor);
   return get("/api/v1/jobs", { ...(await filterOf(query)), limit: PAGE, cursor });
 }
 
