@@ -49,7 +49,7 @@ def start_jvm(conf: "SparkConf") -> Any:  # py4j is not typed
 def keep_loss_quiet(context: "SparkContext") -> None:
     """Let Spark's accumulators take the loss of the JVM without a stack trace on stderr; others tell of it."""
 
-    def handle_error(request: object, client_address: object) -> None:
+    def handle_error(*_: object) -> None:
         log.debug("the connection for accumulators ended: %r", sys.exc_info()[1])
 
     context._accumulatorServer.handle_error = handle_error  # type: ignore[method-assign]
