@@ -52,7 +52,7 @@ def keep_loss_quiet(context: "SparkContext") -> None:
     def handle_error(*_: object) -> None:
         log.debug("the connection for accumulators ended: %r", sys.exc_info()[1])
 
-    context._accumulatorServer.handle_error = handle_error  # type: ignore[method-assign]
+    context._accumulatorServer.handle_error = handle_error  # type: ignore[assignment, method-assign]
 
 
 def _is_not_of_the_bridge(record: logging.LogRecord) -> bool:
