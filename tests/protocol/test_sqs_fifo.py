@@ -164,8 +164,9 @@ def test_a_receive_attempt_is_repeated(sqs: SqsServer, make_queue: MakeQueue) ->
     for body in ("a1", "a2", "b1"):
         send(client, url, body[0], body)
     first = receive(client, url, 2, ReceiveRequestAttemptId="attempt")
-    again = receive(client, url, 2, ReceiveRequestAttemptId="attempt")
-    assert [message["MessageId"] for message in again] == [message["MessageId"] for message in first]
+    for timeout_s in (40, 50, 60):  # each moves the moment that the next one finds the messages leased until
+        again = receive(client, url, 2, ReceiveRequestAttemptId="attempt", VisibilityTimeout=timeout_s)
+        assert [message["MessageId"] for message in again] == [message["MessageId"] for message in first]
     other = receive(client, url, 2, ReceiveRequestAttemptId="another-attempt")
     assert not {message["MessageId"] for message in other} & {message["MessageId"] for message in first}
     delete(client, url, again[0])

@@ -38,6 +38,21 @@ class DedupModel(RuleBasedStateMachine):
             self.model[key] = (self.now_ms, self.sends)
 
     @rule(key=keys)
+    def claim(self, key: str) -> None:
+        self.window.evict(self.now_ms)
+        known = self.known(key)
+        assert self.window.claim(key, self.sends + 1, self.now_ms) == known
+        if known is None:
+            self.sends += 1
+            self.model[key] = (self.now_ms, self.sends)
+
+    @rule(key=keys)
+    def answer_otherwise(self, key: str) -> None:
+        self.sends += 1
+        self.window.remember(key, self.sends, self.now_ms)
+        self.model[key] = (self.now_ms, self.sends)
+
+    @rule(key=keys)
     def take_back(self, key: str) -> None:
         self.window.forget(key)
         self.model.pop(key, None)

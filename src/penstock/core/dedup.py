@@ -28,10 +28,16 @@ class DedupWindow(Generic[T]):
         found = self._answers.get(key)
         return None if found is None else found[1]
 
-    def remember(self, key: str, answer: T, first_seen_ms: int) -> T | None:
-        """The answer already remembered for an id; None if from now on it is `answer`.
+    def remember(self, key: str, answer: T, first_seen_ms: int) -> None:
+        """Answer later sightings of this id with `answer`. Ids are remembered in order of `first_seen_ms`."""
+        expires_ms = first_seen_ms + self._window_ms
+        self._answers[key] = (expires_ms, answer)
+        self._order.append((expires_ms, key))
 
-        Ids are remembered in order of `first_seen_ms`; `evict` first, or one that is past its window is found.
+    def claim(self, key: str, answer: T, first_seen_ms: int) -> T | None:
+        """The answer already remembered for an id; None if there was none, and `answer` is remembered now.
+
+        `find` and `remember` in one, for many ids in a row: `evict` first, or one that is past its window is found.
         """
         expires_ms = first_seen_ms + self._window_ms
         fresh = (expires_ms, answer)

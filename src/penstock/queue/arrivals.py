@@ -21,14 +21,14 @@ def drop_duplicates(
     dedup = stream.dedup
     assert dedup is not None
     dedup.evict(now_ms)
-    remember = dedup.remember
+    claim = dedup.claim
     first_seq = seq = stream.next_seq
     keys: list[DedupKey] = []
     duplicates: dict[int, DedupKey] = {}
     for index, message in enumerate(messages):
         if dedup_id := message.dedup_id:
             key = DedupKey(dedup_id, message.id, seq)
-            known = remember(dedup_id, key, now_ms)
+            known = claim(dedup_id, key, now_ms)
             if known is not None:
                 duplicates[index] = known
                 continue

@@ -51,8 +51,6 @@ class Catalog:
             if owner is None or owner.dedup is None:
                 continue
             for key in decode_dedup_keys(row.keys):
-                # An id whose window has passed may still be in a row beside younger ones; the last use counts.
-                owner.dedup.forget(key.key)
                 owner.dedup.remember(key.key, key, row.expires_ms - owner.dedup_window_ms)
 
     def stream(self, name: str) -> Stream:

@@ -1,7 +1,7 @@
 """What a broker says of an ack or a nack, once it has said it.
 
 Leaner than a future, of which every message would need one: who listens is told in the moment the broker answers, not
-in a later round of the event loop. Measured with `penstock bench router`: one message in ten more a second.
+in a later round of the event loop. What that saves is in decision 18.
 """
 
 import asyncio

@@ -90,15 +90,11 @@ def _not_an_identifier(parameter: str, value: str) -> SqsError:
     )
 
 
-# Most clients number their entries, so that every batch has the same ids.
+# Most clients number their entries, so that every batch has the same ids. Only good ones, which are short, are kept.
 @lru_cache(maxsize=64)
-def _are_good_ids(entry_ids: tuple[str, ...]) -> bool:
-    return len(set(entry_ids)) == len(entry_ids) and _ENTRY_IDS.fullmatch("\n".join(entry_ids)) is not None
-
-
 def check_entry_ids(entry_ids: tuple[str, ...]) -> None:
     """The ids of a batch's entries: well formed and distinct."""
-    if _are_good_ids(entry_ids):
+    if len(set(entry_ids)) == len(entry_ids) and _ENTRY_IDS.fullmatch("\n".join(entry_ids)):
         return
     seen: set[str] = set()
     for entry_id in entry_ids:
