@@ -1,8 +1,9 @@
 """Drives a ledger from asyncio: group commit, waiting receivers, one timer for everything that is timed.
 
 The operations of all callers gather in the ledger's journal and share the next commit; a caller is answered after the
-commit that carries its operation. Quick commits to a local disk are done on the loop, since handing them to the writer
-thread and back costs more than they do; slow and large ones, and those of a database server, are done by the thread.
+commit that carries its operation. Commits to a local disk are written on the loop, since handing them to the writer
+thread and back costs more than they do, and flushed beside it; large ones, and those of a database server, are the
+thread's.
 """
 
 import asyncio
@@ -13,21 +14,22 @@ from functools import partial
 
 from penstock.core.clock import Clock
 from penstock.core.errors import PenstockError
-from penstock.core.limits import MINUTE_MS
+from penstock.core.limits import KIB, MINUTE_MS
 from penstock.edge.pause import pause
 from penstock.queue.entry import Entry
 from penstock.queue.errors import QueueClosed, StoreFailed
+from penstock.queue.flushing import Flushing
 from penstock.queue.gathering import Gathering
 from penstock.queue.journal import Flight
 from penstock.queue.ledger import Ledger
-from penstock.queue.pace import CommitPace
 from penstock.queue.pending import Pending
-from penstock.queue.store.port import Shares, WriteBatch
 from penstock.queue.stored_queue import StoredQueue
 from penstock.queue.waiters import Waiters
 
 log = logging.getLogger(__name__)
 
+# From here on, what the loop does meanwhile is worth the way to the thread and back.
+_LARGE_BYTES = 256 * KIB
 # Enough for what a stop finds and what follows from it; callers that go on meanwhile are refused.
 _LAST_COMMITS = 8
 
@@ -41,7 +43,9 @@ class AsyncShell:
         self._loop = asyncio.get_running_loop()
         self._writer = ThreadPoolExecutor(1, "penstock-writer")
         self._reader = ThreadPoolExecutor(1, "penstock-reader")
-        self._pace = CommitPace(local=ledger.store.local)
+        self._local = ledger.store.local
+        flush = ledger.store.flush
+        self._flushing = None if flush is None else Flushing(flush, self._writer)
         self._gathering = Gathering()
         self._committing: asyncio.Task[None] | None = None
         self._paging: dict[int, asyncio.Task[None]] = {}
@@ -94,16 +98,18 @@ class AsyncShell:
         self._arm()
 
     async def _commit_one(self) -> None:
-        if self._pace.inline:
+        if self._local:
             while not self._gathering.is_complete(self.ledger.waiting_callers):
                 await pause(0)
         flight = self.ledger.take_flight()
         assert flight is not None
         try:
-            if self._pace.on_loop(flight.batch.size_bytes):
-                shares = self._apply(flight.batch)
+            if self._local and flight.batch.size_bytes < _LARGE_BYTES:
+                shares = self.ledger.store.apply(flight.batch)
             else:
-                shares = await self._loop.run_in_executor(self._writer, self._apply, flight.batch)
+                shares = await self._loop.run_in_executor(self._writer, self.ledger.store.apply, flight.batch)
+            if self._flushing is not None:
+                await self._flushing.flush()
         except PenstockError as error:
             self._refuse(flight, error)
         except Exception as error:
@@ -116,13 +122,6 @@ class AsyncShell:
             self._committing = None
         # The callers just answered run before this call, so their next operations share the next commit.
         self._loop.call_soon(self.kick)
-
-    def _apply(self, batch: WriteBatch) -> Shares:
-        started_s = self._loop.time()
-        try:
-            return self.ledger.store.apply(batch)
-        finally:
-            self._pace.took(self._loop.time() - started_s, batch.size_bytes)
 
     def _refuse(self, flight: Flight, error: PenstockError) -> None:
         self._refused = error.message
@@ -284,6 +283,8 @@ class AsyncShell:
             await asyncio.wait(list(self._paging.values()))
         self._writer.shutdown()
         self._reader.shutdown()
+        if self._flushing is not None:
+            self._flushing.close()
         self.ledger.store.close()
 
 

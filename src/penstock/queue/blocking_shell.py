@@ -25,6 +25,8 @@ class BlockingShell:
         while (flight := self.ledger.take_flight()) is not None:
             try:
                 shares = self.ledger.store.apply(flight.batch)
+                if (flush := self.ledger.store.flush) is not None:
+                    flush.wait()
             except Exception as problem:
                 error = problem if isinstance(problem, PenstockError) else StoreFailed(f"the store failed: {problem}")
                 self.ledger.failed(flight, error, self._clock.now_ms())

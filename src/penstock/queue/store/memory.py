@@ -18,6 +18,7 @@ class MemoryStore:
 
     durable = False
     local = True
+    flush = None
     room = None
 
     def open(self) -> tuple[list[StreamRecord], list[QueueRecord]]:

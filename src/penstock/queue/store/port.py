@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from penstock.edge.disk_room import DiskRoom
+from penstock.queue.store.file_flush import FileFlush
 
 
 class StreamRecord(msgspec.Struct, frozen=True):
@@ -147,6 +148,11 @@ class Store(Protocol):
     @property
     def local(self) -> bool:
         """Whether a commit is work of this process and its disk, and not a wait for another process."""
+        ...
+
+    @property
+    def flush(self) -> FileFlush | None:
+        """What is to be flushed after `apply`, before anybody may rely on it; None when `apply` does all."""
         ...
 
     @property

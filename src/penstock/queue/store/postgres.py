@@ -37,6 +37,7 @@ class PostgresStore:
 
     durable = True
     local = False
+    flush = None
     room = None
 
     def __init__(self, url: str, *, schema: str = "penstock_queue") -> None:

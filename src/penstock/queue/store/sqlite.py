@@ -5,6 +5,7 @@ import sqlite3
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import NoReturn
@@ -15,7 +16,9 @@ from penstock.core.errors import InvalidArgument
 from penstock.edge.disk_room import DiskRoom, FreeBytes, free_bytes
 from penstock.queue.errors import StoreFailed
 from penstock.queue.store import sqlite_statements as statement
+from penstock.queue.store.checkpoints import Checkpoints
 from penstock.queue.store.directory_lock import DirectoryLock
+from penstock.queue.store.file_flush import FileFlush
 from penstock.queue.store.port import (
     DamagedRow,
     DedupRow,
@@ -29,13 +32,13 @@ from penstock.queue.store.port import (
 )
 from penstock.queue.store.sqlite_schema import migrate
 
-_SYNCHRONOUS = {
-    "fsync": "PRAGMA synchronous = FULL",
-    "survives-process-crash-only": "PRAGMA synchronous = NORMAL",
-}
+_DURABILITIES = ("fsync", "survives-process-crash-only")
 _WRITER_SETTINGS = (
+    # A commit is written, not flushed: that is `flush`'s part. Checkpoints flush by themselves.
+    "PRAGMA synchronous = NORMAL",
     "PRAGMA cache_size = -65536",
-    "PRAGMA wal_autocheckpoint = 8192",
+    # See `checkpoints`.
+    "PRAGMA wal_autocheckpoint = 0",
     "PRAGMA journal_size_limit = 67108864",
     # Some builds overwrite what they delete, which would write every message twice.
     "PRAGMA secure_delete = OFF",
@@ -44,6 +47,7 @@ _READER_SETTINGS = ("PRAGMA query_only = ON", "PRAGMA cache_size = -16384")
 # On macOS a plain fsync leaves the data in the drive's cache.
 _DARWIN_SETTINGS = ("PRAGMA fullfsync = ON", "PRAGMA checkpoint_fullfsync = ON")
 _BUSY_TIMEOUT_S = 10.0
+_PAGE_BYTES = 4096
 # Besides SQLite's own errors: an integer past 64 bits, text that is no Unicode.
 _REFUSALS = (sqlite3.Error, OverflowError, UnicodeError)
 
@@ -57,28 +61,33 @@ class SqliteStore:
     def __init__(
         self, path: str | os.PathLike[str], *, durability: str = "fsync", free: FreeBytes = free_bytes
     ) -> None:
-        if durability not in _SYNCHRONOUS:
-            choices = " or ".join(_SYNCHRONOUS)
+        if durability not in _DURABILITIES:
+            choices = " or ".join(_DURABILITIES)
             raise InvalidArgument(f"durability is {durability!r}: use {choices}")
         self._path = Path(path).resolve()
         self.room = DiskRoom(self._path.parent, free)
-        self._synchronous = _SYNCHRONOUS[durability]
+        self._flushes = durability == "fsync"
+        self.flush: FileFlush | None = None
         self._directory_lock = DirectoryLock(self._path.with_name(self._path.name + ".lock"))
         self._write_lock = Lock()
         self._read_lock = Lock()
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
+        self._checkpoints = Checkpoints(partial(self._connect, ()))
 
     def open(self) -> tuple[list[StreamRecord], list[QueueRecord]]:
         """Lock, migrate and read the catalog; StoreLocked when another process has it."""
         self._directory_lock.acquire()
         try:
-            self._writer = self._connect((self._synchronous, *_WRITER_SETTINGS))
+            self._writer = self._connect(_WRITER_SETTINGS)
             migrate(self._writer, str(self._path))
             self._reader = self._connect(_READER_SETTINGS)
             streams = [StreamRecord(*row) for row in self._reader.execute(statement.STREAMS)]
             queues = [QueueRecord(*row) for row in self._reader.execute(statement.QUEUES)]
-        except sqlite3.Error as error:
+            if self._flushes:
+                self.flush = FileFlush(self._path.with_name(self._path.name + "-wal"))
+                self.flush.wait()
+        except (sqlite3.Error, OSError) as error:
             self.close()
             raise StoreFailed(f"the database {self._path} cannot be opened: {error}") from error
         except BaseException:
@@ -90,6 +99,8 @@ class SqliteStore:
         """Commit a batch and return the shares of its `collect_streams`; StoreFailed if nothing was kept."""
         with self._write_lock:
             writer = self._opened(self._writer)
+            if self.flush is not None:
+                self.flush.check()
             try:
                 writer.execute("BEGIN IMMEDIATE")
                 _write(writer, batch)
@@ -101,6 +112,7 @@ class SqliteStore:
                     self._refuse(error)
                 raise
             self.room.kept()
+            self._checkpoints.wrote(writer, _logged_bytes(batch))
         return shares
 
     def totals(self, queue_id: int) -> Totals:
@@ -145,11 +157,15 @@ class SqliteStore:
     def close(self) -> None:
         """Release files, connections and locks."""
         with self._write_lock, self._read_lock:
+            self._checkpoints.close()
             # The writer last: whoever closes last folds the log into the database.
             for connection in (self._reader, self._writer):
                 if connection is not None:
                     connection.close()
             self._reader = self._writer = None
+            if self.flush is not None:
+                self.flush.close()
+                self.flush = None
             self._directory_lock.release()
 
     def _connect(self, settings: Iterable[str]) -> sqlite3.Connection:
@@ -234,6 +250,13 @@ def _remove(writer: sqlite3.Connection, batch: WriteBatch) -> None:
                 writer.executemany(text, rows)
     if batch.dedup_horizon_ms > 0:
         writer.execute(statement.FORGET_DEDUPS, (batch.dedup_horizon_ms,))
+
+
+def _logged_bytes(batch: WriteBatch) -> int:
+    """About how much a batch adds to the write-ahead log: its payloads, and pages of tables and indexes."""
+    rows = 2 * len(batch.segments) + len(batch.dedups) + len(batch.acks) + len(batch.deliveries)
+    rows += 2 * len(batch.drop_segments)
+    return sum([len(frame) for segment in batch.segments for frame in segment.frames]) + (rows + 2) * _PAGE_BYTES
 
 
 def _collect(writer: sqlite3.Connection, stream_ids: Iterable[int]) -> Shares:
