@@ -16,8 +16,9 @@ class DedupWindow(Generic[T]):
 
     def __init__(self, window_ms: int) -> None:
         self._window_ms = window_ms
-        self._answers: dict[str, tuple[int, T]] = {}
-        self._order: deque[tuple[int, str]] = deque()
+        # One value stands in both: when it expires, what is known of its id, and whether that is still this.
+        self._answers: dict[str, tuple[int, str, T]] = {}
+        self._order: deque[tuple[int, str, T]] = deque()
 
     def __len__(self) -> int:
         return len(self._answers)
@@ -26,25 +27,23 @@ class DedupWindow(Generic[T]):
         """The answer remembered for an id, if its window has not passed."""
         self.evict(now_ms)
         found = self._answers.get(key)
-        return None if found is None else found[1]
+        return None if found is None else found[2]
 
     def remember(self, key: str, answer: T, first_seen_ms: int) -> None:
         """Answer later sightings of this id with `answer`. Ids are remembered in order of `first_seen_ms`."""
-        expires_ms = first_seen_ms + self._window_ms
-        self._answers[key] = (expires_ms, answer)
-        self._order.append((expires_ms, key))
+        self._answers[key] = seen = (first_seen_ms + self._window_ms, key, answer)
+        self._order.append(seen)
 
     def claim(self, key: str, answer: T, first_seen_ms: int) -> T | None:
         """The answer already remembered for an id; None if there was none, and `answer` is remembered now.
 
         `find` and `remember` in one, for many ids in a row: `evict` first, or one that is past its window is found.
         """
-        expires_ms = first_seen_ms + self._window_ms
-        fresh = (expires_ms, answer)
-        found = self._answers.setdefault(key, fresh)
-        if found is not fresh:
-            return found[1]
-        self._order.append((expires_ms, key))
+        seen = (first_seen_ms + self._window_ms, key, answer)
+        found = self._answers.setdefault(key, seen)
+        if found is not seen:
+            return found[2]
+        self._order.append(seen)
         return None
 
     def forget(self, key: str) -> None:
@@ -55,7 +54,6 @@ class DedupWindow(Generic[T]):
         """Forget the ids whose window has passed."""
         order = self._order
         while order and order[0][0] <= now_ms:
-            expires_ms, key = order.popleft()
-            found = self._answers.get(key)
-            if found is not None and found[0] == expires_ms:
-                del self._answers[key]
+            seen = order.popleft()
+            if self._answers.get(seen[1]) is seen:
+                del self._answers[seen[1]]

@@ -47,7 +47,9 @@ def is_harmless(json: bytes) -> bool:
 
     JSON has controls as `\\u`, `\\b` and `\\f` only. To look for those once is quicker than to look through each text.
     """
-    return json.isascii() and not (b"\\u" in json or b"\\b" in json or b"\\f" in json)
+    if not json.isascii():
+        return False
+    return b"\\" not in json or not (b"\\u" in json or b"\\b" in json or b"\\f" in json)
 
 
 def check_body(body: str, *, harmless: bool = False) -> bytes:

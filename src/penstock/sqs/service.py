@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from itertools import count
+from string import hexdigits
 
 import msgspec
 
@@ -107,9 +108,10 @@ class SqsService:
         """What a request is called in its answer."""
         return f"{self._request_head}-{next(self._requests):012x}"
 
-    def new_message_id(self) -> str:
-        """An id in the form AWS gives, a UUID: the id of this process, and a number within it."""
-        return f"{self._message_head}{next(self._messages):012x}"
+    def new_message_ids(self, count: int) -> list[str]:
+        """Up to 16 ids in the form AWS gives, a UUID: the id of this process, a number within it, and a last digit."""
+        stem = f"{self._message_head}{next(self._messages):011x}"
+        return [stem + digit for digit in hexdigits[:count]]
 
     # Queues
 

@@ -144,11 +144,13 @@ class TokenLevel(NamedTuple):
 class _QueueBuckets:
     """The buckets of one incarnation of a queue."""
 
-    __slots__ = ("buckets", "name")
+    __slots__ = ("buckets", "charged", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.buckets: dict[Action, TokenBucket] = {}
+        self.charged: dict[Action, tuple[ThrottleSettings, TokenBucket]] = {}
+        """The bucket an action was charged to last, while settings and buckets are what they were then."""
 
 
 class Throttles:
@@ -170,13 +172,12 @@ class Throttles:
         self, queue_id: int, queue_name: str, settings: ThrottleSettings, action: Action, n: int, now_ms: int
     ) -> None:
         """Take the tokens a request costs, all or none; Throttling says when to come again."""
-        limit = settings.limit_of(action)
-        if limit is None or n <= 0:
+        if n <= 0:
             return
         with self._lock:
             latest_ms = self._advance(now_ms)
-            bucket = self._bucket(queue_id, queue_name, limit, latest_ms)
-            if bucket.take(n, latest_ms):
+            bucket = self._charged(queue_id, queue_name, settings, action, latest_ms)
+            if bucket is None or bucket.take(n, latest_ms):
                 return
             retry_after_s = bucket.retry_after_s(n, now_ms)
         raise SqsError(
@@ -218,6 +219,7 @@ class Throttles:
                 kept = {action: bucket for action, bucket in queue.buckets.items() if not bucket.is_full(latest_ms)}
                 dropped += len(queue.buckets) - len(kept)
                 queue.buckets = kept
+                queue.charged.clear()
                 if kept:
                     self._queues[queue_id] = queue
         return dropped
@@ -232,6 +234,22 @@ class Throttles:
                 for action, bucket in queue.buckets.items()
             ]
 
+    def _charged(
+        self, queue_id: int, queue_name: str, settings: ThrottleSettings, action: Action, now_ms: int
+    ) -> TokenBucket | None:
+        """The bucket that an action is charged to, if any."""
+        queue = self._queues.get(queue_id)
+        if queue is not None:
+            charged = queue.charged.get(action)
+            if charged is not None and charged[0] is settings:
+                return charged[1]
+        limit = settings.limit_of(action)
+        if limit is None:
+            return None
+        bucket = self._bucket(queue_id, queue_name, limit, now_ms)
+        self._queues[queue_id].charged[action] = (settings, bucket)
+        return bucket
+
     def _advance(self, now_ms: int) -> int:
         self._latest_ms = max(self._latest_ms, now_ms)
         return self._latest_ms
@@ -245,4 +263,5 @@ class Throttles:
             bucket = queue.buckets[limit.bucket] = TokenBucket(limit.capacity, limit.refill_per_s, now_ms)
         elif bucket.capacity != limit.capacity or bucket.refill_per_s != limit.refill_per_s:
             bucket.reconfigure(limit.capacity, limit.refill_per_s, now_ms)
+            queue.charged.clear()
         return bucket

@@ -43,7 +43,8 @@ def send_message(service: SqsService, caller: Caller, request: SendMessageReques
     """Send one message."""
     queue = service.of_url(request.queue_url)
     service.charge(queue, Action.SEND, 1)
-    message = _message(service, queue, caller, request, service.clock.now_ms(), harmless=caller.is_harmless)
+    (message_id,) = service.new_message_ids(1)
+    message = _message(message_id, queue, caller, request, service.clock.now_ms(), harmless=caller.is_harmless)
     response = SendMessageResponse(message.id, body_md5(message.body))
     _add_digests(response, message, request)
     partition = queue.partition_for(message.group)
@@ -62,9 +63,9 @@ def send_message_batch(
     messages: list[Message] = []
     now_ms = service.clock.now_ms()
     harmless = caller.is_harmless
-    for entry in entries:
+    for entry, message_id in zip(entries, service.new_message_ids(len(entries)), strict=True):
         try:
-            message = _message(service, queue, caller, entry, now_ms, harmless=harmless)
+            message = _message(message_id, queue, caller, entry, now_ms, harmless=harmless)
         except SqsError as error:
             response.failed.append(failed_entry(entry.id, error))
             continue
@@ -119,7 +120,7 @@ def sequence_number(seq: int) -> str:
 
 
 def _message(
-    service: SqsService,
+    message_id: str,
     queue: SqsQueue,
     caller: Caller,
     request: SendMessageRequest | SendMessageBatchRequestEntry,
@@ -143,7 +144,7 @@ def _message(
     else:
         group, dedup_id, delay_s = _standard_fields(queue, request)
     deliver_at_ms = now_ms + delay_s * 1000 if delay_s else 0
-    return Message(service.new_message_id(), body, now_ms, size, group, typed, dedup_id, deliver_at_ms, notes)
+    return Message(message_id, body, now_ms, size, group, typed, dedup_id, deliver_at_ms, notes)
 
 
 def _add_digests(
