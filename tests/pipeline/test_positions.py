@@ -19,6 +19,7 @@ from penstock.pipeline.sources.reading import reading_of
 from penstock.pipeline.sources.stored_table import STORED
 from penstock.pipeline.sources.stream_source import TASK_ROWS, StreamReader
 from penstock.pipeline.sources.streamed_table import STREAMED
+from penstock.pipeline.sources.table_source import TableSource
 from tests.pipeline.source_rig import (
     NOW_MS,
     add_attempts,
@@ -101,6 +102,21 @@ def test_a_batch_has_at_most_the_rows_it_is_limited_to_even_of_one_transaction(
 
     assert [len(batch) for batch in batches] == [10, 10, 5, 0]
     assert sorted(name for batch in batches for name in batch) == names
+
+
+@pytest.mark.parametrize(("task_rows", "tasks"), [(None, 1), (10, 3), (26, 1)])
+def test_how_a_batch_is_divided_among_tasks_is_the_readers_to_say(
+    database: Database, task_rows: int | None, tasks: int
+) -> None:
+    add_attempts(database, *(f"{number:03}" for number in range(25)))
+    options = {"table": "attempts"} | ({} if task_rows is None else {"task_rows": str(task_rows)})
+    source = type("Tables", (TableSource,), {"database": database})(options)
+    reader = source.streamReader(source.schema())
+
+    end = reader.latestOffset(reader.initialOffset(), EVERYTHING)
+
+    assert len(reader.partitions(reader.initialOffset(), end)) == tasks
+    reader.stop()
 
 
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])

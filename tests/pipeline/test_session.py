@@ -25,6 +25,7 @@ def test_one_machine_gets_the_tuned_settings_and_its_own_python(monkeypatch: pyt
     assert conf["spark.ui.enabled"] == "false"
     assert conf[PYTHON] == sys.executable
     assert conf["spark.driver.bindAddress"] == "127.0.0.1"
+    assert conf["spark.python.unix.domain.socket.enabled"] == "true"
     assert "UseSerialGC" in conf[JAVA_OPTIONS]
     assert "TieredStopAtLevel" not in conf[JAVA_OPTIONS]
     assert "TieredStopAtLevel=1" in configuration(SessionSettings(streams=True))[JAVA_OPTIONS]

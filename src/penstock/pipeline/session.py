@@ -48,6 +48,8 @@ ONE_MACHINE = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     # A busy machine may take longer than the default 15 s until a new Python worker answers.
     "spark.python.authenticate.socketTimeout": "60s",
+    # By TCP, what Java and a worker tell each other waits for an acknowledgement now and then: 40 ms each time.
+    "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
 }
 # One collecting thread: on few cores and a small heap more of them take more than they give.

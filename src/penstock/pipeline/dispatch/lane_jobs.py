@@ -17,6 +17,7 @@ from penstock.pipeline.dispatch.lane_rows import lane_rows
 from penstock.pipeline.dispatch.lane_schema import LANE_JOBS
 from penstock.pipeline.dispatch.postgres_lanes import postgres_lanes
 from penstock.pipeline.dispatch.round_call import RoundCall, announced
+from penstock.pipeline.lasting_memory import spare_collections
 
 _ROWS_AT_ONCE = 10_000
 _READ = StructType(
@@ -33,6 +34,7 @@ def lane_jobs(spark: SparkSession, database: Database, parts: int) -> DataFrame:
             for number in batch.column(0).to_pylist():
                 for span in call.ranges[number::parts]:
                     yield from read_lanes(database, span, call)
+        spare_collections("reading lanes")
 
     return spark.range(0, parts, 1, parts).mapInArrow(read, _READ)
 

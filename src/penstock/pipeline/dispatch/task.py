@@ -16,6 +16,7 @@ from penstock.pipeline.dispatch.order import Order
 from penstock.pipeline.dispatch.report import Report
 from penstock.pipeline.dispatch.task_lanes import TaskLanes
 from penstock.pipeline.dispatch.worker_home import worker_home
+from penstock.pipeline.lasting_memory import spare_collections
 from penstock.scheduler.backoff import Backoff
 from penstock.scheduler.counts import Counts
 from penstock.scheduler.job_dispatcher import JobDispatcher
@@ -38,6 +39,7 @@ def publish_planned(batches: Iterable[pyarrow.RecordBatch], order: Order) -> Ite
         return await PublishTask(order, lanes, home.clock).run(lane_runs(batches, home.clock.now_ms()))
 
     yield home.run(publish()).batch()
+    spare_collections("publishing")
 
 
 class PublishTask:

@@ -14,6 +14,7 @@ from penstock.jobs.queries import Dialect, queries
 from penstock.jobs.transaction import Row
 from penstock.pipeline.database import Database
 from penstock.pipeline.facts.columns import ORIGIN
+from penstock.pipeline.lasting_memory import spare_collections
 from penstock.queue.store.postgres_address import PostgresAddress
 
 _LOOKED_UP = StructType([StructField("id", StringType()), *ORIGIN.fields])
@@ -35,6 +36,7 @@ def with_origins(attempts: DataFrame, database: Database) -> DataFrame:
             jobs = _table(origin_rows(database, ids))
             found = pyarrow.Table.from_batches([batch]).join(jobs, "job_id", "id", "left outer")
             yield from found.select(wanted.names).cast(wanted).to_batches()
+        spare_collections("looking up")
 
     return attempts.mapInArrow(look_up, schema)
 

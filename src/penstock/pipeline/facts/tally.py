@@ -15,6 +15,7 @@ from penstock.jobs.statistics_facts import Fact, named
 from penstock.jobs.statistics_leaders import Leaders, joined
 from penstock.pipeline.facts.columns import DAY
 from penstock.pipeline.facts.shaping import FLAW
+from penstock.pipeline.lasting_memory import spare_collections
 
 MOST_FLAWED_TOLD = 1_000
 _COLUMNS = (
@@ -53,6 +54,7 @@ def tally(facts: DataFrame, after: Place, oldest_ms: int) -> Tally:
         rows = [row for batch in batches for row in batch.to_pylist()]
         share = msgspec.msgpack.encode(_tally_of(rows, after, oldest_ms))
         yield pyarrow.RecordBatch.from_arrays([pyarrow.array([share], pyarrow.binary())], ["share"])
+        spare_collections("counting")
 
     shares = facts.select(*_COLUMNS).mapInArrow(count_share, "share binary").collect()
     return reduce(_together, (_decode(share["share"]) for share in shares), Tally())

@@ -18,6 +18,7 @@ from penstock.pipeline.fan_out.catalog import packed
 from penstock.pipeline.fan_out.opened import OpenedRepository, opened_here
 from penstock.pipeline.fan_out.ordering import in_order
 from penstock.pipeline.fan_out.planning import Planned, planner_of
+from penstock.pipeline.lasting_memory import spare_collections
 from penstock.pipeline.sources.set_aside import SetAside, set_aside
 
 # Enough that a commit costs each job little, few enough that lanes are not held for long.
@@ -41,6 +42,7 @@ def keep_jobs(events: DataFrame, database: Database, *, sort: bool = False) -> D
             for planned in planner.plan(batch, _MOST_JOBS):
                 done = [sum(pair) for pair in zip(done, _kept(planned, jobs, database), strict=True)]
         yield pyarrow.RecordBatch.from_pylist([dict(zip(KEPT.names, done, strict=True))], to_arrow_schema(KEPT))
+        spare_collections("fan-out")
 
     return events.mapInArrow(keep, KEPT)
 

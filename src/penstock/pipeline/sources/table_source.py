@@ -9,7 +9,7 @@ from penstock.pipeline.database import Database
 from penstock.pipeline.schemas import SUBSCRIPTIONS
 from penstock.pipeline.sources.batch_source import TableReader
 from penstock.pipeline.sources.stored_table import STORED
-from penstock.pipeline.sources.stream_source import StreamReader
+from penstock.pipeline.sources.stream_source import TASK_ROWS, StreamReader
 from penstock.pipeline.sources.subscription_reading import SubscriptionReader
 
 
@@ -32,7 +32,8 @@ class TableSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Reads the table named by the options as it grows."""
-        return StreamReader(self.database, self._table, schema, self._number("most_rows"))
+        task_rows = self._number("task_rows") or TASK_ROWS
+        return StreamReader(self.database, self._table, schema, self._number("most_rows"), task_rows)
 
     @property
     def _table(self) -> str:
