@@ -3,7 +3,6 @@
 from collections import defaultdict
 from itertools import count
 
-import msgspec
 import pyarrow
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -12,78 +11,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from penstock.core.partition import fnv1a_32, partition_of
-from penstock.core.plan import Circumstances, LaneKey, PendingJob, Position, plan
-from penstock.core.pointer import DispatchMode
+from penstock.core.plan import plan
 from penstock.pipeline.dispatch.circumstances import CircumstanceFrames, with_circumstances, with_share
 from penstock.pipeline.dispatch.group_hash import group_hash, hashes_of
 from penstock.pipeline.dispatch.lane_schema import BLOCKER, LANE_JOBS
 from penstock.pipeline.dispatch.plan import may_go, plan_or_rest
 from penstock.pipeline.dispatch.plan import plan as spark_plan
+from tests.pipeline.dispatch_worlds import NOW_MS, WORLDS, World
 
 pytestmark = [pytest.mark.xdist_group("spark")]
 
-NOW_MS = 1000
 TASKS = 2
 PENDING = (
     "world string, id string, group_key string, mode string, sequence long, created_at_ms long, due_at_ms long, "
     "expires_at_ms long, subscription_id string, delivery_count long"
 )
-
-
-class World(msgspec.Struct, frozen=True):
-    """Jobs, and what keeps them back."""
-
-    jobs: list[PendingJob]
-    around: Circumstances
-
-
-GROUPS = ("s:a", "s:b", "t:ä", "default")
-SUBSCRIPTIONS = ("s", "s", "t", None)
-DUE_AT_MS = (0, 0, NOW_MS, NOW_MS + 1)
-EXPIRES_AT_MS = (None, None, NOW_MS, NOW_MS + 1)
-PLACES = (None, None, Position(1, 2, "job 03"), Position(99, 1, "job 10"))
-
-
-def world_of(codes: tuple[list[int], int]) -> World:
-    """A world whose parts are the digits of numbers: a few draws instead of hundreds."""
-    code = codes[1]
-    errors, in_flight, turns = {}, set(), {}
-    for group in GROUPS:
-        code, place = divmod(code, len(PLACES))
-        code, flies = divmod(code, 4)
-        code, turn = divmod(code, 4)
-        if (position := PLACES[place]) is not None:
-            errors[group] = position
-        if flies == 3:
-            in_flight.add(group)
-        turns[LaneKey(group, turn % 2 == 0)] = turn
-    paused = frozenset(("s", "t")[code % 6 : code % 6 + 1])
-    jobs = [job_of(number, job) for number, job in enumerate(codes[0])]
-    return World(jobs, Circumstances(errors=errors, in_flight=frozenset(in_flight), paused=paused, turns=turns))
-
-
-def job_of(number: int, code: int) -> PendingJob:
-    code, group = divmod(code, len(GROUPS))
-    code, mode = divmod(code, len(DispatchMode))
-    code, due = divmod(code, len(DUE_AT_MS))
-    code, expires = divmod(code, len(EXPIRES_AT_MS))
-    code, created_at_ms = divmod(code, 3)
-    code, was_tried = divmod(code, 2)
-    return PendingJob(
-        id=f"job {number:02}",
-        group_key=GROUPS[group],
-        mode=list(DispatchMode)[mode],
-        created_at_ms=created_at_ms,
-        due_at_ms=DUE_AT_MS[due],
-        sequence=(1, 99)[code % 2],
-        expires_at_ms=EXPIRES_AT_MS[expires],
-        subscription_id=SUBSCRIPTIONS[group],
-        was_tried=bool(was_tried),
-    )
-
-
-JOB_CODES = st.integers(0, 4 * 3 * 4 * 4 * 3 * 2 * 2 - 1)
-WORLDS = st.tuples(st.lists(JOB_CODES, max_size=16), st.integers(0, 64**4 * 6 - 1)).map(world_of)
 
 
 def frames(spark: SparkSession, worlds: list[World]) -> tuple[DataFrame, CircumstanceFrames]:
@@ -137,7 +79,7 @@ def lane_rows(spark: SparkSession, *rows: dict[str, object]) -> DataFrame:
     usual: dict[str, object] = {
         "group_key": "s:g", "ordered": True, "turn": 1, "paused": False, "in_flight": False, "mode": "BLOCK_ON_ERROR",
         "sequence": 99, "created_at_ms": 0, "due_at_ms": 0, "expires_at_ms": None, "pool": "P", "publish_round": 0,
-        "subscription_id": None, "updated_at_ms": 0, **dict.fromkeys(BLOCKER),
+        "updated_at_ms": 0, **dict.fromkeys(BLOCKER),
     }  # fmt: skip
     full = [{**usual, "id": f"job {next(ids):02}", **row} for row in rows]
     values = [

@@ -19,13 +19,26 @@ class _Sent(asyncio.Future[None]):
     def __init__(self) -> None:
         super().__init__(loop=_LOOP)
 
+    def tell(self, place: int, error: Exception | None) -> None:
+        assert place == _PLACE
+        if error is None:
+            self.set_result(None)
+        else:
+            self.set_exception(error)
 
+
+_PLACE = 7
 _LOOP = asyncio.new_event_loop()
 _LOOP.close()
 
 
 def parcel(text: str, group: str | None, size_bytes: int = 1) -> Parcel:
-    return Parcel(group, SendEntry("", text), size_bytes, _Sent())
+    return Parcel(group, SendEntry("", text), size_bytes, _Sent(), _PLACE)
+
+
+def sent(of: Parcel) -> _Sent:
+    assert isinstance(of.sender, _Sent)
+    return of.sender
 
 
 def filled(*parcels: Parcel, together: bool = False, most: int = 3, most_bytes: int = 100) -> Outbox:
@@ -50,7 +63,7 @@ def test_a_group_goes_on_when_its_message_is_in() -> None:
     outbox = filled(parcel("a1", "a"), parcel("a2", "a"))
     batch = outbox.next_batch()
     outbox.ended(batch, [None])
-    assert batch[0].sent.done()
+    assert sent(batch[0]).done()
     assert texts(outbox.next_batch()) == ["a2"]
 
 
@@ -65,9 +78,9 @@ def test_a_failure_holds_the_later_ones_of_the_group_back() -> None:
     outbox = filled(first, second, other)
     failure = BrokerUnavailable("away")
     outbox.ended(outbox.next_batch(), [failure, None])
-    assert first.sent.exception() is failure
-    assert isinstance(second.sent.exception(), HeldBack)
-    assert other.sent.exception() is None
+    assert sent(first).exception() is failure
+    assert isinstance(sent(second).exception(), HeldBack)
+    assert sent(other).exception() is None
     assert not outbox
 
 
@@ -75,7 +88,7 @@ def test_a_group_that_failed_may_be_sent_again() -> None:
     first, again = parcel("a1", "a"), parcel("a1", "a")
     outbox = filled(first)
     outbox.ended(outbox.next_batch(), [BrokerUnavailable("away")])
-    assert first.sent.exception()
+    assert sent(first).exception()
     outbox.add(again)
     assert outbox.next_batch() == [again]
 
@@ -86,7 +99,7 @@ def test_messages_without_a_group_fill_a_batch_and_fail_alone() -> None:
     batch = outbox.next_batch()
     assert texts(batch) == ["0", "1", "2"]
     outbox.ended(batch, [BrokerUnavailable("away"), None, None])
-    assert [each.sent.done() and each.sent.exception() is None for each in parcels] == [False, True, True, False]
+    assert [sent(each).done() and sent(each).exception() is None for each in parcels] == [False, True, True, False]
     assert texts(outbox.next_batch()) == ["3"]
 
 
@@ -118,4 +131,4 @@ def test_what_got_in_is_the_beginning_of_each_group(
     for group in "abc":
         mine = [each for each in parcels if each.group == group]
         assert got_in[group] == mine[: len(got_in[group])]
-        assert all(each.sent.exception() for each in mine[len(got_in[group]) :])
+        assert all(sent(each).exception() for each in mine[len(got_in[group]) :])

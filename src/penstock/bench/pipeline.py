@@ -29,7 +29,7 @@ class PipelineFigures(msgspec.Struct, kw_only=True):
     fan_out_jobs_per_s: float
     """Events × 1,000 subscriptions, five of which want each event, from Parquet to jobs in memory."""
     plan_jobs_per_s: float
-    """PENDING jobs, 20 in a group, read from PostgreSQL, put in order and handed to tasks; nothing is published."""
+    """PENDING jobs, 20 in a group, read from PostgreSQL, put in order and handed to tasks, which count them."""
     dispatch_jobs_per_s: float
     """A tenth as many, claimed, published to Penstock's SQS server (FIFO, durable on SQLite), and marked QUEUED."""
     audit_rows_per_s: float

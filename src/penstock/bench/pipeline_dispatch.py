@@ -3,9 +3,11 @@
 import tempfile
 import threading
 import time
+from collections.abc import Iterable, Iterator
 
+import pyarrow
 import uvloop
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from penstock.bench.pipeline_schema import PER_GROUP, Connection, connected, fill_pending, jobs_schema
 from penstock.bench.rounds import median_rate
@@ -16,9 +18,11 @@ from penstock.jobs.lane_claiming import AwakeRange, LaneOwner
 from penstock.jobs.stored_state import StoredState
 from penstock.pipeline.database import Database
 from penstock.pipeline.dispatch.job import DispatchJob
-from penstock.pipeline.dispatch.order import Destination
-from penstock.pipeline.dispatch.round import Rounds
+from penstock.pipeline.dispatch.order import Destination, Order
+from penstock.pipeline.dispatch.report import Report
+from penstock.pipeline.dispatch.round import Rounds, Work
 from penstock.pipeline.dispatch.settings import DispatchSettings
+from penstock.pipeline.dispatch.task import publish_planned
 
 _OWNER = "bench"
 _LOOK_S = 0.02
@@ -26,17 +30,17 @@ _PATIENCE_S = 600.0
 
 
 def plan_per_s(spark: SparkSession, url: str, jobs: int, rounds: int) -> float:
-    """Jobs a second read from PostgreSQL and planned, in one round of dispatch that publishes nothing."""
+    """Jobs a second read from PostgreSQL, planned, and handed to the tasks of a round that publish nothing."""
     with jobs_schema(url, "penstock_bench_plan") as database:
         count = fill_pending(database, groups_of(jobs))
-        warm = _planned(spark, database, count).count()
-        if warm != count:
-            raise RuntimeError(f"{warm:,} of {count:,} jobs were planned")
 
         def plan() -> int:
-            _planned(spark, database, count).write.format("noop").mode("overwrite").save()
-            return count
+            planned = planned_jobs(spark, database, count)
+            if planned != count:
+                raise RuntimeError(f"{planned:,} of {count:,} jobs were planned")
+            return planned
 
+        plan()  # the first one warms up
         return median_rate(rounds, plan)
 
 
@@ -57,6 +61,9 @@ def dispatched_per_s(spark: SparkSession, url: str, jobs: int) -> float:
                     raise RuntimeError(f"the jobs were not published: {query.exception() or 'it takes too long'}")
                 time.sleep(_LOOK_S)
             took_s = time.perf_counter() - started_s
+            # A stop in the middle of a batch would cost the next measurement the workers that have it.
+            while query.status["isDataAvailable"]:
+                time.sleep(_LOOK_S)
         finally:
             query.stop()
             _let_desk_close()
@@ -71,24 +78,29 @@ def groups_of(jobs: int) -> int:
     return max(1, jobs // PER_GROUP)
 
 
-def _planned(spark: SparkSession, database: Database, most: int) -> DataFrame:
-    rounds = _rounds(database, queue_uri="")
+def planned_jobs(spark: SparkSession, database: Database, most: int) -> int:
+    """How many jobs come to the tasks of one round."""
+    rounds = _rounds(database, queue_uri="", work=_counted)
     parts = spark.sparkContext.defaultParallelism
 
     async def ranges() -> list[AwakeRange]:
         async with opened(database.repository()) as jobs:
             return await jobs.lanes.awake_ranges(_OWNER, most, parts)
 
-    awake = uvloop.run(ranges())
     now_ms = SystemClock().now_ms()
-    rounds.call(awake, LaneOwner(_OWNER), now_ms=now_ms, until_ms=now_ms, most=most).announce(spark)
-    return rounds.planned(spark, len(awake), rounds.tasks_of(spark, sum(part.lanes for part in awake)))
+    call = rounds.call(uvloop.run(ranges()), LaneOwner(_OWNER), now_ms=now_ms, until_ms=now_ms, most=most)
+    return rounds.run(spark, call).claimed
 
 
-def _rounds(database: Database, queue_uri: str) -> Rounds:
+def _counted(batches: Iterable[pyarrow.RecordBatch], _: Order) -> Iterator[pyarrow.RecordBatch]:
+    """What a task does instead of publishing."""
+    yield Report(claimed=sum(batch.column("may_go").true_count for batch in batches)).batch()
+
+
+def _rounds(database: Database, queue_uri: str, work: Work = publish_planned) -> Rounds:
     endpoint = "http://127.0.0.1:8080/process"
     destination = Destination(queue_uri=queue_uri, endpoint=endpoint, secrets=(b"a secret of the benchmark",))
-    return Rounds(database=database, destination=destination, settings=DispatchSettings())
+    return Rounds(database=database, destination=destination, settings=DispatchSettings(), work=work)
 
 
 def _has_lanes(connection: Connection) -> bool:

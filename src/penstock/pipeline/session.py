@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.core.limits import MIB
 from penstock.pipeline.class_archive import class_sharing
 from penstock.pipeline.errors import SparkUnavailable
 from penstock.pipeline.failure import reason_of
@@ -26,6 +27,8 @@ JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 EVERYWHERE = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Rows that are a plan of megabytes each (dispatch) must not wait in memory until there are ten thousand of them.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(16 * MIB),
     # Several streaming queries share one application: a large batch of one must not hold up the others.
     "spark.scheduler.mode": "FAIR",
     "spark.sql.streaming.stateStore.providerClass": (

@@ -5,13 +5,20 @@ server is known to take or refuse the messages of a group together, only one mes
 nothing later of the group is in the queue.
 """
 
-import asyncio
 from collections import deque
+from typing import Protocol
 
 import msgspec
 
 from penstock.sources.errors import HeldBack
 from penstock.sources.sqs_model import SendEntry
+
+
+class Sender(Protocol):
+    """Who waits for messages."""
+
+    def tell(self, place: int, error: Exception | None) -> None:
+        """One of its messages, the one at this place, is in; or why it is not."""
 
 
 class Parcel(msgspec.Struct, eq=False):
@@ -21,7 +28,9 @@ class Parcel(msgspec.Struct, eq=False):
     group: str | None
     entry: SendEntry
     size_bytes: int
-    sent: "asyncio.Future[None]"
+    sender: Sender
+    # Which of the sender's messages it is.
+    place: int
 
 
 class Outbox:
@@ -66,13 +75,14 @@ class Outbox:
             lane = self._lanes[group]
             if group in failed:
                 while lane:
-                    _tell(lane.popleft(), HeldBack(group))
+                    held = lane.popleft()
+                    held.sender.tell(held.place, HeldBack(group))
             if lane:
                 self._ready.append(group)
             else:
                 del self._lanes[group]
         for parcel, error in zip(batch, errors, strict=True):
-            _tell(parcel, error)
+            parcel.sender.tell(parcel.place, error)
 
 
 class _Batch:
@@ -97,12 +107,3 @@ class _Batch:
 
     def _fits(self, parcel: Parcel) -> bool:
         return self._room > 0 and (parcel.size_bytes <= self._room_bytes or not self.parcels)
-
-
-def _tell(parcel: Parcel, error: Exception | None) -> None:
-    if parcel.sent.done():
-        return
-    if error is None:
-        parcel.sent.set_result(None)
-    else:
-        parcel.sent.set_exception(error)

@@ -19,6 +19,8 @@ from penstock.sources.sqs_outbox import Outbox, Parcel
 from penstock.sources.uri import SqsUri
 
 _BATCHES_AT_ONCE = 8
+# A Penstock server writes what comes together in one commit, so that more at once is less work.
+_BATCHES_AT_ONCE_TO_PENSTOCK = 24
 _MAX_BATCH_BYTES = MIB
 _IDENTIFIER = re.compile("[!-~]{1,128}")
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -36,6 +38,7 @@ class SqsPublisher:
         self._ids = process_ids()
         self._outbox = Outbox(MAX_BATCH, _MAX_BATCH_BYTES)
         self._largest_bytes = _MAX_BATCH_BYTES
+        self._batches_at_once = _BATCHES_AT_ONCE
         self._round: asyncio.Handle | None = None
         self._under_way: set[asyncio.Task[None]] = set()
 
@@ -43,15 +46,18 @@ class SqsPublisher:
         """Ask for the queue's settings; Unavailable or NotFound if that cannot be."""
         attributes = await self._client.open()
         self._largest_bytes = int(attributes.get("MaximumMessageSize", _MAX_BATCH_BYTES))
-        self._outbox.together = _PENSTOCK_ATTRIBUTE in attributes
+        is_penstock = _PENSTOCK_ATTRIBUTE in attributes
+        self._outbox.together = is_penstock
+        self._batches_at_once = _BATCHES_AT_ONCE_TO_PENSTOCK if is_penstock else _BATCHES_AT_ONCE
 
     async def publish(self, publications: Sequence[Publication]) -> "list[Exception | None]":
         """Put messages in, in order; per message None, or why it is not in."""
         if not publications:
             return []
-        sent = self._give_all(publications)
-        await asyncio.wait(sent)
-        return [_outcome(future) for future in sent]
+        call = _Call(len(publications))
+        self._give_all(publications, call)
+        await call.done
+        return call.outcomes
 
     async def close(self) -> None:
         """Finish what was given, and hang up."""
@@ -60,27 +66,23 @@ class SqsPublisher:
             await asyncio.wait(self._under_way)
         self._client.close()
 
-    def _give_all(self, publications: Sequence[Publication]) -> "list[asyncio.Future[None]]":
-        loop = asyncio.get_running_loop()
+    def _give_all(self, publications: Sequence[Publication], call: "_Call") -> None:
         refused: set[str] = set()
-        futures: list[asyncio.Future[None]] = []
-        for publication in publications:
-            futures.append(sent := loop.create_future())
+        for place, publication in enumerate(publications):
             group = publication.group
             try:
                 if group in refused:
                     raise HeldBack(group)
                 entry = self._entry(publication)
             except PenstockError as error:
-                sent.set_exception(error)
+                call.tell(place, error)
                 if group is not None:
                     refused.add(group)
             else:
-                self._outbox.add(Parcel(group, entry, len(publication.body), sent))
+                self._outbox.add(Parcel(group, entry, len(publication.body), call, place))
         # In the loop's next round, so that calls of one moment share batches.
         if self._round is None:
-            self._round = loop.call_soon(self._send_more)
-        return futures
+            self._round = asyncio.get_running_loop().call_soon(self._send_more)
 
     def _entry(self, publication: Publication) -> SendEntry:
         """The message on the wire; InvalidPublication if SQS cannot carry it."""
@@ -97,7 +99,7 @@ class SqsPublisher:
 
     def _send_more(self) -> None:
         self._round = None
-        while self._outbox and len(self._under_way) < _BATCHES_AT_ONCE:
+        while self._outbox and len(self._under_way) < self._batches_at_once:
             task = asyncio.get_running_loop().create_task(self._send(self._outbox.next_batch()))
             self._under_way.add(task)
             task.add_done_callback(self._sent)
@@ -118,6 +120,23 @@ class SqsPublisher:
         self._outbox.ended(batch, errors)
 
 
+class _Call:
+    """What became of the messages of one call. One future for all of them: one each took as long as to make them."""
+
+    def __init__(self, count: int) -> None:
+        self.outcomes: list[Exception | None] = [None] * count
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._left = count
+
+    def tell(self, place: int, error: Exception | None) -> None:
+        """One of its messages is in, or why it is not."""
+        self.outcomes[place] = error
+        self._left -= 1
+        # The caller may have been cancelled, and the future with it.
+        if not self._left and not self.done.done():
+            self.done.set_result(None)
+
+
 def _text(body: bytes, largest_bytes: int) -> str:
     if not body:
         raise InvalidPublication("the body is empty, and SQS carries no empty message; give it a body")
@@ -127,7 +146,8 @@ def _text(body: bytes, largest_bytes: int) -> str:
         text = body.decode()
     except UnicodeDecodeError as error:
         raise InvalidPublication(f"the body is not UTF-8 (byte {error.start}), and SQS carries only text") from None
-    if found := _FORBIDDEN.search(text):
+    # The usual kind is known at a glance.
+    if not (text.isascii() and text.isprintable()) and (found := _FORBIDDEN.search(text)):
         raise InvalidPublication(f"the body holds the character {found[0]!r}, which SQS does not carry; escape it")
     return text
 
@@ -135,9 +155,3 @@ def _text(body: bytes, largest_bytes: int) -> str:
 def _identifier(text: str) -> str:
     """The text if SQS takes it as an id: 1 to 128 visible ASCII characters; else its hash, which stands for it."""
     return text if _IDENTIFIER.fullmatch(text) else "~" + sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _outcome(sent: "asyncio.Future[None]") -> Exception | None:
-    error = sent.exception()
-    assert error is None or isinstance(error, Exception)
-    return error

@@ -1,57 +1,47 @@
-"""The jobs of the lanes whose turn it is, read in parallel ranges of turns; reading changes nothing."""
+"""The jobs of the lanes whose turn it is, read and planned in parallel ranges of turns; reading changes nothing."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-import numpy
 import pyarrow
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import LongType, StructField, StructType
 
 from penstock.jobs.lane_claiming import AwakeRange
 from penstock.jobs.queries import Dialect
 from penstock.pipeline.database import Database
 from penstock.pipeline.dispatch.group_hash import hashes_of
+from penstock.pipeline.dispatch.lane_plan import planned, whole_lanes
 from penstock.pipeline.dispatch.lane_rows import lane_rows
+from penstock.pipeline.dispatch.lane_run import COLUMNS
 from penstock.pipeline.dispatch.lane_schema import LANE_JOBS
+from penstock.pipeline.dispatch.packed_plan import PACKED, packed
 from penstock.pipeline.dispatch.postgres_lanes import postgres_lanes
 from penstock.pipeline.dispatch.round_call import RoundCall, announced
 from penstock.pipeline.lasting_memory import spare_collections
 
 _ROWS_AT_ONCE = 10_000
-_READ = StructType(
-    [*LANE_JOBS, StructField("share", LongType(), nullable=False), StructField("now_ms", LongType(), nullable=False)]
-)
 
 
-def lane_jobs(spark: SparkSession, database: Database, parts: int) -> DataFrame:
-    """LANE_JOBS of the announced round, with its `share` and `now_ms`; so many tasks read its ranges."""
+def packed_plans(spark: SparkSession, database: Database, parts: int, tasks: int) -> DataFrame:
+    """What the announced round publishes, packed for so many tasks; so many parts of it are read at once."""
 
     def read(numbers: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         call = announced()
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                for span in call.ranges[number::parts]:
-                    yield from read_lanes(database, span, call)
+                for rows in planned_lanes(database, call.ranges[number::parts], call):
+                    yield packed(rows, hashes_of(rows.column("group_key")), tasks)
         spare_collections("reading lanes")
 
-    return spark.range(0, parts, 1, parts).mapInArrow(read, _READ)
+    return spark.range(0, parts, 1, parts).mapInArrow(read, PACKED)
 
 
-def read_lanes(database: Database, span: AwakeRange, call: RoundCall) -> Iterator[pyarrow.RecordBatch]:
-    """One range, at most `share` jobs of a lane and mode; in the process of a task."""
-    schema = to_arrow_schema(_READ)
-    for batch in _stored(database, span, call):
-        made = {
-            "group_hash": hashes_of(batch.column("group_key")),
-            "share": pyarrow.array(numpy.full(len(batch), call.share)),
-            "now_ms": pyarrow.array(numpy.full(len(batch), call.now_ms)),
-        }
-        arrays = [
-            made[name] if name in made else batch.column(name).cast(schema.field(name).type) for name in schema.names
-        ]
-        yield pyarrow.RecordBatch.from_arrays(arrays, schema=schema)
+def planned_lanes(database: Database, spans: Iterable[AwakeRange], call: RoundCall) -> Iterator[pyarrow.RecordBatch]:
+    """Ranges of lanes, each lane with at most `share` jobs that go, in order; in the process of a task."""
+    for span in spans:
+        for rows in whole_lanes(_stored(database, span, call)):
+            yield planned(rows, call.now_ms, call.share).select(COLUMNS)
 
 
 def _stored(database: Database, span: AwakeRange, call: RoundCall) -> Iterator[pyarrow.RecordBatch]:

@@ -1,12 +1,13 @@
 """The SELECT by which a task of Spark's reads lanes from PostgreSQL: the first jobs of each, and its first blocker.
 
 The blocked are told from the free by the plan, not here; only how many jobs of a lane are read is limited, per mode,
-so that blocked jobs never hide others.
+so that blocked jobs never hide others. Lanes come by their turns, which costs nothing: that is the order in which the
+index has them. So the rows of a lane stand together.
 """
 
 from penstock.jobs.lane_claiming import AwakeRange
 from penstock.jobs.queries import Dialect, translated
-from penstock.jobs.stored_state import MODE_OF, StoredMode
+from penstock.jobs.stored_state import StoredMode
 from penstock.pipeline.sources.literal import literal
 
 _LANE = """
@@ -16,8 +17,7 @@ _LANE = """
 """
 _JOBS = """
     (
-        SELECT id, mode, sequence, created_at_ms, due_at_ms, expires_at_ms, pool, publish_round, subscription_id,
-            updated_at_ms
+        SELECT id, mode, sequence, created_at_ms, due_at_ms, expires_at_ms, pool, publish_round, updated_at_ms
         FROM §jobs AS jobs
         WHERE state = {READY} AND jobs.group_key = lane.group_key AND jobs.mode = §mode AND §kind
           AND (expires_at_ms IS NULL OR expires_at_ms > §now)
@@ -27,8 +27,8 @@ _JOBS = """
 _QUERY = f"""
 SELECT lane.group_key, lane.ordered, lane.turn, lane.paused, false AS in_flight,
     blocker.sequence AS blocker_sequence, blocker.created_at_ms AS blocker_created_at_ms, blocker.id AS blocker_id,
-    job.id, CASE job.mode §modes END AS mode, job.sequence, job.created_at_ms, job.due_at_ms, job.expires_at_ms,
-    job.pool, job.publish_round, job.subscription_id, job.updated_at_ms
+    job.id, job.mode, job.sequence, job.created_at_ms, job.due_at_ms, job.expires_at_ms, job.pool, job.publish_round,
+    job.updated_at_ms
 FROM (
     {_LANE} awake
     UNION ALL
@@ -41,6 +41,7 @@ LEFT JOIN LATERAL (
     ORDER BY sequence, created_at_ms, id LIMIT 1
 ) AS blocker ON lane.ordered
 LEFT JOIN LATERAL (§runs) AS job ON true
+ORDER BY lane.turn
 """
 _KINDS = {
     StoredMode.BLOCK_ON_ERROR: "lane.ordered",
@@ -56,7 +57,6 @@ def lane_query(prefix: str, span: AwakeRange, owner: str, share: int, now_ms: in
     )
     words = {
         "§runs": runs,
-        "§modes": " ".join(f"WHEN {code} THEN '{mode}'" for code, mode in enumerate(MODE_OF)),
         "§first": str(span.first_turn),
         "§last": str(span.last_turn),
         "§share": str(share),

@@ -16,7 +16,7 @@ FROM lanes WHERE turn BETWEEN :first AND :last AND (awake OR claimed_by = :owner
 """
 _RUN = translated(
     """
-SELECT id, mode, sequence, created_at_ms, due_at_ms, expires_at_ms, pool, publish_round, subscription_id, updated_at_ms
+SELECT id, mode, sequence, created_at_ms, due_at_ms, expires_at_ms, pool, publish_round, updated_at_ms
 FROM jobs {by jobs_ready}
 WHERE state = {READY} AND group_key = :group_key AND mode = :mode AND (expires_at_ms IS NULL OR expires_at_ms > :now)
 ORDER BY sequence, created_at_ms, id LIMIT :share
@@ -26,7 +26,7 @@ ORDER BY sequence, created_at_ms, id LIMIT :share
 _BLOCKER = queries(Dialect.SQLITE)["first_blocker"]
 _MODES = {True: (StoredMode.BLOCK_ON_ERROR, StoredMode.NEXT_ON_ERROR), False: (StoredMode.IMMEDIATE,)}
 _NO_BLOCKER = (None, None, None)
-_NO_JOB = (None,) * 10
+_NO_JOB = (None,) * 9
 _BUSY_TIMEOUT_S = 10.0
 
 Row = tuple[Any, ...]

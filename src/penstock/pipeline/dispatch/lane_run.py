@@ -12,8 +12,7 @@ from penstock.jobs.model_job import ClaimedJob
 from penstock.scheduler.return_pause import return_pause_s
 
 COLUMNS = (
-    "group_key", "ordered", "turn", "may_go", "id", "mode", "pool", "publish_round", "subscription_id", "due_at_ms",
-    "updated_at_ms",
+    "group_key", "ordered", "turn", "may_go", "id", "mode", "pool", "publish_round", "due_at_ms", "updated_at_ms",
 )  # fmt: skip
 """What a task needs of the plan."""
 
@@ -35,11 +34,9 @@ def lane_runs(batches: Iterable[pyarrow.RecordBatch], now_ms: int) -> Iterator[L
     rows = (row for batch in batches for row in zip(*(batch.column(name).to_pylist() for name in COLUMNS), strict=True))
     for (group_key, ordered, turn), of_lane in groupby(rows, key=lambda row: row[:3]):
         jobs, rests_until_ms = [], 0
-        for _, _, _, may_go, job_id, mode, pool, publish_round, subscription_id, due_at_ms, updated_at_ms in of_lane:
+        for _, _, _, may_go, job_id, mode, pool, publish_round, due_at_ms, updated_at_ms in of_lane:
             if may_go:
-                jobs.append(
-                    ClaimedJob(job_id, group_key, _MODES[mode], pool, publish_round, subscription_id, due_at_ms)
-                )
+                jobs.append(ClaimedJob(job_id, group_key, _MODES[mode], pool, publish_round, None, due_at_ms))
                 if ordered and (pause_s := return_pause_s(publish_round)):
                     # It came back when it was written last, but not later than now, whatever that clock said.
                     rests_until_ms = max(rests_until_ms, min(updated_at_ms, now_ms) + round(pause_s * 1000))

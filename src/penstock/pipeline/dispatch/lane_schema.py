@@ -28,7 +28,6 @@ LANE_JOBS = StructType(
         StructField("in_flight", BooleanType(), nullable=False),
         *(StructField(name, _TEXT if name.endswith("_id") else _NUMBER) for name in BLOCKER),
         *(StructField(name, READY_JOBS[name].dataType) for name in _JOB),
-        StructField("subscription_id", _TEXT),
         StructField("updated_at_ms", _NUMBER),
     ]
 )

@@ -12,6 +12,7 @@ from psycopg.conninfo import make_conninfo
 
 from penstock.jobs.errors import DatabaseFailed
 from penstock.jobs.lane_claiming import AwakeRange
+from penstock.jobs.stored_state import MODE_OF
 from penstock.pipeline.database import Database
 from penstock.pipeline.dispatch.lane_query import lane_query
 from penstock.queue.store.postgres_address import PostgresAddress
@@ -23,21 +24,56 @@ _CONNECTION: dict[str, Any] = {
     # To compile a read costs more than it takes.
     "options": "-c jit=off",
 }
+# Named here and not by the database, which would write them out job by job.
+_MODES = pyarrow.array([mode.value for mode in MODE_OF])
+
+# For the next round: ADBC asks for all types of the database first, which takes longer than to read a small one.
+_kept: dict[Database, dbapi.Connection] = {}
 
 
 def postgres_lanes(
     database: Database, span: AwakeRange, owner: str, share: int, now_ms: int
 ) -> Iterator[pyarrow.RecordBatch]:
-    """All that a range of lanes may give."""
+    """All that a range of lanes may give, lane by lane; in a process that does one such thing at a time."""
     prefix = sql.Identifier(database.schema).as_string(None) + "."
     try:
-        with (
-            closing(dbapi.connect(make_conninfo(database.url, **_CONNECTION))) as connection,
-            closing(connection.cursor()) as cursor,
-        ):
-            cursor.execute(lane_query(prefix, span, owner, share, now_ms))
-            with closing(cursor.fetch_record_batch()) as reader:
-                yield from reader
+        connection, cursor = _asked(database, lane_query(prefix, span, owner, share, now_ms))
+        try:
+            with closing(cursor), closing(cursor.fetch_record_batch()) as reader:
+                for batch in reader:
+                    place = batch.schema.get_field_index("mode")
+                    yield batch.set_column(place, "mode", _MODES.take(batch.column(place)))
+        except BaseException:
+            # In the middle of an answer: of no use to anybody else.
+            connection.close()
+            raise
+        _kept[database] = connection
     except Error as error:
         address = PostgresAddress(database.url)
         raise DatabaseFailed(f"{address} cannot be read: {address.explain(error)}") from None
+
+
+def _asked(database: Database, text: str) -> tuple[dbapi.Connection, dbapi.Cursor]:
+    """A connection, and a cursor that has the answer. One that was kept may be lost by now: then it is made anew."""
+    kept = _kept.pop(database, None)
+    if kept is not None:
+        try:
+            return kept, _executed(kept, text)
+        except Error:
+            kept.close()
+    fresh = dbapi.connect(make_conninfo(database.url, **_CONNECTION), autocommit=True)
+    try:
+        return fresh, _executed(fresh, text)
+    except BaseException:
+        fresh.close()
+        raise
+
+
+def _executed(connection: dbapi.Connection, text: str) -> dbapi.Cursor:
+    cursor = connection.cursor()
+    try:
+        cursor.execute(text)
+    except BaseException:
+        cursor.close()
+        raise
+    return cursor

@@ -4,15 +4,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
 
 from penstock.core.plan import share_of
 from penstock.jobs.lane_claiming import AwakeRange, LaneOwner
 from penstock.pipeline.database import Database
-from penstock.pipeline.dispatch.lane_jobs import lane_jobs
-from penstock.pipeline.dispatch.lane_run import COLUMNS
+from penstock.pipeline.dispatch.lane_jobs import packed_plans, planned_lanes
 from penstock.pipeline.dispatch.order import Destination, Order
-from penstock.pipeline.dispatch.plan import plan_or_rest
+from penstock.pipeline.dispatch.packed_plan import spread, unpacked
 from penstock.pipeline.dispatch.report import REPORTS, Report, summed
 from penstock.pipeline.dispatch.round_call import RoundCall, announced
 from penstock.pipeline.dispatch.settings import DispatchSettings
@@ -46,37 +44,47 @@ class Rounds:
         share = share_of(most, sum(part.lanes for part in ranges), self.settings.most_per_lane)
         return RoundCall(owner=owner, ranges=tuple(ranges), share=share, now_ms=now_ms, until_ms=until_ms)
 
-    def planned(self, spark: SparkSession, parts: int, tasks: int) -> DataFrame:
-        """What the tasks get of the announced round, and in which order; it is read in so many parts."""
-        jobs = lane_jobs(spark, self.database, parts)
-        return plan_or_rest(jobs, sf.col("now_ms"), tasks).select(*COLUMNS)
-
     def run(self, spark: SparkSession, call: RoundCall) -> Report:
         """Publish; StaleLeader is in the report, whatever else ends a task for good is raised."""
         call.announce(spark)
         tasks = self.tasks_of(spark, sum(part.lanes for part in call.ranges))
-        reports = self._published(spark, len(call.ranges), tasks) if tasks > 1 else self._published_by_one(spark)
+        reports = self._by_many(spark, len(call.ranges), tasks) if tasks > 1 else self._by_one(spark)
         return summed([Report(**row.asDict()) for row in reports.collect()])
 
-    def _published_by_one(self, spark: SparkSession) -> DataFrame:
+    def _by_one(self, spark: SparkSession) -> DataFrame:
         """The plan of all small rounds, made once: it has no shuffle whose outcome Spark would use again."""
         if self._small is None or self._small.sparkSession is not spark:
-            self._small = self._published(spark, parts=1, tasks=1)
+            database, order_of, work = self.database, self._orders(), self._work
+
+            def publish(starts: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+                for _ in starts:
+                    call = announced()
+                    # All of it first: the database shall not wait for the queue with a snapshot open.
+                    yield from work(list(planned_lanes(database, call.ranges, call)), order_of(call))
+
+            self._small = spark.range(0, 1, 1, 1).mapInArrow(publish, REPORTS)
         return self._small
 
-    def _published(self, spark: SparkSession, parts: int, tasks: int) -> DataFrame:
-        database, destination, settings, work = self.database, self._destination, self.settings, self._work
+    def _by_many(self, spark: SparkSession, parts: int, tasks: int) -> DataFrame:
+        """Read and planned in so many parts; so many tasks publish, each what the queue's hash gives it."""
+        order_of, work = self._orders(), self._work
 
         def publish(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-            call = announced()
-            order = Order(
+            return work(unpacked(batches), order_of(announced()))
+
+        # The last step of the plan, for one action: nothing after it could run it in part or twice.
+        return spread(packed_plans(spark, self.database, parts, tasks), tasks).mapInArrow(publish, REPORTS)
+
+    def _orders(self) -> Callable[[RoundCall], Order]:
+        database, destination, settings = self.database, self._destination, self.settings
+
+        def order_of(call: RoundCall) -> Order:
+            return Order(
                 database=database,
                 destination=destination,
                 owner=call.owner,
                 settings=settings,
                 until_ms=call.until_ms,
             )
-            return work(batches, order)
 
-        # The last step of the plan, for one action: nothing after it could run it in part or twice.
-        return self.planned(spark, parts, tasks).mapInArrow(publish, REPORTS)
+        return order_of

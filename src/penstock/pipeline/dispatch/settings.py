@@ -9,8 +9,11 @@ class DispatchSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How much at once; how long things take is the scheduler's to say."""
 
     scheduler: SchedulerSettings = SchedulerSettings()
-    most_jobs: int = 40_000
-    """Jobs of one round: so many that a round's own cost is small, so few that what comes meanwhile waits seconds."""
+    most_jobs: int = 64_000
+    """Jobs of one round: so many that a round's own cost is small, so few that what comes meanwhile waits seconds.
+
+    A round takes as much of each lane as the others: the smaller it is, the more often a backlog's lanes are claimed.
+    """
     most_per_lane: int = 1_000
     lanes_per_task: int = 64
     """Rounds of fewer lanes have fewer tasks: to share little work takes longer than to do it."""

@@ -1,0 +1,132 @@
+"""Which jobs of lanes may be published now, in which order: the rules of `core.plan` on Arrow columns.
+
+A lane's rows stand together, in one batch. So a task plans what it has read where it has read it, a few thousand lanes
+at a time, and only what goes travels.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy
+import numpy.typing
+import pyarrow
+import pyarrow.compute as pc
+
+from penstock.core.pointer import DispatchMode
+from penstock.pipeline.dispatch.lane_schema import BLOCKER, LANE, POSITION
+
+Numbers = numpy.typing.NDArray[numpy.int64]
+Flags = numpy.typing.NDArray[numpy.bool_]
+
+ASKED = (*POSITION, "mode", "due_at_ms", "expires_at_ms", "ordered", "in_flight", "paused", *BLOCKER)
+"""The columns by which `may_go` is told."""
+
+_LANE = (*LANE, "turn")
+
+
+def whole_lanes(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+    """The same rows, cut only between lanes."""
+    rest: list[pyarrow.RecordBatch] = []
+    for batch in batches:
+        if not len(batch):
+            continue
+        starts = numpy.flatnonzero(_starts(batch))
+        if rest and (len(starts) > 1 or not _is_same_lane(rest[-1], batch)):
+            cut = int(starts[1]) if _is_same_lane(rest[-1], batch) else 0
+            yield pyarrow.concat_batches([*rest, batch.slice(0, cut)])
+            rest, batch, starts = [], batch.slice(cut), starts[starts >= cut] - cut
+        if len(starts) > 1:
+            yield batch.slice(0, int(starts[-1]))
+            batch = batch.slice(int(starts[-1]))
+        rest.append(batch)
+    if rest:
+        yield pyarrow.concat_batches(rest)
+
+
+def planned(rows: pyarrow.RecordBatch, now_ms: int, share: "int | Numbers") -> pyarrow.RecordBatch:
+    """Of whole lanes the jobs to publish now, in order, at most `share` of each; `may_go` and `rank` are added.
+
+    A lane that has nothing to give is one row that may not go: it can be put to sleep.
+    """
+    goes = may_go(rows, now_ms)
+    starts = _starts(rows)
+    order = _order(rows, starts, goes)
+    if order is not None:
+        rows, goes = rows.take(order), goes.take(order)
+        share = share if isinstance(share, int) else share[order]
+    firsts = numpy.flatnonzero(starts)
+    rank = numpy.arange(len(rows)) - numpy.repeat(firsts, numpy.diff(firsts, append=len(rows))) + 1
+    taken = (_flags(goes) & (rank <= share)) | (rank == 1)
+    rows = rows.append_column("may_go", goes).append_column("rank", pyarrow.array(rank))
+    return rows if taken.all() else rows.filter(pyarrow.array(taken))
+
+
+def may_go(rows: pyarrow.RecordBatch, now_ms: int) -> pyarrow.BooleanArray:
+    """Whether nothing keeps each job back (rulings 16 and 18); never null."""
+    column = rows.column
+    is_its_time = pc.less_equal(column("due_at_ms"), now_ms)
+    if (expires_ms := column("expires_at_ms")).null_count < len(rows):
+        is_its_time = pc.and_(is_its_time, pc.fill_null(pc.greater(expires_ms, now_ms), True))
+    is_held = pc.and_(column("ordered"), pc.or_(column("in_flight"), _is_blocked(rows)))
+    is_free = pc.and_not(is_its_time, pc.or_(column("paused"), is_held))
+    return pc.fill_null(pc.and_(column("id").is_valid(), is_free), False)
+
+
+def _is_blocked(rows: pyarrow.RecordBatch) -> "pyarrow.BooleanArray | pyarrow.BooleanScalar":
+    blocker_id = rows.column(BLOCKER[-1])
+    if blocker_id.null_count == len(rows):
+        return pyarrow.scalar(False)
+    is_before, is_level = pyarrow.scalar(False), pyarrow.scalar(True)
+    for name, blocker_name in zip(POSITION, BLOCKER, strict=True):
+        place, blocker = rows.column(name), rows.column(blocker_name)
+        is_before = pc.or_(is_before, pc.and_(is_level, pc.less(place, blocker)))
+        is_level = pc.and_(is_level, pc.equal(place, blocker))
+    waits = pc.and_(pc.equal(rows.column("mode"), DispatchMode.BLOCK_ON_ERROR.value), blocker_id.is_valid())
+    return pc.and_not(waits, pc.fill_null(is_before, False))
+
+
+def _starts(rows: pyarrow.RecordBatch) -> Flags:
+    """Where a lane begins."""
+    starts = numpy.ones(len(rows), numpy.bool_)
+    starts[1:] = False
+    for name in _LANE:
+        column = rows.column(name)
+        starts[1:] |= _flags(pc.not_equal(column[1:], column[:-1]))
+    return starts
+
+
+def _is_same_lane(one: pyarrow.RecordBatch, other: pyarrow.RecordBatch) -> bool:
+    return all(one.column(name)[-1].equals(other.column(name)[0]) for name in _LANE)
+
+
+def _order(rows: pyarrow.RecordBatch, starts: Flags, goes: pyarrow.BooleanArray) -> pyarrow.Array | None:
+    """How to take the rows so that those of a lane that may go are first, in order; None if they stand so."""
+    keys: list[Numbers] = [
+        numpy.cumsum(starts),
+        (~_flags(goes)).astype(numpy.int64),
+        *(_numbers(rows.column(name)) for name in POSITION[:-1]),
+    ]
+    is_level = numpy.ones(len(rows) - 1, numpy.bool_)
+    is_wrong = numpy.zeros(len(rows) - 1, numpy.bool_)
+    for key in keys:
+        is_wrong |= is_level & (key[1:] < key[:-1])
+        is_level &= key[1:] == key[:-1]
+    ids = rows.column(POSITION[-1])
+    if is_level.any():
+        level = pyarrow.array(numpy.flatnonzero(is_level))
+        is_wrong[is_level] = _flags(pc.fill_null(pc.less(ids.take(pc.add(level, 1)), ids.take(level)), False))
+    if not is_wrong.any():
+        return None
+    names = ["lane", "rests", *POSITION]
+    table = pyarrow.table([*map(pyarrow.array, keys), ids], names=names)
+    return pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names])
+
+
+def _flags(values: pyarrow.BooleanArray) -> Flags:
+    flags: Flags = values.to_numpy(zero_copy_only=False)
+    return flags
+
+
+def _numbers(values: pyarrow.Array) -> Numbers:
+    """As numbers; what is missing stands first, since a row without a job is its lane's only one."""
+    numbers: Numbers = pc.fill_null(values, 0).to_numpy()
+    return numbers

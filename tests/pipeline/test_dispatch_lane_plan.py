@@ -1,0 +1,126 @@
+"""Lanes planned where they are read: the rules of `core.plan` on Arrow columns, and how plans travel to tasks."""
+
+from collections import defaultdict
+from itertools import groupby, pairwise
+
+import pyarrow
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.core.partition import fnv1a_32, partition_of
+from penstock.core.plan import LaneKey, PendingJob, Position, plan
+from penstock.core.pointer import DispatchMode
+from penstock.pipeline.dispatch.group_hash import hashes_of
+from penstock.pipeline.dispatch.lane_plan import planned, whole_lanes
+from penstock.pipeline.dispatch.lane_schema import BLOCKER
+from penstock.pipeline.dispatch.packed_plan import packed, unpacked
+from tests.pipeline.dispatch_worlds import NOW_MS, WORLDS, World
+
+_NO_JOB = dict.fromkeys(("id", "mode", "sequence", "created_at_ms", "due_at_ms", "expires_at_ms"))
+_SCHEMA = pyarrow.schema(
+    {
+        "group_key": pyarrow.string(),
+        "ordered": pyarrow.bool_(),
+        "turn": pyarrow.int64(),
+        "paused": pyarrow.bool_(),
+        "in_flight": pyarrow.bool_(),
+        **{name: pyarrow.string() if name.endswith("_id") else pyarrow.int64() for name in BLOCKER},
+        **{name: pyarrow.string() if name in ("id", "mode") else pyarrow.int64() for name in _NO_JOB},
+    }
+)
+
+
+def rows_of(world: World) -> pyarrow.RecordBatch:
+    """The world's lanes as they are read, each lane's jobs in any order; and one lane without a job."""
+    around = world.around
+    lanes: dict[LaneKey, list[PendingJob]] = defaultdict(list, {LaneKey("empty", True): []})
+    first = dict(around.errors)
+    for job in world.jobs:
+        lanes[job.lane].append(job)
+        if job.was_tried and job.due_at_ms > NOW_MS and job.lane.ordered:
+            first[job.group_key] = min(job.position, first.get(job.group_key, job.position))
+    rows = []
+    for turn, (lane, jobs) in enumerate(lanes.items()):
+        blocker: Position | tuple[None, ...] = first.get(lane.group_key, (None, None, None))
+        of_lane = {
+            "group_key": lane.group_key,
+            "ordered": lane.ordered,
+            "turn": turn,
+            "in_flight": lane.group_key in around.in_flight,
+            **dict(zip(BLOCKER, blocker, strict=True)),
+        }
+        for job in jobs:
+            values = {name: getattr(job, name) for name in _NO_JOB}
+            rows.append({**of_lane, **values, "paused": job.subscription_id in around.paused})
+        if not jobs:
+            rows.append({**of_lane, **_NO_JOB, "paused": False})
+    return pyarrow.RecordBatch.from_pylist(rows, schema=_SCHEMA)
+
+
+@given(WORLDS, st.integers(1, 6))
+def test_each_lane_gives_what_the_rules_say_and_a_lane_with_nothing_to_give_one_row(world: World, share: int) -> None:
+    rows = rows_of(world)
+    wanted: dict[LaneKey, list[str]] = defaultdict(list)
+    for job in plan(world.jobs, world.around, NOW_MS, most=1000, per_group=share):
+        wanted[job.lane].append(job.id)
+    found = planned(rows, NOW_MS, share).to_pylist()
+    lanes = {
+        LaneKey(*key): list(of_lane) for key, of_lane in groupby(found, lambda row: (row["group_key"], row["ordered"]))
+    }
+    assert lanes.keys() == {LaneKey(row["group_key"], row["ordered"]) for row in rows.to_pylist()}
+    for lane, of_lane in lanes.items():
+        assert [row["id"] for row in of_lane if row["may_go"]] == wanted.get(lane, [])
+        assert [row["rank"] for row in of_lane] == list(range(1, len(wanted.get(lane, [])) + 1)) or (
+            lane not in wanted and [row["may_go"] for row in of_lane] == [False]
+        )
+
+
+@given(st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 5), max_size=8))
+def test_batches_are_cut_between_lanes_only(sizes: list[int], cuts: list[int]) -> None:
+    keys = [f"g{lane}" for lane, size in enumerate(sizes) for _ in range(size)]
+    columns = {"group_key": keys, "ordered": [True] * len(keys), "turn": [int(key[1:]) for key in keys]}
+    rows = pyarrow.RecordBatch.from_pydict(
+        columns,
+        schema=pyarrow.schema({"group_key": pyarrow.string(), "ordered": pyarrow.bool_(), "turn": pyarrow.int64()}),
+    )
+    places = [0, *(min(sum(cuts[: end + 1]), len(keys)) for end in range(len(cuts))), len(keys)]
+    batches = list(whole_lanes(rows.slice(start, end - start) for start, end in pairwise(places)))
+    assert [key for batch in batches for key in batch.column("group_key").to_pylist()] == keys
+    seen = [set(batch.column("group_key").to_pylist()) for batch in batches]
+    assert all(seen)
+    assert sum(map(len, seen)) == len(set(keys))
+
+
+@given(
+    st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=5), min_size=1, max_size=30),
+    st.sampled_from([1, 2, 8]),
+)
+def test_a_packed_plan_comes_to_the_task_of_the_queue_partition_in_order(keys: list[str], tasks: int) -> None:
+    schema = pyarrow.schema({"group_key": pyarrow.string(), "place": pyarrow.int64()})
+    rows = pyarrow.RecordBatch.from_pydict({"group_key": keys, "place": list(range(len(keys)))}, schema=schema)
+    assert hashes_of(rows.column("group_key")).to_pylist() == [fnv1a_32(key) for key in keys]
+    batch = packed(rows, hashes_of(rows.column("group_key")), tasks)
+    found = []
+    for number in range(len(batch)):
+        part = batch.slice(number, 1)
+        came = [row for rows in unpacked([part]) for row in rows.to_pylist()]
+        assert {partition_of(row["group_key"], tasks) for row in came} == set(part.column("task").to_pylist())
+        assert [row["place"] for row in came] == sorted(row["place"] for row in came)
+        found += came
+    assert sorted(row["place"] for row in found) == list(range(len(keys)))
+
+
+def test_modes_are_told_apart_by_the_blocker_only() -> None:
+    """BLOCK_ON_ERROR jobs stop at the first failed one, NEXT_ON_ERROR ones go past it."""
+    failed = Position(99, 5, "job 05")
+    rows = [
+        {
+            "group_key": "s:g", "ordered": True, "turn": 1, "paused": False, "in_flight": False,
+            **dict(zip(BLOCKER, failed, strict=True)), "id": f"job {number:02}", "mode": mode.value, "sequence": 99,
+            "created_at_ms": number, "due_at_ms": 0, "expires_at_ms": None,
+        }
+        for mode in (DispatchMode.NEXT_ON_ERROR, DispatchMode.BLOCK_ON_ERROR)
+        for number in ((2, 9) if mode is DispatchMode.NEXT_ON_ERROR else (1, 4, 8))
+    ]  # fmt: skip
+    found = planned(pyarrow.RecordBatch.from_pylist(rows, schema=_SCHEMA), NOW_MS, 10)
+    assert found.column("id").to_pylist() == ["job 01", "job 02", "job 04", "job 09"]

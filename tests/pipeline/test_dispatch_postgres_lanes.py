@@ -1,0 +1,84 @@
+"""Lanes read from PostgreSQL: lane by lane, over a connection that is kept as long as it is good."""
+
+from collections.abc import AsyncIterator
+from itertools import pairwise
+
+import psycopg
+import pytest
+
+from penstock.edge.clock import SystemClock
+from penstock.edge.node import process_ids
+from penstock.jobs.errors import DatabaseFailed
+from penstock.jobs.lane_claiming import AwakeRange
+from penstock.jobs.model_job import NewJob
+from penstock.pipeline.database import Database
+from penstock.pipeline.dispatch.postgres_lanes import postgres_lanes
+
+GROUPS = 7
+PER_GROUP = 3
+NAME = "penstock-dispatch"
+ALL = AwakeRange(0, 1 << 62, GROUPS)
+
+
+@pytest.fixture
+async def database(postgres_database: str) -> AsyncIterator[Database]:
+    """Jobs of a few groups, by turns."""
+    database = Database(postgres_database)
+    repository = database.repository()
+    now_ms, ids = SystemClock().now_ms(), process_ids()
+    await repository.open(now_ms)
+    made = [
+        NewJob(id=ids.next_id(now_ms), target="https://a.example", created_at_ms=now_ms, group=f"g{number % GROUPS}")
+        for number in range(GROUPS * PER_GROUP)
+    ]
+    await repository.create_jobs(made, now_ms)
+    yield database
+    await repository.close()
+
+
+def groups(database: Database) -> list[str]:
+    batches = postgres_lanes(database, ALL, "", PER_GROUP, SystemClock().now_ms())
+    return [key for batch in batches for key in batch.column("group_key").to_pylist()]
+
+
+def connections(database: Database) -> dict[int, str]:
+    """The readers' connections, and what each is doing."""
+    with psycopg.connect(database.url) as session:
+        query = "SELECT pid, state FROM pg_stat_activity WHERE datname = current_database() AND application_name = %s"
+        return dict(session.execute(query, (NAME,)).fetchall())
+
+
+async def test_the_rows_of_a_lane_stand_together(database: Database) -> None:
+    found = groups(database)
+    assert len(found) == GROUPS * PER_GROUP
+    assert sum(1 for one, other in pairwise(found) if one != other) == GROUPS - 1
+
+
+async def test_one_connection_reads_again_and_again_and_waits_without_a_transaction(database: Database) -> None:
+    groups(database)
+    before = connections(database)
+    assert list(before.values()) == ["idle"]
+    groups(database)
+    assert connections(database) == before
+
+
+async def test_a_connection_that_was_lost_is_made_anew(database: Database) -> None:
+    groups(database)
+    (lost,) = connections(database)
+    with psycopg.connect(database.url, autocommit=True) as session:
+        session.execute("SELECT pg_terminate_backend(%s, 5000)", (lost,))
+    assert len(groups(database)) == GROUPS * PER_GROUP
+    assert lost not in connections(database)
+
+
+async def test_a_read_that_is_given_up_leaves_no_connection(database: Database) -> None:
+    reading = postgres_lanes(database, ALL, "", PER_GROUP, 0)
+    next(reading)
+    reading.close()  # type: ignore[attr-defined]
+    assert connections(database) == {}
+
+
+async def test_a_database_that_cannot_be_read_is_told_of(database: Database) -> None:
+    with pytest.raises(DatabaseFailed, match="cannot be read"):
+        groups(Database(database.url, schema="nowhere"))
+    assert connections(database) == {}
