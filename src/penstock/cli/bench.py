@@ -99,7 +99,7 @@ def scheduler(
 @app.command(
     epilog=examples(
         "penstock bench pipeline",
-        "penstock bench pipeline --attempts 10000000 --json | tail -n 1",
+        "penstock bench pipeline --attempts 1000000 --json | tail -n 1",
         "penstock bench pipeline --rounds 1 --events 20000 --jobs 20000 --attempts 20000 --replays 1000 --seconds 5",
     )
 )
@@ -109,7 +109,7 @@ def pipeline(
     jobs: Annotated[int, typer.Option(min=1000, help="Jobs that are planned; a tenth of them is dispatched.")] = (
         1_000_000
     ),
-    attempts: Annotated[int, typer.Option(min=1000, help="Attempts that are audited.")] = 2_000_000,
+    attempts: Annotated[int, typer.Option(min=1000, help="Attempts that are audited.")] = 10_000_000,
     replays: Annotated[int, typer.Option(min=100, help="Jobs that are delivered once more.")] = 30_000,
     seconds: Annotated[int, typer.Option(min=1, help="For how long the latency of events is measured.")] = 20,
     database: Annotated[

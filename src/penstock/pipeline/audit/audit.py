@@ -9,9 +9,10 @@ from pyspark.sql import functions as f
 from penstock.pipeline.audit.catalog import catalog_of
 from penstock.pipeline.audit.checks import checked, together
 from penstock.pipeline.audit.damaged import damaged_subscriptions
-from penstock.pipeline.audit.lost import lost
+from penstock.pipeline.audit.lost import events_of, lost
 from penstock.pipeline.audit.rows import attempts_of, jobs_of
-from penstock.pipeline.audit.screen import COUNT, SUSPECT_GROUP, SUSPECT_JOB, hash_of, screen
+from penstock.pipeline.audit.screen import COUNT, SUSPECT_BUCKET, SUSPECT_GROUP, SUSPECT_JOB, screen
+from penstock.pipeline.audit.screen_rows import hash_of
 from penstock.pipeline.audit.window import AuditWindow
 
 
@@ -32,10 +33,11 @@ def audit_frame(
     those that still wait for their jobs have lost nothing.
     """
     catalog = catalog_of(subscriptions.collect(), window)
-    jobs, attempts = jobs_of(jobs, window), attempts_of(attempts, window)
-    seen = screen(jobs, attempts, window).localCheckpoint()
-    counts = {row["name"]: row["total"] for row in _totals(seen)}
-    findings = [lost(events, catalog, jobs, window)]
+    events, jobs, attempts = events_of(events, window), jobs_of(jobs, window), attempts_of(attempts, window)
+    seen = screen(events, catalog, jobs, attempts, window).localCheckpoint()
+    counts = {row["name"]: row["total"] for row in _totals(seen) if row["total"]}
+    buckets = _buckets(seen) if counts.pop(SUSPECT_BUCKET, 0) else []
+    findings = [lost(events, catalog, jobs, window, buckets)]
     if catalog.damaged:
         findings.append(damaged_subscriptions(events.sparkSession, catalog))
     if counts.pop(SUSPECT_GROUP, 0) + counts.pop(SUSPECT_JOB, 0):
@@ -47,6 +49,10 @@ def _totals(seen: DataFrame) -> list[Row]:
     name = f.coalesce(f.col("name"), f.col("what")).alias("name")
     number = f.when(f.col("what") == COUNT, f.col("key")).otherwise(1)
     return seen.groupBy(name).agg(f.sum(number).alias("total")).collect()
+
+
+def _buckets(seen: DataFrame) -> list[int]:
+    return [row["key"] for row in seen.where(f.col("what") == SUSPECT_BUCKET).collect()]
 
 
 def _suspects(jobs: DataFrame, attempts: DataFrame, seen: DataFrame) -> tuple[DataFrame, DataFrame]:

@@ -21,6 +21,8 @@ SPARK_SETTINGS = {
     # Many small shares while nobody knows how much there is; Spark joins those that turn out to be too small.
     "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "32",
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
+    # To know how large a batch is, Spark would ask all its columns after every row. Rows of an audit are small.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
 }
 """What suits an audit, unless somebody says otherwise."""
 

@@ -4,10 +4,12 @@ A subscription is known as it is now. It owes nothing for events of before it wa
 those of before it was changed, as far as `changed_ms` of the window says so.
 """
 
+from collections.abc import Sequence
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from penstock.pipeline.audit.balance import in_buckets, unbalanced
+from penstock.pipeline.audit.balance import in_buckets
 from penstock.pipeline.audit.catalog import Catalog
 from penstock.pipeline.audit.findings import FINDINGS, FindingKind, as_findings
 from penstock.pipeline.audit.owed import owed_jobs
@@ -17,11 +19,11 @@ FANNED_OUT = "fanned_out"
 """Of an event, where it is known: whether its jobs have been made. One that still waits for them has lost nothing."""
 
 
-def lost(events: DataFrame, catalog: Catalog, jobs: DataFrame, window: AuditWindow) -> DataFrame:
-    """Jobs that should be there and are not, and damaged events; an action sums all up, the rest looks at the few."""
+def lost(
+    events: DataFrame, catalog: Catalog, jobs: DataFrame, window: AuditWindow, buckets: Sequence[int]
+) -> DataFrame:
+    """Jobs that should be there and are not, and damaged events, among the events of the window in some buckets."""
     spark = events.sparkSession
-    events = events_of(events, window)
-    buckets = unbalanced(events, catalog, jobs, window)
     if not buckets:
         return spark.createDataFrame([], FINDINGS)
     wanting = f.broadcast(_wanting_since(spark, catalog))

@@ -1,91 +1,161 @@
-"""A partition of the screen's rows as columns of numbers, unpacked and in the order of positions. Pure, vectorised."""
+"""What the screen asks of jobs and attempts, as few columns of numbers: from Java to Python each costs by the row."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Sequence
 
 import numpy
 import pyarrow
+from numpy.typing import NDArray
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
 
+from penstock.core.job_state import JobStatus
+from penstock.core.pointer import DispatchMode
 from penstock.jobs.model_attempt import AttemptOutcome
-from penstock.pipeline.audit.rows import OUTCOMES
-from penstock.pipeline.audit.screening import NONE_MS, Numbers, Rows
+from penstock.pipeline.audit.holds import strict_until, untried_until
+from penstock.pipeline.audit.parcels import Numbers
+from penstock.pipeline.audit.rows import OUTCOMES, STATUSES, attempt_damage, has_place, job_damage
+from penstock.pipeline.audit.screening import BLOCKS, LATEST_MS, NONE_MS, PASSES, Attempts, Jobs, Places
+from penstock.pipeline.audit.undelivered import owes_proof
+from penstock.pipeline.audit.window import AuditWindow
 
-NUMBERS = ("sequence", "created_at_ms", "at_ms", "end_ms", "strict_ms", "untried_ms")
-"""Columns that are numbers of their own; where there is none it is NONE_MS."""
-
-PLACES = {"mode": 0, "owes_proof": 4, "suspicious": 8, "status": 16, "outcome": 24, "begun": 32}
-"""At which bit each of the small numbers in `parts` begins; it has all bits up to the next."""
-
-NO_OUTCOME = 255
-MOST_BEGUN = (1 << 30) - 1
-
-_COLUMNS = ("group", *NUMBERS, "job", "parts")
-_POSITION = ("group", "sequence", "created_at_ms")
+MOST_BEGUN = (1 << 19) - 1
+_TIME_BITS = 44
+"""Times are sent with one added, so that none is nothing; what is small follows in the bits above."""
+_SENT_JOB = ("job", "group", "sequence", "made", "held")
+_SENT_ATTEMPT = ("job", "at_ms", "rest")
 _DELIVERED = OUTCOMES.index(AttemptOutcome.DELIVERED)
-_ENDS = (*list(PLACES.values())[1:], 63)
-_PIECE = 500_000
+
+JOB_WIDTH = len(_SENT_JOB) + 2
+ATTEMPT_WIDTH = len(_SENT_ATTEMPT)
+PLACE_WIDTH = len(Places._fields) - 1
+
+_MODE, _STATUS, _OWES, _DAMAGED, _UNTRIED = 44, 46, 50, 51, 52
+_LASTED_BITS, _OUTCOME, _ATTEMPT_DAMAGED = 30, 30, 34
 
 
-def in_order(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[Rows]:
-    """The rows of a partition by group, position and time, in pieces; a job may go on in the next one."""
-    some = [batch for batch in batches if len(batch)]
-    if some:
-        table = pyarrow.Table.from_batches(some)
-        columns = {name: table.column(name).to_numpy() for name in _COLUMNS}
-        place = order_of(columns, table.column("id"))
-        for start in range(0, len(place), _PIECE):
-            yield _rows({name: column[place[start : start + _PIECE]] for name, column in columns.items()})
+def hash_of(name: str) -> Column:
+    """The number that stands for a text."""
+    return f.xxhash64(f.col(name))
 
 
-def order_of(columns: Mapping[str, Numbers], ids: pyarrow.ChunkedArray) -> Numbers:
-    """Where the rows are, put in order."""
-    keys = [columns[name] for name in ("at_ms", "job", *reversed(_POSITION))]
-    place = numpy.lexsort(keys)
-    tied = _tied(columns, place)
-    if len(tied):
-        # Jobs of one group made in one millisecond: their ids tell which of them is first.
-        some = place[tied]
-        names = ids.take(pyarrow.array(some)).fill_null("").to_pylist()
-        _, rank = numpy.unique(numpy.array(names, dtype=object), return_inverse=True)
-        of_some = [key[some] for key in keys]
-        of_some[1] = rank
-        place[tied] = some[numpy.lexsort(of_some)]
-    return place
-
-
-def _tied(columns: Mapping[str, Numbers], place: Numbers) -> Numbers:
-    """Which places in the order have rows of jobs that have the same position but for the id."""
-    same = numpy.ones(len(place) - 1, dtype=bool)
-    for name in _POSITION:
-        column = columns[name][place]
-        same &= column[1:] == column[:-1]
-    job = columns["job"][place]
-    # Runs of the same position, and those among them in which the job changes; what has no time has no position.
-    run = numpy.concatenate(([0], numpy.cumsum(~same)))
-    changes = numpy.flatnonzero(same & (job[1:] != job[:-1]) & (columns["created_at_ms"][place][1:] != NONE_MS))
-    is_mixed = numpy.zeros(int(run[-1]) + 1, dtype=bool)
-    is_mixed[run[changes]] = True
-    return numpy.flatnonzero(is_mixed[run])
-
-
-def _rows(columns: Mapping[str, Numbers]) -> Rows:
-    part = {
-        name: columns["parts"] >> begin & ((1 << end - begin) - 1)
-        for (name, begin), end in zip(PLACES.items(), _ENDS, strict=True)
+def sent_jobs(jobs: DataFrame, window: AuditWindow, *others: Column) -> DataFrame:
+    """Jobs as `job_columns` takes them, and other columns beside them."""
+    is_placed = has_place(window)
+    mode = f.when(~is_placed, 0).when(f.col("mode") == DispatchMode.BLOCK_ON_ERROR.value, BLOCKS).otherwise(PASSES)
+    # One that is being delivered has begun what it cannot have written down yet; of older ones attempts are not read.
+    under_way = (f.col("status") == JobStatus.PROCESSING.value).cast("int")
+    begun = f.when(f.col("created_at_ms") >= window.since_ms, f.col("delivery_count") - under_way)
+    # What is cut would stand at the wrong place.
+    is_damaged = job_damage(window).isNotNull() | f.coalesce(f.col("created_at_ms") > LATEST_MS, f.lit(False))
+    made = {
+        _MODE: mode,
+        _STATUS: _code("status", STATUSES),
+        _OWES: owes_proof(window),
+        _DAMAGED: is_damaged,
+        # As long as it holds back those of BLOCK_ON_ERROR, for such a job: one time will do.
+        _UNTRIED: is_placed & untried_until().isNotNull(),
     }
-    outcome = numpy.where(part["outcome"] == NO_OUTCOME, -1, part["outcome"])
-    held_ms = numpy.maximum(columns["end_ms"], columns["untried_ms"])
-    return Rows(
-        group=columns["group"],
-        job=columns["job"],
-        mode=part["mode"],
-        at_ms=columns["at_ms"],
-        end_ms=columns["end_ms"],
-        strict_ms=columns["strict_ms"],
-        loose_ms=numpy.where(part["mode"] > 0, held_ms, NONE_MS),
-        delivered=(outcome == _DELIVERED).astype(numpy.int64),
-        owes_proof=part["owes_proof"],
-        suspicious=part["suspicious"],
-        status=part["status"],
-        outcome=outcome,
-        begun=part["begun"],
+    held_ms = f.when(is_placed, _cut(strict_until())).otherwise(NONE_MS)
+    some_begun = f.greatest(f.least(f.coalesce(begun, f.lit(0)), f.lit(MOST_BEGUN)), f.lit(0))
+    return jobs.select(
+        hash_of("id").alias("job"),
+        hash_of("group_key").alias("group"),
+        f.coalesce(f.col("sequence"), f.lit(0)).alias("sequence"),
+        _packed(_cut(f.col("created_at_ms")) + 1, made).alias("made"),
+        _packed(held_ms + 1, {_TIME_BITS: some_begun}).alias("held"),
+        f.rpad(f.coalesce(f.col("id"), f.lit("")).cast("binary"), 16, f.lit(b"\0")).alias("name"),
+        *others,
     )
+
+
+def sent_attempts(attempts: DataFrame, window: AuditWindow) -> DataFrame:
+    """Attempts as `attempt_columns` takes them."""
+    at_ms = _cut(f.col("at_ms"))
+    rest = {_OUTCOME: _code("outcome", OUTCOMES), _ATTEMPT_DAMAGED: attempt_damage(window).isNotNull()}
+    return attempts.select(
+        hash_of("job_id").alias("job"),
+        at_ms.alias("at_ms"),
+        _packed(_cut(f.col("end_ms")) - at_ms, rest).alias("rest"),
+    )
+
+
+def job_columns(batch: pyarrow.RecordBatch) -> list[Numbers]:
+    """A batch of `sent_jobs` as JOB_WIDTH columns of numbers; the names of ids are two."""
+    names = batch.column("name")
+    of_names = numpy.frombuffer(names.buffers()[2], ">u8", 2 * len(names), 16 * names.offset).reshape(-1, 2)
+    return [*_columns(batch, _SENT_JOB), *of_names.T.astype(numpy.uint64).view(numpy.int64)]
+
+
+def attempt_columns(batch: pyarrow.RecordBatch) -> list[Numbers]:
+    """A batch of `sent_attempts` as ATTEMPT_WIDTH columns of numbers."""
+    return _columns(batch, _SENT_ATTEMPT)
+
+
+def jobs_of_columns(columns: Numbers) -> tuple[Jobs, Numbers]:
+    """Jobs, and the number of each one's status."""
+    job, group, sequence, made, held, first_bytes, next_bytes = columns
+    jobs = Jobs(
+        job=job,
+        group=group,
+        sequence=sequence,
+        created_ms=_bits(made, 0, _TIME_BITS) - 1,
+        mode=_bits(made, _MODE, 2),
+        strict_ms=_bits(held, 0, _TIME_BITS) - 1,
+        untried=_bits(made, _UNTRIED, 1) > 0,
+        owes_proof=_bits(made, _OWES, 1) > 0,
+        is_damaged=_bits(made, _DAMAGED, 1) > 0,
+        begun=held >> _TIME_BITS,
+        first_bytes=first_bytes,
+        next_bytes=next_bytes,
+    )
+    return jobs, _bits(made, _STATUS, 4)
+
+
+def attempts_of_columns(columns: Numbers) -> tuple[Attempts, Numbers]:
+    """Attempts, and the number of each one's outcome."""
+    job, at_ms, rest = columns
+    outcome = _bits(rest, _OUTCOME, 4)
+    end_ms = at_ms + _bits(rest, 0, _LASTED_BITS)
+    return Attempts(job, at_ms, end_ms, outcome == _DELIVERED, _bits(rest, _ATTEMPT_DAMAGED, 1) > 0), outcome
+
+
+def place_columns(places: Places) -> list[Numbers]:
+    """Places as PLACE_WIDTH columns of numbers."""
+    sent = places._replace(created_ms=places.created_ms | places.mode << _TIME_BITS)._asdict()
+    return [column for name, column in sent.items() if name != "mode"]
+
+
+def places_of_columns(columns: Numbers) -> Places:
+    """What `place_columns` made columns of."""
+    group, sequence, created, *others = columns
+    return Places(group, sequence, _bits(created, 0, _TIME_BITS), created >> _TIME_BITS, *others)
+
+
+def _columns(batch: pyarrow.RecordBatch, names: Sequence[str]) -> list[Numbers]:
+    return [batch.column(name).to_numpy() for name in names]
+
+
+def _bits(numbers: Numbers, first: int, width: int) -> Numbers:
+    found: NDArray[numpy.int64] = numbers >> first & ((1 << width) - 1)
+    return found
+
+
+def _packed(low: Column, above: dict[int, Column]) -> Column:
+    """A number with others from some bits on."""
+    packed = low.cast("long")
+    for place, number in above.items():
+        packed = packed.bitwiseOR(f.shiftleft(number.cast("long"), place))
+    return packed
+
+
+def _cut(time: Column) -> Column:
+    """A time that the screen can reckon with; null is none."""
+    return f.greatest(f.least(f.coalesce(time, f.lit(NONE_MS)), f.lit(LATEST_MS)), f.lit(NONE_MS))
+
+
+def _code(name: str, known: tuple[str, ...]) -> Column:
+    """The place of a name among those known, else their number."""
+    found = f.when(f.col(name) == known[0], 0)
+    for place, each in enumerate(known[1:], 1):
+        found = found.when(f.col(name) == each, place)
+    return found.otherwise(len(known))

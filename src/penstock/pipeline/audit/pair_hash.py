@@ -1,0 +1,35 @@
+"""Spark's `xxhash64(text, number)` from the hash of the text, in numpy, so that Java and Python sum up the same."""
+
+import numpy
+from numpy.typing import NDArray
+
+from penstock.pipeline.audit.parcels import Numbers
+
+_PRIMES = [
+    numpy.uint64(prime)
+    for prime in (
+        0x9E3779B185EBCA87,
+        0xC2B2AE3D27D4EB4F,
+        0x165667B19E3779F9,
+        0x85EBCA77C2B2AE63,
+        0x27D4EB2F165667C5,
+    )
+]
+
+
+def pair_hash(hashes: Numbers, numbers: Numbers) -> Numbers:
+    """What `xxhash64(text, number)` is, where `xxhash64(text)` is in `hashes`."""
+    first, second, third, fourth, fifth = _PRIMES
+    found = hashes.view(numpy.uint64) + (fifth + numpy.uint64(8))
+    found ^= _rotated(numbers.view(numpy.uint64) * second, 31) * first
+    found = _rotated(found, 27) * first + fourth
+    found ^= found >> numpy.uint64(33)
+    found *= second
+    found ^= found >> numpy.uint64(29)
+    found *= third
+    found ^= found >> numpy.uint64(32)
+    return found.view(numpy.int64)
+
+
+def _rotated(numbers: "NDArray[numpy.uint64]", bits: int) -> "NDArray[numpy.uint64]":
+    return numbers << numpy.uint64(bits) | numbers >> numpy.uint64(64 - bits)
