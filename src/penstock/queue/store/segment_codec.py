@@ -7,7 +7,9 @@ fails its checksum is lost alone; a header that fails takes its segment with it.
 """
 
 from collections.abc import Iterable
-from struct import Struct, pack
+from contextlib import suppress
+from itertools import accumulate, pairwise
+from struct import Struct, pack, unpack_from
 from zlib import crc32
 
 import msgspec
@@ -18,10 +20,12 @@ _MAGIC = b"PSG1"
 _HEAD = Struct("<4sQQI")
 _RECORD = Struct("<II")
 _CRC = Struct("<I")
+_ARRAY = Struct(">BI")
 
 _NOTHING: dict[str, str] = {}
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Message).decode
+_decode_all = msgspec.msgpack.Decoder(list[Message]).decode
 
 
 class Damage(msgspec.Struct, frozen=True):
@@ -68,13 +72,18 @@ def decode_segment(stream_id: int, first_seq: int, count: int, payload: bytes) -
     fault = _header_fault(stream_id, first_seq, count, payload)
     if fault is not None:
         return [Damage(fault, payload if index == 0 else b"") for index in range(count)]
-    decoded: list[Message | Damage] = []
     at = _HEAD.size + count * _RECORD.size + _CRC.size
-    for length, crc in _RECORD.iter_unpack(payload[_HEAD.size : at - _CRC.size]):
-        record = payload[at : at + length]
-        at += length
-        decoded.append(_decoded(record) if crc32(record) == crc and len(record) == length else _damage(record, length))
-    return decoded
+    table = unpack_from(f"<{2 * count}I", payload, _HEAD.size)
+    ends = list(accumulate(table[::2], initial=at))
+    records = [payload[start:end] for start, end in pairwise(ends)]
+    if ends[-1] == len(payload) and tuple(map(crc32, records)) == table[1::2]:
+        with suppress(msgspec.DecodeError):
+            # One after another they are what an array of them holds after its head.
+            return list[Message | Damage](_decode_all(_ARRAY.pack(0xDD, count) + payload[at:]))
+    return [
+        _decoded(record) if crc32(record) == crc and len(record) == length else _damage(record, length)
+        for record, length, crc in zip(records, table[::2], table[1::2], strict=True)
+    ]
 
 
 def _header_fault(stream_id: int, first_seq: int, count: int, payload: bytes) -> str | None:
