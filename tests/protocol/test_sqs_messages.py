@@ -106,6 +106,7 @@ def test_batches(sqs: SqsServer, make_queue: MakeQueue) -> None:
         ([str(number) for number in range(11)], "TooManyEntriesInBatchRequest"),
         (["a", "b", "a"], "BatchEntryIdsNotDistinct"),
         (["a b"], "InvalidBatchEntryId"),
+        (["a\nb"], "InvalidBatchEntryId"),
         (["a" * 81], "InvalidBatchEntryId"),
     ],
 )

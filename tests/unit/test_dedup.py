@@ -37,14 +37,14 @@ class DedupModel(RuleBasedStateMachine):
             self.window.remember(key, self.sends, self.now_ms)
             self.model[key] = (self.now_ms, self.sends)
 
-    @rule(key=keys)
-    def claim(self, key: str) -> None:
-        self.window.evict(self.now_ms)
-        known = self.known(key)
-        assert self.window.claim(key, self.sends + 1, self.now_ms) == known
-        if known is None:
-            self.sends += 1
-            self.model[key] = (self.now_ms, self.sends)
+    @rule(together=st.lists(keys, min_size=1, max_size=4))
+    def send_several(self, together: list[str]) -> None:
+        are_new = len(set(together)) == len(together) and all(self.known(key) is None for key in together)
+        answers = [self.sends + 1 + index for index in range(len(together))]
+        assert self.window.remember_new(together, answers, self.now_ms) == are_new
+        if are_new:
+            self.sends += len(together)
+            self.model.update({key: (self.now_ms, answer) for key, answer in zip(together, answers, strict=True)})
 
     @rule(key=keys)
     def answer_otherwise(self, key: str) -> None:

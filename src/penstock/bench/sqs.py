@@ -27,7 +27,7 @@ class SqsFigures(msgspec.Struct, kw_only=True):
     receive_delete_msgs_per_s: float
     """Messages by ReceiveMessage of 10 and DeleteMessageBatch."""
     fifo_ratio: float
-    """The least of the three rates on a FIFO queue with 1,000 groups over the same on a standard queue."""
+    """The least of the three rates on a FIFO queue with 1,000 groups over those on a standard queue, by turns."""
     partitions_receive_ratio: float
     """Receive and delete with 32 partitions over the same with 1."""
     throttle_ratio: float
@@ -58,10 +58,8 @@ def _measure(port: int, rounds: int, deep: int, noop: float, tell: Callable[[str
     def queue(name: str, **attributes: str) -> str:
         return _create_queue(port, name, attributes)
 
-    tell("a standard queue: send, batch, receive and delete")
-    standard = _three(port, queue("standard"), rounds)
-    tell(f"a FIFO queue with {_GROUPS:,} groups")
-    fifo = _three(port, queue("ordered.fifo", **_FIFO), rounds, groups=_GROUPS)
+    tell(f"send, batch, receive and delete: a standard queue and a FIFO queue with {_GROUPS:,} groups, by turns")
+    standard, fifo = _three(port, queue("standard"), queue("ordered.fifo", **_FIFO), rounds)
     tell("32 partitions")
     split = {**_FIFO, "DeduplicationScope": "messageGroup", "FifoThroughputLimit": "perMessageGroupId"}
     one, many = (queue(f"split-{count}.fifo", **split, PartitionCount=str(count)) for count in (1, 32))
@@ -84,7 +82,7 @@ def _measure(port: int, rounds: int, deep: int, noop: float, tell: Callable[[str
         send_per_s=standard[0],
         batch_msgs_per_s=standard[1],
         receive_delete_msgs_per_s=standard[2],
-        fifo_ratio=min(ours / plain for ours, plain in zip(fifo, standard, strict=True)),
+        fifo_ratio=min(fifo),
         partitions_receive_ratio=partitions,
         throttle_ratio=ratio,
         wake_p99_ms=statistics.quantiles(wake.latencies_ms, n=100)[98],
@@ -103,15 +101,29 @@ def _create_queue(port: int, name: str, attributes: dict[str, str]) -> str:
     return msgspec.json.decode(answer, type=dict[str, str])["QueueUrl"]
 
 
-def _three(port: int, url: str, rounds: int, groups: int = 0) -> tuple[float, float, float]:
-    sends = _best(rounds, Order(work="send", port=port, queue_url=url, operations=20_000, groups=groups))
-    batches = _best(rounds, Order(work="send_batch", port=port, queue_url=url, operations=8_000, groups=groups))
-    receives = _best(rounds, _receives(port, url, 4_000))
-    return sends, batches, receives
+def _three(port: int, standard_url: str, fifo_url: str, rounds: int) -> tuple[list[float], list[float]]:
+    """The three rates of the standard queue, and for each what the FIFO queue makes of it."""
+    rates, ratios = [], []
+    for work, operations in (("send", 20_000), ("send_batch", 8_000), ("receive_delete", 4_000)):
+        standard = Order(work=work, port=port, queue_url=standard_url, operations=operations)
+        fifo = msgspec.structs.replace(standard, queue_url=fifo_url, groups=_GROUPS)
+        rate, ratio = _side_by_side(rounds, standard, fifo)
+        rates.append(rate)
+        ratios.append(ratio)
+    return rates, ratios
 
 
-def _best(rounds: int, order: Order) -> float:
-    return max(_median(rounds, msgspec.structs.replace(order, connections=count)) for count in (32, 64))
+def _side_by_side(rounds: int, plain: Order, other: Order) -> tuple[float, float]:
+    """The rate of `plain` with the better number of connections, and that of `other` over it, by turns."""
+    rates, ratios = [], []
+    for connections in (32, 64):
+        turns = [
+            [_rate(msgspec.structs.replace(order, connections=connections)) for order in (plain, other)]
+            for _ in range(rounds)
+        ]
+        rates.append(statistics.median(rate for rate, _ in turns))
+        ratios += [other_rate / rate for rate, other_rate in turns]
+    return max(rates), statistics.median(ratios)
 
 
 def _receives(port: int, url: str, operations: int) -> Order:

@@ -1,9 +1,23 @@
 """Deduplication: an id seen within the window answers with what it gave the first time."""
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
+import msgspec
+
 T = TypeVar("T")
+
+
+class _Sighting(msgspec.Struct, Generic[T], gc=False):
+    """Ids that were seen together, each with what it was answered with.
+
+    There may be millions, so they and their tuples are such that the garbage collector need not look at them.
+    """
+
+    keys: tuple[str, ...]
+    answers: tuple[T, ...]
+    expires_ms: int
 
 
 class DedupWindow(Generic[T]):
@@ -12,48 +26,46 @@ class DedupWindow(Generic[T]):
     Deleting a message does not forget its id: a late retry of a send must not make a second message.
     """
 
-    __slots__ = ("_answers", "_order", "_window_ms")
+    __slots__ = ("_order", "_sightings", "_window_ms")
 
     def __init__(self, window_ms: int) -> None:
         self._window_ms = window_ms
-        # One value stands in both: when it expires, what is known of its id, and whether that is still this.
-        self._answers: dict[str, tuple[int, str, T]] = {}
-        self._order: deque[tuple[int, str, T]] = deque()
+        self._sightings: dict[str, _Sighting[T]] = {}
+        self._order: deque[_Sighting[T]] = deque()
 
     def __len__(self) -> int:
-        return len(self._answers)
+        return len(self._sightings)
 
     def find(self, key: str, now_ms: int) -> T | None:
         """The answer remembered for an id, if its window has not passed."""
         self.evict(now_ms)
-        found = self._answers.get(key)
-        return None if found is None else found[2]
+        seen = self._sightings.get(key)
+        return None if seen is None else seen.answers[seen.keys.index(key)]
 
     def remember(self, key: str, answer: T, first_seen_ms: int) -> None:
         """Answer later sightings of this id with `answer`. Ids are remembered in order of `first_seen_ms`."""
-        self._answers[key] = seen = (first_seen_ms + self._window_ms, key, answer)
+        self._sightings[key] = seen = _Sighting((key,), (answer,), first_seen_ms + self._window_ms)
         self._order.append(seen)
 
-    def claim(self, key: str, answer: T, first_seen_ms: int) -> T | None:
-        """The answer already remembered for an id; None if there was none, and `answer` is remembered now.
-
-        `find` and `remember` in one, for many ids in a row: `evict` first, or one that is past its window is found.
-        """
-        seen = (first_seen_ms + self._window_ms, key, answer)
-        found = self._answers.setdefault(key, seen)
-        if found is not seen:
-            return found[2]
+    def remember_new(self, keys: Sequence[str], answers: Sequence[T], now_ms: int) -> bool:
+        """Remember several ids at once; False, and none remembered, if one of them is known or there twice."""
+        self.evict(now_ms)
+        if len(set(keys)) != len(keys) or not self._sightings.keys().isdisjoint(keys):
+            return False
+        seen = _Sighting(tuple(keys), tuple(answers), now_ms + self._window_ms)
+        self._sightings.update(dict.fromkeys(keys, seen))
         self._order.append(seen)
-        return None
+        return True
 
     def forget(self, key: str) -> None:
         """Take back what was remembered, when the send it stood for failed."""
-        self._answers.pop(key, None)
+        self._sightings.pop(key, None)
 
     def evict(self, now_ms: int) -> None:
         """Forget the ids whose window has passed."""
         order = self._order
-        while order and order[0][0] <= now_ms:
+        while order and order[0].expires_ms <= now_ms:
             seen = order.popleft()
-            if self._answers.get(seen[1]) is seen:
-                del self._answers[seen[1]]
+            for key in seen.keys:
+                if self._sightings.get(key) is seen:
+                    del self._sightings[key]

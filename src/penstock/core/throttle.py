@@ -38,7 +38,8 @@ class TokenBucket:
 
     def take(self, n: int, now_ms: int) -> bool:
         """Take all `n` tokens or none."""
-        self._advance(now_ms)
+        if now_ms > self.updated_ms:
+            self._advance(now_ms)
         cost = n * self._token
         if cost > self._level:
             return False

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from penstock.core.dedup import DedupWindow
 from penstock.core.message import Message
 from penstock.queue.entry import total_bytes
 from penstock.queue.journal import Journal
@@ -20,25 +21,35 @@ def drop_duplicates(
     """The messages not seen within the window, and their deduplication ids; the send knows what to answer for all."""
     dedup = stream.dedup
     assert dedup is not None
-    dedup.evict(now_ms)
-    claim = dedup.claim
-    first_seq = seq = stream.next_seq
+    ids = [message.dedup_id for message in messages]
+    if all(ids):
+        keys = [DedupKey(m.dedup_id, m.id, seq) for seq, m in enumerate(messages, stream.next_seq)]
+        if dedup.remember_new(ids, keys, now_ms):
+            send.expect(messages, stream.next_seq)
+            return messages, keys
+    return _drop_one_by_one(stream, dedup, messages, send, now_ms)
+
+
+def _drop_one_by_one(
+    stream: Stream, dedup: DedupWindow[DedupKey], messages: Sequence[Message], send: PendingSend, now_ms: int
+) -> tuple[Sequence[Message], list[DedupKey]]:
+    fresh: list[Message] = []
     keys: list[DedupKey] = []
     duplicates: dict[int, DedupKey] = {}
     for index, message in enumerate(messages):
         if dedup_id := message.dedup_id:
-            key = DedupKey(dedup_id, message.id, seq)
-            known = claim(dedup_id, key, now_ms)
+            known = dedup.find(dedup_id, now_ms)
             if known is not None:
                 duplicates[index] = known
                 continue
+            key = DedupKey(dedup_id, message.id, stream.next_seq + len(fresh))
+            dedup.remember(dedup_id, key, now_ms)
             keys.append(key)
-        seq += 1
-    if not duplicates:
-        send.expect(messages, first_seq)
-        return messages, keys
-    fresh = [message for index, message in enumerate(messages) if index not in duplicates]
-    _answer_duplicates(stream, messages, duplicates, send)
+        fresh.append(message)
+    if duplicates:
+        _answer_duplicates(stream, messages, duplicates, send)
+    else:
+        send.expect(messages, stream.next_seq)
     return fresh, keys
 
 

@@ -33,12 +33,27 @@ class Line:
 
     def join_all(self, entries: Sequence[Entry], now_ms: int) -> None:
         """Let messages join at the end, in the order of their sequence."""
-        if self.grouped or any(entry.available_ms > now_ms for entry in entries):
-            for entry in entries:
-                self.join(entry, now_ms)
-        else:
-            self.visible += len(entries)
+        for entry in entries:
+            if entry.available_ms > now_ms:
+                self._join_one_by_one(entries, now_ms)
+                return
+        self.visible += len(entries)
+        if not self.grouped:
             self._fresh.extend(entries)
+            return
+        lane_of = self._lane_of
+        for entry in entries:
+            if group := entry.message.group:
+                lane = lane_of(group)
+                lane.entries.append(entry)
+                if not lane.ready and not lane.in_flight:
+                    self.place(lane)
+            else:
+                self._fresh.append(entry)
+
+    def _join_one_by_one(self, entries: Sequence[Entry], now_ms: int) -> None:
+        for entry in entries:
+            self.join(entry, now_ms)
 
     def join(self, entry: Entry, now_ms: int) -> None:
         """Let a message join at the end."""

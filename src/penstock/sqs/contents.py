@@ -96,7 +96,9 @@ def _not_an_identifier(parameter: str, value: str) -> SqsError:
 @lru_cache(maxsize=64)
 def check_entry_ids(entry_ids: tuple[str, ...]) -> None:
     """The ids of a batch's entries: well formed and distinct."""
-    if len(set(entry_ids)) == len(entry_ids) and _ENTRY_IDS.fullmatch("\n".join(entry_ids)):
+    lines = "\n".join(entry_ids)
+    # An id with a line break in it would be taken for two.
+    if len(set(entry_ids)) == len(entry_ids) == lines.count("\n") + 1 and _ENTRY_IDS.fullmatch(lines):
         return
     seen: set[str] = set()
     for entry_id in entry_ids:

@@ -251,7 +251,8 @@ class Throttles:
         return bucket
 
     def _advance(self, now_ms: int) -> int:
-        self._latest_ms = max(self._latest_ms, now_ms)
+        if now_ms > self._latest_ms:
+            self._latest_ms = now_ms
         return self._latest_ms
 
     def _bucket(self, queue_id: int, queue_name: str, limit: Limit, now_ms: int) -> TokenBucket:
