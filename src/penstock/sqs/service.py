@@ -96,13 +96,14 @@ class SqsService:
 
     def charge(self, queue: SqsQueue, action: Action, tokens: int) -> None:
         """Take what a request costs from the queue's throttle, before anything else is done."""
+        if not queue.throttled:
+            return
         settings = queue.attributes.throttles
-        if queue.throttled:
-            try:
-                self.throttles.charge(queue.incarnation, queue.name, settings, action, tokens, self.clock.now_ms())
-            except SqsError:
-                self.metrics.count_throttled(queue.name, action)
-                raise
+        try:
+            self.throttles.charge(queue.incarnation, queue.name, settings, action, tokens, self.clock.now_ms())
+        except SqsError:
+            self.metrics.count_throttled(queue.name, action)
+            raise
 
     def new_request_id(self) -> str:
         """What a request is called in its answer."""

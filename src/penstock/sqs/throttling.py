@@ -175,8 +175,13 @@ class Throttles:
         if n <= 0:
             return
         with self._lock:
-            latest_ms = self._advance(now_ms)
-            bucket = self._charged(queue_id, queue_name, settings, action, latest_ms)
+            latest_ms = self._latest_ms if now_ms <= self._latest_ms else self._advance(now_ms)
+            queue = self._queues.get(queue_id)
+            charged = None if queue is None else queue.charged.get(action)
+            if charged is not None and charged[0] is settings:
+                bucket: TokenBucket | None = charged[1]
+            else:
+                bucket = self._bucket_of(queue_id, queue_name, settings, action, latest_ms)
             if bucket is None or bucket.take(n, latest_ms):
                 return
             retry_after_s = bucket.retry_after_s(n, now_ms)
@@ -234,15 +239,10 @@ class Throttles:
                 for action, bucket in queue.buckets.items()
             ]
 
-    def _charged(
+    def _bucket_of(
         self, queue_id: int, queue_name: str, settings: ThrottleSettings, action: Action, now_ms: int
     ) -> TokenBucket | None:
-        """The bucket that an action is charged to, if any."""
-        queue = self._queues.get(queue_id)
-        if queue is not None:
-            charged = queue.charged.get(action)
-            if charged is not None and charged[0] is settings:
-                return charged[1]
+        """The bucket that an action is charged to, if any; the next charge finds it at once."""
         limit = settings.limit_of(action)
         if limit is None:
             return None
