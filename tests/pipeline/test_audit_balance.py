@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from penstock.pipeline.audit.balance import BUCKETS, Sums, unbalanced
-from penstock.pipeline.audit.pair_hash import pair_hash
+from penstock.pipeline.audit.pair_hash import number_hash, pair_hash
 
 NUMBER = st.integers(-(1 << 63), (1 << 63) - 1)
 PAIRS = st.lists(NUMBER.filter(bool), max_size=20)
@@ -19,9 +19,11 @@ def test_a_pair_has_the_hash_that_spark_gives_it(spark: SparkSession) -> None:
     texts = ["", "0000000000007", "ключ ✓", "x" * 1000]
     marks = [0, 1, -1, 1 << 62, -(1 << 63), 0x0123456789ABCDEF]
     rows = spark.createDataFrame([(text, mark) for text in texts for mark in marks], "text string, mark long")
-    hashed = rows.select(f.xxhash64("text"), "mark", f.xxhash64("text", "mark")).collect()
-    of_text, mark, of_both = numpy.array([tuple(row) for row in hashed], dtype=numpy.int64).T.copy()
+    text = f.xxhash64("text")
+    hashed = rows.select(text, "mark", f.xxhash64("text", "mark"), f.xxhash64(text, "mark")).collect()
+    of_text, mark, of_both, of_numbers = numpy.array([tuple(row) for row in hashed], dtype=numpy.int64).T.copy()
     assert pair_hash(of_text, mark).tolist() == of_both.tolist()
+    assert pair_hash(number_hash(of_text), mark).tolist() == of_numbers.tolist()
 
 
 def _numbers(pairs: list[int]) -> "numpy.ndarray[tuple[int], numpy.dtype[numpy.int64]]":

@@ -5,13 +5,14 @@ from itertools import chain, combinations
 from random import Random
 
 import numpy
+import pyarrow
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.pipeline.audit import parcels, screening
 from penstock.pipeline.audit.parcels import PARTS, Sender, columns_of, opened, parcel
-from penstock.pipeline.audit.screen_rows import PLACE_WIDTH, place_columns, places_of_columns
+from penstock.pipeline.audit.screen_rows import JOB_WIDTH, PLACE_WIDTH, job_columns, place_columns, places_of_columns
 from penstock.pipeline.audit.screening import (
     BLOCKS,
     LATEST_MS,
@@ -196,3 +197,14 @@ def test_rows_arrive_whole_and_those_of_one_hash_together(pieces: list[list[int]
 def test_no_parcels_are_no_rows() -> None:
     assert columns_of([], PLACE_WIDTH).shape == (PLACE_WIDTH, 0)
     assert len(out_of_turn(places_of_columns(columns_of([], PLACE_WIDTH)))) == 0
+
+
+@given(st.lists(st.none() | st.text(max_size=30)) | st.lists(st.text("09AZ-", min_size=16, max_size=27)), st.booleans())
+def test_of_an_id_its_first_bytes_are_sent_in_their_order(ids: list[str | None], is_cut: bool) -> None:
+    numbers = dict.fromkeys(("job", "group", "sequence", "made", "held"), numpy.zeros(len(ids), dtype=numpy.int64))
+    batch = pyarrow.RecordBatch.from_pydict({**numbers, "id": pyarrow.array(ids, pyarrow.string())})
+    start = int(is_cut and len(ids) > 0)
+    columns = job_columns(batch.slice(start))
+    assert len(columns) == JOB_WIDTH
+    sent = numpy.stack(columns[-2:], axis=1).astype(">i8").tobytes()
+    assert sent == b"".join((each or "").encode()[:16].ljust(16, b"\0") for each in ids[start:])

@@ -5,6 +5,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from penstock.core.limits import MIB
 from penstock.pipeline.audit.audit import audit_frame
 from penstock.pipeline.audit.errors import AuditFailed
 from penstock.pipeline.audit.lost import FANNED_OUT
@@ -23,6 +24,10 @@ SPARK_SETTINGS = {
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
     # To know how large a batch is, Spark would ask all its columns after every row. Rows of an audit are small.
     "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
+    # Arrays of megabytes come and go. By default glibc gives the memory of each back, and to get new one takes longer
+    # than what is done with it. Other C libraries do not know these.
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 * MIB),
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(1024 * MIB),
 }
 """What suits an audit, unless somebody says otherwise."""
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 
 from penstock.jobs.replays import COPY_JOINT
 from penstock.pipeline.audit.catalog import Catalog
-from penstock.pipeline.audit.pair_hash import pair_hash
+from penstock.pipeline.audit.pair_hash import number_hash, pair_hash
 from penstock.pipeline.audit.parcels import Numbers
 from penstock.pipeline.audit.window import AuditWindow
 from penstock.pipeline.fan_out.planning import Pairs, planner_of
@@ -24,6 +24,7 @@ from penstock.pipeline.fan_out.planning import Pairs, planner_of
 BUCKETS = 4096
 EVENT_HASH = "event_hash"
 MARK, SINCE_MS = "mark", "since_ms"
+_SUBSCRIPTION = "subscription_hash"
 
 _BUCKET_BITS = BUCKETS.bit_length() - 1
 _MOST_PAIRS = 200_000
@@ -37,10 +38,16 @@ def in_buckets(rows: DataFrame, event_id: str, buckets: Sequence[int]) -> DataFr
 
 
 def with_marks(jobs: DataFrame, catalog: Catalog) -> DataFrame:
-    """Jobs with the mark of their subscription, and from when on it is owed something; null if it is not known."""
+    """Jobs as `made_pair` takes them.
+
+    With EVENT_HASH, the mark of their subscription, and from when on it is owed something; null if it is not known.
+    """
     rows = [(each, mark_of(each), since_ms) for each, since_ms in catalog.since_ms.items()]
     known = jobs.sparkSession.createDataFrame(rows, f"subscription_id string, {MARK} long, {SINCE_MS} long")
-    return jobs.join(f.broadcast(known), "subscription_id", "left")
+    # By a number, because Spark finds those without making a row of each, and without comparing texts.
+    known = known.select(f.xxhash64("subscription_id").alias(_SUBSCRIPTION), MARK, SINCE_MS)
+    hashed = {EVENT_HASH: f.xxhash64("event_id"), _SUBSCRIPTION: f.xxhash64("subscription_id")}
+    return jobs.withColumns(hashed).join(f.broadcast(known), _SUBSCRIPTION, "left")
 
 
 def made_pair(window: AuditWindow) -> Column:
@@ -49,8 +56,8 @@ def made_pair(window: AuditWindow) -> Column:
     # Replays make second jobs of the same events.
     is_first = event_id.isNotNull() & ~f.coalesce(f.col("id").contains(COPY_JOINT), f.lit(False))
     in_window = (created >= window.since_ms) & (created < window.until_ms) & (created >= f.col(SINCE_MS))
-    bucket = f.xxhash64(event_id).bitwiseAND(BUCKETS - 1)
-    pair = f.xxhash64(event_id, f.col(MARK)).bitwiseAND(-BUCKETS).bitwiseOR(bucket)
+    bucket = f.col(EVENT_HASH).bitwiseAND(BUCKETS - 1)
+    pair = f.xxhash64(EVENT_HASH, MARK).bitwiseAND(-BUCKETS).bitwiseOR(bucket)
     return f.when(is_first & f.col(MARK).isNotNull() & in_window, pair).otherwise(f.lit(0).cast("long"))
 
 
@@ -113,8 +120,10 @@ class Wanted:
         """The pairs of events with who wanted them by then."""
         received_ms = found.events.column("received_ms").to_numpy()
         is_owed = received_ms[found.event_at] >= self._since_ms[found.wish_at]
-        event = _hashes(found.events)[found.event_at[is_owed]]
-        pairs: Numbers = pair_hash(event, self._marks[found.wish_at[is_owed]]) & -BUCKETS | event & (BUCKETS - 1)
+        event = _hashes(found.events)
+        seed, bucket = number_hash(event), event & (BUCKETS - 1)
+        at, mark = found.event_at[is_owed], self._marks[found.wish_at[is_owed]]
+        pairs: Numbers = pair_hash(seed[at], mark) & -BUCKETS | bucket[at]
         return pairs
 
 

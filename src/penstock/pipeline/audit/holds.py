@@ -14,6 +14,7 @@ from pyspark.sql import functions as f
 
 from penstock.core.job_state import FINAL, JobStatus
 from penstock.core.pointer import DispatchMode
+from penstock.pipeline.audit.rows import Said, by_name
 
 FOREVER_MS = (1 << 63) - 1
 
@@ -43,14 +44,14 @@ def holds(jobs: DataFrame, attempts: DataFrame) -> DataFrame:
     )
 
 
-def strict_until() -> Column:
+def strict_until(said: Said = by_name) -> Column:
     """Until when a job holds back BLOCK_ON_ERROR jobs behind it."""
-    in_error = f.col("status") == JobStatus.ERROR.value
-    ends = f.col("status").isin(*_OVER) | (in_error & (f.col("mode") != _BLOCKING))
+    in_error = f.col("status") == said(JobStatus.ERROR.value)
+    ends = f.col("status").isin(*map(said, _OVER)) | (in_error & (f.col("mode") != said(_BLOCKING)))
     return f.when(ends, f.col("finished_at_ms")).otherwise(f.lit(FOREVER_MS))
 
 
-def untried_until() -> Column:
+def untried_until(said: Said = by_name) -> Column:
     """Until when a job that no delivery has begun of holds back NEXT_ON_ERROR jobs behind it."""
-    ends = f.when(f.col("status").isin(*_FINAL), f.col("finished_at_ms"))
-    return f.when((f.col("mode") == _PASSING) & (f.col("delivery_count") == 0), ends.otherwise(f.lit(FOREVER_MS)))
+    ends = f.when(f.col("status").isin(*map(said, _FINAL)), f.col("finished_at_ms"))
+    return f.when((f.col("mode") == said(_PASSING)) & (f.col("delivery_count") == 0), ends.otherwise(f.lit(FOREVER_MS)))

@@ -1,4 +1,4 @@
-"""Spark's `xxhash64(text, number)` from the hash of the text, in numpy, so that Java and Python sum up the same."""
+"""Spark's `xxhash64` of numbers in numpy, so that Java and Python sum up the same."""
 
 import numpy
 from numpy.typing import NDArray
@@ -17,8 +17,16 @@ _PRIMES = [
 ]
 
 
+_SEED = 42
+
+
+def number_hash(numbers: Numbers) -> Numbers:
+    """What `xxhash64(number)` is."""
+    return pair_hash(numpy.full_like(numbers, _SEED), numbers)
+
+
 def pair_hash(hashes: Numbers, numbers: Numbers) -> Numbers:
-    """What `xxhash64(text, number)` is, where `xxhash64(text)` is in `hashes`."""
+    """What `xxhash64(something, number)` is, where `xxhash64(something)` is in `hashes`."""
     first, second, third, fourth, fifth = _PRIMES
     found = hashes.view(numpy.uint64) + (fifth + numpy.uint64(8))
     found ^= _rotated(numbers.view(numpy.uint64) * second, 31) * first

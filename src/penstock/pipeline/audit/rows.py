@@ -1,6 +1,6 @@
 """The rows of a window that an audit looks at, as narrow as they can be, and which of them can be right."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
@@ -20,6 +20,14 @@ OUTCOMES = tuple(outcome.value for outcome in AttemptOutcome)
 STATUSES = tuple(status.value for status in JobStatus)
 MODES = tuple(mode.value for mode in DispatchMode)
 ORDERED = (DispatchMode.BLOCK_ON_ERROR.value, DispatchMode.NEXT_ON_ERROR.value)
+
+Said = Callable[[str], str | int]
+"""What stands in a row for a status, a mode or an outcome."""
+
+
+def by_name(name: str) -> str:
+    """As tables have it."""
+    return name
 
 
 def jobs_of(jobs: DataFrame, window: AuditWindow) -> DataFrame:
@@ -44,21 +52,21 @@ def attempts_of(attempts: DataFrame, window: AuditWindow) -> DataFrame:
     return ended.where(under_way | at.isNull() | (at > window.future_ms))
 
 
-def job_damage(window: AuditWindow) -> Column:
+def job_damage(window: AuditWindow, said: Said = by_name) -> Column:
     """What is wrong with a job's row; null when nothing is."""
     times = ("created_at_ms", "finished_at_ms")
-    is_over = f.col("status").isin([status.value for status in FINAL])
+    is_over = f.col("status").isin([said(status.value) for status in FINAL])
     return f.coalesce(
         *_missing(("id", "group_key", "sequence", "created_at_ms"), "job"),
         *(f.when(f.col(name) < 0, f"{name} of the job is before 1970") for name in times),
         *(f.when(f.col(name) > window.future_ms, f"{name} of the job is in the future") for name in times),
-        f.when(~_among("mode", MODES), "the job's mode is not known"),
-        f.when(~_among("status", STATUSES), "the job's status is not known"),
+        f.when(~_among("mode", MODES, said), "the job's mode is not known"),
+        f.when(~_among("status", STATUSES, said), "the job's status is not known"),
         f.when(is_over & f.col("finished_at_ms").isNull(), "the job is over and has no finished_at_ms"),
     )
 
 
-def attempt_damage(window: AuditWindow) -> Column:
+def attempt_damage(window: AuditWindow, said: Said = by_name) -> Column:
     """What is wrong with an attempt's row; null when nothing is."""
     return f.coalesce(
         *_missing(("job_id", "number", "at_ms", "duration_ms"), "attempt"),
@@ -66,15 +74,15 @@ def attempt_damage(window: AuditWindow) -> Column:
         f.when(f.col("at_ms") > window.future_ms, "the attempt began in the future"),
         f.when(f.col("duration_ms") < 0, "the attempt ended before it began"),
         f.when(f.col("duration_ms") > LONGEST_DELIVERY_MS, "the attempt lasted more than a day"),
-        f.when(~_among("outcome", OUTCOMES), "the attempt's outcome is not known"),
+        f.when(~_among("outcome", OUTCOMES, said), "the attempt's outcome is not known"),
     )
 
 
-def has_place(window: AuditWindow) -> Column:
+def has_place(window: AuditWindow, said: Said = by_name) -> Column:
     """Whether a job's row says where it stands among the ordered jobs of a group."""
     named = f.col("id").isNotNull() & f.col("group_key").isNotNull() & f.col("sequence").isNotNull()
     made = f.col("created_at_ms").between(0, window.future_ms)
-    return f.coalesce(named & made & f.col("mode").isin(*ORDERED), f.lit(False))
+    return f.coalesce(named & made & f.col("mode").isin(*map(said, ORDERED)), f.lit(False))
 
 
 def has_time(window: AuditWindow) -> Column:
@@ -86,5 +94,5 @@ def _missing(names: Sequence[str], what: str) -> list[Column]:
     return [f.when(f.col(name).isNull(), f"the {what} has no {name}") for name in names]
 
 
-def _among(name: str, known: Sequence[str]) -> Column:
-    return f.coalesce(f.col(name).isin(*known), f.lit(False))
+def _among(name: str, known: Sequence[str], said: Said) -> Column:
+    return f.coalesce(f.col(name).isin(*map(said, known)), f.lit(False))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy
 import pyarrow
+import pyarrow.compute
 from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
@@ -13,7 +14,7 @@ from penstock.core.pointer import DispatchMode
 from penstock.jobs.model_attempt import AttemptOutcome
 from penstock.pipeline.audit.holds import strict_until, untried_until
 from penstock.pipeline.audit.parcels import Numbers
-from penstock.pipeline.audit.rows import OUTCOMES, STATUSES, attempt_damage, has_place, job_damage
+from penstock.pipeline.audit.rows import MODES, OUTCOMES, STATUSES, attempt_damage, has_place, job_damage
 from penstock.pipeline.audit.screening import BLOCKS, LATEST_MS, NONE_MS, PASSES, Attempts, Jobs, Places
 from penstock.pipeline.audit.undelivered import owes_proof
 from penstock.pipeline.audit.window import AuditWindow
@@ -23,6 +24,8 @@ _TIME_BITS = 44
 """Times are sent with one added, so that none is nothing; what is small follows in the bits above."""
 _SENT_JOB = ("job", "group", "sequence", "made", "held")
 _SENT_ATTEMPT = ("job", "at_ms", "rest")
+_NAME_BYTES = 16
+_NUMBERS = {name: place for known in (MODES, STATUSES, OUTCOMES) for place, name in enumerate(known)}
 _DELIVERED = OUTCOMES.index(AttemptOutcome.DELIVERED)
 
 JOB_WIDTH = len(_SENT_JOB) + 2
@@ -40,30 +43,31 @@ def hash_of(name: str) -> Column:
 
 def sent_jobs(jobs: DataFrame, window: AuditWindow, *others: Column) -> DataFrame:
     """Jobs as `job_columns` takes them, and other columns beside them."""
-    is_placed = has_place(window)
-    mode = f.when(~is_placed, 0).when(f.col("mode") == DispatchMode.BLOCK_ON_ERROR.value, BLOCKS).otherwise(PASSES)
+    is_placed = has_place(window, _number)
+    is_blocking = f.col("mode") == _number(DispatchMode.BLOCK_ON_ERROR.value)
+    mode = f.when(~is_placed, 0).when(is_blocking, BLOCKS).otherwise(PASSES)
     # One that is being delivered has begun what it cannot have written down yet; of older ones attempts are not read.
-    under_way = (f.col("status") == JobStatus.PROCESSING.value).cast("int")
+    under_way = (f.col("status") == _number(JobStatus.PROCESSING.value)).cast("int")
     begun = f.when(f.col("created_at_ms") >= window.since_ms, f.col("delivery_count") - under_way)
     # What is cut would stand at the wrong place.
-    is_damaged = job_damage(window).isNotNull() | f.coalesce(f.col("created_at_ms") > LATEST_MS, f.lit(False))
+    is_damaged = job_damage(window, _number).isNotNull() | f.coalesce(f.col("created_at_ms") > LATEST_MS, f.lit(False))
     made = {
         _MODE: mode,
-        _STATUS: _code("status", STATUSES),
-        _OWES: owes_proof(window),
+        _STATUS: f.coalesce("status", f.lit(len(STATUSES))),
+        _OWES: owes_proof(window, _number),
         _DAMAGED: is_damaged,
         # As long as it holds back those of BLOCK_ON_ERROR, for such a job: one time will do.
-        _UNTRIED: is_placed & untried_until().isNotNull(),
+        _UNTRIED: is_placed & untried_until(_number).isNotNull(),
     }
-    held_ms = f.when(is_placed, _cut(strict_until())).otherwise(NONE_MS)
+    held_ms = f.when(is_placed, _cut(strict_until(_number))).otherwise(NONE_MS)
     some_begun = f.greatest(f.least(f.coalesce(begun, f.lit(0)), f.lit(MOST_BEGUN)), f.lit(0))
-    return jobs.select(
+    return _numbered(jobs, mode=MODES, status=STATUSES).select(
         hash_of("id").alias("job"),
         hash_of("group_key").alias("group"),
         f.coalesce(f.col("sequence"), f.lit(0)).alias("sequence"),
         _packed(_cut(f.col("created_at_ms")) + 1, made).alias("made"),
         _packed(held_ms + 1, {_TIME_BITS: some_begun}).alias("held"),
-        f.rpad(f.coalesce(f.col("id"), f.lit("")).cast("binary"), 16, f.lit(b"\0")).alias("name"),
+        "id",
         *others,
     )
 
@@ -71,8 +75,9 @@ def sent_jobs(jobs: DataFrame, window: AuditWindow, *others: Column) -> DataFram
 def sent_attempts(attempts: DataFrame, window: AuditWindow) -> DataFrame:
     """Attempts as `attempt_columns` takes them."""
     at_ms = _cut(f.col("at_ms"))
-    rest = {_OUTCOME: _code("outcome", OUTCOMES), _ATTEMPT_DAMAGED: attempt_damage(window).isNotNull()}
-    return attempts.select(
+    is_damaged = attempt_damage(window, _number).isNotNull()
+    rest = {_OUTCOME: f.coalesce("outcome", f.lit(len(OUTCOMES))), _ATTEMPT_DAMAGED: is_damaged}
+    return _numbered(attempts, outcome=OUTCOMES).select(
         hash_of("job_id").alias("job"),
         at_ms.alias("at_ms"),
         _packed(_cut(f.col("end_ms")) - at_ms, rest).alias("rest"),
@@ -81,9 +86,7 @@ def sent_attempts(attempts: DataFrame, window: AuditWindow) -> DataFrame:
 
 def job_columns(batch: pyarrow.RecordBatch) -> list[Numbers]:
     """A batch of `sent_jobs` as JOB_WIDTH columns of numbers; the names of ids are two."""
-    names = batch.column("name")
-    of_names = numpy.frombuffer(names.buffers()[2], ">u8", 2 * len(names), 16 * names.offset).reshape(-1, 2)
-    return [*_columns(batch, _SENT_JOB), *of_names.T.astype(numpy.uint64).view(numpy.int64)]
+    return [*_columns(batch, _SENT_JOB), *_names(batch.column("id"))]
 
 
 def attempt_columns(batch: pyarrow.RecordBatch) -> list[Numbers]:
@@ -153,9 +156,29 @@ def _cut(time: Column) -> Column:
     return f.greatest(f.least(f.coalesce(time, f.lit(NONE_MS)), f.lit(LATEST_MS)), f.lit(NONE_MS))
 
 
-def _code(name: str, known: tuple[str, ...]) -> Column:
-    """The place of a name among those known, else their number."""
-    found = f.when(f.col(name) == known[0], 0)
-    for place, each in enumerate(known[1:], 1):
-        found = found.when(f.col(name) == each, place)
-    return found.otherwise(len(known))
+def _number(name: str) -> int:
+    """What stands for the name of a mode, a status or an outcome in rows that are `_numbered`."""
+    return _NUMBERS[name]
+
+
+def _numbered(rows: DataFrame, **columns: Sequence[str]) -> DataFrame:
+    """Rows with numbers for names, so that each is compared as a text only once; null stays null."""
+    return rows.withColumns({column: _numbers_of(column, known) for column, known in columns.items()})
+
+
+def _numbers_of(column: str, known: Sequence[str]) -> Column:
+    found = f.when(f.col(column) == known[0], _number(known[0]))
+    for name in known[1:]:
+        found = found.when(f.col(column) == name, _number(name))
+    return found.when(f.col(column).isNotNull(), len(known))
+
+
+def _names(ids: pyarrow.StringArray) -> Numbers:
+    """The first 16 bytes of ids as two numbers each; what is missing is zero."""
+    starts = pyarrow.compute.binary_slice(ids.fill_null("").cast(pyarrow.binary()), 0, _NAME_BYTES)
+    _, ends, data = starts.buffers()
+    if len(starts) and numpy.frombuffer(ends, numpy.int32)[len(starts)] == _NAME_BYTES * len(starts):
+        names = numpy.frombuffer(data, ">u8", 2 * len(starts))
+    else:
+        names = numpy.array(starts.to_pylist(), dtype=f"S{_NAME_BYTES}").view(">u8")
+    return names.reshape(-1, 2).T.astype(numpy.uint64).view(numpy.int64)

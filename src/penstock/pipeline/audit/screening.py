@@ -85,22 +85,21 @@ class Met(NamedTuple):
 def met(jobs: Jobs, attempts: Attempts) -> Met:
     """Bring jobs and attempts together; of each job all attempts are there, and the other way round."""
     by_job, order = numpy.argsort(jobs.job), numpy.argsort(attempts.job)
-    jobs = Jobs._make(column[by_job] for column in jobs)
-    at_job = numpy.searchsorted(jobs.job, attempts.job[order])
-    is_known = at_job < len(jobs.job)
-    is_known[is_known] = jobs.job[at_job[is_known]] == attempts.job[order[is_known]]
+    known, sought = jobs.job[by_job], attempts.job[order]
+    at = numpy.searchsorted(known, sought)
+    is_known = at < len(known)
+    is_known[is_known] = known[at[is_known]] == sought[is_known]
     without_job = numpy.ones(len(order), dtype=bool)
-    without_job[order[is_known]] = False
-    tried, at_job = Attempts._make(column[order[is_known]] for column in attempts), at_job[is_known]
+    order = order[is_known]
+    without_job[order] = False
+    # Jobs stay where they are: to move all that is told of them takes longer than to look for them.
+    tried, at_job = Attempts._make(column[order] for column in attempts), by_job[at[is_known]]
     runs = _Runs(at_job, len(jobs.job))
     delivered = runs.total(tried.delivered)
     suspected = (
-        (delivered > 1)
-        | (jobs.owes_proof & (delivered == 0))
-        | jobs.is_damaged
-        | (runs.total(tried.is_damaged) > 0)
-        | _is_double(jobs.job)
+        (delivered > 1) | (jobs.owes_proof & (delivered == 0)) | jobs.is_damaged | (runs.total(tried.is_damaged) > 0)
     )
+    suspected[by_job[_is_double(known)]] = True
     suspected[_overlapping(tried, at_job, runs, jobs.mode)] = True
     return Met(
         _places(jobs, tried, runs),

@@ -6,15 +6,16 @@ from pyspark.sql import functions as f
 from penstock.core.job_state import JobStatus
 from penstock.jobs.model_attempt import AttemptOutcome
 from penstock.pipeline.audit.findings import FindingKind, as_findings
+from penstock.pipeline.audit.rows import Said, by_name
 from penstock.pipeline.audit.window import FINISH_LAG_MS, AuditWindow
 
 
-def owes_proof(window: AuditWindow) -> Column:
+def owes_proof(window: AuditWindow, said: Said = by_name) -> Column:
     """Whether a job was completed in the window, so that its delivery must be among the attempts."""
     # At the edge of the window the delivery may lie before it.
     since_ms = window.since_ms + FINISH_LAG_MS if window.since_ms > 0 else 0
     finished = f.col("finished_at_ms").between(since_ms, window.until_ms - 1)
-    return f.coalesce((f.col("status") == JobStatus.COMPLETED.value) & finished, f.lit(False))
+    return f.coalesce((f.col("status") == said(JobStatus.COMPLETED.value)) & finished, f.lit(False))
 
 
 def undelivered(jobs: DataFrame, attempts: DataFrame, window: AuditWindow) -> DataFrame:
