@@ -53,9 +53,10 @@ def test_the_kernel_flushes_and_tells_again_and_again(tmp_path: Path) -> None:
         for number in range(100):
             log.write(b"%d" % number)
             assert not select.select([flush], [], [], 0)[0], "nothing is under way"
+            assert not flush.end()
             flush.begin()
             assert select.select([flush], [], [], LONG_S)[0]
-            flush.end()
+            assert flush.end()
         flush.close()
 
 

@@ -46,12 +46,16 @@ class Flushing:
 
     def _end(self) -> None:
         assert self._kernel is not None
-        ended = self._ended
+        assert self._ended is not None
+        failure: OSError | None = None
         try:
-            self._kernel.end()
+            if not self._kernel.end():
+                return
         except OSError as error:
-            if ended is not None and not ended.done():
-                ended.set_exception(error)
+            failure = error
+        if self._ended.done():
+            return  # whoever waited was cancelled
+        if failure is None:
+            self._ended.set_result(None)
         else:
-            if ended is not None and not ended.done():
-                ended.set_result(None)
+            self._ended.set_exception(failure)

@@ -71,15 +71,19 @@ class KernelFlush:
         if self._syscall(self._submit, self._context, ctypes.c_long(1), self._requests) != 1:
             raise _last_error()
 
-    def end(self) -> None:
-        """Take note of the end of a flush; OSError when it failed."""
-        os.eventfd_read(self._told_by)
+    def end(self) -> bool:
+        """Take note of the end of a flush; False when none has ended, OSError when it failed."""
+        try:
+            os.eventfd_read(self._told_by)
+        except BlockingIOError:
+            return False
         one = ctypes.c_long(1)
         if self._syscall(self._getevents, self._context, one, one, ctypes.byref(self._event), None) != 1:
             raise _last_error()
         if self._event.result < 0:
             number = -self._event.result
             raise OSError(number, os.strerror(number))
+        return True
 
     def close(self) -> None:
         """Give everything back; waits for a flush under way."""
