@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from penstock.core.throttle import MAX_RETRY_AFTER_S, TokenBucket
 from penstock.sqs.errors import ErrorKind, SqsError
-from penstock.sqs.throttling import Action, Throttles, ThrottleSettings, TokenLevel, with_throttles
+from penstock.sqs.throttling import Action, QueueThrottle, Throttles, ThrottleSettings, with_throttles
 
 ACTIONS = st.sampled_from([Action.SEND, Action.RECEIVE])
 QUEUES = st.integers(0, 2)
@@ -30,6 +30,9 @@ def limited(*pairs: dict[str, str]) -> ThrottleSettings:
     return with_throttles(ThrottleSettings(), raw)
 
 
+SEND_10 = pair("Send", 10, 1)
+
+
 @st.composite
 def some_settings(draw: st.DrawFn) -> ThrottleSettings:
     pairs = [
@@ -40,20 +43,16 @@ def some_settings(draw: st.DrawFn) -> ThrottleSettings:
     return limited(*pairs)
 
 
-def answer(
-    throttles: Throttles, queue_id: int, settings: ThrottleSettings, action: Action, n: int, now_ms: int
-) -> SqsError | None:
+def answer(throttle: QueueThrottle, action: Action, n: int, now_ms: int) -> SqsError | None:
     try:
-        throttles.charge(queue_id, f"q{queue_id}", settings, action, n, now_ms)
+        throttle.charge(action, n, now_ms)
     except SqsError as error:
         return error
     return None
 
 
-def granted(
-    throttles: Throttles, queue_id: int, settings: ThrottleSettings, action: Action, n: int, now_ms: int
-) -> bool:
-    return answer(throttles, queue_id, settings, action, n, now_ms) is None
+def granted(throttle: QueueThrottle, action: Action, n: int, now_ms: int) -> bool:
+    return answer(throttle, action, n, now_ms) is None
 
 
 class Budget:
@@ -78,11 +77,15 @@ class ThrottledQueues(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.throttles = Throttles()
-        self.now_ms = self.seen_ms = 1_000_000
-        self.next_id = 3
-        self.ids = [0, 1, 2]
+        self.now_ms = 1_000_000
         self.settings = [ThrottleSettings()] * 3
-        self.budgets: dict[tuple[int, Action], Budget] = {}
+        self.made = 0
+        self.queues = [self.make(number) for number in range(3)]
+        self.budgets: dict[tuple[str, Action], Budget] = {}
+
+    def make(self, number: int) -> QueueThrottle:
+        self.made += 1
+        return self.throttles.of_queue(f"q{self.made}", self.settings[number])
 
     @rule(step_ms=st.one_of(st.integers(0, 3_000), st.integers(0, 1_000_000), st.integers(-2_000, -1)))
     def pass_time(self, step_ms: int) -> None:
@@ -102,155 +105,170 @@ class ThrottledQueues(RuleBasedStateMachine):
                 assert self.charged(queue, action, n) is None
 
     def charged(self, queue: int, action: Action, n: int) -> SqsError | None:
-        id, settings = self.ids[queue], self.settings[queue]
-        held = {(level.queue_name, level.action): level.tokens for level in self.levels()}
-        error = answer(self.throttles, id, settings, action, n, self.clock())
+        throttle, settings = self.queues[queue], self.settings[queue]
+        held = self.levels()
+        error = answer(throttle, action, n, self.now_ms)
         limit = settings.limit_of(action)
         if limit is None:
             assert error is None
             return None
         if error is not None:
             assert error.kind is ErrorKind.THROTTLING
-            assert str(error) == f"Rate exceeded for queue 'q{id}' action '{action}'"
-            assert held == {(level.queue_name, level.action): level.tokens for level in self.levels()}
-        budget = self.budgets.setdefault((id, limit.bucket), Budget())
-        budget.advance(limit.refill_per_s, self.seen_ms)
+            assert str(error) == f"Rate exceeded for queue '{throttle.name}' action '{action}'"
+            assert held == self.levels()
+        budget = self.budgets.setdefault((throttle.name, limit.bucket), Budget())
+        budget.advance(limit.refill_per_s, self.now_ms)
         if error is None:
             budget.take(limit.capacity, n)
         return error
 
-    def clock(self) -> int:
-        """The time as it is told to the buckets, which go by the latest they were told."""
-        self.seen_ms = max(self.seen_ms, self.now_ms)
-        return self.now_ms
-
-    def levels(self) -> list[TokenLevel]:
-        return self.throttles.tokens_remaining(self.clock())
+    def levels(self) -> dict[tuple[str, Action], float]:
+        return {(name, action): tokens for name, action, tokens in self.throttles.tokens_remaining(self.now_ms)}
 
     @rule(queue=QUEUES, settings=some_settings())
     def change(self, queue: int, settings: ThrottleSettings) -> None:
-        before, id = self.settings[queue], self.ids[queue]
-        now_ms = self.clock()
-        held = {limit.bucket: limit for limit in before.limits()}
-        kept = {limit.bucket for limit in settings.limits()}
+        throttle = self.queues[queue]
+        before = {limit.bucket: limit for limit in self.settings[queue].limits()}
+        after = {limit.bucket: limit for limit in settings.limits()}
         for action in Action:
-            if action not in held or action not in kept:
+            bucket = (throttle.name, action)
+            if action not in before or action not in after:
                 # While there was no limit, anything was granted: windows do not reach across that.
-                self.budgets.pop((id, action), None)
-            elif (id, action) in self.budgets:
-                self.budgets[id, action].advance(held[action].refill_per_s, self.seen_ms)
-        self.throttles.change(id, f"q{id}", before, settings, now_ms)
+                self.budgets.pop(bucket, None)
+            elif bucket in self.budgets and before[action] != after[action]:
+                self.budgets[bucket].advance(before[action].refill_per_s, self.now_ms)
+        throttle.change(settings, self.now_ms)
         self.settings[queue] = settings
 
     @rule(queue=QUEUES)
     def write_the_same_values(self, queue: int) -> None:
         before = self.levels()
-        self.throttles.change(self.ids[queue], "", self.settings[queue], self.settings[queue], self.clock())
+        self.queues[queue].change(self.settings[queue], self.now_ms)
         assert self.levels() == before
 
     @rule(queue=QUEUES)
     def delete_and_make_anew(self, queue: int) -> None:
-        self.throttles.drop(self.ids[queue])
-        assert f"q{self.ids[queue]}" not in {level.queue_name for level in self.levels()}
-        self.ids[queue] = self.next_id
-        self.next_id += 1
+        gone = self.queues[queue]
+        gone.drop()
+        assert gone.name not in {name for name, _ in self.levels()}
+        self.queues[queue] = self.make(queue)
 
     @rule(limit=st.integers(1, 3))
     def sweep(self, limit: int) -> None:
-        before = len(self.throttles)
-        dropped = self.throttles.sweep(self.clock(), limit)
-        assert before - len(self.throttles) == dropped <= 3 * limit
+        before = self.levels()
+        dropped = self.throttles.sweep(self.now_ms, limit)
+        gone = before.keys() - self.levels().keys()
+        assert len(gone) == dropped <= 3 * limit
+        limits = {
+            (throttle.name, each.bucket): each
+            for throttle, settings in zip(self.queues, self.settings, strict=True)
+            for each in settings.limits()
+        }
+        for bucket in gone & limits.keys() & self.budgets.keys():
+            # It was refilled for the time until now, whatever the clock says later.
+            self.budgets[bucket].advance(limits[bucket].refill_per_s, self.now_ms)
 
     @invariant()
     def no_window_grants_too_much(self) -> None:
         assert all(left >= 0 for budget in self.budgets.values() for left in budget.windows)
 
     @invariant()
-    def there_are_no_more_buckets_than_limits_ever_set(self) -> None:
-        assert len(self.throttles) <= 3 * len(self.ids)
+    def there_are_at_most_three_buckets_of_a_queue(self) -> None:
+        assert len(self.throttles) == len(self.levels()) <= 3 * len(self.queues)
 
 
 TestThrottledQueues = ThrottledQueues.TestCase
 TestThrottledQueues.settings = hypothesis_settings(stateful_step_count=60, deadline=None)
 
 
-def test_an_action_without_its_own_limit_shares_the_default() -> None:
-    throttles, settings = Throttles(), limited(pair("Send", 10, 1), pair("Default", 20, 1))
+def throttle_of(settings: ThrottleSettings) -> QueueThrottle:
+    return Throttles().of_queue("q", settings)
 
-    assert granted(throttles, 1, settings, Action.SEND, 10, 0)
-    assert not granted(throttles, 1, settings, Action.SEND, 1, 0)
-    assert granted(throttles, 1, settings, Action.RECEIVE, 10, 0)
-    shared = with_throttles(settings, pair("Send", 0, 0))
-    assert granted(throttles, 1, shared, Action.SEND, 10, 0)
-    assert not granted(throttles, 1, shared, Action.RECEIVE, 1, 0)
+
+def test_an_action_without_its_own_limit_shares_the_default() -> None:
+    settings = limited(pair("Send", 10, 1), pair("Default", 20, 1))
+    throttle = throttle_of(settings)
+
+    assert granted(throttle, Action.SEND, 10, 0)
+    assert not granted(throttle, Action.SEND, 1, 0)
+    assert granted(throttle, Action.RECEIVE, 10, 0)
+    throttle.change(with_throttles(settings, pair("Send", 0, 0)), 0)
+    assert granted(throttle, Action.SEND, 10, 0)
+    assert not granted(throttle, Action.RECEIVE, 1, 0)
 
 
 def test_queues_have_buckets_of_their_own() -> None:
     throttles, settings = Throttles(), limited(pair("Default", 10, 1))
 
-    assert granted(throttles, 1, settings, Action.SEND, 10, 0)
-    assert granted(throttles, 2, settings, Action.SEND, 10, 0)
+    assert all(granted(throttles.of_queue(name, settings), Action.SEND, 10, 0) for name in ("one", "two"))
 
 
 def test_without_limits_there_are_no_buckets() -> None:
     throttles = Throttles()
+    unlimited, sends_limited = (throttles.of_queue("q", each) for each in (ThrottleSettings(), limited(SEND_10)))
 
-    assert all(granted(throttles, id, ThrottleSettings(), Action.SEND, 10, 0) for id in range(100))
-    assert all(granted(throttles, 1, limited(pair("Send", 10, 1)), Action.RECEIVE, 10, 0) for _ in range(100))
+    assert all(granted(unlimited, Action.SEND, 10, 0) for _ in range(100))
+    assert all(granted(sends_limited, Action.RECEIVE, 10, 0) for _ in range(100))
     assert len(throttles) == 0
 
 
-def test_a_charge_notices_a_change_by_itself() -> None:
-    throttles = Throttles()
+def test_a_change_keeps_the_tokens_there_are() -> None:
+    throttle = throttle_of(limited(pair("Send", 20, 1)))
 
-    assert granted(throttles, 1, limited(pair("Send", 20, 1)), Action.SEND, 5, 0)
-    assert granted(throttles, 1, limited(pair("Send", 10, 1)), Action.SEND, 10, 0)
-    assert not granted(throttles, 1, limited(pair("Send", 1000, 1)), Action.SEND, 1, 0)
+    assert granted(throttle, Action.SEND, 5, 0)
+    throttle.change(limited(SEND_10), 0)
+    assert granted(throttle, Action.SEND, 10, 0)
+    throttle.change(limited(pair("Send", 1000, 1)), 0)
+    assert not granted(throttle, Action.SEND, 1, 0)
 
 
 def test_raising_the_limit_of_an_idle_queue_hands_out_no_burst() -> None:
-    throttles, before, after = Throttles(), limited(pair("Send", 10, 1)), limited(pair("Send", 1000, 1))
+    throttle = throttle_of(limited(SEND_10))
 
-    throttles.change(1, "q1", before, after, 0)
+    throttle.change(limited(pair("Send", 1000, 1)), 0)
 
-    assert granted(throttles, 1, after, Action.SEND, 10, 0)
-    assert not granted(throttles, 1, after, Action.SEND, 1, 0)
+    assert granted(throttle, Action.SEND, 10, 0)
+    assert not granted(throttle, Action.SEND, 1, 0)
 
 
 def test_only_full_buckets_are_dropped() -> None:
-    throttles, settings = Throttles(), limited(pair("Send", 10, 1), pair("Recv", 10, 1))
-    assert granted(throttles, 1, settings, Action.SEND, 10, 0)
-    assert granted(throttles, 1, settings, Action.RECEIVE, 5, 0)
+    throttles = Throttles()
+    throttle = throttles.of_queue("q", limited(SEND_10, pair("Recv", 10, 1)))
+    assert granted(throttle, Action.SEND, 10, 0)
+    assert granted(throttle, Action.RECEIVE, 5, 0)
 
     assert [throttles.sweep(now_ms) for now_ms in (0, 4_999, 5_000, 9_999, 10_000)] == [0, 0, 1, 0, 1]
     assert len(throttles) == 0
 
 
 def test_a_sweep_comes_round_to_every_queue() -> None:
-    throttles, settings = Throttles(), limited(pair("Send", 10, 1))
-    for id in range(10):
-        assert granted(throttles, id, settings, Action.SEND, 1 if id == 9 else 10, 0)
+    throttles = Throttles()
+    for number in range(10):
+        throttle = throttles.of_queue(f"q{number}", limited(SEND_10))
+        assert granted(throttle, Action.SEND, 1 if number == 9 else 10, 0)
 
     assert sum(throttles.sweep(1_000, limit=3) for _ in range(4)) == 1
     assert len(throttles) == 9
 
 
 def test_a_clock_set_back_after_an_eviction_mints_nothing() -> None:
-    throttles, settings = Throttles(), limited(pair("Send", 10, 1))
-    assert granted(throttles, 1, settings, Action.SEND, 10, 0)
+    throttles = Throttles()
+    throttle = throttles.of_queue("q", limited(SEND_10))
+    assert granted(throttle, Action.SEND, 10, 0)
     assert throttles.sweep(10_000) == 1
 
-    assert granted(throttles, 1, settings, Action.SEND, 10, 0)
-    assert not granted(throttles, 1, settings, Action.SEND, 1, 10_000)
+    assert granted(throttle, Action.SEND, 10, 0)
+    assert not granted(throttle, Action.SEND, 1, 10_000)
 
 
 def test_the_gauge_tells_what_is_left() -> None:
-    throttles, settings = Throttles(), limited(pair("Send", 10, "2.5"), pair("Default", 20, 1))
-    assert granted(throttles, 1, settings, Action.SEND, 10, 0)
-    assert granted(throttles, 1, settings, Action.RECEIVE, 5, 0)
+    throttles = Throttles()
+    throttle = throttles.of_queue("q1", limited(pair("Send", 10, "2.5"), pair("Default", 20, 1)))
+    assert granted(throttle, Action.SEND, 10, 0)
+    assert granted(throttle, Action.RECEIVE, 5, 0)
 
     assert throttles.tokens_remaining(1_000) == [("q1", Action.SEND, 2.5), ("q1", Action.ANY, 16.0)]
-    throttles.drop(1)
+    throttle.drop()
     assert throttles.tokens_remaining(1_000) == []
 
 
@@ -264,11 +282,12 @@ def eager_switching() -> Iterator[None]:
 
 @pytest.mark.usefixtures("eager_switching")
 def test_threads_never_get_more_than_the_bound() -> None:
-    throttles, settings = Throttles(), limited(pair("Send", 50, 20))
+    throttles = Throttles()
+    throttle = throttles.of_queue("q", limited(pair("Send", 50, 20)))
     ticks = count()
 
     def charge(n: int) -> int:
-        return sum(n for _ in range(3_000) if granted(throttles, 1, settings, Action.SEND, n, next(ticks)))
+        return sum(n for _ in range(3_000) if granted(throttle, Action.SEND, n, next(ticks)))
 
     def sweep() -> int:
         return sum(throttles.sweep(next(ticks)) for _ in range(3_000))
@@ -283,13 +302,14 @@ def test_threads_never_get_more_than_the_bound() -> None:
 
 
 def test_a_bucket_that_left_the_map_never_grants(monkeypatch: pytest.MonkeyPatch) -> None:
-    throttles, settings, take = Throttles(), limited(pair("Send", 10, 1)), TokenBucket.take
+    throttles, take = Throttles(), TokenBucket.take
+    throttle = throttles.of_queue("q", limited(SEND_10))
     grants: list[bool] = []
     others: list[threading.Thread] = []
 
     def sweep_and_charge() -> None:
         throttles.sweep(0)
-        grants.append(granted(throttles, 1, settings, Action.SEND, 10, 0))
+        grants.append(granted(throttle, Action.SEND, 10, 0))
 
     def interrupted_take(bucket: TokenBucket, n: int, now_ms: int) -> bool:
         if not others:
@@ -300,7 +320,7 @@ def test_a_bucket_that_left_the_map_never_grants(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(TokenBucket, "take", interrupted_take)
 
-    grants.append(granted(throttles, 1, settings, Action.SEND, 10, 0))
+    grants.append(granted(throttle, Action.SEND, 10, 0))
     others[0].join()
 
     assert grants.count(True) == 1

@@ -4,7 +4,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.client import HTTPConnection
 
 import msgspec
@@ -14,8 +15,8 @@ from penstock.bench.sqs_load import Order, Outcome
 
 _FIFO = {"FifoQueue": "true"}
 _GROUPS = 1_000
-_TURNS = 4
-"""Differences of a few per cent need more turns than a round."""
+_TURNS = 160
+"""Turns of a round to see a difference of a few per cent: many short ones, as the machine's pace changes by more."""
 
 
 class SqsFigures(msgspec.Struct, kw_only=True):
@@ -45,41 +46,100 @@ class SqsFigures(msgspec.Struct, kw_only=True):
 
 def bench_sqs(rounds: int, deep: int, tell: Callable[[str], None]) -> SqsFigures:
     """Measure everything; `tell` hears what is being measured."""
-    tell("a no-op handler on the same server stack")
-    with server_process("-m", "penstock.bench.noop_server") as url:
-        port = port_of(url)
-        noop = _median(rounds, Order(work="noop", port=port, operations=30_000))
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
-        serve = ("-m", "penstock", "--log-level", "warning", "serve", "sqs", "--port", "0", "--data", directory)
-        with server_process(*serve) as url:
-            return _measure(port_of(url), rounds, deep, noop, tell)
+    with _client() as client:
+        tell("a no-op handler on the same server stack")
+        with server_process("-m", "penstock.bench.noop_server") as url:
+            idle = Order(work="noop", port=port_of(url), operations=30_000)
+            noop = statistics.median(client.rate(idle) for _ in range(rounds))
+        with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
+            serve = ("-m", "penstock", "--log-level", "warning", "serve", "sqs", "--port", "0", "--data", directory)
+            with server_process(*serve) as url:
+                return _measure(client, port_of(url), rounds, deep, noop, tell)
 
 
-def _measure(port: int, rounds: int, deep: int, noop: float, tell: Callable[[str], None]) -> SqsFigures:
+class _Client:
+    """The process that makes the load; it lives through the whole benchmark, so that a turn can be short."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    def run(self, order: Order) -> Outcome:
+        """Carry out one order."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        stdin.write(msgspec.json.encode(order) + b"\n")
+        stdin.flush()
+        answer = stdout.readline()
+        if not answer:
+            raise RuntimeError("the load failed: its process says above why")
+        return msgspec.json.decode(answer, type=Outcome)
+
+    def rate(self, order: Order) -> float:
+        """Messages a second."""
+        outcome = self.run(order)
+        return outcome.messages / outcome.seconds
+
+    def side_by_side(self, rounds: int, plain: Order, other: Order) -> tuple[float, float]:
+        """The rate of `plain` with the better number of connections, and that of `other` over it, by turns."""
+        rates, ratios = [], []
+        for connections in (32, 64):
+            turns = [
+                [self.rate(msgspec.structs.replace(order, connections=connections)) for order in (plain, other)]
+                for _ in range(rounds)
+            ]
+            rates.append(statistics.median(rate for rate, _ in turns))
+            ratios += [other_rate / rate for rate, other_rate in turns]
+        return max(rates), statistics.median(ratios)
+
+    def by_turns(self, turns: int, plain: Order, other: Order, before: Order | None = None) -> float:
+        """The rate of `other` over that of `plain`, by turns, so that a change of the machine's pace hits both."""
+        ratios = []
+        for turn in range(turns):
+            if before is not None:
+                self.run(before)
+            first_rate, second_rate = [self.rate(order) for order in ((plain, other) if turn % 2 else (other, plain))]
+            ratios.append(second_rate / first_rate if turn % 2 else first_rate / second_rate)
+        return statistics.median(ratios)
+
+
+@contextmanager
+def _client() -> Iterator[_Client]:
+    command = [sys.executable, "-m", "penstock.bench.sqs_load"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            yield _Client(process)
+        finally:
+            process.terminate()
+
+
+def _measure(
+    client: _Client, port: int, rounds: int, deep: int, noop: float, tell: Callable[[str], None]
+) -> SqsFigures:
     def queue(name: str, **attributes: str) -> str:
         return _create_queue(port, name, attributes)
 
     tell(f"send, batch, receive and delete: a standard queue and a FIFO queue with {_GROUPS:,} groups, by turns")
-    standard, fifo = _three(port, queue("standard"), queue("ordered.fifo", **_FIFO), rounds)
-    tell("32 partitions")
+    standard, fifo = _three(client, port, queue("standard"), queue("ordered.fifo", **_FIFO), rounds)
     turns = rounds * _TURNS
+    tell("32 partitions")
     split = {**_FIFO, "DeduplicationScope": "messageGroup", "FifoThroughputLimit": "perMessageGroupId"}
     one, many = (queue(f"split-{count}.fifo", **split, PartitionCount=str(count)) for count in (1, 32))
     for url in (one, many):
-        _run(Order(work="send_batch", port=port, queue_url=url, operations=1_500 * turns, groups=_GROUPS))
-    partitions = _by_turns(turns, _receives(port, one, 1_250), _receives(port, many, 1_250))
+        client.run(Order(work="send_batch", port=port, queue_url=url, operations=120 * turns // 4, groups=_GROUPS))
+    partitions = client.by_turns(turns // 4, _receives(port, one, 100), _receives(port, many, 100))
     tell("a throttle that never refuses")
     throttle = {"ThrottleSendCapacity": "100000", "ThrottleSendRefillPerSecond": "100000"}
-    sends = Order(work="send", port=port, queue_url=queue("plain"), operations=8_000)
+    sends = Order(work="send", port=port, queue_url=queue("plain"), operations=500)
     throttled = msgspec.structs.replace(sends, queue_url=queue("throttled", **throttle))
-    ratio = _by_turns(turns, sends, throttled)
+    ratio = client.by_turns(turns, sends, throttled)
     tell("from a send to a waiting receiver at 1,000 messages a second")
-    wake = _run(Order(work="wake", port=port, queue_url=queue("wake"), operations=5_000, connections=8))
+    wake = client.run(Order(work="wake", port=port, queue_url=queue("wake"), operations=5_000, connections=8))
     tell(f"{deep:,} messages waiting")
     few, many = queue("shallow"), queue("deep")
-    _run(Order(work="send_batch", port=port, queue_url=many, operations=deep // 10))
+    client.run(Order(work="send_batch", port=port, queue_url=many, operations=deep // 10))
     refill = Order(work="send_batch", port=port, queue_url=few, operations=2_000)
-    depth = _by_turns(rounds, _receives(port, few, 2_000), _receives(port, many, 2_000), refill)
+    depth = client.by_turns(rounds, _receives(port, few, 2_000), _receives(port, many, 2_000), refill)
     return SqsFigures(
         send_per_s=standard[0],
         batch_msgs_per_s=standard[1],
@@ -103,62 +163,19 @@ def _create_queue(port: int, name: str, attributes: dict[str, str]) -> str:
     return msgspec.json.decode(answer, type=dict[str, str])["QueueUrl"]
 
 
-def _three(port: int, standard_url: str, fifo_url: str, rounds: int) -> tuple[list[float], list[float]]:
+def _three(
+    client: _Client, port: int, standard_url: str, fifo_url: str, rounds: int
+) -> tuple[list[float], list[float]]:
     """The three rates of the standard queue, and for each what the FIFO queue makes of it."""
     rates, ratios = [], []
     for work, operations in (("send", 20_000), ("send_batch", 8_000), ("receive_delete", 4_000)):
         standard = Order(work=work, port=port, queue_url=standard_url, operations=operations)
         fifo = msgspec.structs.replace(standard, queue_url=fifo_url, groups=_GROUPS)
-        rate, ratio = _side_by_side(rounds, standard, fifo)
+        rate, ratio = client.side_by_side(rounds, standard, fifo)
         rates.append(rate)
         ratios.append(ratio)
     return rates, ratios
 
 
-def _side_by_side(rounds: int, plain: Order, other: Order) -> tuple[float, float]:
-    """The rate of `plain` with the better number of connections, and that of `other` over it, by turns."""
-    rates, ratios = [], []
-    for connections in (32, 64):
-        turns = [
-            [_rate(msgspec.structs.replace(order, connections=connections)) for order in (plain, other)]
-            for _ in range(rounds)
-        ]
-        rates.append(statistics.median(rate for rate, _ in turns))
-        ratios += [other_rate / rate for rate, other_rate in turns]
-    return max(rates), statistics.median(ratios)
-
-
 def _receives(port: int, url: str, operations: int) -> Order:
     return Order(work="receive_delete", port=port, queue_url=url, operations=operations)
-
-
-def _by_turns(turns: int, plain: Order, other: Order, before: Order | None = None) -> float:
-    """The rate of `other` over that of `plain`, by turns, so that a change of the machine's pace hits both alike."""
-    ratios = []
-    for turn in range(turns):
-        if before is not None:
-            _run(before)
-        first_rate, second_rate = [_rate(order) for order in ((plain, other) if turn % 2 else (other, plain))]
-        ratios.append(second_rate / first_rate if turn % 2 else first_rate / second_rate)
-    return statistics.median(ratios)
-
-
-def _median(rounds: int, order: Order) -> float:
-    return statistics.median(_rate(order) for _ in range(rounds))
-
-
-def _rate(order: Order) -> float:
-    outcome = _run(order)
-    return outcome.messages / outcome.seconds
-
-
-def _run(order: Order) -> Outcome:
-    ran = subprocess.run(
-        [sys.executable, "-m", "penstock.bench.sqs_load"],
-        input=msgspec.json.encode(order),
-        capture_output=True,
-        check=False,
-    )
-    if ran.returncode:
-        raise RuntimeError(f"the load failed: {ran.stderr.decode(errors='replace')[-2000:]}")
-    return msgspec.json.decode(ran.stdout, type=Outcome)

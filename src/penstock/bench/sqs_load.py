@@ -1,6 +1,7 @@
-"""The load on an SQS server, in a process of its own: reads one order from standard input, prints its figures.
+"""The load on an SQS server, in a process of its own: reads orders from standard input, a line each, and answers each
+with a line of figures.
 
-python -m penstock.bench.sqs_load < order.json
+python -m penstock.bench.sqs_load < orders.jsonl
 """
 
 import asyncio
@@ -153,10 +154,12 @@ async def _drive(order: Order) -> Outcome:
 
 
 def main() -> None:
-    """Carry out the order on standard input."""
-    order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
-    outcome = uvloop.run(_drive(order))
-    sys.stdout.buffer.write(msgspec.json.encode(outcome))
+    """Carry out the orders on standard input."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        for line in sys.stdin.buffer:
+            outcome = runner.run(_drive(msgspec.json.decode(line, type=Order)))
+            sys.stdout.buffer.write(msgspec.json.encode(outcome) + b"\n")
+            sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

@@ -166,9 +166,7 @@ class AdminSurface:
             move_tasks=service.moves.listed(queue, _SHOWN_TASKS),
             partition_messages=[counters.total for counters in queue.counters()],
             throttle_tokens={
-                str(level.action): level.tokens
-                for level in service.throttles.tokens_remaining(service.clock.now_ms())
-                if level.queue_name == queue.name
+                str(level.action): level.tokens for level in queue.throttle.levels(service.clock.now_ms())
             },
         )
 

@@ -13,6 +13,7 @@ from penstock.sqs.attempts import ReceiveAttempts
 from penstock.sqs.attributes import QueueAttributes
 from penstock.sqs.partition import Delivery, Partition
 from penstock.sqs.record import SqsRecord
+from penstock.sqs.throttling import QueueThrottle
 
 MAX_IN_FLIGHT = 120_000
 DEDUP_WINDOW_MS = 5 * MINUTE_MS
@@ -22,13 +23,14 @@ MAX_RECEIVE_BYTES = 1024 * 1024
 class SqsQueue:
     """A queue as the server knows it."""
 
-    def __init__(self, record: SqsRecord, partitions: Sequence[Partition]) -> None:
+    def __init__(self, record: SqsRecord, partitions: Sequence[Partition], throttle: QueueThrottle) -> None:
         self.name = record.name
         self.fifo = record.attributes.fifo_queue
         """Whether groups keep their order."""
         self.partitions = tuple(partitions)
         self.incarnation = partitions[0].stream.id
         """The identity of this queue; one deleted and made anew under the same name has another."""
+        self.throttle = throttle
         self.put_record(record)
         self.waiters = Waiters(self._has_ready)
         self.attempts = ReceiveAttempts()

@@ -32,6 +32,10 @@ class Action(StrEnum):
     ANY = "*"
 
 
+# To read a member of an enumeration takes as long as a call in Python 3.11.
+_SEND = Action.SEND
+
+
 class Limit(NamedTuple):
     """The bucket that an action is charged to."""
 
@@ -141,128 +145,135 @@ class TokenLevel(NamedTuple):
     tokens: float
 
 
-class _QueueBuckets:
-    """The buckets of one incarnation of a queue."""
+class QueueThrottle:
+    """The limits of one incarnation of a queue, and at most three buckets that enforce them.
 
-    __slots__ = ("buckets", "charged", "name")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.buckets: dict[Action, TokenBucket] = {}
-        self.charged: dict[Action, tuple[ThrottleSettings, TokenBucket]] = {}
-        """The bucket an action was charged to last, while settings and buckets are what they were then."""
-
-
-class Throttles:
-    """The buckets of all queues: at most three for each queue that has limits.
-
-    One lock spans finding a bucket and taking from it, so a bucket that has left the map never grants.
+    What a charge reads is close together here, as that is most of what it costs.
     """
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._queues: dict[int, _QueueBuckets] = {}
-        # Of all buckets: one that is evicted and made anew must not see a time again that it was refilled for.
-        self._latest_ms = 0
+    __slots__ = ("_buckets", "_evicted_ms", "_holders", "_lock", "_receives_from", "_sends_from", "_settings", "name")
+
+    def __init__(
+        self,
+        name: str,
+        settings: ThrottleSettings,
+        lock: threading.Lock,
+        holders: dict["QueueThrottle", None],
+    ) -> None:
+        self.name = name
+        self._settings = settings
+        self._lock = lock
+        self._holders = holders
+        self._buckets: dict[Action, TokenBucket] = {}
+        # The buckets that the two actions were charged to last, while limits and buckets are what they were then.
+        self._sends_from: TokenBucket | None = None
+        self._receives_from: TokenBucket | None = None
+        # A bucket that is evicted and made anew must not see a time again that it was refilled for.
+        self._evicted_ms = 0
 
     def __len__(self) -> int:
-        return sum(len(queue.buckets) for queue in self._queues.values())
+        return len(self._buckets)
 
-    def charge(
-        self, queue_id: int, queue_name: str, settings: ThrottleSettings, action: Action, n: int, now_ms: int
-    ) -> None:
+    def charge(self, action: Action, n: int, now_ms: int) -> None:
         """Take the tokens a request costs, all or none; Throttling says when to come again."""
-        if n <= 0:
-            return
         with self._lock:
-            latest_ms = self._latest_ms if now_ms <= self._latest_ms else self._advance(now_ms)
-            queue = self._queues.get(queue_id)
-            charged = None if queue is None else queue.charged.get(action)
-            if charged is not None and charged[0] is settings:
-                bucket: TokenBucket | None = charged[1]
-            else:
-                bucket = self._bucket_of(queue_id, queue_name, settings, action, latest_ms)
-            if bucket is None or bucket.take(n, latest_ms):
+            bucket = self._sends_from if action is _SEND else self._receives_from
+            if bucket is None:
+                bucket = self._find(action, now_ms)
+                if bucket is None:
+                    return
+            if bucket.take(n, now_ms):
                 return
             retry_after_s = bucket.retry_after_s(n, now_ms)
         raise SqsError(
             ErrorKind.THROTTLING,
-            f"Rate exceeded for queue '{queue_name}' action '{action}'",
+            f"Rate exceeded for queue '{self.name}' action '{action}'",
             retry_after_s=retry_after_s,
         )
 
-    def change(
-        self, queue_id: int, queue_name: str, before: ThrottleSettings, after: ThrottleSettings, now_ms: int
-    ) -> None:
-        """Put other limits in force at once.
-
-        A charge notices a change by itself; this is for a bucket that was idle until now, which would otherwise be
-        born full under the new limit and so hand out a burst.
-        """
-        held = {limit.bucket: limit for limit in before.limits()}
+    def change(self, settings: ThrottleSettings, now_ms: int) -> None:
+        """Put other limits in force at once, with the tokens there are, also those of a bucket that was idle."""
         with self._lock:
-            latest_ms = self._advance(now_ms)
-            for limit in after.limits():
+            held = {limit.bucket: limit for limit in self._settings.limits()}
+            for limit in settings.limits():
                 previous = held.get(limit.bucket, limit)
                 if previous != limit:
-                    self._bucket(queue_id, queue_name, previous, latest_ms)
-                if queue_id in self._queues and limit.bucket in self._queues[queue_id].buckets:
-                    self._bucket(queue_id, queue_name, limit, latest_ms)
+                    self._bucket(previous, now_ms)
+                if limit.bucket in self._buckets:
+                    self._bucket(limit, now_ms)
+            self._settings = settings
+            self._sends_from = self._receives_from = None
 
-    def drop(self, queue_id: int) -> None:
-        """Forget a queue that was deleted."""
+    def drop(self) -> None:
+        """Forget the buckets of a queue that was deleted."""
         with self._lock:
-            self._queues.pop(queue_id, None)
+            self._keep({})
+
+    def levels(self, now_ms: int) -> list[TokenLevel]:
+        """What the buckets hold."""
+        with self._lock:
+            return [TokenLevel(self.name, action, bucket.tokens(now_ms)) for action, bucket in self._buckets.items()]
+
+    def evict(self, now_ms: int) -> int:
+        """Drop the buckets that are full again, with the lock held; says how many they were."""
+        before = len(self._buckets)
+        self._keep({action: bucket for action, bucket in self._buckets.items() if not bucket.is_full(now_ms)})
+        self._evicted_ms = max(self._evicted_ms, now_ms)
+        return before - len(self._buckets)
+
+    def _keep(self, buckets: dict[Action, TokenBucket]) -> None:
+        self._buckets = buckets
+        self._sends_from = self._receives_from = None
+        self._holders.pop(self, None)
+        if buckets:
+            self._holders[self] = None
+
+    def _find(self, action: Action, now_ms: int) -> TokenBucket | None:
+        """The bucket that an action is charged to, if any; the next charge has it at hand."""
+        limit = self._settings.limit_of(action)
+        if limit is None:
+            return None
+        bucket = self._bucket(limit, now_ms)
+        if action is _SEND:
+            self._sends_from = bucket
+        else:
+            self._receives_from = bucket
+        return bucket
+
+    def _bucket(self, limit: Limit, now_ms: int) -> TokenBucket:
+        bucket = self._buckets.get(limit.bucket)
+        if bucket is None:
+            born_ms = max(now_ms, self._evicted_ms)
+            bucket = self._buckets[limit.bucket] = TokenBucket(limit.capacity, limit.refill_per_s, born_ms)
+            self._holders[self] = None
+        elif bucket.capacity != limit.capacity or bucket.refill_per_s != limit.refill_per_s:
+            bucket.reconfigure(limit.capacity, limit.refill_per_s, now_ms)
+        return bucket
+
+
+class Throttles:
+    """The throttles of all queues.
+
+    One lock spans finding a bucket and taking from it, so a bucket that its queue has no more never grants.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holders: dict[QueueThrottle, None] = {}
+        """Those that hold a bucket, the one looked at longest ago first."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self._holders))
+
+    def of_queue(self, name: str, settings: ThrottleSettings) -> QueueThrottle:
+        """The throttle of a queue, with no bucket yet."""
+        return QueueThrottle(name, settings, self._lock, self._holders)
 
     def sweep(self, now_ms: int, limit: int = SWEEP_QUEUES) -> int:
         """Look at some queues, in turn, and drop their buckets that are full again; says how many were dropped."""
-        dropped = 0
         with self._lock:
-            latest_ms = self._advance(now_ms)
-            for queue_id in list(islice(self._queues, limit)):
-                queue = self._queues.pop(queue_id)
-                kept = {action: bucket for action, bucket in queue.buckets.items() if not bucket.is_full(latest_ms)}
-                dropped += len(queue.buckets) - len(kept)
-                queue.buckets = kept
-                queue.charged.clear()
-                if kept:
-                    self._queues[queue_id] = queue
-        return dropped
+            return sum(throttle.evict(now_ms) for throttle in list(islice(self._holders, limit)))
 
     def tokens_remaining(self, now_ms: int) -> list[TokenLevel]:
         """What every bucket holds."""
-        with self._lock:
-            latest_ms = self._advance(now_ms)
-            return [
-                TokenLevel(queue.name, action, bucket.tokens(latest_ms))
-                for queue in self._queues.values()
-                for action, bucket in queue.buckets.items()
-            ]
-
-    def _bucket_of(
-        self, queue_id: int, queue_name: str, settings: ThrottleSettings, action: Action, now_ms: int
-    ) -> TokenBucket | None:
-        """The bucket that an action is charged to, if any; the next charge finds it at once."""
-        limit = settings.limit_of(action)
-        if limit is None:
-            return None
-        bucket = self._bucket(queue_id, queue_name, limit, now_ms)
-        self._queues[queue_id].charged[action] = (settings, bucket)
-        return bucket
-
-    def _advance(self, now_ms: int) -> int:
-        if now_ms > self._latest_ms:
-            self._latest_ms = now_ms
-        return self._latest_ms
-
-    def _bucket(self, queue_id: int, queue_name: str, limit: Limit, now_ms: int) -> TokenBucket:
-        queue = self._queues.get(queue_id)
-        if queue is None:
-            queue = self._queues[queue_id] = _QueueBuckets(queue_name)
-        bucket = queue.buckets.get(limit.bucket)
-        if bucket is None:
-            bucket = queue.buckets[limit.bucket] = TokenBucket(limit.capacity, limit.refill_per_s, now_ms)
-        elif bucket.capacity != limit.capacity or bucket.refill_per_s != limit.refill_per_s:
-            bucket.reconfigure(limit.capacity, limit.refill_per_s, now_ms)
-            queue.charged.clear()
-        return bucket
+        return [level for throttle in list(self._holders) for level in throttle.levels(now_ms)]

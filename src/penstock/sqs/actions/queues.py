@@ -88,9 +88,7 @@ async def set_queue_attributes(
         attributes = merged(queue.attributes, request.attributes, admin=caller.admin)
         if attributes.redrive_policy != queue.attributes.redrive_policy:
             service.check_redrive(queue.name, attributes)
-        before = queue.attributes.throttles
         await service.change(queue, msgspec.structs.replace(queue.record, attributes=attributes))
-        service.throttles.change(queue.incarnation, queue.name, before, attributes.throttles, service.clock.now_ms())
     return EmptyResponse()
 
 

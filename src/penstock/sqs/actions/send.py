@@ -35,6 +35,9 @@ from penstock.sqs.throttling import Action
 # Separates a group from a deduplication id within it; neither may contain it.
 GROUP_SEPARATOR = "\x1f"
 
+# To read a member of an enumeration takes as long as a call in Python 3.11.
+_SEND = Action.SEND
+
 # A plain dictionary, never changed: the store encodes one quicker than a read-only mapping.
 _NONE: Mapping[str, TypedValue] = {}
 
@@ -42,9 +45,10 @@ _NONE: Mapping[str, TypedValue] = {}
 def send_message(service: SqsService, caller: Caller, request: SendMessageRequest) -> AfterCommit:
     """Send one message."""
     queue = service.of_url(request.queue_url)
-    service.charge(queue, Action.SEND, 1)
+    now_ms = service.clock.now_ms()
+    service.charge(queue, _SEND, 1, now_ms)
     (message_id,) = service.new_message_ids(1)
-    message = _message(message_id, queue, caller, request, service.clock.now_ms(), harmless=caller.is_harmless)
+    message = _message(message_id, queue, caller, request, now_ms, harmless=caller.is_harmless)
     response = SendMessageResponse(message.id, body_md5(message.body))
     _add_digests(response, message, request)
     partition = queue.partition_for(message.group)
@@ -58,10 +62,10 @@ def send_message_batch(
     queue = service.of_url(request.queue_url)
     entries = request.entries
     check_batch(tuple([entry.id for entry in entries]))
-    service.charge(queue, Action.SEND, len(entries))
+    now_ms = service.clock.now_ms()
+    service.charge(queue, _SEND, len(entries), now_ms)
     response = SendMessageBatchResponse([], [])
     messages: list[Message] = []
-    now_ms = service.clock.now_ms()
     harmless = caller.is_harmless
     for entry, message_id in zip(entries, service.new_message_ids(len(entries)), strict=True):
         try:
