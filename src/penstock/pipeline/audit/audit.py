@@ -48,7 +48,9 @@ def audit_frame(
 def _totals(seen: DataFrame) -> list[Row]:
     name = f.coalesce(f.col("name"), f.col("what")).alias("name")
     number = f.when(f.col("what") == COUNT, f.col("key")).otherwise(1)
-    return seen.groupBy(name).agg(f.sum(number).alias("total")).collect()
+    # A handful of rows in each share: a task for each would take longer than the rest.
+    few = seen.coalesce(seen.sparkSession.sparkContext.defaultParallelism)
+    return few.groupBy(name).agg(f.sum(number).alias("total")).collect()
 
 
 def _buckets(seen: DataFrame) -> list[int]:
