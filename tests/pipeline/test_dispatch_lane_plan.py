@@ -1,7 +1,7 @@
 """Lanes planned where they are read: the rules of `core.plan` on Arrow columns, and how plans travel to tasks."""
 
 from collections import defaultdict
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 
 import pyarrow
 from hypothesis import given
@@ -11,10 +11,13 @@ from penstock.core.partition import fnv1a_32, partition_of
 from penstock.core.plan import LaneKey, PendingJob, Position, plan
 from penstock.core.pointer import DispatchMode
 from penstock.pipeline.dispatch.group_hash import hashes_of
-from penstock.pipeline.dispatch.lane_plan import planned, whole_lanes
+from penstock.pipeline.dispatch.lane_plan import first_lanes, planned, whole_lanes
 from penstock.pipeline.dispatch.lane_schema import BLOCKER
 from penstock.pipeline.dispatch.packed_plan import packed, unpacked
 from tests.pipeline.dispatch_worlds import NOW_MS, WORLDS, World
+
+LANE_SIZES = st.lists(st.integers(0, 3), max_size=12)
+CUTS = st.lists(st.integers(0, 5), max_size=8)
 
 _NO_JOB = dict.fromkeys(("id", "mode", "sequence", "created_at_ms", "due_at_ms", "expires_at_ms"))
 _SCHEMA = pyarrow.schema(
@@ -75,8 +78,8 @@ def test_each_lane_gives_what_the_rules_say_and_a_lane_with_nothing_to_give_one_
         )
 
 
-@given(st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 5), max_size=8))
-def test_batches_are_cut_between_lanes_only(sizes: list[int], cuts: list[int]) -> None:
+def batches_of(sizes: list[int], cuts: list[int]) -> tuple[list[str], list[pyarrow.RecordBatch]]:
+    """The keys of lanes of these sizes row by row, and the rows cut anywhere."""
     keys = [f"g{lane}" for lane, size in enumerate(sizes) for _ in range(size)]
     columns = {"group_key": keys, "ordered": [True] * len(keys), "turn": [int(key[1:]) for key in keys]}
     rows = pyarrow.RecordBatch.from_pydict(
@@ -84,11 +87,29 @@ def test_batches_are_cut_between_lanes_only(sizes: list[int], cuts: list[int]) -
         schema=pyarrow.schema({"group_key": pyarrow.string(), "ordered": pyarrow.bool_(), "turn": pyarrow.int64()}),
     )
     places = [0, *(min(sum(cuts[: end + 1]), len(keys)) for end in range(len(cuts))), len(keys)]
-    batches = list(whole_lanes(rows.slice(start, end - start) for start, end in pairwise(places)))
+    return keys, [rows.slice(start, end - start) for start, end in pairwise(places)]
+
+
+@given(LANE_SIZES, CUTS)
+def test_batches_are_cut_between_lanes_only(sizes: list[int], cuts: list[int]) -> None:
+    keys, cut = batches_of(sizes, cuts)
+    batches = list(whole_lanes(cut))
     assert [key for batch in batches for key in batch.column("group_key").to_pylist()] == keys
     seen = [set(batch.column("group_key").to_pylist()) for batch in batches]
     assert all(seen)
     assert sum(map(len, seen)) == len(set(keys))
+
+
+@given(LANE_SIZES, CUTS, st.integers(0, 30))
+def test_the_first_lanes_are_as_many_as_fit(sizes: list[int], cuts: list[int], most_rows: int) -> None:
+    keys, cut = batches_of(sizes, cuts)
+    ends = list(accumulate(size for size in sizes if size))
+    fit = max((end for end in ends if end <= most_rows), default=0)
+
+    batches = list(first_lanes(whole_lanes(cut), most_rows))
+
+    assert all(map(len, batches))
+    assert [key for batch in batches for key in batch.column("group_key").to_pylist()] == keys[:fit]
 
 
 @given(

@@ -9,10 +9,11 @@ import pytest
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
 from penstock.jobs.errors import DatabaseFailed
-from penstock.jobs.lane_claiming import AwakeRange
+from penstock.jobs.lane_claiming import AwakeRange, LaneOwner
 from penstock.jobs.model_job import NewJob
 from penstock.pipeline.database import Database
 from penstock.pipeline.dispatch.postgres_lanes import postgres_lanes
+from penstock.pipeline.dispatch.round_call import RoundCall
 
 GROUPS = 7
 PER_GROUP = 3
@@ -36,8 +37,13 @@ async def database(postgres_database: str) -> AsyncIterator[Database]:
     await repository.close()
 
 
+def call(now_ms: int) -> RoundCall:
+    owner = LaneOwner("nobody")
+    return RoundCall(owner=owner, ranges=(ALL,), share=PER_GROUP, rows=1_000, now_ms=now_ms, until_ms=now_ms)
+
+
 def groups(database: Database) -> list[str]:
-    batches = postgres_lanes(database, ALL, "", PER_GROUP, SystemClock().now_ms())
+    batches = postgres_lanes(database, ALL, call(SystemClock().now_ms()))
     return [key for batch in batches for key in batch.column("group_key").to_pylist()]
 
 
@@ -72,7 +78,7 @@ async def test_a_connection_that_was_lost_is_made_anew(database: Database) -> No
 
 
 async def test_a_read_that_is_given_up_leaves_no_connection(database: Database) -> None:
-    reading = postgres_lanes(database, ALL, "", PER_GROUP, 0)
+    reading = postgres_lanes(database, ALL, call(0))
     next(reading)
     reading.close()  # type: ignore[attr-defined]
     assert connections(database) == {}

@@ -24,8 +24,8 @@ SPARK_SETTINGS = {
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
     # To know how large a batch is, Spark would ask all its columns after every row. Rows of an audit are small.
     "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
-    # Parcels are hashes and times, which hardly compress; and rows of a task are written once, sorted in memory, instead
-    # of to a file for each share and then to one of all.
+    # Parcels are hashes and times, which hardly compress; and a task writes its rows once, sorted in memory, instead of
+    # to a file for each share and then to one of all.
     "spark.shuffle.compress": "false",
     "spark.shuffle.sort.bypassMergeThreshold": "1",
     # Arrays of megabytes come and go. By default glibc gives the memory of each back, and to get new one takes longer

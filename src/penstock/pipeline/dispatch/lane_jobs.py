@@ -11,7 +11,7 @@ from penstock.jobs.lane_claiming import AwakeRange
 from penstock.jobs.queries import Dialect
 from penstock.pipeline.database import Database
 from penstock.pipeline.dispatch.group_hash import hashes_of
-from penstock.pipeline.dispatch.lane_plan import planned, whole_lanes
+from penstock.pipeline.dispatch.lane_plan import first_lanes, planned, whole_lanes
 from penstock.pipeline.dispatch.lane_rows import lane_rows
 from penstock.pipeline.dispatch.lane_run import COLUMNS
 from penstock.pipeline.dispatch.lane_schema import LANE_JOBS
@@ -38,19 +38,18 @@ def packed_plans(spark: SparkSession, database: Database, parts: int, tasks: int
 
 
 def planned_lanes(database: Database, spans: Iterable[AwakeRange], call: RoundCall) -> Iterator[pyarrow.RecordBatch]:
-    """Ranges of lanes, each lane with at most `share` jobs that go, in order; in the process of a task."""
+    """The first lanes of ranges, each lane with at most `share` jobs that go, in order; in the process of a task."""
     for span in spans:
-        for rows in whole_lanes(_stored(database, span, call)):
+        for rows in first_lanes(whole_lanes(_stored(database, span, call)), call.rows):
             yield planned(rows, call.now_ms, call.share).select(COLUMNS)
 
 
 def _stored(database: Database, span: AwakeRange, call: RoundCall) -> Iterator[pyarrow.RecordBatch]:
-    owner, share, now_ms = call.owner.name, call.share, call.now_ms
     if database.dialect is Dialect.POSTGRES:
-        yield from postgres_lanes(database, span, owner, share, now_ms)
+        yield from postgres_lanes(database, span, call)
         return
     fields = [field for field in to_arrow_schema(LANE_JOBS) if field.name != "group_hash"]
-    rows = lane_rows(database, span, owner, share, now_ms)
+    rows = lane_rows(database, span, call)
     while some := list(islice(rows, _ROWS_AT_ONCE)):
         columns = zip(zip(*some, strict=True), fields, strict=True)
         arrays = [pyarrow.array(values, field.type) for values, field in columns]

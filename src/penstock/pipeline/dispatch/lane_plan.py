@@ -42,6 +42,20 @@ def whole_lanes(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.Reco
         yield pyarrow.concat_batches(rest)
 
 
+def first_lanes(lanes: Iterable[pyarrow.RecordBatch], most_rows: int) -> Iterator[pyarrow.RecordBatch]:
+    """The first of whole lanes, as many as have so many rows together; the others are read and left out."""
+    left = most_rows
+    for batch in lanes:
+        if len(batch) > left:
+            ends = numpy.append(numpy.flatnonzero(_starts(batch))[1:], len(batch))
+            fit = int(ends[ends <= left].max(initial=0))
+            batch, left = batch.slice(0, fit), 0
+        else:
+            left -= len(batch)
+        if len(batch):
+            yield batch
+
+
 def planned(rows: pyarrow.RecordBatch, now_ms: int, share: "int | Numbers") -> pyarrow.RecordBatch:
     """Of whole lanes the jobs to publish now, in order, at most `share` of each; `may_go` and `rank` are added.
 

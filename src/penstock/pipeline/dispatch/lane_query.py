@@ -2,12 +2,14 @@
 
 The blocked are told from the free by the plan, not here; only how many jobs of a lane are read is limited, per mode,
 so that blocked jobs never hide others. Lanes come by their turns, which costs nothing: that is the order in which the
-index has them. So the rows of a lane stand together.
+index has them. So the rows of a lane stand together. Of the last lane that is read rows may be missing; then there is
+one more than was asked for.
 """
 
 from penstock.jobs.lane_claiming import AwakeRange
 from penstock.jobs.queries import Dialect, translated
 from penstock.jobs.stored_state import StoredMode
+from penstock.pipeline.dispatch.round_call import RoundCall
 from penstock.pipeline.sources.literal import literal
 
 _LANE = """
@@ -41,7 +43,7 @@ LEFT JOIN LATERAL (
     ORDER BY sequence, created_at_ms, id LIMIT 1
 ) AS blocker ON lane.ordered
 LEFT JOIN LATERAL (§runs) AS job ON true
-ORDER BY lane.turn
+ORDER BY lane.turn LIMIT §rows
 """
 _KINDS = {
     StoredMode.BLOCK_ON_ERROR: "lane.ordered",
@@ -50,8 +52,8 @@ _KINDS = {
 }
 
 
-def lane_query(prefix: str, span: AwakeRange, owner: str, share: int, now_ms: int) -> str:
-    """All that a range of lanes may give; `prefix` names the schema, with its dot."""
+def lane_query(prefix: str, span: AwakeRange, call: RoundCall) -> str:
+    """What the first lanes of a range may give; `prefix` names the schema, with its dot."""
     runs = " UNION ALL ".join(
         _JOBS.replace("§mode", str(int(mode))).replace("§kind", kind) for mode, kind in _KINDS.items()
     )
@@ -59,8 +61,9 @@ def lane_query(prefix: str, span: AwakeRange, owner: str, share: int, now_ms: in
         "§runs": runs,
         "§first": str(span.first_turn),
         "§last": str(span.last_turn),
-        "§share": str(share),
-        "§now": str(now_ms),
+        "§share": str(call.share),
+        "§rows": str(call.rows + 1),
+        "§now": str(call.now_ms),
         "§subscriptions": f"{prefix}subscriptions",
         "§lanes": f"{prefix}lanes",
         "§jobs": f"{prefix}jobs",
@@ -69,4 +72,4 @@ def lane_query(prefix: str, span: AwakeRange, owner: str, share: int, now_ms: in
     for word, meaning in words.items():
         text = text.replace(word, meaning)
     # Last, and after what looks for colons and braces: it is the only text that is not ours.
-    return translated(text, Dialect.POSTGRES).replace("§owner", literal(owner, Dialect.POSTGRES))
+    return translated(text, Dialect.POSTGRES).replace("§owner", literal(call.owner.name, Dialect.POSTGRES))

@@ -9,6 +9,7 @@ from penstock.jobs.lane_claiming import AwakeRange
 from penstock.jobs.queries import Dialect, queries, translated
 from penstock.jobs.stored_state import MODE_OF, StoredMode
 from penstock.pipeline.database import Database
+from penstock.pipeline.dispatch.round_call import RoundCall
 
 _LANES = """
 SELECT group_key, ordered, turn, EXISTS (SELECT 1 FROM subscriptions AS s WHERE s.id = subscription_id AND s.paused)
@@ -32,15 +33,20 @@ _BUSY_TIMEOUT_S = 10.0
 Row = tuple[Any, ...]
 
 
-def lane_rows(database: Database, span: AwakeRange, owner: str, share: int, now_ms: int) -> Iterator[Row]:
-    """All that a range of lanes may give, in the columns of `lane_query`."""
+def lane_rows(database: Database, span: AwakeRange, call: RoundCall) -> Iterator[Row]:
+    """What the first lanes of a range may give, in the columns of `lane_query`; the last may be one too many."""
     with closing(_connect(database)) as connection:
-        bounds = {"first": span.first_turn, "last": span.last_turn, "owner": owner}
+        bounds = {"first": span.first_turn, "last": span.last_turn, "owner": call.owner.name}
         # One transaction: a lane and its jobs are seen at the same moment.
         connection.execute("BEGIN")
+        count = 0
         for group_key, ordered, turn, paused in connection.execute(_LANES, bounds).fetchall():
             lane = (group_key, bool(ordered), turn, bool(paused), False)
-            yield from _rows_of_lane(connection, lane, share, now_ms)
+            rows = list(_rows_of_lane(connection, lane, call.share, call.now_ms))
+            yield from rows
+            count += len(rows)
+            if count > call.rows:
+                return
 
 
 def _connect(database: Database) -> sqlite3.Connection:

@@ -15,6 +15,7 @@ from penstock.jobs.lane_claiming import AwakeRange
 from penstock.jobs.stored_state import MODE_OF
 from penstock.pipeline.database import Database
 from penstock.pipeline.dispatch.lane_query import lane_query
+from penstock.pipeline.dispatch.round_call import RoundCall
 from penstock.queue.store.postgres_address import PostgresAddress
 
 _CONNECTION: dict[str, Any] = {
@@ -31,13 +32,11 @@ _MODES = pyarrow.array([mode.value for mode in MODE_OF])
 _kept: dict[Database, dbapi.Connection] = {}
 
 
-def postgres_lanes(
-    database: Database, span: AwakeRange, owner: str, share: int, now_ms: int
-) -> Iterator[pyarrow.RecordBatch]:
-    """All that a range of lanes may give, lane by lane; in a process that does one such thing at a time."""
+def postgres_lanes(database: Database, span: AwakeRange, call: RoundCall) -> Iterator[pyarrow.RecordBatch]:
+    """What the first lanes of a range may give, lane by lane; in a process that does one such thing at a time."""
     prefix = sql.Identifier(database.schema).as_string(None) + "."
     try:
-        connection, cursor = _asked(database, lane_query(prefix, span, owner, share, now_ms))
+        connection, cursor = _asked(database, lane_query(prefix, span, call))
         try:
             with closing(cursor), closing(cursor.fetch_record_batch()) as reader:
                 for batch in reader:

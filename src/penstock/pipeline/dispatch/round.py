@@ -40,9 +40,13 @@ class Rounds:
     def call(
         self, ranges: Sequence[AwakeRange], owner: LaneOwner, *, now_ms: int, until_ms: int, most: int
     ) -> RoundCall:
-        """A round of at most so many jobs."""
-        share = share_of(most, sum(part.lanes for part in ranges), self.settings.most_per_lane)
-        return RoundCall(owner=owner, ranges=tuple(ranges), share=share, now_ms=now_ms, until_ms=until_ms)
+        """A round of at most so many jobs, or of one lane from each range."""
+        settings = self.settings
+        equal = share_of(most, sum(part.lanes for part in ranges), settings.most_per_lane)
+        share = max(equal, min(settings.least_per_lane, settings.most_per_lane, most))
+        # A lane has up to a share of rows of each ordered mode.
+        rows = max(most // len(ranges), 2 * share) if ranges else 0
+        return RoundCall(owner=owner, ranges=tuple(ranges), share=share, rows=rows, now_ms=now_ms, until_ms=until_ms)
 
     def run(self, spark: SparkSession, call: RoundCall) -> Report:
         """Publish; StaleLeader is in the report, whatever else ends a task for good is raised."""

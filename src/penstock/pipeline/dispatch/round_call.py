@@ -19,6 +19,8 @@ class RoundCall(msgspec.Struct, frozen=True, kw_only=True):
     ranges: tuple[AwakeRange, ...]
     share: int
     """How many jobs a lane may give."""
+    rows: int
+    """How many rows are read of a range of lanes, in whole lanes."""
     now_ms: int
     until_ms: int
     """When it is too late to publish, by the wall clock."""

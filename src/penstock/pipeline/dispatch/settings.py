@@ -12,9 +12,13 @@ class DispatchSettings(msgspec.Struct, frozen=True, kw_only=True):
     most_jobs: int = 64_000
     """Jobs of one round: so many that a round's own cost is small, so few that what comes meanwhile waits seconds.
 
-    A round takes as much of each lane as the others: the smaller it is, the more often a backlog's lanes are claimed.
+    It takes as much of each lane as of the others, in the order of their turns, until it has so many.
     """
     most_per_lane: int = 1_000
+    least_per_lane: int = 16
+    """Jobs that a lane may give when it is its turn, however many lanes wait: to claim a lane and give it back costs as
+    much as to publish two jobs.
+    """
     lanes_per_task: int = 64
     """Rounds of fewer lanes have fewer tasks: to share little work takes longer than to do it."""
     tasks: int | None = None

@@ -1,0 +1,106 @@
+"""What a round reads of the lanes whose turn it is, from both databases."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.core.pointer import DispatchMode
+from penstock.edge.clock import SystemClock
+from penstock.jobs.lane_claiming import AwakeRange, LaneOwner
+from penstock.jobs.model_job import NewJob
+from penstock.jobs.repository import JobRepository
+from penstock.pipeline.database import Database
+from penstock.pipeline.dispatch.lane_jobs import planned_lanes
+from penstock.pipeline.dispatch.round import Rounds
+from penstock.pipeline.dispatch.settings import DispatchSettings
+from tests.pipeline.dispatch_engines import destination
+
+GROUPS, PER_GROUP = 9, 8
+NOW_MS = SystemClock().now_ms()
+OWNER = LaneOwner("a round")
+MODES = (DispatchMode.BLOCK_ON_ERROR, DispatchMode.NEXT_ON_ERROR)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    if request.param == "sqlite":
+        yield Database(f"sqlite:///{tmp_path}/jobs.db")
+    else:
+        yield Database(str(request.getfixturevalue("postgres_database")))
+
+
+@pytest.fixture
+async def jobs(database: Database) -> AsyncIterator[JobRepository]:
+    """A few groups, each with jobs of both ordered modes by turns."""
+    repository = database.repository()
+    await repository.open(NOW_MS)
+    made = [
+        NewJob(
+            id=f"{number:013}",
+            target="https://a.example",
+            created_at_ms=NOW_MS,
+            group=f"g{number % GROUPS}",
+            mode=MODES[number // GROUPS % 2],
+            sequence=number,
+        )
+        for number in range(GROUPS * PER_GROUP)
+    ]
+    await repository.create_jobs(made, NOW_MS)
+    yield repository
+    await repository.close()
+
+
+async def read(database: Database, jobs: JobRepository, most: int, least_per_lane: int) -> dict[str, list[int]]:
+    """The numbers of the jobs that a round of `most` jobs would publish, by group."""
+    settings = DispatchSettings(least_per_lane=least_per_lane)
+    rounds = Rounds(database=database, destination=destination("sqlite:///q"), settings=settings)
+    ranges = await jobs.lanes.awake_ranges(OWNER.name, most, 1)
+    call = rounds.call(ranges, OWNER, now_ms=NOW_MS + 1, until_ms=NOW_MS + 1, most=most)
+    found: dict[str, list[int]] = {}
+    for batch in planned_lanes(database, call.ranges, call):
+        for row in batch.to_pylist():
+            found.setdefault(row["group_key"].rpartition(":")[2], []).append(int(row["id"]))
+    return found
+
+
+def first_of(group: str, count: int) -> list[int]:
+    return [int(group[1:]) + GROUPS * place for place in range(count)]
+
+
+async def test_a_lane_gives_several_jobs_when_it_is_its_turn_and_later_lanes_wait(
+    database: Database, jobs: JobRepository
+) -> None:
+    found = await read(database, jobs, most=20, least_per_lane=4)
+
+    # By mode up to four rows are read of a lane, so two lanes fit into twenty rows.
+    assert found == {group: first_of(group, 4) for group in ("g0", "g1")}
+
+
+async def test_lanes_share_a_round_that_is_large_enough_for_all(database: Database, jobs: JobRepository) -> None:
+    found = await read(database, jobs, most=GROUPS * PER_GROUP, least_per_lane=2)
+
+    assert found == {f"g{number}": first_of(f"g{number}", PER_GROUP) for number in range(GROUPS)}
+
+
+async def test_the_smallest_round_has_a_whole_lane(database: Database, jobs: JobRepository) -> None:
+    found = await read(database, jobs, most=1, least_per_lane=4)
+
+    assert found == {"g0": first_of("g0", 1)}
+
+
+@pytest.mark.parametrize(
+    ("lanes", "most", "share", "rows"),
+    [(1, 64_000, 1_000, 32_000), (4_000, 64_000, 16, 32_000), (50_000, 64_000, 16, 32_000), (8, 2, 2, 4)],
+)
+def test_shares_of_a_round(tmp_path: Path, lanes: int, most: int, share: int, rows: int) -> None:
+    rounds = Rounds(
+        database=Database(f"sqlite:///{tmp_path}/jobs.db"),
+        destination=destination("sqlite:///q"),
+        settings=DispatchSettings(),
+    )
+    ranges = [AwakeRange(0, 1, lanes - lanes // 2), AwakeRange(2, 3, lanes // 2)]
+
+    call = rounds.call(ranges, OWNER, now_ms=0, until_ms=0, most=most)
+
+    assert (call.share, call.rows) == (share, rows)
