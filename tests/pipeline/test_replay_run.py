@@ -49,7 +49,7 @@ def test_a_direct_replay_is_stopped_and_goes_on(
     runner = ReplayRunner(spark, rig.database, rig.clock)
     count = runner.count(EVERYTHING, rig.clock.now_ms() + 1_000_000)
     assert (count.jobs, count.groups, count.on_their_way) == (400, 4, 1)
-    replay = rig.begin(direct=True, total=400)
+    replay = rig.begin(direct=True, total=400, per_s=100)
     stop = threading.Event()
     seen: list[ReplayProgress] = []
 

@@ -13,12 +13,11 @@ _ACCURACY = 10_000
 
 
 def totals(facts: DataFrame) -> DataFrame:
-    """One row: how many attempts ended how, and how long jobs waited for their first. Jobs and groups are estimates."""
+    """One row: how many attempts ended how, and how long jobs waited for their first. Jobs are an estimate."""
     return facts.agg(
         f.count("*").alias("attempts"),
         *(f.count_if(f.col("outcome") == outcome.value).alias(outcome.value.lower()) for outcome in AttemptOutcome),
         f.approx_count_distinct("job_id", 0.02).alias("jobs"),
-        f.approx_count_distinct("group_key", 0.02).alias("groups"),
         f.count_if("repaired").alias("repaired"),
         f.avg("waited_ms").alias("wait_mean_ms"),
         f.max("waited_ms").alias("wait_longest_ms"),

@@ -49,7 +49,7 @@ def _totals(totals: Totals) -> Html:
             ("refused", f"{totals.refused:,}"),
             ("deferred", f"{totals.deferred:,}"),
             ("jobs (about)", f"{totals.jobs:,}"),
-            ("groups (about)", f"{totals.groups:,}"),
+            ("groups", f"{totals.groups:,}"),
             ("latency p50", _told_ms(percentile_ms(totals.latency, 0.5))),
             ("latency p99", _told_ms(percentile_ms(totals.latency, 0.99))),
             ("wait, mean", _told_ms(totals.wait_mean_ms)),

@@ -22,7 +22,8 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     refused: int
     deferred: int
     jobs: int
-    groups: int
+    """About so many."""
+    groups: int = 0
     repaired: int
     wait_mean_ms: float | None
     wait_longest_ms: int | None
@@ -110,7 +111,7 @@ def collect_figures(facts: DataFrame, span: Span, source: str, partitions: int =
         return Figures(
             span=span,
             source=source,
-            totals=totals,
+            totals=msgspec.structs.replace(totals, groups=sum(load.groups for load in loads.values())),
             groups=_values(Group, aggregates.groups_by_volume(facts, MOST)),
             partitions=[loads.get(number, _idle(number)) for number in range(partitions)] if loads else [],
             reasons=_values(Reason, aggregates.failure_reasons(facts, MOST)),
