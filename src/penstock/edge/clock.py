@@ -1,7 +1,6 @@
 """The wall clock."""
 
 import time
-from time import time_ns
 
 
 class SystemClock:
@@ -12,7 +11,7 @@ class SystemClock:
 
     def now_ms(self) -> int:
         """Milliseconds since the Unix epoch."""
-        now_ms = time_ns() // 1_000_000
+        now_ms = time.time_ns() // 1_000_000
         if now_ms < self._last_ms:
             return self._last_ms
         self._last_ms = now_ms
