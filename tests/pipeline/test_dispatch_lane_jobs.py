@@ -91,7 +91,7 @@ async def test_the_smallest_round_has_a_whole_lane(database: Database, jobs: Job
 
 @pytest.mark.parametrize(
     ("lanes", "most", "share", "rows"),
-    [(1, 64_000, 1_000, 32_000), (4_000, 64_000, 16, 32_000), (50_000, 64_000, 16, 32_000), (8, 2, 2, 4)],
+    [(1, 64_000, 1_000, 32_000), (2_000, 64_000, 32, 32_000), (50_000, 64_000, 32, 32_000), (8, 2, 2, 4)],
 )
 def test_shares_of_a_round(tmp_path: Path, lanes: int, most: int, share: int, rows: int) -> None:
     rounds = Rounds(

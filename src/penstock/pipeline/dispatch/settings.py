@@ -15,7 +15,7 @@ class DispatchSettings(msgspec.Struct, frozen=True, kw_only=True):
     It takes as much of each lane as of the others, in the order of their turns, until it has so many.
     """
     most_per_lane: int = 1_000
-    least_per_lane: int = 16
+    least_per_lane: int = 32
     """Jobs that a lane may give when it is its turn, however many lanes wait: to claim a lane and give it back costs as
     much as to publish two jobs.
     """
