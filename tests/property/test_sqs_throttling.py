@@ -261,6 +261,17 @@ def test_a_clock_set_back_after_an_eviction_mints_nothing() -> None:
     assert not granted(throttle, Action.SEND, 1, 10_000)
 
 
+def test_a_bucket_that_had_seen_a_later_time_mints_nothing_when_it_is_evicted() -> None:
+    throttles = Throttles()
+    throttle = throttles.of_queue("q", limited(pair("Send", 20, 10)))
+    assert granted(throttle, Action.SEND, 1, 0)
+    throttle.change(limited(pair("Send", 10, 10)), 2_000)
+    assert throttles.sweep(1_000) == 1
+
+    assert granted(throttle, Action.SEND, 10, 1_000)
+    assert not granted(throttle, Action.SEND, 1, 2_000)
+
+
 def test_the_gauge_tells_what_is_left() -> None:
     throttles = Throttles()
     throttle = throttles.of_queue("q1", limited(pair("Send", 10, "2.5"), pair("Default", 20, 1)))

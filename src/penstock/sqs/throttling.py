@@ -33,7 +33,7 @@ class Action(StrEnum):
 
 
 # To read a member of an enumeration takes as long as a call in Python 3.11.
-_SEND = Action.SEND
+SEND = Action.SEND
 
 
 class Limit(NamedTuple):
@@ -177,7 +177,7 @@ class QueueThrottle:
     def charge(self, action: Action, n: int, now_ms: int) -> None:
         """Take the tokens a request costs, all or none; Throttling says when to come again."""
         with self._lock:
-            bucket = self._sends_from if action is _SEND else self._receives_from
+            bucket = self._sends_from if action is SEND else self._receives_from
             if bucket is None:
                 bucket = self._find(action, now_ms)
                 if bucket is None:
@@ -216,10 +216,10 @@ class QueueThrottle:
 
     def evict(self, now_ms: int) -> int:
         """Drop the buckets that are full again, with the lock held; says how many they were."""
-        before = len(self._buckets)
-        self._keep({action: bucket for action, bucket in self._buckets.items() if not bucket.is_full(now_ms)})
-        self._evicted_ms = max(self._evicted_ms, now_ms)
-        return before - len(self._buckets)
+        before = self._buckets
+        self._evicted_ms = max(self._evicted_ms, now_ms, *(bucket.updated_ms for bucket in before.values()))
+        self._keep({action: bucket for action, bucket in before.items() if not bucket.is_full(now_ms)})
+        return len(before) - len(self._buckets)
 
     def _keep(self, buckets: dict[Action, TokenBucket]) -> None:
         self._buckets = buckets
@@ -234,7 +234,7 @@ class QueueThrottle:
         if limit is None:
             return None
         bucket = self._bucket(limit, now_ms)
-        if action is _SEND:
+        if action is SEND:
             self._sends_from = bucket
         else:
             self._receives_from = bucket

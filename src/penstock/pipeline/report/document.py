@@ -48,7 +48,7 @@ def _totals(totals: Totals) -> Html:
             ("failed", f"{totals.failed:,}"),
             ("refused", f"{totals.refused:,}"),
             ("deferred", f"{totals.deferred:,}"),
-            ("jobs (about)", f"{totals.jobs:,}"),
+            ("jobs", f"{totals.jobs:,}"),
             ("groups", f"{totals.groups:,}"),
             ("latency p50", _told_ms(percentile_ms(totals.latency, 0.5))),
             ("latency p99", _told_ms(percentile_ms(totals.latency, 0.99))),

@@ -21,8 +21,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     failed: int
     refused: int
     deferred: int
-    jobs: int
-    """About so many."""
+    jobs: int = 0
     groups: int = 0
     repaired: int
     wait_mean_ms: float | None
@@ -111,7 +110,11 @@ def collect_figures(facts: DataFrame, span: Span, source: str, partitions: int =
         return Figures(
             span=span,
             source=source,
-            totals=msgspec.structs.replace(totals, groups=sum(load.groups for load in loads.values())),
+            totals=msgspec.structs.replace(
+                totals,
+                jobs=aggregates.jobs(facts).collect()[0]["jobs"],
+                groups=sum(each.groups for each in loads.values()),
+            ),
             groups=_values(Group, aggregates.groups_by_volume(facts, MOST)),
             partitions=[loads.get(number, _idle(number)) for number in range(partitions)] if loads else [],
             reasons=_values(Reason, aggregates.failure_reasons(facts, MOST)),
