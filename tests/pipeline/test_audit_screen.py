@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.pipeline.audit import parcels, screening
-from penstock.pipeline.audit.parcels import PARTS, Sender, columns_of, opened, parcel
-from penstock.pipeline.audit.screen_rows import JOB_WIDTH, PLACE_WIDTH, job_columns, place_columns, places_of_columns
+from penstock.pipeline.audit.parcels import PARTS, Sender, columns_of, numbers_of, opened, parcel
+from penstock.pipeline.audit.screen_rows import JOB_WIDTH, PLACE_WIDTH, job_columns
 from penstock.pipeline.audit.screening import (
     BLOCKS,
     LATEST_MS,
@@ -21,6 +21,7 @@ from penstock.pipeline.audit.screening import (
     Attempts,
     Jobs,
     Met,
+    Places,
     met,
     out_of_turn,
 )
@@ -142,13 +143,18 @@ def test_the_screen_suspects_exactly_the_groups_in_which_something_is_suspect(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(screening, "_LANES_AT_ONCE", lanes)
         seen = _met(groups, chance)
-        # As they are sent from the one to the other.
-        places = places_of_columns(numpy.stack(place_columns(seen.places)))
-        found = {*seen.suspect_groups.tolist(), *out_of_turn(places).tolist()}
+        found = {*seen.suspect_groups.tolist(), *out_of_turn(_sent(seen.places)).tolist()}
     assert found == {number - 2 for number, jobs in enumerate(groups) if _is_suspect(jobs)}
     assert not seen.without_job.any()
     times = [each.at_ms >= 0 for jobs in groups for job in jobs for each in job.attempts]
     assert seen.unrecorded == len(times) + sum(map(len, groups)) - sum(times)
+
+
+def _sent(places: Places) -> Places:
+    """As they arrive, part by part."""
+    sender = Sender("places")
+    arrived = opened([*sender.add(places), *sender.rest()])
+    return Places(*columns_of(list(chain(*arrived.values())), PLACE_WIDTH))
 
 
 def _jobs(*hashes: int) -> Jobs:
@@ -185,7 +191,7 @@ def test_rows_arrive_whole_and_those_of_one_hash_together(pieces: list[list[int]
             sent += list(sender.add([key, ~key]))
         sent += list(sender.rest())
     arrived = opened([*sent, parcel("others", numpy.arange(3), part=1)])
-    assert arrived.pop((1, "others"))[0].tolist() == [0, 1, 2]
+    assert numbers_of(arrived.pop((1, "others")))[0].tolist() == [0, 1, 2]
     found = {part: columns_of(some, 2) for (part, what), some in arrived.items() if what == "rows"}
     assert len(found) == len(arrived)
     assert sorted(key for keys, _ in found.values() for key in keys.tolist()) == sorted(chain(*pieces))
@@ -196,7 +202,7 @@ def test_rows_arrive_whole_and_those_of_one_hash_together(pieces: list[list[int]
 
 def test_no_parcels_are_no_rows() -> None:
     assert columns_of([], PLACE_WIDTH).shape == (PLACE_WIDTH, 0)
-    assert len(out_of_turn(places_of_columns(columns_of([], PLACE_WIDTH)))) == 0
+    assert len(out_of_turn(Places(*columns_of([], PLACE_WIDTH)))) == 0
 
 
 @given(st.lists(st.none() | st.text(max_size=30)) | st.lists(st.text("09AZ-", min_size=16, max_size=27)), st.booleans())

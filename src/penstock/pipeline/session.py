@@ -38,6 +38,8 @@ EVERYWHERE = {
     # A query that does not stop by itself must not keep the others, and the process, from ending.
     "spark.sql.streaming.stopTimeout": "15s",
     "spark.ui.showConsoleProgress": "false",
+    # To say of every expression from which of our lines it comes, Spark asks the JVM several times for each.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 ONE_MACHINE = {
     "spark.driver.host": "127.0.0.1",

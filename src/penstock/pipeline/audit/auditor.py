@@ -9,6 +9,7 @@ from penstock.core.limits import MIB
 from penstock.pipeline.audit.audit import audit_frame
 from penstock.pipeline.audit.errors import AuditFailed
 from penstock.pipeline.audit.lost import FANNED_OUT
+from penstock.pipeline.audit.parcels import PARTS
 from penstock.pipeline.audit.reading import changed_subscriptions, waiting_events
 from penstock.pipeline.audit.result import WAITING_EVENTS, AuditResult, result_of
 from penstock.pipeline.audit.rows import ATTEMPT_COLUMNS, JOB_COLUMNS
@@ -20,8 +21,12 @@ from penstock.pipeline.tables import Tables
 
 SPARK_SETTINGS = {
     # Many small shares while nobody knows how much there is; Spark joins those that turn out to be too small.
-    "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "32",
-    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
+    "spark.sql.adaptive.coalescePartitions.initialPartitionNum": str(PARTS),
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "48m",
+    # What waits to be written to a shuffle is much: on the heap, each collection would find it there, and heaps are
+    # small here.
+    "spark.memory.offHeap.enabled": "true",
+    "spark.memory.offHeap.size": "512m",
     # To know how large a batch is, Spark would ask all its columns after every row. Rows of an audit are small.
     "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
     # Parcels are hashes and times, which hardly compress; and a task writes its rows once, sorted in memory, instead of

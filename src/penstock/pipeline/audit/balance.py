@@ -16,8 +16,8 @@ from pyspark.sql import functions as f
 
 from penstock.jobs.replays import COPY_JOINT
 from penstock.pipeline.audit.catalog import Catalog
+from penstock.pipeline.audit.narrow_rows import Numbers
 from penstock.pipeline.audit.pair_hash import number_hash, pair_hash
-from penstock.pipeline.audit.parcels import Numbers
 from penstock.pipeline.audit.window import AuditWindow
 from penstock.pipeline.fan_out.planning import Pairs, planner_of
 

@@ -3,7 +3,7 @@
 import numpy
 from numpy.typing import NDArray
 
-from penstock.pipeline.audit.parcels import Numbers
+from penstock.pipeline.audit.narrow_rows import Numbers
 
 _PRIMES = [
     numpy.uint64(prime)

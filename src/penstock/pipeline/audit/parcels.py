@@ -13,17 +13,18 @@ from numpy.typing import NDArray
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
-Numbers = NDArray[numpy.int64]
+from penstock.pipeline.audit.narrow_rows import NarrowRows, Numbers, narrow_rows, narrowed, widen
 
 PARTS = 256
 PARCELS = StructType(
     [
         StructField("part", IntegerType(), nullable=False),
         StructField("what", StringType(), nullable=False),
+        StructField("layout", BinaryType(), nullable=False),
         StructField("data", BinaryType(), nullable=False),
     ]
 )
-"""Rows of a part, one after the other, each some 64-bit numbers."""
+"""Rows of a part, one after the other, as their layout says."""
 
 _PARCELS_ARROW = to_arrow_schema(PARCELS)
 _ROWS_AT_ONCE = 1 << 18
@@ -35,62 +36,76 @@ class Sender:
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self._waiting: list[Numbers] = []
+        self._waiting: list[list[Numbers]] = []
         self._count = 0
 
     def add(self, columns: Sequence[Numbers]) -> Iterator[pyarrow.RecordBatch]:
         """Take rows, of which the first column says to which part each belongs; what is sent now."""
         for start in range(0, len(columns[0]), _ROWS_AT_ONCE):
-            rows = numpy.stack([column[start : start + _ROWS_AT_ONCE] for column in columns], axis=1)
-            self._waiting.append(rows)
-            self._count += len(rows)
+            some = [column[start : start + _ROWS_AT_ONCE] for column in columns]
+            self._waiting.append(some)
+            self._count += len(some[0])
             if self._count >= _ROWS_AT_ONCE:
                 yield from self.rest()
 
     def rest(self) -> Iterator[pyarrow.RecordBatch]:
         """Send all that waits."""
         if self._count:
-            rows = numpy.concatenate(self._waiting)
+            columns = [numpy.concatenate(pieces) for pieces in zip(*self._waiting, strict=True)]
             self._waiting, self._count = [], 0
-            part = _part_of(rows[:, 0])
-            rows = rows.take(numpy.argsort(part, kind="stable"), axis=0)
+            part = _part_of(columns[0])
+            narrow = narrowed(columns)
+            rows = narrow.rows.take(numpy.argsort(part, kind="stable"))
             counts = numpy.bincount(part, minlength=PARTS)
             parts = numpy.flatnonzero(counts)
-            yield _batch(parts, self._what, rows, counts[parts] * rows.shape[1])
+            yield _batch(parts, self._what, narrow._replace(rows=rows), counts[parts])
 
 
 def parcel(what: str, numbers: Numbers, part: int = 0) -> pyarrow.RecordBatch:
-    """One parcel of anything."""
-    return _batch(numpy.array([part]), what, numbers, numpy.array([numbers.size]))
+    """One parcel of numbers that are no rows."""
+    column = narrowed([numbers.reshape(-1)])
+    return _batch(numpy.array([part]), what, column, numpy.array([numbers.size]))
 
 
-def opened(batches: Iterable[pyarrow.RecordBatch]) -> dict[tuple[int, str], list[Numbers]]:
+def opened(batches: Iterable[pyarrow.RecordBatch]) -> dict[tuple[int, str], list[NarrowRows]]:
     """All parcels of a partition by part and content, as they came."""
-    found: dict[tuple[int, str], list[Numbers]] = {}
+    found: dict[tuple[int, str], list[NarrowRows]] = {}
     for batch in batches:
-        part, what, data = (batch.column(name) for name in PARCELS.names)
+        part, what, layout, data = (batch.column(name) for name in PARCELS.names)
         for place, key in enumerate(zip(part.to_pylist(), what.to_pylist(), strict=True)):
-            found.setdefault(key, []).append(numpy.frombuffer(data[place].as_buffer(), numpy.int64))
+            found.setdefault(key, []).append(narrow_rows(data[place].as_buffer(), layout[place].as_py()))
     return found
 
 
-def columns_of(parcels: Sequence[Numbers], width: int) -> Numbers:
+def columns_of(parcels: Sequence[NarrowRows], width: int) -> Numbers:
     """The columns of rows that came in several parcels."""
-    rows = numpy.concatenate([numpy.empty(0, numpy.int64), *parcels])
-    return numpy.ascontiguousarray(rows.reshape(-1, width).T)
+    columns = numpy.empty((width, sum(len(each.rows) for each in parcels)), dtype=numpy.int64)
+    start = 0
+    for each in parcels:
+        end = start + len(each.rows)
+        widen(each, columns[:, start:end])
+        start = end
+    return columns
+
+
+def numbers_of(parcels: Sequence[NarrowRows]) -> list[Numbers]:
+    """What was sent as parcels of numbers."""
+    return [columns_of([each], 1)[0] for each in parcels]
 
 
 def _part_of(hashes: Numbers) -> NDArray[numpy.uint8]:
     return (hashes.astype(numpy.uint64) >> _SHIFT).astype(numpy.uint8)
 
 
-def _batch(parts: Numbers, what: str, numbers: Numbers, sizes: Numbers) -> pyarrow.RecordBatch:
-    """Numbers as parcels of these sizes, one after the other; they are not copied."""
-    ends = numpy.concatenate(([0], numpy.cumsum(sizes * numbers.itemsize))).astype(numpy.int32)
-    data = pyarrow.Array.from_buffers(
-        pyarrow.binary(),
-        len(parts),
-        [None, pyarrow.py_buffer(ends), pyarrow.py_buffer(numpy.ascontiguousarray(numbers))],
-    )
-    names = pyarrow.array([what] * len(parts), pyarrow.string())
-    return pyarrow.RecordBatch.from_arrays([pyarrow.array(parts, pyarrow.int32()), names, data], schema=_PARCELS_ARROW)
+def _batch(parts: Numbers, what: str, narrow: NarrowRows, counts: Numbers) -> pyarrow.RecordBatch:
+    """So many rows for each part, one after the other; they are not copied."""
+    ends = numpy.concatenate(([0], numpy.cumsum(counts * narrow.rows.itemsize))).astype(numpy.int32)
+    # As plain bytes: Arrow does not take rows of several numbers.
+    data = [None, pyarrow.py_buffer(ends), pyarrow.py_buffer(narrow.rows.view(numpy.uint8))]
+    columns = [
+        pyarrow.array(parts, pyarrow.int32()),
+        pyarrow.array([what] * len(parts), pyarrow.string()),
+        pyarrow.array([narrow.layout.tobytes()] * len(parts), pyarrow.binary()),
+        pyarrow.Array.from_buffers(pyarrow.binary(), len(parts), data),
+    ]
+    return pyarrow.RecordBatch.from_arrays(columns, schema=_PARCELS_ARROW)

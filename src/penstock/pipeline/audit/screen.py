@@ -16,7 +16,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from penstock.pipeline.audit.balance import EVENT_HASH, Sums, Wanted, made_pair, unbalanced, with_marks
 from penstock.pipeline.audit.catalog import Catalog
-from penstock.pipeline.audit.parcels import PARCELS, Numbers, Sender, columns_of, opened, parcel
+from penstock.pipeline.audit.narrow_rows import Numbers
+from penstock.pipeline.audit.parcels import PARCELS, Sender, columns_of, numbers_of, opened, parcel
 from penstock.pipeline.audit.rows import OUTCOMES, STATUSES
 from penstock.pipeline.audit.screen_rows import (
     ATTEMPT_WIDTH,
@@ -27,12 +28,10 @@ from penstock.pipeline.audit.screen_rows import (
     hash_of,
     job_columns,
     jobs_of_columns,
-    place_columns,
-    places_of_columns,
     sent_attempts,
     sent_jobs,
 )
-from penstock.pipeline.audit.screening import met, out_of_turn
+from penstock.pipeline.audit.screening import Places, met, out_of_turn
 from penstock.pipeline.audit.window import AuditWindow
 from penstock.pipeline.fan_out.columns import EVENT_COLUMNS
 
@@ -112,13 +111,13 @@ def _met(batches: _Batches, *, is_whole: bool) -> _Batches:
         seen = met(jobs, attempts)
         counted = outcomes if is_whole else outcomes[~seen.without_job]
         counts += _counts(statuses, counted, seen.unrecorded)
-        yield from sender.add(place_columns(seen.places))
+        yield from sender.add(seen.places)
         if len(seen.suspect_groups):
             yield parcel(SUSPECT_GROUP, seen.suspect_groups, part)
         if is_whole and seen.without_job.any():
             yield parcel(SUSPECT_JOB, numpy.unique(attempts.job[seen.without_job]), part)
         if sums := found.pop((part, _SUMS), []):
-            yield parcel(SUSPECT_BUCKET, unbalanced(sums), part)
+            yield parcel(SUSPECT_BUCKET, unbalanced(numbers_of(sums)), part)
     yield from sender.rest()
     yield parcel(COUNT, counts)
 
@@ -127,10 +126,11 @@ def _placed(batches: _Batches) -> _Batches:
     """Looks at the groups of a partition, and tells what was found on the way here."""
     found = opened(batches)
     for part in sorted({part for part, what in found if what == _PLACES}):
-        places = places_of_columns(columns_of(found.pop((part, _PLACES)), PLACE_WIDTH))
+        places = Places(*columns_of(found.pop((part, _PLACES)), PLACE_WIDTH))
         yield _rows(SUSPECT_GROUP, out_of_turn(places))
     for (_, what), parcels in found.items():
-        numbers = numpy.sum(parcels, axis=0) if what == COUNT else numpy.concatenate(parcels)
+        told = numbers_of(parcels)
+        numbers = numpy.sum(told, axis=0) if what == COUNT else numpy.concatenate(told)
         yield _rows(what, numbers, _COUNTED if what == COUNT else None)
 
 

@@ -13,7 +13,7 @@ from penstock.core.job_state import JobStatus
 from penstock.core.pointer import DispatchMode
 from penstock.jobs.model_attempt import AttemptOutcome
 from penstock.pipeline.audit.holds import strict_until, untried_until
-from penstock.pipeline.audit.parcels import Numbers
+from penstock.pipeline.audit.narrow_rows import Numbers
 from penstock.pipeline.audit.rows import MODES, OUTCOMES, STATUSES, attempt_damage, has_place, job_damage
 from penstock.pipeline.audit.screening import BLOCKS, LATEST_MS, NONE_MS, PASSES, Attempts, Jobs, Places
 from penstock.pipeline.audit.undelivered import owes_proof
@@ -28,12 +28,13 @@ _NAME_BYTES = 16
 _NUMBERS = {name: place for known in (MODES, STATUSES, OUTCOMES) for place, name in enumerate(known)}
 _DELIVERED = OUTCOMES.index(AttemptOutcome.DELIVERED)
 
-JOB_WIDTH = len(_SENT_JOB) + 2
-ATTEMPT_WIDTH = len(_SENT_ATTEMPT)
-PLACE_WIDTH = len(Places._fields) - 1
+# What is packed in one number for the way from Java to Python is parted there: so each can be narrow.
+JOB_WIDTH = len(_SENT_JOB) + 4
+ATTEMPT_WIDTH = len(_SENT_ATTEMPT) + 1
+PLACE_WIDTH = len(Places._fields)
 
-_MODE, _STATUS, _OWES, _DAMAGED, _UNTRIED = 44, 46, 50, 51, 52
-_LASTED_BITS, _OUTCOME, _ATTEMPT_DAMAGED = 30, 30, 34
+_MODE, _STATUS, _OWES, _DAMAGED, _UNTRIED = 0, 2, 6, 7, 8
+_LASTED_BITS, _OUTCOME, _ATTEMPT_DAMAGED = 30, 0, 4
 
 
 def hash_of(name: str) -> Column:
@@ -65,8 +66,8 @@ def sent_jobs(jobs: DataFrame, window: AuditWindow, *others: Column) -> DataFram
         hash_of("id").alias("job"),
         hash_of("group_key").alias("group"),
         f.coalesce(f.col("sequence"), f.lit(0)).alias("sequence"),
-        _packed(_cut(f.col("created_at_ms")) + 1, made).alias("made"),
-        _packed(held_ms + 1, {_TIME_BITS: some_begun}).alias("held"),
+        _packed(_cut(f.col("created_at_ms")) + 1, _TIME_BITS, made).alias("made"),
+        _packed(held_ms + 1, _TIME_BITS, {0: some_begun}).alias("held"),
         "id",
         *others,
     )
@@ -80,62 +81,57 @@ def sent_attempts(attempts: DataFrame, window: AuditWindow) -> DataFrame:
     return _numbered(attempts, outcome=OUTCOMES).select(
         hash_of("job_id").alias("job"),
         at_ms.alias("at_ms"),
-        _packed(_cut(f.col("end_ms")) - at_ms, rest).alias("rest"),
+        _packed(_cut(f.col("end_ms")) - at_ms, _LASTED_BITS, rest).alias("rest"),
     )
 
 
 def job_columns(batch: pyarrow.RecordBatch) -> list[Numbers]:
     """A batch of `sent_jobs` as JOB_WIDTH columns of numbers; the names of ids are two."""
-    return [*_columns(batch, _SENT_JOB), *_names(batch.column("id"))]
+    job, group, sequence, made, held = _columns(batch, _SENT_JOB)
+    return [job, group, sequence, *_parted(made, _TIME_BITS), *_parted(held, _TIME_BITS), *_names(batch.column("id"))]
 
 
 def attempt_columns(batch: pyarrow.RecordBatch) -> list[Numbers]:
     """A batch of `sent_attempts` as ATTEMPT_WIDTH columns of numbers."""
-    return _columns(batch, _SENT_ATTEMPT)
+    job, at_ms, rest = _columns(batch, _SENT_ATTEMPT)
+    return [job, at_ms, *_parted(rest, _LASTED_BITS)]
 
 
 def jobs_of_columns(columns: Numbers) -> tuple[Jobs, Numbers]:
     """Jobs, and the number of each one's status."""
-    job, group, sequence, made, held, first_bytes, next_bytes = columns
+    job, group, sequence, created, marks, held, begun, first_bytes, next_bytes = columns
     jobs = Jobs(
         job=job,
         group=group,
         sequence=sequence,
-        created_ms=_bits(made, 0, _TIME_BITS) - 1,
-        mode=_bits(made, _MODE, 2),
-        strict_ms=_bits(held, 0, _TIME_BITS) - 1,
-        untried=_bits(made, _UNTRIED, 1) > 0,
-        owes_proof=_bits(made, _OWES, 1) > 0,
-        is_damaged=_bits(made, _DAMAGED, 1) > 0,
-        begun=held >> _TIME_BITS,
+        created_ms=created - 1,
+        mode=_bits(marks, _MODE, 2),
+        strict_ms=held - 1,
+        untried=_bits(marks, _UNTRIED, 1) > 0,
+        owes_proof=_bits(marks, _OWES, 1) > 0,
+        is_damaged=_bits(marks, _DAMAGED, 1) > 0,
+        begun=begun,
         first_bytes=first_bytes,
         next_bytes=next_bytes,
     )
-    return jobs, _bits(made, _STATUS, 4)
+    return jobs, _bits(marks, _STATUS, 4)
 
 
 def attempts_of_columns(columns: Numbers) -> tuple[Attempts, Numbers]:
     """Attempts, and the number of each one's outcome."""
-    job, at_ms, rest = columns
-    outcome = _bits(rest, _OUTCOME, 4)
-    end_ms = at_ms + _bits(rest, 0, _LASTED_BITS)
-    return Attempts(job, at_ms, end_ms, outcome == _DELIVERED, _bits(rest, _ATTEMPT_DAMAGED, 1) > 0), outcome
-
-
-def place_columns(places: Places) -> list[Numbers]:
-    """Places as PLACE_WIDTH columns of numbers."""
-    sent = places._replace(created_ms=places.created_ms | places.mode << _TIME_BITS)._asdict()
-    return [column for name, column in sent.items() if name != "mode"]
-
-
-def places_of_columns(columns: Numbers) -> Places:
-    """What `place_columns` made columns of."""
-    group, sequence, created, *others = columns
-    return Places(group, sequence, _bits(created, 0, _TIME_BITS), created >> _TIME_BITS, *others)
+    job, at_ms, lasted_ms, marks = columns
+    outcome = _bits(marks, _OUTCOME, 4)
+    is_damaged = _bits(marks, _ATTEMPT_DAMAGED, 1) > 0
+    return Attempts(job, at_ms, at_ms + lasted_ms, outcome == _DELIVERED, is_damaged), outcome
 
 
 def _columns(batch: pyarrow.RecordBatch, names: Sequence[str]) -> list[Numbers]:
     return [batch.column(name).to_numpy() for name in names]
+
+
+def _parted(numbers: Numbers, width: int) -> tuple[Numbers, Numbers]:
+    """The lowest bits of numbers, and what is above them."""
+    return numbers & ((1 << width) - 1), numbers >> width
 
 
 def _bits(numbers: Numbers, first: int, width: int) -> Numbers:
@@ -143,11 +139,11 @@ def _bits(numbers: Numbers, first: int, width: int) -> Numbers:
     return found
 
 
-def _packed(low: Column, above: dict[int, Column]) -> Column:
-    """A number with others from some bits on."""
+def _packed(low: Column, width: int, above: dict[int, Column]) -> Column:
+    """A number of so many bits, with others from some bits on above it."""
     packed = low.cast("long")
     for place, number in above.items():
-        packed = packed.bitwiseOR(f.shiftleft(number.cast("long"), place))
+        packed = packed.bitwiseOR(f.shiftleft(number.cast("long"), width + place))
     return packed
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy
 from numpy.typing import NDArray
 
-from penstock.pipeline.audit.parcels import Numbers
+from penstock.pipeline.audit.narrow_rows import Numbers
 
 Marks = NDArray[numpy.bool_]
 
