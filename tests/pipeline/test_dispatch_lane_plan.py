@@ -14,7 +14,7 @@ from penstock.pipeline.dispatch.group_hash import hashes_of
 from penstock.pipeline.dispatch.lane_plan import first_lanes, planned, whole_lanes
 from penstock.pipeline.dispatch.lane_schema import BLOCKER
 from penstock.pipeline.dispatch.packed_plan import packed, unpacked
-from tests.pipeline.dispatch_worlds import NOW_MS, WORLDS, World
+from tests.plan_worlds import NOW_MS, WORLDS, World
 
 LANE_SIZES = st.lists(st.integers(0, 3), max_size=12)
 CUTS = st.lists(st.integers(0, 5), max_size=8)

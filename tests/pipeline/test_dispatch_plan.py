@@ -17,7 +17,7 @@ from penstock.pipeline.dispatch.group_hash import group_hash, hashes_of
 from penstock.pipeline.dispatch.lane_schema import BLOCKER, LANE_JOBS
 from penstock.pipeline.dispatch.plan import may_go, plan_or_rest
 from penstock.pipeline.dispatch.plan import plan as spark_plan
-from tests.pipeline.dispatch_worlds import NOW_MS, WORLDS, World
+from tests.plan_worlds import NOW_MS, WORLDS, World
 
 pytestmark = [pytest.mark.xdist_group("spark")]
 

@@ -5,41 +5,15 @@ from hypothesis import strategies as st
 
 from penstock.core.plan import Circumstances, PendingJob, Position, group_key, plan, share_of
 from penstock.core.pointer import DispatchMode
-
-NOW_MS = 1000
-GROUPS = ("s:a", "s:b", "t:a")
-DUE_AT_MS = (0, 0, NOW_MS, NOW_MS + 1)
-EXPIRES_AT_MS = (None, None, NOW_MS, NOW_MS + 1)
-
-
-def job_of(number: int, code: int) -> PendingJob:
-    """A job whose fields are the digits of a number: one draw instead of many."""
-    code, group = divmod(code, len(GROUPS))
-    code, mode = divmod(code, len(DispatchMode))
-    code, due = divmod(code, len(DUE_AT_MS))
-    code, expires = divmod(code, len(EXPIRES_AT_MS))
-    code, created_at_ms = divmod(code, 3)
-    code, was_tried = divmod(code, 2)
-    return PendingJob(
-        id=f"job {number:03}",
-        group_key=GROUPS[group],
-        mode=list(DispatchMode)[mode],
-        created_at_ms=created_at_ms,
-        due_at_ms=DUE_AT_MS[due],
-        sequence=(1, 99)[code % 2],
-        expires_at_ms=EXPIRES_AT_MS[expires],
-        subscription_id=GROUPS[group][0],
-        was_tried=bool(was_tried),
-    )
+from tests.plan_worlds import GROUPS, JOB_CODES, NOW_MS, jobs_of
 
 
 def pending_jobs() -> st.SearchStrategy[list[PendingJob]]:
-    codes = st.lists(st.integers(0, 3 * 3 * 4 * 4 * 3 * 2 * 2 - 1), max_size=20)
-    return codes.map(lambda drawn: [job_of(number, code) for number, code in enumerate(drawn)])
+    return st.lists(JOB_CODES, max_size=20).map(jobs_of)
 
 
 def circumstances() -> st.SearchStrategy[Circumstances]:
-    positions = st.builds(Position, st.sampled_from([1, 99]), st.integers(0, 3), st.just("job 010"))
+    positions = st.builds(Position, st.sampled_from([1, 99]), st.integers(0, 3), st.just("job 10"))
     return st.builds(
         Circumstances,
         errors=st.dictionaries(st.sampled_from(GROUPS), positions),

@@ -37,11 +37,17 @@ def world_of(codes: tuple[list[int], int]) -> World:
             in_flight.add(group)
         turns[LaneKey(group, turn % 2 == 0)] = turn
     paused = frozenset(("s", "t")[code % 6 : code % 6 + 1])
-    jobs = [job_of(number, job) for number, job in enumerate(codes[0])]
-    return World(jobs, Circumstances(errors=errors, in_flight=frozenset(in_flight), paused=paused, turns=turns))
+    return World(
+        jobs_of(codes[0]), Circumstances(errors=errors, in_flight=frozenset(in_flight), paused=paused, turns=turns)
+    )
 
 
-def job_of(number: int, code: int) -> PendingJob:
+def jobs_of(codes: list[int]) -> list[PendingJob]:
+    """Jobs whose fields are the digits of numbers."""
+    return [_job_of(number, code) for number, code in enumerate(codes)]
+
+
+def _job_of(number: int, code: int) -> PendingJob:
     code, group = divmod(code, len(GROUPS))
     code, mode = divmod(code, len(DispatchMode))
     code, due = divmod(code, len(DUE_AT_MS))
