@@ -1,7 +1,8 @@
 """Lanes read from PostgreSQL: lane by lane, over a connection that is kept as long as it is good."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from itertools import pairwise
+from typing import Any
 
 import psycopg
 import pytest
@@ -12,6 +13,7 @@ from penstock.jobs.errors import DatabaseFailed
 from penstock.jobs.lane_claiming import AwakeRange, LaneOwner
 from penstock.jobs.model_job import NewJob
 from penstock.pipeline.database import Database
+from penstock.pipeline.dispatch.lane_query import lane_query
 from penstock.pipeline.dispatch.postgres_lanes import postgres_lanes
 from penstock.pipeline.dispatch.round_call import RoundCall
 
@@ -37,9 +39,9 @@ async def database(postgres_database: str) -> AsyncIterator[Database]:
     await repository.close()
 
 
-def call(now_ms: int) -> RoundCall:
+def call(now_ms: int, rows: int = 1_000) -> RoundCall:
     owner = LaneOwner("nobody")
-    return RoundCall(owner=owner, ranges=(ALL,), share=PER_GROUP, rows=1_000, now_ms=now_ms, until_ms=now_ms)
+    return RoundCall(owner=owner, ranges=(ALL,), share=PER_GROUP, rows=rows, now_ms=now_ms, until_ms=now_ms)
 
 
 def groups(database: Database) -> list[str]:
@@ -58,6 +60,23 @@ async def test_the_rows_of_a_lane_stand_together(database: Database) -> None:
     found = groups(database)
     assert len(found) == GROUPS * PER_GROUP
     assert sum(1 for one, other in pairwise(found) if one != other) == GROUPS - 1
+
+
+async def test_the_jobs_of_lanes_that_are_not_wanted_are_not_read(database: Database) -> None:
+    with psycopg.connect(database.url) as session:
+        session.execute("ANALYZE")
+        query = lane_query(f"{database.schema}.", ALL, call(SystemClock().now_ms(), rows=PER_GROUP))
+        ((told,),) = session.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}".encode()).fetchall()
+    # The lane that is wanted, and of the next one what says that there is more.
+    assert sum(_read_rows(told[0]["Plan"], "jobs")) == 2 * PER_GROUP
+
+
+def _read_rows(node: dict[str, Any], table: str) -> Iterator[float]:
+    """How many rows each scan of a table gave in all."""
+    if node.get("Relation Name") == table:
+        yield node["Actual Rows"] * node["Actual Loops"]
+    for child in node.get("Plans", []):
+        yield from _read_rows(child, table)
 
 
 async def test_one_connection_reads_again_and_again_and_waits_without_a_transaction(database: Database) -> None:

@@ -104,9 +104,10 @@ def _rounds(database: Database, queue_uri: str, work: Work = publish_planned) ->
 
 
 def _has_lanes(connection: Connection) -> bool:
-    # A lane goes with its last job, in the transaction that marks it QUEUED.
-    row = connection.execute("SELECT EXISTS (SELECT 1 FROM lanes)").fetchone()
-    return row is not None and bool(row[0])
+    # A lane goes with its last job, in the transaction that marks it QUEUED. The last in turn is asked for first: to
+    # find any lane, PostgreSQL would step over all that went and are not cleared away yet.
+    last = connection.execute("SELECT 1 FROM lanes WHERE awake ORDER BY turn DESC LIMIT 1").fetchone()
+    return last is not None or connection.execute("SELECT 1 FROM lanes LIMIT 1").fetchone() is not None
 
 
 def _queued(connection: Connection) -> int:

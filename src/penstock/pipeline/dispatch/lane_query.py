@@ -2,8 +2,9 @@
 
 The blocked are told from the free by the plan, not here; only how many jobs of a lane are read is limited, per mode,
 so that blocked jobs never hide others. Lanes come by their turns, which costs nothing: that is the order in which the
-index has them. So the rows of a lane stand together. Of the last lane that is read rows may be missing; then there is
-one more than was asked for.
+index has them. Both kinds of lanes are put in order by themselves, too, or else PostgreSQL reads the jobs of all lanes,
+sorts them, and throws most of them away. So the rows of a lane stand together. Of the last lane that is read rows may
+be missing; then there is one more than was asked for.
 """
 
 from penstock.jobs.lane_claiming import AwakeRange
@@ -32,9 +33,9 @@ SELECT lane.group_key, lane.ordered, lane.turn, lane.paused, false AS in_flight,
     job.id, job.mode, job.sequence, job.created_at_ms, job.due_at_ms, job.expires_at_ms, job.pool, job.publish_round,
     job.updated_at_ms
 FROM (
-    {_LANE} awake
+    ({_LANE} awake ORDER BY turn)
     UNION ALL
-    {_LANE} claimed_until_ms IS NOT NULL AND claimed_by = §owner
+    ({_LANE} claimed_until_ms IS NOT NULL AND claimed_by = §owner ORDER BY turn)
 ) AS lane
 LEFT JOIN LATERAL (
     SELECT sequence, created_at_ms, id FROM §jobs AS jobs
