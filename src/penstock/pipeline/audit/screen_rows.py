@@ -28,8 +28,9 @@ _NAME_BYTES = 16
 _NUMBERS = {name: place for known in (MODES, STATUSES, OUTCOMES) for place, name in enumerate(known)}
 _DELIVERED = OUTCOMES.index(AttemptOutcome.DELIVERED)
 
-# What is packed in one number for the way from Java to Python is parted there: so each can be narrow.
-JOB_WIDTH = len(_SENT_JOB) + 4
+# What is packed in one number for the way from Java to Python is parted there, so that each can be narrow: of a job
+# `made` and `held`, of an attempt `rest`. An id is two numbers.
+JOB_WIDTH = len(_SENT_JOB) + 2 + 2
 ATTEMPT_WIDTH = len(_SENT_ATTEMPT) + 1
 PLACE_WIDTH = len(Places._fields)
 
