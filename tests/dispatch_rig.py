@@ -13,6 +13,7 @@ import msgspec
 from penstock.core.ids import TsidFactory
 from penstock.core.signing import Signature, verify
 from penstock.delivery.breakers import Breakers
+from penstock.http.server.server import HttpServer
 from penstock.jobs.api.app import Front, JobsParts
 from penstock.jobs.auth_token import AuthTokens
 from penstock.jobs.delivery import Client, Courier
@@ -23,8 +24,7 @@ from penstock.jobs.process_metrics import ProcessMetrics
 from penstock.jobs.repository import JobRepository
 from penstock.jobs.server import ApiSettings, api_server
 from penstock.jobs.sqlite import sqlite_repository
-from penstock.telemetry.metrics import Metrics
-from penstock.telemetry.server import HttpServer
+from penstock.ops.telemetry.metrics import Metrics
 from penstock.testing.clock import VirtualClock
 from penstock.testing.receiver import RecordedRequest, RecordingReceiver
 from tests.job_rig import JobRig

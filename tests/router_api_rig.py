@@ -13,6 +13,7 @@ import msgspec
 from penstock.core.errors import Unavailable
 from penstock.core.ids import TsidFactory
 from penstock.edge.pause import pause
+from penstock.http.server.server import HttpServer
 from penstock.router.api.app import RouterParts, router_app
 from penstock.router.config_sync import ConfigSync
 from penstock.router.configuration import PoolConfiguration, RouterConfiguration
@@ -22,7 +23,6 @@ from penstock.router.standby import AlwaysPrimary
 from penstock.router.warnings import Severity, WarningCode, Warnings
 from penstock.sources.opening import QueueSpec
 from penstock.sources.port import Publication
-from penstock.telemetry.server import HttpServer
 from penstock.testing.clock import VirtualClock
 from tests.router_surface import FakeRouter
 from tests.virtual_pauses import settle

@@ -9,7 +9,6 @@ from typing import Any, ParamSpec, cast
 
 import msgspec
 
-from penstock.config.router_options import RouterOptions
 from penstock.core.outcome import (
     SUCCESS,
     CircuitOpen,
@@ -23,6 +22,7 @@ from penstock.core.outcome import (
 )
 from penstock.core.pointer import DispatchMode, MessagePointer, encode_pointer
 from penstock.delivery.breakers import Breakers
+from penstock.ops.config.router_options import RouterOptions
 from penstock.router.configuration import PoolConfiguration, RouterConfiguration
 from penstock.router.pool_metrics import RouterMetrics
 from penstock.router.router import Router

@@ -5,8 +5,8 @@ import threading
 from collections.abc import Coroutine
 from typing import Any
 
-from penstock.telemetry.asgi import Receive, Scope, Send, accept_lifespan, answer
-from penstock.telemetry.server import HttpServer
+from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan, answer
+from penstock.http.server.server import HttpServer
 
 WAIT_S = 20
 

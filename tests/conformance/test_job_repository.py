@@ -12,6 +12,8 @@ from psycopg import sql
 from penstock.core.event_filter import Condition, EventFilter
 from penstock.core.job_state import JobStatus
 from penstock.core.retry_schedule import RetrySchedule
+from penstock.http.api.changes import Change
+from penstock.http.errors import BadCursor
 from penstock.jobs.delivering import Beginning, Done, TryFromQueue
 from penstock.jobs.errors import (
     EventNotFound,
@@ -32,8 +34,6 @@ from penstock.jobs.months import Month
 from penstock.jobs.postgres import postgres_repository
 from penstock.jobs.repository import JobRepository
 from penstock.jobs.sqlite import sqlite_repository
-from penstock.telemetry.changes import Change
-from penstock.telemetry.errors import BadCursor
 from tests.job_rig import BLOCK, IMMEDIATE, LEASE_S, NEXT, QUEUE_LEASE_S, JobRig
 
 PENDING, QUEUED, PROCESSING = JobStatus.PENDING, JobStatus.QUEUED, JobStatus.PROCESSING

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from penstock.jobs.model_attempt import AttemptOutcome
+from penstock.ops.telemetry.metrics import Metrics
 from penstock.pipeline.metrics import BatchTimes, ProgressCollector
 from penstock.pipeline.progress import Progress
-from penstock.telemetry.metrics import Metrics
 from tests.protocol.test_up import Machine
 from tests.services.pubsub_server import running
 from tests.services.scheduler_process import SchedulerProcess

@@ -10,6 +10,7 @@ import pytest
 from penstock.core.errors import PenstockError
 from penstock.core.ids import TsidFactory
 from penstock.core.limits import MIB
+from penstock.http.server.server import HttpServer
 from penstock.jobs.errors import DatabaseFailed
 from penstock.jobs.sqlite import sqlite_repository
 from penstock.queue.errors import StoreFailed
@@ -18,7 +19,6 @@ from penstock.queue.store.sqlite import SqliteStore
 from penstock.sqs.model import CreateQueueRequest, SendMessageRequest
 from penstock.sqs.server import ServerSettings, open_service, sqs_app
 from penstock.sqs.service import SqsService
-from penstock.telemetry.server import HttpServer
 from penstock.testing.clock import VirtualClock
 from tests.dispatch_rig import dispatch_rig, request
 from tests.services.sqs_actions import act

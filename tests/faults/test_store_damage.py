@@ -15,15 +15,7 @@ import pytest
 from penstock.core.errors import InvalidArgument
 from penstock.core.message import Message
 from penstock.queue.errors import StoreFailed
-from penstock.queue.store.port import (
-    AckRow,
-    DedupRow,
-    DeliveryRow,
-    QueueRecord,
-    SegmentRow,
-    StreamRecord,
-    WriteBatch,
-)
+from penstock.queue.store.port import AckRow, DedupRow, DeliveryRow, QueueRecord, SegmentRow, StreamRecord, WriteBatch
 from penstock.queue.store.segment_codec import Damage, decode_segment, encode_message, encode_segment
 from penstock.queue.store.sqlite import SqliteStore
 

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from penstock.core.errors import Unavailable
-from penstock.telemetry.asgi import Receive, Scope, Send, accept_lifespan, answer
-from penstock.telemetry.server import HttpServer
+from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan, answer
+from penstock.http.server.server import HttpServer
 from penstock.testing.receiver import Ending, Reply, defer, rate_limit
 from tests.dispatch_rig import DispatchRig, dispatch_rig
 from tests.job_databases import Connect, connect

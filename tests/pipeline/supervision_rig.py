@@ -10,9 +10,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.cli.failures import FAILURE
 from penstock.core.errors import PenstockError
+from penstock.ops.telemetry.logs import configure_logging
 from penstock.pipeline.run import RunSettings, run_pipeline
 from penstock.pipeline.session import SessionSettings
-from penstock.telemetry.logs import configure_logging
 
 SLOW_S = 3.0
 

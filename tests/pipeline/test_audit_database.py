@@ -4,13 +4,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.core.job_state import JobStatus
+from penstock.http.api.changes import Change
 from penstock.jobs.fan_out import FanOut
 from penstock.jobs.kept_changes import KeptChange
 from penstock.jobs.repository import JobRepository
 from penstock.pipeline.audit.auditor import audit_database
 from penstock.pipeline.audit.findings import FindingKind
 from penstock.pipeline.audit.window import CATALOG_LAG_MS, AuditWindow
-from penstock.telemetry.changes import Change
 from tests.job_rig import JobRig
 from tests.pipeline.fan_out_rig import FanOutRig, database, rig
 

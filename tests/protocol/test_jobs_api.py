@@ -13,13 +13,13 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from penstock.config.dispatch_options import FanOutBy
+from penstock.http.api.probes import PATHS
+from penstock.http.errors import ExposedWithoutCredentials
 from penstock.jobs.api.app import openapi, route_table
 from penstock.jobs.api.jobs import OldestAges
 from penstock.jobs.sqlite import sqlite_repository
+from penstock.ops.config.dispatch_options import FanOutBy
 from penstock.router.configuration import parse_configuration
-from penstock.telemetry.errors import ExposedWithoutCredentials
-from penstock.telemetry.probes import PATHS
 from penstock.testing.receiver import Reply
 from tests.dispatch_rig import DispatchRig, cloud_event, dispatch_rig, jobs_parts, request
 from tests.job_databases import Connect, connect

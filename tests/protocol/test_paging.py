@@ -14,8 +14,9 @@ import pytest
 from penstock.api import groups
 from penstock.cli.api_connection import ApiClient
 from penstock.client import AsyncPenstock, Penstock
+from penstock.console.front import WebFront
 from penstock.core.ids import TsidFactory
-from penstock.dashboard.front import WebFront
+from penstock.http.api.paging import MOST_ON_A_PAGE, cursor_after
 from penstock.jobs.api.app import route_table as jobs_routes
 from penstock.jobs.api.jobs import AttemptList
 from penstock.jobs.sqlite import sqlite_repository
@@ -25,8 +26,6 @@ from penstock.router.settings import RouterSettings
 from penstock.sqs.admin import AdminSurface
 from penstock.sqs.placement import HOME
 from penstock.sqs.server import ServerSettings, open_service
-from penstock.telemetry.cursor import cursor_after
-from penstock.telemetry.paging import MOST_ON_A_PAGE
 from penstock.testing.clock import VirtualClock
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.dispatch_rig import DispatchRig, dispatch_rig, jobs_parts

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config import load
+from penstock.http.auth.keys import digest_of
+from penstock.ops.config import load
 from penstock.router.settings import router_settings
-from penstock.telemetry.api_keys import digest_of
 from tests.router_api_rig import served_api
 
 ROLES = ("admin", "publisher", "viewer")

@@ -12,6 +12,7 @@ import pytest
 
 from penstock.core.errors import PenstockError
 from penstock.core.ids import TsidFactory
+from penstock.http.server.asgi import Headers
 from penstock.queue.errors import StoreFailed
 from penstock.queue.store.memory import MemoryStore
 from penstock.queue.store.port import Shares, Store, WriteBatch
@@ -29,7 +30,6 @@ from penstock.sqs.model import (
 )
 from penstock.sqs.server import ServerSettings, open_service, sqs_app
 from penstock.sqs.service import ServiceSettings, SqsService
-from penstock.telemetry.exchange import Headers
 from penstock.testing.clock import VirtualClock
 from tests.services.sqs_actions import act
 

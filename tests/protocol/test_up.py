@@ -17,7 +17,7 @@ import boto3  # type: ignore[import-untyped]
 import pytest
 from google.cloud import pubsub_v1  # type: ignore[import-untyped]
 
-from penstock.config import Config
+from penstock.ops.config import Config
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.services.sqs_server import PENSTOCK, wait_until
 

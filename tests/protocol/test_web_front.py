@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.dashboard.front import WebFront
-from penstock.dashboard.page import CONTENT_SECURITY_POLICY
+from penstock.console.front import WebFront
+from penstock.console.page import CONTENT_SECURITY_POLICY
 from penstock.edge.pause import pause
 from penstock.jobs.sqlite import sqlite_repository
 from penstock.jobs.statistics_inline import InlineCounter

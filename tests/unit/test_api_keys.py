@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.keys_commands import KeyRole
-from penstock.config.errors import ConfigError
-from penstock.telemetry.api_keys import ApiKey, Caller, Role, caller_of, digest_of, parsed_keys, read_keys
-from penstock.telemetry.key_file import KeyFile
-from penstock.telemetry.problems import Refused
-from penstock.telemetry.request_guard import RequestGuard
+from penstock.http.api.problems import Refused
+from penstock.http.auth.guard import RequestGuard
+from penstock.http.auth.keys import ApiKey, Caller, KeyFile, Role, caller_of, digest_of, parsed_keys, read_keys
+from penstock.ops.config.errors import ConfigError
 
 VIEWER = ApiKey("grafana", Role.VIEWER, digest_of("look"))
 PUBLISHER = ApiKey("orders", Role.PUBLISHER, digest_of("tell"))

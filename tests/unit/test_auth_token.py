@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config.dispatch_options import JobsOptions
 from penstock.core.errors import FailedPrecondition, InvalidArgument
 from penstock.jobs.auth_secrets import FILE_NAME, auth_secrets
 from penstock.jobs.auth_token import LIFETIME_S, AuthTokens
+from penstock.ops.config.dispatch_options import JobsOptions
 
 OLD, NEW = b"the secret of last week", b"the secret of this week"
 JOB, OTHER_JOB = "0HZXEQ5Y8JY5Z", "0HZXEQ5Y8JY60"

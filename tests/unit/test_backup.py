@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from penstock.cli.app import app
-from penstock.cli.packed_stream import GZIP, ZSTD
+from penstock.ops.backup import GZIP, ZSTD
 
 SECRET = b"nobody knows this"
 ROWS = 2000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.telemetry.changes import MOST_CHARACTERS, shown
+from penstock.http.api.changes import MOST_CHARACTERS, shown
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from penstock.cli import checkup
 from penstock.cli.app import app
-from penstock.cli.checkup import Finding, Status
-from penstock.config import load
+from penstock.ops import doctor
+from penstock.ops.config import load
+from penstock.ops.doctor import Finding, Status
 from penstock.pipeline.java import java_major
 
 runner = CliRunner()
@@ -33,7 +33,7 @@ def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> N
 
 def test_a_machine_that_is_fine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_java(tmp_path, monkeypatch, "echo 'openjdk version \"21.0.2\" 2024-01-16' >&2")
-    monkeypatch.setattr(checkup, "DISK_WANTED_BYTES", 0)
+    monkeypatch.setattr(doctor, "DISK_WANTED_BYTES", 0)
     result = runner.invoke(app, ["doctor"])
     assert result.exit_code == 0, result.output
     assert all(line.startswith(("ok ", "STATUS")) for line in result.stdout.splitlines())
@@ -70,7 +70,7 @@ def test_settings_that_cannot_be_used_are_findings_and_the_rest_is_checked(
 
 
 def test_an_old_python_fails() -> None:
-    assert checkup.python_version((3, 10, 1)) == Finding(
+    assert doctor.python_version((3, 10, 1)) == Finding(
         "Python", Status.FAILED, "3.10.1", "install Python 3.11 or newer"
     )
 
@@ -87,7 +87,7 @@ def test_a_java_of_no_use_is_a_warning(
     script: str, detail: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_java(tmp_path, monkeypatch, script)
-    finding = checkup.java()
+    finding = doctor.java()
     assert finding.status is Status.WARNING
     assert detail in finding.detail
     assert "the inline engine will be used" in finding.remedy
@@ -108,13 +108,13 @@ def test_java_versions(version: str, major: int) -> None:
 
 def test_a_data_directory_that_is_a_file_fails(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert checkup.data_directory(tmp_path / "file" / "data").status is Status.FAILED
+    assert doctor.data_directory(tmp_path / "file" / "data").status is Status.FAILED
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_data_directory_that_cannot_be_written_fails(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    finding = checkup.data_directory(tmp_path / "data")
+    finding = doctor.data_directory(tmp_path / "data")
     tmp_path.chmod(0o700)
     assert finding.status is Status.FAILED
     assert "PENSTOCK_DATA__DIR" in finding.remedy
@@ -125,9 +125,9 @@ def test_a_data_directory_that_cannot_be_written_fails(tmp_path: Path) -> None:
     [(0, 0, Status.OK), (0, 2**60, Status.WARNING), (2**60, 2**60, Status.FAILED)],
 )
 def test_disk_space(needed: int, wanted: int, status: Status, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkup, "DISK_NEEDED_BYTES", needed)
-    monkeypatch.setattr(checkup, "DISK_WANTED_BYTES", wanted)
-    finding = checkup.disk_space(tmp_path / "data")
+    monkeypatch.setattr(doctor, "DISK_NEEDED_BYTES", needed)
+    monkeypatch.setattr(doctor, "DISK_WANTED_BYTES", wanted)
+    finding = doctor.disk_space(tmp_path / "data")
     assert finding.status is status
     assert bool(finding.remedy) is (status is not Status.OK)
 
@@ -135,23 +135,23 @@ def test_disk_space(needed: int, wanted: int, status: Status, tmp_path: Path, mo
 def test_a_database_that_does_not_answer_fails_without_telling_its_password() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    finding = checkup.database(f"postgresql://me:hunter2@127.0.0.1:{port}/x")
+    finding = doctor.database(f"postgresql://me:hunter2@127.0.0.1:{port}/x")
     assert finding.status is Status.FAILED
     assert "hunter2" not in finding.sentence
     assert "data.database" in finding.remedy
 
 
 def test_an_api_that_others_reach_needs_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert checkup.api_keys(load(None, {})).status is Status.OK
+    assert doctor.api_keys(load(None, {})).status is Status.OK
     exposed = {"PENSTOCK_HTTP__HOST": "0.0.0.0"}
-    assert checkup.api_keys(load(None, exposed)).status is Status.FAILED
-    assert checkup.api_keys(load(None, {**exposed, "PENSTOCK_API__TOKEN": "t"})).status is Status.OK
+    assert doctor.api_keys(load(None, exposed)).status is Status.FAILED
+    assert doctor.api_keys(load(None, {**exposed, "PENSTOCK_API__TOKEN": "t"})).status is Status.OK
     with_keys = {**exposed, "PENSTOCK_API__KEYS": str(tmp_path / "keys.toml")}
-    missing = checkup.api_keys(load(None, with_keys))
+    missing = doctor.api_keys(load(None, with_keys))
     assert (missing.status, "cannot be read" in missing.detail) == (Status.FAILED, True)
     made = runner.invoke(app, ["keys", "create", "ann", "--role", "admin", "--file", str(tmp_path / "keys.toml")])
     assert made.exit_code == 0
-    assert checkup.api_keys(load(None, with_keys)).detail == "1 in api.keys, no token"
+    assert doctor.api_keys(load(None, with_keys)).detail == "1 in api.keys, no token"
 
 
 def test_a_queue_of_aws_needs_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,8 +159,8 @@ def test_a_queue_of_aws_needs_credentials(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     queue = "https://sqs.eu-west-1.amazonaws.com/123456789012/dispatch.fifo"
-    assert checkup.aws_credentials("").status is Status.OK
-    assert checkup.aws_credentials(queue).status is Status.FAILED
+    assert doctor.aws_credentials("").status is Status.OK
+    assert doctor.aws_credentials(queue).status is Status.FAILED
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
-    assert checkup.aws_credentials(queue).status is Status.OK
+    assert doctor.aws_credentials(queue).status is Status.OK

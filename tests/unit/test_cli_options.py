@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from penstock.cli.app import Level
 from penstock.cli.failures import FailureGroup
 from penstock.cli.options import Options, load_config
-from penstock.config.tree import LogLevel
+from penstock.ops.config.tree import LogLevel
 
 app = typer.Typer(cls=FailureGroup)
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from penstock.cli.app import app
 from penstock.cli.options import Options, given_or
-from penstock.config import Config, load
+from penstock.ops.config import Config, load
 
 COMMANDS = [
     ("up",),

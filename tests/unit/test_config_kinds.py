@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config import Config, kinds
-from penstock.config.kinds import Kind
-from penstock.config.setting import Setting, settings
+from penstock.ops.config import Config, kinds
+from penstock.ops.config.kinds import Kind
+from penstock.ops.config.setting import Setting, settings
 
 
 @pytest.mark.parametrize("entry", [pytest.param(entry, id=entry.key) for entry in settings(Config)])

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config import Config, ConfigError, kinds, load
-from penstock.config.loading import Loaded, resolve, trace
-from penstock.config.setting import setting
-from penstock.config.tree import Durability, LogFormat
 from penstock.core.errors import InvalidArgument
+from penstock.ops.config import Config, ConfigError, kinds, load
+from penstock.ops.config.loading import Loaded, resolve, trace
+from penstock.ops.config.setting import setting
+from penstock.ops.config.tree import Durability, LogFormat
 
 
 @pytest.fixture(autouse=True)

@@ -2,10 +2,10 @@ import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from penstock.config import Config, kinds
-from penstock.config.loading import resolve
-from penstock.config.rendering import as_reference, as_toml, as_tree, shown
-from penstock.config.setting import setting, settings
+from penstock.ops.config import Config, kinds
+from penstock.ops.config.loading import resolve
+from penstock.ops.config.rendering import as_reference, as_toml, as_tree, shown
+from penstock.ops.config.setting import setting, settings
 
 REFERENCE = Path(__file__).parents[2] / "docs/reference/configuration.md"
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.config import Config, ConfigError
-from penstock.config.loading import resolve
-from penstock.config.setting import settings
+from penstock.ops.config import Config, ConfigError
+from penstock.ops.config.loading import resolve
+from penstock.ops.config.setting import settings
 
 KNOWN = tuple(settings(Config))
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.datetimes() | st.dates() | st.times()

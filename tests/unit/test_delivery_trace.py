@@ -7,8 +7,8 @@ import pytest
 
 from penstock.jobs.delivery_trace import span_of_event, trace_headers, trace_of_event
 from penstock.jobs.model_event import Event
-from penstock.telemetry.otlp_spans import OtlpSpans
-from penstock.telemetry.spans import NoSpans
+from penstock.ops.telemetry.otlp_spans import OtlpSpans
+from penstock.ops.telemetry.spans import NoSpans
 
 PARENT = f"00-{'ab' * 16}-{'cd' * 8}-01"
 FORM = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")

@@ -11,9 +11,9 @@ import pytest
 
 import penstock
 from penstock.broker.errors import InvalidAckId, TopicNotFound
-from penstock.config.errors import ConfigError, Problem
 from penstock.core import errors as core_errors
 from penstock.core.errors import PenstockError
+from penstock.ops.config.errors import ConfigError, Problem
 from penstock.queue.errors import StoreFailed
 
 ROOT_CODES = {

@@ -7,7 +7,6 @@ from typing import cast
 
 import pytest
 
-from penstock.config.dispatch_options import FanOutBy
 from penstock.core.event_filter import Comparison, Condition, EventFilter
 from penstock.jobs.errors import DatabaseFailed
 from penstock.jobs.fan_out_choice import publisher_for
@@ -19,6 +18,7 @@ from penstock.jobs.model_job import DispatchJob
 from penstock.jobs.model_subscription import Subscription
 from penstock.jobs.repository import JobRepository
 from penstock.jobs.sqlite import sqlite_repository
+from penstock.ops.config.dispatch_options import FanOutBy
 from tests.job_rig import JobRig
 
 

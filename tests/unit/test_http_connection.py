@@ -6,10 +6,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from penstock.telemetry.asgi import Receive, Scope, Send, accept_lifespan, answer
-from penstock.telemetry.exchange import Exchange
-from penstock.telemetry.http_connection import MAX_HEAD_BYTES, MAX_PIPELINED
-from penstock.telemetry.server import HttpServer
+from penstock.http.server.asgi import Exchange, Receive, Scope, Send, accept_lifespan, answer
+from penstock.http.server.connection import MAX_HEAD_BYTES, MAX_PIPELINED
+from penstock.http.server.server import HttpServer
 
 BIG = b"x" * 5_000_000
 

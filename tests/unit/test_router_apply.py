@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from penstock.config.router_options import RouterOptions
 from penstock.core.errors import InvalidArgument
 from penstock.core.pointer import DispatchMode
+from penstock.ops.config.router_options import RouterOptions
 from penstock.router.configuration import PoolConfiguration, RouterConfiguration
 from penstock.router.warnings import Severity, WarningCode
 from penstock.sources.opening import QueueSpec

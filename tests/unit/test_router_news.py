@@ -2,8 +2,8 @@
 
 import asyncio
 
-from penstock.api.router_news import RELOAD, RouterNews
-from penstock.api.upstream import Upstream
+from penstock.console.gateways import RELOAD, RouterNews
+from penstock.console.upstream import Upstream
 from penstock.testing.receiver import RecordingReceiver, Reply
 
 

@@ -6,10 +6,10 @@ import logging
 import pytest
 
 from penstock.core.pointer import encode_pointer
+from penstock.ops.telemetry.logs import HumanFormatter
 from penstock.router.configuration import PoolConfiguration
 from penstock.router.warnings import MAX_MESSAGE_CHARS, Severity, WarningCode
 from penstock.sources.port import Received
-from penstock.telemetry.logs import HumanFormatter
 from tests.router_rig import (
     FAILED_AT_ONCE,
     RouterRig,

@@ -3,9 +3,9 @@ from ipaddress import ip_network
 
 import pytest
 
-from penstock.config import Config, ConfigError
-from penstock.config.loading import resolve
-from penstock.config.rendering import as_tree
+from penstock.ops.config import Config, ConfigError
+from penstock.ops.config.loading import resolve
+from penstock.ops.config.rendering import as_tree
 from penstock.router.settings import RouterSettings, router_settings
 
 

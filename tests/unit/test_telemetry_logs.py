@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.telemetry.logs import FIELD_MAX_CHARS, TEXT_MAX_CHARS, configure_logging, log_context
+from penstock.ops.telemetry.logs import FIELD_MAX_CHARS, TEXT_MAX_CHARS, configure_logging, log_context
 
 log = logging.getLogger("penstock.test")
 

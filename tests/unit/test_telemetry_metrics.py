@@ -1,5 +1,5 @@
 from penstock import __version__
-from penstock.telemetry.metrics import Metrics
+from penstock.ops.telemetry.metrics import Metrics
 
 
 def test_metrics_are_exposed_as_text() -> None:

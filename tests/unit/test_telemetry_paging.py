@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import InvalidArgument
-from penstock.telemetry.cursor import cursor_after, key_before
-from penstock.telemetry.errors import BadCursor
-from penstock.telemetry.paging import check_no_cursor, first_of, page_of, whole_or_page_of
+from penstock.http.api.paging import check_no_cursor, cursor_after, first_of, key_before, page_of, whole_or_page_of
+from penstock.http.errors import BadCursor
 
 Row = tuple[str, int]
 KEYS = st.tuples(st.text(), st.integers(-(2**62), 2**62), st.floats(allow_nan=False, allow_infinity=False))

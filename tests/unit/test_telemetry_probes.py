@@ -4,9 +4,9 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.telemetry.asgi import App, Message, Receive, Scope, Send
-from penstock.telemetry.metrics import Metrics
-from penstock.telemetry.probes import Check, CheckResult, Probes
+from penstock.http.api.probes import Check, CheckResult, Probes
+from penstock.http.server.asgi import App, Message, Receive, Scope, Send
+from penstock.ops.telemetry.metrics import Metrics
 
 
 async def ask(app: App, path: str, method: str = "GET") -> tuple[int, dict[str, str], bytes]:

@@ -1,6 +1,6 @@
 import pytest
 
-from penstock.telemetry.redaction import is_secret_name, mask_secrets, mask_whole_url
+from penstock.ops.telemetry.redaction import is_secret_name, mask_secrets, mask_whole_url
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ from msgspec import Meta
 
 from penstock.core import errors
 from penstock.core.errors import NotFound, PenstockError
-from penstock.telemetry.api_app import ApiApp
-from penstock.telemetry.asgi import Message
-from penstock.telemetry.openapi import openapi_document
-from penstock.telemetry.problems import problem_of
-from penstock.telemetry.query import NoQuery
-from penstock.telemetry.request_guard import RequestGuard
-from penstock.telemetry.routes import MAX_BODY_BYTES, Call, NoBody, Route, RouteTable
+from penstock.http.api.app import ApiApp
+from penstock.http.api.openapi import openapi_document
+from penstock.http.api.problems import problem_of
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import MAX_BODY_BYTES, Call, NoBody, Route, RouteTable
+from penstock.http.auth.guard import RequestGuard
+from penstock.http.server.asgi import Message
 
 
 class Thing(msgspec.Struct, frozen=True):

@@ -11,25 +11,24 @@ from urllib.parse import urlsplit
 import pytest
 
 from penstock.core.errors import PenstockError, Unavailable
-from penstock.telemetry.asgi import Receive, Scope, Send, accept_lifespan, answer
-from penstock.telemetry.errors import CannotListen, ExposedWithoutCredentials, PortInUse, StartFailed
-from penstock.telemetry.listening import listening_socket, url_of
-from penstock.telemetry.metrics import Metrics
-from penstock.telemetry.probes import Probes
-from penstock.telemetry.server import GRACE_S, HttpServer, serve
+from penstock.http.api.probes import Probes
+from penstock.http.errors import CannotListen, ExposedWithoutCredentials, PortInUse, StartFailed
+from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan, answer
+from penstock.http.server.server import GRACE_S, HttpServer, listening_socket, serve, url_of
+from penstock.ops.telemetry.metrics import Metrics
 
 SERVED = """
-from penstock.telemetry.metrics import Metrics
-from penstock.telemetry.probes import Probes
-from penstock.telemetry.server import serve
+from penstock.ops.telemetry.metrics import Metrics
+from penstock.http.api.probes import Probes
+from penstock.http.server.server import serve
 serve(Probes(Metrics("test")), "127.0.0.1", 0)
 print("stopped")
 """
 
 SLOW = """
 import asyncio
-from penstock.telemetry.asgi import accept_lifespan, answer
-from penstock.telemetry.server import serve
+from penstock.http.server.asgi import accept_lifespan, answer
+from penstock.http.server.server import serve
 async def app(scope, receive, send):
     if scope["type"] == "lifespan":
         return await accept_lifespan(receive, send)

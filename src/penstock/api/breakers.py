@@ -4,10 +4,10 @@ from http import HTTPStatus
 
 from penstock.core.errors import NotFound
 from penstock.delivery.breakers import Breakers
+from penstock.http.api.paging import WholeOrPageQuery
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.router.api.breakers import BreakerList, BreakerReset, ResetCount, breaker_list
-from penstock.telemetry.paging import WholeOrPageQuery
-from penstock.telemetry.query import NoQuery
-from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
 PATH = "/api/v1/breakers"
 

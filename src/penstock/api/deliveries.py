@@ -2,14 +2,13 @@
 
 import msgspec
 
+from penstock.http.api.paging import Cursor, Limit, first_of, key_before
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.jobs.api.fields import EpochMs, Name
 from penstock.jobs.inspecting import THE_NEWEST, FinishedJob
 from penstock.jobs.repository import JobRepository
-from penstock.telemetry.cursor import key_before
-from penstock.telemetry.paging import Cursor, Limit, first_of
-from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
-PATH = "/api/v1/deliveries"
+DELIVERIES_PATH = "/api/v1/deliveries"
 
 
 class DeliveryQuery(msgspec.Struct, frozen=True, rename="camel"):
@@ -38,7 +37,7 @@ class DeliveryRoutes:
         return (
             Route(
                 method="GET",
-                path=PATH,
+                path=DELIVERIES_PATH,
                 summary="Jobs that were finished lately, with their last delivery, the last one first.",
                 answer=DeliveryList,
                 query=DeliveryQuery,

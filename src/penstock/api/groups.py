@@ -10,15 +10,14 @@ from penstock.core.clock import Clock
 from penstock.core.job_state import JobStatus
 from penstock.core.plan import group_key
 from penstock.core.pointer import DispatchMode
+from penstock.http.api.paging import Cursor, Limit, check_no_cursor, first_of, key_before, page_of
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.jobs.api.fields import GroupKey, moment_of
 from penstock.jobs.api.job_views import JobView, job_view
 from penstock.jobs.inspecting import HeldGroup, Lane
 from penstock.jobs.model_job import DispatchJob
 from penstock.jobs.model_subscription import Subscription
 from penstock.jobs.repository import JobRepository
-from penstock.telemetry.cursor import key_before
-from penstock.telemetry.paging import Cursor, Limit, check_no_cursor, first_of, page_of
-from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
 PATH = "/api/v1/groups"
 SHOWN_JOBS = 50

@@ -7,11 +7,11 @@ from msgspec import Meta
 
 from penstock.core.clock import Clock
 from penstock.core.limits import MINUTE_MS
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.jobs.api.fields import EpochMs
 from penstock.jobs.repository import JobRepository
 from penstock.jobs.statistics import Dimension, Minute, merged
 from penstock.jobs.statistics_store import KEPT_MS
-from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
 PATH = "/api/v1/statistics"
 

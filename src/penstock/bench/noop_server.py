@@ -1,7 +1,7 @@
 """A server that answers every request with nothing, on the same stack as ours: the ceiling of what ours can reach."""
 
-from penstock.telemetry.asgi import Receive, Scope, Send, accept_lifespan
-from penstock.telemetry.server import serve
+from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan
+from penstock.http.server.server import serve
 
 
 async def noop(scope: Scope, receive: Receive, send: Send) -> None:

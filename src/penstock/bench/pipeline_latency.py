@@ -15,8 +15,8 @@ import msgspec
 from penstock.client.asynchronous import AsyncPenstock
 from penstock.client.event import Event, decode_event
 from penstock.edge.clock import wall_seconds
-from penstock.machine.parts import LOOPBACK, Engine, Ports, parts_of
-from penstock.machine.supervisor import Supervisor
+from penstock.ops.parts import LOOPBACK, Engine, Ports, parts_of
+from penstock.ops.supervisor import Supervisor
 from penstock.testing.receiver import RecordingReceiver
 
 PER_S = 100

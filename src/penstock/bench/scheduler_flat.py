@@ -12,7 +12,7 @@ from penstock.jobs.repository import JobRepository
 
 _POLLS = 150
 _BATCH = 20
-_CHUNK = 250_000
+_FINISHED_AT_ONCE = 250_000
 _INSERT = """
 INSERT INTO {table} (
     id, tenant, type, group_name, group_key, sequence, mode, state, target, pool, content_type, headers, due_at_ms,
@@ -28,8 +28,8 @@ FROM {series}
 def finish_in_postgres(url: str, schema: str, count: int) -> None:
     """Put completed jobs into a schema that a repository has made."""
     with psycopg.connect(url, autocommit=True) as connection:
-        for start in range(0, count, _CHUNK):
-            end = min(start + _CHUNK, count) - 1
+        for start in range(0, count, _FINISHED_AT_ONCE):
+            end = min(start + _FINISHED_AT_ONCE, count) - 1
             series = f"generate_series({start}, {end}) AS made (n)"
             text = _INSERT.format(table=f"{schema}.jobs", id="lpad(n::text, 13, '0')", series=series)
             connection.execute(text.encode())
@@ -40,8 +40,8 @@ def finish_in_sqlite(path: str, count: int) -> None:
     """Put completed jobs into a file that a repository has made."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA synchronous = OFF")
-    for start in range(0, count, _CHUNK):
-        end = min(start + _CHUNK, count)
+    for start in range(0, count, _FINISHED_AT_ONCE):
+        end = min(start + _FINISHED_AT_ONCE, count)
         text = _INSERT.format(table="jobs", id="printf('%013d', n)", series="made")
         counted = f"WITH RECURSIVE made (n) AS (SELECT {start} UNION ALL SELECT n + 1 FROM made WHERE n + 1 < {end})"
         connection.execute(f"{counted} {text}")

@@ -109,7 +109,7 @@ class ApiClient:
 
 def connect(ctx: typer.Context, endpoint: str | None) -> ApiClient:
     """A client for the API of this run."""
-    from penstock.config import load
+    from penstock.ops.config import load
 
     config = load(options_of(ctx).config_file)
     return ApiClient(endpoint or config.api.endpoint, config.api.token)

@@ -83,7 +83,7 @@ app.add_typer(simulate.app, name="simulate")
 app.command("backup", epilog=backup.BACKUP_EXAMPLES)(backup.backup)
 app.command("restore", epilog=backup.RESTORE_EXAMPLES)(backup.restore)
 app.command("reference", epilog=reference.EXAMPLES, hidden=True)(reference.reference)
-app.command("version", epilog=version.EXAMPLES)(version.version)
+app.command("version", epilog=version.VERSION_EXAMPLES)(version.version)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from penstock.cli.options import load_config
 from penstock.cli.output import AsJson, print_json, print_table
 
 if TYPE_CHECKING:
-    from penstock.cli.data_archive import KeptFile
+    from penstock.ops.backup import KeptFile
 
 BACKUP_EXAMPLES = examples(
     "penstock backup --data /var/lib/penstock --to /backups/penstock-2026-11-16.tar.gz",
@@ -37,7 +37,7 @@ def backup(
     Each database is copied as it is at one moment; what was answered before the backup began is in it.
     The file can be read by its owner only: it holds secrets.
     """
-    from penstock.cli.data_archive import back_up
+    from penstock.ops.backup import back_up
 
     _tell(back_up(data or load_config(ctx).data.dir, to), as_json)
 
@@ -54,7 +54,7 @@ def restore(
 
     Nothing is made before every file of the backup was found whole.
     """
-    from penstock.cli.data_archive import restore as restored
+    from penstock.ops.backup import restore as restored
 
     _tell(restored(source, data or load_config(ctx).data.dir), as_json)
 

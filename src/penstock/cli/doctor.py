@@ -17,7 +17,7 @@ def doctor(ctx: typer.Context, as_json: AsJson = False) -> None:
     """
     from dataclasses import asdict
 
-    from penstock.cli.checkup import Status, examine
+    from penstock.ops.doctor import Status, examine
 
     findings = examine(options_of(ctx).config_file)
     failed = any(finding.status is Status.FAILED for finding in findings)

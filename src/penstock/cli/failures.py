@@ -36,7 +36,7 @@ def tell_trace(error: BaseException) -> None:
 
 
 def _tell(error: PenstockError) -> int:
-    from penstock.config import ConfigError
+    from penstock.ops.config import ConfigError
 
     if isinstance(error, ConfigError):
         for problem in error.problems:

@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 import typer
 
-from penstock.config import Config
 from penstock.jobs.auth_secrets import auth_secrets
 from penstock.jobs.postgres import postgres_repository
 from penstock.jobs.server import ApiSettings
 from penstock.jobs.sql_repository import SqlRepository
 from penstock.jobs.sqlite import sqlite_repository
+from penstock.ops.config import Config
 
 
 class JobsDatabase(NamedTuple):

@@ -13,7 +13,7 @@ from penstock.cli.output import AsJson, print_json, print_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.telemetry.api_keys import ApiKey
+    from penstock.http.auth.keys import ApiKey
 
 FileOption: TypeAlias = Annotated[
     Path | None,
@@ -56,7 +56,7 @@ def create(
     from base64 import urlsafe_b64encode
 
     from penstock.edge.chance import random_bytes
-    from penstock.telemetry.api_keys import ApiKey, Role, digest_of
+    from penstock.http.auth.keys import ApiKey, Role, digest_of
 
     path = _path(ctx, file)
     known = _known(path)
@@ -74,7 +74,7 @@ def create(
 @app.command("list", epilog=examples("penstock keys list --json"))
 def list_keys(ctx: typer.Context, file: FileOption = None, as_json: AsJson = False) -> None:
     """List who has a key, and what it is good for."""
-    from penstock.telemetry.api_keys import read_keys
+    from penstock.http.auth.keys import read_keys
 
     known = read_keys(_path(ctx, file))
     if as_json:
@@ -86,7 +86,7 @@ def list_keys(ctx: typer.Context, file: FileOption = None, as_json: AsJson = Fal
 @app.command(epilog=examples("penstock keys delete grafana"))
 def delete(ctx: typer.Context, name: Name, file: FileOption = None) -> None:
     """Remove a key: whoever has it is refused from now on."""
-    from penstock.telemetry.api_keys import read_keys
+    from penstock.http.auth.keys import read_keys
 
     path = _path(ctx, file)
     known = read_keys(path)
@@ -104,7 +104,7 @@ def _path(ctx: typer.Context, file: Path | None) -> Path:
 
 
 def _known(path: Path) -> "tuple[ApiKey, ...]":
-    from penstock.telemetry.api_keys import read_keys
+    from penstock.http.auth.keys import read_keys
 
     return read_keys(path) if path.exists() else ()
 
@@ -113,7 +113,7 @@ def _write(path: Path, known: "Sequence[ApiKey]") -> None:
     """The whole file anew and in one step, so that a running API never reads half of it."""
     import os
 
-    from penstock.telemetry.api_keys import parsed_keys
+    from penstock.http.auth.keys import parsed_keys
 
     lines = ["# Keys of the Penstock API; `penstock keys` changes this file."]
     for key in known:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 if TYPE_CHECKING:
-    from penstock.config import Config
+    from penstock.ops.config import Config
 
 T = TypeVar("T")
 
@@ -46,9 +46,9 @@ def options_of(ctx: typer.Context) -> Options:
 
 def load_config(ctx: typer.Context) -> "Config":
     """The configuration of this run, with logging set up as it says."""
-    from penstock.config import load
-    from penstock.config.tree import LogLevel
-    from penstock.telemetry.logs import configure_logging
+    from penstock.ops.config import load
+    from penstock.ops.config.tree import LogLevel
+    from penstock.ops.telemetry.logs import configure_logging
 
     options = options_of(ctx)
     config = load(options.config_file)

@@ -57,4 +57,4 @@ app.command(epilog=pipeline_replay.EXAMPLES, cls=SparkCommand)(pipeline_replay.r
 app.command(epilog=pipeline_repartition.EXAMPLES, cls=SparkCommand)(pipeline_repartition.repartition)
 app.command(epilog=pipeline_report.EXAMPLES, cls=SparkCommand)(pipeline_report.report)
 app.command(epilog=pipeline_package.EXAMPLES)(pipeline_package.package)
-app.command(epilog=pipeline_warm_up.EXAMPLES, cls=SparkCommand)(pipeline_warm_up.warm_up)
+app.command(epilog=pipeline_warm_up.WARM_UP_EXAMPLES, cls=SparkCommand)(pipeline_warm_up.warm_up)

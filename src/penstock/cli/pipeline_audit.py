@@ -15,7 +15,7 @@ from penstock.cli.queue_text import printable
 from penstock.core.errors import PenstockError
 
 if TYPE_CHECKING:
-    from penstock.config import Config
+    from penstock.ops.config import Config
     from penstock.pipeline.audit.result import AuditResult
     from penstock.pipeline.audit.window import AuditWindow
     from penstock.pipeline.database import Database

@@ -63,9 +63,9 @@ def facts(
     if day is not None:
         raise typer.BadParameter("--day goes with --compact")
 
+    from penstock.http.server.server import run as run_service
     from penstock.pipeline.facts.job import FactsJob, FactsSettings
     from penstock.pipeline.run import RunSettings, run_pipeline
-    from penstock.telemetry.server import run as run_service
 
     options = config.pipeline
     settings = FactsSettings(lake=lake_of(config, data, lake), format=chosen, once=once)

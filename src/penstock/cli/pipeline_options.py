@@ -8,7 +8,7 @@ from urllib.parse import quote
 import typer
 
 if TYPE_CHECKING:
-    from penstock.config import Config
+    from penstock.ops.config import Config
     from penstock.pipeline.database import Database
     from penstock.pipeline.session import SessionSettings
 

@@ -19,8 +19,8 @@ from penstock.cli.pipeline_options import Conf, Data, DatabaseUrl, Master, datab
 
 if TYPE_CHECKING:
     from penstock.cli.pipeline_replay_progress import ProgressLine
-    from penstock.config import Config
     from penstock.jobs.replays import Replay, ReplayOrder
+    from penstock.ops.config import Config
     from penstock.pipeline.database import Database
     from penstock.pipeline.replay.errand import DirectSettings
     from penstock.pipeline.replay.runner import Count, Ended

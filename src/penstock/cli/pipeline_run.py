@@ -45,8 +45,8 @@ def run(
     SIGINT or SIGTERM lets the running micro-batches end first. Without --data or --database the data directory or the
     database of the configuration is used.
     """
+    from penstock.http.server.server import run as run_service
     from penstock.pipeline.run import RunSettings, run_pipeline
-    from penstock.telemetry.server import run as run_service
 
     config = load_config(ctx)
     streams = Streams(config=config, data=data, database=database, queue=queue, endpoint=endpoint, lake=lake, once=once)

@@ -10,7 +10,7 @@ import typer
 from penstock.cli.pipeline_options import database_of, lake_of
 
 if TYPE_CHECKING:
-    from penstock.config import Config
+    from penstock.ops.config import Config
     from penstock.pipeline.streaming_job import StreamingJob
 
 

@@ -5,7 +5,7 @@ import typer
 from penstock.cli.family import examples
 from penstock.cli.options import load_config
 
-EXAMPLES = examples("penstock pipeline warm-up")
+WARM_UP_EXAMPLES = examples("penstock pipeline warm-up")
 
 
 def warm_up(ctx: typer.Context) -> None:

@@ -63,12 +63,12 @@ def sqs(
     from penstock.cli.stores import named_stores, store_of
     from penstock.edge.clock import SystemClock
     from penstock.edge.node import process_ids
+    from penstock.http.server.server import run
     from penstock.queue.policy import Window
     from penstock.sqs.credentials import load
     from penstock.sqs.placement import HOME, parse_partition_map
     from penstock.sqs.server import ServerSettings, serve_sqs
     from penstock.sqs.service import ServiceSettings
-    from penstock.telemetry.server import run
 
     if sum([data is not None, database is not None, memory]) > 1:
         raise typer.BadParameter("give one of --data, --database and --memory")

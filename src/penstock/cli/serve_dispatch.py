@@ -47,10 +47,10 @@ def dispatch(
     from penstock.cli.jobs_database import api_settings, jobs_database
     from penstock.edge.clock import SystemClock
     from penstock.edge.node import process_ids
+    from penstock.http.server.server import run
     from penstock.scheduler.settings import scheduler_settings
     from penstock.scheduler.with_api import serve_api_with_scheduler
     from penstock.sources.opening import publisher_for
-    from penstock.telemetry.server import run
 
     config = load_config(ctx)
     uri = queue or config.scheduler.queue

@@ -10,7 +10,7 @@ from penstock.cli.family import examples
 from penstock.cli.options import given_or, load_config, port_option
 
 if TYPE_CHECKING:
-    from penstock.config.tree import Config, LogSettings
+    from penstock.ops.config.tree import Config, LogSettings
     from penstock.router.settings import RouterSettings
 
 EXAMPLES = examples(
@@ -50,9 +50,9 @@ def router(
     Pools and queues come from --config, else from the setting router.config; they may change while the router runs.
     """
     from penstock.cli.workers import run_workers
+    from penstock.http.server.server import run
     from penstock.router.server import serve_router
     from penstock.router.settings import router_settings
-    from penstock.telemetry.server import run
 
     tree = load_config(ctx)
     sources = tuple(place.strip() for place in config.split(",") if place.strip())
@@ -73,8 +73,8 @@ def _serve_standby(config: "Config", settings: "RouterSettings", standby: str, d
     from penstock.cli.jobs_database import jobs_repository
     from penstock.edge.clock import SystemClock
     from penstock.edge.node import process_ids
+    from penstock.http.server.server import run
     from penstock.scheduler.router_standby import serve_standby_router
-    from penstock.telemetry.server import run
 
     if settings.workers > 1:
         raise typer.BadParameter("--standby goes with one worker; run one router per lease")
@@ -95,9 +95,9 @@ def _serve_standby(config: "Config", settings: "RouterSettings", standby: str, d
 def _serve_worker(settings: "RouterSettings", log: "LogSettings", worker: int) -> None:
     """One of several processes; it has to set up by itself what the command sets up for one."""
     from penstock.core.errors import PenstockError
+    from penstock.http.server.server import run
+    from penstock.ops.telemetry.logs import configure_logging
     from penstock.router.server import serve_router
-    from penstock.telemetry.logs import configure_logging
-    from penstock.telemetry.server import run
 
     configure_logging(log.format, log.level)
     try:

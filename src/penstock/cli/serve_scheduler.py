@@ -43,12 +43,12 @@ def scheduler(
     Without --data or --database the data directory or the database of the configuration is used.
     """
     from penstock.cli.jobs_database import jobs_database
+    from penstock.http.server.server import run
     from penstock.jobs.auth_token import AuthTokens
     from penstock.scheduler.pointers import Pointers
     from penstock.scheduler.server import ServerSettings, serve_scheduler
     from penstock.scheduler.settings import scheduler_settings
     from penstock.sources.opening import publisher_for
-    from penstock.telemetry.server import run
 
     config = load_config(ctx)
     options = config.scheduler

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from penstock.config import Config
 from penstock.core.errors import InvalidArgument
+from penstock.ops.config import Config
 from penstock.queue.store.memory import MemoryStore
 from penstock.queue.store.port import Store
 from penstock.queue.store.postgres import PostgresStore

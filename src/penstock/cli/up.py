@@ -12,8 +12,8 @@ from penstock.cli.options import given_or, load_config, options_of, port_option
 from penstock.cli.output import print_table
 
 if TYPE_CHECKING:
-    from penstock.machine.parts import Engine
-    from penstock.machine.supervisor import Part
+    from penstock.ops.parts import Engine
+    from penstock.ops.supervisor import Part
 
 EXAMPLES = examples(
     "penstock up",
@@ -63,7 +63,7 @@ def up(
     import uvloop
 
     from penstock.edge.chance import random_bytes
-    from penstock.machine.parts import API_TOKEN, LOOPBACK, Ports, parts_of
+    from penstock.ops.parts import API_TOKEN, LOOPBACK, Ports, parts_of
 
     config = load_config(ctx)
     directory = data or config.data.dir
@@ -87,8 +87,8 @@ def up(
 
 def _check_room(directory: Path) -> None:
     """FailedPrecondition if nothing can be kept there; little room is only told, as emptying queues needs little."""
-    from penstock.cli.checkup import Status, data_directory, disk_space
     from penstock.core.errors import FailedPrecondition
+    from penstock.ops.doctor import Status, data_directory, disk_space
 
     place, room = data_directory(directory), disk_space(directory)
     if place.status is Status.FAILED:
@@ -99,7 +99,7 @@ def _check_room(directory: Path) -> None:
 
 def chosen_engine(choice: EngineChoice) -> "Engine":
     """The engine to run; SparkUnavailable if Spark was asked for and cannot run."""
-    from penstock.machine.parts import Engine
+    from penstock.ops.parts import Engine
     from penstock.pipeline.errors import SparkUnavailable
     from penstock.pipeline.requirements import require_spark
 
@@ -119,7 +119,7 @@ async def _run(parts: "list[Part]", directory: Path) -> None:
     import asyncio
     import signal
 
-    from penstock.machine.supervisor import Supervisor
+    from penstock.ops.supervisor import Supervisor
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

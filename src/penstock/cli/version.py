@@ -8,7 +8,7 @@ from penstock import __version__
 from penstock.cli.family import examples
 from penstock.cli.output import AsJson, print_json
 
-EXAMPLES = examples("penstock version", "penstock version --json")
+VERSION_EXAMPLES = examples("penstock version", "penstock version --json")
 
 
 def version(as_json: AsJson = False) -> None:

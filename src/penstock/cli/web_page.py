@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 if TYPE_CHECKING:
-    from penstock.api.upstream import Sign
-    from penstock.config import Config
-    from penstock.dashboard.front import WebFront
+    from penstock.console.front import WebFront
+    from penstock.console.upstream import Sign
+    from penstock.ops.config import Config
 
 RouterAddress: TypeAlias = Annotated[
     str, typer.Option("--router", help="Router that the web page shows; else api.router.", metavar="URL")
@@ -23,7 +23,7 @@ PipelineAddress: TypeAlias = Annotated[
 
 def web_front(config: "Config", router: str, queues: str, pipeline: str) -> "WebFront":
     """The web page, with the addresses given or configured."""
-    from penstock.dashboard.front import WebFront
+    from penstock.console.front import WebFront
 
     queues = queues or config.api.queues
     return WebFront.at(

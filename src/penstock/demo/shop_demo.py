@@ -17,9 +17,9 @@ from penstock.client import Penstock
 from penstock.demo.audit import Verdict, audited
 from penstock.demo.orders import STEPS, in_batches, order_events
 from penstock.demo.subscriber import Result, Subscriber
-from penstock.machine.parts import LOOPBACK, Engine, Ports, parts_of
-from penstock.machine.supervisor import Supervisor
-from penstock.telemetry.server import HttpServer
+from penstock.http.server.server import HttpServer
+from penstock.ops.parts import LOOPBACK, Engine, Ports, parts_of
+from penstock.ops.supervisor import Supervisor
 
 PATIENCE_S = 170.0
 # What is younger than this, an audit leaves to the next one.

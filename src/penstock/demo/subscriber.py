@@ -11,7 +11,7 @@ import msgspec
 
 from penstock.core.signing import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, Signature, verify
 from penstock.demo.orders import STEPS, OrderStep
-from penstock.telemetry.asgi import Receive, Scope, Send, accept_lifespan, answer
+from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan, answer
 
 _ACK = b'{"ack":true}'
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from penstock.core.clock import Clock
+from penstock.http.api.changes import Change, LoggedChanges
 from penstock.jobs.kept_changes import KeptChange
 from penstock.jobs.repository import JobRepository
-from penstock.telemetry.changes import Change, LoggedChanges
 
 
 class DatabaseChanges:

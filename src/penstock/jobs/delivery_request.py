@@ -11,7 +11,7 @@ from penstock.jobs.delivery_trace import span_of_delivery, trace_headers, trace_
 from penstock.jobs.model_event import Event
 from penstock.jobs.model_job import DispatchJob
 from penstock.jobs.model_subscription import DEFAULT_TIMEOUT_S, Subscription
-from penstock.telemetry.spans import NoSpans, Spans
+from penstock.ops.telemetry.spans import NoSpans, Spans
 
 _NO_SPANS = NoSpans()
 

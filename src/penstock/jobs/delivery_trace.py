@@ -10,7 +10,7 @@ from hashlib import sha256
 
 from penstock.jobs.model_event import Event
 from penstock.jobs.model_job import DispatchJob
-from penstock.telemetry.spans import Spans, Trace
+from penstock.ops.telemetry.spans import Spans, Trace
 
 TRACEPARENT = "traceparent"
 TRACESTATE = "tracestate"

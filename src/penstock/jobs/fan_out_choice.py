@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from penstock.config.dispatch_options import FanOutBy
 from penstock.core.clock import Clock
 from penstock.jobs.fan_out_inline import InlinePublisher
 from penstock.jobs.fan_out_later import LaterPublisher
 from penstock.jobs.model_event import Event
 from penstock.jobs.repository import JobRepository
+from penstock.ops.config.dispatch_options import FanOutBy
 
 
 class EventPublisher(Protocol):

@@ -3,9 +3,9 @@
 import msgspec
 
 from penstock.core.ids import decode_tsid
+from penstock.http.api.changes import Change
+from penstock.http.errors import BadCursor
 from penstock.jobs.transaction import Transaction
-from penstock.telemetry.changes import Change
-from penstock.telemetry.errors import BadCursor
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _target = msgspec.json.Decoder(dict[str, str]).decode

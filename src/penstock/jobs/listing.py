@@ -6,6 +6,7 @@ from penstock.core.errors import InvalidArgument
 from penstock.core.ids import first_id_of
 from penstock.core.job_state import JobStatus
 from penstock.core.limits import SECOND_MS
+from penstock.http.errors import BadCursor
 from penstock.jobs.errors import JobNotFound
 from penstock.jobs.fan_out import check_job_id
 from penstock.jobs.key_search import jobs_of_key
@@ -15,7 +16,6 @@ from penstock.jobs.queries import JOB_COLUMNS
 from penstock.jobs.rows import job_of
 from penstock.jobs.stored_state import STATUS_OF, codes_of
 from penstock.jobs.transaction import Transaction
-from penstock.telemetry.errors import BadCursor
 
 _LONGEST_FAN_OUT_MS = 7 * 24 * 60 * 60 * SECOND_MS
 

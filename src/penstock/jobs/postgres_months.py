@@ -7,7 +7,7 @@ from penstock.jobs.months import Month
 from penstock.jobs.queries import Dialect, queries
 from penstock.queue.store.postgres_address import Session
 
-_TABLES = ("attempts", "archived_jobs")
+_MONTHLY = ("attempts", "archived_jobs")
 _QUERIES = queries(Dialect.POSTGRES)
 _CREATE = sql.SQL("CREATE TABLE IF NOT EXISTS {} PARTITION OF {} FOR VALUES FROM ({}) TO ({})")
 _DROP = sql.SQL("DROP TABLE IF EXISTS {}")
@@ -16,7 +16,7 @@ _DROP = sql.SQL("DROP TABLE IF EXISTS {}")
 def make_months(session: Session, now_ms: int) -> None:
     """Have partitions for this month and the next."""
     this = Month.of(now_ms)
-    for table in _TABLES:
+    for table in _MONTHLY:
         there = set(_partitions(session, table))
         for month in (this, this.next):
             if f"{table}_{month.suffix}" not in there:
@@ -35,7 +35,7 @@ def _make(session: Session, table: str, month: Month) -> None:
 
 def drop_months(session: Session, before_ms: int) -> None:
     """Drop the partitions of months that ended before, and such rows of the partition of all other months."""
-    for table in _TABLES:
+    for table in _MONTHLY:
         for name in _partitions(session, table):
             month = Month.of_suffix(name)
             if month is not None and month.next.start_ms <= before_ms:

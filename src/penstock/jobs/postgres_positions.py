@@ -9,7 +9,7 @@ from psycopg import sql
 
 from penstock.queue.store.postgres_address import Session
 
-_TABLES = ("events", "attempts")
+_POSITIONED = ("events", "attempts")
 # So many transactions one server may count: 14 years at 10,000 a second.
 _COUNTER_BITS = 42
 _FIRST_HOUR = 438_288
@@ -23,7 +23,7 @@ _STATE = "SELECT base, server, floor(extract(epoch FROM clock_timestamp()) / 360
 _SET_DEFAULT = sql.SQL(
     "ALTER TABLE {} ALTER COLUMN position SET DEFAULT {}::bigint + pg_current_xact_id()::text::bigint"
 )
-_RECORD = "UPDATE position_base SET base = %s, server = %s"
+_RECORD_BASE = "UPDATE position_base SET base = %s, server = %s"
 
 
 def keep_positions_growing(session: Session) -> None:
@@ -33,9 +33,9 @@ def keep_positions_growing(session: Session) -> None:
     if server == known:
         return
     base = max(hour - _FIRST_HOUR, (base >> _COUNTER_BITS) + 1) << _COUNTER_BITS
-    for table in _TABLES:
+    for table in _POSITIONED:
         session.execute(_SET_DEFAULT.format(sql.Identifier(table), sql.Literal(base)))
-    session.execute(_RECORD, (base, server))
+    session.execute(_RECORD_BASE, (base, server))
 
 
 def _server(session: Session) -> str:

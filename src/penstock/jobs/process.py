@@ -26,7 +26,7 @@ from penstock.jobs.process_metrics import ProcessMetrics
 from penstock.jobs.process_verdict import Judgement, judge, told
 from penstock.jobs.repository import JobRepository
 from penstock.jobs.tracing import record_delivery
-from penstock.telemetry.spans import NoSpans, Spans
+from penstock.ops.telemetry.spans import NoSpans, Spans
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from penstock.jobs.delivering import Beginning
 from penstock.jobs.model_attempt import AttemptOutcome
-from penstock.telemetry.metrics import Metrics
+from penstock.ops.telemetry.metrics import Metrics
 
 
 class ProcessMetrics:

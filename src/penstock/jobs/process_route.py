@@ -8,11 +8,11 @@ from msgspec import Meta
 
 from penstock.core.clock import Clock
 from penstock.core.limits import KIB
+from penstock.http.api.problems import Refused
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, Route
 from penstock.jobs.auth_token import AuthTokens
 from penstock.jobs.process import Processed, Processor
-from penstock.telemetry.problems import Refused
-from penstock.telemetry.query import NoQuery
-from penstock.telemetry.routes import AnyRoute, Call, Route
 
 PATH = "/api/dispatch/process"
 _BEARER = "Bearer "

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.config.dispatch_options import FanOutBy
-from penstock.config.router_options import HttpVersion
 from penstock.core.clock import Clock
 from penstock.core.egress import Network
 from penstock.core.ids import TsidFactory
@@ -18,6 +16,8 @@ from penstock.delivery.breakers import Breakers
 from penstock.delivery.egress import EgressGuard
 from penstock.delivery.http.client import HttpClient
 from penstock.delivery.http.settings import DeliverySettings
+from penstock.http.auth.keys import KeyFile
+from penstock.http.server.server import HttpServer, serve_until_signal
 from penstock.jobs.api.app import Front, JobsParts, jobs_app
 from penstock.jobs.api.subscription_bodies import LONGEST_TIMEOUT_S
 from penstock.jobs.auth_token import AuthTokens
@@ -27,11 +27,10 @@ from penstock.jobs.model_subscription import DEFAULT_DISPATCH_POOL
 from penstock.jobs.process import Processor
 from penstock.jobs.process_metrics import ProcessMetrics
 from penstock.jobs.repository import JobRepository
-from penstock.telemetry.key_file import KeyFile
-from penstock.telemetry.metrics import Metrics
-from penstock.telemetry.server import HttpServer, serve_until_signal
-from penstock.telemetry.span_export import otlp_spans
-from penstock.telemetry.spans import NoSpans, Spans
+from penstock.ops.config.dispatch_options import FanOutBy
+from penstock.ops.config.router_options import HttpVersion
+from penstock.ops.telemetry.metrics import Metrics
+from penstock.ops.telemetry.spans import NoSpans, Spans, otlp_spans
 
 
 class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):

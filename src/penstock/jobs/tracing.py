@@ -6,7 +6,7 @@ from penstock.jobs.delivery_trace import span_of_delivery, span_of_event, trace_
 from penstock.jobs.model_attempt import Attempt, AttemptOutcome
 from penstock.jobs.model_event import Event
 from penstock.jobs.model_job import DispatchJob
-from penstock.telemetry.spans import Span, Spans
+from penstock.ops.telemetry.spans import Span, Spans
 
 
 def record_published(spans: Spans, events: Sequence[Event], ids: Sequence[str], now_ms: int) -> None:

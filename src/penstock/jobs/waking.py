@@ -32,7 +32,7 @@ def move(tx: Transaction, statement: str, jobs: Sequence[Row], **values: object)
         return []
     tx.lock_lanes({group_key for _, group_key in jobs})
     moved = [Moved(*row) for row in tx.all(statement, ids=[job_id for job_id, _ in jobs], **values)]
-    _land(tx, moved)
+    _land_published(tx, moved)
     return moved
 
 
@@ -43,7 +43,7 @@ def move_and_wake(tx: Transaction, statement: str, jobs: Sequence[Row], **values
     return moved
 
 
-def _land(tx: Transaction, moved: Iterable[Moved]) -> None:
+def _land_published(tx: Transaction, moved: Iterable[Moved]) -> None:
     """Ordered jobs that were being published are so no longer; after the last of them their lane is awake again."""
     landed = Counter(job.group_key for job in moved if job.before == StoredState.CLAIMED and job.mode)
     if landed:

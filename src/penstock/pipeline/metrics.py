@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from penstock.ops.telemetry.metrics import Metrics
 from penstock.pipeline.progress import Progress, QueryStatus, QueryView
-from penstock.telemetry.metrics import Metrics
 
 _LABELS = ("query",)
 

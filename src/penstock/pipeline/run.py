@@ -7,6 +7,8 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from penstock.edge.pause import pause
+from penstock.http.server.server import HttpServer, stop_signal
+from penstock.ops.telemetry.metrics import Metrics
 from penstock.pipeline.errors import JobsFailed
 from penstock.pipeline.metrics import BatchTimes
 from penstock.pipeline.progress import QueryStatus
@@ -14,8 +16,6 @@ from penstock.pipeline.run_app import run_app
 from penstock.pipeline.session import SessionSettings, close_session, open_session
 from penstock.pipeline.streaming_job import StreamingJob
 from penstock.pipeline.supervision import Supervisor
-from penstock.telemetry.metrics import Metrics
-from penstock.telemetry.server import HttpServer, stop_signal
 
 _LOOK_S = 0.05
 

@@ -2,16 +2,16 @@
 
 import msgspec
 
+from penstock.http.api.app import ApiApp
+from penstock.http.api.probes import CheckResult, Probes
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import Call, NoBody, Route, RouteTable
+from penstock.http.auth.guard import RequestGuard
+from penstock.http.server.asgi import App
+from penstock.ops.telemetry.metrics import Metrics
 from penstock.pipeline.metrics import ProgressCollector
 from penstock.pipeline.progress import QueryStatus, QueryView
 from penstock.pipeline.supervision import Supervisor
-from penstock.telemetry.api_app import ApiApp
-from penstock.telemetry.asgi import App
-from penstock.telemetry.metrics import Metrics
-from penstock.telemetry.probes import CheckResult, Probes
-from penstock.telemetry.query import NoQuery
-from penstock.telemetry.request_guard import RequestGuard
-from penstock.telemetry.routes import Call, NoBody, Route, RouteTable
 
 _WELL = (QueryStatus.RUNNING, QueryStatus.FINISHED)
 

@@ -7,12 +7,7 @@ from google.pubsub_v1 import types
 from penstock.broker.message import InternalMessage
 from penstock.core.message import NO_ATTRIBUTES
 from penstock.pubsub.errors import InvalidRequest
-from penstock.pubsub.limits import (
-    MAX_ATTRIBUTES,
-    MAX_ORDERING_KEY_BYTES,
-    MAX_PUBLISH_BYTES,
-    MAX_PUBLISH_MESSAGES,
-)
+from penstock.pubsub.limits import MAX_ATTRIBUTES, MAX_ORDERING_KEY_BYTES, MAX_PUBLISH_BYTES, MAX_PUBLISH_MESSAGES
 
 
 def check_publish(request: types.PublishRequest) -> None:

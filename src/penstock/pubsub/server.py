@@ -17,15 +17,13 @@ from penstock.delivery.egress import EgressGuard
 from penstock.delivery.http.client import HttpClient
 from penstock.delivery.http.settings import DeliverySettings
 from penstock.edge.pause import pause
+from penstock.http.api.probes import CheckResult, Probes
+from penstock.http.server.server import HttpServer, listening_socket
+from penstock.ops.telemetry.metrics import Metrics
 from penstock.pubsub.front import Front
 from penstock.pubsub.handlers import generic_handlers
 from penstock.queue.policy import Window
 from penstock.queue.store.port import Store
-from penstock.telemetry.checks import CheckResult
-from penstock.telemetry.listening import listening_socket
-from penstock.telemetry.metrics import Metrics
-from penstock.telemetry.probes import Probes
-from penstock.telemetry.server import HttpServer
 
 _SWEEP_S = 60.0
 _GRACE_S = 5.0

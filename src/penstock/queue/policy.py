@@ -4,13 +4,7 @@ from enum import Enum
 
 import msgspec
 
-from penstock.core.limits import (
-    DEFAULT_RETENTION_S,
-    LOOKAHEAD_MESSAGES,
-    SECOND_MS,
-    WINDOW_BYTES,
-    WINDOW_MESSAGES,
-)
+from penstock.core.limits import DEFAULT_RETENTION_S, LOOKAHEAD_MESSAGES, SECOND_MS, WINDOW_BYTES, WINDOW_MESSAGES
 from penstock.core.retry import RetryPolicy
 
 

@@ -14,8 +14,8 @@ import msgspec
 
 from penstock.core.errors import InvalidArgument, NotFound, PenstockError, Unavailable
 from penstock.core.limits import MIB
+from penstock.ops.telemetry.redaction import mask_whole_url
 from penstock.router.configuration import RouterConfiguration, merge, parse_configuration
-from penstock.telemetry.redaction import mask_whole_url
 
 TIMEOUT_S = 10.0
 # 10,000 pools take about 1 MiB.

@@ -12,8 +12,8 @@ import msgspec
 
 from penstock.core.errors import InvalidArgument
 from penstock.core.outcome import MAX_DELAY_S
+from penstock.ops.telemetry.redaction import mask_whole_url
 from penstock.sources.opening import QueueSpec
-from penstock.telemetry.redaction import mask_whole_url
 
 MAX_CONCURRENCY = 100_000
 MAX_CONNECTIONS = 100

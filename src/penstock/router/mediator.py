@@ -11,14 +11,7 @@ from penstock.core.breaker import NEUTRAL, verdict_of
 from penstock.core.clock import Clock
 from penstock.core.errors import InvalidArgument
 from penstock.core.limits import SECOND_MS
-from penstock.core.outcome import (
-    CircuitOpen,
-    EgressDenied,
-    MediationOutcome,
-    MediationResult,
-    NetworkError,
-    Timeout,
-)
+from penstock.core.outcome import CircuitOpen, EgressDenied, MediationOutcome, MediationResult, NetworkError, Timeout
 from penstock.core.pointer import MessagePointer
 from penstock.core.response import outcome_of, severity_of
 from penstock.core.signing import Signature, sign

@@ -13,14 +13,7 @@ from typing import Protocol
 
 from penstock.core.clock import Clock
 from penstock.core.limits import SECOND_MS
-from penstock.core.outcome import (
-    CircuitOpen,
-    Deferred,
-    MediationOutcome,
-    MediationResult,
-    RateLimited,
-    retry_delay_s,
-)
+from penstock.core.outcome import CircuitOpen, Deferred, MediationOutcome, MediationResult, RateLimited, retry_delay_s
 from penstock.core.pointer import DispatchMode, MessagePointer
 from penstock.core.rate import SlidingWindow
 from penstock.router.lane import Lane

@@ -12,6 +12,7 @@ from penstock.delivery.http.settings import DeliverySettings
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
 from penstock.edge.pause import pause
+from penstock.http.server.server import HttpServer, stop_signal
 from penstock.router.api.app import RouterParts, router_app
 from penstock.router.config_fetch import fetch_configuration
 from penstock.router.config_sync import ConfigSync
@@ -27,7 +28,6 @@ from penstock.router.warnings import Warnings
 from penstock.sources.opening import QueueSpec, source_for
 from penstock.sources.port import Source
 from penstock.sources.sqs_polling import SqsPolling
-from penstock.telemetry.server import HttpServer, stop_signal
 
 MONITOR_S = 60.0
 CLEAN_UP_S = 10.0

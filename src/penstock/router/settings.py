@@ -3,9 +3,9 @@
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from penstock.config.kinds import Network
-from penstock.config.router_options import RouterOptions
-from penstock.config.tree import Config
+from penstock.ops.config.kinds import Network
+from penstock.ops.config.router_options import RouterOptions
+from penstock.ops.config.tree import Config
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.core.clock import Clock
 from penstock.core.limits import MINUTE_MS
-from penstock.telemetry.redaction import mask_secrets
+from penstock.ops.telemetry.redaction import mask_secrets
 
 log = logging.getLogger(__name__)
 

@@ -2,18 +2,17 @@
 
 import msgspec
 
+from penstock.http.api.app import ApiApp
+from penstock.http.api.probes import CheckResult, Probes
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import Call, NoBody, Route, RouteTable
+from penstock.http.auth.guard import RequestGuard
+from penstock.http.server.asgi import App
+from penstock.ops.telemetry.metrics import Metrics
 from penstock.scheduler.block_on_error_checker import BlockOnErrorChecker
 from penstock.scheduler.health import HealthStatus, SchedulerCollector, SchedulerHealth, assess
 from penstock.scheduler.scheduler import Scheduler
 from penstock.scheduler.standby import Leadership
-from penstock.telemetry.api_app import ApiApp
-from penstock.telemetry.asgi import App
-from penstock.telemetry.checks import CheckResult
-from penstock.telemetry.metrics import Metrics
-from penstock.telemetry.probes import Probes
-from penstock.telemetry.query import NoQuery
-from penstock.telemetry.request_guard import RequestGuard
-from penstock.telemetry.routes import Call, NoBody, Route, RouteTable
 
 
 class GroupView(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 
 from penstock.jobs.errors import StaleLeader
@@ -11,12 +11,11 @@ from penstock.scheduler.claims import Claims
 from penstock.scheduler.counts import Counts
 from penstock.scheduler.message_group_dispatcher import MessageGroupDispatcher
 from penstock.scheduler.pace import Pace
-from penstock.scheduler.patient_publisher import PatientPublisher
+from penstock.scheduler.patient_publisher import PatientPublisher, Pause
 from penstock.scheduler.settings import SchedulerSettings
 
 log = logging.getLogger(__name__)
 
-Pause = Callable[[float], Awaitable[None]]
 
 _FIRST_PAUSE_S = 0.5
 # A claim that has waited here for so much of its time is left to end: another node may soon have its jobs.

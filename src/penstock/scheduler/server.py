@@ -10,6 +10,7 @@ import msgspec
 from penstock.core.errors import InvalidArgument
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
+from penstock.http.server.server import HttpServer, stop_signal
 from penstock.jobs.leading import SCHEDULER
 from penstock.jobs.repository import JobRepository
 from penstock.scheduler.app import scheduler_app
@@ -20,7 +21,6 @@ from penstock.scheduler.scheduler import Scheduler
 from penstock.scheduler.settings import SchedulerSettings
 from penstock.scheduler.standby import RENEW_S, TTL_S, Alone, Standby
 from penstock.sources.port import Publisher
-from penstock.telemetry.server import HttpServer, stop_signal
 
 
 class Part(Protocol):

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.config.dispatch_options import SchedulerOptions
+from penstock.ops.config.dispatch_options import SchedulerOptions
 
 MOST_PER_GROUP = 100
 """Jobs of one group that are claimed and published together, in order."""

@@ -5,15 +5,13 @@ to PENDING (ruling 20); the process endpoint delivers it once, whichever of its 
 """
 
 import logging
-from collections.abc import Awaitable, Callable
 
 from penstock.jobs.errors import StaleLeader
 from penstock.scheduler.claims import Claims
 from penstock.scheduler.counts import Counts
+from penstock.scheduler.patient_publisher import Pause
 
 log = logging.getLogger(__name__)
-
-Pause = Callable[[float], Awaitable[None]]
 
 
 class StaleQueuedJobPoller:

@@ -4,16 +4,18 @@ On SQLite that is what makes a job's way short: the scheduler is called in the m
 process would find it at its next poll.
 """
 
-from penstock.config.dispatch_options import FanOutBy
 from penstock.core.clock import Clock
 from penstock.core.ids import TsidFactory
 from penstock.edge.pause import pause
+from penstock.http.server.server import stop_signal
 from penstock.jobs.api.app import Front
 from penstock.jobs.auth_token import AuthTokens
 from penstock.jobs.process_route import PATH as PROCESS_PATH
 from penstock.jobs.repository import JobRepository
 from penstock.jobs.server import ApiSettings, api_server
 from penstock.jobs.statistics_inline import InlineCounter
+from penstock.ops.config.dispatch_options import FanOutBy
+from penstock.ops.telemetry.metrics import Metrics
 from penstock.scheduler.health import SchedulerCollector
 from penstock.scheduler.pointers import Pointers
 from penstock.scheduler.scheduler import Scheduler
@@ -21,8 +23,6 @@ from penstock.scheduler.server import running
 from penstock.scheduler.settings import SchedulerSettings
 from penstock.scheduler.standby import Alone
 from penstock.sources.port import Publisher
-from penstock.telemetry.metrics import Metrics
-from penstock.telemetry.server import stop_signal
 
 
 async def serve_api_with_scheduler(

@@ -14,6 +14,11 @@ from collections.abc import Mapping
 
 import msgspec
 
+from penstock.http.api.paging import WholeOrPageQuery, whole_or_page_of
+from penstock.http.api.problems import Refused
+from penstock.http.api.query import NoQuery, parse_query
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route, RouteTable
+from penstock.http.errors import BadCursor
 from penstock.queue.entry import Entry, EntryState
 from penstock.sqs.actions.dead_letters import start_message_move_task
 from penstock.sqs.actions.queues import live_counters, purge
@@ -37,11 +42,6 @@ from penstock.sqs.model import StartMessageMoveTaskRequest
 from penstock.sqs.queue import SqsQueue
 from penstock.sqs.service import SqsService
 from penstock.sqs.snapshot import QueueStanding, SnapshotPage, SnapshotQuery, retire, snapshot, standing
-from penstock.telemetry.errors import BadCursor
-from penstock.telemetry.paging import WholeOrPageQuery, whole_or_page_of
-from penstock.telemetry.problems import Refused
-from penstock.telemetry.query import NoQuery, parse_query
-from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route, RouteTable
 
 PREFIX = "/admin/queues"
 _SHOWN_TASKS = 10

@@ -8,6 +8,9 @@ from urllib.parse import unquote
 import msgspec
 
 from penstock.core.errors import PenstockError
+from penstock.http.api.probes import PATHS, Probes
+from penstock.http.auth.guard import is_sent_by_another_site
+from penstock.http.server.asgi import Exchange, Receive, Scope, Send
 from penstock.sqs.actions.table import ACTIONS
 from penstock.sqs.admin import AdminSurface
 from penstock.sqs.after_commit import AfterCommit
@@ -21,10 +24,6 @@ from penstock.sqs.sigv4 import verify
 from penstock.sqs.wire import json_protocol, query_protocol
 from penstock.sqs.wire.protocol import WireProtocol
 from penstock.sqs.wire.request import SignedRequest
-from penstock.telemetry.asgi import Receive, Scope, Send
-from penstock.telemetry.exchange import Exchange
-from penstock.telemetry.probes import PATHS, Probes
-from penstock.telemetry.request_guard import is_sent_by_another_site
 
 log = logging.getLogger(__name__)
 

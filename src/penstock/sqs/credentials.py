@@ -16,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 
-from penstock.config.errors import ConfigError, Problem
+from penstock.ops.config.errors import ConfigError, Problem
 
 log = logging.getLogger(__name__)
 

@@ -9,6 +9,10 @@ import msgspec
 from penstock.core.clock import Clock
 from penstock.core.ids import TsidFactory
 from penstock.edge.pause import pause, stopwatch
+from penstock.http.api.probes import CheckResult, Probes
+from penstock.http.server.asgi import App
+from penstock.http.server.server import HttpServer, serve_until_signal
+from penstock.ops.telemetry.metrics import Metrics
 from penstock.queue.async_shell import AsyncShell
 from penstock.queue.ledger import Ledger
 from penstock.queue.policy import Window
@@ -17,11 +21,6 @@ from penstock.sqs.app import SqsApp
 from penstock.sqs.credentials import Credentials
 from penstock.sqs.placement import HOME
 from penstock.sqs.service import ServiceSettings, SqsService, stored_dedup_window_ms, stored_policy
-from penstock.telemetry.asgi import App
-from penstock.telemetry.checks import CheckResult
-from penstock.telemetry.metrics import Metrics
-from penstock.telemetry.probes import Probes
-from penstock.telemetry.server import HttpServer, serve_until_signal
 
 _SWEEP_S = 10.0
 

@@ -9,8 +9,8 @@ import msgspec
 
 from penstock.edge.clock import wall_seconds
 from penstock.edge.pause import pause
-from penstock.telemetry.asgi import Receive, Scope, Send, accept_lifespan
-from penstock.telemetry.server import HttpServer
+from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan
+from penstock.http.server.server import HttpServer
 
 
 class Ending(Enum):

@@ -6,13 +6,13 @@ Where HTTP/2 may come of it, only one connection is opened at a time: the reques
 import asyncio
 from collections import deque
 
-from penstock.config.router_options import HttpVersion
 from penstock.delivery.errors import AnswerTimedOut, ConnectFailed, EgressRefused
 from penstock.delivery.http.connection import Connection
 from penstock.delivery.http.dialer import Dialer
 from penstock.delivery.http.settings import DeliverySettings
 from penstock.delivery.http.target import Origin
 from penstock.edge.outbox import Outbox
+from penstock.ops.config.router_options import HttpVersion
 
 
 class Connections:

@@ -6,7 +6,6 @@ import ssl
 from functools import cached_property
 from typing import cast
 
-from penstock.config.router_options import HttpVersion
 from penstock.delivery.egress import EgressGuard, SocketAddress
 from penstock.delivery.errors import ConnectFailed, ConnectTimedOut
 from penstock.delivery.http.connection import Connection, Home
@@ -14,6 +13,7 @@ from penstock.delivery.http.http1 import Http1Connection
 from penstock.delivery.http.http2 import Http2Connection
 from penstock.delivery.http.settings import DeliverySettings
 from penstock.delivery.http.target import Origin
+from penstock.ops.config.router_options import HttpVersion
 
 
 class Dialer:

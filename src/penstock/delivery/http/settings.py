@@ -2,8 +2,8 @@
 
 import msgspec
 
-from penstock.config.router_options import HttpVersion
 from penstock.core.response import ClientErrors
+from penstock.ops.config.router_options import HttpVersion
 
 
 class DeliverySettings(msgspec.Struct, frozen=True):

@@ -4,8 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.config.dispatch_options import FanOutBy
 from penstock.core.clock import Clock
+from penstock.http.api.app import ApiApp
+from penstock.http.api.openapi import Json, openapi_document
+from penstock.http.api.probes import Check, CheckResult, Probes
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route, RouteTable
+from penstock.http.auth.guard import RequestGuard
+from penstock.http.auth.keys import KeyFile
+from penstock.http.server.asgi import App
 from penstock.jobs.api.changes import ChangeRoutes
 from penstock.jobs.api.events import EventRoutes
 from penstock.jobs.api.job_decisions import JobDecisionRoutes
@@ -23,16 +30,9 @@ from penstock.jobs.model_subscription import DEFAULT_DISPATCH_POOL
 from penstock.jobs.process import Processor
 from penstock.jobs.process_route import ProcessRoute
 from penstock.jobs.repository import JobRepository
-from penstock.telemetry.api_app import ApiApp
-from penstock.telemetry.asgi import App
-from penstock.telemetry.key_file import KeyFile
-from penstock.telemetry.metrics import Metrics
-from penstock.telemetry.openapi import Json, openapi_document
-from penstock.telemetry.probes import Check, CheckResult, Probes
-from penstock.telemetry.query import NoQuery
-from penstock.telemetry.request_guard import RequestGuard
-from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route, RouteTable
-from penstock.telemetry.spans import NoSpans, Spans
+from penstock.ops.config.dispatch_options import FanOutBy
+from penstock.ops.telemetry.metrics import Metrics
+from penstock.ops.telemetry.spans import NoSpans, Spans
 
 _DESCRIPTION = "Events in, signed webhooks out: events, subscriptions, the jobs they cause, and the pools they run in."
 

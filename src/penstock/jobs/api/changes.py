@@ -5,11 +5,11 @@ from datetime import datetime
 
 import msgspec
 
+from penstock.http.api.paging import Cursor, Limit
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.jobs.api.fields import moment_of
 from penstock.jobs.kept_changes import KeptChange
 from penstock.jobs.repository import JobRepository
-from penstock.telemetry.paging import Cursor, Limit
-from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
 PATH = "/api/v1/changes"
 

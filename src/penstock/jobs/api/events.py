@@ -7,6 +7,9 @@ import msgspec
 from msgspec import Raw
 
 from penstock.core.clock import Clock
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.http.auth.keys import EVERYONE, MAY_PUBLISH
 from penstock.jobs.api.cloud_event import MEDIA_TYPES, CloudEvent, CloudEventOrBatch, event_of, members_of
 from penstock.jobs.api.fields import MAX_BATCH_BYTES, checked_id
 from penstock.jobs.delivery_envelope import cloud_event
@@ -14,10 +17,7 @@ from penstock.jobs.errors import EventNotFound
 from penstock.jobs.fan_out_choice import EventPublisher
 from penstock.jobs.repository import JobRepository
 from penstock.jobs.tracing import record_published
-from penstock.telemetry.api_keys import EVERYONE, MAY_PUBLISH
-from penstock.telemetry.query import NoQuery
-from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
-from penstock.telemetry.spans import Spans
+from penstock.ops.telemetry.spans import Spans
 
 PATH = "/api/v1/events"
 

@@ -8,11 +8,11 @@ import msgspec
 from msgspec import Meta
 
 from penstock.core.clock import Clock
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.jobs.api.fields import MOST_AT_ONCE, GroupKey, Name, checked_job_id
 from penstock.jobs.api.jobs import PATH
 from penstock.jobs.repository import JobRepository
-from penstock.telemetry.query import NoQuery
-from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
 _Decide = Callable[[Sequence[str], int], Awaitable[None]]
 

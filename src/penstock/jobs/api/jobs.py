@@ -9,6 +9,10 @@ from msgspec import Meta
 
 from penstock.core.clock import Clock
 from penstock.core.job_state import JobStatus
+from penstock.http.api.paging import Cursor, Limit, PageQuery, first_of, key_before
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.http.auth.keys import EVERYONE, MAY_PUBLISH
 from penstock.jobs.api.fields import (
     MAX_BATCH_BYTES,
     MAX_ITEM_BYTES,
@@ -27,11 +31,6 @@ from penstock.jobs.listing import JobFilter
 from penstock.jobs.model_attempt import BEFORE_ALL_ATTEMPTS
 from penstock.jobs.model_job import CreatedJob
 from penstock.jobs.repository import JobRepository
-from penstock.telemetry.api_keys import EVERYONE, MAY_PUBLISH
-from penstock.telemetry.cursor import key_before
-from penstock.telemetry.paging import Cursor, Limit, PageQuery, first_of
-from penstock.telemetry.query import NoQuery
-from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
 PATH = "/api/v1/jobs"
 

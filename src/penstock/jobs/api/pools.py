@@ -7,12 +7,12 @@ import msgspec
 from msgspec import Meta
 
 from penstock.core.errors import InvalidArgument
+from penstock.http.api.paging import PageQuery, page_of
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.jobs.errors import PoolNotFound
 from penstock.jobs.model_pool import DEFAULT_CONCURRENCY, Pool
 from penstock.jobs.repository import JobRepository
-from penstock.telemetry.paging import PageQuery, page_of
-from penstock.telemetry.query import NoQuery
-from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
 PATH = "/api/v1/pools"
 MOST_CODE_CHARS = 256

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.jobs.api.pools import PoolView
 from penstock.jobs.model_pool import Pool
 from penstock.jobs.repository import JobRepository
-from penstock.telemetry.query import NoQuery
-from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
-PATH = "/api/router/config"
+ROUTER_CONFIG_PATH = "/api/router/config"
 QUEUE_NAME = "dispatch"
 
 
@@ -42,7 +42,7 @@ class RouterConfigRoutes:
         return (
             Route(
                 method="GET",
-                path=PATH,
+                path=ROUTER_CONFIG_PATH,
                 summary="The configuration of routers: all pools, and the queue that jobs are published to.",
                 answer=RouterConfiguration,
                 handler=self._get,

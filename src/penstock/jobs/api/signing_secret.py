@@ -6,12 +6,12 @@ import msgspec
 
 from penstock.core.signing import SECRET_PREFIX, key_of
 from penstock.edge.chance import random_bytes
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.jobs.api.fields import SMALL_BODY_BYTES, Text, checked_id
 from penstock.jobs.errors import SubscriptionNotFound
 from penstock.jobs.model_subscription import Subscription
 from penstock.jobs.repository import JobRepository
-from penstock.telemetry.query import NoQuery
-from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
 _KEY_BYTES = 32
 

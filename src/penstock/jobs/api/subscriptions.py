@@ -6,6 +6,9 @@ from http import HTTPStatus
 import msgspec
 
 from penstock.core.clock import Clock
+from penstock.http.api.paging import PageQuery, page_of
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.jobs.api.fields import MOST_AT_ONCE, SMALL_BODY_BYTES, checked_id
 from penstock.jobs.api.signing_secret import new_secret
 from penstock.jobs.api.subscription_bodies import (
@@ -18,9 +21,6 @@ from penstock.jobs.api.subscription_bodies import (
 )
 from penstock.jobs.errors import SubscriptionNotFound
 from penstock.jobs.repository import JobRepository
-from penstock.telemetry.paging import PageQuery, page_of
-from penstock.telemetry.query import NoQuery
-from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
 PATH = "/api/v1/subscriptions"
 

@@ -9,6 +9,8 @@ from penstock.core.job_state import JobStatus
 from penstock.core.message import NO_ATTRIBUTES
 from penstock.core.outcome import MediationResult
 from penstock.core.plan import DEFAULT_SEQUENCE, group_key
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.jobs.api.fields import checked_id
 from penstock.jobs.delivery import Courier
 from penstock.jobs.delivery_request import delivery_request
@@ -18,8 +20,6 @@ from penstock.jobs.model_job import DispatchJob
 from penstock.jobs.model_subscription import Subscription
 from penstock.jobs.process_verdict import told
 from penstock.jobs.repository import JobRepository
-from penstock.telemetry.query import NoQuery
-from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
 EVENT_TYPE = "penstock:test"
 _DATA = b'{"message":"This is a test event of Penstock. Answer with any 2xx status."}'

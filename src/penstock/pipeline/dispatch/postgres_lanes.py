@@ -26,7 +26,7 @@ _CONNECTION: dict[str, Any] = {
     "options": "-c jit=off",
 }
 # Named here and not by the database, which would write them out job by job.
-_MODES = pyarrow.array([mode.value for mode in MODE_OF])
+_MODE_NAMES = pyarrow.array([mode.value for mode in MODE_OF])
 
 # For the next round: ADBC asks for all types of the database first, which takes longer than to read a small one.
 _kept: dict[Database, dbapi.Connection] = {}
@@ -41,7 +41,7 @@ def postgres_lanes(database: Database, span: AwakeRange, call: RoundCall) -> Ite
             with closing(cursor), closing(cursor.fetch_record_batch()) as reader:
                 for batch in reader:
                     place = batch.schema.get_field_index("mode")
-                    yield batch.set_column(place, "mode", _MODES.take(batch.column(place)))
+                    yield batch.set_column(place, "mode", _MODE_NAMES.take(batch.column(place)))
         except BaseException:
             # In the middle of an answer: of no use to anybody else.
             connection.close()

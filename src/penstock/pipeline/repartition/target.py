@@ -5,12 +5,7 @@ from collections.abc import Mapping
 from penstock.pipeline.repartition.errors import CannotRepartition
 from penstock.pipeline.repartition.queue_access import QueueAccess
 from penstock.sqs.client import SqsClient
-from penstock.sqs.model import (
-    CreateQueueRequest,
-    EmptyResponse,
-    QueueUrlResponse,
-    SetQueueAttributesRequest,
-)
+from penstock.sqs.model import CreateQueueRequest, EmptyResponse, QueueUrlResponse, SetQueueAttributesRequest
 
 _KEPT = (
     "VisibilityTimeout",

@@ -2,13 +2,13 @@
 
 import msgspec
 
-from penstock.config.router_options import HttpVersion
 from penstock.core.clock import Clock
 from penstock.core.egress import Network
 from penstock.jobs.postgres_database import PostgresDatabase
 from penstock.jobs.queries import Dialect
 from penstock.jobs.replays_repository import Replays
 from penstock.jobs.sqlite_database import SqliteDatabase
+from penstock.ops.config.router_options import HttpVersion
 from penstock.pipeline.database import Database
 from penstock.pipeline.replay.timetable import Timetable
 

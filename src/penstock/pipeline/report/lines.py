@@ -8,7 +8,7 @@ import msgspec
 from penstock.pipeline.page import Html, element, joined, notice
 from penstock.pipeline.report.heat_map import TimeAxis, time_marks
 
-_HEIGHT = 180
+_PLOT_HEIGHT = 180
 _TOP = 16
 _FOOT = 22
 _TICKS = 4
@@ -31,10 +31,10 @@ def lines(series: Sequence[Line], axis: TimeAxis, title: str, empty: str) -> Htm
     top = step * -(-largest // step)
     grid = [part for value in range(0, top + 1, step) for part in _grid_line(value, top)]
     drawn = [_drawn(line, top) for line in series if any(line.values)]
-    plot = element("svg", *drawn, x=0, y=_TOP, width="100%", height=_HEIGHT, viewBox="0 0 1000 1000",
+    plot = element("svg", *drawn, x=0, y=_TOP, width="100%", height=_PLOT_HEIGHT, viewBox="0 0 1000 1000",
                    preserveAspectRatio="none")  # fmt: skip
-    marks = time_marks(axis, _TOP + _HEIGHT + 18)
-    height = _TOP + _HEIGHT + _FOOT
+    marks = time_marks(axis, _TOP + _PLOT_HEIGHT + 18)
+    height = _TOP + _PLOT_HEIGHT + _FOOT
     chart = element("svg", *grid, plot, *marks, width="100%", height=height, role="img", aria_label=title)
     return joined([chart, _legend(series)])
 
@@ -47,7 +47,7 @@ def tick_step(largest: int) -> int:
 
 
 def _grid_line(value: int, top: int) -> list[Html]:
-    y = _TOP + _HEIGHT * (1 - value / top)
+    y = _TOP + _PLOT_HEIGHT * (1 - value / top)
     return [
         element("line", x1=0, x2="100%", y1=f"{y:.1f}", y2=f"{y:.1f}", class_="grid"),
         element("text", f"{value:,}", x=0, y=f"{y - 3:.1f}"),

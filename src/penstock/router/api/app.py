@@ -4,6 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.edge.pause import pause
+from penstock.http.api.app import ApiApp
+from penstock.http.api.openapi import Json, openapi_document
+from penstock.http.api.probes import Probes
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import Call, NoBody, Route, RouteTable
+from penstock.http.auth.guard import RequestGuard
+from penstock.http.auth.keys import KeyFile
+from penstock.http.server.asgi import App, Receive, Scope, Send
+from penstock.ops.telemetry.metrics import Metrics
 from penstock.router.api.breakers import BreakerRoutes
 from penstock.router.api.health import readiness
 from penstock.router.api.in_flight import InFlightRoutes
@@ -23,15 +32,6 @@ from penstock.router.surface import RouterSurface
 from penstock.router.warnings import Warnings
 from penstock.sources.opening import publisher_for
 from penstock.sources.port import Publisher
-from penstock.telemetry.api_app import ApiApp
-from penstock.telemetry.asgi import App, Receive, Scope, Send
-from penstock.telemetry.key_file import KeyFile
-from penstock.telemetry.metrics import Metrics
-from penstock.telemetry.openapi import Json, openapi_document
-from penstock.telemetry.probes import Probes
-from penstock.telemetry.query import NoQuery
-from penstock.telemetry.request_guard import RequestGuard
-from penstock.telemetry.routes import Call, NoBody, Route, RouteTable
 
 _DESCRIPTION = "Looking into a running Penstock router, and changing what may be changed while it runs."
 

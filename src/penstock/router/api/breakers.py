@@ -8,10 +8,10 @@ from msgspec import Meta
 
 from penstock.core.errors import NotFound
 from penstock.delivery.breaker_view import BreakerView
+from penstock.http.api.paging import WholeOrPageQuery, whole_or_page_of
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.router.surface import RouterSurface
-from penstock.telemetry.paging import WholeOrPageQuery, whole_or_page_of
-from penstock.telemetry.query import NoQuery
-from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
 _PATH = "/monitoring/circuit-breakers"
 

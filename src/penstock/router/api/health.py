@@ -6,11 +6,11 @@ from enum import StrEnum
 import msgspec
 
 from penstock.delivery.breaker_view import BreakerView
+from penstock.http.api.probes import Check, CheckResult
 from penstock.router.config_sync import ConfigSync, SyncState
 from penstock.router.surface import RouterSurface
 from penstock.router.views import PoolView, QueueView
 from penstock.router.warnings import Severity
-from penstock.telemetry.checks import Check, CheckResult
 
 MIN_SUCCESS_RATE = 0.9
 MIN_JUDGED = 10

@@ -6,14 +6,13 @@ import msgspec
 from msgspec import Meta
 
 from penstock.core.errors import NotFound
+from penstock.http.api.paging import Cursor, Limit, cursor_after, key_before
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.http.auth.keys import MAY_LOOK
+from penstock.ops.telemetry.redaction import mask_whole_url
 from penstock.router.surface import RouterSurface
 from penstock.router.views import InFlightFilter, InFlightView
-from penstock.telemetry.api_keys import MAY_LOOK
-from penstock.telemetry.cursor import cursor_after, key_before
-from penstock.telemetry.paging import Cursor, Limit
-from penstock.telemetry.query import NoQuery
-from penstock.telemetry.redaction import mask_whole_url
-from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
 MAX_CHECKED = 1_000
 _PATH = "/monitoring/in-flight-messages"

@@ -2,14 +2,14 @@
 
 import msgspec
 
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.router.api.health import Health, assess
 from penstock.router.config_sync import ConfigSync, SyncState
 from penstock.router.standby import Leadership
 from penstock.router.surface import RouterSurface
 from penstock.router.views import PoolView, QueueView
 from penstock.router.warnings import Severity, Warnings
-from penstock.telemetry.query import NoQuery
-from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
 
 class Totals(msgspec.Struct, frozen=True, rename="camel"):

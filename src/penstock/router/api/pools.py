@@ -8,12 +8,12 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from penstock.core.errors import NotFound
+from penstock.http.api.paging import Cursor, Limit, WholeOrPageQuery, check_no_cursor, page_of, whole_or_page_of
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.router.configuration import MAX_CONCURRENCY, MAX_RATE_PER_MINUTE
 from penstock.router.surface import RouterSurface
 from penstock.router.views import GroupView, PoolView, longest
-from penstock.telemetry.paging import Cursor, Limit, WholeOrPageQuery, check_no_cursor, page_of, whole_or_page_of
-from penstock.telemetry.query import NoQuery
-from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
 
 class PoolList(msgspec.Struct, frozen=True):

@@ -5,12 +5,12 @@ from http import HTTPStatus
 import msgspec
 
 from penstock.core.errors import NotFound, Unavailable
+from penstock.http.api.paging import WholeOrPageQuery, whole_or_page_of
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.ops.telemetry.redaction import mask_whole_url
 from penstock.router.surface import RouterSurface
 from penstock.router.views import QueueView
-from penstock.telemetry.paging import WholeOrPageQuery, whole_or_page_of
-from penstock.telemetry.query import NoQuery
-from penstock.telemetry.redaction import mask_whole_url
-from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
 
 class QueueList(msgspec.Struct, frozen=True):

@@ -4,9 +4,9 @@ from http import HTTPStatus
 
 import msgspec
 
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.router.config_sync import ConfigSync
-from penstock.telemetry.query import NoQuery
-from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
 
 class Reloaded(msgspec.Struct, frozen=True):

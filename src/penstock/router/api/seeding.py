@@ -11,12 +11,12 @@ from msgspec import Meta
 from penstock.core.errors import FailedPrecondition, NotFound
 from penstock.core.partition import partition_of
 from penstock.core.pointer import DEFAULT_POOL_CODE, MessagePointer, encode_pointer
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.ops.telemetry.redaction import mask_secrets
 from penstock.router.api.test_endpoints import NAMES, PREFIX
 from penstock.router.config_sync import ConfigSync
 from penstock.sources.opening import QueueSpec
 from penstock.sources.port import Publication, Publisher
-from penstock.telemetry.redaction import mask_secrets
-from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
 MAX_SEEDED = 10_000
 # A test endpoint's name, or a URL. The end is the text's own: by itself `$` would let a line break pass.

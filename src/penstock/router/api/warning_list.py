@@ -7,10 +7,10 @@ from msgspec import Meta
 
 from penstock.core.errors import NotFound
 from penstock.core.limits import SECOND_MS
+from penstock.http.api.paging import Cursor, Limit, whole_or_page_of
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.router.warnings import RouterWarning, Severity, WarningCode, WarningFilter, Warnings
-from penstock.telemetry.paging import Cursor, Limit, whole_or_page_of
-from penstock.telemetry.query import NoQuery
-from penstock.telemetry.routes import AnyRoute, Call, NoBody, Route
 
 
 class WarningQuery(msgspec.Struct, frozen=True, rename="camel"):

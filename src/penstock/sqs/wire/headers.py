@@ -1,7 +1,7 @@
 """Response headers that both protocols share."""
 
+from penstock.http.server.asgi import Headers
 from penstock.sqs.errors import SqsError
-from penstock.telemetry.exchange import Headers
 
 
 def answer_headers(content_type: bytes, request_id: str) -> Headers:

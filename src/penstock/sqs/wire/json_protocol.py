@@ -4,10 +4,10 @@ import re
 
 import msgspec
 
+from penstock.http.server.asgi import Headers
 from penstock.sqs.errors import ErrorKind, SqsError, missing_parameter
 from penstock.sqs.model import REQUESTS, Shape
 from penstock.sqs.wire.headers import answer_headers, refusal_headers
-from penstock.telemetry.exchange import Headers
 
 CONTENT_TYPE = b"application/x-amz-json-1.0"
 

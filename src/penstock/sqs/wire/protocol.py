@@ -2,9 +2,9 @@
 
 from typing import Protocol
 
+from penstock.http.server.asgi import Headers
 from penstock.sqs.errors import SqsError
 from penstock.sqs.model import Shape
-from penstock.telemetry.exchange import Headers
 
 
 class WireProtocol(Protocol):

@@ -6,6 +6,7 @@ from base64 import b64decode
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import TypeVar
 
+from penstock.http.server.asgi import Headers
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, missing_parameter
 from penstock.sqs.model import REQUESTS, EmptyResponse, Shape
 from penstock.sqs.wire import form
@@ -13,7 +14,6 @@ from penstock.sqs.wire.form import Parameters
 from penstock.sqs.wire.headers import answer_headers, refusal_headers
 from penstock.sqs.wire.query_names import Kind, QueryField, fields_of
 from penstock.sqs.wire.xml import DECLARATION, element, write_fields
-from penstock.telemetry.exchange import Headers
 
 T = TypeVar("T")
 CONTENT_TYPE = b"text/xml"

@@ -1,0 +1,57 @@
+"""What the API process serves beside jobs: the page, and the routes that only the page needs."""
+
+from penstock.api.breakers import BreakerRoutes
+from penstock.api.bulk_replay import ReplayRoutes
+from penstock.api.deliveries import DeliveryRoutes
+from penstock.api.groups import GroupRoutes
+from penstock.api.statistics import StatisticsRoutes
+from penstock.console.gateways import PipelineRoutes, RouterNews, queue_routes, router_routes
+from penstock.console.metric_samples import MetricRoutes
+from penstock.console.page import with_page
+from penstock.console.upstream import Sign, Upstream
+from penstock.http.api.routes import AnyRoute
+from penstock.http.server.asgi import App
+from penstock.jobs.api.app import JobsParts
+
+
+class WebFront:
+    """The page in front of the API, with ways to the other parts."""
+
+    def __init__(self, router: Upstream, queues: Upstream, pipeline: Upstream) -> None:
+        self._router = router
+        self._queues = queues
+        self._pipeline = pipeline
+        self._news = RouterNews(router)
+
+    @classmethod
+    def at(
+        cls, *, router: str, queues: str, pipeline: str, router_token: str = "", sign: Sign | None = None
+    ) -> "WebFront":
+        """The front for parts at these addresses; empty where there is none."""
+        return cls(
+            Upstream(part="router", url=router, setting="api.router", token=router_token),
+            Upstream(part="SQS server", url=queues, setting="api.queues", sign=sign),
+            Upstream(part="pipeline", url=pipeline, setting="api.pipeline"),
+        )
+
+    def routes(self, parts: JobsParts) -> tuple[AnyRoute, ...]:
+        """Routes beside those of jobs."""
+        return (
+            *GroupRoutes(parts.repository, parts.clock).routes(),
+            *DeliveryRoutes(parts.repository).routes(),
+            *StatisticsRoutes(parts.repository, parts.clock).routes(),
+            *ReplayRoutes(parts.repository, parts.new_id, parts.clock).routes(),
+            *BreakerRoutes(parts.courier.breakers).routes(),
+            *MetricRoutes(parts.metrics, self._router, parts.clock).routes(),
+            *router_routes(self._router),
+            *queue_routes(self._queues),
+            *PipelineRoutes(self._pipeline).routes(),
+        )
+
+    def pools_changed(self) -> None:
+        """Let the router follow at once."""
+        self._news.tell()
+
+    def wrap(self, app: App) -> App:
+        """The page before the app."""
+        return with_page(app)

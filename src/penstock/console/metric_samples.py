@@ -1,0 +1,78 @@
+"""`/api/v1/metrics` and `/api/router/metrics`: what Prometheus is told, as JSON, for a page that draws charts."""
+
+from collections.abc import Iterator
+
+import msgspec
+from prometheus_client.parser import text_string_to_metric_families
+
+from penstock.console.errors import PartUnreachable
+from penstock.console.upstream import Upstream
+from penstock.core.clock import Clock
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.ops.telemetry.metrics import Metrics
+
+_PREFIX = "penstock_"
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """One value; the name is without `penstock_`."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+
+
+class Samples(msgspec.Struct, frozen=True, rename="camel"):
+    """All values of a part at one moment."""
+
+    at_ms: int
+    samples: list[Sample]
+
+
+class MetricRoutes:
+    """The routes of metrics: this process's own, and the router's."""
+
+    def __init__(self, metrics: Metrics, router: Upstream, clock: Clock) -> None:
+        self._metrics = metrics
+        self._router = router
+        self._clock = clock
+
+    def routes(self) -> tuple[AnyRoute, ...]:
+        """What is served."""
+        return (
+            Route(
+                method="GET",
+                path="/api/v1/metrics",
+                summary="The metrics of the API, as JSON.",
+                answer=Samples,
+                handler=self._own,
+            ),
+            Route(
+                method="GET",
+                path="/api/router/metrics",
+                summary="The metrics of the router, as JSON.",
+                answer=Samples,
+                handler=self._of_router,
+            ),
+        )
+
+    def _own(self, _: Call[NoQuery, NoBody]) -> Samples:
+        return Samples(self._clock.now_ms(), list(samples_of(self._metrics.exposition().decode())))
+
+    async def _of_router(self, _: Call[NoQuery, NoBody]) -> Samples:
+        content = await self._router.ask("GET", "/metrics")
+        try:
+            return Samples(self._clock.now_ms(), list(samples_of(content.decode())))
+        except ValueError:
+            router = self._router
+            reason = "its metrics cannot be read"
+            raise PartUnreachable(router.part, router.url, reason, router.setting) from None
+
+
+def samples_of(text: str) -> Iterator[Sample]:
+    """Our samples in Prometheus' text; ValueError if it is no such text."""
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.name.startswith(_PREFIX) and not sample.name.endswith("_created"):
+                yield Sample(sample.name.removeprefix(_PREFIX), dict(sample.labels), float(sample.value))

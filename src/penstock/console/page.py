@@ -1,0 +1,97 @@
+"""Serving the page in front of the API: whatever is not one of its files is the API's.
+
+The page needs no credentials to be loaded, only what it then asks for does. The browser is told to run nothing but its
+files, to let nothing be written into it as HTML (trusted types), and to show it in no frame.
+
+The files of the page, read once, each with its type and a tag that changes with its content.
+"""
+
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from http import HTTPStatus
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+import msgspec
+
+from penstock.http.server.asgi import App, Receive, Scope, Send, answer
+
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_INDEX = "index.html"
+
+
+class Asset(msgspec.Struct, frozen=True):
+    """One file as it is served."""
+
+    content: bytes
+    content_type: str
+    tag: str
+
+
+def load_assets() -> Mapping[str, Asset]:
+    """All files by the path they are served at; the page itself is at `/`."""
+    return dict(_under(files("penstock.console") / "static", ""))
+
+
+def _under(directory: Traversable, path: str) -> Iterator[tuple[str, Asset]]:
+    for entry in directory.iterdir():
+        place = f"{path}/{entry.name}"
+        if entry.is_dir():
+            yield from _under(entry, place)
+        elif (content_type := _TYPES.get(entry.name[entry.name.rfind(".") :])) is not None:
+            content = entry.read_bytes()
+            asset = Asset(content, content_type, f'"{sha256(content).hexdigest()[:32]}"')
+            yield ("/" if place == f"/{_INDEX}" else f"/ui{place}"), asset
+
+
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    )
+)
+_HEADERS = {
+    "content-security-policy": CONTENT_SECURITY_POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    # Asked for each time, so that a new version is seen at once; the tag makes that cheap.
+    "cache-control": "no-cache",
+}
+
+
+def with_page(app: App) -> App:
+    """The app with the page in front."""
+    assets = load_assets()
+
+    async def served(scope: Scope, receive: Receive, send: Send) -> None:
+        asset = assets.get(scope["path"]) if scope["type"] == "http" else None
+        await (app(scope, receive, send) if asset is None else _serve(asset, scope, send))
+
+    return served
+
+
+async def _serve(asset: Asset, scope: Scope, send: Send) -> None:
+    if scope["method"] not in ("GET", "HEAD"):
+        await answer(scope, send, HTTPStatus.METHOD_NOT_ALLOWED, b"", {**_HEADERS, "allow": "GET, HEAD"})
+        return
+    headers = {**_HEADERS, "content-type": asset.content_type, "etag": asset.tag}
+    known = [value for name, value in scope["headers"] if name == b"if-none-match"]
+    if any(asset.tag.encode() in value for value in known):
+        await answer(scope, send, HTTPStatus.NOT_MODIFIED, b"", headers)
+    else:
+        await answer(scope, send, HTTPStatus.OK, asset.content, headers)

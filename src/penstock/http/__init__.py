@@ -1,0 +1,1 @@
+"""HTTP servers: connections, routes, OpenAPI, keys."""

@@ -1,0 +1,1 @@
+"""JSON APIs: routes, OpenAPI, problems, pages, probes."""

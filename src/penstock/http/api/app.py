@@ -1,0 +1,136 @@
+"""An ASGI app that serves a table of routes as JSON; everything that goes wrong is a problem (RFC 9457)."""
+
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+
+import msgspec
+
+from penstock.core.errors import PenstockError
+from penstock.http.api.changes import Change, ChangeLog, LoggedChanges, shown
+from penstock.http.api.problems import MEDIA_TYPE, Problem, Refused, problem, problem_of
+from penstock.http.api.query import parse_query
+from penstock.http.api.routes import AnyRoute, Call, NoBody, RouteTable
+from penstock.http.auth.guard import LOCAL, RequestGuard, media_type_of
+from penstock.http.auth.keys import Caller
+from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan, answer
+
+log = logging.getLogger(__name__)
+
+_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+_encode = msgspec.json.Encoder().encode
+
+
+class ClientGone(Exception):
+    """The client hung up before its request was whole: there is nobody to answer."""
+
+
+class ApiApp:
+    """Answers the routes of a table to those whom the guard lets through."""
+
+    def __init__(self, table: RouteTable, guard: RequestGuard, changes: ChangeLog | None = None) -> None:
+        self._table = table
+        self._guard = guard
+        self._changes = changes or LoggedChanges()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] == "lifespan":
+            await accept_lifespan(receive, send)
+            return
+        try:
+            value = await self._value(scope, receive)
+        except ClientGone:
+            return
+        except Refused as refused:
+            await _send_problem(scope, send, refused.problem, refused.headers)
+        except PenstockError as error:
+            await _send_problem(scope, send, problem_of(error), {})
+        except Exception:
+            log.exception("a request failed in a way nobody expected", extra={"path": scope["path"]})
+            failed = problem(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a bug; the log has its stack trace")
+            await _send_problem(scope, send, failed, {})
+        else:
+            await answer(scope, send, 200, _encode(value), {**_HEADERS, "content-type": "application/json"})
+
+    async def _value(self, scope: Scope, receive: Receive) -> object:
+        headers = _headers(scope)
+        method = scope["method"]
+        found = self._table.find(scope["raw_path"])
+        route = None if found is None else found.routes.get("GET" if method == "HEAD" else method)
+        caller = LOCAL if route is not None and route.open else self._guard.caller(headers)
+        if found is None:
+            raise Refused(HTTPStatus.NOT_FOUND, f"there is nothing at {scope['path'][:200]!r}")
+        if route is None:
+            raise _not_allowed(found.routes)
+        self._guard.check_role(caller, route.allowed_roles)
+        if route.changes:
+            self._guard.check_change(headers)
+        query = parse_query(scope["query_string"], route.query)
+        content = await _content(route, headers, receive) if route.takes_body else b""
+        body = _decoded(route, content) if route.takes_body else NoBody()
+        value = await route.answered(Call(found.path, query, body, content, headers))
+        if route.is_decision:
+            await self._keep(route, found.path, content, caller)
+        return value
+
+    async def _keep(self, route: AnyRoute, path: Mapping[str, str], content: bytes, caller: Caller) -> None:
+        change = Change(
+            who=caller.name,
+            role=caller.role,
+            action=f"{route.method} {route.path}",
+            target=dict(path),
+            detail=shown(content),
+        )
+        try:
+            await self._changes.record(change)
+        except PenstockError as error:
+            # It has happened, and the caller must not think that it has not.
+            log.error("a change could not be kept", extra={"change": msgspec.to_builtins(change), "error": str(error)})
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def _not_allowed(routes: Mapping[str, AnyRoute]) -> Refused:
+    allowed = ", ".join(sorted({*routes, *(["HEAD"] if "GET" in routes else [])}))
+    return Refused(HTTPStatus.METHOD_NOT_ALLOWED, f"only {allowed} can be done here", {"allow": allowed})
+
+
+async def _content(route: AnyRoute, headers: Mapping[str, str], receive: Receive) -> bytes:
+    if media_type_of(headers.get("content-type", "")) not in route.media_types:
+        known = " or ".join(f"`Content-Type: {name}`" for name in route.media_types)
+        raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the body must be JSON, with {known}")
+    return await _read(receive, route.max_body_bytes)
+
+
+def _decoded(route: AnyRoute, content: bytes) -> object:
+    try:
+        return msgspec.json.decode(content, type=route.body)
+    except msgspec.ValidationError as error:
+        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, f"the body is wrong: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Refused(HTTPStatus.BAD_REQUEST, f"the body is not JSON: {error}") from error
+
+
+async def _read(receive: Receive, max_bytes: int) -> bytes:
+    """The whole body; what is too much is read and dropped, so that the connection stays usable."""
+    chunks: list[bytes] = []
+    size_bytes, more = 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        chunk: bytes = message.get("body", b"")
+        size_bytes += len(chunk)
+        if size_bytes <= max_bytes:
+            chunks.append(chunk)
+        more = message.get("more_body", False)
+    if size_bytes > max_bytes:
+        raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body may have {max_bytes} bytes, not {size_bytes}")
+    return b"".join(chunks)
+
+
+async def _send_problem(scope: Scope, send: Send, told: Problem, headers: Mapping[str, str]) -> None:
+    await answer(scope, send, told.status, _encode(told), {**_HEADERS, **headers, "content-type": MEDIA_TYPE})

@@ -1,0 +1,65 @@
+"""What people changed through an API: who did what, when, to which thing. Secrets are masked."""
+
+import logging
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from penstock.ops.telemetry.redaction import MASK, is_secret_name, mask_secrets
+
+log = logging.getLogger(__name__)
+
+MOST_CHARACTERS = 2000
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """One change that was made: `action` is the operation, `target` the variable parts of its path."""
+
+    who: str
+    role: str
+    action: str
+    target: Mapping[str, str]
+    detail: str
+    """The body, or the beginning of it, as JSON."""
+
+
+class ChangeLog(Protocol):
+    """Keeps what was changed."""
+
+    async def record(self, change: Change) -> None:
+        """Keep one change."""
+
+
+class LoggedChanges:
+    """Tells changes in the log, and nowhere else."""
+
+    async def record(self, change: Change) -> None:
+        """Write a line."""
+        log.info("changed by a caller of the API", extra={"change": msgspec.to_builtins(change)})
+
+
+def shown(content: bytes) -> str:
+    """A body as it may be kept: without what looks like a secret, and not too long."""
+    if not content:
+        return ""
+    try:
+        text = _encode(_masked(msgspec.json.decode(content))).decode()
+    except (msgspec.DecodeError, RecursionError):
+        text = mask_secrets(content.decode(errors="replace"))
+    # Neither database's text can hold a NUL.
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")[:MOST_CHARACTERS]
+
+
+def _masked(value: object) -> object:
+    match value:
+        case dict():
+            return {name: MASK if is_secret_name(str(name)) else _masked(part) for name, part in value.items()}
+        case list():
+            return [_masked(part) for part in value]
+        case str():
+            return mask_secrets(value)
+        case _:
+            return value

@@ -1,0 +1,103 @@
+"""The OpenAPI 3.1 document of a table of routes, made from the types that the routes decode and encode."""
+
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from penstock import __version__
+from penstock.http.api.problems import MEDIA_TYPE, Problem
+from penstock.http.api.routes import AnyRoute, RouteTable
+
+# OpenAPI is a tree of JSON; this is the one place that says so.
+Json = dict[str, Any]
+
+_REF = "#/components/schemas/{name}"
+_EVERY_ROUTE = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+_WITH_BODY = (
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    HTTPStatus.UNPROCESSABLE_ENTITY,
+)
+
+
+def openapi_document(table: RouteTable, title: str, description: str) -> Json:
+    """The document as a tree."""
+    types = [Problem, *(route.answer for route in table.routes), *(r.body for r in table.routes if r.takes_body)]
+    queries = [route.query for route in table.routes]
+    _, described = msgspec.json.schema_components([*types, *queries], ref_template=_REF)
+    query_names = {query.__name__ for query in queries}
+    paths: dict[str, Json] = {}
+    for route in table.routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, described)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": title, "version": __version__, "description": description},
+        "paths": paths,
+        "components": {"schemas": {name: of for name, of in described.items() if name not in query_names}},
+    }
+
+
+def _operation(route: AnyRoute, described: dict[str, Json]) -> Json:
+    operation: Json = {
+        "operationId": _operation_id(route),
+        "summary": route.summary,
+        "parameters": [*map(_path_parameter, route.path_names), *_query_parameters(described[route.query.__name__])],
+        "responses": {"200": _content("The answer.", "application/json", route.answer), **_problems(route)},
+    }
+    if route.takes_body:
+        operation["requestBody"] = {"required": True, **_media(route.media_types, route.body)}
+    elif route.changes:
+        operation["parameters"].append(_change_header())
+    return operation
+
+
+def _operation_id(route: AnyRoute) -> str:
+    words = route.path.replace("{", "by-").replace("}", "").replace(".", "-").replace("/", "-").strip("-")
+    return f"{route.method.lower()}-{words}"
+
+
+def _path_parameter(name: str) -> Json:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+
+
+def _query_parameters(query: Json) -> list[Json]:
+    return [
+        {"name": name, "in": "query", "required": name in query["required"], "schema": _without_null(schema)}
+        for name, schema in query["properties"].items()
+    ]
+
+
+def _without_null(schema: Json) -> Json:
+    """A parameter that may be left out is never null."""
+    kept = {key: value for key, value in schema.items() if key != "anyOf" and (key, value) != ("default", None)}
+    options = [option for option in schema.get("anyOf", []) if option != {"type": "null"}]
+    return {**kept, **options[0]} if len(options) == 1 else {**kept, **({"anyOf": options} if options else {})}
+
+
+def _change_header() -> Json:
+    about = "Other sites' pages cannot send it. A JSON content type does as well."
+    return {
+        "name": "X-Penstock",
+        "in": "header",
+        "required": True,
+        "description": about,
+        "schema": {"type": "string", "enum": ["1"]},
+    }
+
+
+def _problems(route: AnyRoute) -> Json:
+    statuses = {*_EVERY_ROUTE, *route.refusals, *(_WITH_BODY if route.takes_body else ())}
+    if route.path_names:
+        statuses.add(HTTPStatus.NOT_FOUND)
+    ordered = sorted(statuses)
+    return {str(status.value): _content(f"{status.phrase}.", MEDIA_TYPE, Problem) for status in ordered}
+
+
+def _content(description: str, media_type: str, kind: type) -> Json:
+    return {"description": description, **_media((media_type,), kind)}
+
+
+def _media(media_types: tuple[str, ...], kind: type) -> Json:
+    (schema,), _ = msgspec.json.schema_components([kind], ref_template=_REF)
+    return {"content": {media_type: {"schema": schema} for media_type in media_types}}

@@ -1,0 +1,139 @@
+"""A table of routes: what an HTTP API answers, said once, for serving it and for its OpenAPI document.
+
+A handler gets a `Call` with everything checked and typed, and returns the answer's value or an awaitable of it. What it
+refuses it raises as one of Penstock's errors.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Generic, TypeVar
+from urllib.parse import unquote
+
+import msgspec
+
+from penstock.core.limits import MIB
+from penstock.http.api.query import NoQuery
+from penstock.http.auth.keys import ADMIN_ONLY, MAY_LOOK, Role
+
+MAX_BODY_BYTES = MIB
+
+Q = TypeVar("Q", bound=msgspec.Struct)
+B = TypeVar("B")
+A = TypeVar("A")
+
+
+class NoBody(msgspec.Struct, frozen=True):
+    """The body of a route that takes none."""
+
+
+@dataclass(frozen=True)
+class Call(Generic[Q, B]):
+    """A request to one route: the variable parts of its path, its query, its body, and what they were read from."""
+
+    path: Mapping[str, str]
+    query: Q
+    body: B
+    content: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route(Generic[Q, B, A]):
+    """One operation of an API. The types are given as values so that they can be decoded into and described."""
+
+    method: str
+    path: str  # with variable parts in braces, each a whole segment
+    summary: str
+    answer: type[A]
+    handler: Callable[[Call[Q, B]], A | Awaitable[A]]
+    query: type[Q] = NoQuery  # type: ignore[assignment]  # the default of a type parameter
+    body: type[B] = NoBody  # type: ignore[assignment]
+    media_types: tuple[str, ...] = ("application/json",)
+    max_body_bytes: int = MAX_BODY_BYTES
+    # What it may answer instead, beyond what every route may.
+    refusals: tuple[HTTPStatus, ...] = ()
+    # Whether it makes sure of its callers by itself, and does not ask for a key of the API.
+    open: bool = False
+    # Whose keys are good for it; unless given, viewers' for what only tells, administrators' for what changes a thing.
+    roles: frozenset[Role] | None = None
+
+    @property
+    def takes_body(self) -> bool:
+        """Whether a JSON body is needed."""
+        return self.body is not NoBody
+
+    @property
+    def changes(self) -> bool:
+        """Whether it does more than tell."""
+        return self.method != "GET"
+
+    @property
+    def allowed_roles(self) -> frozenset[Role]:
+        """Whose keys are good for it."""
+        return self.roles or (ADMIN_ONLY if self.changes else MAY_LOOK)
+
+    @property
+    def is_decision(self) -> bool:
+        """Whether it is a person's decision, which is kept with the name of who took it."""
+        return self.changes and not self.open and self.allowed_roles == ADMIN_ONLY
+
+    @property
+    def path_names(self) -> list[str]:
+        """The names of the variable parts."""
+        return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
+
+    async def answered(self, call: Call[Q, B]) -> A:
+        """The handler's answer."""
+        result = self.handler(call)
+        return await result if inspect.isawaitable(result) else result
+
+
+AnyRoute = Route[Any, Any, Any]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A path of the table: its routes by method, and what its variable parts are."""
+
+    routes: Mapping[str, AnyRoute]
+    path: Mapping[str, str]
+
+
+class RouteTable:
+    """Finds routes by path; a written-out path goes before one with variable parts."""
+
+    def __init__(self, *routes: AnyRoute) -> None:
+        self.routes = routes
+        self._fixed: dict[tuple[str, ...], dict[str, AnyRoute]] = {}
+        self._variable: dict[tuple[str, ...], dict[str, AnyRoute]] = {}
+        for route in routes:
+            kind = self._variable if route.path_names else self._fixed
+            methods = kind.setdefault(tuple(route.path.split("/")), {})
+            if route.method in methods:
+                raise ValueError(f"{route.method} {route.path} stands in the table twice")
+            methods[route.method] = route
+
+    def find(self, raw_path: bytes) -> Found | None:
+        """The routes of a path as it was sent: a slash inside a variable part is written %2F."""
+        segments = tuple(unquote(part) for part in raw_path.decode("latin-1").split("/"))
+        if segments in self._fixed:
+            return Found(self._fixed[segments], {})
+        for template, routes in self._variable.items():
+            variables = _matched(template, segments)
+            if variables is not None:
+                return Found(routes, variables)
+        return None
+
+
+def _matched(template: tuple[str, ...], segments: tuple[str, ...]) -> dict[str, str] | None:
+    if len(template) != len(segments):
+        return None
+    variables: dict[str, str] = {}
+    for part, segment in zip(template, segments, strict=True):
+        if part.startswith("{") and segment:
+            variables[part[1:-1]] = segment
+        elif part != segment:
+            return None
+    return variables

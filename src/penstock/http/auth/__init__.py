@@ -1,0 +1,1 @@
+"""Who may call: API keys, and the guard against other sites' pages."""

@@ -1,0 +1,110 @@
+"""Who may ask: keeps other sites' pages in an operator's browser away from an API, and asks for a key if any is set.
+
+A page of another site can send a request to this machine, but neither a JSON content type nor a header of ours unless
+the API allows it by CORS, which it never does. A name that points to this machine only for the attack (DNS rebinding)
+makes the page the same site: without a key, an API that other machines cannot reach answers to local names only.
+"""
+
+import binascii
+from base64 import b64decode
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from hmac import compare_digest
+from http import HTTPStatus
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from penstock.http.api.problems import Refused
+from penstock.http.auth.keys import ApiKey, Caller, Role, caller_of
+
+HEADER = "x-penstock"
+LOCAL = Caller("local", Role.ADMIN)
+"""Whoever asks an API that has no keys, and so can be reached from this machine only."""
+
+_HOLDER_OF_TOKEN = Caller("api.token", Role.ADMIN)
+
+
+class RequestGuard:
+    """Refuses requests that should not be answered; `token` and `keys` are what callers must know, if anything."""
+
+    def __init__(self, token: str = "", keys: Callable[[], Sequence[ApiKey]] | None = None) -> None:
+        self._token = token.encode()
+        self._keys = keys
+
+    def caller(self, headers: Mapping[str, str]) -> Caller:
+        """Who asks; Refused unless the caller may ask at all."""
+        if not self._token and self._keys is None:
+            _require_local_name(headers.get("host", ""))
+            return LOCAL
+        given = _token_in(headers.get("authorization", ""))
+        if self._token and compare_digest(given, self._token):
+            return _HOLDER_OF_TOKEN
+        caller = None if self._keys is None else caller_of(given, self._keys())
+        if caller is None:
+            detail = "this API asks for `Authorization: Bearer TOKEN`"
+            raise Refused(HTTPStatus.UNAUTHORIZED, detail, {"www-authenticate": "Bearer"})
+        return caller
+
+    def check_role(self, caller: Caller, allowed: frozenset[Role]) -> None:
+        """Refused unless the caller's role is one of these."""
+        if caller.role not in allowed:
+            wanted = " or ".join(sorted(allowed))
+            raise Refused(HTTPStatus.FORBIDDEN, f"the key of {caller.name!r} is a {caller.role}'s; this needs {wanted}")
+
+    def check_change(self, headers: Mapping[str, str]) -> None:
+        """Refused if a page of another site may have sent the request, which changes something."""
+        host = headers.get("host", "").lower()
+        same_origin = headers.get("origin", f"http://{host}").partition("://")[2].lower() == host
+        if not same_origin or headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+            raise Refused(HTTPStatus.FORBIDDEN, "requests from other sites are not answered")
+        if headers.get(HEADER) != "1" and not _is_json(headers.get("content-type", "")):
+            detail = "a request that changes something needs `X-Penstock: 1` or a JSON content type"
+            raise Refused(HTTPStatus.FORBIDDEN, detail)
+
+
+def _token_in(authorization: str) -> bytes:
+    """The token of a Bearer header, or the password of a Basic one, which is how a URL can carry a token."""
+    scheme, _, value = authorization.partition(" ")
+    match scheme.lower():
+        case "bearer":
+            return value.strip().encode("latin-1")
+        case "basic":
+            with suppress(binascii.Error, ValueError):
+                return b64decode(value.strip(), validate=True).partition(b":")[2]
+    return b""
+
+
+def media_type_of(content_type: str) -> str:
+    """A content type without its parameters."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _is_json(content_type: str) -> bool:
+    media_type = media_type_of(content_type)
+    return media_type == "application/json" or (media_type.startswith("application/") and media_type.endswith("+json"))
+
+
+def is_sent_by_another_site(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a browser sent the request for a page that is not this machine's own; programs say nothing of pages."""
+    origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site")
+    if origin is None and site is None:
+        return False
+    host = headers.get(b"host", b"").lower()
+    if site not in (None, b"same-origin", b"none") or (origin or host).rpartition(b"://")[2].lower() != host:
+        return True
+    return not _is_local_name(host.decode("latin-1"))
+
+
+def _require_local_name(host: str) -> None:
+    if not _is_local_name(host):
+        raise Refused(HTTPStatus.FORBIDDEN, "without a token this API answers to an IP address or localhost only")
+
+
+def _is_local_name(host: str) -> bool:
+    try:
+        name = urlsplit(f"//{host}").hostname or "localhost"
+        if name != "localhost" and not name.endswith(".localhost"):
+            ip_address(name)
+    except ValueError:
+        return False
+    return True

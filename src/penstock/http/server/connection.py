@@ -1,0 +1,309 @@
+"""One HTTP/1.1 connection: parsed by httptools, answered directly or by ASGI, each answer written in one piece.
+
+A general server writes head and body by two system calls and runs more code per request than ours do in all. Requests
+on a connection are answered in order; more that arrive meanwhile wait.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Any, cast
+
+import httptools
+
+from penstock.http.server.answer import STATUS_LINES, Answer
+from penstock.http.server.asgi import App, TakeOn, leave
+
+log = logging.getLogger(__name__)
+
+MAX_HEAD_BYTES = 64 * 1024
+MAX_BODY_BYTES = 64 * 1024 * 1024
+MAX_PIPELINED = 16
+
+
+class Connections:
+    """What all connections of a server share."""
+
+    def __init__(self, app: App, now_s: Callable[[], float]) -> None:
+        self.app = app
+        self.take_on: TakeOn = getattr(app, "take_on", leave)
+        self.open: set[HttpConnection] = set()
+        self.stopping = False
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.unanswered = 0
+        """Requests that are being answered, by a task or without."""
+        self._all_answered: asyncio.Future[None] | None = None
+        self._now_s = now_s
+        self._date_s = 0
+        self._date = b""
+        self._outbox: list[tuple[asyncio.Transport, bytes]] = []
+
+    def write_soon(self, transport: asyncio.Transport, data: bytes) -> None:
+        """Write at the end of this round of the loop, together with what others have to write.
+
+        The first write to a client that sleeps wakes it, which costs more than the write; of writes in a row only the
+        first one pays.
+        """
+        if not self._outbox:
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._outbox.append((transport, data))
+
+    def flush(self) -> None:
+        """Write what has gathered."""
+        outbox, self._outbox = self._outbox, []
+        for transport, data in outbox:
+            if not transport.is_closing():
+                transport.write(data)
+
+    def head_start(self, status: int) -> bytes:
+        """Status line and Date header; the latter is made once a second."""
+        now_s = int(self._now_s())
+        if now_s != self._date_s:
+            self._date_s = now_s
+            self._date = f"date: {formatdate(now_s, usegmt=True)}\r\n".encode()
+        return STATUS_LINES[status] + self._date
+
+    def answered(self) -> None:
+        """One request less waits for its answer."""
+        self.unanswered -= 1
+        if self._all_answered is not None and not self.unanswered and not self._all_answered.done():
+            self._all_answered.set_result(None)
+
+    async def finish(self, within_s: float) -> None:
+        """Let the requests in progress end, for a while."""
+        if self.unanswered:
+            self._all_answered = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._all_answered], timeout=within_s)
+        if self.tasks:
+            await asyncio.wait(self.tasks, timeout=within_s)
+
+    def abandon(self) -> None:
+        """Give up the requests in progress."""
+        for task in self.tasks:
+            task.cancel()
+        for connection in list(self.open):
+            connection.abort()
+        if self._all_answered is not None and not self._all_answered.done():
+            self._all_answered.set_result(None)
+
+
+class HttpConnection(asyncio.Protocol):
+    """Reads requests, hands them to the app one after another, writes its answers."""
+
+    def __init__(self, shared: Connections) -> None:
+        self._shared = shared
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport
+        self._parser = httptools.HttpRequestParser(self)
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._head_bytes = 0
+        self._body: list[bytes] = []
+        self._body_bytes = 0
+        self._expects_continue = False
+        self._waiting: deque[Answer] = deque()
+        self._answering: Answer | None = None
+        self._beginning = False
+        self._paused = False
+        self._when_drained: Callable[[], None] | None = None
+        self.active_s = self._loop.time()
+
+    # From the socket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has come."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._shared.open.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client has gone."""
+        self._shared.open.discard(self)
+        self._waiting.clear()
+        self._resume()
+        if self._answering is not None:
+            self._answering.hang_up()
+
+    def eof_received(self) -> bool:
+        """The client sends no more; close once everything is answered."""
+        if self._answering is None:
+            return False
+        self._answering.keep_alive = False
+        self._answering.hang_up()
+        return True
+
+    def data_received(self, data: bytes) -> None:
+        """Some bytes of requests."""
+        self.active_s = self._loop.time()
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # A client may ask for another protocol; it gets its answer in this one, and nothing after that.
+            self._waiting[-1].keep_alive = False
+            self._answer_next()
+        except httptools.HttpParserError as error:
+            self._answer_next()
+            refusal = error.__context__
+            self._refuse(refusal.status if isinstance(refusal, _Refusal) else HTTPStatus.BAD_REQUEST)
+        else:
+            self._answer_next()
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than we write."""
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        self._resume()
+
+    # From the parser
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._url = b""
+        self._headers = []
+        self._head_bytes = 0
+        self._body = []
+        self._body_bytes = 0
+        self._expects_continue = False
+
+    def on_url(self, url: bytes) -> None:
+        """A piece of its target."""
+        self._url += url
+        self._head_bytes += len(url)
+        if self._head_bytes > MAX_HEAD_BYTES:
+            raise _Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header."""
+        name = name.lower()
+        self._headers.append((name, value))
+        self._head_bytes += len(name) + len(value)
+        if self._head_bytes > MAX_HEAD_BYTES:
+            raise _Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        if name == b"expect":
+            self._expects_continue = value.lower() == b"100-continue"
+
+    def on_headers_complete(self) -> None:
+        """The head is whole."""
+        if self._expects_continue:
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of its body."""
+        self._body.append(body)
+        self._body_bytes += len(body)
+        if self._body_bytes > MAX_BODY_BYTES:
+            raise _Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+
+    def on_message_complete(self) -> None:
+        """A request is whole."""
+        parser = self._parser
+        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        version = parser.get_http_version()
+        keep_alive = parser.should_keep_alive() and version != "1.0"
+        method = parser.get_method().decode("ascii")
+        self._waiting.append(Answer(self, method, self._url, self._headers, body, version, keep_alive=keep_alive))
+        if len(self._waiting) >= MAX_PIPELINED:
+            self._transport.pause_reading()
+
+    # To the client
+
+    def write(self, data: bytes) -> None:
+        """Send bytes of an answer."""
+        self._shared.write_soon(self._transport, data)
+
+    def head_start(self, status: int) -> bytes:
+        """What every answer begins with."""
+        return self._shared.head_start(status)
+
+    def is_last(self) -> bool:
+        """Whether the connection closes after this answer, whatever the client wants."""
+        return self._shared.stopping
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Work on the answer in a task."""
+        task = self._loop.create_task(work)
+        self._shared.tasks.add(task)
+        task.add_done_callback(self._shared.tasks.discard)
+
+    def when_drained(self, then: Callable[[], None]) -> None:
+        """Go on once the client has read enough for more to be written: at once, as a rule."""
+        if self._paused:
+            self._when_drained = then
+        else:
+            then()
+
+    def answered(self) -> None:
+        """The answer is whole: go on with the next request, or close."""
+        answer, self._answering = self._answering, None
+        assert answer is not None
+        self._shared.answered()
+        self.active_s = self._loop.time()
+        if not answer.keep_alive or self._shared.stopping:
+            self._close()
+        elif self._waiting:
+            self._answer_next()
+
+    def close_when_idle(self) -> None:
+        """Close now, or after the answer under way."""
+        if self._answering is None:
+            self._close()
+
+    def is_idle(self) -> bool:
+        """Whether no request is being answered."""
+        return self._answering is None
+
+    def abort(self) -> None:
+        """Hang up at once."""
+        self._transport.abort()
+
+    def _answer_next(self) -> None:
+        """Begin with the requests that have arrived whole, one after another, until one has to wait."""
+        if self._beginning:
+            return  # an answer was given at once; whoever began it goes on below
+        self._beginning = True
+        while self._waiting and self._answering is None:
+            if len(self._waiting) == MAX_PIPELINED:
+                self._transport.resume_reading()
+            self._answering = self._waiting.popleft()
+            self._shared.unanswered += 1
+            self._begin(self._answering)
+        self._beginning = False
+
+    def _begin(self, answer: Answer) -> None:
+        try:
+            taken_on = self._shared.take_on(answer)
+        except Exception:
+            log.exception("a request failed in a way the app does not explain")
+            answer.fail()
+        else:
+            if not taken_on:
+                self.run(answer.by_asgi(self._shared.app))
+
+    def _refuse(self, status: HTTPStatus) -> None:
+        """Answer a request that cannot be read, and close: what follows on the connection cannot be trusted."""
+        if self._answering is None:
+            self.write(STATUS_LINES[status] + b"content-length: 0\r\nconnection: close\r\n\r\n")
+        self._close()
+
+    def _close(self) -> None:
+        self._waiting.clear()
+        self._shared.flush()
+        self._transport.close()
+
+    def _resume(self) -> None:
+        self._paused = False
+        then, self._when_drained = self._when_drained, None
+        if then is not None:
+            then()
+
+
+class _Refusal(Exception):
+    """Raised inside the parser to stop reading a request."""
+
+    def __init__(self, status: HTTPStatus) -> None:
+        super().__init__(status.phrase)
+        self.status = status

@@ -1,0 +1,188 @@
+"""Serving an ASGI app over HTTP, from a bound socket to a graceful stop.
+
+A socket to listen on, or a sentence that says why there is none.
+"""
+
+import asyncio
+import errno
+import gc
+import ipaddress
+import signal
+import socket
+import sys
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any
+
+from penstock.edge.clock import wall_seconds
+from penstock.edge.pause import pause
+from penstock.http.errors import CannotListen, ExposedWithoutCredentials, PortInUse
+from penstock.http.server.asgi import App, Lifespan
+from penstock.http.server.connection import Connections, HttpConnection
+
+CHOOSE_ANOTHER = "choose another port"
+"""What is said of a port that cannot be had: who knows the port's option puts it behind this."""
+
+# Who listens on all addresses is reached by this one, and no guard or browser takes the others for an address.
+_LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+def listening_socket(host: str, port: int, *, credentials_set: bool) -> socket.socket:
+    """A listening socket (port 0 takes a free one), on loopback only unless credentials are set."""
+    family, address = _resolve(host, port)
+    if not credentials_set and not ipaddress.ip_address(address.partition("%")[0]).is_loopback:
+        raise ExposedWithoutCredentials(
+            f"will not listen on {host}: other machines could use this service, and it asks for no "
+            "credentials; set credentials, or listen on 127.0.0.1"
+        )
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # A restart must not wait for the connections of the last run to leave TIME_WAIT.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((address, port))
+        sock.listen()
+    except OSError as error:
+        sock.close()
+        raise _refusal(host, port, error) from error
+    sock.setblocking(False)
+    return sock
+
+
+def url_of(host: str, sock: socket.socket) -> str:
+    """The URL under which the socket is reached from this machine."""
+    name = _LOOPBACK_OF.get(host, host)
+    return f"http://{f'[{name}]' if ':' in name else name}:{sock.getsockname()[1]}"
+
+
+def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, str]:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise CannotListen(f"cannot find the address {host}: {error}; give an IP address of this machine") from error
+    # IPv4 first: a client that was told "localhost" may know no IPv6.
+    family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    return family, str(address[0])
+
+
+def _refusal(host: str, port: int, error: OSError) -> CannotListen:
+    if error.errno == errno.EADDRINUSE:
+        return PortInUse(
+            f"port {port} on {host} is in use by another program; stop it, or {CHOOSE_ANOTHER} (0 takes a free one)"
+        )
+    if error.errno == errno.EACCES:
+        return CannotListen(f"no permission to listen on port {port}; {CHOOSE_ANOTHER}, one above 1023")
+    reason = error.strerror or str(error)
+    return CannotListen(f"cannot listen on {host}:{port}: {reason}; give an IP address of this machine")
+
+
+GRACE_S = 10
+IDLE_S = 75
+BACKLOG = 2048
+
+
+def serve(app: App, host: str, port: int, *, credentials_set: bool = False) -> None:
+    """Serve until SIGINT or SIGTERM, then stop gracefully; a second signal stops at once."""
+    run(serve_until_signal(HttpServer(app, host, port, credentials_set=credentials_set)))
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    """Run a service on the quickest loop this platform has."""
+    # What is loaded by now stays; a request leaves no cycles behind, so looking for them may be rare.
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
+    # The thread that commits needs the interpreter for moments only; it must not wait 5 ms for each of them.
+    sys.setswitchinterval(0.0005)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(main)
+
+
+class HttpServer:
+    """One served app on the running loop: `async with` starts it and stops it."""
+
+    def __init__(self, app: App, host: str, port: int, *, credentials_set: bool = False) -> None:
+        self._host = host
+        self._port = port
+        self._credentials_set = credentials_set
+        self._lifespan = Lifespan(app)
+        self._connections = Connections(app, wall_seconds)
+        self._listener: asyncio.Server | None = None
+        self._reaper: asyncio.Task[None] | None = None
+        self.url = ""
+
+    async def __aenter__(self) -> "HttpServer":
+        """Bind and start; `url` is known and reachable from here on."""
+        sock = listening_socket(self._host, self._port, credentials_set=self._credentials_set)
+        try:
+            self.url = url_of(self._host, sock)
+            await self._lifespan.start()
+            loop = asyncio.get_running_loop()
+            self._listener = await loop.create_server(
+                lambda: HttpConnection(self._connections), sock=sock, backlog=BACKLOG
+            )
+        except BaseException:
+            sock.close()
+            raise
+        self._reaper = asyncio.create_task(self._close_idle())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take no more requests, let those in progress end, for a while, then stop."""
+        shared = self._connections
+        shared.stopping = True
+        if self._reaper is not None:
+            self._reaper.cancel()
+        if self._listener is not None:
+            self._listener.close()
+        for connection in list(shared.open):
+            connection.close_when_idle()
+        await shared.finish(GRACE_S)
+        self.abandon()
+        await self._lifespan.stop()
+
+    def abandon(self) -> None:
+        """Stop waiting for requests in progress."""
+        self._connections.abandon()
+
+    async def _close_idle(self) -> None:
+        """Hang up on clients that have kept a connection for nothing."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await pause(IDLE_S / 5)
+            for connection in list(self._connections.open):
+                if connection.is_idle() and loop.time() - connection.active_s > IDLE_S:
+                    connection.abort()
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if sys.platform == "win32":
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop
+
+
+async def serve_until_signal(server: HttpServer, before_stop: Callable[[], None] | None = None) -> None:
+    """Serve until SIGINT or SIGTERM; `before_stop` may answer requests that would otherwise wait for long."""
+    stop = stop_signal(server)
+    async with server:
+        print(f"listening on {server.url}", flush=True)
+        await stop.wait()
+        if before_stop is not None:
+            before_stop()
+
+
+def stop_signal(server: HttpServer) -> asyncio.Event:
+    """An event that SIGINT or SIGTERM sets; a second signal stops the server at once."""
+    stop = asyncio.Event()
+
+    def on_signal() -> None:
+        if stop.is_set():
+            server.abandon()
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal)
+    return stop

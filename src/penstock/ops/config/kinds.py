@@ -1,0 +1,227 @@
+"""What values a setting may take: one kind per sort of value, each able to say what it allows."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
+from typing import Generic, TypeVar
+from urllib.parse import urlsplit
+
+from penstock.ops.telemetry.redaction import MASK, is_secret_name, mask_secrets, mask_whole_url
+
+T = TypeVar("T")
+ChoiceT = TypeVar("ChoiceT", bound=StrEnum)
+Network = IPv4Network | IPv6Network
+Plain = str | int | float | bool | list[str] | None
+
+
+@dataclass(frozen=True)
+class Kind(Generic[T]):
+    """A sort of value; `check` and `parse` raise ValueError or TypeError for what is not allowed."""
+
+    allowed: str  # ends the sentence "give …"
+    check: Callable[[object], T]  # from what TOML holds
+    parse: Callable[[str], T]  # from an environment variable's text
+    plain: Callable[[T], Plain]  # to what TOML or JSON holds, safe to show
+
+
+def line() -> Kind[str]:
+    """Any text on one line."""
+    return Kind("text on one line", _line, _line, str)
+
+
+def host() -> Kind[str]:
+    """A host name or address, without scheme, port or path."""
+
+    def check(value: object) -> str:
+        return _require(_line(value), lambda name: re.fullmatch(r"[\w.:%-]+", name) is not None)
+
+    return Kind("a host name or an IP address, such as 127.0.0.1", check, check, str)
+
+
+def directory() -> Kind[Path]:
+    """A directory's path, which need not exist yet."""
+
+    def check(value: object) -> Path:
+        path = _require(_line(value), bool)
+        try:
+            return Path(path).expanduser()
+        except RuntimeError as error:  # a user that does not exist, or one without a home
+            raise ValueError(path) from error
+
+    def plain(path: Path) -> Plain:
+        return str(path) if path.is_absolute() or str(path).startswith(".") else f"./{path}"
+
+    return Kind("a directory's path; ~ is the home directory", check, check, plain)
+
+
+def integer(least: int, most: int) -> Kind[int]:
+    """A whole number within a range."""
+
+    def check(value: object) -> int:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise TypeError("not a whole number")
+        return _require(value, lambda number: least <= number <= most)
+
+    return Kind(f"a whole number from {least} to {most}", check, lambda text: check(int(text)), int)
+
+
+def power_of_two(most: int) -> Kind[int]:
+    """1, 2, 4 and so on."""
+
+    def check(value: object) -> int:
+        return _require(integer(1, most).check(value), lambda number: number & (number - 1) == 0)
+
+    return Kind(f"a power of two from 1 to {most}", check, lambda text: check(int(text)), int)
+
+
+def named_databases() -> Kind[tuple[str, ...]]:
+    """A list of NAME=PATH (SQLite) or NAME=URL (PostgreSQL); passwords are never shown."""
+
+    def entry(value: object) -> str:
+        text = _line(value)
+        name, _, place = text.partition("=")
+        _require(name, lambda given: re.fullmatch(r"[A-Za-z0-9_-]+", given) is not None)
+        return _require(text, lambda _: bool(place))
+
+    def check(value: object) -> tuple[str, ...]:
+        if not isinstance(value, list | tuple):
+            raise TypeError("not a list")
+        entries = tuple(entry(given) for given in value)
+        names = [given.partition("=")[0] for given in entries]
+        return _require(entries, lambda _: len(set(names)) == len(names))
+
+    def parse(text: str) -> tuple[str, ...]:
+        return check([given.strip() for given in text.split(",") if given.strip()])
+
+    def plain(entries: tuple[str, ...]) -> Plain:
+        split = (given.partition("=") for given in entries)
+        return [f"{name}={mask_whole_url(place) if '://' in place else place}" for name, _, place in split]
+
+    allowed = "a list such as a=/disks/a/sqs.db, b=postgresql://db/sqs, each name once"
+    return Kind(allowed, check, parse, plain)
+
+
+def places() -> Kind[tuple[str, ...]]:
+    """A list of URLs or files, separated by commas in the environment; passwords are never shown."""
+
+    def check(value: object) -> tuple[str, ...]:
+        if not isinstance(value, list | tuple):
+            raise TypeError("not a list")
+        return tuple(_require(_line(place), lambda given: bool(given.strip())) for place in value)
+
+    def parse(text: str) -> tuple[str, ...]:
+        return check([place.strip() for place in text.split(",") if place.strip()])
+
+    allowed = "a list of URLs or files (separated by commas in the environment)"
+    return Kind(allowed, check, parse, lambda given: [mask_whole_url(place) for place in given])
+
+
+def pairs() -> Kind[tuple[str, ...]]:
+    """A list of KEY=VALUE, separated by commas in the environment; values of secrets are never shown."""
+
+    def entry(value: object) -> str:
+        return _require(_line(value), lambda given: re.match(r"[^=\s]+=", given) is not None)
+
+    def check(value: object) -> tuple[str, ...]:
+        if not isinstance(value, list | tuple):
+            raise TypeError("not a list")
+        return tuple(entry(given) for given in value)
+
+    def parse(text: str) -> tuple[str, ...]:
+        return check([given.strip() for given in text.split(",") if given.strip()])
+
+    def plain(entries: tuple[str, ...]) -> Plain:
+        split = (given.partition("=") for given in entries)
+        return [f"{key}={MASK if is_secret_name(key) else mask_secrets(value)}" for key, _, value in split]
+
+    return Kind("a list of KEY=VALUE (separated by commas in the environment)", check, parse, plain)
+
+
+def optional_integer(least: int, most: int) -> Kind[int | None]:
+    """A whole number within a range, or unset: left out of TOML, empty in the environment."""
+    inner = integer(least, most)
+    return Kind(
+        f"{inner.allowed}, or leave it out",
+        inner.check,
+        lambda text: inner.parse(text) if text.strip() else None,
+        lambda number: number,
+    )
+
+
+def number(least: float, most: float) -> Kind[float]:
+    """A number within a range, whole or not."""
+
+    def check(value: object) -> float:
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise TypeError("not a number")
+        return float(_require(value, lambda given: least <= given <= most))
+
+    return Kind(f"a number from {least:g} to {most:g}", check, lambda text: check(float(text)), float)
+
+
+def flag() -> Kind[bool]:
+    """On or off."""
+    words = {"true": True, "1": True, "false": False, "0": False}
+
+    def check(value: object) -> bool:
+        if not isinstance(value, bool):
+            raise TypeError("not true or false")
+        return value
+
+    def parse(text: str) -> bool:
+        return words[_require(text.strip().lower(), words.__contains__)]
+
+    return Kind("true or false", check, parse, bool)
+
+
+def choice(options: type[ChoiceT]) -> Kind[ChoiceT]:
+    """One of a few words."""
+
+    def check(value: object) -> ChoiceT:
+        return options(_line(value))
+
+    return Kind(f"one of {', '.join(options)}", check, check, str)
+
+
+def networks() -> Kind[tuple[Network, ...]]:
+    """A list of networks in CIDR notation, separated by commas in the environment."""
+
+    def check(value: object) -> tuple[Network, ...]:
+        if not isinstance(value, list | tuple):
+            raise TypeError("not a list")
+        return tuple(ip_network(_line(entry)) for entry in value)
+
+    def parse(text: str) -> tuple[Network, ...]:
+        return check([entry.strip() for entry in text.split(",") if entry.strip()])
+
+    allowed = "a list of networks such as 10.0.0.0/8 (no host bits set; separated by commas in the environment)"
+    return Kind(allowed, check, parse, lambda given: [str(network) for network in given])
+
+
+def database_url() -> Kind[str]:
+    """A PostgreSQL URL, or empty for the embedded database; its password is never shown."""
+
+    def check(value: object) -> str:
+        url = _line(value)
+        if url:
+            parts = urlsplit(url)
+            _require(parts.scheme, {"postgres", "postgresql"}.__contains__)
+            _require(parts.port or 1, bool)  # reading the port is what validates it
+        return url
+
+    return Kind("postgresql://USER:PASSWORD@HOST:PORT/NAME, or empty", check, check, mask_whole_url)
+
+
+def _line(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not text")
+    return _require(value, lambda text: text == "" or text.isprintable())
+
+
+def _require(value: T, holds: Callable[[T], bool]) -> T:
+    if not holds(value):
+        raise ValueError("not allowed")
+    return value

@@ -1,0 +1,198 @@
+"""What `penstock doctor` looks at: one function per check, each telling what it found and what to do."""
+
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from penstock.edge.disk_room import LEAST_FREE_BYTES, free_bytes
+from penstock.http.auth.keys import read_keys
+from penstock.ops.config import Config, ConfigError, load
+from penstock.ops.telemetry.redaction import mask_secrets, mask_whole_url
+from penstock.pipeline.class_archive import class_sharing
+from penstock.pipeline.errors import SparkUnavailable
+from penstock.pipeline.java import LEAST, find_java
+from penstock.pipeline.requirements import spark_version
+from penstock.sources.sqs_credentials import find_key
+
+PYTHON_LEAST = (3, 11)
+DISK_NEEDED_BYTES = LEAST_FREE_BYTES
+DISK_WANTED_BYTES = 5 * 2**30
+
+
+class Status(StrEnum):
+    """How a check ended."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found, and what to do about it."""
+
+    name: str
+    status: Status
+    detail: str
+    remedy: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """Detail and remedy on one line."""
+        return f"{self.detail}; {self.remedy}" if self.remedy else self.detail
+
+
+def examine(config_file: Path | None) -> list[Finding]:
+    """Everything there is to find; settings that cannot be used do not keep the rest from being checked."""
+    try:
+        config, findings = load(config_file), [Finding("configuration", Status.OK, "valid")]
+    except ConfigError as error:
+        config = Config()
+        remedy = "correct it; the checks below use the defaults"
+        findings = [Finding("configuration", Status.FAILED, str(problem), remedy) for problem in error.problems]
+    return [*findings, *_examine_machine(config)]
+
+
+def _examine_machine(config: Config) -> Iterator[Finding]:
+    yield python_version()
+    yield java()
+    yield spark()
+    yield data_directory(config.data.dir)
+    yield disk_space(config.data.dir)
+    yield port_free("HTTP", config.http.port, "set PENSTOCK_HTTP__PORT")
+    yield port_free("SQS", config.ports.sqs, "set PENSTOCK_PORTS__SQS")
+    yield port_free("Pub/Sub", config.ports.pubsub, "set PENSTOCK_PORTS__PUBSUB")
+    yield port_free("the router", config.ports.router, "set PENSTOCK_PORTS__ROUTER")
+    yield port_free("the pipeline", config.ports.pipeline, "set PENSTOCK_PORTS__PIPELINE")
+    yield database(config.data.database)
+    yield api_keys(config)
+    yield aws_credentials(config.scheduler.queue)
+
+
+def python_version(found: tuple[int, ...] = sys.version_info[:3]) -> Finding:
+    """Is this Python new enough."""
+    text, least = ".".join(map(str, found)), ".".join(map(str, PYTHON_LEAST))
+    if found >= PYTHON_LEAST:
+        return Finding("Python", Status.OK, text)
+    return Finding("Python", Status.FAILED, text, f"install Python {least} or newer")
+
+
+def java() -> Finding:
+    """Is there a Java that Spark can use."""
+    remedy = f"the inline engine will be used; for Spark install Java {LEAST} or newer and set JAVA_HOME"
+    try:
+        found = find_java()
+    except SparkUnavailable as error:
+        return Finding("Java", Status.WARNING, error.message, remedy)
+    return Finding("Java", Status.OK, f"{found.version} ({found.command})")
+
+
+def spark() -> Finding:
+    """Are Spark and the Python packages it needs here, and will it start quickly."""
+    remedy = "the inline engine will be used; for Spark run `pip install 'penstock[spark]'`"
+    try:
+        version = spark_version()
+    except SparkUnavailable as error:
+        return Finding("Spark", Status.WARNING, error.message.partition(";")[0], remedy)
+    with suppress(SparkUnavailable):
+        if not class_sharing(find_java()):
+            return Finding("Spark", Status.OK, version, "`penstock pipeline warm-up` makes it start faster")
+    return Finding("Spark", Status.OK, version)
+
+
+def data_directory(path: Path) -> Finding:
+    """Can messages be kept there."""
+    remedy = "give this user the right to write there, or set PENSTOCK_DATA__DIR to another directory"
+    place = _nearest_existing(path)
+    if not place.is_dir():
+        return Finding("data directory", Status.FAILED, f"{place} is not a directory", remedy)
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        reason = error.strerror or error
+        return Finding("data directory", Status.FAILED, f"{place} cannot be written ({reason})", remedy)
+    return Finding(
+        "data directory",
+        Status.OK,
+        f"{path} is writable" if place == path.absolute() else f"{path} can be made",
+    )
+
+
+def disk_space(path: Path) -> Finding:
+    """Is there room to keep messages."""
+    try:
+        found_bytes = free_bytes(_nearest_existing(path))
+    except OSError as error:
+        reason = error.strerror or error
+        return Finding("disk space", Status.WARNING, f"cannot be read ({reason})", "look at the disk by hand")
+    status = Status.OK
+    if found_bytes < DISK_WANTED_BYTES:
+        status = Status.FAILED if found_bytes < DISK_NEEDED_BYTES else Status.WARNING
+    remedy = "" if status is Status.OK else "free some, or set PENSTOCK_DATA__DIR to a larger disk"
+    return Finding("disk space", status, f"{found_bytes / 2**30:.1f} GiB free", remedy)
+
+
+def port_free(part: str, port: int, how_to_change: str) -> Finding:
+    """Could a service listen on the port."""
+    name = f"port {port}"
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            detail = f"not free for {part} ({error.strerror or error})"
+            return Finding(name, Status.FAILED, detail, f"stop the program that listens there, or {how_to_change}")
+    return Finding(name, Status.OK, f"free for {part}")
+
+
+def database(url: str) -> Finding:
+    """Does the configured database answer."""
+    if not url:
+        return Finding("database", Status.OK, "embedded SQLite in the data directory")
+    import psycopg
+
+    try:
+        with psycopg.connect(url, connect_timeout=5) as connection:
+            version = connection.info.server_version
+    except psycopg.Error as error:
+        reason = " ".join(mask_secrets(str(error)).split())
+        remedy = "start it, or correct data.database (PENSTOCK_DATA__DATABASE)"
+        return Finding("database", Status.FAILED, f"{mask_whole_url(url)} does not answer ({reason})", remedy)
+    return Finding("database", Status.OK, f"PostgreSQL {version // 10_000}.{version % 10_000} at {mask_whole_url(url)}")
+
+
+def api_keys(config: Config) -> Finding:
+    """Does the API know its callers, if others than this machine may call."""
+    name, host = "API keys", config.http.host
+    try:
+        keys = () if config.api.key_file is None else read_keys(config.api.key_file)
+    except ConfigError as error:
+        return Finding(name, Status.FAILED, str(error.problems[0]), "mend it, or make another: `penstock keys create`")
+    if config.api.token or config.api.keys:
+        return Finding(name, Status.OK, f"{len(keys)} in api.keys, {'a' if config.api.token else 'no'} token")
+    if host == "localhost" or host.startswith("127.") or host == "::1":
+        return Finding(name, Status.OK, "none: the API answers this machine only")
+    remedy = "make one with `penstock keys create` and set PENSTOCK_API__KEYS, or set PENSTOCK_HTTP__HOST to 127.0.0.1"
+    return Finding(name, Status.FAILED, f"none, and the API would listen on {host}", remedy)
+
+
+def aws_credentials(queue: str) -> Finding:
+    """Is there a key for a queue of AWS."""
+    name = "AWS credentials"
+    if ".amazonaws.com" not in queue:
+        return Finding(name, Status.OK, "not needed: scheduler.queue is not AWS's")
+    if find_key() is None:
+        remedy = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+        return Finding(name, Status.FAILED, f"none for {mask_whole_url(queue)}", remedy)
+    return Finding(name, Status.OK, "found")
+
+
+def _nearest_existing(path: Path) -> Path:
+    absolute = path.absolute()
+    return next((place for place in (absolute, *absolute.parents) if place.exists()), absolute)

@@ -1,0 +1,164 @@
+"""Which parts one machine runs, in the order they start: each needs only those before it.
+
+A port that others are told before the part that listens on it has started.
+"""
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+
+from penstock.edge.clock import SystemClock
+from penstock.jobs.api.router_config import ROUTER_CONFIG_PATH as CONFIGURATION
+from penstock.jobs.process_route import PATH as PROCESS
+from penstock.ops.config.dispatch_options import FanOutBy
+from penstock.ops.supervisor import Part
+from penstock.sqs.client import Endpoint, SqsClient
+from penstock.sqs.model import CreateQueueRequest, QueueUrlResponse
+
+
+class PromisedPort:
+    """A port that is known from now on; of 0, a free one, which nobody else gets until it is taken."""
+
+    def __init__(self, wanted: int) -> None:
+        self._held: int | None = None
+        self.number = wanted
+        if wanted == 0:
+            with socket.socket() as holder:
+                holder.bind(("127.0.0.1", 0))
+                self.number = holder.getsockname()[1]
+                # Kept bound, and not as a socket: nobody may ever come to take it.
+                self._held = holder.detach()
+
+    def taken(self) -> int:
+        """The port, let go for the part that is about to listen on it."""
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
+        return self.number
+
+
+DISPATCH_QUEUE = "dispatch.fifo"
+LOOPBACK = "127.0.0.0/8,::1/128"
+
+API_TOKEN = "PENSTOCK_API__TOKEN"
+
+_FAN_OUT = "PENSTOCK_JOBS__FAN_OUT"
+_ROUTER_CONFIGURATION = "MESSAGE_ROUTER_CONFIG_URL"
+
+
+class Engine(StrEnum):
+    """What makes jobs of events and publishes them."""
+
+    SPARK = "spark"
+    INLINE = "inline"
+
+
+class Ports(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the parts listen; 0 is any free port."""
+
+    http: int
+    sqs: int
+    pubsub: int
+    router: int
+    pipeline: int
+
+
+# Under load a JVM takes its time.
+_SPARK_START_S = 180.0
+
+
+def parts_of(
+    directory: Path, ports: Ports, environment: Mapping[str, str], engine: Engine, options: Sequence[str] = ()
+) -> list[Part]:
+    """SQS server, Pub/Sub front, API, router; the scheduler is in the API's process, or Spark's work in a part more.
+
+    `options` go before every part's command, such as --config FILE.
+    """
+    data = ("--data", str(directory))
+    router_port, pipeline_port = PromisedPort(ports.router), PromisedPort(ports.pipeline)
+    with_spark = engine is Engine.SPARK
+
+    def sqs(at: Mapping[str, str]) -> tuple[str, ...]:
+        return (*options, "serve", "sqs", "--port", _port(at, "sqs", ports.sqs), *data)
+
+    def pubsub(at: Mapping[str, str]) -> tuple[str, ...]:
+        port = _port(at, "pubsub", ports.pubsub)
+        return (*options, "serve", "pubsub", "--port", port, "--probe-port", "0", *data)
+
+    def api(at: Mapping[str, str]) -> tuple[str, ...]:
+        queue = ("--queue", _dispatch_queue(at["sqs"]))
+        port = _port(at, "api", ports.http)
+        shown = ["--router", f"http://127.0.0.1:{router_port.number}", "--queues", at["sqs"]]
+        if with_spark:
+            shown += ["--pipeline", f"http://127.0.0.1:{pipeline_port.number}"]
+        part = "api" if with_spark else "dispatch"
+        topics = ("--dead-letters", at["pubsub"])
+        return (*options, "serve", part, "--port", port, *queue, *topics, *shown, *data)
+
+    def router(_: Mapping[str, str]) -> tuple[str, ...]:
+        return (*options, "serve", "router", "--port", str(router_port.taken()))
+
+    def router_configuration(at: Mapping[str, str]) -> Mapping[str, str]:
+        return {_ROUTER_CONFIGURATION: _with_token(f"{at['api']}{CONFIGURATION}", environment.get(API_TOKEN, ""))}
+
+    def pipeline(at: Mapping[str, str]) -> tuple[str, ...]:
+        port, queue = str(pipeline_port.taken()), ("--queue", _dispatch_queue(at["sqs"]))
+        return (*options, "pipeline", "run", "--port", port, *queue, "--endpoint", f"{at['api']}{PROCESS}", *data)
+
+    api_environment = {**environment, _FAN_OUT: FanOutBy.PIPELINE} if with_spark else environment
+    parts = [
+        Part("sqs", "SQS; any AWS SDK by its endpoint URL", sqs, environment, port_from=_chosen("sqs")),
+        Part(
+            "pubsub",
+            "Pub/Sub; Google's clients by PUBSUB_EMULATOR_HOST",
+            pubsub,
+            environment,
+            port_from=_chosen("pubsub"),
+        ),
+        Part(
+            "api",
+            "web page; events, subscriptions, jobs",
+            api,
+            api_environment,
+            port_from=_chosen("http", "http.port"),
+        ),
+        Part(
+            "router",
+            "deliveries, pools, breakers, warnings",
+            router,
+            environment,
+            secrets=router_configuration,
+            port_from=_chosen("router"),
+        ),
+    ]
+    if with_spark:
+        purpose = "Spark: fan-out, dispatch, delivery facts"
+        how = _chosen("pipeline")
+        parts.append(Part("pipeline", purpose, pipeline, environment, start_s=_SPARK_START_S, port_from=how))
+    return parts
+
+
+def _chosen(option: str, setting: str = "") -> str:
+    """What a part's port is chosen with: an option of `penstock up`, or a setting."""
+    return f"--{option} PORT or the setting {setting or f'ports.{option}'}"
+
+
+def _port(at: Mapping[str, str], part: str, wanted: int) -> str:
+    # A port that was chosen freely stays when the part is started again: others know it.
+    return at[part].rstrip("/").rpartition(":")[2] if part in at else str(wanted)
+
+
+def _with_token(url: str, token: str) -> str:
+    return url.replace("://", f"://router:{quote(token, safe='')}@", 1) if token else url
+
+
+def _dispatch_queue(sqs_url: str) -> str:
+    """The URL of the queue between scheduler and router, which is made if it is not there."""
+    with SqsClient(Endpoint.parse(sqs_url), SystemClock()) as client:
+        request = CreateQueueRequest(DISPATCH_QUEUE, {"FifoQueue": "true"})
+        return client.call("CreateQueue", request, QueueUrlResponse).queue_url
