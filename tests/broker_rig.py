@@ -10,12 +10,12 @@ import pytest
 from penstock.broker.message import InternalMessage
 from penstock.broker.message_queue import MessageQueue
 from penstock.broker.options import SubscriptionOptions
-from penstock.core.errors import PenstockError
-from penstock.core.ids import TsidFactory
-from penstock.queue.store.memory import MemoryStore
-from penstock.queue.store.port import Store
-from penstock.queue.store.postgres import PostgresStore
-from penstock.queue.store.sqlite import SqliteStore
+from penstock.domain.errors import PenstockError
+from penstock.domain.ids import TsidFactory
+from penstock.engine.store.memory import MemoryStore
+from penstock.engine.store.port import Store
+from penstock.engine.store.postgres import PostgresStore
+from penstock.engine.store.sqlite import SqliteStore
 from penstock.testing.clock import VirtualClock
 
 LOCAL = ("memory", "sqlite")

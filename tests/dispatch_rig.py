@@ -10,15 +10,15 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from penstock.core.ids import TsidFactory
-from penstock.core.signing import Signature, verify
 from penstock.delivery.breakers import Breakers
+from penstock.domain.event import Event
+from penstock.domain.ids import TsidFactory
+from penstock.domain.job import DispatchJob
+from penstock.domain.signing import Signature, verify
 from penstock.http.server.server import HttpServer
 from penstock.jobs.api.app import Front, JobsParts
 from penstock.jobs.auth_token import AuthTokens
 from penstock.jobs.delivery import Client, Courier
-from penstock.jobs.model_event import Event
-from penstock.jobs.model_job import DispatchJob
 from penstock.jobs.process import Processor
 from penstock.jobs.process_metrics import ProcessMetrics
 from penstock.jobs.repository import JobRepository

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from ipaddress import ip_network
 
-from penstock.core.egress import Network
-from penstock.core.outcome import MediationOutcome
-from penstock.core.pointer import MessagePointer
 from penstock.delivery.breakers import Breakers
 from penstock.delivery.egress import EgressGuard, Lookup, system_lookup
 from penstock.delivery.http.client import HttpClient
 from penstock.delivery.http.settings import DeliverySettings
+from penstock.domain.addresses import Network
+from penstock.domain.outcome import MediationOutcome
+from penstock.domain.pointer import MessagePointer
 from penstock.router.mediator import HttpMediator
 from penstock.testing.clock import VirtualClock
 

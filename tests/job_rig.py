@@ -4,14 +4,13 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.core.ids import TsidFactory
-from penstock.core.job_state import JobStatus
-from penstock.core.pointer import DispatchMode
+from penstock.domain.event import Event
+from penstock.domain.ids import TsidFactory
+from penstock.domain.job import Attempt, AttemptOutcome, ClaimedJob, DispatchJob, NewJob
+from penstock.domain.job_state import JobStatus
+from penstock.domain.pointer import DispatchMode
+from penstock.domain.subscription import Subscription
 from penstock.jobs.delivering import Begin, Beginning, Done, TryLater, Verdict
-from penstock.jobs.model_attempt import Attempt, AttemptOutcome
-from penstock.jobs.model_event import Event
-from penstock.jobs.model_job import ClaimedJob, DispatchJob, NewJob
-from penstock.jobs.model_subscription import Subscription
 from penstock.jobs.repository import JobRepository
 from penstock.testing.clock import VirtualClock
 

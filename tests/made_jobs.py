@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from penstock.core.job_state import JobStatus
-from penstock.core.message import NO_ATTRIBUTES
-from penstock.core.pointer import DispatchMode
-from penstock.jobs.model_job import DispatchJob
+from penstock.domain.job import DispatchJob
+from penstock.domain.job_state import JobStatus
+from penstock.domain.message import NO_ATTRIBUTES
+from penstock.domain.pointer import DispatchMode
 
 NOW_MS = 1_700_000_000_000
 JOB_ID = "0HZXEQ5Y8JY5Z"

@@ -3,8 +3,8 @@
 import msgspec
 from hypothesis import strategies as st
 
-from penstock.core.plan import Circumstances, LaneKey, PendingJob, Position
-from penstock.core.pointer import DispatchMode
+from penstock.domain.order import Circumstances, LaneKey, PendingJob, Position
+from penstock.domain.pointer import DispatchMode
 
 NOW_MS = 1000
 

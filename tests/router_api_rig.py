@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from penstock.core.errors import Unavailable
-from penstock.core.ids import TsidFactory
-from penstock.edge.pause import pause
+from penstock.domain.errors import Unavailable
+from penstock.domain.ids import TsidFactory
+from penstock.edge.clock import pause
 from penstock.http.server.server import HttpServer
 from penstock.router.api.app import RouterParts, router_app
 from penstock.router.config_sync import ConfigSync

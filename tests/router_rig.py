@@ -9,7 +9,8 @@ from typing import Any, ParamSpec, cast
 
 import msgspec
 
-from penstock.core.outcome import (
+from penstock.delivery.breakers import Breakers
+from penstock.domain.outcome import (
     SUCCESS,
     CircuitOpen,
     Deferred,
@@ -20,8 +21,7 @@ from penstock.core.outcome import (
     RateLimited,
     Timeout,
 )
-from penstock.core.pointer import DispatchMode, MessagePointer, encode_pointer
-from penstock.delivery.breakers import Breakers
+from penstock.domain.pointer import DispatchMode, MessagePointer, encode_pointer
 from penstock.ops.config.router_options import RouterOptions
 from penstock.router.configuration import PoolConfiguration, RouterConfiguration
 from penstock.router.pool_metrics import RouterMetrics

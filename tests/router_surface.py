@@ -2,8 +2,8 @@
 
 import asyncio
 
-from penstock.core.errors import FailedPrecondition
 from penstock.delivery.breaker_view import BreakerView
+from penstock.domain.errors import FailedPrecondition
 from penstock.router.configuration import RouterConfiguration
 from penstock.router.views import (
     GroupView,

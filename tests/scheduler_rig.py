@@ -7,16 +7,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from penstock.core.clock import Clock
-from penstock.core.errors import Unavailable
-from penstock.core.ids import TsidFactory
-from penstock.core.job_state import JobStatus
-from penstock.core.pointer import DispatchMode, MessagePointer, decode_pointer
+from penstock.domain.errors import Unavailable
+from penstock.domain.ids import TsidFactory
+from penstock.domain.job import Attempt, AttemptOutcome, DispatchJob, NewJob
+from penstock.domain.job_state import JobStatus
+from penstock.domain.pointer import DispatchMode, MessagePointer, decode_pointer
+from penstock.edge.clock import Clock
 from penstock.jobs.delivering import Begin, Beginning, Done, Verdict
 from penstock.jobs.errors import DatabaseFailed
 from penstock.jobs.migration import migrations
-from penstock.jobs.model_attempt import Attempt, AttemptOutcome
-from penstock.jobs.model_job import DispatchJob, NewJob
 from penstock.jobs.queries import Dialect
 from penstock.jobs.signal import JobSignal
 from penstock.jobs.sql_repository import SqlRepository

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from random import Random
 
-from penstock.core.clock import Clock
-from penstock.core.job_state import FINAL, JobStatus
-from penstock.core.pointer import DispatchMode
+from penstock.domain.job import ClaimedJob, DispatchJob
+from penstock.domain.job_state import FINAL, JobStatus
+from penstock.domain.pointer import DispatchMode
+from penstock.edge.clock import Clock
 from penstock.jobs.delivering import Beginning, Done, TryLater, Verdict
 from penstock.jobs.errors import WrongJobStatus
-from penstock.jobs.model_job import ClaimedJob, DispatchJob
 from penstock.jobs.signal import JobSignal
 from penstock.scheduler.errors import LeaseUnavailable
 from penstock.scheduler.pointers import Pointers

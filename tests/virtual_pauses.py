@@ -9,7 +9,7 @@ _ROUNDS = 50
 
 
 class VirtualPauses:
-    """Stands in for `penstock.edge.pause.pause`; remembers how long each pause was asked to be."""
+    """Stands in for `penstock.edge.clock.pause`; remembers how long each pause was asked to be."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self.asked: list[float] = []

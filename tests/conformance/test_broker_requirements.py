@@ -13,8 +13,8 @@ import pytest
 from penstock.broker.message import InternalMessage
 from penstock.broker.message_queue import MessageQueue
 from penstock.broker.options import DeadLetterPolicy, FlowControl, Overflow
-from penstock.core.retry import RetryPolicy
-from penstock.queue.store.memory import MemoryStore
+from penstock.domain.retry import RetryPolicy
+from penstock.engine.store.memory import MemoryStore
 from tests.broker_rig import EVERYWHERE, LOCAL, SUBSCRIPTION, TOPIC, BrokerRig, broker_rig, refused, texts
 
 MIB = 1024 * 1024

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from penstock.core.errors import InvalidArgument
-from penstock.core.job_state import JobStatus
+from penstock.domain.errors import InvalidArgument
+from penstock.domain.job_state import JobStatus
 from penstock.jobs.inspecting import THE_NEWEST, HeldGroup
 from penstock.jobs.listing import JobFilter
 from tests.job_databases import Connect, connect

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.core.job_state import JobStatus
+from penstock.domain.job import BEFORE_ALL_ATTEMPTS, AttemptPlace
+from penstock.domain.job_state import JobStatus
 from penstock.jobs.inspecting import THE_NEWEST, FinishedPlace
-from penstock.jobs.model_attempt import BEFORE_ALL_ATTEMPTS, AttemptPlace
 from tests.job_databases import Connect, connect
 from tests.job_rig import JobRig
 

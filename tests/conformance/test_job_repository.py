@@ -9,9 +9,11 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from penstock.core.event_filter import Condition, EventFilter
-from penstock.core.job_state import JobStatus
-from penstock.core.retry_schedule import RetrySchedule
+from penstock.domain.job import BEFORE_ALL_ATTEMPTS, DIRECT_TYPE, Attempt, AttemptOutcome, CreatedJob
+from penstock.domain.job_state import JobStatus
+from penstock.domain.matching import Condition, EventFilter
+from penstock.domain.retry import RetrySchedule
+from penstock.domain.subscription import Pool
 from penstock.http.api.changes import Change
 from penstock.http.errors import BadCursor
 from penstock.jobs.delivering import Beginning, Done, TryFromQueue
@@ -27,9 +29,6 @@ from penstock.jobs.errors import (
 from penstock.jobs.kept_changes import KeptChange
 from penstock.jobs.leading import SCHEDULER
 from penstock.jobs.listing import JobFilter
-from penstock.jobs.model_attempt import BEFORE_ALL_ATTEMPTS, Attempt, AttemptOutcome
-from penstock.jobs.model_job import DIRECT_TYPE, CreatedJob
-from penstock.jobs.model_pool import Pool
 from penstock.jobs.months import Month
 from penstock.jobs.postgres import postgres_repository
 from penstock.jobs.repository import JobRepository

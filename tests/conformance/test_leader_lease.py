@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from penstock.core.errors import Unavailable
+from penstock.domain.errors import Unavailable
 from penstock.jobs.postgres import postgres_repository
 from penstock.jobs.repository import JobRepository
 from penstock.jobs.sqlite import sqlite_repository

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from penstock.core.plan import LaneKey
+from penstock.domain.order import LaneKey
 from penstock.jobs.lane_claiming import LaneOwner
 from penstock.jobs.oldest_waiting import OldestWaiting
 from tests.job_databases import Connect, connect

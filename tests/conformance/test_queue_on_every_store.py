@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from penstock.core.ids import TsidFactory
-from penstock.core.message import Message, TypedValue
-from penstock.queue.async_shell import AsyncShell
-from penstock.queue.entry import Entry
-from penstock.queue.errors import LeaseNotFound, QueueNotFound
-from penstock.queue.ledger import Ledger
-from penstock.queue.pending import Receipt
-from penstock.queue.policy import DeadLetterAt, Grouping, QueuePolicy, Window
-from penstock.queue.store.memory import MemoryStore
-from penstock.queue.store.port import Store
-from penstock.queue.store.postgres import PostgresStore
-from penstock.queue.store.sqlite import SqliteStore
-from penstock.queue.stored_queue import StoredQueue
-from penstock.queue.stream import Stream
+from penstock.domain.ids import TsidFactory
+from penstock.domain.message import Message, TypedValue
+from penstock.engine.async_shell import AsyncShell
+from penstock.engine.entry import Entry
+from penstock.engine.errors import LeaseNotFound, QueueNotFound
+from penstock.engine.ledger import Ledger
+from penstock.engine.pending import Receipt
+from penstock.engine.policy import DeadLetterAt, Grouping, QueuePolicy, Window
+from penstock.engine.store.memory import MemoryStore
+from penstock.engine.store.port import Store
+from penstock.engine.store.postgres import PostgresStore
+from penstock.engine.store.sqlite import SqliteStore
+from penstock.engine.stored_queue import StoredQueue
+from penstock.engine.stream import Stream
 from penstock.testing.clock import VirtualClock
 
 LONG_S = 60.0

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.errors import NotFound, Unavailable
-from penstock.core.limits import KIB
+from penstock.domain.errors import NotFound, Unavailable
+from penstock.domain.limits import KIB
 from penstock.sources.port import Publication, Received, Source
 from tests.sources.receiving import PATIENCE_S, bodies, numbered, publications, take, take_until
 from tests.sources.rig import SourceRig

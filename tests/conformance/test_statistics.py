@@ -7,10 +7,10 @@ import msgspec
 import psycopg
 import pytest
 
-from penstock.core.job_state import JobStatus
-from penstock.core.limits import MINUTE_MS
+from penstock.domain.job import Attempt, AttemptOutcome
+from penstock.domain.job_state import JobStatus
+from penstock.domain.limits import MINUTE_MS
 from penstock.jobs.delivering import Done
-from penstock.jobs.model_attempt import Attempt, AttemptOutcome
 from penstock.jobs.postgres import postgres_repository
 from penstock.jobs.statistics import OTHERS, Dimension, Minute
 from penstock.jobs.statistics_counting import BEFORE_ALL, Counted, Place

@@ -11,9 +11,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from penstock.core.errors import FailedPrecondition
-from penstock.queue.errors import StoreFailed, StoreLocked
-from penstock.queue.store.port import (
+from penstock.domain.errors import FailedPrecondition
+from penstock.engine.errors import StoreFailed, StoreLocked
+from penstock.engine.store.port import (
     AckRow,
     DamagedRow,
     DedupRow,
@@ -26,8 +26,8 @@ from penstock.queue.store.port import (
     Totals,
     WriteBatch,
 )
-from penstock.queue.store.postgres import PostgresStore
-from penstock.queue.store.sqlite import SqliteStore
+from penstock.engine.store.postgres import PostgresStore
+from penstock.engine.store.sqlite import SqliteStore
 
 LARGEST = 2**63 - 1
 UNLIMITED = 1 << 40
@@ -544,8 +544,8 @@ class TestOpening:
 
 HOLDER = """
 import signal, sys
-from penstock.queue.store.postgres import PostgresStore
-from penstock.queue.store.sqlite import SqliteStore
+from penstock.engine.store.postgres import PostgresStore
+from penstock.engine.store.sqlite import SqliteStore
 backend, place = sys.argv[1:]
 store = PostgresStore(place) if backend == "postgres" else SqliteStore(place)
 store.open()

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.client import Event
 from penstock.client.event import encode_event
-from penstock.core.signing import sign
+from penstock.domain.signing import sign
 from penstock.edge.clock import wall_seconds
 from tests.protocol.test_up import Machine
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.jobs.model_attempt import AttemptOutcome
+from penstock.domain.job import AttemptOutcome
 from penstock.ops.telemetry.metrics import Metrics
 from penstock.pipeline.metrics import BatchTimes, ProgressCollector
 from penstock.pipeline.progress import Progress

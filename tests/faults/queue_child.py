@@ -9,15 +9,15 @@ import os
 import sys
 from pathlib import Path
 
-from penstock.core.ids import TsidFactory
-from penstock.core.message import Message
+from penstock.domain.ids import TsidFactory
+from penstock.domain.message import Message
 from penstock.edge.clock import SystemClock
-from penstock.queue.async_shell import AsyncShell
-from penstock.queue.ledger import Ledger
-from penstock.queue.policy import Grouping, QueuePolicy, Window
-from penstock.queue.store.sqlite import SqliteStore
-from penstock.queue.stored_queue import StoredQueue
-from penstock.queue.stream import Stream
+from penstock.engine.async_shell import AsyncShell
+from penstock.engine.ledger import Ledger
+from penstock.engine.policy import Grouping, QueuePolicy, Window
+from penstock.engine.store.sqlite import SqliteStore
+from penstock.engine.stored_queue import StoredQueue
+from penstock.engine.stream import Stream
 
 POLICY = QueuePolicy(grouping=Grouping.ONE)
 WINDOW = Window(messages=40, size_bytes=100_000, lookahead=200)

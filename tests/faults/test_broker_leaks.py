@@ -12,9 +12,9 @@ from pathlib import Path
 
 from penstock.broker.message import InternalMessage
 from penstock.broker.options import DeadLetterPolicy
-from penstock.core.retry import RetryPolicy
-from penstock.queue.store.memory import MemoryStore
-from penstock.queue.store.sqlite import SqliteStore
+from penstock.domain.retry import RetryPolicy
+from penstock.engine.store.memory import MemoryStore
+from penstock.engine.store.sqlite import SqliteStore
 from tests.broker_rig import TOPIC, BrokerRig
 
 PLAIN, ORDERED, DEAD = "plain", "ordered", "dead"

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from penstock.core.errors import PenstockError
-from penstock.core.ids import TsidFactory
-from penstock.core.limits import MIB
+from penstock.domain.errors import PenstockError
+from penstock.domain.ids import TsidFactory
+from penstock.domain.limits import MIB
+from penstock.engine.errors import StoreFailed
+from penstock.engine.store.port import Shares, WriteBatch
+from penstock.engine.store.sqlite import SqliteStore
 from penstock.http.server.server import HttpServer
 from penstock.jobs.errors import DatabaseFailed
 from penstock.jobs.sqlite import sqlite_repository
-from penstock.queue.errors import StoreFailed
-from penstock.queue.store.port import Shares, WriteBatch
-from penstock.queue.store.sqlite import SqliteStore
 from penstock.sqs.model import CreateQueueRequest, SendMessageRequest
 from penstock.sqs.server import ServerSettings, open_service, sqs_app
 from penstock.sqs.service import SqsService

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import psycopg
 import pytest
 
-from penstock.core.job_state import JobStatus
+from penstock.domain.job_state import JobStatus
 from penstock.jobs.errors import DatabaseFailed
 from penstock.jobs.postgres import postgres_repository
 from tests.job_rig import JobRig

@@ -11,11 +11,11 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from penstock.core.errors import InvalidArgument
-from penstock.queue.errors import StoreFailed, StoreLocked
-from penstock.queue.store import postgres_ownership
-from penstock.queue.store.port import AckRow, QueueRecord, SegmentRow, StreamRecord, WriteBatch
-from penstock.queue.store.postgres import PostgresStore
+from penstock.domain.errors import InvalidArgument
+from penstock.engine.errors import StoreFailed, StoreLocked
+from penstock.engine.store import postgres_ownership
+from penstock.engine.store.port import AckRow, QueueRecord, SegmentRow, StreamRecord, WriteBatch
+from penstock.engine.store.postgres import PostgresStore
 
 UNLIMITED = 1 << 40
 END_OTHERS = """

@@ -6,12 +6,12 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from penstock.core.ids import TsidFactory
-from penstock.queue.blocking_shell import BlockingShell
-from penstock.queue.entry import Entry
-from penstock.queue.ledger import Ledger
-from penstock.queue.policy import QueuePolicy, Window
-from penstock.queue.store.sqlite import SqliteStore
+from penstock.domain.ids import TsidFactory
+from penstock.engine.blocking_shell import BlockingShell
+from penstock.engine.entry import Entry
+from penstock.engine.ledger import Ledger
+from penstock.engine.policy import QueuePolicy, Window
+from penstock.engine.store.sqlite import SqliteStore
 from penstock.testing.clock import VirtualClock
 
 CHILD = Path(__file__).with_name("queue_child.py")

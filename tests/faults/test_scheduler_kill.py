@@ -10,11 +10,11 @@ from uuid import uuid4
 
 import pytest
 
-from penstock.core.job_state import JobStatus
+from penstock.domain.job import NewJob
+from penstock.domain.job_state import JobStatus
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
 from penstock.jobs.auth_token import AuthTokens
-from penstock.jobs.model_job import NewJob
 from penstock.jobs.postgres import postgres_repository
 from penstock.jobs.repository import JobRepository
 from penstock.jobs.sqlite import sqlite_repository

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.job_state import JobStatus
+from penstock.domain.job import NewJob
+from penstock.domain.job_state import JobStatus
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
-from penstock.jobs.model_job import NewJob
 from penstock.jobs.postgres import postgres_repository
 from penstock.jobs.repository import JobRepository
 from penstock.sources.confirmation import Confirmation

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.errors import Unavailable
+from penstock.domain.errors import Unavailable
 from penstock.sources.sqs import SqsSource
 from penstock.sources.sqs_publisher import SqsPublisher
 from penstock.sources.uri import SqsUri, parse_uri

@@ -12,12 +12,20 @@ from typing import Any
 
 import pytest
 
-from penstock.core.errors import InvalidArgument
-from penstock.core.message import Message
-from penstock.queue.errors import StoreFailed
-from penstock.queue.store.port import AckRow, DedupRow, DeliveryRow, QueueRecord, SegmentRow, StreamRecord, WriteBatch
-from penstock.queue.store.segment_codec import Damage, decode_segment, encode_message, encode_segment
-from penstock.queue.store.sqlite import SqliteStore
+from penstock.domain.errors import InvalidArgument
+from penstock.domain.message import Message
+from penstock.engine.errors import StoreFailed
+from penstock.engine.store.port import (
+    AckRow,
+    DedupRow,
+    DeliveryRow,
+    QueueRecord,
+    SegmentRow,
+    StreamRecord,
+    WriteBatch,
+)
+from penstock.engine.store.segment_codec import Damage, decode_segment, encode_message, encode_segment
+from penstock.engine.store.sqlite import SqliteStore
 
 UNLIMITED = 1 << 40
 PAGE_BYTES = 4096
@@ -26,7 +34,7 @@ REPOSITORY = Path(__file__).parents[2]
 WRITER = """
 import sys
 from tests.faults.test_store_damage import step
-from penstock.queue.store.sqlite import SqliteStore
+from penstock.engine.store.sqlite import SqliteStore
 path, durability, start = sys.argv[1:]
 store = SqliteStore(path, durability=durability)
 store.open()

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.core.errors import Unavailable
+from penstock.domain.errors import Unavailable
 from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan, answer
 from penstock.http.server.server import HttpServer
 from penstock.testing.receiver import Ending, Reply, defer, rate_limit

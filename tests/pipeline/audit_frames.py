@@ -6,8 +6,8 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from penstock.jobs.model_event import Event
-from penstock.jobs.model_subscription import Subscription
+from penstock.domain.event import Event
+from penstock.domain.subscription import Subscription
 from penstock.pipeline.schemas import EVENTS, SUBSCRIPTIONS
 from tests.pipeline.audit_histories import History
 from tests.pipeline.audit_model import AttemptRow, Found, JobRow

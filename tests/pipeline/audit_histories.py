@@ -4,11 +4,10 @@ from random import Random
 
 import msgspec
 
-from penstock.core.job_state import JobStatus
-from penstock.core.plan import Position
-from penstock.core.pointer import DispatchMode
-from penstock.core.turn import Neighbour, may_be_delivered
-from penstock.jobs.model_attempt import AttemptOutcome
+from penstock.domain.job import AttemptOutcome
+from penstock.domain.job_state import JobStatus
+from penstock.domain.order import Neighbour, Position, may_be_delivered
+from penstock.domain.pointer import DispatchMode
 from tests.pipeline.audit_model import AttemptRow, JobRow
 
 T0_MS = 1_790_000_000_000

@@ -5,11 +5,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.core.job_state import FINAL, JobStatus
-from penstock.core.plan import Position
-from penstock.core.pointer import DispatchMode
-from penstock.core.turn import Neighbour, holds_back
-from penstock.jobs.model_attempt import AttemptOutcome
+from penstock.domain.job import AttemptOutcome
+from penstock.domain.job_state import FINAL, JobStatus
+from penstock.domain.order import Neighbour, Position, holds_back
+from penstock.domain.pointer import DispatchMode
 from penstock.pipeline.audit.findings import FindingKind
 from penstock.pipeline.audit.window import FINISH_LAG_MS, LONGEST_DELIVERY_MS, AuditWindow
 

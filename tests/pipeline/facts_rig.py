@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from penstock.jobs.model_job import NewJob
+from penstock.domain.job import NewJob
 from penstock.jobs.queries import Dialect
 from penstock.jobs.statistics import Dimension, Minute
 from penstock.jobs.statistics_inline import InlineCounter

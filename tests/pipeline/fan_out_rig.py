@@ -10,10 +10,10 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from penstock.domain.event import Event
+from penstock.domain.job import DispatchJob
+from penstock.domain.subscription import Subscription
 from penstock.jobs.listing import JobFilter
-from penstock.jobs.model_event import Event
-from penstock.jobs.model_job import DispatchJob
-from penstock.jobs.model_subscription import Subscription
 from penstock.jobs.repository import JobRepository
 from penstock.pipeline.database import Database
 from penstock.pipeline.fan_out.opened import OpenedRepository

@@ -11,11 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from penstock.core.event_filter import Comparison, Condition, EventFilter
-from penstock.core.patterns import ONE_SEGMENT, SEPARATOR, THE_REST
-from penstock.core.pointer import DispatchMode
-from penstock.jobs.model_event import Event
-from penstock.jobs.model_subscription import Subscription
+from penstock.domain.event import Event
+from penstock.domain.matching import ONE_SEGMENT, SEPARATOR, THE_REST, Comparison, Condition, EventFilter
+from penstock.domain.pointer import DispatchMode
+from penstock.domain.subscription import Subscription
 from penstock.pipeline.fan_out.columns import EVENT_COLUMNS
 from penstock.pipeline.schemas import EVENTS
 

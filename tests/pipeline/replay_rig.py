@@ -10,13 +10,13 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from penstock.core.ids import TsidFactory
-from penstock.core.job_state import JobStatus
+from penstock.domain.event import Event
+from penstock.domain.ids import TsidFactory
+from penstock.domain.job import DispatchJob
+from penstock.domain.job_state import JobStatus
+from penstock.domain.subscription import Subscription
 from penstock.edge.clock import SystemClock
 from penstock.jobs.fan_out import FanOut
-from penstock.jobs.model_event import Event
-from penstock.jobs.model_job import DispatchJob
-from penstock.jobs.model_subscription import Subscription
 from penstock.jobs.queries import Dialect
 from penstock.jobs.replays import Replay, ReplayAttempt, ReplayOrder, ReplayProgress, ReplaySelection
 from penstock.jobs.replays_repository import Replays

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from penstock.jobs.model_event import Event
+from penstock.domain.event import Event
 from penstock.jobs.queries import Dialect
 from penstock.jobs.repository import JobRepository
 from penstock.pipeline.database import Database

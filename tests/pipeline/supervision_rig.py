@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.cli.failures import FAILURE
-from penstock.core.errors import PenstockError
+from penstock.domain.errors import PenstockError
 from penstock.ops.telemetry.logs import configure_logging
 from penstock.pipeline.run import RunSettings, run_pipeline
 from penstock.pipeline.session import SessionSettings

@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.core.job_state import JobStatus
+from penstock.domain.job_state import JobStatus
 from penstock.http.api.changes import Change
 from penstock.jobs.fan_out import FanOut
 from penstock.jobs.kept_changes import KeptChange

@@ -4,12 +4,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from penstock.core.event_filter import Condition, EventFilter
-from penstock.core.ids import TsidFactory
+from penstock.domain.event import Event
+from penstock.domain.ids import TsidFactory
+from penstock.domain.job import NewJob
+from penstock.domain.matching import Condition, EventFilter
+from penstock.domain.subscription import Subscription
 from penstock.jobs.fan_out import FanOut
-from penstock.jobs.model_event import Event
-from penstock.jobs.model_job import NewJob
-from penstock.jobs.model_subscription import Subscription
 from penstock.pipeline.audit.audit import audit_frame
 from penstock.pipeline.audit.findings import FindingKind
 from penstock.pipeline.audit.result import AuditResult, result_of

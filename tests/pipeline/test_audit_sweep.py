@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.plan import Position
+from penstock.domain.order import Position
 from penstock.pipeline.audit.sweep import Delivery, GroupSweep, Hold
 
 MOMENT = st.integers(0, 12)

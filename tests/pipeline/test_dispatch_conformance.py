@@ -8,13 +8,12 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from penstock.core.job_state import JobStatus
-from penstock.core.pointer import DispatchMode
+from penstock.domain.job import Attempt, AttemptOutcome, NewJob
+from penstock.domain.job_state import JobStatus
+from penstock.domain.pointer import DispatchMode
+from penstock.domain.subscription import Subscription
 from penstock.edge.clock import SystemClock
 from penstock.jobs.delivering import Beginning, Done, TryLater, Verdict
-from penstock.jobs.model_attempt import Attempt, AttemptOutcome
-from penstock.jobs.model_job import NewJob
-from penstock.jobs.model_subscription import Subscription
 from penstock.jobs.repository import JobRepository
 from penstock.pipeline.database import Database
 from tests.job_rig import BLOCK, IMMEDIATE, NEXT

@@ -12,14 +12,14 @@ import pyarrow
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.core.job_state import JobStatus
-from penstock.core.plan import LaneKey
+from penstock.domain.job import ClaimedJob, NewJob
+from penstock.domain.job_state import JobStatus
+from penstock.domain.order import LaneKey
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
 from penstock.jobs.lane_claiming import LaneOwner
 from penstock.jobs.lanes import Lanes
 from penstock.jobs.leading import SCHEDULER
-from penstock.jobs.model_job import ClaimedJob, NewJob
 from penstock.jobs.repository import JobRepository
 from penstock.pipeline.database import Database
 from penstock.pipeline.dispatch.order import Order

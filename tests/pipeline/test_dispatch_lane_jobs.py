@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.pointer import DispatchMode
+from penstock.domain.job import NewJob
+from penstock.domain.pointer import DispatchMode
 from penstock.edge.clock import SystemClock
 from penstock.jobs.lane_claiming import AwakeRange, LaneOwner
-from penstock.jobs.model_job import NewJob
 from penstock.jobs.repository import JobRepository
 from penstock.pipeline.database import Database
 from penstock.pipeline.dispatch.lane_jobs import planned_lanes

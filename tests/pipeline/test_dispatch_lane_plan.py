@@ -7,9 +7,9 @@ import pyarrow
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.partition import fnv1a_32, partition_of
-from penstock.core.plan import LaneKey, PendingJob, Position, plan
-from penstock.core.pointer import DispatchMode
+from penstock.domain.order import LaneKey, PendingJob, Position, plan
+from penstock.domain.partition import fnv1a_32, partition_of
+from penstock.domain.pointer import DispatchMode
 from penstock.pipeline.dispatch.group_hash import hashes_of
 from penstock.pipeline.dispatch.lane_plan import first_lanes, planned, whole_lanes
 from penstock.pipeline.dispatch.lane_schema import BLOCKER

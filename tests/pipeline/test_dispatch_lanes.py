@@ -5,15 +5,15 @@ from itertools import pairwise
 
 import pytest
 
-from penstock.core.job_state import JobStatus
-from penstock.core.plan import LaneKey
-from penstock.core.pointer import DispatchMode
+from penstock.domain.job import ClaimedJob
+from penstock.domain.job_state import JobStatus
+from penstock.domain.order import LaneKey
+from penstock.domain.pointer import DispatchMode
 from penstock.jobs.delivering import Beginning
 from penstock.jobs.errors import StaleLeader
 from penstock.jobs.lane_claiming import AwakeRange, LaneOwner
 from penstock.jobs.lanes import Lanes
 from penstock.jobs.leading import SCHEDULER
-from penstock.jobs.model_job import ClaimedJob
 from penstock.jobs.sql_repository import SqlRepository
 from penstock.jobs.transaction import Row
 from tests.job_databases import Connect, connect

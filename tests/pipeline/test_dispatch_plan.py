@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from penstock.core.partition import fnv1a_32, partition_of
-from penstock.core.plan import plan
+from penstock.domain.order import plan
+from penstock.domain.partition import fnv1a_32, partition_of
 from penstock.pipeline.dispatch.circumstances import CircumstanceFrames, with_circumstances, with_share
 from penstock.pipeline.dispatch.group_hash import group_hash, hashes_of
 from penstock.pipeline.dispatch.lane_schema import BLOCKER, LANE_JOBS

@@ -7,11 +7,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from penstock.domain.job import NewJob
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
 from penstock.jobs.errors import DatabaseFailed
 from penstock.jobs.lane_claiming import AwakeRange, LaneOwner
-from penstock.jobs.model_job import NewJob
 from penstock.pipeline.database import Database
 from penstock.pipeline.dispatch.lane_query import lane_query
 from penstock.pipeline.dispatch.postgres_lanes import postgres_lanes

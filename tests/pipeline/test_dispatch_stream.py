@@ -12,11 +12,11 @@ from psycopg import sql
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.core.job_state import JobStatus
+from penstock.domain.job import NewJob
+from penstock.domain.job_state import JobStatus
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
 from penstock.jobs.leading import SCHEDULER
-from penstock.jobs.model_job import NewJob
 from penstock.jobs.repository import JobRepository
 from penstock.pipeline.database import Database
 from penstock.pipeline.dispatch.desk import LeaseSettings

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.core.errors import FailedPrecondition
+from penstock.domain.errors import FailedPrecondition
 from penstock.jobs.statistics_counting import BEFORE_ALL, Place
 from penstock.pipeline.errors import SparkUnavailable
 from penstock.pipeline.facts import compaction

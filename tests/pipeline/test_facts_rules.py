@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from penstock.jobs.model_attempt import AttemptOutcome
+from penstock.domain.job import AttemptOutcome
 from penstock.jobs.statistics_counting import BEFORE_ALL, count, count_leaders
 from penstock.jobs.statistics_facts import AttemptRow, JobOrigin, fact_of, flaw_of, latest_ms
 from penstock.pipeline.facts.columns import ORIGIN

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from penstock.core.plan import group_key
+from penstock.domain.event import Event
+from penstock.domain.order import group_key
+from penstock.domain.subscription import Subscription
 from penstock.jobs.fan_out import FanOut
-from penstock.jobs.model_event import Event
-from penstock.jobs.model_subscription import Subscription
 from penstock.pipeline.fan_out.catalog import packed
 from penstock.pipeline.fan_out.ordering import by_group, in_order
 from penstock.pipeline.fan_out.plan import damaged_events, planned_jobs

@@ -4,10 +4,10 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.core.event_filter import Condition, EventFilter
-from penstock.core.job_state import JobStatus
+from penstock.domain.event import Event
+from penstock.domain.job_state import JobStatus
+from penstock.domain.matching import Condition, EventFilter
 from penstock.jobs.fan_out import job_id_for
-from penstock.jobs.model_event import Event
 from penstock.pipeline.fan_out.keeping import keep_jobs
 from tests.pipeline.fan_out_rig import FanOutRig, database, rig
 from tests.pipeline.fan_out_worlds import frame_of, row_of

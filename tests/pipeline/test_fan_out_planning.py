@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.event_filter import Comparison, Condition, EventFilter
+from penstock.domain.event import Event
+from penstock.domain.job import NewJob
+from penstock.domain.matching import Comparison, Condition, EventFilter
+from penstock.domain.subscription import Subscription
 from penstock.jobs.fan_out import FanOut
-from penstock.jobs.model_event import Event
-from penstock.jobs.model_job import NewJob
-from penstock.jobs.model_subscription import Subscription
 from penstock.pipeline.fan_out.catalog import packed, unpacked
 from penstock.pipeline.fan_out.keeping import new_jobs
 from penstock.pipeline.fan_out.planning import Planned, Planner, planner_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.core.partition import partition_of
+from penstock.domain.partition import partition_of
 from penstock.pipeline.repartition.errors import CannotRepartition, QueueInUse, QueuesDiffer
 from penstock.pipeline.repartition.messages import MESSAGES
 from penstock.pipeline.repartition.placing import compared, summary

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.partition import partition_of
+from penstock.domain.partition import partition_of
 from penstock.pipeline.repartition.copying import MOST_BYTES, MOST_ENTRIES, Copy, batches, write_copies
 from penstock.pipeline.repartition.errors import CannotRepartition, QueueInUse
 from penstock.pipeline.repartition.origin import Origin, origin_of

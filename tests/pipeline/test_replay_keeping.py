@@ -6,13 +6,13 @@ from uuid import uuid4
 
 import pytest
 
-from penstock.core.errors import InvalidArgument
-from penstock.core.job_state import JobStatus
-from penstock.core.pointer import DispatchMode
+from penstock.domain.errors import InvalidArgument
+from penstock.domain.job import Attempt, AttemptOutcome
+from penstock.domain.job_state import JobStatus
+from penstock.domain.pointer import DispatchMode
 from penstock.jobs.delivery_headers import checked_headers
 from penstock.jobs.errors import ReplayNotFound, ReplayTakenOver
 from penstock.jobs.fan_out import check_job_id
-from penstock.jobs.model_attempt import Attempt, AttemptOutcome
 from penstock.jobs.replays import REPLAY_HEADER, ReplayAttempt, ReplayOrder, ReplayProgress, ReplaySelection, copy_id
 from penstock.jobs.replays_keeping import KEPT_MS, Part
 from penstock.jobs.replays_repository import Replays

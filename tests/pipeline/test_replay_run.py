@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.core.job_state import JobStatus
+from penstock.domain.job_state import JobStatus
 from penstock.jobs.replays import ReplayProgress, ReplaySelection, copy_id
 from penstock.pipeline.database import Database
 from penstock.pipeline.replay.errand import DirectSettings

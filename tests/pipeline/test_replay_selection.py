@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from penstock.core.ids import encode_tsid
-from penstock.core.job_state import JobStatus
-from penstock.core.partition import fnv1a_32
+from penstock.domain.ids import encode_tsid
+from penstock.domain.job_state import JobStatus
+from penstock.domain.partition import fnv1a_32
 from penstock.jobs.replays import COPY_JOINT, ReplaySelection
 from penstock.pipeline.replay.parts import part_counts, planned
 from penstock.pipeline.replay.selection import COLUMNS, on_their_way, selected

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from penstock.core.partition import partition_of
-from penstock.jobs.model_attempt import AttemptOutcome
+from penstock.domain.job import AttemptOutcome
+from penstock.domain.partition import partition_of
 from penstock.jobs.statistics_counting import count
 from penstock.jobs.statistics_facts import Fact
 from penstock.pipeline.database import Database

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.edge.pause import stopwatch
+from penstock.edge.clock import stopwatch
 from penstock.pipeline import supervised
 from penstock.pipeline.failure import reason_of
 from penstock.pipeline.jvm import Relay

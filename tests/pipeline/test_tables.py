@@ -9,13 +9,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
-from penstock.core.errors import InvalidArgument
-from penstock.core.job_state import JobStatus
-from penstock.core.pointer import DispatchMode
+from penstock.domain.errors import InvalidArgument
+from penstock.domain.job import Attempt, AttemptOutcome, NewJob
+from penstock.domain.job_state import JobStatus
+from penstock.domain.pointer import DispatchMode
+from penstock.domain.subscription import Subscription
 from penstock.jobs.delivering import Done
-from penstock.jobs.model_attempt import Attempt, AttemptOutcome
-from penstock.jobs.model_job import NewJob
-from penstock.jobs.model_subscription import Subscription
 from penstock.jobs.repository import JobRepository
 from penstock.pipeline.database import Database
 from penstock.pipeline.schemas import ATTEMPTS, EVENTS, JOBS, READY_JOBS, SUBSCRIPTIONS

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from penstock.core.breaker import TRANSITIONS, Breaker, BreakerState, Verdict
+from penstock.domain.breaker import TRANSITIONS, Breaker, BreakerState, Verdict
 
 
 class BreakerModel(RuleBasedStateMachine):

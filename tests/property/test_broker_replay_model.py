@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from penstock.broker.async_broker import AsyncBroker
 from penstock.broker.message import InternalMessage
 from penstock.broker.options import SubscriptionOptions
-from penstock.core.ids import TsidFactory
-from penstock.queue.policy import Window
-from penstock.queue.store.memory import MemoryStore
-from penstock.queue.store.sqlite import SqliteStore
+from penstock.domain.ids import TsidFactory
+from penstock.engine.policy import Window
+from penstock.engine.store.memory import MemoryStore
+from penstock.engine.store.sqlite import SqliteStore
 from penstock.testing.clock import VirtualClock
 
 WINDOW = Window(messages=4, size_bytes=1 << 20, lookahead=8)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.histogram import Histogram
+from penstock.domain.sketch import Histogram
 
 BOUNDS = (0.1, 1.0, 10.0)
 VALUES = st.lists(st.floats(0, 100), max_size=50)

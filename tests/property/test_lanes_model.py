@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from penstock.core.pointer import DispatchMode
+from penstock.domain.pointer import DispatchMode
 from penstock.router.lane import Lane
 from penstock.router.lanes import Lanes
 from penstock.router.tracked import BatchGroup, Stage, TrackedMessage

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.plan import Circumstances, PendingJob, Position, group_key, plan, share_of
-from penstock.core.pointer import DispatchMode
+from penstock.domain.order import Circumstances, PendingJob, Position, group_key, plan, share_of
+from penstock.domain.pointer import DispatchMode
 from tests.plan_worlds import GROUPS, JOB_CODES, NOW_MS, jobs_of
 
 

@@ -17,14 +17,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 
-from penstock.core.errors import FailedPrecondition
-from penstock.core.job_state import JobStatus
-from penstock.core.plan import Circumstances, LaneKey, PendingJob, Position, plan
-from penstock.core.pointer import DispatchMode
-from penstock.core.turn import Neighbour, may_be_delivered
+from penstock.domain.errors import FailedPrecondition
+from penstock.domain.job import AttemptOutcome, ClaimedJob, DispatchJob
+from penstock.domain.job_state import JobStatus
+from penstock.domain.order import Circumstances, LaneKey, Neighbour, PendingJob, Position, may_be_delivered, plan
+from penstock.domain.pointer import DispatchMode
 from penstock.jobs.delivering import Beginning, Done, TryFromQueue, TryLater
-from penstock.jobs.model_attempt import AttemptOutcome
-from penstock.jobs.model_job import ClaimedJob, DispatchJob
 from penstock.jobs.postgres_database import PostgresDatabase
 from penstock.jobs.sql_repository import Database, SqlRepository
 from penstock.jobs.sqlite_database import SqliteDatabase

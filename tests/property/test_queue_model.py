@@ -9,19 +9,19 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from penstock.core.ids import TsidFactory
-from penstock.core.message import Message
-from penstock.queue.blocking_shell import BlockingShell
-from penstock.queue.entry import LEASED, Entry
-from penstock.queue.errors import LeaseNotFound, StoreFailed
-from penstock.queue.ledger import Ledger
-from penstock.queue.pending import Pending
-from penstock.queue.policy import Grouping, QueuePolicy, Window
-from penstock.queue.store.memory import MemoryStore
-from penstock.queue.store.port import Shares, Store, StreamRecord, WriteBatch
-from penstock.queue.store.sqlite import SqliteStore
-from penstock.queue.stored_queue import StoredQueue
-from penstock.queue.stream import Stream
+from penstock.domain.ids import TsidFactory
+from penstock.domain.message import Message
+from penstock.engine.blocking_shell import BlockingShell
+from penstock.engine.entry import LEASED, Entry
+from penstock.engine.errors import LeaseNotFound, StoreFailed
+from penstock.engine.ledger import Ledger
+from penstock.engine.pending import Pending
+from penstock.engine.policy import Grouping, QueuePolicy, Window
+from penstock.engine.store.memory import MemoryStore
+from penstock.engine.store.port import Shares, Store, StreamRecord, WriteBatch
+from penstock.engine.store.sqlite import SqliteStore
+from penstock.engine.stored_queue import StoredQueue
+from penstock.engine.stream import Stream
 from penstock.testing.clock import VirtualClock
 
 LEASE_MS = 20_000

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.job_state import JobStatus
-from penstock.core.pointer import DispatchMode
+from penstock.domain.job_state import JobStatus
+from penstock.domain.pointer import DispatchMode
 from penstock.scheduler.settings import SchedulerSettings
 from penstock.testing.virtual_loop import LoopClock, run_virtual
 from tests.scheduler_rig import IMMEDIATE, SchedulerRig

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.queue.errors import StoreFailed
-from penstock.queue.store.port import (
+from penstock.engine.errors import StoreFailed
+from penstock.engine.store.port import (
     AckRow,
     DedupRow,
     DeliveryRow,
@@ -23,7 +23,7 @@ from penstock.queue.store.port import (
     Totals,
     WriteBatch,
 )
-from penstock.queue.store.sqlite import SqliteStore
+from penstock.engine.store.sqlite import SqliteStore
 
 COUNT = 4
 LAST = 31

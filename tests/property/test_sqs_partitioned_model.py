@@ -10,9 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from penstock.core.ids import TsidFactory
-from penstock.core.partition import partition_of
-from penstock.queue.store.memory import MemoryStore
+from penstock.domain.ids import TsidFactory
+from penstock.domain.partition import partition_of
+from penstock.engine.store.memory import MemoryStore
 from penstock.sqs.errors import ErrorKind, SqsError
 from penstock.sqs.model import (
     ChangeMessageVisibilityRequest,

@@ -7,7 +7,7 @@ from math import ceil
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.jobs.model_attempt import AttemptOutcome
+from penstock.domain.job import AttemptOutcome
 from penstock.jobs.statistics import BUCKETS, LATENCY_BOUNDS_MS, percentile_ms, summed
 from penstock.jobs.statistics_counting import count, count_leaders
 from penstock.jobs.statistics_facts import Fact

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.top_k import TopK
+from penstock.domain.sketch import TopK
 
 STREAM = st.lists(st.tuples(st.sampled_from("abcdefghij"), st.integers(0, 100)), max_size=200)
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from penstock.core.errors import FailedPrecondition, PenstockError, Unavailable
+from penstock.domain.errors import FailedPrecondition, PenstockError, Unavailable
 from penstock.sources.activemq import ActiveMqSource
 from penstock.sources.activemq_publisher import ActiveMqPublisher
 from penstock.sources.port import Publication, Received, Source

@@ -22,7 +22,7 @@ from penstock.client import (
     TokenRefused,
     verify_webhook,
 )
-from penstock.core.errors import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound
+from penstock.domain.errors import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound
 from penstock.jobs.auth_secrets import FILE_NAME
 from penstock.jobs.auth_token import AuthTokens
 from penstock.testing.receiver import RecordingReceiver, Reply

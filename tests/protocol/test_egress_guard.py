@@ -7,10 +7,10 @@ from ipaddress import ip_network
 
 import pytest
 
-from penstock.core.outcome import EgressDenied, MediationOutcome, MediationResult, NetworkError
 from penstock.delivery.egress import CACHE_S, EgressGuard, SocketAddress, system_lookup
 from penstock.delivery.errors import ConnectFailed, EgressRefused
 from penstock.delivery.http.settings import DeliverySettings
+from penstock.domain.outcome import EgressDenied, MediationOutcome, MediationResult, NetworkError
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.http_endpoints import RawServer, answers, mediator_rig
 

@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from penstock.core.outcome import (
+from penstock.delivery.http.settings import DeliverySettings
+from penstock.domain.outcome import (
     CircuitOpen,
+    ClientErrors,
     Deferred,
     EgressDenied,
     HttpError,
@@ -17,10 +19,8 @@ from penstock.core.outcome import (
     RateLimited,
     Timeout,
 )
-from penstock.core.pointer import MessagePointer
-from penstock.core.response import ClientErrors
-from penstock.core.signing import Signature, verify
-from penstock.delivery.http.settings import DeliverySettings
+from penstock.domain.pointer import MessagePointer
+from penstock.domain.signing import Signature, verify
 from penstock.testing.receiver import Ending, RecordingReceiver, Reply, defer, rate_limit
 from tests.http_endpoints import Rig, mediator_rig
 

@@ -6,10 +6,10 @@ import socket
 
 import pytest
 
-from penstock.core.outcome import MediationOutcome, MediationResult, NetworkError, Timeout
 from penstock.delivery.http.answer import KEPT_BODY_BYTES, MAX_HEAD_BYTES, READ_BODY_BYTES
 from penstock.delivery.http.request import request_head
 from penstock.delivery.http.settings import DeliverySettings
+from penstock.domain.outcome import MediationOutcome, MediationResult, NetworkError, Timeout
 from tests.http_endpoints import RawServer, answers, mediator_rig, read_request
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"

@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from penstock.core.outcome import Deferred, MediationOutcome, MediationResult, NetworkError, RateLimited, Timeout
-from penstock.core.pointer import MessagePointer
-from penstock.core.signing import Signature, verify
 from penstock.delivery.egress import SocketAddress
 from penstock.delivery.http.answer import KEPT_BODY_BYTES, READ_BODY_BYTES
 from penstock.delivery.http.frames import GoawayFilter
 from penstock.delivery.http.request import request_head
 from penstock.delivery.http.settings import DeliverySettings
+from penstock.domain.outcome import Deferred, MediationOutcome, MediationResult, NetworkError, RateLimited, Timeout
+from penstock.domain.pointer import MessagePointer
+from penstock.domain.signing import Signature, verify
 from penstock.ops.config.router_options import HttpVersion
 from tests.http2_endpoint import Request, Session, http2
 from tests.http_endpoints import RawServer, Rig, Talk, answers, mediator_rig

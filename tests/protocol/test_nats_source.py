@@ -10,7 +10,7 @@ import nats
 import pytest
 from nats.js.api import AckPolicy, ConsumerConfig
 
-from penstock.core.errors import FailedPrecondition, NotFound, Unavailable
+from penstock.domain.errors import FailedPrecondition, NotFound, Unavailable
 from penstock.sources.nats import NatsSource
 from penstock.sources.nats_publisher import NatsPublisher
 from penstock.sources.port import Publication, Received, Source

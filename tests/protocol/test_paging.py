@@ -15,12 +15,12 @@ from penstock.api import groups
 from penstock.cli.api_connection import ApiClient
 from penstock.client import AsyncPenstock, Penstock
 from penstock.console.front import WebFront
-from penstock.core.ids import TsidFactory
+from penstock.domain.ids import TsidFactory
+from penstock.engine.store.memory import MemoryStore
 from penstock.http.api.paging import MOST_ON_A_PAGE, cursor_after
 from penstock.jobs.api.app import route_table as jobs_routes
 from penstock.jobs.api.jobs import AttemptList
 from penstock.jobs.sqlite import sqlite_repository
-from penstock.queue.store.memory import MemoryStore
 from penstock.router.api.app import route_table as router_routes
 from penstock.router.settings import RouterSettings
 from penstock.sqs.admin import AdminSurface

@@ -5,8 +5,8 @@ from urllib.parse import quote
 
 import pytest
 
-from penstock.core.errors import Unavailable
-from penstock.core.pointer import decode_pointer
+from penstock.domain.errors import Unavailable
+from penstock.domain.pointer import decode_pointer
 from penstock.router.configuration import PoolConfiguration, RouterConfiguration
 from penstock.router.warnings import Severity, WarningCode
 from tests.router_api_rig import CONFIGURATION, Answer, ServedApi, served_api

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError  # type: ignore[import-untyped]
 
-from penstock.core.ids import TsidFactory
-from penstock.queue.store.memory import MemoryStore
+from penstock.domain.ids import TsidFactory
+from penstock.engine.store.memory import MemoryStore
 from penstock.sqs.server import ServerSettings, open_service
 from penstock.testing.clock import VirtualClock
 from tests.services.sqs_server import SqsServer, bodies, counts, drain, receive

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.core.errors import PenstockError
-from penstock.core.ids import TsidFactory
+from penstock.domain.errors import PenstockError
+from penstock.domain.ids import TsidFactory
+from penstock.engine.errors import StoreFailed
+from penstock.engine.store.memory import MemoryStore
+from penstock.engine.store.port import Shares, Store, WriteBatch
+from penstock.engine.store.sqlite import SqliteStore
 from penstock.http.server.asgi import Headers
-from penstock.queue.errors import StoreFailed
-from penstock.queue.store.memory import MemoryStore
-from penstock.queue.store.port import Shares, Store, WriteBatch
-from penstock.queue.store.sqlite import SqliteStore
 from penstock.sqs.actions.queues import live_counters
 from penstock.sqs.app import SqsApp
 from penstock.sqs.errors import ErrorKind, SqsError

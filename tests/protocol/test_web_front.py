@@ -11,7 +11,7 @@ import pytest
 
 from penstock.console.front import WebFront
 from penstock.console.page import CONTENT_SECURITY_POLICY
-from penstock.edge.pause import pause
+from penstock.edge.clock import pause
 from penstock.jobs.sqlite import sqlite_repository
 from penstock.jobs.statistics_inline import InlineCounter
 from penstock.testing.receiver import Ending, RecordingReceiver, Reply

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from penstock.core.outcome import MediationOutcome
-from penstock.core.pointer import DEFAULT_GROUP, DispatchMode, MessagePointer
+from penstock.domain.outcome import MediationOutcome
+from penstock.domain.pointer import DEFAULT_GROUP, DispatchMode, MessagePointer
 from tests.router_rig import (
     REFUSED,
     SERVER_ERROR,

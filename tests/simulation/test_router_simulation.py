@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from penstock.core.rate import SlidingWindow
+from penstock.domain.rate import SlidingWindow
 from penstock.router.consumer import Consumer
 from penstock.router.lane import Lane
 from penstock.router.lanes import Lanes

@@ -7,7 +7,7 @@ from uuid import uuid4
 import nats
 import pytest
 
-from penstock.core.limits import MIB
+from penstock.domain.limits import MIB
 from penstock.sources.nats import NatsSource
 from penstock.sources.nats_publisher import NatsPublisher
 from penstock.sources.port import Publication

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from penstock.core.limits import MIB
+from penstock.domain.limits import MIB
 from penstock.sources.port import Publication
 from penstock.sources.sqs import SqsSource
 from penstock.sources.sqs_publisher import SqsPublisher

@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from penstock.core.ids import TsidFactory
-from penstock.core.message import Message
-from penstock.queue.async_shell import AsyncShell
-from penstock.queue.entry import Entry
-from penstock.queue.errors import QueueClosed, StoreFailed
-from penstock.queue.ledger import Ledger
-from penstock.queue.pending import Pending
-from penstock.queue.policy import Grouping, QueuePolicy, Window
-from penstock.queue.store.memory import MemoryStore
-from penstock.queue.store.port import Shares, Store, StoredSegment, WriteBatch
-from penstock.queue.store.sqlite import SqliteStore
-from penstock.queue.stored_queue import StoredQueue
-from penstock.queue.stream import Stream
+from penstock.domain.ids import TsidFactory
+from penstock.domain.message import Message
+from penstock.engine.async_shell import AsyncShell
+from penstock.engine.entry import Entry
+from penstock.engine.errors import QueueClosed, StoreFailed
+from penstock.engine.ledger import Ledger
+from penstock.engine.pending import Pending
+from penstock.engine.policy import Grouping, QueuePolicy, Window
+from penstock.engine.store.memory import MemoryStore
+from penstock.engine.store.port import Shares, Store, StoredSegment, WriteBatch
+from penstock.engine.store.sqlite import SqliteStore
+from penstock.engine.stored_queue import StoredQueue
+from penstock.engine.stream import Stream
 from penstock.testing.clock import VirtualClock
 
 POLICY = QueuePolicy(grouping=Grouping.ONE, lease_ms=30_000)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.errors import FailedPrecondition, InvalidArgument
+from penstock.domain.errors import FailedPrecondition, InvalidArgument
 from penstock.jobs.auth_secrets import FILE_NAME, auth_secrets
 from penstock.jobs.auth_token import LIFETIME_S, AuthTokens
 from penstock.ops.config.dispatch_options import JobsOptions

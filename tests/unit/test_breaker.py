@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.breaker import (
+from penstock.delivery.breakers import Breakers
+from penstock.domain.breaker import (
     ALIVE,
     FAILED,
     NEUTRAL,
@@ -17,7 +18,7 @@ from penstock.core.breaker import (
     Verdict,
     verdict_of,
 )
-from penstock.core.outcome import (
+from penstock.domain.outcome import (
     CircuitOpen,
     Deferred,
     EgressDenied,
@@ -29,7 +30,6 @@ from penstock.core.outcome import (
     RateLimited,
     Timeout,
 )
-from penstock.delivery.breakers import Breakers
 from penstock.testing.clock import VirtualClock
 
 DIAGRAM = Path(__file__).parents[2] / "docs" / "reference" / "delivery.md"

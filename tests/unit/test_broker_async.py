@@ -9,10 +9,10 @@ import pytest
 from penstock.broker.async_broker import AsyncBroker
 from penstock.broker.message import InternalMessage
 from penstock.broker.options import DeadLetterPolicy, SubscriptionOptions
-from penstock.core.ids import TsidFactory
-from penstock.queue.store.memory import MemoryStore
-from penstock.queue.store.port import Store
-from penstock.queue.store.sqlite import SqliteStore
+from penstock.domain.ids import TsidFactory
+from penstock.engine.store.memory import MemoryStore
+from penstock.engine.store.port import Store
+from penstock.engine.store.sqlite import SqliteStore
 from penstock.testing.clock import VirtualClock
 from tests.broker_rig import LOCAL, SUBSCRIPTION, TOPIC, refused, texts
 

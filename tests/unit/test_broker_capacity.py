@@ -10,7 +10,7 @@ from penstock.broker.errors import SubscriptionFull
 from penstock.broker.message import InternalMessage
 from penstock.broker.message_queue import MessageQueue
 from penstock.broker.options import DeadLetterPolicy, Overflow, SubscriptionOptions
-from penstock.core.ids import TsidFactory
+from penstock.domain.ids import TsidFactory
 from penstock.testing.clock import VirtualClock
 from tests.broker_rig import DURABLE, LOCAL, SUBSCRIPTION, TOPIC, BrokerRig, broker_rig, refused
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from penstock.broker.message import InternalMessage
-from penstock.queue.store.memory import MemoryStore
-from penstock.queue.store.sqlite import SqliteStore
+from penstock.engine.store.memory import MemoryStore
+from penstock.engine.store.sqlite import SqliteStore
 from tests.broker_rig import TOPIC, BrokerRig
 
 SUBSCRIPTIONS = [f"subscription-{number}" for number in range(1000)]

@@ -9,9 +9,9 @@ from penstock.broker.async_broker import AsyncBroker
 from penstock.broker.errors import SnapshotNotFound, SubscriptionDetached
 from penstock.broker.message import InternalMessage
 from penstock.broker.options import DeadLetterPolicy, SubscriptionOptions
-from penstock.core.ids import TsidFactory
-from penstock.queue.policy import Window
-from penstock.queue.store.port import Store
+from penstock.domain.ids import TsidFactory
+from penstock.engine.policy import Window
+from penstock.engine.store.port import Store
 from penstock.testing.clock import VirtualClock
 from tests.broker_rig import EVERYWHERE, _store_maker
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from penstock.broker.options import DeadLetterPolicy
-from penstock.queue.errors import StoreFailed
-from penstock.queue.store.port import Shares, WriteBatch
-from penstock.queue.store.sqlite import SqliteStore
+from penstock.engine.errors import StoreFailed
+from penstock.engine.store.port import Shares, WriteBatch
+from penstock.engine.store.sqlite import SqliteStore
 from tests.broker_rig import SUBSCRIPTION, TOPIC, BrokerRig, refused
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.queue.store import checkpoints as module
-from penstock.queue.store.checkpoints import Checkpoints
+from penstock.engine.store import checkpoints as module
+from penstock.engine.store.checkpoints import Checkpoints
 
 KIB = 1024
 ROW = b"x" * 16 * KIB

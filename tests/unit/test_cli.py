@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from penstock import __version__
 from penstock.cli import app as app_module
 from penstock.cli.app import app, main
-from penstock.core.errors import Unavailable
+from penstock.domain.errors import Unavailable
 
 runner = CliRunner()
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from penstock.cli.app import app
 from penstock.cli.queue_connection import DEFAULT_ENDPOINT, endpoint_url, find_signer, region_of
 from penstock.cli.queue_text import printable
-from penstock.core.errors import InvalidArgument, Unavailable
+from penstock.domain.errors import InvalidArgument, Unavailable
 from penstock.edge.clock import SystemClock
 from penstock.sqs.client import Endpoint, SqsClient
 from penstock.sqs.signing import Signer

@@ -7,7 +7,7 @@ from penstock import client
 from penstock.client import answers
 from penstock.client.calls import JobFilter, SubscriptionOptions
 from penstock.client.endpoint import Endpoint
-from penstock.core.errors import InvalidArgument
+from penstock.domain.errors import InvalidArgument
 from penstock.jobs.api import events, job_decisions, job_views, jobs, pools, subscription_bodies, subscriptions
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.errors import InvalidArgument
+from penstock.domain.errors import InvalidArgument
 from penstock.ops.config import Config, ConfigError, kinds, load
 from penstock.ops.config.loading import Loaded, resolve, trace
 from penstock.ops.config.setting import setting

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from penstock.core.dedup import DedupWindow
+from penstock.engine.dedup import DedupWindow
 
 WINDOW_MS = 100
 

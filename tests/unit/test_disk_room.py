@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.limits import MIB
+from penstock.domain.limits import MIB
 from penstock.edge.disk_room import LEAST_FREE_BYTES, DiskRoom, free_bytes
 
 

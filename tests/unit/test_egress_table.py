@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from penstock.core.egress import METADATA, Address, Network, denial_of
+from penstock.domain.addresses import METADATA, Address, Network, denial_of
 
 EVERYTHING: tuple[Network, ...] = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 

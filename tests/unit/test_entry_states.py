@@ -6,11 +6,11 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.message import Message
-from penstock.core.retry import RetryPolicy
-from penstock.queue.entry import TRANSITIONS, Entry, EntryState
-from penstock.queue.leased_queue import LeasedQueue
-from penstock.queue.policy import Grouping, QueuePolicy
+from penstock.domain.message import Message
+from penstock.domain.retry import RetryPolicy
+from penstock.engine.entry import TRANSITIONS, Entry, EntryState
+from penstock.engine.leased_queue import LeasedQueue
+from penstock.engine.policy import Grouping, QueuePolicy
 
 DIAGRAM = Path(__file__).parents[2] / "docs" / "explanation" / "queue.md"
 

@@ -11,10 +11,10 @@ import pytest
 
 import penstock
 from penstock.broker.errors import InvalidAckId, TopicNotFound
-from penstock.core import errors as core_errors
-from penstock.core.errors import PenstockError
+from penstock.domain import errors as core_errors
+from penstock.domain.errors import PenstockError
+from penstock.engine.errors import StoreFailed
 from penstock.ops.config.errors import ConfigError, Problem
-from penstock.queue.errors import StoreFailed
 
 ROOT_CODES = {
     "InvalidArgument": 3,

@@ -7,15 +7,15 @@ from typing import cast
 
 import pytest
 
-from penstock.core.event_filter import Comparison, Condition, EventFilter
+from penstock.domain.event import Event
+from penstock.domain.job import DispatchJob
+from penstock.domain.matching import Comparison, Condition, EventFilter
+from penstock.domain.subscription import Subscription
 from penstock.jobs.errors import DatabaseFailed
 from penstock.jobs.fan_out_choice import publisher_for
 from penstock.jobs.fan_out_inline import InlinePublisher
 from penstock.jobs.fan_out_latest import LatestFanOut
 from penstock.jobs.listing import JobFilter
-from penstock.jobs.model_event import Event
-from penstock.jobs.model_job import DispatchJob
-from penstock.jobs.model_subscription import Subscription
 from penstock.jobs.repository import JobRepository
 from penstock.jobs.sqlite import sqlite_repository
 from penstock.ops.config.dispatch_options import FanOutBy

@@ -12,16 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.ids import TsidFactory
-from penstock.core.message import Message
-from penstock.queue.async_shell import AsyncShell
-from penstock.queue.errors import StoreFailed
-from penstock.queue.flushing import Flushing
-from penstock.queue.ledger import Ledger
-from penstock.queue.policy import QueuePolicy
-from penstock.queue.store.file_flush import FileFlush
-from penstock.queue.store.kernel_flush import KernelFlush
-from penstock.queue.store.sqlite import SqliteStore
+from penstock.domain.ids import TsidFactory
+from penstock.domain.message import Message
+from penstock.engine.async_shell import AsyncShell
+from penstock.engine.errors import StoreFailed
+from penstock.engine.flush import Flushing
+from penstock.engine.ledger import Ledger
+from penstock.engine.policy import QueuePolicy
+from penstock.engine.store.flush import FileFlush, KernelFlush
+from penstock.engine.store.sqlite import SqliteStore
 from penstock.testing.clock import VirtualClock
 
 LONG_S = 30

@@ -1,6 +1,6 @@
 """How long a commit waits for more callers to share it."""
 
-from penstock.queue.gathering import _ENOUGH_CALLERS, _QUIET_ROUNDS, Gathering
+from penstock.engine.flush import _ENOUGH_CALLERS, _QUIET_ROUNDS, Gathering
 
 
 def crowded() -> Gathering:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.ids import CROCKFORD, EPOCH_MS, MAX_NODE, TsidFactory, decode_tsid, encode_tsid, tsid_time_ms
+from penstock.domain.ids import CROCKFORD, EPOCH_MS, MAX_NODE, TsidFactory, decode_tsid, encode_tsid, tsid_time_ms
 
 NOW_MS = 1_700_000_000_000
 PER_MILLISECOND = 4096

@@ -2,9 +2,9 @@
 
 import pytest
 
-from penstock.core.errors import InvalidArgument
-from penstock.core.event_filter import Comparison, Condition, EventFilter
-from penstock.jobs.model_event import Event
+from penstock.domain.errors import InvalidArgument
+from penstock.domain.event import Event
+from penstock.domain.matching import Comparison, Condition, EventFilter
 
 EU = {"region": "eu-west", "tier": "gold"}
 

@@ -9,8 +9,8 @@ from typing import cast
 import psycopg
 import pytest
 
-from penstock.core.ids import first_id_of
-from penstock.core.job_state import JobStatus
+from penstock.domain.ids import first_id_of
+from penstock.domain.job_state import JobStatus
 from penstock.jobs.listing import JobFilter, list_jobs
 from penstock.jobs.postgres import postgres_repository
 from penstock.jobs.queries import Dialect, queries, translated

@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.core.errors import InvalidArgument
-from penstock.core.retry_schedule import DEFAULT_RETRY_SCHEDULE, RetrySchedule
+from penstock.domain.errors import InvalidArgument
+from penstock.domain.retry import DEFAULT_RETRY_SCHEDULE, RetrySchedule
 
 
 def test_the_default_schedule_is_six_delays_and_then_none() -> None:

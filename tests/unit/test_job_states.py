@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.job_state import FINAL, TRANSITIONS, JobStatus, sources_of
-from penstock.core.pointer import DispatchMode
+from penstock.domain.job_state import FINAL, TRANSITIONS, JobStatus, sources_of
+from penstock.domain.pointer import DispatchMode
 from penstock.jobs.queries import Dialect, named_blocks, queries
 from penstock.jobs.stored_state import CODE_OF_MODE, MODE_OF, STATUS_OF, StoredState, codes_of
 

@@ -2,9 +2,9 @@
 
 import random
 
-from penstock.core.message import Message
-from penstock.queue.entry import DELAYED, GONE, Entry
-from penstock.queue.lane import Lane
+from penstock.domain.message import Message
+from penstock.engine.entry import DELAYED, GONE, Entry
+from penstock.engine.line import Lane
 
 
 def entry(seq: int) -> Entry:

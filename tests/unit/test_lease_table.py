@@ -2,9 +2,9 @@
 
 import random
 
-from penstock.core.message import Message
-from penstock.queue.entry import Entry
-from penstock.queue.lease import LeaseTable
+from penstock.domain.message import Message
+from penstock.engine.entry import Entry
+from penstock.engine.lease import LeaseTable
 
 TEN_MINUTES_MS = 600_000
 # Twice the live leases and a constant; the constant is the table's own slack.

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.core.message import Message
-from penstock.core.retry import RetryPolicy
-from penstock.queue.entry import DELAYED, GONE, LEASED, WAITING, Entry
-from penstock.queue.errors import LeaseNotFound
-from penstock.queue.leased_queue import LeasedQueue
-from penstock.queue.policy import DeadLetterAt, Grouping, QueuePolicy
+from penstock.domain.message import Message
+from penstock.domain.retry import RetryPolicy
+from penstock.engine.entry import DELAYED, GONE, LEASED, WAITING, Entry
+from penstock.engine.errors import LeaseNotFound
+from penstock.engine.leased_queue import LeasedQueue
+from penstock.engine.policy import DeadLetterAt, Grouping, QueuePolicy
 
 NONE, BATCH, ONE = Grouping.NONE, Grouping.BATCH, Grouping.ONE
 LEASE_MS = 10_000

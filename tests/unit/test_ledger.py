@@ -5,19 +5,26 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.ids import TsidFactory
-from penstock.core.message import Message
-from penstock.queue.blocking_shell import BlockingShell
-from penstock.queue.entry import Entry
-from penstock.queue.errors import LeaseNotFound, QueueExists, QueueNotFound, StoreFailed, StreamExists, StreamNotFound
-from penstock.queue.ledger import Ledger
-from penstock.queue.pending import Pending, Receipt
-from penstock.queue.policy import DeadLetterAt, Grouping, QueuePolicy, Window
-from penstock.queue.store.memory import MemoryStore
-from penstock.queue.store.port import QueueRecord, Shares, WriteBatch
-from penstock.queue.store.sqlite import SqliteStore
-from penstock.queue.stored_queue import StoredQueue
-from penstock.queue.stream import Stream
+from penstock.domain.ids import TsidFactory
+from penstock.domain.message import Message
+from penstock.engine.blocking_shell import BlockingShell
+from penstock.engine.entry import Entry
+from penstock.engine.errors import (
+    LeaseNotFound,
+    QueueExists,
+    QueueNotFound,
+    StoreFailed,
+    StreamExists,
+    StreamNotFound,
+)
+from penstock.engine.ledger import Ledger
+from penstock.engine.pending import Pending, Receipt
+from penstock.engine.policy import DeadLetterAt, Grouping, QueuePolicy, Window
+from penstock.engine.store.memory import MemoryStore
+from penstock.engine.store.port import QueueRecord, Shares, WriteBatch
+from penstock.engine.store.sqlite import SqliteStore
+from penstock.engine.stored_queue import StoredQueue
+from penstock.engine.stream import Stream
 from penstock.testing.clock import VirtualClock
 
 DEDUP_MS = 300_000

@@ -14,8 +14,8 @@ from threading import Barrier
 
 import pytest
 
-from penstock.core.errors import ResourceExhausted
-from penstock.core.ids import MAX_NODE
+from penstock.domain.errors import ResourceExhausted
+from penstock.domain.ids import MAX_NODE
 from penstock.edge import node
 from penstock.edge.node import claim_node, process_ids
 

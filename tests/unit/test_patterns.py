@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.errors import InvalidArgument
-from penstock.core.patterns import EventPattern, PatternIndex
+from penstock.domain.errors import InvalidArgument
+from penstock.domain.matching import EventPattern, PatternIndex
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,15 @@
 import msgspec
 import pytest
 
-from penstock.core.errors import InvalidArgument
-from penstock.core.signing import verify
 from penstock.delivery.errors import Undeliverable
+from penstock.domain.errors import InvalidArgument
+from penstock.domain.event import Event
+from penstock.domain.job import DispatchJob
+from penstock.domain.signing import verify
+from penstock.domain.subscription import Subscription
 from penstock.jobs.delivery_envelope import cloud_event
 from penstock.jobs.delivery_headers import checked_headers
 from penstock.jobs.delivery_request import DeliveryRequest, delivery_request
-from penstock.jobs.model_event import Event
-from penstock.jobs.model_job import DispatchJob
-from penstock.jobs.model_subscription import Subscription
 from tests.made_jobs import JOB_ID, NOW_MS, dispatch_job
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -2,8 +2,9 @@
 
 import pytest
 
-from penstock.core.job_state import JobStatus
-from penstock.core.outcome import (
+from penstock.domain.job import AttemptOutcome, DispatchJob
+from penstock.domain.job_state import JobStatus
+from penstock.domain.outcome import (
     SUCCESS,
     CircuitOpen,
     Deferred,
@@ -16,11 +17,9 @@ from penstock.core.outcome import (
     RateLimited,
     Timeout,
 )
-from penstock.core.retry_schedule import DEFAULT_RETRY_SCHEDULE, RetrySchedule
+from penstock.domain.retry import DEFAULT_RETRY_SCHEDULE, RetrySchedule
+from penstock.domain.subscription import Subscription
 from penstock.jobs.delivering import Done, TryLater
-from penstock.jobs.model_attempt import AttemptOutcome
-from penstock.jobs.model_job import DispatchJob
-from penstock.jobs.model_subscription import Subscription
 from penstock.jobs.process_verdict import Judgement, judge, told
 from tests.made_jobs import NOW_MS, dispatch_job
 

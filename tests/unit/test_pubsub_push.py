@@ -9,19 +9,19 @@ import pytest
 from google.pubsub_v1 import types
 
 from penstock.broker.async_broker import AsyncBroker
-from penstock.core.ids import TsidFactory
-from penstock.core.message import Message
 from penstock.delivery.errors import ConnectFailed, EgressRefused
 from penstock.delivery.http.answer import Answer
 from penstock.delivery.http.request import RequestHead
+from penstock.domain.ids import TsidFactory
+from penstock.domain.message import Message
+from penstock.engine.entry import Entry
+from penstock.engine.store.memory import MemoryStore
 from penstock.pubsub import wire
 from penstock.pubsub.errors import InvalidRequest, NotForPush
 from penstock.pubsub.front import Front
 from penstock.pubsub.push_counts import PushOutcome
 from penstock.pubsub.push_request import PushFormat
 from penstock.pubsub.push_window import FIRST_SIZE, LARGEST_BYTES, LARGEST_SIZE, PushWindow
-from penstock.queue.entry import Entry
-from penstock.queue.store.memory import MemoryStore
 from penstock.testing.clock import VirtualClock
 
 TOPIC, SUBSCRIPTION = "projects/p/topics/orders", "projects/p/subscriptions/billing"

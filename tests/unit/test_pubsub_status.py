@@ -4,8 +4,8 @@ import grpc  # type: ignore[import-untyped]
 import pytest
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
 
-from penstock.core import errors as core_errors
-from penstock.core.errors import PenstockError
+from penstock.domain import errors as core_errors
+from penstock.domain.errors import PenstockError
 from penstock.pubsub.errors import StaleAckIds
 from penstock.pubsub.status import refusal_of
 from tests.unit.test_errors import ROOT_CODES, error_classes

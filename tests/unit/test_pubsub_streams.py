@@ -9,12 +9,12 @@ from google.pubsub_v1 import types
 
 from penstock.broker.async_broker import AsyncBroker
 from penstock.broker.errors import SubscriptionFull
-from penstock.core.ids import TsidFactory
+from penstock.domain.ids import TsidFactory
+from penstock.engine.store.memory import MemoryStore
 from penstock.pubsub import limits, wire
 from penstock.pubsub.errors import InvalidRequest, ServerStopping
 from penstock.pubsub.front import Front
 from penstock.pubsub.outstanding import MOST_MESSAGES, FlowLimits
-from penstock.queue.store.memory import MemoryStore
 from penstock.testing.clock import VirtualClock
 
 TOPIC, SUBSCRIPTION = "projects/p/topics/orders", "projects/p/subscriptions/billing"

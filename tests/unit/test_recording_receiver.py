@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from penstock.core.outcome import MediationResult
+from penstock.domain.outcome import MediationResult
 from penstock.testing.receiver import Ending, RecordingReceiver, Reply, defer, rate_limit
 from tests.http_endpoints import mediator_rig
 

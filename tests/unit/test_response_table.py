@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.outcome import (
+from penstock.domain.outcome import (
     MAX_DELAY_S,
+    ClientErrors,
     Deferred,
     EgressDenied,
     HttpError,
@@ -13,9 +14,11 @@ from penstock.core.outcome import (
     MediationResult,
     NetworkError,
     RateLimited,
+    Severity,
     is_retryable,
+    outcome_of,
+    severity_of,
 )
-from penstock.core.response import ClientErrors, Severity, outcome_of, severity_of
 
 NOW_MS = 784_111_777_000  # Sun, 06 Nov 1994 08:49:37 GMT
 

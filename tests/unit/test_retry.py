@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.core.retry import RetryPolicy
+from penstock.domain.retry import RetryPolicy
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.outcome import MAX_DELAY_S
-from penstock.core.retry_after import retry_after_s
+from penstock.domain.outcome import MAX_DELAY_S, retry_after_s
 
 NOW_MS = 784_111_777_000  # Sun, 06 Nov 1994 08:49:37 GMT
 

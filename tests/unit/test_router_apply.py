@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from penstock.core.errors import InvalidArgument
-from penstock.core.pointer import DispatchMode
+from penstock.domain.errors import InvalidArgument
+from penstock.domain.pointer import DispatchMode
 from penstock.ops.config.router_options import RouterOptions
 from penstock.router.configuration import PoolConfiguration, RouterConfiguration
 from penstock.router.warnings import Severity, WarningCode

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.errors import InvalidArgument
-from penstock.core.pointer import DEFAULT_POOL_CODE
+from penstock.domain.errors import InvalidArgument
+from penstock.domain.pointer import DEFAULT_POOL_CODE
 from penstock.router.configuration import PoolConfiguration, RouterConfiguration, merge, parse_configuration
 from penstock.router.plan import plan_pools, plan_queues
 from penstock.router.warnings import Severity

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.core.errors import InvalidArgument, NotFound, Unavailable
+from penstock.domain.errors import InvalidArgument, NotFound, Unavailable
 from penstock.router import config_fetch
 from penstock.router.config_fetch import fetch_configuration, is_file
 from penstock.router.configuration import PoolConfiguration

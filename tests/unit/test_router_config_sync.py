@@ -4,7 +4,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from penstock.core.errors import FailedPrecondition, Unavailable
+from penstock.domain.errors import FailedPrecondition, Unavailable
 from penstock.router.config_sync import ConfigSync, SyncState
 from penstock.router.configuration import PoolConfiguration, RouterConfiguration
 from penstock.router.settings import RouterSettings

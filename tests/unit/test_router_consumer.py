@@ -5,7 +5,7 @@ import heapq
 
 import pytest
 
-from penstock.core.errors import Unavailable
+from penstock.domain.errors import Unavailable
 from penstock.router.warnings import Severity, WarningCode
 from penstock.sources.opening import QueueSpec
 from penstock.testing.virtual_loop import LoopClock, NothingWillHappen, VirtualLoop

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from penstock.core.errors import Unavailable
+from penstock.domain.errors import Unavailable
 from penstock.router.heartbeat import HeartbeatRounds
 from tests.router_rig import (
     ScriptedSource,

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from penstock.core.errors import FailedPrecondition
-from penstock.core.outcome import MediationOutcome
-from penstock.core.pointer import DispatchMode
+from penstock.domain.errors import FailedPrecondition
+from penstock.domain.outcome import MediationOutcome
+from penstock.domain.pointer import DispatchMode
 from penstock.router.views import longest
 from penstock.router.warnings import Severity, WarningCode
 from tests.router_rig import (

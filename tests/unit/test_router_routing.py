@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from penstock.core.pointer import encode_pointer
+from penstock.domain.pointer import encode_pointer
 from penstock.ops.telemetry.logs import HumanFormatter
 from penstock.router.configuration import PoolConfiguration
 from penstock.router.warnings import MAX_MESSAGE_CHARS, Severity, WarningCode

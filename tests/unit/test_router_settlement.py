@@ -5,7 +5,7 @@ import gc
 
 import pytest
 
-from penstock.core.errors import Unavailable
+from penstock.domain.errors import Unavailable
 from tests.router_rig import (
     FAILED_AT_ONCE,
     RouterRig,

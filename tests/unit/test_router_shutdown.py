@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from penstock.core.errors import Unavailable
+from penstock.domain.errors import Unavailable
 from penstock.router.warnings import Severity, WarningCode
 from penstock.sources.port import Received
 from tests.router_rig import (

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 
-from penstock.core.job_state import JobStatus
-from penstock.core.pointer import DispatchMode
+from penstock.domain.job import ClaimedJob
+from penstock.domain.job_state import JobStatus
+from penstock.domain.pointer import DispatchMode
 from penstock.jobs.delivering import Done
-from penstock.jobs.model_job import ClaimedJob
 from penstock.scheduler.pointers import Pointers
 from penstock.scheduler.settings import SchedulerSettings
 from penstock.sources.errors import InvalidPublication

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from penstock.core.errors import InvalidArgument
-from penstock.core.pointer import DispatchMode
-from penstock.jobs.model_job import ClaimedJob
+from penstock.domain.errors import InvalidArgument
+from penstock.domain.job import ClaimedJob
+from penstock.domain.pointer import DispatchMode
 from penstock.router.standby import Leadership as RouterLeadership
 from penstock.scheduler.backoff import Backoff
 from penstock.scheduler.block_on_error_checker import BlockOnErrorChecker

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from penstock.core.job_state import JobStatus
+from penstock.domain.job_state import JobStatus
 from penstock.scheduler.settings import SchedulerSettings
 from penstock.testing.virtual_loop import LoopClock, run_virtual
 from tests.scheduler_rig import SchedulerRig

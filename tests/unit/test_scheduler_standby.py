@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from penstock.core.clock import Clock
-from penstock.core.job_state import JobStatus
+from penstock.domain.job_state import JobStatus
+from penstock.edge.clock import Clock
 from penstock.router.standby import Leadership as RouterLeadership
 from penstock.scheduler.errors import LeaseUnavailable
 from penstock.scheduler.fenced_lease import FencedLease

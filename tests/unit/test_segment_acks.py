@@ -1,8 +1,8 @@
 """Which messages of a segment a queue is done with."""
 
-from penstock.core.message import Message
-from penstock.queue.acks import SegmentAcks
-from penstock.queue.entry import Entry, Segment
+from penstock.domain.message import Message
+from penstock.engine.entry import Entry, Segment
+from penstock.engine.stored_queue import SegmentAcks
 
 SEGMENT = Segment(first_seq=100, count=20, size_bytes=210)
 

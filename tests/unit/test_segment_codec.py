@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.message import NO_ATTRIBUTES, Message, TypedValue
-from penstock.queue.store.segment_codec import (
+from penstock.domain.message import NO_ATTRIBUTES, Message, TypedValue
+from penstock.engine.store.segment_codec import (
     Damage,
     DedupKey,
     decode_bitmap,

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.errors import InvalidArgument
-from penstock.core.signing import Signature, key_of, sign, verify
+from penstock.domain.errors import InvalidArgument
+from penstock.domain.signing import Signature, key_of, sign, verify
 
 # The specification's published example.
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

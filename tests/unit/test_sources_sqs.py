@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.core.errors import PenstockError
+from penstock.domain.errors import PenstockError
 from penstock.sources import sqs, sqs_http
 from penstock.sources.errors import BrokerQueueNotFound, BrokerRefused, BrokerUnavailable, HeldBack, SourceClosed
 from penstock.sources.port import Publication, Received

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from penstock.queue.errors import StoreFailed
-from penstock.queue.store import sqlite_schema
-from penstock.queue.store.port import SegmentRow, WriteBatch
-from penstock.queue.store.sqlite import SqliteStore
+from penstock.engine.errors import StoreFailed
+from penstock.engine.store import sqlite_statements
+from penstock.engine.store.port import SegmentRow, WriteBatch
+from penstock.engine.store.sqlite import SqliteStore
 
 
 def make_old(path: Path, version: int) -> None:
     """A database as of a version, with a stream, a queue, two segments and an ack."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        for statements in sqlite_schema._MIGRATIONS[:version]:
+        for statements in sqlite_statements._MIGRATIONS[:version]:
             for statement in statements:
                 connection.execute(statement)
         connection.execute("INSERT INTO streams VALUES (1, 'orders', x'00', 100)")
@@ -25,7 +25,7 @@ def make_old(path: Path, version: int) -> None:
         connection.execute("INSERT INTO acks VALUES (7, 1, 0, x'01', 1, 10)")
 
 
-@pytest.mark.parametrize("version", range(1, sqlite_schema.VERSION + 1))
+@pytest.mark.parametrize("version", range(1, sqlite_statements.VERSION + 1))
 def test_what_an_older_version_held_is_there(tmp_path: Path, version: int) -> None:
     path = tmp_path / "queue.db"
     make_old(path, version)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.limits import MIB
+from penstock.domain.limits import MIB
 from penstock.sqs.contents import (
     check_attempt_id,
     check_batch_size,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.errors import InvalidArgument
+from penstock.domain.errors import InvalidArgument
 from penstock.sqs import credentials
 from penstock.sqs.credentials import Principal, Role
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.core.message import AttributeValue, TypedValue
+from penstock.domain.message import AttributeValue, TypedValue
 from penstock.sqs.errors import ErrorKind, SqsError
 from penstock.sqs.message_attributes import checked_attributes, chosen, md5_of, shown, size_of, trace_header
 from penstock.sqs.model import MessageAttributes, MessageAttributeValue

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from penstock.core.aws_signature import signing_key
+from penstock.domain.aws_signature import signing_key
 from penstock.sqs import sigv4
 from penstock.sqs.credentials import AccessKey, Credentials, Principal, Role
 from penstock.sqs.errors import ErrorKind, SqsError

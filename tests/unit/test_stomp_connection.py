@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 import uvloop
 
-from penstock.core.errors import PenstockError
+from penstock.domain.errors import PenstockError
 from penstock.sources import stomp_connection
 from penstock.sources.errors import BrokerRefused, BrokerUnavailable, MalformedFrame
 from penstock.sources.stomp_connection import StompAddress, StompConnection

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.errors import InvalidArgument
+from penstock.domain.errors import InvalidArgument
 from penstock.http.api.paging import check_no_cursor, cursor_after, first_of, key_before, page_of, whole_or_page_of
 from penstock.http.errors import BadCursor
 

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from penstock.core import errors
-from penstock.core.errors import NotFound, PenstockError
+from penstock.domain import errors
+from penstock.domain.errors import NotFound, PenstockError
 from penstock.http.api.app import ApiApp
 from penstock.http.api.openapi import openapi_document
 from penstock.http.api.problems import problem_of

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from penstock.core.errors import PenstockError, Unavailable
+from penstock.domain.errors import PenstockError, Unavailable
 from penstock.http.api.probes import Probes
 from penstock.http.errors import CannotListen, ExposedWithoutCredentials, PortInUse, StartFailed
 from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan, answer

@@ -2,8 +2,8 @@
 
 from http import HTTPStatus
 
-from penstock.core.errors import NotFound
 from penstock.delivery.breakers import Breakers
+from penstock.domain.errors import NotFound
 from penstock.http.api.paging import WholeOrPageQuery
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import AnyRoute, Call, NoBody, Route

@@ -9,14 +9,14 @@ from http import HTTPStatus
 
 import msgspec
 
-from penstock.core.clock import Clock
-from penstock.core.job_state import FINAL, JobStatus
+from penstock.domain.job import DispatchJob, NewJob
+from penstock.domain.job_state import FINAL, JobStatus
+from penstock.edge.clock import Clock
 from penstock.http.api.problems import Refused
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.jobs.api.fields import MOST_AT_ONCE, EpochMs, GroupKey, Name
 from penstock.jobs.listing import JobFilter
-from penstock.jobs.model_job import DispatchJob, NewJob
 from penstock.jobs.repository import JobRepository
 
 PATH = "/api/v1/replays"

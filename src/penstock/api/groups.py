@@ -6,17 +6,17 @@ from enum import StrEnum
 
 import msgspec
 
-from penstock.core.clock import Clock
-from penstock.core.job_state import JobStatus
-from penstock.core.plan import group_key
-from penstock.core.pointer import DispatchMode
+from penstock.domain.job import DispatchJob
+from penstock.domain.job_state import JobStatus
+from penstock.domain.order import group_key
+from penstock.domain.pointer import DispatchMode
+from penstock.domain.subscription import Subscription
+from penstock.edge.clock import Clock
 from penstock.http.api.paging import Cursor, Limit, check_no_cursor, first_of, key_before, page_of
 from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.jobs.api.fields import GroupKey, moment_of
 from penstock.jobs.api.job_views import JobView, job_view
 from penstock.jobs.inspecting import HeldGroup, Lane
-from penstock.jobs.model_job import DispatchJob
-from penstock.jobs.model_subscription import Subscription
 from penstock.jobs.repository import JobRepository
 
 PATH = "/api/v1/groups"

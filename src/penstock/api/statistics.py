@@ -5,8 +5,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from penstock.core.clock import Clock
-from penstock.core.limits import MINUTE_MS
+from penstock.domain.limits import MINUTE_MS
+from penstock.edge.clock import Clock
 from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.jobs.api.fields import EpochMs
 from penstock.jobs.repository import JobRepository

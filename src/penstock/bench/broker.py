@@ -19,8 +19,8 @@ from penstock.broker.message_queue import MessageQueue
 from penstock.broker.options import SubscriptionOptions
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
-from penstock.queue.store.memory import MemoryStore
-from penstock.queue.store.sqlite import SqliteStore
+from penstock.engine.store.memory import MemoryStore
+from penstock.engine.store.sqlite import SqliteStore
 
 BODY_BYTES = 1000
 ORDERING_KEYS = 10_000

@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from penstock.bench.pipeline_history import history
 from penstock.bench.rounds import median_rate
-from penstock.jobs.model_attempt import AttemptOutcome
+from penstock.domain.job import AttemptOutcome
 from penstock.pipeline.audit.audit import audit_frame
 from penstock.pipeline.audit.result import AuditResult, result_of
 from penstock.pipeline.audit.window import AuditWindow

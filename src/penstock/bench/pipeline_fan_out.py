@@ -8,11 +8,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from penstock.bench.rounds import rate_of
-from penstock.core.event_filter import Condition, EventFilter
-from penstock.core.ids import encode_tsid
+from penstock.domain.event import Event
+from penstock.domain.ids import encode_tsid
+from penstock.domain.matching import Condition, EventFilter
+from penstock.domain.subscription import Subscription
 from penstock.jobs.fan_out import FanOut
-from penstock.jobs.model_event import Event
-from penstock.jobs.model_subscription import Subscription
 from penstock.pipeline.fan_out.catalog import packed
 from penstock.pipeline.fan_out.plan import planned_jobs
 

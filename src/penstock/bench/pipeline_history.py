@@ -6,10 +6,10 @@ import msgspec
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from penstock.core.ids import encode_tsid
-from penstock.core.pointer import DispatchMode
-from penstock.jobs.model_attempt import AttemptOutcome
-from penstock.jobs.model_subscription import DEFAULT_DISPATCH_POOL
+from penstock.domain.ids import encode_tsid
+from penstock.domain.job import AttemptOutcome
+from penstock.domain.pointer import DispatchMode
+from penstock.domain.subscription import DEFAULT_DISPATCH_POOL
 from penstock.pipeline.schemas import SUBSCRIPTIONS
 
 SUBSCRIBERS = 5

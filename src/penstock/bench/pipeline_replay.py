@@ -10,9 +10,9 @@ from penstock.bench.pipeline_dispatch import groups_of
 from penstock.bench.pipeline_schema import fill_completed, jobs_schema
 from penstock.bench.rounds import median_rate
 from penstock.bench.servers import server_process
+from penstock.domain.subscription import Subscription
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
-from penstock.jobs.model_subscription import Subscription
 from penstock.jobs.replays import Replay, ReplayOrder, ReplaySelection
 from penstock.pipeline.database import Database
 from penstock.pipeline.replay.errand import DirectSettings, replays_in

@@ -9,7 +9,7 @@ import uvloop
 from psycopg import sql
 
 from penstock.bench.scheduler_backlog import TARGET, opened
-from penstock.jobs.model_subscription import DEFAULT_DISPATCH_POOL, Subscription
+from penstock.domain.subscription import DEFAULT_DISPATCH_POOL, Subscription
 from penstock.jobs.postgres import postgres_repository
 from penstock.jobs.stored_state import StoredMode, StoredState
 from penstock.pipeline.database import Database

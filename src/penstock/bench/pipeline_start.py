@@ -11,10 +11,10 @@ from pathlib import Path
 import uvloop
 
 from penstock.bench.scheduler_backlog import TARGET, opened
+from penstock.domain.event import Event
+from penstock.domain.subscription import Subscription
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
-from penstock.jobs.model_event import Event
-from penstock.jobs.model_subscription import Subscription
 from penstock.jobs.sqlite import sqlite_repository
 
 _DONE = "fanned out"

@@ -18,9 +18,9 @@ from penstock.bench.bare_client import post_all
 from penstock.bench.memory_source import MemorySource
 from penstock.bench.router_run import http_mediator, pointers, running_router, timed
 from penstock.bench.servers import port_of, server_process, sqs_queue
-from penstock.core.outcome import SUCCESS, MediationOutcome
-from penstock.core.pointer import MessagePointer
 from penstock.delivery.http.request import request_head
+from penstock.domain.outcome import SUCCESS, MediationOutcome
+from penstock.domain.pointer import MessagePointer
 from penstock.router.router import Router
 from penstock.sources.opening import QueueSpec, publisher_for, source_for
 from penstock.sources.port import Publication, Source

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from ipaddress import ip_network
 
-from penstock.core.pointer import MessagePointer, encode_pointer
 from penstock.delivery.breakers import Breakers
 from penstock.delivery.egress import EgressGuard
 from penstock.delivery.http.client import HttpClient
 from penstock.delivery.http.settings import DeliverySettings
+from penstock.domain.pointer import MessagePointer, encode_pointer
 from penstock.edge.clock import SystemClock
 from penstock.ops.config.router_options import RouterOptions
 from penstock.router.configuration import PoolConfiguration, RouterConfiguration

@@ -5,10 +5,10 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from penstock.domain.job import NewJob
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
 from penstock.jobs.auth_token import AuthTokens
-from penstock.jobs.model_job import NewJob
 from penstock.jobs.repository import JobRepository
 from penstock.scheduler.pointers import Pointers
 from penstock.scheduler.scheduler import Scheduler

@@ -12,9 +12,9 @@ import msgspec
 
 from penstock.bench.scheduler_backlog import opened
 from penstock.bench.servers import server_process, sqs_queue
+from penstock.domain.job import NewJob
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
-from penstock.jobs.model_job import NewJob
 from penstock.jobs.postgres import postgres_repository
 from penstock.jobs.repository import JobRepository
 

@@ -11,7 +11,7 @@ from penstock.broker.options import (
     SubscriptionOptions,
     TopicMetadata,
 )
-from penstock.core.retry import RetryPolicy
+from penstock.domain.retry import RetryPolicy
 
 __all__ = [
     "AsyncBroker",

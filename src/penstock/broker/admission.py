@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from penstock.broker.errors import SubscriptionFull
 from penstock.broker.options import Overflow
 from penstock.broker.subscription import Subscription
-from penstock.core.message import Message
+from penstock.domain.message import Message
 
 log = logging.getLogger(__name__)
 

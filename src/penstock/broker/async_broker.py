@@ -9,14 +9,14 @@ from penstock.broker.options import SubscriptionOptions, check_max_messages
 from penstock.broker.records import Records
 from penstock.broker.replay import Replay
 from penstock.broker.subscription import Subscription
-from penstock.core.clock import Clock
-from penstock.core.ids import TsidFactory
-from penstock.queue.async_shell import AsyncShell
-from penstock.queue.entry import Entry
-from penstock.queue.ledger import Ledger
-from penstock.queue.pending import Pending
-from penstock.queue.policy import Window
-from penstock.queue.store.port import Store
+from penstock.domain.ids import TsidFactory
+from penstock.edge.clock import Clock
+from penstock.engine.async_shell import AsyncShell
+from penstock.engine.entry import Entry
+from penstock.engine.ledger import Ledger
+from penstock.engine.pending import Pending
+from penstock.engine.policy import Window
+from penstock.engine.store.port import Store
 
 
 class AsyncBroker:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from penstock.broker.errors import InvalidFilter
-from penstock.core.limits import MAX_FILTER_BYTES
+from penstock.domain.limits import MAX_FILTER_BYTES
 
 Predicate: TypeAlias = Callable[[Mapping[str, object]], bool]
 

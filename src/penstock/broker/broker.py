@@ -35,17 +35,17 @@ from penstock.broker.subscription import (
     parse_ack_id,
 )
 from penstock.broker.validation import checked_size
-from penstock.core.ids import TsidFactory
-from penstock.core.limits import SECOND_MS
-from penstock.core.message import NO_ATTRIBUTES, Message
-from penstock.queue.entry import Entry
-from penstock.queue.errors import LeaseNotFound
-from penstock.queue.ledger import Ledger
-from penstock.queue.pending import SETTLED, Pending, PendingSend, then
-from penstock.queue.policy import QueuePolicy
-from penstock.queue.store.port import QueueRecord
-from penstock.queue.stored_queue import StoredQueue
-from penstock.queue.stream import Stream
+from penstock.domain.ids import TsidFactory
+from penstock.domain.limits import SECOND_MS
+from penstock.domain.message import NO_ATTRIBUTES, Message
+from penstock.engine.entry import Entry
+from penstock.engine.errors import LeaseNotFound
+from penstock.engine.ledger import Ledger
+from penstock.engine.pending import SETTLED, Pending, PendingSend, then
+from penstock.engine.policy import QueuePolicy
+from penstock.engine.store.port import QueueRecord
+from penstock.engine.stored_queue import StoredQueue
+from penstock.engine.stream import Stream
 
 log = logging.getLogger(__name__)
 

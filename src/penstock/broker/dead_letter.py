@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from penstock.core.message import Message
-from penstock.queue.entry import Entry
+from penstock.domain.message import Message
+from penstock.engine.entry import Entry
 
 _PREFIX = "CloudPubSubDeadLetterSource"
 

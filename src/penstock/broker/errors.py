@@ -19,7 +19,7 @@ ResourceExhausted (code 8)
 └── SubscriptionFull          a subscription that rejects instead of dropping is at its capacity
 """
 
-from penstock.core.errors import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound, ResourceExhausted
+from penstock.domain.errors import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound, ResourceExhausted
 
 
 class TopicNotFound(NotFound):

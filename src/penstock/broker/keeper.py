@@ -14,14 +14,14 @@ from penstock.broker.subscription import (
     decode_topic_config,
     encode_config,
 )
-from penstock.core.limits import SECOND_MS
-from penstock.queue.catalog import Catalog
-from penstock.queue.pending import then
-from penstock.queue.policy import QueuePolicy, Window
-from penstock.queue.store.port import Store, StoredSegment
-from penstock.queue.store.segment_codec import Damage, decode_segment
-from penstock.queue.stored_queue import StoredQueue
-from penstock.queue.stream import Stream
+from penstock.domain.limits import SECOND_MS
+from penstock.engine.catalog import Catalog
+from penstock.engine.pending import then
+from penstock.engine.policy import QueuePolicy, Window
+from penstock.engine.store.port import Store, StoredSegment
+from penstock.engine.store.segment_codec import Damage, decode_segment
+from penstock.engine.stored_queue import StoredQueue
+from penstock.engine.stream import Stream
 
 KEEPER_WINDOW = Window(messages=0, size_bytes=0, lookahead=0)
 """What a keeper holds stays in the store."""

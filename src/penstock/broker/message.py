@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from penstock.core.message import NO_ATTRIBUTES
+from penstock.domain.message import NO_ATTRIBUTES
 
 
 class InternalMessage(msgspec.Struct, frozen=True, gc=False):

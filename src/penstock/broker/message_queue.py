@@ -8,17 +8,16 @@ from penstock.broker.broker import Broker
 from penstock.broker.errors import TopicNotFound
 from penstock.broker.message import InternalMessage
 from penstock.broker.options import SubscriptionMetadata, SubscriptionOptions, TopicMetadata, check_max_messages
-from penstock.core.clock import Clock
-from penstock.core.ids import TsidFactory
-from penstock.core.limits import MINUTE_MS
-from penstock.edge.clock import SystemClock
+from penstock.domain.ids import TsidFactory
+from penstock.domain.limits import MINUTE_MS
+from penstock.edge.clock import Clock, SystemClock
 from penstock.edge.node import process_ids
-from penstock.queue.blocking_shell import BlockingShell
-from penstock.queue.counters import Counters
-from penstock.queue.ledger import Ledger
-from penstock.queue.policy import Window
-from penstock.queue.store.memory import MemoryStore
-from penstock.queue.store.port import Store
+from penstock.engine.blocking_shell import BlockingShell
+from penstock.engine.entry import Counters
+from penstock.engine.ledger import Ledger
+from penstock.engine.policy import Window
+from penstock.engine.store.memory import MemoryStore
+from penstock.engine.store.port import Store
 
 
 class MessageQueue:

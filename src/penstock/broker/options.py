@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.broker.attribute_filter import compile_filter
 from penstock.broker.errors import InvalidOptions
-from penstock.core.limits import (
+from penstock.domain.limits import (
     DEFAULT_ACK_DEADLINE_S,
     DEFAULT_RETENTION_S,
     MAX_ACK_DEADLINE_S,
@@ -17,8 +17,8 @@ from penstock.core.limits import (
     SUBSCRIPTION_MAX_BYTES,
     SUBSCRIPTION_MAX_MESSAGES,
 )
-from penstock.core.retry import RetryPolicy
-from penstock.queue.policy import Grouping, QueuePolicy
+from penstock.domain.retry import RetryPolicy
+from penstock.engine.policy import Grouping, QueuePolicy
 
 
 class Overflow(Enum):

@@ -21,8 +21,8 @@ from penstock.broker.keeper import (
 )
 from penstock.broker.options import SnapshotMetadata, check_name
 from penstock.broker.subscription import KeeperConfig, Subscription, decode_keeper_config, encode_config, unwanted_by
-from penstock.queue.pending import SETTLED, Pending
-from penstock.queue.stored_queue import StoredQueue
+from penstock.engine.pending import SETTLED, Pending
+from penstock.engine.stored_queue import StoredQueue
 
 
 class Replay:

@@ -8,10 +8,10 @@ from penstock.broker.attribute_filter import compile_filter
 from penstock.broker.errors import InvalidAckId
 from penstock.broker.message import InternalMessage
 from penstock.broker.options import SubscriptionMetadata, SubscriptionOptions
-from penstock.core.limits import MINUTE_MS
-from penstock.core.message import Message
-from penstock.queue.entry import Entry
-from penstock.queue.stored_queue import StoredQueue
+from penstock.domain.limits import MINUTE_MS
+from penstock.domain.message import Message
+from penstock.engine.entry import Entry
+from penstock.engine.stored_queue import StoredQueue
 
 
 class TopicConfig(msgspec.Struct, frozen=True):

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 
 from penstock.broker.errors import InvalidMessage
 from penstock.broker.message import InternalMessage
-from penstock.core.ids import TSID_LENGTH
-from penstock.core.limits import (
+from penstock.domain.ids import TSID_LENGTH
+from penstock.domain.limits import (
     MAX_ATTRIBUTE_KEY_BYTES,
     MAX_ATTRIBUTE_VALUE_BYTES,
     MAX_MESSAGE_BYTES,
     RESERVED_ATTRIBUTE_PREFIXES,
 )
-from penstock.core.message import NO_ATTRIBUTES
+from penstock.domain.message import NO_ATTRIBUTES
 
 # The id and the eight bytes of publish time that every message carries.
 _METADATA_BYTES = TSID_LENGTH + 8

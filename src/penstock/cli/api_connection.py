@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 import typer
 
 from penstock.cli.options import options_of
-from penstock.core.errors import FailedPrecondition, InvalidArgument, NotFound, PenstockError, Unavailable
+from penstock.domain.errors import FailedPrecondition, InvalidArgument, NotFound, PenstockError, Unavailable
 
 if TYPE_CHECKING:
     import http.client

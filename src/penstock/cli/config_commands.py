@@ -8,7 +8,7 @@ import typer
 from penstock.cli.family import examples, family
 from penstock.cli.options import options_of
 from penstock.cli.output import AsJson, print_json, print_table
-from penstock.core.errors import AlreadyExists, Unavailable
+from penstock.domain.errors import AlreadyExists, Unavailable
 
 app = family(
     "Show, check and write the settings.",

@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from penstock.cli.options import options_of
-from penstock.core.errors import PenstockError
+from penstock.domain.errors import PenstockError
 
 FAILURE = 1
 USAGE = 2

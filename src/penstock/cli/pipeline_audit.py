@@ -12,7 +12,7 @@ from penstock.cli.options import load_config, options_of
 from penstock.cli.output import AsJson, print_json, print_table
 from penstock.cli.pipeline_options import Conf, Data, DatabaseUrl, Master, database_of, session_settings
 from penstock.cli.queue_text import printable
-from penstock.core.errors import PenstockError
+from penstock.domain.errors import PenstockError
 
 if TYPE_CHECKING:
     from penstock.ops.config import Config

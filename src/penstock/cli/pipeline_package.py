@@ -17,7 +17,7 @@ def package(
 
     The commands here do it by themselves; this is for images, and for clusters that fetch it from their own storage.
     """
-    from penstock.core.errors import Unavailable
+    from penstock.domain.errors import Unavailable
     from penstock.pipeline.packaging import write_package
 
     try:

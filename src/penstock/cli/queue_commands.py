@@ -10,7 +10,7 @@ from penstock.cli.family import examples, family
 from penstock.cli.output import AsJson, print_json, print_table
 from penstock.cli.queue_connection import EndpointOption, FamilyOptions, QueueName, Yes, connect
 from penstock.cli.queue_text import messages, name_of, pairs
-from penstock.core.errors import FailedPrecondition, NotFound
+from penstock.domain.errors import FailedPrecondition, NotFound
 
 if TYPE_CHECKING:
     from penstock.sqs.client import SqsClient

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from penstock.core.errors import InvalidArgument, Unavailable
+from penstock.domain.errors import InvalidArgument, Unavailable
 
 if TYPE_CHECKING:
     from penstock.sqs.client import SqsClient

@@ -11,7 +11,7 @@ from penstock.cli.family import examples, family
 from penstock.cli.output import AsJson, print_json
 from penstock.cli.queue_connection import EndpointOption, QueueName, connect
 from penstock.cli.queue_text import name_of
-from penstock.core.errors import FailedPrecondition
+from penstock.domain.errors import FailedPrecondition
 
 if TYPE_CHECKING:
     from penstock.sqs.client import SqsClient

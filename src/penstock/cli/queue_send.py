@@ -10,7 +10,7 @@ from penstock.cli.family import examples, family
 from penstock.cli.output import AsJson, print_json, print_table
 from penstock.cli.queue_connection import EndpointOption, QueueName, connect
 from penstock.cli.queue_text import messages, name_of, pairs
-from penstock.core.errors import FailedPrecondition, InvalidArgument, PenstockError
+from penstock.domain.errors import FailedPrecondition, InvalidArgument, PenstockError
 
 if TYPE_CHECKING:
     from penstock.sqs.client import SqsClient

@@ -63,8 +63,8 @@ def sqs(
     from penstock.cli.stores import named_stores, store_of
     from penstock.edge.clock import SystemClock
     from penstock.edge.node import process_ids
+    from penstock.engine.policy import Window
     from penstock.http.server.server import run
-    from penstock.queue.policy import Window
     from penstock.sqs.credentials import load
     from penstock.sqs.placement import HOME, parse_partition_map
     from penstock.sqs.server import ServerSettings, serve_sqs

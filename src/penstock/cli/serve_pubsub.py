@@ -38,9 +38,9 @@ def pubsub(
     from penstock.cli.stores import store_of
     from penstock.edge.clock import SystemClock
     from penstock.edge.node import process_ids
+    from penstock.engine.policy import Window
     from penstock.http.server.server import run
     from penstock.pubsub.server import ServerSettings, serve_pubsub
-    from penstock.queue.policy import Window
 
     if sum([data is not None, database is not None, memory]) > 1:
         raise typer.BadParameter("give one of --data, --database and --memory")

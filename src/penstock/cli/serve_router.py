@@ -94,7 +94,7 @@ def _serve_standby(config: "Config", settings: "RouterSettings", standby: str, d
 
 def _serve_worker(settings: "RouterSettings", log: "LogSettings", worker: int) -> None:
     """One of several processes; it has to set up by itself what the command sets up for one."""
-    from penstock.core.errors import PenstockError
+    from penstock.domain.errors import PenstockError
     from penstock.http.server.server import run
     from penstock.ops.telemetry.logs import configure_logging
     from penstock.router.server import serve_router

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from penstock.core.errors import InvalidArgument
+from penstock.domain.errors import InvalidArgument
+from penstock.engine.store.memory import MemoryStore
+from penstock.engine.store.port import Store
+from penstock.engine.store.postgres import PostgresStore
+from penstock.engine.store.sqlite import SqliteStore
 from penstock.ops.config import Config
-from penstock.queue.store.memory import MemoryStore
-from penstock.queue.store.port import Store
-from penstock.queue.store.postgres import PostgresStore
-from penstock.queue.store.sqlite import SqliteStore
 
 
 def store_of(

@@ -11,7 +11,7 @@ from penstock.cli.family import examples, family
 from penstock.cli.output import AsJson, print_json, print_table
 from penstock.cli.queue_connection import Yes
 from penstock.cli.queue_text import pairs, printable
-from penstock.core.errors import FailedPrecondition
+from penstock.domain.errors import FailedPrecondition
 
 if TYPE_CHECKING:
     from penstock.cli.api_connection import ApiAnswer, ApiClient

@@ -87,7 +87,7 @@ def up(
 
 def _check_room(directory: Path) -> None:
     """FailedPrecondition if nothing can be kept there; little room is only told, as emptying queues needs little."""
-    from penstock.core.errors import FailedPrecondition
+    from penstock.domain.errors import FailedPrecondition
     from penstock.ops.doctor import Status, data_directory, disk_space
 
     place, room = data_directory(directory), disk_space(directory)

@@ -10,9 +10,9 @@ from penstock.client.blocking import Penstock
 from penstock.client.errors import BadSignature, NoAnswer, StrangeAnswer, TokenRefused
 from penstock.client.event import Event
 from penstock.client.webhook import Webhook, verify_webhook
-from penstock.core.event_filter import Comparison, Condition
-from penstock.core.job_state import JobStatus
-from penstock.core.pointer import DispatchMode
+from penstock.domain.job_state import JobStatus
+from penstock.domain.matching import Comparison, Condition
+from penstock.domain.pointer import DispatchMode
 
 __all__ = [
     "AsyncPenstock",

@@ -5,9 +5,9 @@ from datetime import datetime
 
 import msgspec
 
-from penstock.core.event_filter import Condition
-from penstock.core.job_state import JobStatus
-from penstock.core.pointer import DispatchMode
+from penstock.domain.job_state import JobStatus
+from penstock.domain.matching import Condition
+from penstock.domain.pointer import DispatchMode
 
 
 class Receipt(msgspec.Struct, frozen=True, rename="camel"):

@@ -9,7 +9,7 @@ import httptools
 
 from penstock.client.calls import A, Call
 from penstock.client.endpoint import REPEAT_AFTER_S, Endpoint
-from penstock.edge.pause import pause
+from penstock.edge.clock import pause
 
 _READ_BYTES = 65536
 _BROKEN = (OSError, EOFError, httptools.HttpParserError)

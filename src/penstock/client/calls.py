@@ -8,10 +8,10 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from penstock.client import answers
-from penstock.core.errors import AlreadyExists, FailedPrecondition, PenstockError
-from penstock.core.event_filter import Condition
-from penstock.core.job_state import JobStatus
-from penstock.core.pointer import DispatchMode
+from penstock.domain.errors import AlreadyExists, FailedPrecondition, PenstockError
+from penstock.domain.job_state import JobStatus
+from penstock.domain.matching import Condition
+from penstock.domain.pointer import DispatchMode
 
 A = TypeVar("A")
 

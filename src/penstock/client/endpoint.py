@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.client.calls import A, Call
 from penstock.client.errors import NoAnswer, StrangeAnswer, TokenRefused
-from penstock.core.errors import InvalidArgument, NotFound, PenstockError, ResourceExhausted, Unavailable
+from penstock.domain.errors import InvalidArgument, NotFound, PenstockError, ResourceExhausted, Unavailable
 
 REPEAT_AFTER_S = (0.1, 0.5)
 """When a connection breaks under a call that may be made again, it is, after these pauses."""

@@ -9,7 +9,7 @@ Unavailable
 └── StrangeAnswer          something answered that is not a Penstock API
 """
 
-from penstock.core.errors import FailedPrecondition, InvalidArgument, Unavailable
+from penstock.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 
 
 class BadSignature(InvalidArgument):

@@ -6,8 +6,8 @@ from datetime import datetime
 
 import msgspec
 
-from penstock.core.errors import InvalidArgument
-from penstock.core.limits import MIB
+from penstock.domain.errors import InvalidArgument
+from penstock.domain.limits import MIB
 from penstock.edge.chance import random_bytes
 
 MOST_AT_ONCE = 1000

@@ -7,8 +7,8 @@ import msgspec
 
 from penstock.client.errors import BadSignature
 from penstock.client.event import Event, decode_event
-from penstock.core.limits import SECOND_MS
-from penstock.core.signing import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, TOLERANCE_S, Signature, verify
+from penstock.domain.limits import SECOND_MS
+from penstock.domain.signing import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, TOLERANCE_S, Signature, verify
 from penstock.edge.clock import wall_seconds
 
 

@@ -5,7 +5,7 @@ Unavailable
 └── PartUnreachable       it does not answer, or not in the way that part does
 """
 
-from penstock.core.errors import Unavailable
+from penstock.domain.errors import Unavailable
 
 
 class PartNotConfigured(Unavailable):

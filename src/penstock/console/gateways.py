@@ -22,7 +22,7 @@ from msgspec import UNSET, Raw
 
 from penstock.console.errors import PartNotConfigured, PartUnreachable
 from penstock.console.upstream import TIMEOUT_S, Upstream
-from penstock.core.errors import PenstockError
+from penstock.domain.errors import PenstockError
 from penstock.http.api.paging import WholeOrPageQuery
 from penstock.http.api.problems import Refused
 from penstock.http.api.query import NoQuery

@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.console.errors import PartUnreachable
 from penstock.console.upstream import Upstream
-from penstock.core.clock import Clock
+from penstock.edge.clock import Clock
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.ops.telemetry.metrics import Metrics

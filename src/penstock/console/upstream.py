@@ -11,7 +11,7 @@ import httptools
 import msgspec
 
 from penstock.console.errors import PartNotConfigured, PartUnreachable
-from penstock.core.limits import MIB
+from penstock.domain.limits import MIB
 from penstock.http.api.problems import Refused
 from penstock.ops.telemetry.redaction import mask_whole_url
 from penstock.sqs.client import Endpoint

@@ -1,8 +1,8 @@
 """The breakers of all endpoints; those of endpoints nobody delivers to any more are dropped."""
 
-from penstock.core.breaker import Breaker
-from penstock.core.clock import Clock
 from penstock.delivery.breaker_view import BreakerView
+from penstock.domain.breaker import Breaker
+from penstock.edge.clock import Clock
 
 MAX_ENDPOINTS = 10_000
 

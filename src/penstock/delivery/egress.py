@@ -14,8 +14,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from penstock.core.egress import Address, Network, denial_of
 from penstock.delivery.errors import ConnectFailed, EgressRefused
+from penstock.domain.addresses import Address, Network, denial_of
 
 CACHE_S = 30.0
 MAX_CACHED_NAMES = 1000

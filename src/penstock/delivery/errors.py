@@ -13,7 +13,7 @@ Unavailable
     └── AnswerTimedOut        the answer did not come in time
 """
 
-from penstock.core.errors import FailedPrecondition, InvalidArgument, Unavailable
+from penstock.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 
 
 class Undeliverable(InvalidArgument):

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from penstock.core.signing import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, Signature, verify
 from penstock.demo.orders import STEPS, OrderStep
+from penstock.domain.signing import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, Signature, verify
 from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan, answer
 
 _ACK = b'{"ack":true}'

@@ -1,6 +1,13 @@
-"""The wall clock."""
+"""The wall clock.
 
+The clock port: every rule takes `now_ms`; shells read it from a Clock.
+
+Letting time pass.
+"""
+
+import asyncio
 import time
+from typing import Protocol
 
 
 class SystemClock:
@@ -21,3 +28,21 @@ class SystemClock:
 def wall_seconds() -> float:
     """Seconds since the Unix epoch, as the machine tells them."""
     return time.time()
+
+
+class Clock(Protocol):
+    """Milliseconds since the Unix epoch, never going backwards."""
+
+    def now_ms(self) -> int:
+        """The current time in milliseconds."""
+        ...
+
+
+async def pause(seconds: float) -> None:
+    """Do nothing for a while; other tasks go on."""
+    await asyncio.sleep(seconds)
+
+
+def stopwatch() -> float:
+    """Seconds on a clock that only serves to take differences."""
+    return time.perf_counter()

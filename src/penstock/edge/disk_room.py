@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock.core.limits import MIB
+from penstock.domain.limits import MIB
 
 LEAST_FREE_BYTES = 256 * MIB
 """With less than this a disk counts as full: a batch, its log and a checkpoint must fit."""

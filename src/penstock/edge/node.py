@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 from zlib import crc32
 
-from penstock.core.errors import ResourceExhausted
-from penstock.core.ids import MAX_NODE, TsidFactory
+from penstock.domain.errors import ResourceExhausted
+from penstock.domain.ids import MAX_NODE, TsidFactory
 
 _held_locks: list[int] = []
 _factories: dict[tuple[int, int | None], TsidFactory] = {}

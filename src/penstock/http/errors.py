@@ -11,7 +11,7 @@ Unavailable
 └── TracesUnavailable             traces are wanted, but OpenTelemetry is not installed
 """
 
-from penstock.core.errors import FailedPrecondition, InvalidArgument, Unavailable
+from penstock.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 
 _MOST_SHOWN = 100
 

@@ -1,6 +1,6 @@
 """Finished jobs leave the table of jobs for the archive, and events leave with the last job they caused."""
 
-from penstock.core.plan import LaneKey
+from penstock.domain.order import LaneKey
 from penstock.jobs.stored_state import StoredState
 from penstock.jobs.transaction import Transaction
 from penstock.jobs.waking import wake_lanes

@@ -4,7 +4,7 @@ import os
 from base64 import urlsafe_b64encode
 from pathlib import Path
 
-from penstock.core.errors import FailedPrecondition, Unavailable
+from penstock.domain.errors import FailedPrecondition, Unavailable
 from penstock.edge.chance import random_bytes
 from penstock.jobs.auth_token import LEAST_SECRET_BYTES
 from penstock.ops.config.dispatch_options import JobsOptions

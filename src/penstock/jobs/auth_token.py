@@ -9,8 +9,8 @@ import re
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 
-from penstock.core.errors import InvalidArgument
-from penstock.core.limits import SECOND_MS
+from penstock.domain.errors import InvalidArgument
+from penstock.domain.limits import SECOND_MS
 
 LIFETIME_S = 3600
 """Longer than a job may be QUEUED before it is taken for lost, and published again."""

@@ -2,9 +2,8 @@
 
 import msgspec
 
+from penstock.domain.subscription import Pool, Subscription
 from penstock.jobs.errors import PoolNotFound, SubscriptionExists, SubscriptionNotFound
-from penstock.jobs.model_pool import Pool
-from penstock.jobs.model_subscription import Subscription
 from penstock.jobs.transaction import Row, Transaction
 
 _decode = msgspec.json.Decoder(Subscription).decode

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from penstock.core.clock import Clock
+from penstock.edge.clock import Clock
 from penstock.http.api.changes import Change, LoggedChanges
 from penstock.jobs.kept_changes import KeptChange
 from penstock.jobs.repository import JobRepository

@@ -9,9 +9,9 @@ from itertools import zip_longest
 
 import msgspec
 
-from penstock.core.plan import LaneKey, share_of
+from penstock.domain.job import ClaimedJob
+from penstock.domain.order import LaneKey, share_of
 from penstock.jobs.leading import check_leader
-from penstock.jobs.model_job import ClaimedJob
 from penstock.jobs.stored_state import MODE_OF
 from penstock.jobs.transaction import Transaction
 from penstock.jobs.waking import move, move_and_wake

@@ -3,8 +3,8 @@
 import logging
 from typing import Protocol
 
-from penstock.jobs.model_event import Event
-from penstock.jobs.model_job import DispatchJob
+from penstock.domain.event import Event
+from penstock.domain.job import DispatchJob
 
 log = logging.getLogger(__name__)
 

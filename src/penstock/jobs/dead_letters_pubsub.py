@@ -6,10 +6,10 @@ from types import TracebackType
 import grpc  # type: ignore[import-untyped]
 from google.pubsub_v1 import types
 
-from penstock.core.errors import Unavailable
+from penstock.domain.errors import Unavailable
+from penstock.domain.event import Event
+from penstock.domain.job import DispatchJob
 from penstock.jobs.delivery_envelope import envelope_of
-from penstock.jobs.model_event import Event
-from penstock.jobs.model_job import DispatchJob
 
 PROJECT = "penstock"
 TIMEOUT_S = 10.0

@@ -4,9 +4,8 @@ from enum import Enum, auto
 
 import msgspec
 
-from penstock.core.job_state import FINAL, TRANSITIONS, JobStatus
-from penstock.jobs.model_attempt import Attempt
-from penstock.jobs.model_job import DispatchJob
+from penstock.domain.job import Attempt, DispatchJob
+from penstock.domain.job_state import FINAL, TRANSITIONS, JobStatus
 from penstock.jobs.rows import job_of
 from penstock.jobs.stored_state import STATUS_OF, StoredState
 from penstock.jobs.transaction import Transaction

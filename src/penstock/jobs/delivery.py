@@ -6,26 +6,26 @@ from typing import Protocol
 
 import msgspec
 
-from penstock.core.breaker import NEUTRAL, verdict_of
-from penstock.core.clock import Clock
-from penstock.core.outcome import (
+from penstock.delivery.breakers import Breakers
+from penstock.delivery.errors import AnswerTimedOut, ConnectTimedOut, DeliveryFailed, EgressRefused
+from penstock.delivery.http.answer import Answer
+from penstock.delivery.http.request import RequestHead
+from penstock.domain.breaker import NEUTRAL, verdict_of
+from penstock.domain.job import kept_response
+from penstock.domain.outcome import (
     CircuitOpen,
+    ClientErrors,
     EgressDenied,
     MediationError,
     MediationOutcome,
     MediationResult,
     NetworkError,
     Timeout,
+    outcome_of,
 )
-from penstock.core.response import ClientErrors, outcome_of
-from penstock.core.signing import Signature
-from penstock.delivery.breakers import Breakers
-from penstock.delivery.errors import AnswerTimedOut, ConnectTimedOut, DeliveryFailed, EgressRefused
-from penstock.delivery.http.answer import Answer
-from penstock.delivery.http.request import RequestHead
-from penstock.edge.pause import stopwatch
+from penstock.domain.signing import Signature
+from penstock.edge.clock import Clock, stopwatch
 from penstock.jobs.delivery_request import DeliveryRequest
-from penstock.jobs.model_attempt import kept_response
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from penstock.jobs.model_event import Event
-from penstock.jobs.model_job import DispatchJob
+from penstock.domain.event import Event
+from penstock.domain.job import DispatchJob
 
 SPEC_VERSION = "1.0"
 CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"

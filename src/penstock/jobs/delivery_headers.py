@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from penstock.core.errors import InvalidArgument
+from penstock.domain.errors import InvalidArgument
 
 JOB_HEADER = "penstock-job"
 EVENT_HEADER = "penstock-event"

@@ -2,15 +2,15 @@
 
 import msgspec
 
-from penstock.core.limits import SECOND_MS
-from penstock.core.signing import ID_HEADER, TIMESTAMP_HEADER, Signature, sign
 from penstock.delivery.http.request import RequestHead, head_with
+from penstock.domain.event import Event
+from penstock.domain.job import DispatchJob
+from penstock.domain.limits import SECOND_MS
+from penstock.domain.signing import ID_HEADER, TIMESTAMP_HEADER, Signature, sign
+from penstock.domain.subscription import DEFAULT_TIMEOUT_S, Subscription
 from penstock.jobs.delivery_envelope import envelope_of
 from penstock.jobs.delivery_headers import ATTEMPT_HEADER, EVENT_HEADER, JOB_HEADER, SUBSCRIPTION_HEADER
 from penstock.jobs.delivery_trace import span_of_delivery, trace_headers, trace_of_job
-from penstock.jobs.model_event import Event
-from penstock.jobs.model_job import DispatchJob
-from penstock.jobs.model_subscription import DEFAULT_TIMEOUT_S, Subscription
 from penstock.ops.telemetry.spans import NoSpans, Spans
 
 _NO_SPANS = NoSpans()

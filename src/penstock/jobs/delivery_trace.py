@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping
 from hashlib import sha256
 
-from penstock.jobs.model_event import Event
-from penstock.jobs.model_job import DispatchJob
+from penstock.domain.event import Event
+from penstock.domain.job import DispatchJob
 from penstock.ops.telemetry.spans import Spans, Trace
 
 TRACEPARENT = "traceparent"

@@ -18,7 +18,7 @@ Unavailable
 └── DatabaseFailed             the database refused or did not answer; nothing of the change was kept
 """
 
-from penstock.core.errors import AlreadyExists, FailedPrecondition, NotFound, Unavailable
+from penstock.domain.errors import AlreadyExists, FailedPrecondition, NotFound, Unavailable
 
 
 class JobNotFound(NotFound):

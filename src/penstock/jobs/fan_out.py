@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from penstock.core.ids import decode_tsid
-from penstock.core.patterns import EventPattern, PatternIndex
-from penstock.jobs.model_event import Event
-from penstock.jobs.model_job import NewJob
-from penstock.jobs.model_subscription import Subscription
+from penstock.domain.event import Event
+from penstock.domain.ids import decode_tsid
+from penstock.domain.job import NewJob
+from penstock.domain.matching import EventPattern, PatternIndex
+from penstock.domain.subscription import Subscription
 from penstock.jobs.replays import COPY_JOINT
 
 _JOINT = "-"

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from penstock.core.clock import Clock
+from penstock.domain.event import Event
+from penstock.edge.clock import Clock
 from penstock.jobs.fan_out_inline import InlinePublisher
 from penstock.jobs.fan_out_later import LaterPublisher
-from penstock.jobs.model_event import Event
 from penstock.jobs.repository import JobRepository
 from penstock.ops.config.dispatch_options import FanOutBy
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from penstock.core.clock import Clock
+from penstock.domain.event import Event
+from penstock.edge.clock import Clock
 from penstock.jobs.fan_out_latest import LatestFanOut
-from penstock.jobs.model_event import Event
 from penstock.jobs.repository import JobRepository
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from penstock.jobs.model_event import Event
+from penstock.domain.event import Event
 from penstock.jobs.repository import JobRepository
 
 

@@ -2,8 +2,8 @@
 
 import asyncio
 
+from penstock.domain.subscription import Subscription
 from penstock.jobs.fan_out import FanOut
-from penstock.jobs.model_subscription import Subscription
 from penstock.jobs.repository import JobRepository
 
 

@@ -4,8 +4,8 @@ from typing import cast
 
 import msgspec
 
-from penstock.core.job_state import JobStatus
-from penstock.jobs.model_job import DispatchJob
+from penstock.domain.job import DispatchJob
+from penstock.domain.job_state import JobStatus
 from penstock.jobs.queries import JOB_COLUMNS
 from penstock.jobs.rows import job_of
 from penstock.jobs.stored_state import STATUS_OF

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.core.ids import decode_tsid
+from penstock.domain.ids import decode_tsid
 from penstock.http.api.changes import Change
 from penstock.http.errors import BadCursor
 from penstock.jobs.transaction import Transaction

@@ -7,7 +7,7 @@ job of its lane, and then only those lanes are read that the page may have jobs 
 from heapq import merge
 from itertools import islice
 
-from penstock.jobs.model_job import DispatchJob
+from penstock.domain.job import DispatchJob
 from penstock.jobs.queries import JOB_COLUMNS
 from penstock.jobs.rows import job_of
 from penstock.jobs.transaction import Transaction

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from penstock.core.plan import LaneKey
-from penstock.core.pointer import DispatchMode
+from penstock.domain.job import ClaimedJob
+from penstock.domain.order import LaneKey
+from penstock.domain.pointer import DispatchMode
 from penstock.jobs.claiming import paused_among, put_to_sleep
 from penstock.jobs.leading import check_leader
-from penstock.jobs.model_job import ClaimedJob
 from penstock.jobs.transaction import Transaction
 
 

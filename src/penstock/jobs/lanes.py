@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from penstock.core.plan import LaneKey
+from penstock.domain.job import ClaimedJob
+from penstock.domain.order import LaneKey
 from penstock.jobs import lane_claiming
 from penstock.jobs.lane_claiming import AwakeRange, LaneOwner
-from penstock.jobs.model_job import ClaimedJob
 from penstock.jobs.transaction import Transaction
 
 Result = TypeVar("Result")

@@ -2,16 +2,15 @@
 
 import msgspec
 
-from penstock.core.errors import InvalidArgument
-from penstock.core.ids import first_id_of
-from penstock.core.job_state import JobStatus
-from penstock.core.limits import SECOND_MS
+from penstock.domain.errors import InvalidArgument
+from penstock.domain.ids import first_id_of
+from penstock.domain.job import Attempt, AttemptOutcome, AttemptPlace, DispatchJob
+from penstock.domain.job_state import JobStatus
+from penstock.domain.limits import SECOND_MS
 from penstock.http.errors import BadCursor
 from penstock.jobs.errors import JobNotFound
 from penstock.jobs.fan_out import check_job_id
 from penstock.jobs.key_search import jobs_of_key
-from penstock.jobs.model_attempt import Attempt, AttemptOutcome, AttemptPlace
-from penstock.jobs.model_job import DispatchJob
 from penstock.jobs.queries import JOB_COLUMNS
 from penstock.jobs.rows import job_of
 from penstock.jobs.stored_state import STATUS_OF, codes_of

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from penstock.core.plan import LaneKey
-from penstock.core.pointer import DispatchMode
-from penstock.jobs.model_event import Event
-from penstock.jobs.model_job import CreatedJob, NewJob
+from penstock.domain.event import Event
+from penstock.domain.job import CreatedJob, NewJob
+from penstock.domain.order import LaneKey
+from penstock.domain.pointer import DispatchMode
 from penstock.jobs.stored_state import CODE_OF_MODE, StoredState
 from penstock.jobs.transaction import Row, Transaction
 from penstock.jobs.waking import wake_lanes

@@ -9,6 +9,8 @@ from typing import TypeVar
 
 import psycopg
 
+from penstock.engine.errors import StoreFailed
+from penstock.engine.store.postgres_address import PostgresAddress, Session
 from penstock.jobs.errors import DatabaseFailed
 from penstock.jobs.postgres_listener import PostgresListener
 from penstock.jobs.postgres_months import drop_months, make_months
@@ -16,8 +18,6 @@ from penstock.jobs.postgres_schema import migrate
 from penstock.jobs.postgres_transaction import PostgresTransaction
 from penstock.jobs.signal import JobSignal
 from penstock.jobs.transaction import Transaction
-from penstock.queue.errors import StoreFailed
-from penstock.queue.store.postgres_address import PostgresAddress, Session
 
 Result = TypeVar("Result")
 Work = Callable[[Transaction], Result]

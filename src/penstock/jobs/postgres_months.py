@@ -3,9 +3,9 @@
 import psycopg
 from psycopg import sql
 
+from penstock.engine.store.postgres_address import Session
 from penstock.jobs.months import Month
 from penstock.jobs.queries import Dialect, queries
-from penstock.queue.store.postgres_address import Session
 
 _MONTHLY = ("attempts", "archived_jobs")
 _QUERIES = queries(Dialect.POSTGRES)

@@ -7,7 +7,7 @@ becomes larger than all positions that any server gave before: it has the hour i
 
 from psycopg import sql
 
-from penstock.queue.store.postgres_address import Session
+from penstock.engine.store.postgres_address import Session
 
 _POSITIONED = ("events", "attempts")
 # So many transactions one server may count: 14 years at 10,000 a second.

@@ -4,10 +4,10 @@ from hashlib import blake2b
 
 from psycopg import sql
 
+from penstock.engine.store.postgres_address import Session
 from penstock.jobs.migration import Applied, migrations, missing
 from penstock.jobs.postgres_positions import keep_positions_growing
 from penstock.jobs.queries import Dialect
-from penstock.queue.store.postgres_address import Session
 
 _LOCK = "SELECT pg_advisory_xact_lock(%s)"
 _SCHEMA_EXISTS = "SELECT 1 FROM pg_namespace WHERE nspname = %s"

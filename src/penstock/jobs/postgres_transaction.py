@@ -4,10 +4,10 @@ from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from penstock.core.plan import LaneKey
+from penstock.domain.order import LaneKey
+from penstock.engine.store.postgres_address import Session
 from penstock.jobs.queries import Dialect, queries, translated
 from penstock.jobs.transaction import Row
-from penstock.queue.store.postgres_address import Session
 
 _QUERIES = queries(Dialect.POSTGRES)
 _GATE = int.from_bytes(blake2b(b"penstock jobs: claims", digest_size=8).digest(), "big", signed=True)

@@ -9,19 +9,18 @@ import logging
 
 import msgspec
 
-from penstock.core.clock import Clock
-from penstock.core.errors import InvalidArgument, NotFound, PenstockError
-from penstock.core.job_state import JobStatus
-from penstock.core.limits import SECOND_MS
+from penstock.domain.errors import InvalidArgument, NotFound, PenstockError
+from penstock.domain.event import Event
+from penstock.domain.job import Attempt, DispatchJob
+from penstock.domain.job_state import JobStatus
+from penstock.domain.limits import SECOND_MS
+from penstock.domain.subscription import Subscription
 from penstock.edge.chance import random_share
+from penstock.edge.clock import Clock
 from penstock.jobs.dead_letters import DeadLetters
 from penstock.jobs.delivering import Begin, Beginning, Done
 from penstock.jobs.delivery import Courier, Delivery, undeliverable
 from penstock.jobs.delivery_request import DeliveryRequest, delivery_request
-from penstock.jobs.model_attempt import Attempt
-from penstock.jobs.model_event import Event
-from penstock.jobs.model_job import DispatchJob
-from penstock.jobs.model_subscription import Subscription
 from penstock.jobs.process_metrics import ProcessMetrics
 from penstock.jobs.process_verdict import Judgement, judge, told
 from penstock.jobs.repository import JobRepository

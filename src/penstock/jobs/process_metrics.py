@@ -1,7 +1,7 @@
 """What the process endpoint counts."""
 
+from penstock.domain.job import AttemptOutcome
 from penstock.jobs.delivering import Beginning
-from penstock.jobs.model_attempt import AttemptOutcome
 from penstock.ops.telemetry.metrics import Metrics
 
 

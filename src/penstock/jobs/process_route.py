@@ -6,8 +6,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from penstock.core.clock import Clock
-from penstock.core.limits import KIB
+from penstock.domain.limits import KIB
+from penstock.edge.clock import Clock
 from penstock.http.api.problems import Refused
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import AnyRoute, Call, Route

@@ -17,9 +17,10 @@ from http import HTTPStatus
 
 import msgspec
 
-from penstock.core.job_state import JobStatus
-from penstock.core.limits import SECOND_MS
-from penstock.core.outcome import (
+from penstock.domain.job import AttemptOutcome, DispatchJob
+from penstock.domain.job_state import JobStatus
+from penstock.domain.limits import SECOND_MS
+from penstock.domain.outcome import (
     CircuitOpen,
     Deferred,
     EgressDenied,
@@ -31,11 +32,9 @@ from penstock.core.outcome import (
     RateLimited,
     Timeout,
 )
-from penstock.core.retry_schedule import DEFAULT_RETRY_SCHEDULE
+from penstock.domain.retry import DEFAULT_RETRY_SCHEDULE
+from penstock.domain.subscription import Subscription
 from penstock.jobs.delivering import Done, TryLater, Verdict
-from penstock.jobs.model_attempt import AttemptOutcome
-from penstock.jobs.model_job import DispatchJob
-from penstock.jobs.model_subscription import Subscription
 
 _JITTER_SHARE = 0.2
 

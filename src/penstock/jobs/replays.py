@@ -8,10 +8,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from penstock.core.errors import InvalidArgument
-from penstock.core.job_state import JobStatus
-from penstock.jobs.model_attempt import Attempt
-from penstock.jobs.model_job import DispatchJob, NewJob
+from penstock.domain.errors import InvalidArgument
+from penstock.domain.job import Attempt, DispatchJob, NewJob
+from penstock.domain.job_state import JobStatus
 
 COPY_JOINT = "~"
 REPLAY_HEADER = "penstock-replay"

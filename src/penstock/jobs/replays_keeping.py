@@ -4,13 +4,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from penstock.core.job_state import JobStatus
-from penstock.core.limits import MINUTE_MS
+from penstock.domain.event import Event
+from penstock.domain.job import Attempt, AttemptOutcome, DispatchJob
+from penstock.domain.job_state import JobStatus
+from penstock.domain.limits import MINUTE_MS
 from penstock.jobs.errors import ReplayNotFound, ReplayTakenOver
 from penstock.jobs.making import create_jobs
-from penstock.jobs.model_attempt import Attempt, AttemptOutcome
-from penstock.jobs.model_event import Event
-from penstock.jobs.model_job import DispatchJob
 from penstock.jobs.replays import Replay, ReplayAttempt, ReplayOrder, ReplayProgress, copy_of
 from penstock.jobs.rows import event_of, job_of
 from penstock.jobs.transaction import Row, Transaction

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
-from penstock.core.clock import Clock
+from penstock.domain.subscription import Subscription
+from penstock.edge.clock import Clock
 from penstock.jobs import catalog
 from penstock.jobs import replays_keeping as keeping
-from penstock.jobs.model_subscription import Subscription
 from penstock.jobs.replays import Replay, ReplayAttempt, ReplayOrder, ReplayProgress
 from penstock.jobs.replays_keeping import Load, Part
 from penstock.jobs.sql_repository import Database

@@ -9,18 +9,16 @@ followed; None where there is only one scheduler.
 from collections.abc import Sequence
 from typing import Protocol
 
-from penstock.core.job_state import JobStatus
+from penstock.domain.event import Event
+from penstock.domain.job import Attempt, AttemptPlace, ClaimedJob, CreatedJob, DispatchJob, NewJob
+from penstock.domain.job_state import JobStatus
+from penstock.domain.subscription import Pool, Subscription
 from penstock.jobs.delivering import Begin, Verdict
 from penstock.jobs.inspecting import FinishedJob, FinishedPlace, HeldGroup, Lane
 from penstock.jobs.kept_changes import ChangePage, KeptChange
 from penstock.jobs.lanes import Lanes
 from penstock.jobs.leading import LeaderLease
 from penstock.jobs.listing import JobFilter, JobPage
-from penstock.jobs.model_attempt import Attempt, AttemptPlace
-from penstock.jobs.model_event import Event
-from penstock.jobs.model_job import ClaimedJob, CreatedJob, DispatchJob, NewJob
-from penstock.jobs.model_pool import Pool
-from penstock.jobs.model_subscription import Subscription
 from penstock.jobs.oldest_waiting import OldestWaiting
 from penstock.jobs.signal import JobSignal
 from penstock.jobs.statistics_store import Statistics

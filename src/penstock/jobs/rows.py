@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from penstock.core.message import NO_ATTRIBUTES
-from penstock.jobs.model_event import Event
-from penstock.jobs.model_job import DispatchJob
+from penstock.domain.event import Event
+from penstock.domain.job import DispatchJob
+from penstock.domain.message import NO_ATTRIBUTES
 from penstock.jobs.queries import JOB_COLUMNS
 from penstock.jobs.stored_state import MODE_OF, STATUS_OF
 from penstock.jobs.transaction import Row

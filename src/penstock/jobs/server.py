@@ -9,13 +9,14 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.core.clock import Clock
-from penstock.core.egress import Network
-from penstock.core.ids import TsidFactory
 from penstock.delivery.breakers import Breakers
 from penstock.delivery.egress import EgressGuard
 from penstock.delivery.http.client import HttpClient
 from penstock.delivery.http.settings import DeliverySettings
+from penstock.domain.addresses import Network
+from penstock.domain.ids import TsidFactory
+from penstock.domain.subscription import DEFAULT_DISPATCH_POOL
+from penstock.edge.clock import Clock
 from penstock.http.auth.keys import KeyFile
 from penstock.http.server.server import HttpServer, serve_until_signal
 from penstock.jobs.api.app import Front, JobsParts, jobs_app
@@ -23,7 +24,6 @@ from penstock.jobs.api.subscription_bodies import LONGEST_TIMEOUT_S
 from penstock.jobs.auth_token import AuthTokens
 from penstock.jobs.dead_letters import DeadLetters, NoDeadLetters
 from penstock.jobs.delivery import Courier
-from penstock.jobs.model_subscription import DEFAULT_DISPATCH_POOL
 from penstock.jobs.process import Processor
 from penstock.jobs.process_metrics import ProcessMetrics
 from penstock.jobs.repository import JobRepository

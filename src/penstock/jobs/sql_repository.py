@@ -3,7 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from penstock.core.job_state import JobStatus
+from penstock.domain.event import Event
+from penstock.domain.job import Attempt, AttemptPlace, ClaimedJob, CreatedJob, DispatchJob, NewJob
+from penstock.domain.job_state import JobStatus
+from penstock.domain.subscription import Pool, Subscription
 from penstock.jobs import (
     archiving,
     catalog,
@@ -25,11 +28,6 @@ from penstock.jobs.kept_changes import ChangePage, KeptChange
 from penstock.jobs.lanes import Lanes
 from penstock.jobs.leading import LeaderLease
 from penstock.jobs.listing import JobFilter, JobPage
-from penstock.jobs.model_attempt import Attempt, AttemptPlace
-from penstock.jobs.model_event import Event
-from penstock.jobs.model_job import ClaimedJob, CreatedJob, DispatchJob, NewJob
-from penstock.jobs.model_pool import Pool
-from penstock.jobs.model_subscription import Subscription
 from penstock.jobs.months import Month
 from penstock.jobs.oldest_waiting import OldestWaiting
 from penstock.jobs.repository import JobRepository

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
 
-from penstock.core.errors import InvalidArgument, PenstockError
+from penstock.domain.errors import InvalidArgument, PenstockError
 from penstock.edge.disk_room import DiskRoom, FreeBytes, free_bytes, is_for_lack_of_room
 from penstock.jobs.errors import DatabaseFailed
 from penstock.jobs.migration import Applied, migrations, missing

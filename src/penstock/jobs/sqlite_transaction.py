@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from penstock.core.plan import LaneKey
+from penstock.domain.order import LaneKey
 from penstock.jobs.queries import Dialect, queries, translated
 from penstock.jobs.transaction import Row
 

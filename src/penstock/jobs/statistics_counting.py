@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import msgspec
 
-from penstock.core.histogram import Histogram
-from penstock.jobs.model_attempt import AttemptOutcome
+from penstock.domain.job import AttemptOutcome
+from penstock.domain.sketch import Histogram
 from penstock.jobs.statistics import LATENCY_BOUNDS_MS, NONE, Dimension, Minute
 from penstock.jobs.statistics_facts import Fact
 from penstock.jobs.statistics_leaders import Leader, Leaders, leading

@@ -7,8 +7,8 @@ import re
 
 import msgspec
 
-from penstock.core.limits import MINUTE_MS
-from penstock.jobs.model_attempt import AttemptOutcome
+from penstock.domain.job import AttemptOutcome
+from penstock.domain.limits import MINUTE_MS
 
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS

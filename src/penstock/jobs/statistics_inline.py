@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable
 
-from penstock.core.clock import Clock
+from penstock.edge.clock import Clock
 from penstock.jobs.statistics_counting import Counted, Place, count, count_leaders
 from penstock.jobs.statistics_facts import AttemptRow, fact_of, flaw_of
 from penstock.jobs.statistics_store import Statistics

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from penstock.core.limits import MINUTE_MS
+from penstock.domain.limits import MINUTE_MS
 from penstock.jobs.statistics import OTHERS, Dimension, Minute, merged, summed
 from penstock.jobs.statistics_counting import Counted, Place
 from penstock.jobs.statistics_facts import AttemptRow, JobOrigin

@@ -2,8 +2,8 @@
 
 from enum import IntEnum
 
-from penstock.core.job_state import JobStatus
-from penstock.core.pointer import DispatchMode
+from penstock.domain.job_state import JobStatus
+from penstock.domain.pointer import DispatchMode
 
 
 class StoredState(IntEnum):

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-from penstock.core.plan import LaneKey
+from penstock.domain.order import LaneKey
 
 Row = tuple[Any, ...]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from penstock.core.plan import LaneKey
+from penstock.domain.order import LaneKey
 from penstock.jobs.stored_state import StoredMode, StoredState
 from penstock.jobs.transaction import Row, Transaction
 

@@ -21,7 +21,7 @@ from typing import IO, TypeAlias
 import msgspec
 
 from penstock import __version__
-from penstock.core.errors import AlreadyExists, FailedPrecondition, InvalidArgument, Unavailable
+from penstock.domain.errors import AlreadyExists, FailedPrecondition, InvalidArgument, Unavailable
 
 GZIP, ZSTD = ".tar.gz", ".tar.zst"
 

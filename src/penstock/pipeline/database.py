@@ -14,8 +14,8 @@ from penstock.jobs.queries import Dialect
 from penstock.pipeline.errors import InvalidPipelineOption
 
 if TYPE_CHECKING:
+    from penstock.engine.store.postgres_address import PostgresAddress
     from penstock.jobs.repository import JobRepository
-    from penstock.queue.store.postgres_address import PostgresAddress
 
 
 class Database(msgspec.Struct, frozen=True, dict=True):
@@ -67,6 +67,6 @@ class Database(msgspec.Struct, frozen=True, dict=True):
         return postgres_repository(self.url, schema=self.schema)
 
     def _postgres_address(self) -> "PostgresAddress":
-        from penstock.queue.store.postgres_address import PostgresAddress
+        from penstock.engine.store.postgres_address import PostgresAddress
 
         return PostgresAddress(self.url)

@@ -9,7 +9,7 @@ Unavailable
 
 from collections.abc import Mapping
 
-from penstock.core.errors import InvalidArgument, Unavailable
+from penstock.domain.errors import InvalidArgument, Unavailable
 
 
 class InvalidPipelineOption(InvalidArgument):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 from pyspark.sql import SparkSession
 
-from penstock.edge.pause import pause
+from penstock.edge.clock import pause
 from penstock.http.server.server import HttpServer, stop_signal
 from penstock.ops.telemetry.metrics import Metrics
 from penstock.pipeline.errors import JobsFailed

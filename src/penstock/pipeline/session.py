@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.core.limits import MIB
+from penstock.domain.limits import MIB
 from penstock.pipeline.class_archive import class_sharing
 from penstock.pipeline.errors import SparkUnavailable
 from penstock.pipeline.failure import reason_of

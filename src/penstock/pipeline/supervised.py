@@ -7,7 +7,7 @@ from threading import Event, Thread
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.edge.pause import stopwatch
+from penstock.edge.clock import stopwatch
 from penstock.pipeline.failure import reason_of
 from penstock.pipeline.last_batch import let_end
 from penstock.pipeline.progress import Progress, QueryStatus

@@ -5,7 +5,7 @@ from threading import Event, Lock, Thread
 
 from pyspark.sql import SparkSession
 
-from penstock.edge.pause import stopwatch
+from penstock.edge.clock import stopwatch
 from penstock.pipeline.listener import ProgressListener
 from penstock.pipeline.metrics import BatchTimes
 from penstock.pipeline.progress import Progress, QueryStatus, QueryView

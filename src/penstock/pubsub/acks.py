@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from penstock.broker.async_broker import AsyncBroker
 from penstock.broker.subscription import Subscription
-from penstock.core.limits import MAX_ACK_DEADLINE_S
+from penstock.domain.limits import MAX_ACK_DEADLINE_S
 from penstock.pubsub import wire
 from penstock.pubsub.errors import InvalidRequest
 from penstock.pubsub.outstanding import Holders

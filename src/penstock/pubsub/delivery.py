@@ -5,8 +5,8 @@ from collections.abc import Iterable, MutableSequence
 from google.pubsub_v1 import types
 
 from penstock.broker.subscription import Subscription, ack_id_of
-from penstock.core.limits import SECOND_MS
-from penstock.queue.entry import Entry
+from penstock.domain.limits import SECOND_MS
+from penstock.engine.entry import Entry
 
 
 def deliver(

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Protocol
 
-from penstock.core.limits import SECOND_MS
+from penstock.domain.limits import SECOND_MS
 from penstock.pubsub.errors import InvalidRequest
 
 

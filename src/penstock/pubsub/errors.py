@@ -21,7 +21,7 @@ Unavailable (code 14)
 
 from collections.abc import Sequence
 
-from penstock.core.errors import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound, Unavailable
+from penstock.domain.errors import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound, Unavailable
 
 
 class InvalidName(InvalidArgument):

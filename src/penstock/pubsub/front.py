@@ -4,10 +4,10 @@ import asyncio
 import logging
 
 from penstock.broker.async_broker import AsyncBroker
-from penstock.core.clock import Clock
-from penstock.core.errors import PenstockError
-from penstock.core.ids import TsidFactory
-from penstock.core.limits import SECOND_MS
+from penstock.domain.errors import PenstockError
+from penstock.domain.ids import TsidFactory
+from penstock.domain.limits import SECOND_MS
+from penstock.edge.clock import Clock
 from penstock.pubsub import wire
 from penstock.pubsub.acks import Acks
 from penstock.pubsub.metrics import PubsubMetrics

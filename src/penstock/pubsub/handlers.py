@@ -9,7 +9,7 @@ import grpc  # type: ignore[import-untyped]
 from google.iam.v1 import iam_policy_pb2  # type: ignore[import-untyped]
 from google.pubsub_v1 import types
 
-from penstock.core.errors import PenstockError
+from penstock.domain.errors import PenstockError
 from penstock.pubsub.front import Front
 from penstock.pubsub.metrics import PubsubMetrics
 from penstock.pubsub.status import Refusal, refusal_of

@@ -1,6 +1,6 @@
 """Google's limits, which the front checks; those of the broker itself are in `core.limits`."""
 
-from penstock.core.limits import MIB
+from penstock.domain.limits import MIB
 
 MINUTE_S = 60
 DAY_S = 24 * 60 * MINUTE_S

@@ -6,7 +6,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from penstock.broker.async_broker import AsyncBroker
-from penstock.core.histogram import Histogram
+from penstock.domain.sketch import Histogram
 from penstock.pubsub.push_counts import BUCKETS_S, PushCounts
 
 MAX_SUBSCRIPTION_LABELS = 512

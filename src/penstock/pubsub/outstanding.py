@@ -4,9 +4,9 @@ import asyncio
 
 import msgspec
 
-from penstock.core.clock import Clock
-from penstock.core.limits import MIB
-from penstock.queue.entry import LEASED, Entry
+from penstock.domain.limits import MIB
+from penstock.edge.clock import Clock
+from penstock.engine.entry import LEASED, Entry
 
 # A client that asks for no limit gets this one, so that nobody can make the server hold any amount.
 MOST_MESSAGES = 10_000

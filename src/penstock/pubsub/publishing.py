@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from google.pubsub_v1 import types
 
 from penstock.broker.message import InternalMessage
-from penstock.core.message import NO_ATTRIBUTES
+from penstock.domain.message import NO_ATTRIBUTES
 from penstock.pubsub.errors import InvalidRequest
 from penstock.pubsub.limits import MAX_ATTRIBUTES, MAX_ORDERING_KEY_BYTES, MAX_PUBLISH_BYTES, MAX_PUBLISH_MESSAGES
 

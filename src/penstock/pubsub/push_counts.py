@@ -3,7 +3,7 @@
 from collections import Counter
 from enum import StrEnum
 
-from penstock.core.histogram import Histogram
+from penstock.domain.sketch import Histogram
 
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 600.0)
 

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import msgspec
 from google.pubsub_v1 import types
 
-from penstock.core.message import Message
 from penstock.delivery.http.request import Headers, RequestHead, head_with
+from penstock.domain.message import Message
+from penstock.engine.entry import Entry
 from penstock.pubsub.wire import has
-from penstock.queue.entry import Entry
 
 _USER_AGENT = ("user-agent", "penstock")
 _WRAPPED_HEADERS: Headers = (_USER_AGENT, ("content-type", "application/json"))

@@ -1,6 +1,6 @@
 """How many pushes of one subscription may be outstanding: a slow start that grows while the endpoint keeps up."""
 
-from penstock.core.limits import MIB
+from penstock.domain.limits import MIB
 
 FIRST_SIZE = 3
 LARGEST_SIZE = 1000

@@ -11,19 +11,18 @@ from typing import NamedTuple, Protocol
 from penstock.broker.async_broker import AsyncBroker
 from penstock.broker.errors import SubscriptionNotFound
 from penstock.broker.subscription import Subscription, ack_id_of
-from penstock.core.breaker import ALIVE, CLOSED, FAILED, NEUTRAL, OPEN, OPEN_MS, Breaker, Verdict
-from penstock.core.clock import Clock
-from penstock.core.errors import PenstockError
-from penstock.core.limits import MINUTE_MS, SECOND_MS
 from penstock.delivery.errors import AnswerTimedOut, ConnectTimedOut, DeliveryFailed, EgressRefused
 from penstock.delivery.http.answer import Answer
 from penstock.delivery.http.request import RequestHead
-from penstock.edge.pause import stopwatch
+from penstock.domain.breaker import ALIVE, CLOSED, FAILED, NEUTRAL, OPEN, OPEN_MS, Breaker, Verdict
+from penstock.domain.errors import PenstockError
+from penstock.domain.limits import MINUTE_MS, SECOND_MS
+from penstock.edge.clock import Clock, stopwatch
+from penstock.engine.entry import LEASED, Entry
+from penstock.engine.errors import QueueClosed
 from penstock.pubsub.push_counts import PushCounts, PushOutcome
 from penstock.pubsub.push_request import PushFormat
 from penstock.pubsub.push_window import PushWindow
-from penstock.queue.entry import LEASED, Entry
-from penstock.queue.errors import QueueClosed
 
 log = logging.getLogger(__name__)
 

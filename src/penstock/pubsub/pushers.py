@@ -7,8 +7,8 @@ from typing import NamedTuple
 from google.pubsub_v1 import types
 
 from penstock.broker.async_broker import AsyncBroker
-from penstock.core.clock import Clock
 from penstock.delivery.errors import Undeliverable
+from penstock.edge.clock import Clock
 from penstock.pubsub.push_counts import PushCounts
 from penstock.pubsub.push_request import PushFormat
 from penstock.pubsub.pusher import Client, Pusher

@@ -6,8 +6,8 @@ import msgspec
 from google.pubsub_v1 import types
 
 from penstock.broker.async_broker import AsyncBroker
-from penstock.core.clock import Clock
-from penstock.core.ids import TsidFactory
+from penstock.domain.ids import TsidFactory
+from penstock.edge.clock import Clock
 from penstock.pubsub import wire
 from penstock.pubsub.durations import set_milliseconds
 from penstock.pubsub.errors import SchemaNotFound

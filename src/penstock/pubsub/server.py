@@ -9,21 +9,20 @@ import grpc  # type: ignore[import-untyped]
 import msgspec
 
 from penstock.broker.async_broker import AsyncBroker
-from penstock.core.clock import Clock
-from penstock.core.egress import Network
-from penstock.core.ids import TsidFactory
-from penstock.core.limits import MAX_ACK_DEADLINE_S, MIB
 from penstock.delivery.egress import EgressGuard
 from penstock.delivery.http.client import HttpClient
 from penstock.delivery.http.settings import DeliverySettings
-from penstock.edge.pause import pause
+from penstock.domain.addresses import Network
+from penstock.domain.ids import TsidFactory
+from penstock.domain.limits import MAX_ACK_DEADLINE_S, MIB
+from penstock.edge.clock import Clock, pause
+from penstock.engine.policy import Window
+from penstock.engine.store.port import Store
 from penstock.http.api.probes import CheckResult, Probes
 from penstock.http.server.server import HttpServer, listening_socket
 from penstock.ops.telemetry.metrics import Metrics
 from penstock.pubsub.front import Front
 from penstock.pubsub.handlers import generic_handlers
-from penstock.queue.policy import Window
-from penstock.queue.store.port import Store
 
 _SWEEP_S = 60.0
 _GRACE_S = 5.0

@@ -7,8 +7,8 @@ from google.pubsub_v1 import types
 
 from penstock.broker.async_broker import AsyncBroker
 from penstock.broker.options import SnapshotMetadata
-from penstock.core.clock import Clock
-from penstock.core.limits import SECOND_MS
+from penstock.domain.limits import SECOND_MS
+from penstock.edge.clock import Clock
 from penstock.pubsub import wire
 from penstock.pubsub.durations import milliseconds_of, set_milliseconds
 from penstock.pubsub.errors import InvalidRequest, SnapshotTooShort

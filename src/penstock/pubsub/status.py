@@ -6,7 +6,7 @@ from typing import NamedTuple
 import grpc  # type: ignore[import-untyped]
 from google.rpc import code_pb2, error_details_pb2, status_pb2  # type: ignore[import-untyped]
 
-from penstock.core.errors import PenstockError
+from penstock.domain.errors import PenstockError
 from penstock.pubsub.errors import StaleAckIds
 
 _CODES: Mapping[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}

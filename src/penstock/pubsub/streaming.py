@@ -7,8 +7,8 @@ from google.pubsub_v1 import types
 
 from penstock.broker.async_broker import AsyncBroker
 from penstock.broker.subscription import Subscription
-from penstock.core.clock import Clock
-from penstock.core.limits import MAX_ACK_DEADLINE_S, MIB, MIN_ACK_DEADLINE_S, SECOND_MS
+from penstock.domain.limits import MAX_ACK_DEADLINE_S, MIB, MIN_ACK_DEADLINE_S, SECOND_MS
+from penstock.edge.clock import Clock
 from penstock.pubsub import wire
 from penstock.pubsub.acks import Acks, exactly_once
 from penstock.pubsub.delivery import deliver

@@ -9,7 +9,7 @@ from google.pubsub_v1 import types
 from penstock.broker.async_broker import AsyncBroker
 from penstock.broker.errors import TopicNotFound
 from penstock.broker.subscription import Subscription
-from penstock.core.limits import MIB
+from penstock.domain.limits import MIB
 from penstock.pubsub import wire
 from penstock.pubsub.acks import Acks, exactly_once
 from penstock.pubsub.delivery import deliver

@@ -6,10 +6,10 @@ from penstock.broker.async_broker import AsyncBroker
 from penstock.broker.errors import SubscriptionDetached
 from penstock.broker.options import DeadLetterPolicy, Overflow, SubscriptionMetadata, SubscriptionOptions
 from penstock.broker.subscription import Subscription
-from penstock.core.limits import DEFAULT_ACK_DEADLINE_S, MAX_ACK_DEADLINE_S, MIN_ACK_DEADLINE_S
-from penstock.core.retry import RetryPolicy
 from penstock.delivery.errors import Undeliverable
 from penstock.delivery.http.target import parse_target
+from penstock.domain.limits import DEFAULT_ACK_DEADLINE_S, MAX_ACK_DEADLINE_S, MIN_ACK_DEADLINE_S
+from penstock.domain.retry import RetryPolicy
 from penstock.pubsub import limits, wire
 from penstock.pubsub.durations import checked_seconds, seconds_of, set_seconds
 from penstock.pubsub.errors import InvalidRequest, NotForPush

@@ -12,8 +12,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import httptools
 import msgspec
 
-from penstock.core.errors import InvalidArgument, NotFound, PenstockError, Unavailable
-from penstock.core.limits import MIB
+from penstock.domain.errors import InvalidArgument, NotFound, PenstockError, Unavailable
+from penstock.domain.limits import MIB
 from penstock.ops.telemetry.redaction import mask_whole_url
 from penstock.router.configuration import RouterConfiguration, merge, parse_configuration
 

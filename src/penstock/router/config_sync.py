@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from penstock.core.clock import Clock
-from penstock.core.errors import FailedPrecondition, PenstockError, Unavailable
+from penstock.domain.errors import FailedPrecondition, PenstockError, Unavailable
+from penstock.edge.clock import Clock
 from penstock.router.config_fetch import fetch_configuration, is_file
 from penstock.router.configuration import RouterConfiguration
 from penstock.router.queue_validation import with_usable_queues

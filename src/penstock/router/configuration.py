@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from penstock.core.errors import InvalidArgument
-from penstock.core.outcome import MAX_DELAY_S
+from penstock.domain.errors import InvalidArgument
+from penstock.domain.outcome import MAX_DELAY_S
 from penstock.ops.telemetry.redaction import mask_whole_url
 from penstock.sources.opening import QueueSpec
 

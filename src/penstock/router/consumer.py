@@ -4,10 +4,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
 
-from penstock.core.clock import Clock
-from penstock.core.errors import PenstockError
-from penstock.core.limits import SECOND_MS
-from penstock.edge.pause import pause
+from penstock.domain.errors import PenstockError
+from penstock.domain.limits import SECOND_MS
+from penstock.edge.clock import Clock, pause
 from penstock.router.heartbeat import ROUNDS_PER_VISIBILITY, HeartbeatRounds
 from penstock.router.pool import ROOM_FOR, Pool
 from penstock.router.settlement import Settlements

@@ -5,8 +5,8 @@ import logging
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from penstock.core.clock import Clock
-from penstock.core.errors import PenstockError
+from penstock.domain.errors import PenstockError
+from penstock.edge.clock import Clock
 from penstock.router.consumer import Consumer, Route
 from penstock.router.tracker import InFlightTracker
 from penstock.router.warnings import ROUTER, Severity, WarningCode, Warnings

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterator
 
-from penstock.core.pointer import DispatchMode
+from penstock.domain.pointer import DispatchMode
 from penstock.router.lane import Lane
 from penstock.router.tracked import Stage, TrackedMessage
 

@@ -7,19 +7,27 @@ from typing import Protocol
 
 import msgspec
 
-from penstock.core.breaker import NEUTRAL, verdict_of
-from penstock.core.clock import Clock
-from penstock.core.errors import InvalidArgument
-from penstock.core.limits import SECOND_MS
-from penstock.core.outcome import CircuitOpen, EgressDenied, MediationOutcome, MediationResult, NetworkError, Timeout
-from penstock.core.pointer import MessagePointer
-from penstock.core.response import outcome_of, severity_of
-from penstock.core.signing import Signature, sign
 from penstock.delivery.breakers import Breakers
 from penstock.delivery.errors import AnswerTimedOut, ConnectTimedOut, DeliveryFailed, EgressRefused
 from penstock.delivery.http.answer import Answer
 from penstock.delivery.http.request import RequestHead, request_head
 from penstock.delivery.http.settings import DeliverySettings
+from penstock.domain.breaker import NEUTRAL, verdict_of
+from penstock.domain.errors import InvalidArgument
+from penstock.domain.limits import SECOND_MS
+from penstock.domain.outcome import (
+    CircuitOpen,
+    EgressDenied,
+    MediationOutcome,
+    MediationResult,
+    NetworkError,
+    Timeout,
+    outcome_of,
+    severity_of,
+)
+from penstock.domain.pointer import MessagePointer
+from penstock.domain.signing import Signature, sign
+from penstock.edge.clock import Clock
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from typing import TypeVar
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from penstock.core.histogram import Histogram
 from penstock.delivery.breaker_view import BreakerView
+from penstock.domain.sketch import Histogram
 from penstock.router.pool_metrics import BUCKETS_S, SHOWN_GROUPS, PoolMetrics, RouterMetrics
 from penstock.router.surface import RouterSurface
 from penstock.router.views import PoolView, QueueView, longest

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from penstock.core.pointer import DEFAULT_POOL_CODE
+from penstock.domain.pointer import DEFAULT_POOL_CODE
 from penstock.router.configuration import PoolConfiguration
 from penstock.router.warnings import Severity
 from penstock.sources.opening import QueueSpec

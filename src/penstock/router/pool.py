@@ -11,11 +11,18 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from penstock.core.clock import Clock
-from penstock.core.limits import SECOND_MS
-from penstock.core.outcome import CircuitOpen, Deferred, MediationOutcome, MediationResult, RateLimited, retry_delay_s
-from penstock.core.pointer import DispatchMode, MessagePointer
-from penstock.core.rate import SlidingWindow
+from penstock.domain.limits import SECOND_MS
+from penstock.domain.outcome import (
+    CircuitOpen,
+    Deferred,
+    MediationOutcome,
+    MediationResult,
+    RateLimited,
+    retry_delay_s,
+)
+from penstock.domain.pointer import DispatchMode, MessagePointer
+from penstock.domain.rate import SlidingWindow
+from penstock.edge.clock import Clock
 from penstock.router.lane import Lane
 from penstock.router.lanes import Lanes
 from penstock.router.pool_metrics import PoolMetrics

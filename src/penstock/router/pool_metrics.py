@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from penstock.core.histogram import Histogram
-from penstock.core.top_k import Heavy, TopK
+from penstock.domain.sketch import Heavy, Histogram, TopK
 
 # A delivery may take as long as the request time-out, 15 minutes; a turn may be waited for as long.
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0)

@@ -4,9 +4,9 @@ import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 
-from penstock.core.clock import Clock
-from penstock.core.errors import FailedPrecondition
-from penstock.core.pointer import DEFAULT_POOL_CODE
+from penstock.domain.errors import FailedPrecondition
+from penstock.domain.pointer import DEFAULT_POOL_CODE
+from penstock.edge.clock import Clock
 from penstock.router.configuration import PoolConfiguration
 from penstock.router.plan import PoolPlan, plan_pools
 from penstock.router.pool import CAPACITY_PER_PERMIT, MIN_CAPACITY, SHRINK_WAIT_S, Mediator, Pool

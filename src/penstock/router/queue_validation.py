@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.core.errors import InvalidArgument
+from penstock.domain.errors import InvalidArgument
 from penstock.router.configuration import RouterConfiguration
 from penstock.router.warnings import Severity, WarningCode, Warnings
 from penstock.sources.opening import QueueSpec

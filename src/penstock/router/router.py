@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable
 from heapq import nsmallest
 
-from penstock.core.clock import Clock
-from penstock.core.limits import SECOND_MS
 from penstock.delivery.breaker_view import BreakerView
 from penstock.delivery.breakers import Breakers
+from penstock.domain.limits import SECOND_MS
+from penstock.edge.clock import Clock
 from penstock.ops.config.router_options import RouterOptions
 from penstock.router.configuration import RouterConfiguration
 from penstock.router.consumers import Consumers

@@ -7,10 +7,10 @@ all of a group's messages are in their lane before the first is delivered.
 import logging
 from collections.abc import Callable
 
-from penstock.core.clock import Clock
-from penstock.core.errors import InvalidArgument
-from penstock.core.outcome import DEFAULT_DELAY_S, FAST_FAIL_DELAY_S
-from penstock.core.pointer import MessagePointer, decode_pointer
+from penstock.domain.errors import InvalidArgument
+from penstock.domain.outcome import DEFAULT_DELAY_S, FAST_FAIL_DELAY_S
+from penstock.domain.pointer import MessagePointer, decode_pointer
+from penstock.edge.clock import Clock
 from penstock.router.consumer import Consumer
 from penstock.router.pool import Pool
 from penstock.router.tracked import BatchGroup, TrackedMessage

@@ -4,14 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from penstock.core.ids import TsidFactory
 from penstock.delivery.breakers import Breakers
 from penstock.delivery.egress import EgressGuard
 from penstock.delivery.http.client import HttpClient
 from penstock.delivery.http.settings import DeliverySettings
-from penstock.edge.clock import SystemClock
+from penstock.domain.ids import TsidFactory
+from penstock.edge.clock import SystemClock, pause
 from penstock.edge.node import process_ids
-from penstock.edge.pause import pause
 from penstock.http.server.server import HttpServer, stop_signal
 from penstock.router.api.app import RouterParts, router_app
 from penstock.router.config_fetch import fetch_configuration

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from penstock.core.partition import fnv1a_32
+from penstock.domain.partition import fnv1a_32
 from penstock.router.configuration import PoolConfiguration, RouterConfiguration
 from penstock.sources.opening import QueueSpec
 

@@ -4,9 +4,9 @@ from enum import IntEnum
 from math import ceil
 from typing import Protocol, TypeAlias
 
-from penstock.core.limits import SECOND_MS
-from penstock.core.outcome import FAST_FAIL_DELAY_S
-from penstock.core.pointer import DispatchMode, MessagePointer
+from penstock.domain.limits import SECOND_MS
+from penstock.domain.outcome import FAST_FAIL_DELAY_S
+from penstock.domain.pointer import DispatchMode, MessagePointer
 from penstock.sources.port import Received, Source
 
 

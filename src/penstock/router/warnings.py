@@ -11,8 +11,8 @@ from enum import StrEnum
 
 import msgspec
 
-from penstock.core.clock import Clock
-from penstock.core.limits import MINUTE_MS
+from penstock.domain.limits import MINUTE_MS
+from penstock.edge.clock import Clock
 from penstock.ops.telemetry.redaction import mask_secrets
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ stands still.
 
 from typing import Protocol
 
-from penstock.core.job_state import JobStatus
+from penstock.domain.job_state import JobStatus
 from penstock.jobs.listing import JobFilter, JobPage
 
 _MOST_COUNTED = 1000

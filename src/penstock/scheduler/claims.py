@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from penstock.core.clock import Clock
-from penstock.jobs.model_job import ClaimedJob
+from penstock.domain.job import ClaimedJob
+from penstock.edge.clock import Clock
 from penstock.scheduler.scheduled_jobs import ScheduledJobs
 from penstock.scheduler.settings import MOST_PER_GROUP, SchedulerSettings
 

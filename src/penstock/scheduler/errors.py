@@ -8,7 +8,7 @@ Unavailable
 └── LeaseUnavailable     whoever keeps the leader's lease did not answer
 """
 
-from penstock.core.errors import FailedPrecondition, InvalidArgument, Unavailable
+from penstock.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 
 
 class InvalidStandby(InvalidArgument):

@@ -4,9 +4,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from penstock.core.clock import Clock
-from penstock.core.errors import FailedPrecondition, InvalidArgument
-from penstock.jobs.model_job import ClaimedJob
+from penstock.domain.errors import FailedPrecondition, InvalidArgument
+from penstock.domain.job import ClaimedJob
+from penstock.edge.clock import Clock
 from penstock.scheduler.backoff import Backoff
 from penstock.scheduler.counts import Counts
 from penstock.scheduler.errors import NotLeading

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from penstock.core.clock import Clock
+from penstock.edge.clock import Clock
 from penstock.scheduler.errors import InvalidStandby
 from penstock.scheduler.fenced_lease import FencedLease
 from penstock.scheduler.lease import Lease

@@ -5,9 +5,9 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
-from penstock.core.plan import LaneKey
+from penstock.domain.job import ClaimedJob
+from penstock.domain.order import LaneKey
 from penstock.jobs.lane_claiming import lane_key
-from penstock.jobs.model_job import ClaimedJob
 from penstock.scheduler.message_group_queue import MessageGroupQueue
 from penstock.scheduler.return_pause import return_pause_s
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from penstock.jobs.model_job import ClaimedJob
+from penstock.domain.job import ClaimedJob
 
 
 class MessageGroupQueue:

@@ -4,9 +4,9 @@ from typing import Protocol
 
 import msgspec
 
-from penstock.core.pointer import DispatchMode, MediationType
-from penstock.jobs.model_job import ClaimedJob
-from penstock.jobs.model_subscription import DEFAULT_DISPATCH_POOL
+from penstock.domain.job import ClaimedJob
+from penstock.domain.pointer import DispatchMode, MediationType
+from penstock.domain.subscription import DEFAULT_DISPATCH_POOL
 from penstock.sources.port import Publication
 
 

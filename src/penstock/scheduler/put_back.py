@@ -8,8 +8,8 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from penstock.edge.pause import pause
-from penstock.jobs.model_job import ClaimedJob
+from penstock.domain.job import ClaimedJob
+from penstock.edge.clock import pause
 from penstock.scheduler.claims import Claims
 
 log = logging.getLogger(__name__)

@@ -3,8 +3,8 @@
 import logging
 from typing import Protocol
 
-from penstock.core.clock import Clock
-from penstock.core.limits import SECOND_MS
+from penstock.domain.limits import SECOND_MS
+from penstock.edge.clock import Clock
 from penstock.scheduler.counts import Counts
 from penstock.scheduler.patient_publisher import Pause
 from penstock.scheduler.settings import SchedulerSettings

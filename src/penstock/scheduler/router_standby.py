@@ -1,7 +1,7 @@
 """A router among several of which one consumes: the lease that the scheduler uses, under a name of its own."""
 
-from penstock.core.clock import Clock
-from penstock.core.ids import TsidFactory
+from penstock.domain.ids import TsidFactory
+from penstock.edge.clock import Clock
 from penstock.jobs.repository import JobRepository
 from penstock.router.server import serve_router
 from penstock.router.settings import RouterSettings

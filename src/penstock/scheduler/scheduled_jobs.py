@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from penstock.jobs.model_job import ClaimedJob
+from penstock.domain.job import ClaimedJob
 from penstock.jobs.signal import JobSignal
 from penstock.scheduler.retention import KeptJobs
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from penstock.core.clock import Clock
-from penstock.edge.pause import pause, stopwatch
+from penstock.edge.clock import Clock, pause, stopwatch
 from penstock.scheduler.claims import Claims
 from penstock.scheduler.counts import Counts
 from penstock.scheduler.patient_publisher import PatientPublisher, Pause

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from penstock.core.errors import InvalidArgument
+from penstock.domain.errors import InvalidArgument
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
 from penstock.http.server.server import HttpServer, stop_signal

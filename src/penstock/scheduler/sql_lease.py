@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from penstock.core.clock import Clock
+from penstock.edge.clock import Clock
 from penstock.jobs.leading import LeaderLease
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from penstock.edge.pause import stopwatch
+from penstock.edge.clock import stopwatch
 from penstock.scheduler.lease import Lease
 
 log = logging.getLogger(__name__)

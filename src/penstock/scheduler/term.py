@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from penstock.core.clock import Clock
+from penstock.edge.clock import Clock
 from penstock.scheduler.backoff import Backoff
 from penstock.scheduler.claims import Claims
 from penstock.scheduler.counts import Counts

@@ -4,9 +4,8 @@ On SQLite that is what makes a job's way short: the scheduler is called in the m
 process would find it at its next poll.
 """
 
-from penstock.core.clock import Clock
-from penstock.core.ids import TsidFactory
-from penstock.edge.pause import pause
+from penstock.domain.ids import TsidFactory
+from penstock.edge.clock import Clock, pause
 from penstock.http.server.server import stop_signal
 from penstock.jobs.api.app import Front
 from penstock.jobs.auth_token import AuthTokens

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from penstock.core.errors import PenstockError
-from penstock.edge.pause import pause
+from penstock.domain.errors import PenstockError
+from penstock.edge.clock import pause
 from penstock.sources.activemq_headers import (
     DELAY_MS,
     ORIGINAL_ID,

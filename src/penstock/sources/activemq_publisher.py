@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from itertools import count
 
-from penstock.core.errors import PenstockError
+from penstock.domain.errors import PenstockError
 from penstock.sources.activemq_headers import message_headers, stomp_address
 from penstock.sources.errors import HeldBack, InvalidPublication
 from penstock.sources.port import Publication

@@ -7,8 +7,7 @@ the file's change counter: after 1 ms at first, then ever more seldom, 100 ms at
 import asyncio
 from collections.abc import Sequence
 
-from penstock.core.clock import Clock
-from penstock.edge.clock import SystemClock
+from penstock.edge.clock import Clock, SystemClock
 from penstock.sources.confirmation import Confirmation
 from penstock.sources.embedded_bell import Bell, listening, ring
 from penstock.sources.embedded_table import Ack, Command, EmbeddedTable, Extend, GiveBack, Handle, Taken

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from itertools import chain
 
-from penstock.core.clock import Clock
-from penstock.core.errors import Unavailable
-from penstock.edge.clock import SystemClock
+from penstock.domain.errors import Unavailable
+from penstock.edge.clock import Clock, SystemClock
 from penstock.sources.embedded_bell import ring
 from penstock.sources.embedded_worker import EmbeddedWorker
 from penstock.sources.gather import Gatherer

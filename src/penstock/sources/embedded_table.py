@@ -9,7 +9,7 @@ from itertools import takewhile
 
 import msgspec
 
-from penstock.core.limits import MINUTE_MS
+from penstock.domain.limits import MINUTE_MS
 from penstock.sources.embedded_schema import connect
 from penstock.sources.port import Publication, Received
 

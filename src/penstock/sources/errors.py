@@ -14,7 +14,7 @@ Unavailable
 └── SourceClosed           this end was closed
 """
 
-from penstock.core.errors import FailedPrecondition, InvalidArgument, NotFound, Unavailable
+from penstock.domain.errors import FailedPrecondition, InvalidArgument, NotFound, Unavailable
 
 
 class InvalidQueueUri(InvalidArgument):

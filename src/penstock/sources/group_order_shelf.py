@@ -5,7 +5,7 @@ from itertools import count
 
 import msgspec
 
-from penstock.core.errors import PenstockError
+from penstock.domain.errors import PenstockError
 from penstock.sources.group_order import GroupOrder
 from penstock.sources.port import Received
 

@@ -13,8 +13,8 @@ from urllib.parse import unquote
 import msgspec
 from nats.aio.msg import Msg
 
-from penstock.core.errors import PenstockError
-from penstock.edge.pause import pause
+from penstock.domain.errors import PenstockError
+from penstock.edge.clock import pause
 from penstock.sources.confirmation import Confirmation, confirmed
 from penstock.sources.errors import SourceClosed
 from penstock.sources.gather import Gatherer

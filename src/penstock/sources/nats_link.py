@@ -11,7 +11,7 @@ from nats.errors import Error as NatsError
 from nats.js.errors import NotFoundError
 from nats.js.manager import JetStreamManager
 
-from penstock.core.errors import PenstockError
+from penstock.domain.errors import PenstockError
 from penstock.sources.errors import BrokerQueueNotFound, BrokerUnavailable
 from penstock.sources.uri import NatsUri
 

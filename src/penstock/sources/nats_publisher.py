@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 from nats.aio.msg import Msg
 
-from penstock.core.errors import PenstockError
+from penstock.domain.errors import PenstockError
 from penstock.sources.errors import BrokerRefused, HeldBack, InvalidPublication
 from penstock.sources.nats import GROUP_HEADER
 from penstock.sources.nats_link import ANSWER_S, NatsLink

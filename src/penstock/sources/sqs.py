@@ -12,11 +12,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.core.clock import Clock
-from penstock.core.errors import PenstockError
-from penstock.core.pointer import DEFAULT_GROUP
-from penstock.edge.clock import SystemClock
-from penstock.edge.pause import pause
+from penstock.domain.errors import PenstockError
+from penstock.domain.pointer import DEFAULT_GROUP
+from penstock.edge.clock import Clock, SystemClock, pause
 from penstock.sources.confirmation import Confirmation
 from penstock.sources.gather import Gatherer
 from penstock.sources.port import Received

@@ -5,8 +5,8 @@ from typing import TypeVar
 
 import msgspec
 
-from penstock.core.clock import Clock
-from penstock.core.errors import PenstockError
+from penstock.domain.errors import PenstockError
+from penstock.edge.clock import Clock
 from penstock.sources.errors import BrokerQueueNotFound, BrokerRefused, BrokerUnavailable
 from penstock.sources.sqs_credentials import find_key, find_region
 from penstock.sources.sqs_http import Answer, HttpPool

@@ -5,7 +5,7 @@ Each is deleted when SQS hands it out the next time. What never comes again is f
 
 from collections import OrderedDict
 
-from penstock.core.limits import SECOND_MS
+from penstock.domain.limits import SECOND_MS
 
 MAX_RETENTION_S = 4 * 24 * 3600
 MAX_REMEMBERED = 100_000

@@ -5,11 +5,10 @@ import re
 from collections.abc import Sequence
 from hashlib import sha256
 
-from penstock.core.clock import Clock
-from penstock.core.errors import PenstockError
-from penstock.core.limits import MIB
-from penstock.core.pointer import DEFAULT_GROUP
-from penstock.edge.clock import SystemClock
+from penstock.domain.errors import PenstockError
+from penstock.domain.limits import MIB
+from penstock.domain.pointer import DEFAULT_GROUP
+from penstock.edge.clock import Clock, SystemClock
 from penstock.edge.node import process_ids
 from penstock.sources.errors import HeldBack, InvalidPublication
 from penstock.sources.port import Publication

@@ -7,7 +7,7 @@ import hmac
 from datetime import UTC, datetime
 from hashlib import sha256
 
-from penstock.core.aws_signature import ALGORITHM, credential_scope, signing_key, string_to_sign
+from penstock.domain.aws_signature import ALGORITHM, credential_scope, signing_key, string_to_sign
 from penstock.sources.sqs_credentials import AwsKey
 
 _SERVICE = "sqs"

@@ -7,7 +7,7 @@ from typing import cast
 
 import msgspec
 
-from penstock.core.errors import PenstockError
+from penstock.domain.errors import PenstockError
 from penstock.sources.errors import BrokerRefused, BrokerUnavailable, MalformedFrame
 from penstock.sources.stomp_frame import HEART_BEAT, Frame, encoded
 from penstock.sources.stomp_parser import FrameParser

@@ -14,12 +14,12 @@ from collections.abc import Mapping
 
 import msgspec
 
+from penstock.engine.entry import Entry, EntryState
 from penstock.http.api.paging import WholeOrPageQuery, whole_or_page_of
 from penstock.http.api.problems import Refused
 from penstock.http.api.query import NoQuery, parse_query
 from penstock.http.api.routes import AnyRoute, Call, NoBody, Route, RouteTable
 from penstock.http.errors import BadCursor
-from penstock.queue.entry import Entry, EntryState
 from penstock.sqs.actions.dead_letters import start_message_move_task
 from penstock.sqs.actions.queues import live_counters, purge
 from penstock.sqs.admin_shapes import (

@@ -2,8 +2,8 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from penstock.queue.async_shell import AsyncShell
-from penstock.queue.pending import Pending
+from penstock.engine.async_shell import AsyncShell
+from penstock.engine.pending import Pending
 from penstock.sqs.model import Shape
 
 Commit = tuple[AsyncShell, Pending]

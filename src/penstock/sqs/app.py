@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from penstock.core.errors import PenstockError
+from penstock.domain.errors import PenstockError
 from penstock.http.api.probes import PATHS, Probes
 from penstock.http.auth.guard import is_sent_by_another_site
 from penstock.http.server.asgi import Exchange, Receive, Scope, Send

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from penstock.core.dedup import DedupWindow
-from penstock.core.limits import MINUTE_MS
-from penstock.queue.entry import Entry, EntryState
+from penstock.domain.limits import MINUTE_MS
+from penstock.engine.dedup import DedupWindow
+from penstock.engine.entry import Entry, EntryState
 from penstock.sqs.partition import Delivery
 
 WINDOW_MS = 5 * MINUTE_MS

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TypeVar
 
-from penstock.core.limits import KIB, MIB
+from penstock.domain.limits import KIB, MIB
 from penstock.sqs.contents import MAX_DELAY_S, MAX_VISIBILITY_S, MAX_WAIT_S
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_attribute_value
 from penstock.sqs.redrive_policy import json_object, read_redrive_allow_policy, read_redrive_policy

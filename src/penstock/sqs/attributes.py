@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.core.limits import MIB
+from penstock.domain.limits import MIB
 from penstock.sqs.attribute_rules import (
     RULES,
     DeduplicationScope,

@@ -13,8 +13,8 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from penstock.core.clock import Clock
-from penstock.core.errors import FailedPrecondition, InvalidArgument, NotFound, PenstockError, Unavailable
+from penstock.domain.errors import FailedPrecondition, InvalidArgument, NotFound, PenstockError, Unavailable
+from penstock.edge.clock import Clock
 from penstock.sqs.admin_shapes import PeekedPage
 from penstock.sqs.errors import ErrorKind
 from penstock.sqs.model import (

@@ -3,7 +3,7 @@
 import re
 from functools import lru_cache
 
-from penstock.core.limits import MIB
+from penstock.domain.limits import MIB
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, missing_parameter
 
 MAX_BATCH_BYTES = MIB

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.core.message import NO_ATTRIBUTES, Message
+from penstock.domain.message import NO_ATTRIBUTES, Message
 
 SOURCE_ARN = "DeadLetterQueueSourceArn"
 

@@ -5,7 +5,7 @@ SqsError                 `kind` says which of the table below, `message` says wh
 
 from enum import Enum
 
-from penstock.core.errors import PenstockError
+from penstock.domain.errors import PenstockError
 
 _LEGACY = "AWS.SimpleQueueService."
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from hashlib import md5
 
-from penstock.core.message import AttributeValue, TypedValue
+from penstock.domain.message import AttributeValue, TypedValue
 from penstock.sqs.contents import encoded
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter
 from penstock.sqs.model import MessageAttributes, MessageAttributeValue

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.core.errors import PenstockError
-from penstock.queue.entry import Entry
+from penstock.domain.errors import PenstockError
+from penstock.engine.entry import Entry
 from penstock.sqs.dead_letters import SOURCE_ARN
 from penstock.sqs.errors import ErrorKind, SqsError
 from penstock.sqs.model import MessageMoveTask

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from penstock.queue.async_shell import AsyncShell
-from penstock.queue.entry import Entry
-from penstock.queue.stored_queue import StoredQueue
-from penstock.queue.stream import Stream
+from penstock.engine.async_shell import AsyncShell
+from penstock.engine.entry import Entry
+from penstock.engine.stored_queue import StoredQueue
+from penstock.engine.stream import Stream
 
 
 class Partition(msgspec.Struct, frozen=True):

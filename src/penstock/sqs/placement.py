@@ -2,7 +2,7 @@
 
 import re
 
-from penstock.core.errors import InvalidArgument
+from penstock.domain.errors import InvalidArgument
 
 _ENTRY = re.compile(r"(?P<queue>[A-Za-z0-9_-]+\.fifo):(?P<count>\d+)=(?P<names>[A-Za-z0-9_,-]+)")
 

@@ -3,12 +3,11 @@
 import asyncio
 from collections.abc import Sequence
 
-from penstock.core.limits import MINUTE_MS
-from penstock.core.partition import partition_of
-from penstock.queue.counters import Counters
-from penstock.queue.entry import held_bytes
-from penstock.queue.policy import DeadLetterAt, Grouping, QueuePolicy
-from penstock.queue.waiters import Waiters
+from penstock.domain.limits import MINUTE_MS
+from penstock.domain.partition import partition_of
+from penstock.engine.async_shell import Waiters
+from penstock.engine.entry import Counters, held_bytes
+from penstock.engine.policy import DeadLetterAt, Grouping, QueuePolicy
 from penstock.sqs.attempts import ReceiveAttempts
 from penstock.sqs.attributes import QueueAttributes
 from penstock.sqs.partition import Delivery, Partition

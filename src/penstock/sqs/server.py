@@ -6,17 +6,16 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from penstock.core.clock import Clock
-from penstock.core.ids import TsidFactory
-from penstock.edge.pause import pause, stopwatch
+from penstock.domain.ids import TsidFactory
+from penstock.edge.clock import Clock, pause, stopwatch
+from penstock.engine.async_shell import AsyncShell
+from penstock.engine.ledger import Ledger
+from penstock.engine.policy import Window
+from penstock.engine.store.port import Store
 from penstock.http.api.probes import CheckResult, Probes
 from penstock.http.server.asgi import App
 from penstock.http.server.server import HttpServer, serve_until_signal
 from penstock.ops.telemetry.metrics import Metrics
-from penstock.queue.async_shell import AsyncShell
-from penstock.queue.ledger import Ledger
-from penstock.queue.policy import Window
-from penstock.queue.store.port import Store
 from penstock.sqs.app import SqsApp
 from penstock.sqs.credentials import Credentials
 from penstock.sqs.placement import HOME

@@ -9,14 +9,14 @@ from string import hexdigits
 
 import msgspec
 
-from penstock.core.clock import Clock
-from penstock.core.errors import FailedPrecondition, InvalidArgument, PenstockError
-from penstock.core.ids import TsidFactory
-from penstock.queue.async_shell import AsyncShell
-from penstock.queue.entry import Entry
-from penstock.queue.pending import Pending
-from penstock.queue.policy import QueuePolicy
-from penstock.queue.store.port import QueueRecord, StreamRecord
+from penstock.domain.errors import FailedPrecondition, InvalidArgument, PenstockError
+from penstock.domain.ids import TsidFactory
+from penstock.edge.clock import Clock
+from penstock.engine.async_shell import AsyncShell
+from penstock.engine.entry import Entry
+from penstock.engine.pending import Pending
+from penstock.engine.policy import QueuePolicy
+from penstock.engine.store.port import QueueRecord, StreamRecord
 from penstock.sqs.attributes import QueueAttributes, RedrivePolicy
 from penstock.sqs.dead_letters import moved_copy
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, queue_does_not_exist

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from penstock.core.aws_signature import ALGORITHM, signing_key, string_to_sign
+from penstock.domain.aws_signature import ALGORITHM, signing_key, string_to_sign
 from penstock.sqs.sigv4 import Claim, canonical_request, canonical_values, decoded_pairs
 from penstock.sqs.wire.request import SignedRequest
 

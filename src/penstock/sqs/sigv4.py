@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 
-from penstock.core.aws_signature import ALGORITHM, credential_scope, signing_key, string_to_sign
+from penstock.domain.aws_signature import ALGORITHM, credential_scope, signing_key, string_to_sign
 from penstock.sqs.credentials import Credentials, Principal
 from penstock.sqs.errors import ErrorKind, SqsError
 from penstock.sqs.wire.request import SignedRequest

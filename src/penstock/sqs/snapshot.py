@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from penstock.queue.entry import EntryState
+from penstock.engine.entry import EntryState
 from penstock.sqs.actions.send import GROUP_SEPARATOR
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter
 from penstock.sqs.message_attributes import TRACE_HEADER, shown

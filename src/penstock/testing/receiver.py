@@ -7,8 +7,7 @@ from types import TracebackType
 
 import msgspec
 
-from penstock.edge.clock import wall_seconds
-from penstock.edge.pause import pause
+from penstock.edge.clock import pause, wall_seconds
 from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan
 from penstock.http.server.server import HttpServer
 

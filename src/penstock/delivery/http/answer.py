@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.core.limits import KIB, MIB
+from penstock.domain.limits import KIB, MIB
 
 # More of a body than this is read, but not kept; past the second limit it is not read either.
 KEPT_BODY_BYTES = 64 * KIB

@@ -4,7 +4,6 @@ import asyncio
 import ssl
 from types import TracebackType
 
-from penstock.core.signing import Signature
 from penstock.delivery.egress import EgressGuard
 from penstock.delivery.errors import StaleConnection
 from penstock.delivery.http.answer import Answer
@@ -13,6 +12,7 @@ from penstock.delivery.http.dialer import Dialer
 from penstock.delivery.http.request import RequestHead
 from penstock.delivery.http.settings import DeliverySettings
 from penstock.delivery.http.target import Origin
+from penstock.domain.signing import Signature
 from penstock.edge.outbox import Outbox
 
 

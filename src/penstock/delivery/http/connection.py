@@ -3,9 +3,9 @@
 import asyncio
 from typing import Protocol
 
-from penstock.core.signing import Signature
 from penstock.delivery.http.answer import Answer
 from penstock.delivery.http.request import RequestHead
+from penstock.domain.signing import Signature
 from penstock.edge.outbox import Outbox
 
 NEVER = float("inf")

@@ -5,11 +5,11 @@ from typing import cast
 
 import httptools
 
-from penstock.core.signing import Signature
 from penstock.delivery.errors import AnswerTimedOut, ConnectionBroken, DeliveryFailed, StaleConnection
 from penstock.delivery.http.answer import MAX_HEAD_BYTES, Answer, AnswerBody
 from penstock.delivery.http.connection import NEVER, Home
 from penstock.delivery.http.request import RequestHead
+from penstock.domain.signing import Signature
 
 
 class _Surplus(Exception):

@@ -18,12 +18,12 @@ from h2.events import (
 from h2.exceptions import H2Error
 from h2.settings import SettingCodes, Settings
 
-from penstock.core.signing import Signature
 from penstock.delivery.errors import AnswerTimedOut, ConnectFailed, ConnectionBroken, DeliveryFailed, StaleConnection
 from penstock.delivery.http.answer import MAX_HEAD_BYTES, READ_BODY_BYTES, Answer, AnswerBody
 from penstock.delivery.http.connection import NEVER, Home
 from penstock.delivery.http.frames import Goaway, GoawayFilter
 from penstock.delivery.http.request import RequestHead, signature_headers
+from penstock.domain.signing import Signature
 
 # What we send at most at once, whatever the endpoint allows.
 MAX_STREAMS = 100

@@ -5,9 +5,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from penstock.core.signing import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, Signature
 from penstock.delivery.errors import Undeliverable
 from penstock.delivery.http.target import Target, parse_target
+from penstock.domain.signing import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, Signature
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 _HEADER_VALUE = re.compile(r"[ -~]*")

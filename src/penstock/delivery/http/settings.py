@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.core.response import ClientErrors
+from penstock.domain.outcome import ClientErrors
 from penstock.ops.config.router_options import HttpVersion
 
 

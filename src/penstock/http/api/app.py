@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 import msgspec
 
-from penstock.core.errors import PenstockError
+from penstock.domain.errors import PenstockError
 from penstock.http.api.changes import Change, ChangeLog, LoggedChanges, shown
 from penstock.http.api.problems import MEDIA_TYPE, Problem, Refused, problem, problem_of
 from penstock.http.api.query import parse_query

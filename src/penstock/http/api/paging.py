@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta
 
-from penstock.core.errors import InvalidArgument
+from penstock.domain.errors import InvalidArgument
 from penstock.http.errors import BadCursor
 
 Key = TypeVar("Key")

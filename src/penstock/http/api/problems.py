@@ -4,7 +4,7 @@ from http import HTTPStatus
 
 import msgspec
 
-from penstock.core.errors import (
+from penstock.domain.errors import (
     AlreadyExists,
     FailedPrecondition,
     InvalidArgument,

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from penstock.core.limits import MIB
+from penstock.domain.limits import MIB
 from penstock.http.api.query import NoQuery
 from penstock.http.auth.keys import ADMIN_ONLY, MAY_LOOK, Role
 

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
 from typing import Any, Protocol, TypeAlias
 
-from penstock.core.errors import PenstockError
+from penstock.domain.errors import PenstockError
 from penstock.http.errors import StartFailed
 from penstock.ops.telemetry.redaction import mask_secrets
 

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.core.clock import Clock
+from penstock.domain.subscription import DEFAULT_DISPATCH_POOL
+from penstock.edge.clock import Clock
 from penstock.http.api.app import ApiApp
 from penstock.http.api.openapi import Json, openapi_document
 from penstock.http.api.probes import Check, CheckResult, Probes
@@ -26,7 +27,6 @@ from penstock.jobs.auth_token import AuthTokens
 from penstock.jobs.change_log import DatabaseChanges
 from penstock.jobs.delivery import Courier
 from penstock.jobs.fan_out_choice import publisher_for
-from penstock.jobs.model_subscription import DEFAULT_DISPATCH_POOL
 from penstock.jobs.process import Processor
 from penstock.jobs.process_route import ProcessRoute
 from penstock.jobs.repository import JobRepository

@@ -6,7 +6,7 @@ from typing import cast
 import msgspec
 from msgspec import Raw
 
-from penstock.core.clock import Clock
+from penstock.edge.clock import Clock
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.http.auth.keys import EVERYONE, MAY_PUBLISH

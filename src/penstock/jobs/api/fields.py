@@ -6,9 +6,9 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
-from penstock.core.errors import InvalidArgument, NotFound
-from penstock.core.ids import decode_tsid
-from penstock.core.limits import KIB, MIB
+from penstock.domain.errors import InvalidArgument, NotFound
+from penstock.domain.ids import decode_tsid
+from penstock.domain.limits import KIB, MIB
 from penstock.jobs.errors import JobNotFound
 from penstock.jobs.fan_out import check_job_id
 

@@ -6,15 +6,15 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from penstock.core.errors import InvalidArgument
-from penstock.core.message import NO_ATTRIBUTES
-from penstock.core.plan import DEFAULT_SEQUENCE
-from penstock.core.pointer import DispatchMode
+from penstock.domain.errors import InvalidArgument
+from penstock.domain.job import DIRECT_TYPE, NewJob
+from penstock.domain.message import NO_ATTRIBUTES
+from penstock.domain.order import DEFAULT_SEQUENCE
+from penstock.domain.pointer import DispatchMode
+from penstock.domain.subscription import DEFAULT_DISPATCH_POOL, Subscription
 from penstock.jobs.api.fields import MAX_DATA_BYTES, Moment, Name, Text, epoch_ms_of
 from penstock.jobs.api.targets import checked_target
 from penstock.jobs.delivery_headers import checked_headers
-from penstock.jobs.model_job import DIRECT_TYPE, NewJob
-from penstock.jobs.model_subscription import DEFAULT_DISPATCH_POOL, Subscription
 
 _MOST = 2**31 - 1
 

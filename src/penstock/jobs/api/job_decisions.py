@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from penstock.core.clock import Clock
+from penstock.edge.clock import Clock
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.jobs.api.fields import MOST_AT_ONCE, GroupKey, Name, checked_job_id

@@ -7,8 +7,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from penstock.core.clock import Clock
-from penstock.core.job_state import JobStatus
+from penstock.domain.job import BEFORE_ALL_ATTEMPTS, CreatedJob
+from penstock.domain.job_state import JobStatus
+from penstock.edge.clock import Clock
 from penstock.http.api.paging import Cursor, Limit, PageQuery, first_of, key_before
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
@@ -28,8 +29,6 @@ from penstock.jobs.api.job_bodies import NewJobBody, new_job
 from penstock.jobs.api.job_views import AttemptView, JobView, attempt_view, job_view
 from penstock.jobs.errors import SubscriptionNotFound
 from penstock.jobs.listing import JobFilter
-from penstock.jobs.model_attempt import BEFORE_ALL_ATTEMPTS
-from penstock.jobs.model_job import CreatedJob
 from penstock.jobs.repository import JobRepository
 
 PATH = "/api/v1/jobs"

@@ -6,12 +6,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from penstock.core.errors import InvalidArgument
+from penstock.domain.errors import InvalidArgument
+from penstock.domain.subscription import DEFAULT_CONCURRENCY, Pool
 from penstock.http.api.paging import PageQuery, page_of
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.jobs.errors import PoolNotFound
-from penstock.jobs.model_pool import DEFAULT_CONCURRENCY, Pool
 from penstock.jobs.repository import JobRepository
 
 PATH = "/api/v1/pools"

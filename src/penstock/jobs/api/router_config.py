@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from penstock.domain.subscription import Pool
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.jobs.api.pools import PoolView
-from penstock.jobs.model_pool import Pool
 from penstock.jobs.repository import JobRepository
 
 ROUTER_CONFIG_PATH = "/api/router/config"

@@ -4,13 +4,13 @@ from base64 import b64encode
 
 import msgspec
 
-from penstock.core.signing import SECRET_PREFIX, key_of
+from penstock.domain.signing import SECRET_PREFIX, key_of
+from penstock.domain.subscription import Subscription
 from penstock.edge.chance import random_bytes
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.jobs.api.fields import SMALL_BODY_BYTES, Text, checked_id
 from penstock.jobs.errors import SubscriptionNotFound
-from penstock.jobs.model_subscription import Subscription
 from penstock.jobs.repository import JobRepository
 
 _KEY_BYTES = 32

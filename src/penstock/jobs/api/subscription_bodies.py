@@ -6,15 +6,15 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from penstock.core.event_filter import Condition, EventFilter
-from penstock.core.message import NO_ATTRIBUTES
-from penstock.core.pointer import DispatchMode
-from penstock.core.retry_schedule import DEFAULT_RETRY_SCHEDULE, RetrySchedule
-from penstock.core.signing import key_of
+from penstock.domain.matching import Condition, EventFilter
+from penstock.domain.message import NO_ATTRIBUTES
+from penstock.domain.pointer import DispatchMode
+from penstock.domain.retry import DEFAULT_RETRY_SCHEDULE, RetrySchedule
+from penstock.domain.signing import key_of
+from penstock.domain.subscription import DEFAULT_DISPATCH_POOL, DEFAULT_TIMEOUT_S, Subscription
 from penstock.jobs.api.fields import Name, Text
 from penstock.jobs.api.targets import checked_target
 from penstock.jobs.delivery_headers import checked_headers
-from penstock.jobs.model_subscription import DEFAULT_DISPATCH_POOL, DEFAULT_TIMEOUT_S, Subscription
 
 LONGEST_TIMEOUT_S = 600
 _WEEK_S = 7 * 24 * 60 * 60

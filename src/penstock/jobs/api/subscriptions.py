@@ -5,7 +5,7 @@ from http import HTTPStatus
 
 import msgspec
 
-from penstock.core.clock import Clock
+from penstock.edge.clock import Clock
 from penstock.http.api.paging import PageQuery, page_of
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import AnyRoute, Call, NoBody, Route

@@ -1,8 +1,8 @@
 """The URLs that deliveries go to, checked when they are given."""
 
-from penstock.core.errors import InvalidArgument
 from penstock.delivery.errors import Undeliverable
 from penstock.delivery.http.target import parse_target
+from penstock.domain.errors import InvalidArgument
 
 
 def checked_target(url: str) -> str:

@@ -4,20 +4,20 @@ from collections.abc import Callable
 
 import msgspec
 
-from penstock.core.clock import Clock
-from penstock.core.job_state import JobStatus
-from penstock.core.message import NO_ATTRIBUTES
-from penstock.core.outcome import MediationResult
-from penstock.core.plan import DEFAULT_SEQUENCE, group_key
+from penstock.domain.event import Event
+from penstock.domain.job import DispatchJob
+from penstock.domain.job_state import JobStatus
+from penstock.domain.message import NO_ATTRIBUTES
+from penstock.domain.order import DEFAULT_SEQUENCE, group_key
+from penstock.domain.outcome import MediationResult
+from penstock.domain.subscription import Subscription
+from penstock.edge.clock import Clock
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.jobs.api.fields import checked_id
 from penstock.jobs.delivery import Courier
 from penstock.jobs.delivery_request import delivery_request
 from penstock.jobs.errors import SubscriptionNotFound
-from penstock.jobs.model_event import Event
-from penstock.jobs.model_job import DispatchJob
-from penstock.jobs.model_subscription import Subscription
 from penstock.jobs.process_verdict import told
 from penstock.jobs.repository import JobRepository
 

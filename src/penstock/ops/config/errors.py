@@ -7,7 +7,7 @@ InvalidArgument
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from penstock.core.errors import InvalidArgument
+from penstock.domain.errors import InvalidArgument
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from penstock.core.response import ClientErrors
+from penstock.domain.outcome import ClientErrors
 from penstock.ops.config import kinds
 from penstock.ops.config.setting import setting
 

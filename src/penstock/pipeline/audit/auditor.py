@@ -5,7 +5,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from penstock.core.limits import MIB
+from penstock.domain.limits import MIB
 from penstock.pipeline.audit.audit import audit_frame
 from penstock.pipeline.audit.errors import AuditFailed
 from penstock.pipeline.audit.lost import FANNED_OUT

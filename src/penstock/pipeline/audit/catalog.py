@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from pyspark.sql import Row
 
-from penstock.core.errors import PenstockError
-from penstock.core.event_filter import EventFilter
-from penstock.core.ids import decode_tsid, tsid_time_ms
-from penstock.core.pointer import DispatchMode
-from penstock.jobs.model_subscription import Subscription
+from penstock.domain.errors import PenstockError
+from penstock.domain.ids import decode_tsid, tsid_time_ms
+from penstock.domain.matching import EventFilter
+from penstock.domain.pointer import DispatchMode
+from penstock.domain.subscription import Subscription
 from penstock.pipeline.audit.window import CATALOG_LAG_MS, AuditWindow
 from penstock.pipeline.fan_out.catalog import packed
 

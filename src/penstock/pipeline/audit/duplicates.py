@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from penstock.jobs.model_attempt import AttemptOutcome
+from penstock.domain.job import AttemptOutcome
 from penstock.pipeline.audit.findings import FindingKind, as_findings
 from penstock.pipeline.audit.rows import has_time
 from penstock.pipeline.audit.window import AuditWindow

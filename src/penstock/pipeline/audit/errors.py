@@ -4,7 +4,7 @@ Unavailable
 └── AuditFailed    an audit could not be made
 """
 
-from penstock.core.errors import Unavailable
+from penstock.domain.errors import Unavailable
 
 
 class AuditFailed(Unavailable):

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import msgspec
 from pyspark.sql import SparkSession
 
-from penstock.core.event_filter import Condition, EventFilter
-from penstock.core.ids import TsidFactory
-from penstock.core.pointer import DispatchMode
-from penstock.jobs.model_event import Event
-from penstock.jobs.model_subscription import Subscription
+from penstock.domain.event import Event
+from penstock.domain.ids import TsidFactory
+from penstock.domain.matching import Condition, EventFilter
+from penstock.domain.pointer import DispatchMode
+from penstock.domain.subscription import Subscription
 from penstock.pipeline.audit.auditor import audit_database
 from penstock.pipeline.audit.golden_history import deliver_day, plant_breaches
 from penstock.pipeline.audit.result import AuditResult

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import NamedTuple
 from zlib import crc32
 
-from penstock.jobs.model_attempt import AttemptOutcome
+from penstock.domain.job import AttemptOutcome
 from penstock.jobs.stored_state import StoredMode, StoredState
 from penstock.pipeline.audit.findings import FindingKind
 from penstock.pipeline.database import Database

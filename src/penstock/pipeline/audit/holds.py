@@ -12,8 +12,8 @@ first delivery begins. What cannot be proven holds nothing back:
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from penstock.core.job_state import FINAL, JobStatus
-from penstock.core.pointer import DispatchMode
+from penstock.domain.job_state import FINAL, JobStatus
+from penstock.domain.pointer import DispatchMode
 from penstock.pipeline.audit.rows import Said, by_name
 
 FOREVER_MS = (1 << 63) - 1

@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from penstock.core.plan import Position
-from penstock.core.pointer import DispatchMode
+from penstock.domain.order import Position
+from penstock.domain.pointer import DispatchMode
 from penstock.jobs.replays import COPY_JOINT
 from penstock.pipeline.audit.findings import FINDINGS, FindingKind
 from penstock.pipeline.audit.holds import FOREVER_MS, holds

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from penstock.core.job_state import FINAL, JobStatus
-from penstock.core.pointer import DispatchMode
-from penstock.jobs.model_attempt import AttemptOutcome
+from penstock.domain.job import AttemptOutcome
+from penstock.domain.job_state import FINAL, JobStatus
+from penstock.domain.pointer import DispatchMode
 from penstock.pipeline.audit.window import LONGEST_DELIVERY_MS, AuditWindow
 
 JOB_COLUMNS = (

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from penstock.core.job_state import JobStatus
-from penstock.core.pointer import DispatchMode
-from penstock.jobs.model_attempt import AttemptOutcome
+from penstock.domain.job import AttemptOutcome
+from penstock.domain.job_state import JobStatus
+from penstock.domain.pointer import DispatchMode
 from penstock.pipeline.audit.holds import strict_until, untried_until
 from penstock.pipeline.audit.narrow_rows import Numbers
 from penstock.pipeline.audit.rows import MODES, OUTCOMES, STATUSES, attempt_damage, has_place, job_damage

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from penstock.core.job_state import JobStatus
-from penstock.jobs.model_attempt import AttemptOutcome
+from penstock.domain.job import AttemptOutcome
+from penstock.domain.job_state import JobStatus
 from penstock.pipeline.audit.findings import FindingKind
 from penstock.pipeline.audit.result import WAITING_EVENTS, AuditResult, Finding
 from penstock.pipeline.audit.screen import UNRECORDED

@@ -7,7 +7,7 @@ time goes on, and one whose hold is over never comes back.
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from penstock.core.plan import Position
+from penstock.domain.order import Position
 
 
 class Hold(NamedTuple):

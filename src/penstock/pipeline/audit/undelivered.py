@@ -3,8 +3,8 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from penstock.core.job_state import JobStatus
-from penstock.jobs.model_attempt import AttemptOutcome
+from penstock.domain.job import AttemptOutcome
+from penstock.domain.job_state import JobStatus
 from penstock.pipeline.audit.findings import FindingKind, as_findings
 from penstock.pipeline.audit.rows import Said, by_name
 from penstock.pipeline.audit.window import FINISH_LAG_MS, AuditWindow

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from penstock.core.limits import MINUTE_MS, SECOND_MS
+from penstock.domain.limits import MINUTE_MS, SECOND_MS
 
 SETTLED_MS = 5 * SECOND_MS
 """Tables are read one after the other while the system runs: what is younger than this is left for the next audit."""

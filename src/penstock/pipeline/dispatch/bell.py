@@ -6,10 +6,10 @@ from typing import Protocol
 
 import psycopg
 
+from penstock.engine.store.postgres_address import PostgresAddress, Session
 from penstock.jobs.errors import DatabaseFailed
 from penstock.jobs.queries import Dialect, queries
 from penstock.pipeline.database import Database
-from penstock.queue.store.postgres_address import PostgresAddress, Session
 
 _POLL_S = 0.02
 _BUSY_TIMEOUT_S = 10.0

@@ -6,7 +6,7 @@ import msgspec
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
-from penstock.core.pointer import DispatchMode
+from penstock.domain.pointer import DispatchMode
 from penstock.pipeline.dispatch.group_hash import group_hash
 from penstock.pipeline.dispatch.lane_schema import BLOCKER, LANE, POSITION
 

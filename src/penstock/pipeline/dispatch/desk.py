@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from penstock.core.clock import Clock
-from penstock.core.ids import TsidFactory
-from penstock.edge.pause import pause
+from penstock.domain.ids import TsidFactory
+from penstock.edge.clock import Clock, pause
 from penstock.jobs.leading import SCHEDULER
 from penstock.jobs.postgres import postgres_repository
 from penstock.jobs.queries import Dialect

@@ -4,7 +4,7 @@ Unavailable
 └── DispatchFailed    what may go could not be published
 """
 
-from penstock.core.errors import Unavailable
+from penstock.domain.errors import Unavailable
 
 
 class DispatchFailed(Unavailable):

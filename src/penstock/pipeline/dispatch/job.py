@@ -6,9 +6,8 @@ from contextlib import suppress
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.core.clock import Clock
-from penstock.core.ids import TsidFactory
-from penstock.edge.clock import SystemClock
+from penstock.domain.ids import TsidFactory
+from penstock.edge.clock import Clock, SystemClock
 from penstock.edge.node import process_ids
 from penstock.jobs.lane_claiming import LaneOwner
 from penstock.pipeline.dispatch.desk import Desk, LeaseSettings

@@ -11,7 +11,7 @@ import numpy.typing
 import pyarrow
 import pyarrow.compute as pc
 
-from penstock.core.pointer import DispatchMode
+from penstock.domain.pointer import DispatchMode
 from penstock.pipeline.dispatch.lane_schema import BLOCKER, LANE, POSITION
 
 Numbers = numpy.typing.NDArray[numpy.int64]

@@ -6,9 +6,9 @@ from itertools import groupby
 import msgspec
 import pyarrow
 
-from penstock.core.plan import LaneKey
-from penstock.core.pointer import DispatchMode
-from penstock.jobs.model_job import ClaimedJob
+from penstock.domain.job import ClaimedJob
+from penstock.domain.order import LaneKey
+from penstock.domain.pointer import DispatchMode
 from penstock.scheduler.return_pause import return_pause_s
 
 COLUMNS = (

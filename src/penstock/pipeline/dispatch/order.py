@@ -2,9 +2,9 @@
 
 import msgspec
 
+from penstock.domain.subscription import DEFAULT_DISPATCH_POOL
 from penstock.jobs.auth_token import AuthTokens
 from penstock.jobs.lane_claiming import LaneOwner
-from penstock.jobs.model_subscription import DEFAULT_DISPATCH_POOL
 from penstock.pipeline.database import Database
 from penstock.pipeline.dispatch.settings import DispatchSettings
 from penstock.scheduler.pointers import Pointers

@@ -10,13 +10,13 @@ from adbc_driver_postgresql import dbapi
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from penstock.engine.store.postgres_address import PostgresAddress
 from penstock.jobs.errors import DatabaseFailed
 from penstock.jobs.lane_claiming import AwakeRange
 from penstock.jobs.stored_state import MODE_OF
 from penstock.pipeline.database import Database
 from penstock.pipeline.dispatch.lane_query import lane_query
 from penstock.pipeline.dispatch.round_call import RoundCall
-from penstock.queue.store.postgres_address import PostgresAddress
 
 _CONNECTION: dict[str, Any] = {
     "application_name": "penstock-dispatch",

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import pyarrow
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.core.plan import share_of
+from penstock.domain.order import share_of
 from penstock.jobs.lane_claiming import AwakeRange, LaneOwner
 from penstock.pipeline.database import Database
 from penstock.pipeline.dispatch.lane_jobs import packed_plans, planned_lanes

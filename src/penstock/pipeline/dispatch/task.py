@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow
 
-from penstock.core.clock import Clock
-from penstock.edge.pause import stopwatch
+from penstock.edge.clock import Clock, stopwatch
 from penstock.jobs.errors import StaleLeader
 from penstock.pipeline.dispatch.lane_run import LaneRun, chunks, lane_runs
 from penstock.pipeline.dispatch.order import Order

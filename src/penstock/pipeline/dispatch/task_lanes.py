@@ -3,12 +3,12 @@
 import logging
 from collections.abc import Sequence
 
-from penstock.core.clock import Clock
-from penstock.core.plan import LaneKey
+from penstock.domain.job import ClaimedJob
+from penstock.domain.order import LaneKey
+from penstock.edge.clock import Clock
 from penstock.jobs.errors import StaleLeader
 from penstock.jobs.lane_claiming import LaneOwner, lane_key
 from penstock.jobs.lanes import Lanes
-from penstock.jobs.model_job import ClaimedJob
 from penstock.pipeline.dispatch.lane_run import LaneRun
 from penstock.scheduler.settings import SchedulerSettings
 

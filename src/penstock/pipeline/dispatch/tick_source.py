@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import LongType, StructField, StructType
 
-from penstock.edge.pause import stopwatch
+from penstock.edge.clock import stopwatch
 from penstock.pipeline.database import Database
 from penstock.pipeline.dispatch.bell import bell_of
 

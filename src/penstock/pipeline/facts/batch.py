@@ -12,8 +12,8 @@ from typing import TypeVar
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from penstock.core.clock import Clock
-from penstock.core.errors import Unavailable
+from penstock.domain.errors import Unavailable
+from penstock.edge.clock import Clock
 from penstock.jobs.statistics_counting import Counted, Place
 from penstock.jobs.statistics_store import KEPT_MS, Statistics
 from penstock.pipeline.database import Database

@@ -7,7 +7,7 @@
 
 from pyspark.sql import SparkSession
 
-from penstock.core.errors import FailedPrecondition
+from penstock.domain.errors import FailedPrecondition
 from penstock.pipeline.facts.hadoop_files import HadoopFiles
 from penstock.pipeline.facts.lake import Compacted
 from penstock.pipeline.facts.lake_files import directory_of, read, write

@@ -6,9 +6,8 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.core.clock import Clock
-from penstock.core.errors import PenstockError
-from penstock.edge.clock import SystemClock
+from penstock.domain.errors import PenstockError
+from penstock.edge.clock import Clock, SystemClock
 from penstock.pipeline.database import Database
 from penstock.pipeline.facts.batch import FactsBatch
 from penstock.pipeline.facts.lake import Lake, LakeFormat, open_lake

@@ -10,12 +10,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
+from penstock.engine.store.postgres_address import PostgresAddress
 from penstock.jobs.queries import Dialect, queries
 from penstock.jobs.transaction import Row
 from penstock.pipeline.database import Database
 from penstock.pipeline.facts.columns import ORIGIN
 from penstock.pipeline.lasting_memory import spare_collections
-from penstock.queue.store.postgres_address import PostgresAddress
 
 _LOOKED_UP = StructType([StructField("id", StringType()), *ORIGIN.fields])
 _STATEMENT = "job_origins"

@@ -8,7 +8,7 @@ import msgspec
 import pyarrow
 from pyspark.sql import DataFrame
 
-from penstock.jobs.model_attempt import AttemptOutcome
+from penstock.domain.job import AttemptOutcome
 from penstock.jobs.statistics import Minute, summed
 from penstock.jobs.statistics_counting import BEFORE_ALL, Place, count, count_leaders
 from penstock.jobs.statistics_facts import Fact, named

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from penstock.core.event_filter import EventFilter
-from penstock.core.pointer import DispatchMode
-from penstock.jobs.model_subscription import Subscription
+from penstock.domain.matching import EventFilter
+from penstock.domain.pointer import DispatchMode
+from penstock.domain.subscription import Subscription
 
 
 class Wish(msgspec.Struct, frozen=True, array_like=True):

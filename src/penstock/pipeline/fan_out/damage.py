@@ -7,7 +7,7 @@ import msgspec
 import pyarrow
 import pyarrow.compute
 
-from penstock.core.message import NO_ATTRIBUTES
+from penstock.domain.message import NO_ATTRIBUTES
 from penstock.pipeline.fan_out.columns import REQUIRED
 
 _decode = msgspec.json.Decoder(dict[str, str]).decode

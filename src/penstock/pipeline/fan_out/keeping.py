@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
-from penstock.core.pointer import DispatchMode
-from penstock.jobs.model_job import NewJob
+from penstock.domain.job import NewJob
+from penstock.domain.pointer import DispatchMode
 from penstock.pipeline.database import Database
 from penstock.pipeline.fan_out.catalog import packed
 from penstock.pipeline.fan_out.opened import OpenedRepository, opened_here

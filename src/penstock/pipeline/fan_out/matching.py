@@ -6,7 +6,7 @@ import numpy
 import pyarrow
 from numpy.typing import NDArray
 
-from penstock.core.patterns import EventPattern, PatternIndex
+from penstock.domain.matching import EventPattern, PatternIndex
 from penstock.pipeline.fan_out.catalog import Wish
 
 Places = NDArray[numpy.int64]

@@ -10,7 +10,7 @@ import pyarrow
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from penstock.core.plan import DEFAULT_GROUP
+from penstock.domain.order import DEFAULT_GROUP
 from penstock.pipeline.schemas import POSITION
 
 

@@ -8,7 +8,7 @@ import numpy
 import pyarrow
 import pyarrow.compute
 
-from penstock.core.plan import DEFAULT_GROUP
+from penstock.domain.order import DEFAULT_GROUP
 from penstock.jobs.fan_out import job_id_for
 from penstock.pipeline.fan_out.catalog import Wish, unpacked
 from penstock.pipeline.fan_out.columns import PLANNED_JOBS_ARROW

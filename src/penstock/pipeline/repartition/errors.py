@@ -7,7 +7,7 @@ FailedPrecondition
 └── QueuesDiffer         the target does not hold what the source holds
 """
 
-from penstock.core.errors import FailedPrecondition, InvalidArgument
+from penstock.domain.errors import FailedPrecondition, InvalidArgument
 
 
 class CannotRepartition(InvalidArgument):

@@ -6,7 +6,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from penstock.core.errors import FailedPrecondition, Unavailable
+from penstock.domain.errors import FailedPrecondition, Unavailable
 from penstock.pipeline.repartition.errors import CannotRepartition, QueueInUse, QueuesDiffer
 from penstock.pipeline.repartition.messages import messages_of
 from penstock.pipeline.repartition.placing import compared, placed, summary

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from penstock.core.clock import Clock
-from penstock.core.egress import Network
+from penstock.domain.addresses import Network
+from penstock.edge.clock import Clock
 from penstock.jobs.postgres_database import PostgresDatabase
 from penstock.jobs.queries import Dialect
 from penstock.jobs.replays_repository import Replays

@@ -4,7 +4,7 @@ Unavailable
 └── ReplayBroken    the tasks of a replay failed; what they delivered is kept
 """
 
-from penstock.core.errors import Unavailable
+from penstock.domain.errors import Unavailable
 
 
 class ReplayBroken(Unavailable):

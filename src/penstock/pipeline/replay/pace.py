@@ -1,7 +1,7 @@
 """Keeping to a task's slots of the timetable."""
 
-from penstock.core.clock import Clock
-from penstock.core.limits import SECOND_MS
+from penstock.domain.limits import SECOND_MS
+from penstock.edge.clock import Clock
 from penstock.pipeline.replay.timetable import Timetable
 
 

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import LongType
 
-from penstock.core.partition import fnv1a_32
+from penstock.domain.partition import fnv1a_32
 
 PART = "part"
 

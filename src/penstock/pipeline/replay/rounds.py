@@ -4,9 +4,9 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping
 
-from penstock.core.pointer import DispatchMode
-from penstock.jobs.model_job import DispatchJob
-from penstock.jobs.model_subscription import Subscription
+from penstock.domain.job import DispatchJob
+from penstock.domain.pointer import DispatchMode
+from penstock.domain.subscription import Subscription
 from penstock.jobs.replays import ReplayProgress
 from penstock.jobs.replays_keeping import Load
 from penstock.pipeline.replay.outcomes import Outcomes

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from penstock.core.clock import Clock
+from penstock.edge.clock import Clock
 from penstock.jobs.replays import Replay, ReplayProgress, ReplaySelection
 from penstock.pipeline.database import Database
 from penstock.pipeline.replay.errand import DirectSettings, Errand, replays_in

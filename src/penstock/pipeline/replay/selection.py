@@ -3,8 +3,8 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from penstock.core.job_state import JobStatus
-from penstock.core.plan import DEFAULT_GROUP
+from penstock.domain.job_state import JobStatus
+from penstock.domain.order import DEFAULT_GROUP
 from penstock.jobs.replays import COPY_JOINT, FAILED, REPLAYABLE, ReplaySelection
 
 _ON_THEIR_WAY = (JobStatus.PENDING, JobStatus.QUEUED, JobStatus.PROCESSING)

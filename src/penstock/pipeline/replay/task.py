@@ -4,13 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 
-from penstock.core.clock import Clock
-from penstock.core.limits import SECOND_MS
 from penstock.delivery.breakers import Breakers
 from penstock.delivery.egress import EgressGuard
 from penstock.delivery.http.client import HttpClient
 from penstock.delivery.http.settings import DeliverySettings
-from penstock.edge.pause import pause
+from penstock.domain.limits import SECOND_MS
+from penstock.edge.clock import Clock, pause
 from penstock.jobs.api.subscription_bodies import LONGEST_TIMEOUT_S
 from penstock.jobs.delivery import Courier
 from penstock.jobs.replays_keeping import Part

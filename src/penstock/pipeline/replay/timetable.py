@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from penstock.core.limits import SECOND_MS
+from penstock.domain.limits import SECOND_MS
 
 _ROUND = 1000
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 
-from penstock.core.clock import Clock
+from penstock.edge.clock import Clock
 from penstock.jobs.replays import ReplayProgress
 from penstock.pipeline.database import Database
 from penstock.pipeline.replay.errand import replays_in

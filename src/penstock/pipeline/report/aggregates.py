@@ -3,7 +3,7 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from penstock.jobs.model_attempt import AttemptOutcome
+from penstock.domain.job import AttemptOutcome
 from penstock.jobs.statistics import BUCKETS, LATENCY_BOUNDS_MS
 from penstock.pipeline.dispatch.group_hash import group_hash
 

@@ -4,7 +4,7 @@ NotFound
 └── LakeEmpty    there are no facts at all where the lake should be
 """
 
-from penstock.core.errors import NotFound
+from penstock.domain.errors import NotFound
 
 
 class LakeEmpty(NotFound):

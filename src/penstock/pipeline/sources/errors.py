@@ -4,7 +4,7 @@ FailedPrecondition
 └── PositionsAhead    a checkpoint is further than the database has ever counted
 """
 
-from penstock.core.errors import FailedPrecondition
+from penstock.domain.errors import FailedPrecondition
 
 
 class PositionsAhead(FailedPrecondition):

@@ -11,13 +11,13 @@ from adbc_driver_postgresql import dbapi
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from penstock.engine.store.postgres_address import PostgresAddress, Session
 from penstock.jobs.errors import DatabaseFailed
 from penstock.pipeline.database import Database
 from penstock.pipeline.sources.key_range import KeyRange, quantiles
 from penstock.pipeline.sources.query import Query
 from penstock.pipeline.sources.set_aside import set_aside
 from penstock.pipeline.sources.sound_rows import sound_batch
-from penstock.queue.store.postgres_address import PostgresAddress, Session
 
 _PAGE_BYTES = 8192
 _SPLIT_BYTES = 32 * 1024 * 1024

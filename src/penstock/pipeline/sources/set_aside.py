@@ -7,7 +7,7 @@ from logging import getLogger
 
 import msgspec
 
-from penstock.core.errors import PenstockError
+from penstock.domain.errors import PenstockError
 from penstock.edge.clock import SystemClock
 from penstock.jobs.errors import DatabaseFailed
 from penstock.jobs.queries import Dialect
@@ -59,7 +59,7 @@ def _keep_in_sqlite(database: Database, rows: list[_Row], now_ms: int) -> None:
 def _keep_in_postgres(database: Database, rows: list[_Row], now_ms: int) -> None:
     from psycopg import Error
 
-    from penstock.queue.store.postgres_address import PostgresAddress
+    from penstock.engine.store.postgres_address import PostgresAddress
 
     address = PostgresAddress(database.url)
     try:

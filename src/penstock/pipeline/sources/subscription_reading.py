@@ -9,8 +9,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from penstock.core.errors import PenstockError
-from penstock.jobs.model_subscription import Subscription
+from penstock.domain.errors import PenstockError
+from penstock.domain.subscription import Subscription
 from penstock.pipeline.database import Database
 from penstock.pipeline.sources.reading import reading_of
 from penstock.pipeline.sources.set_aside import SetAside, set_aside

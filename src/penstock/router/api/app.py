@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock.edge.pause import pause
+from penstock.edge.clock import pause
 from penstock.http.api.app import ApiApp
 from penstock.http.api.openapi import Json, openapi_document
 from penstock.http.api.probes import Probes

@@ -6,8 +6,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from penstock.core.errors import NotFound
 from penstock.delivery.breaker_view import BreakerView
+from penstock.domain.errors import NotFound
 from penstock.http.api.paging import WholeOrPageQuery, whole_or_page_of
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import AnyRoute, Call, NoBody, Route

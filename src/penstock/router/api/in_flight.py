@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from penstock.core.errors import NotFound
+from penstock.domain.errors import NotFound
 from penstock.http.api.paging import Cursor, Limit, cursor_after, key_before
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import AnyRoute, Call, NoBody, Route

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from penstock.core.errors import NotFound
+from penstock.domain.errors import NotFound
 from penstock.http.api.paging import Cursor, Limit, WholeOrPageQuery, check_no_cursor, page_of, whole_or_page_of
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import AnyRoute, Call, NoBody, Route

@@ -4,7 +4,7 @@ from http import HTTPStatus
 
 import msgspec
 
-from penstock.core.errors import NotFound, Unavailable
+from penstock.domain.errors import NotFound, Unavailable
 from penstock.http.api.paging import WholeOrPageQuery, whole_or_page_of
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import AnyRoute, Call, NoBody, Route

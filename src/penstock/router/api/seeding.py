@@ -8,9 +8,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from penstock.core.errors import FailedPrecondition, NotFound
-from penstock.core.partition import partition_of
-from penstock.core.pointer import DEFAULT_POOL_CODE, MessagePointer, encode_pointer
+from penstock.domain.errors import FailedPrecondition, NotFound
+from penstock.domain.partition import partition_of
+from penstock.domain.pointer import DEFAULT_POOL_CODE, MessagePointer, encode_pointer
 from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.ops.telemetry.redaction import mask_secrets
 from penstock.router.api.test_endpoints import NAMES, PREFIX

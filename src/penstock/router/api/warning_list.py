@@ -5,8 +5,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from penstock.core.errors import NotFound
-from penstock.core.limits import SECOND_MS
+from penstock.domain.errors import NotFound
+from penstock.domain.limits import SECOND_MS
 from penstock.http.api.paging import Cursor, Limit, whole_or_page_of
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import AnyRoute, Call, NoBody, Route

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.core.limits import MINUTE_MS
+from penstock.domain.limits import MINUTE_MS
 from penstock.sqs.actions.tags import check_tags
 from penstock.sqs.attributes import LiveCounters, difference, for_create, merged, shown
 from penstock.sqs.caller import Caller

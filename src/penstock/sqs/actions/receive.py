@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from penstock.queue.entry import Entry
+from penstock.engine.entry import Entry
 from penstock.sqs.actions.send import GROUP_SEPARATOR, sequence_number
 from penstock.sqs.after_commit import Answer
 from penstock.sqs.body_md5 import body_md5

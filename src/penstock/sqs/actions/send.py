@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
-from penstock.core.message import Message, TypedValue
-from penstock.queue.entry import total_bytes
+from penstock.domain.message import Message, TypedValue
+from penstock.engine.entry import total_bytes
 from penstock.sqs.actions.batches import check_batch, failed_entry
 from penstock.sqs.after_commit import AfterCommit, Commit
 from penstock.sqs.body_md5 import body_md5

@@ -1,7 +1,7 @@
 """DeleteMessage and ChangeMessageVisibility, one by one and in batches."""
 
-from penstock.queue.entry import Entry
-from penstock.queue.errors import LeaseNotFound
+from penstock.engine.entry import Entry
+from penstock.engine.errors import LeaseNotFound
 from penstock.sqs.actions.batches import check_batch, failed_entry
 from penstock.sqs.after_commit import AfterCommit, Answer, Commit
 from penstock.sqs.caller import Caller

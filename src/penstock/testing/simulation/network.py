@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from penstock.core.clock import Clock
-from penstock.core.pointer import DispatchMode, MessagePointer
-from penstock.core.rate import WINDOW_MS
-from penstock.core.signing import Signature
 from penstock.delivery.http.answer import Answer
 from penstock.delivery.http.request import RequestHead
+from penstock.domain.pointer import DispatchMode, MessagePointer
+from penstock.domain.rate import WINDOW_MS
+from penstock.domain.signing import Signature
+from penstock.edge.clock import Clock
 from penstock.testing.simulation.endpoint import SimulatedEndpoint
 from penstock.testing.simulation.history import Delivery
 

@@ -5,8 +5,8 @@ from itertools import count
 
 import msgspec
 
-from penstock.core.clock import Clock
-from penstock.core.limits import SECOND_MS
+from penstock.domain.limits import SECOND_MS
+from penstock.edge.clock import Clock
 
 
 class QueuedMessage(msgspec.Struct, eq=False):

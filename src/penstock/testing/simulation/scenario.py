@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.core.pointer import DispatchMode, MessagePointer
+from penstock.domain.pointer import DispatchMode, MessagePointer
 from penstock.router.configuration import PoolConfiguration, RouterConfiguration
 from penstock.sources.opening import QueueSpec
 from penstock.testing.simulation.chance import Chance

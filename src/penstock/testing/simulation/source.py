@@ -6,7 +6,7 @@ from functools import partial
 
 import msgspec
 
-from penstock.core.errors import Unavailable
+from penstock.domain.errors import Unavailable
 from penstock.sources.confirmation import Confirmation
 from penstock.sources.port import Received
 from penstock.testing.simulation.chance import Chance

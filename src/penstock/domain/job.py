@@ -1,0 +1,155 @@
+"""A dispatch job: one delivery that is owed to one target.
+
+An attempt: one delivery of a job and what came of it.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from penstock.domain.job_state import JobStatus
+from penstock.domain.message import NO_ATTRIBUTES
+from penstock.domain.order import DEFAULT_SEQUENCE, group_key
+from penstock.domain.pointer import DispatchMode
+from penstock.domain.subscription import DEFAULT_DISPATCH_POOL
+
+DIRECT_TYPE = "DISPATCH_JOB"
+"""The type of a job that no event caused."""
+
+
+class NewJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job to be made. The payload is the event's, or its own when it has no event."""
+
+    id: str
+    target: str
+    created_at_ms: int
+    type: str = DIRECT_TYPE
+    event_id: str | None = None
+    subscription_id: str | None = None
+    tenant: str = ""
+    group: str | None = None
+    sequence: int = DEFAULT_SEQUENCE
+    mode: DispatchMode = DispatchMode.BLOCK_ON_ERROR
+    pool: str = DEFAULT_DISPATCH_POOL
+    payload: bytes | None = None
+    content_type: str = "application/json"
+    headers: Mapping[str, str] = NO_ATTRIBUTES
+    scheduled_for_ms: int | None = None
+    expires_at_ms: int | None = None
+    idempotency_key: str | None = None
+
+    @property
+    def group_key(self) -> str:
+        """The group it is ordered in: of its subscription, or of its type when it has none."""
+        return group_key(self.subscription_id or self.type, self.group)
+
+    @property
+    def due_at_ms(self) -> int:
+        """When it may be published."""
+        return self.created_at_ms if self.scheduled_for_ms is None else self.scheduled_for_ms
+
+
+class CreatedJob(msgspec.Struct, frozen=True):
+    """What became of a job to be made: its id, or that of the job which has its idempotency key already."""
+
+    id: str
+    is_new: bool
+
+
+class DispatchJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as it is kept."""
+
+    id: str
+    tenant: str
+    type: str
+    event_id: str | None
+    subscription_id: str | None
+    group: str | None
+    group_key: str
+    sequence: int
+    mode: DispatchMode
+    status: JobStatus
+    target: str
+    pool: str
+    payload: bytes | None
+    content_type: str
+    headers: Mapping[str, str]
+    idempotency_key: str | None
+    scheduled_for_ms: int | None
+    due_at_ms: int
+    expires_at_ms: int | None
+    attempt_count: int
+    """Attempts spent of the retry schedule."""
+    delivery_count: int
+    """Deliveries begun, deferred ones included; the number of the last attempt."""
+    publish_round: int
+    """How often it went back to be published anew."""
+    owner: str | None
+    lease_until_ms: int | None
+    last_error: str | None
+    created_at_ms: int
+    updated_at_ms: int
+    finished_at_ms: int | None
+
+    @property
+    def dedup_id(self) -> str:
+        """What the queue deduplicates by (ruling 17): the same until the job has to come to the queue once more."""
+        return f"{self.id}:{self.publish_round}"
+
+
+class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
+    """A claimed job, with what its pointer needs."""
+
+    id: str
+    group_key: str
+    mode: DispatchMode
+    pool: str
+    publish_round: int
+    subscription_id: str | None
+    due_at_ms: int
+
+    @property
+    def dedup_id(self) -> str:
+        """What the queue deduplicates by (ruling 17)."""
+        return f"{self.id}:{self.publish_round}"
+
+
+RESPONSE_KEPT_CHARACTERS = 2000
+
+AttemptPlace = tuple[int, int]
+"""The number of an attempt and its time: a job's attempts stand in this order."""
+
+BEFORE_ALL_ATTEMPTS: AttemptPlace = (0, 0)
+
+
+class AttemptOutcome(StrEnum):
+    """How a delivery ended."""
+
+    DELIVERED = "DELIVERED"
+    FAILED = "FAILED"
+    REFUSED = "REFUSED"
+    DEFERRED = "DEFERRED"
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One delivery; `number` counts from 1. A deferred one (`ack: false`, 429) spends nothing of the schedule."""
+
+    number: int
+    outcome: AttemptOutcome
+    at_ms: int
+    duration_ms: int
+    status_code: int | None = None
+    response: str | None = None
+    error: str | None = None
+
+    @property
+    def spends(self) -> bool:
+        """Whether it counts against the retry schedule."""
+        return self.outcome is not AttemptOutcome.DEFERRED
+
+
+def kept_response(text: str) -> str:
+    """The part of a response that is kept with the attempt."""
+    # Neither database's text can hold a NUL.
+    return text[:RESPONSE_KEPT_CHARACTERS].replace("\0", "\N{REPLACEMENT CHARACTER}")

@@ -1,0 +1,76 @@
+"""The pointer: what a queue carries for the router. It says which message is due, and where; not what is in it."""
+
+from enum import StrEnum
+
+import msgspec
+
+from penstock.domain.errors import InvalidArgument
+
+DEFAULT_GROUP = "__DEFAULT__"
+DEFAULT_POOL_CODE = "DEFAULT-POOL"
+
+
+class DispatchMode(StrEnum):
+    """What a failed message means for the later ones of its group (ruling 4)."""
+
+    IMMEDIATE = "IMMEDIATE"
+    NEXT_ON_ERROR = "NEXT_ON_ERROR"
+    BLOCK_ON_ERROR = "BLOCK_ON_ERROR"
+
+
+class MediationType(StrEnum):
+    """How a message is delivered."""
+
+    HTTP = "HTTP"
+
+
+class MessagePointer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+    """A message to deliver, as it lies in a queue."""
+
+    id: str
+    mediation_target: str
+    pool_code: str = DEFAULT_POOL_CODE
+    auth_token: str | None = None
+    mediation_type: MediationType = MediationType.HTTP
+    message_group_id: str | None = None
+    high_priority: bool = False
+    dispatch_mode: DispatchMode = DispatchMode.BLOCK_ON_ERROR
+    # Secrets of the subscriber; the newest first. The request is signed with each (Standard Webhooks).
+    signing_secrets: tuple[str, ...] = ()
+
+    @property
+    def group(self) -> str:
+        """The group it is ordered in; without one, the group of all that have none."""
+        group = self.message_group_id
+        return group if group and not group.isspace() else DEFAULT_GROUP
+
+
+_decoder = msgspec.json.Decoder(MessagePointer)
+_encoder = msgspec.json.Encoder()
+
+
+def decode_pointer(body: bytes | str, group: str | None = None) -> MessagePointer:
+    """The pointer in a queue's message; the group that the broker knows goes before the one in the body.
+
+    InvalidArgument if the message is not a pointer.
+    """
+    try:
+        pointer = _decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _not_a_pointer(str(error)) from error
+    if not pointer.id or not pointer.mediation_target:
+        raise _not_a_pointer("id or mediationTarget is empty")
+    if group is not None and group != pointer.message_group_id:
+        return msgspec.structs.replace(pointer, message_group_id=group)
+    return pointer
+
+
+def _not_a_pointer(reason: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"the message is not a pointer: {reason}; it must be JSON with at least id and mediationTarget"
+    )
+
+
+def encode_pointer(pointer: MessagePointer) -> bytes:
+    """The pointer as a queue carries it."""
+    return _encoder.encode(pointer)

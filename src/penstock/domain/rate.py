@@ -1,0 +1,122 @@
+"""The rate limit of a pool: at most N permits in any 60 seconds, a burst of N allowed (ruling 11).
+
+The token bucket: a burst up to its capacity, then a steady refill. Exact, so that no rounding adds up to a grant.
+"""
+
+from collections import deque
+from decimal import Decimal
+from math import lcm
+
+from penstock.domain.limits import SECOND_MS
+
+WINDOW_MS = 60_000
+
+
+class SlidingWindow:
+    """Remembers when the permits of the last minute were taken: exact, unlike a bucket or a fixed period."""
+
+    __slots__ = ("_taken_ms", "limit")
+
+    def __init__(self, limit: int) -> None:
+        assert limit > 0
+        self.limit = limit
+        self._taken_ms: deque[int] = deque()
+
+    def take(self, now_ms: int) -> bool:
+        """Take a permit if there is one."""
+        if self.ready_at_ms(now_ms) > now_ms:
+            return False
+        while self._taken_ms and self._taken_ms[0] + WINDOW_MS < now_ms:
+            self._taken_ms.popleft()
+        self._taken_ms.append(now_ms)
+        return True
+
+    def ready_at_ms(self, now_ms: int) -> int:
+        """When the next permit is there; now, if one is. Asking takes nothing."""
+        if len(self._taken_ms) < self.limit:
+            return now_ms
+        # A clock of whole milliseconds may be up to one behind: only the next one is surely past the window.
+        return max(now_ms, self._taken_ms[-self.limit] + WINDOW_MS + 1)
+
+    def is_unused(self, now_ms: int) -> bool:
+        """Whether no permit was taken within the window."""
+        return not self._taken_ms or self._taken_ms[-1] + WINDOW_MS < now_ms
+
+    def change_limit(self, limit: int) -> None:
+        """Another limit from now on; what was taken counts against it."""
+        assert limit > 0
+        self.limit = limit
+
+
+MAX_RETRY_AFTER_S = 3600
+
+
+class TokenBucket:
+    """Tokens that refill with time; full when it is made.
+
+    Amounts are whole numbers of a unit in which a token, the capacity and one millisecond's refill are all whole.
+    The clock is the caller's and only moves forward: a time before the last one seen mints nothing.
+    """
+
+    __slots__ = ("_level", "_limit", "_per_ms", "_token", "capacity", "refill_per_s", "updated_ms")
+
+    def __init__(self, capacity: Decimal, refill_per_s: Decimal, now_ms: int) -> None:
+        self.updated_ms = now_ms
+        self._configure(capacity, refill_per_s)
+        self._level = self._limit
+
+    def _configure(self, capacity: Decimal, refill_per_s: Decimal) -> None:
+        whole, whole_per = capacity.as_integer_ratio()
+        rate, rate_per = refill_per_s.as_integer_ratio()
+        per_token = lcm(whole_per, rate_per)
+        self.capacity = capacity
+        self.refill_per_s = refill_per_s
+        self._token = per_token * SECOND_MS
+        self._limit = whole * (per_token // whole_per) * SECOND_MS
+        self._per_ms = rate * (per_token // rate_per)
+
+    def tokens(self, now_ms: int) -> float:
+        """How many tokens there are at a time."""
+        return self._level_at(now_ms) / self._token
+
+    def take(self, n: int, now_ms: int) -> bool:
+        """Take all `n` tokens or none."""
+        if now_ms > self.updated_ms:
+            self._advance(now_ms)
+        cost = n * self._token
+        if cost > self._level:
+            return False
+        self._level -= cost
+        return True
+
+    def retry_after_s(self, n: int, now_ms: int) -> int:
+        """Whole seconds, 1 to an hour, after which `n` tokens are there if nobody else takes any."""
+        short = n * self._token - self._level_at(now_ms)
+        behind_ms = max(0, self.updated_ms - now_ms)
+        if short <= 0:
+            wait_ms = behind_ms
+        elif self._per_ms == 0:
+            return MAX_RETRY_AFTER_S
+        else:
+            wait_ms = behind_ms - -short // self._per_ms
+        return min(MAX_RETRY_AFTER_S, max(1, -(-wait_ms // SECOND_MS)))
+
+    def reconfigure(self, capacity: Decimal, refill_per_s: Decimal, now_ms: int) -> None:
+        """Other limits from now on, with the tokens there are, as far as the new capacity holds them."""
+        self._advance(now_ms)
+        level, token = self._level, self._token
+        self._configure(capacity, refill_per_s)
+        self._level = min(self._limit, level * self._token // token)
+
+    def is_full(self, now_ms: int) -> bool:
+        """Whether a bucket made at this time would hold the same."""
+        return self._level_at(now_ms) == self._limit
+
+    def _level_at(self, now_ms: int) -> int:
+        elapsed_ms = max(0, now_ms - self.updated_ms)
+        return min(self._limit, self._level + elapsed_ms * self._per_ms)
+
+    def _advance(self, now_ms: int) -> None:
+        if now_ms > self.updated_ms:
+            self._level = self._level_at(now_ms)
+            self.updated_ms = now_ms

@@ -1,0 +1,68 @@
+"""A subscription: which events a subscriber wants, where they go, and how failures are met.
+
+A pool: how many deliveries run at once, and how many per minute.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from penstock.domain.errors import InvalidArgument
+from penstock.domain.matching import EventFilter, EventPattern
+from penstock.domain.message import NO_ATTRIBUTES
+from penstock.domain.pointer import DispatchMode
+from penstock.domain.retry import DEFAULT_RETRY_SCHEDULE, RetrySchedule
+
+DEFAULT_TIMEOUT_S = 30.0
+DEFAULT_DISPATCH_POOL = "DISPATCH-POOL"
+
+
+class Subscription(msgspec.Struct, frozen=True, kw_only=True):
+    """What a subscriber asked for; `secrets` has the newest first, several while one replaces another."""
+
+    id: str
+    name: str
+    pattern: str
+    target: str
+    filter: EventFilter = EventFilter()
+    secrets: tuple[str, ...] = ()
+    pool: str = DEFAULT_DISPATCH_POOL
+    mode: DispatchMode = DispatchMode.BLOCK_ON_ERROR
+    retry: RetrySchedule = DEFAULT_RETRY_SCHEDULE
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    headers: Mapping[str, str] = NO_ATTRIBUTES
+    paused: bool = False
+    dead_letter_topic: str | None = None
+    tenant: str = ""
+
+    def __post_init__(self) -> None:
+        EventPattern.parse(self.pattern)
+        if not self.name or not self.target:
+            raise InvalidArgument(f"subscription {self.id} needs a name and a target URL")
+        if self.timeout_s <= 0:
+            raise InvalidArgument(f"the timeout of subscription {self.name!r} is {self.timeout_s} s: use more than 0")
+
+    def __repr__(self) -> str:
+        # Without the secrets, which must not come into a log.
+        return f"Subscription({self.id!r}, {self.name!r}, {self.pattern!r} -> {self.target!r})"
+
+
+DEFAULT_CONCURRENCY = 10
+
+
+class Pool(msgspec.Struct, frozen=True):
+    """The pace of the jobs that name it."""
+
+    code: str
+    concurrency: int = DEFAULT_CONCURRENCY
+    rate_limit_per_minute: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.code:
+            raise InvalidArgument("a pool needs a code")
+        if self.concurrency < 1:
+            raise InvalidArgument(f"the concurrency of pool {self.code!r} is {self.concurrency}: use 1 or more")
+        if self.rate_limit_per_minute is not None and self.rate_limit_per_minute < 1:
+            raise InvalidArgument(
+                f"the rate limit of pool {self.code!r} is {self.rate_limit_per_minute}: use 1 or more, or none"
+            )

@@ -1,0 +1,339 @@
+"""The catalog: the streams and queues of one store by name, and how they come and go."""
+
+from collections.abc import Callable
+
+from penstock.domain.ids import TsidFactory
+from penstock.domain.message import Message
+from penstock.engine.entry import Entry
+from penstock.engine.errors import QueueExists, QueueNotFound, StreamExists, StreamNotFound
+from penstock.engine.journal import Journal
+from penstock.engine.pending import Pending
+from penstock.engine.policy import QueuePolicy, Window
+from penstock.engine.store.port import QueueRecord, Store, StreamRecord
+from penstock.engine.store.segment_codec import decode_dedup_keys
+from penstock.engine.stored_queue import StoredQueue
+from penstock.engine.stream import Stream
+
+
+class Catalog:
+    """Streams and queues; a change takes effect in memory once it is durable."""
+
+    def __init__(self, store: Store, ids: TsidFactory, journal: Journal, window: Window) -> None:
+        self.streams: dict[str, Stream] = {}
+        self.queues: dict[str, StoredQueue] = {}
+        self.by_id: dict[int, Stream] = {}
+        self._store = store
+        self._ids = ids
+        self._journal = journal
+        self._window = window
+        self._reserved: set[str] = set()
+
+    def open(
+        self,
+        now_ms: int,
+        policy_of: Callable[[QueueRecord], QueuePolicy],
+        dedup_window_of: Callable[[StreamRecord], int] = lambda _: 0,
+    ) -> None:
+        """Open the store and bring its streams and queues back; their messages come in by pages when asked for."""
+        streams, queues = self._store.open()
+        shares = self._store.shares()
+        for stream_record in streams:
+            window_ms = dedup_window_of(stream_record)
+            stream = Stream(
+                stream_record.id, stream_record.name, stream_record.config, stream_record.seq_limit, window_ms
+            )
+            stream.shares = shares.get(stream.id, {})
+            self._attach_stream(stream)
+        for record in queues:
+            self._reopen_queue(record, policy_of(record))
+        for row in self._store.dedups(now_ms):
+            owner = self.by_id.get(row.stream_id)
+            if owner is None or owner.dedup is None:
+                continue
+            for key in decode_dedup_keys(row.keys):
+                owner.dedup.remember(key.key, key, row.expires_ms - owner.dedup_window_ms)
+
+    def stream(self, name: str) -> Stream:
+        """The stream of a name."""
+        stream = self.streams.get(name)
+        if stream is None or stream.closing:
+            raise StreamNotFound(f"Stream not found: {name}")
+        return stream
+
+    def queue(self, name: str) -> StoredQueue:
+        """The queue of a name."""
+        queue = self.queues.get(name)
+        if queue is None or queue.closing:
+            raise QueueNotFound(f"Queue not found: {name}")
+        return queue
+
+    def create_stream(self, name: str, now_ms: int, *, config: bytes = b"", dedup_window_ms: int = 0) -> Pending:
+        """Make a stream; it exists once the operation is done."""
+        stream = self._new_stream(name, now_ms, config, dedup_window_ms)
+        return self._journal.change(self._attaching([f"stream {name}"], lambda: self._attach_stream(stream)))
+
+    def create_queue(
+        self, stream: Stream, name: str, policy: QueuePolicy, now_ms: int, *, config: bytes = b""
+    ) -> Pending:
+        """Make a queue of a stream; it gets what is sent from now on, and exists once the operation is done."""
+        queue = self._new_queue(stream, name, policy, now_ms, config)
+        return self._journal.change(self._attaching([f"queue {name}"], lambda: self._attach_queue(stream, queue)))
+
+    def create_stream_with_queue(
+        self, name: str, policy: QueuePolicy, now_ms: int, *, config: bytes = b"", dedup_window_ms: int = 0
+    ) -> Pending:
+        """Make a stream and its only queue under one name, both or neither."""
+        if name in self.queues or f"queue {name}" in self._reserved:
+            raise QueueExists(f"Queue already exists: {name}")
+        stream = self._new_stream(name, now_ms, config, dedup_window_ms)
+        queue = self._new_queue(stream, name, policy, now_ms, config)
+
+        def attach() -> None:
+            self._attach_stream(stream)
+            self._attach_queue(stream, queue)
+
+        return self._journal.change(self._attaching([f"stream {name}", f"queue {name}"], attach))
+
+    def configure_stream(self, stream: Stream, config: bytes, *, name: str | None = None) -> Pending:
+        """Keep another configuration, and perhaps another name, with a stream."""
+        name = name or stream.name
+        if name != stream.name and name in self.streams:
+            raise StreamExists(f"Stream already exists: {name}")
+
+        def put() -> None:
+            self.streams.pop(stream.name, None)
+            stream.config, stream.name = config, name
+            self.streams[name] = stream
+
+        self._journal.batch.put_streams.append(StreamRecord(stream.id, name, config, stream.seq_limit))
+        return self._journal.change(Pending(put))
+
+    def configure_queue(self, queue: StoredQueue, policy: QueuePolicy, config: bytes) -> Pending:
+        """Put other settings of a queue in force once they are durable."""
+
+        def put() -> None:
+            queue.config = config
+            queue.engine.change_policy(policy)
+
+        record = QueueRecord(queue.id, queue.stream_id, queue.name, config, queue.start_seq)
+        self._journal.batch.put_queues.append(record)
+        return self._journal.change(Pending(put))
+
+    def clone_queue(
+        self, source: StoredQueue, name: str, policy: QueuePolicy, now_ms: int, *, config: bytes, window: Window
+    ) -> Pending:
+        """Make another queue of the same stream, with what `source` has waiting or leased."""
+        self._check_queue_name(name)
+        clone = self._copy_of(source, name, policy, now_ms, config)
+        clone.window = window
+
+        def attach() -> None:
+            self._attach_queue(self.by_id[source.stream_id], clone)
+            self._copy_memory(source, clone, now_ms)
+
+        return self._journal.change(self._attaching([f"queue {name}"], attach))
+
+    def replace_queue(
+        self,
+        old: StoredQueue,
+        source: StoredQueue,
+        now_ms: int,
+        *,
+        config: bytes,
+        unwanted: Callable[[Message], bool] | None = None,
+    ) -> Pending:
+        """Put a fresh queue in the place of `old`: with what `source` has waiting or leased, less what is unwanted."""
+        fresh = self._copy_of(source, old.name, old.engine.policy, now_ms, config)
+        fresh.unwanted = unwanted
+        self._drop_with_commit(old)
+
+        def swap() -> None:
+            self._copy_memory(source, fresh, now_ms)  # first, since `old` may be the source and is emptied
+            self._detach_queue(old)
+            self._attach_queue(self.by_id[source.stream_id], fresh)
+
+        return self._journal.change(Pending(swap))
+
+    def isolate_queue(
+        self, queue: StoredQueue, name: str, now_ms: int, *, stream_config: bytes, config: bytes
+    ) -> Pending:
+        """Put an empty queue in the place of another, in a stream of its own called `name`."""
+        stream = self._new_stream(name, now_ms, stream_config, 0)
+        empty = self._queue_of(stream, queue.name, queue.engine.policy, now_ms, config, stream.next_seq)
+        self._drop_with_commit(queue)
+
+        def swap() -> None:
+            self._detach_queue(queue)
+            self._attach_stream(stream)
+            self._attach_queue(stream, empty)
+
+        return self._journal.change(Pending(swap))
+
+    def trim(self, queue: StoredQueue, boundary_seq: int, messages: int, size_bytes: int) -> Pending:
+        """Drop so many messages of a queue before the start of a segment; none of them is in memory."""
+        batch = self._journal.batch
+        batch.purge_queues.append((queue.id, boundary_seq))
+        batch.collect_streams.append(queue.stream_id)
+
+        def move_start() -> None:
+            queue.start_seq = max(queue.start_seq, boundary_seq)
+            if queue.next_stored_seq is not None:
+                queue.next_stored_seq = max(queue.next_stored_seq, boundary_seq)
+            queue.stored = max(0, queue.stored - messages)
+            queue.stored_bytes = max(0, queue.stored_bytes - size_bytes)
+
+        return self._journal.change(Pending(move_start))
+
+    def drop_queue(self, queue: StoredQueue) -> Pending:
+        """Remove a queue with all its messages and leases."""
+        queue.closing = True
+        batch = self._journal.batch
+        batch.drop_queues.append(queue.id)
+        batch.collect_streams.append(queue.stream_id)
+
+        def restore() -> None:
+            queue.closing = False
+
+        return self._journal.change(Pending(lambda: self._detach_queue(queue), restore))
+
+    def drop_stream(self, stream: Stream) -> Pending:
+        """Remove a stream with its queues."""
+        stream.closing = True
+        self._journal.batch.drop_streams.append(stream.id)
+
+        def detach() -> None:
+            for queue in list(stream.queues.values()):
+                self._detach_queue(queue)
+            self.streams.pop(stream.name, None)
+            self.by_id.pop(stream.id, None)
+
+        def restore() -> None:
+            stream.closing = False
+
+        return self._journal.change(Pending(detach, restore))
+
+    def purge(self, queue: StoredQueue) -> Pending:
+        """Drop all messages of a queue, leased or not, that were sent before now."""
+        stream = self.by_id[queue.stream_id]
+        stream.builder = None  # what is sent from now on is in a segment of its own
+        boundary = stream.next_seq
+        batch = self._journal.batch
+        batch.purge_queues.append((queue.id, boundary))
+        batch.collect_streams.append(stream.id)
+
+        def empty() -> None:
+            queue.start_seq = max(queue.start_seq, boundary)
+            queue.engine.purge()
+            queue.acks = {seq: acks for seq, acks in queue.acks.items() if seq >= boundary}
+            queue.next_stored_seq = None
+            queue.stored = queue.stored_bytes = 0
+
+        return self._journal.change(Pending(empty))
+
+    def _new_stream(self, name: str, now_ms: int, config: bytes, dedup_window_ms: int) -> Stream:
+        if name in self.streams or f"stream {name}" in self._reserved:
+            raise StreamExists(f"Stream already exists: {name}")
+        stream = Stream(self._ids.next_value(now_ms), name, config, 0, dedup_window_ms)
+        self._journal.batch.put_streams.append(stream.record())
+        return stream
+
+    def _new_queue(self, stream: Stream, name: str, policy: QueuePolicy, now_ms: int, config: bytes) -> StoredQueue:
+        self._check_queue_name(name)
+        stream.builder = None  # a queue starts where a segment starts
+        return self._queue_of(stream, name, policy, now_ms, config, stream.next_seq)
+
+    def _check_queue_name(self, name: str) -> None:
+        if name in self.queues or f"queue {name}" in self._reserved:
+            raise QueueExists(f"Queue already exists: {name}")
+
+    def _queue_of(
+        self, stream: Stream, name: str, policy: QueuePolicy, now_ms: int, config: bytes, start_seq: int
+    ) -> StoredQueue:
+        queue = StoredQueue(
+            self._ids.next_value(now_ms),
+            stream.id,
+            name,
+            config,
+            start_seq,
+            policy,
+            self._window,
+            durable=self._store.durable,
+        )
+        self._journal.batch.put_queues.append(QueueRecord(queue.id, stream.id, name, config, queue.start_seq))
+        return queue
+
+    def _copy_of(self, source: StoredQueue, name: str, policy: QueuePolicy, now_ms: int, config: bytes) -> StoredQueue:
+        stream = self.by_id[source.stream_id]
+        copy = self._queue_of(stream, name, policy, now_ms, config, source.start_seq)
+        self._journal.batch.clone_acks.append((source.id, copy.id))
+        self._journal.batch.collect_streams.append(stream.id)
+        if self._store.durable:
+            copy.next_stored_seq = source.start_seq
+            copy.stored, copy.stored_bytes = source.total, source.total_bytes
+        return copy
+
+    def _copy_memory(self, source: StoredQueue, copy: StoredQueue, now_ms: int) -> None:
+        """With a durable store the copy reads its messages from there; otherwise memory has them all."""
+        if not self._store.durable:
+            entries = source.engine.peek(-1, source.engine.held)
+            wanted = [entry for entry in entries if copy.unwanted is None or not copy.unwanted(entry.message)]
+            copy.engine.add([Entry(entry.seq, entry.message) for entry in wanted], now_ms)
+
+    def _drop_with_commit(self, queue: StoredQueue) -> None:
+        """Have the commit under way drop a queue, which works on until then: what it is done with is copied first."""
+        batch = self._journal.batch
+        batch.drop_queues.append(queue.id)
+        batch.collect_streams.append(queue.stream_id)
+
+    def _attaching(self, names: list[str], attach: Callable[[], None]) -> Pending:
+        """An operation that makes things exist; their names are taken until it is known whether they do."""
+        self._reserved.update(names)
+
+        def free_names() -> None:
+            self._reserved.difference_update(names)
+
+        def attach_all() -> None:
+            free_names()
+            attach()
+
+        return Pending(attach_all, free_names)
+
+    def _attach_stream(self, stream: Stream) -> None:
+        self.streams[stream.name] = stream
+        self.by_id[stream.id] = stream
+
+    def _attach_queue(self, stream: Stream, queue: StoredQueue) -> None:
+        self.queues[queue.name] = queue
+        stream.queues[queue.id] = queue
+
+    def _detach_queue(self, queue: StoredQueue) -> None:
+        self.queues.pop(queue.name, None)
+        stream = self.by_id.get(queue.stream_id)
+        if stream is not None:
+            stream.queues.pop(queue.id, None)
+        queue.closing = True
+        queue.engine.purge()
+        queue.acks.clear()
+        queue.next_stored_seq = None
+        if queue.on_dropped is not None:
+            queue.on_dropped()
+
+    def _reopen_queue(self, record: QueueRecord, policy: QueuePolicy) -> None:
+        stream = self.by_id[record.stream_id]
+        # A queue made or purged after a refused send starts past numbers that were never reserved.
+        stream.next_seq = stream.committed_seq = max(stream.next_seq, record.start_seq)
+        queue = StoredQueue(
+            record.id,
+            stream.id,
+            record.name,
+            record.config,
+            record.start_seq,
+            policy,
+            self._window,
+            durable=True,
+        )
+        totals = self._store.totals(queue.id)
+        if totals.messages:
+            queue.next_stored_seq = record.start_seq
+            queue.stored, queue.stored_bytes = totals.messages, totals.size_bytes
+        self._attach_queue(stream, queue)

@@ -1,0 +1,49 @@
+"""Errors of the queue engine and its stores.
+
+InvalidArgument
+└── LeaseNotFound          the lease was settled, ran out, or never existed
+NotFound
+├── StreamNotFound
+└── QueueNotFound
+AlreadyExists
+├── StreamExists
+└── QueueExists
+Unavailable
+├── StoreFailed            the disk or database refused a commit; nothing of it is kept
+├── StoreLocked            another process uses this data directory or database
+└── QueueClosed            the hub is shutting down
+"""
+
+from penstock.domain.errors import AlreadyExists, InvalidArgument, NotFound, Unavailable
+
+
+class LeaseNotFound(InvalidArgument):
+    """The lease was settled, ran out, or never existed."""
+
+
+class StreamNotFound(NotFound):
+    """No stream has this name."""
+
+
+class QueueNotFound(NotFound):
+    """No queue has this name."""
+
+
+class StreamExists(AlreadyExists):
+    """A stream has this name."""
+
+
+class QueueExists(AlreadyExists):
+    """A queue has this name."""
+
+
+class StoreFailed(Unavailable):
+    """The disk or database refused a commit; nothing of it is kept."""
+
+
+class StoreLocked(Unavailable):
+    """Another process uses this data directory or database."""
+
+
+class QueueClosed(Unavailable):
+    """The hub is shutting down."""

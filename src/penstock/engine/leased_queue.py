@@ -1,0 +1,381 @@
+"""The leased queue: pure, clock-injected, every operation O(1) or O(log n).
+
+What leaves the queue other than by acknowledgement (dead letters, messages past their retention) is put into an
+outbox in state SETTLING, for the shell to settle once the store has it. A message that is SETTLING holds its lane.
+Messages that came back are noted in `released` when asked for, so that their delivery counts can be made durable.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import nsmallest
+from operator import attrgetter
+
+from penstock.engine.entry import GONE, LEASED, SETTLING, WAITING, Batch, Counters, Entry, held_bytes
+from penstock.engine.errors import LeaseNotFound
+from penstock.engine.lease import LeaseTable
+from penstock.engine.line import Lane, Line
+from penstock.engine.policy import DeadLetterAt, Grouping, QueuePolicy
+
+
+class LeasedQueue:
+    """The messages of one queue that are in memory, and who holds them."""
+
+    __slots__ = (
+        "_late",
+        "_leases",
+        "_line",
+        "_loose_next",
+        "_policy",
+        "_settling",
+        "dead_letters",
+        "expired",
+        "held",
+        "held_bytes",
+        "leased_bytes",
+        "released",
+    )
+
+    def __init__(self, policy: QueuePolicy, *, note_releases: bool = False) -> None:
+        self._policy = policy
+        self._line = Line(grouped=policy.grouping is not Grouping.NONE)
+        self._loose_next = False
+        self._leases = LeaseTable()
+        self._late: dict[int, Entry] = {}
+        self._settling: dict[int, Entry] = {}
+        self.dead_letters: list[Entry] = []
+        self.expired: list[Entry] = []
+        self.released: list[Entry] | None = [] if note_releases else None
+        self.leased_bytes = 0
+        self.held = 0
+        self.held_bytes = 0
+
+    @property
+    def policy(self) -> QueuePolicy:
+        """The settings in force."""
+        return self._policy
+
+    @property
+    def visible(self) -> int:
+        """How many messages wait and are not delayed."""
+        return self._line.visible
+
+    @property
+    def delayed(self) -> int:
+        """How many messages wait for their time."""
+        return self._line.delayed
+
+    @property
+    def leased(self) -> int:
+        """How many messages are handed out."""
+        return len(self._leases.live)
+
+    def change_policy(self, policy: QueuePolicy) -> None:
+        """Put other settings in force; what a group means cannot change while messages wait by its old meaning."""
+        if policy.grouping is not self._policy.grouping:
+            raise ValueError("the grouping of a queue is fixed when it is made")
+        self._policy = policy
+
+    def add(self, entries: Sequence[Entry], now_ms: int) -> None:
+        """Take in messages in the order of their sequence."""
+        self.held += len(entries)
+        self.held_bytes += held_bytes(entries)
+        self._line.join_all(entries, now_ms)
+
+    # Hand-out
+
+    def receive(
+        self,
+        now_ms: int,
+        max_messages: int,
+        *,
+        max_bytes: int | None = None,
+        lease_ms: int | None = None,
+        first_always: bool = True,
+    ) -> list[Entry]:
+        """Lease up to `max_messages` and `max_bytes`; `first_always` lets a message that is larger alone go alone."""
+        self.advance(now_ms)
+        policy = self._policy
+        room = max_messages
+        if policy.max_in_flight is not None:
+            room = min(room, policy.max_in_flight - self.leased)
+        flow_bytes = None
+        if policy.max_in_flight_bytes is not None:
+            flow_bytes = policy.max_in_flight_bytes - self.leased_bytes
+            if flow_bytes <= 0:
+                return []
+        deadline_ms = now_ms + (policy.lease_ms if lease_ms is None else lease_ms)
+        batch = Batch(policy, now_ms, room, max_bytes, flow_bytes, leases=True, first_always=first_always)
+        entries = self._hand_out(batch)
+        if entries:
+            self._lease(entries, now_ms, deadline_ms)
+            self.leased_bytes += batch.size_bytes
+        return entries
+
+    def take_for_move(self, now_ms: int, max_messages: int) -> list[Entry]:
+        """Take messages out of line without a lease, to settle them once another queue has them."""
+        self.advance(now_ms)
+        return self._hand_out(Batch(self._policy, now_ms, max_messages, None, None, leases=False))
+
+    def has_ready(self) -> bool:
+        """Whether a receive may find something now."""
+        return self._line.has_ready()
+
+    def _hand_out(self, batch: Batch) -> list[Entry]:
+        """Let the lanes and the messages without a group take turns, from where the last hand-out stopped."""
+        line, entries = self._line, batch.entries
+        if not line.grouped:
+            self._hand_out_loose(batch)
+            return entries
+        while len(entries) < batch.room:
+            if line.ring and not self._loose_next:
+                if not self._hand_out_lane(line.ring.popleft(), batch):
+                    break
+                self._loose_next = True
+                continue
+            loose = line.pop_loose()
+            if loose is not None and not self._offer(loose, batch):
+                line.put_back_loose(loose)
+                break
+            self._loose_next = False
+            if loose is None and not line.ring:
+                break
+        return entries
+
+    def _hand_out_loose(self, batch: Batch) -> None:
+        """Hand out messages without a group, oldest first."""
+        pop, offer, entries, room = self._line.pop_loose, self._offer, batch.entries, batch.room
+        while len(entries) < room and (entry := pop()) is not None:
+            if not offer(entry, batch):
+                self._line.put_back_loose(entry)
+                return
+
+    def _hand_out_lane(self, lane: Lane, batch: Batch) -> bool:
+        """Give one lane its turn; False when its next message does not fit into the batch."""
+        lane.ready = False
+        if lane.in_flight:
+            return True  # a message that stood in line is being settled; the lane is placed again after that
+        several = self._policy.grouping is Grouping.BATCH
+        fits = True
+        while (entry := lane.first()) is not None and entry.state is WAITING:
+            fits = self._offer(entry, batch)
+            if not fits:
+                break
+            lane.pop()
+            lane.in_flight += 1
+            # A message that left for an outbox holds its lane until the store has it.
+            left = batch.leases and entry.state is SETTLING
+            if not several or left or len(batch.entries) >= batch.room:
+                break
+        self._line.place(lane, ahead=not fits)
+        return fits
+
+    def _offer(self, entry: Entry, batch: Batch) -> bool:
+        """Put a message that is next in line into the batch or an outbox; False when it does not fit."""
+        message = entry.message
+        if message.sent_ms <= batch.horizon_ms:
+            self._depart(entry, self.expired)
+            return True
+        if not batch.leases:
+            self._depart(entry, batch.entries)
+            return True
+        if entry.receive_count >= batch.max_deliveries:
+            self._depart(entry, self.dead_letters)
+            return True
+        size_bytes = batch.size_bytes + message.size_bytes
+        if size_bytes > batch.sure_bytes and not batch.may_reach(size_bytes, len(self._leases.live)):
+            return False
+        batch.size_bytes = size_bytes
+        batch.entries.append(entry)
+        return True
+
+    def _lease(self, entries: list[Entry], now_ms: int, deadline_ms: int) -> None:
+        """Lease messages that were taken out of line."""
+        if self._late:
+            for entry in entries:
+                self._late.pop(entry.lease_id, None)
+        for entry in entries:
+            entry.state = LEASED
+            entry.receive_count += 1
+            entry.leased_ms = now_ms
+            if not entry.first_received_ms:
+                entry.first_received_ms = now_ms
+        self._leases.grant(entries, deadline_ms)
+        self._line.visible -= len(entries)
+
+    def _depart(self, entry: Entry, outbox: list[Entry]) -> None:
+        self._line.visible -= 1
+        self._late.pop(entry.lease_id, None)
+        self._begin_settling(entry)
+        outbox.append(entry)
+
+    def _begin_settling(self, entry: Entry) -> None:
+        entry.state = SETTLING
+        self._settling[entry.seq] = entry
+
+    def _used_up(self, entry: Entry, moment: DeadLetterAt) -> bool:
+        limit = self._policy.delivery_limit(moment)
+        return limit is not None and entry.receive_count >= limit
+
+    # Settlement
+
+    def lease(self, lease_id: int, now_ms: int) -> Entry:
+        """The message under a lease that has not run out."""
+        entry = self._leases.live.get(lease_id)
+        if entry is None or entry.deadline_ms <= now_ms:
+            raise LeaseNotFound(f"no live lease {lease_id}")
+        return entry
+
+    def settle(self, lease_id: int, now_ms: int) -> Entry:
+        """Begin an acknowledgement: the lease ends, the message is neither waiting nor gone until `finish`."""
+        entry = self._leases.live.get(lease_id)
+        # A lease that ran out is still live until somebody looks; what it may do then is the policy's choice.
+        if entry is not None and (entry.deadline_ms > now_ms or self._policy.late_ack):
+            self._leases.end(entry)
+            self.leased_bytes -= entry.message.size_bytes
+        elif (late := self._late.pop(lease_id, None)) is not None:
+            entry = self._line.pull_out(late)
+        else:
+            raise LeaseNotFound(f"no live lease {lease_id}")
+        entry.state = SETTLING
+        self._settling[entry.seq] = entry
+        return entry
+
+    def finish(self, entry: Entry) -> None:
+        """The store has the settlement: the message is gone and its lane moves on."""
+        self.finish_all((entry,))
+
+    def finish_all(self, entries: Iterable[Entry]) -> None:
+        """The same for several."""
+        settling, line = self._settling, self._line
+        for entry in entries:
+            if settling.get(entry.seq) is not entry:
+                continue  # purged in between
+            del settling[entry.seq]
+            entry.state = GONE
+            self.held -= 1
+            self.held_bytes -= entry.message.size_bytes
+            if line.grouped:
+                line.free_lane(entry)
+
+    def unsettle(self, entry: Entry, now_ms: int) -> None:
+        """The store refused the settlement: a lease still running is restored, anything else is back in line."""
+        if self._settling.get(entry.seq) is not entry:
+            return  # purged in between
+        del self._settling[entry.seq]
+        if entry.deadline_ms > now_ms:
+            entry.state = LEASED
+            self._leases.restore(entry)
+            self.leased_bytes += entry.message.size_bytes
+        else:
+            entry.deadline_ms = 0
+            if self._policy.late_ack and entry.lease_id:
+                self._late[entry.lease_id] = entry
+            self._line.rejoin(entry, now_ms, max(0, entry.available_ms - now_ms))
+
+    def release(self, lease_id: int, now_ms: int, delay_ms: int | None = None) -> Entry:
+        """End a lease without acknowledgement; the delay is the retry policy's unless given."""
+        entry = self.lease(lease_id, now_ms)
+        self._leases.end(entry)
+        self._end_lease(entry, now_ms, delay_ms)
+        return entry
+
+    def set_deadline(self, lease_id: int, deadline_ms: int, now_ms: int) -> Entry:
+        """Move the moment a live lease runs out."""
+        entry = self.lease(lease_id, now_ms)
+        self._leases.move_deadline(entry, deadline_ms)
+        return entry
+
+    def _end_lease(self, entry: Entry, now_ms: int, delay_ms: int | None) -> None:
+        policy = self._policy
+        entry.deadline_ms = 0
+        self.leased_bytes -= entry.message.size_bytes
+        if delay_ms is None:
+            delay_ms = policy.retry.delay_ms(entry.receive_count) if policy.retry is not None else 0
+        if self._used_up(entry, DeadLetterAt.RELEASE):
+            entry.available_ms = now_ms + delay_ms  # if there is nowhere for it to go, it waits like any other
+            self._begin_settling(entry)
+            self.dead_letters.append(entry)
+            return
+        if policy.late_ack:
+            self._late[entry.lease_id] = entry
+        if self.released is not None:
+            self.released.append(entry)
+        self._line.rejoin(entry, now_ms, delay_ms)
+
+    # Time
+
+    def advance(self, now_ms: int) -> None:
+        """End the leases that have run out and let in the delayed messages whose time has come."""
+        while (entry := self._leases.pop_expired(now_ms)) is not None:
+            self._end_lease(entry, entry.deadline_ms, None)  # a back-off starts when the lease ran out, not when seen
+        self._line.ripen(now_ms)
+
+    def next_due_ms(self) -> int | None:
+        """When `advance` has something to do again; None when nothing is timed."""
+        deadline_ms, ripe_ms = self._leases.next_deadline_ms(), self._line.next_ripe_ms()
+        if deadline_ms is None or ripe_ms is None:
+            return ripe_ms if deadline_ms is None else deadline_ms
+        return min(deadline_ms, ripe_ms)
+
+    def drop_past_retention(self, now_ms: int, limit: int) -> int:
+        """Move up to `limit` messages that stand first in line and are too old into the `expired` outbox."""
+        horizon_ms = now_ms - self._policy.retention_ms
+        line, expired = self._line, self.expired
+        stop = len(expired) + limit
+        while len(expired) < stop and (entry := line.first_fresh()) is not None:
+            if entry.message.sent_ms > horizon_ms:
+                break
+            line.pop_fresh()
+            self._depart(entry, expired)
+        for lane in list(line.lanes.values()):
+            if lane.in_flight:
+                continue
+            while len(expired) < stop and (entry := lane.first()) is not None and entry.state is WAITING:
+                if entry.message.sent_ms > horizon_ms:
+                    break
+                lane.pop()
+                lane.in_flight += 1
+                self._depart(entry, expired)
+        return len(expired) + limit - stop
+
+    # Inspection
+
+    def counters(self) -> Counters:
+        """What the queue holds in memory, by state."""
+        return Counters(
+            visible=self.visible,
+            leased=self.leased,
+            delayed=self.delayed,
+            settling=len(self._settling),
+            total_bytes=self.held_bytes,
+            leased_bytes=self.leased_bytes,
+        )
+
+    def peek(self, after_seq: int, limit: int) -> list[Entry]:
+        """The next messages after a sequence number, in order, leased or not; nothing is changed."""
+        return nsmallest(limit, (entry for entry in self._all() if entry.seq > after_seq), key=attrgetter("seq"))
+
+    def leases(self) -> Iterator[Entry]:
+        """Everything that is handed out."""
+        yield from self._leases.live.values()
+
+    def purge(self) -> int:
+        """Drop everything, leased or not; returns how many messages went."""
+        dropped = self.held
+        for entry in self._leases.live.values():
+            entry.state = GONE
+        for entry in self._settling.values():
+            entry.state = GONE
+        self._line.clear()
+        self._leases.clear()
+        self._late.clear()
+        self._settling.clear()
+        self.dead_letters.clear()
+        self.expired.clear()
+        if self.released is not None:
+            self.released.clear()
+        self.leased_bytes = self.held = self.held_bytes = 0
+        return dropped
+
+    def _all(self) -> Iterator[Entry]:
+        yield from self._line.waiting()
+        yield from self.leases()

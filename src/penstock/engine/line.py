@@ -1,0 +1,268 @@
+"""The line: the messages of a queue that wait, and whose turn it is.
+
+Messages without a group wait in `_fresh` (arrival order) or `_returned` (a heap by sequence, for those that came
+back). Messages of a group wait in their lane; lanes that may be taken from stand in `ring` and take turns. Delayed
+messages of either kind are also in `_delayed`, a heap by the moment they become available.
+
+A lane: the waiting messages of one group, in order.
+"""
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
+from itertools import count
+
+import msgspec
+
+from penstock.engine.entry import DELAYED, GONE, WAITING, Entry
+
+# Below this many spent slots the list is not worth moving.
+_COMPACT_AT = 32
+
+
+def _seq(entry: Entry | None) -> int:
+    # Slots before the head are None, but bisect is only asked about slots from the head on.
+    return entry.seq if entry is not None else -1
+
+
+class Lane(msgspec.Struct, gc=False):
+    """A group's queue: a list with a moving head, which stays small for the many groups that hold one message."""
+
+    group: str
+    entries: list[Entry | None]
+    head: int = 0
+    in_flight: int = 0
+    ready: bool = False
+    """Whether the lane stands in the ring of lanes that a receive may take from."""
+
+    def first(self) -> Entry | None:
+        """The message whose turn it is, delayed or not; settled ones that still stand in line are dropped."""
+        entries = self.entries
+        while self.head < len(entries):
+            entry = entries[self.head]
+            if entry is not None and entry.state <= WAITING:
+                return entry
+            self._advance()
+        return None
+
+    def pop(self) -> None:
+        """Take the first message out."""
+        self._advance()
+
+    def put_back(self, entry: Entry) -> None:
+        """Return a message to its place in the order."""
+        if self.head and (self.head == len(self.entries) or _seq(self.entries[self.head]) > entry.seq):
+            self.head -= 1
+            self.entries[self.head] = entry
+        else:
+            self.entries.insert(bisect_left(self.entries, entry.seq, lo=self.head, key=_seq), entry)
+
+    def waiting(self) -> list[Entry]:
+        """All messages that wait here, in order."""
+        return [entry for entry in self.entries[self.head :] if entry is not None and entry.state <= WAITING]
+
+    def _advance(self) -> None:
+        self.entries[self.head] = None
+        self.head += 1
+        if self.head == len(self.entries):
+            self.entries.clear()
+            self.head = 0
+        elif self.head >= _COMPACT_AT and self.head * 2 > len(self.entries):
+            del self.entries[: self.head]
+            self.head = 0
+
+
+class Line:
+    """Who waits, in which order; nothing here knows of leases or limits."""
+
+    __slots__ = ("_delayed", "_fresh", "_returned", "_ties", "delayed", "grouped", "lanes", "ring", "visible")
+
+    def __init__(self, *, grouped: bool) -> None:
+        self.grouped = grouped
+        self._fresh: deque[Entry] = deque()
+        # The tie number keeps a heap from comparing entries when a settled one and its successor share a sequence.
+        self._ties = count()
+        self._returned: list[tuple[int, int, Entry]] = []
+        self._delayed: list[tuple[int, int, int, Entry]] = []
+        self.lanes: dict[str, Lane] = {}
+        self.ring: deque[Lane] = deque()
+        self.visible = 0
+        self.delayed = 0
+
+    def join_all(self, entries: Sequence[Entry], now_ms: int) -> None:
+        """Let messages join at the end, in the order of their sequence."""
+        for entry in entries:
+            if entry.available_ms > now_ms:
+                self._join_one_by_one(entries, now_ms)
+                return
+        self.visible += len(entries)
+        if not self.grouped:
+            self._fresh.extend(entries)
+            return
+        lane_of = self._lane_of
+        for entry in entries:
+            if group := entry.message.group:
+                lane = lane_of(group)
+                lane.entries.append(entry)
+                if not lane.ready and not lane.in_flight:
+                    self.place(lane)
+            else:
+                self._fresh.append(entry)
+
+    def _join_one_by_one(self, entries: Sequence[Entry], now_ms: int) -> None:
+        for entry in entries:
+            self.join(entry, now_ms)
+
+    def join(self, entry: Entry, now_ms: int) -> None:
+        """Let a message join at the end."""
+        grouped = self.grouped and entry.message.group
+        if entry.available_ms > now_ms:
+            self._delay(entry)
+            if grouped:
+                self._lane_of(entry.message.group).entries.append(entry)
+            return
+        self.visible += 1
+        if not grouped:
+            self._fresh.append(entry)
+            return
+        lane = self._lane_of(entry.message.group)
+        lane.entries.append(entry)
+        if not lane.ready and not lane.in_flight:
+            self.place(lane)
+
+    def rejoin(self, entry: Entry, now_ms: int, delay_ms: int) -> None:
+        """Put a message that was handed out back to its place in the order; its lane is free of it."""
+        entry.available_ms = now_ms + delay_ms
+        if delay_ms > 0:
+            self._delay(entry)
+        else:
+            entry.state = WAITING
+            self.visible += 1
+        if self.grouped and entry.message.group:
+            self.lanes[entry.message.group].put_back(entry)
+            self.free_lane(entry)
+        elif delay_ms <= 0:
+            self.put_back_loose(entry)
+
+    def pop_loose(self) -> Entry | None:
+        """Take out the oldest message without a group; it still counts as visible."""
+        fresh, returned = self._fresh, self._returned
+        while fresh or returned:
+            if returned and (not fresh or returned[0][0] < fresh[0].seq):
+                entry = heappop(returned)[2]
+            else:
+                entry = fresh.popleft()
+            if entry.state is WAITING:
+                return entry
+        return None
+
+    def put_back_loose(self, entry: Entry) -> None:
+        """Return a message without a group that was taken out."""
+        heappush(self._returned, (entry.seq, next(self._ties), entry))
+
+    def pull_out(self, entry: Entry) -> Entry:
+        """Take a message from anywhere in line: its place is passed over later, a copy stands for it outside."""
+        if entry.state is DELAYED:
+            self.delayed -= 1
+        else:
+            self.visible -= 1
+        entry.state = GONE
+        if self.grouped and entry.message.group:
+            self.lanes[entry.message.group].in_flight += 1
+        return Entry(
+            seq=entry.seq,
+            message=entry.message,
+            segment=entry.segment,
+            available_ms=entry.available_ms,
+            lease_id=entry.lease_id,
+            receive_count=entry.receive_count,
+            first_received_ms=entry.first_received_ms,
+        )
+
+    def ripen(self, now_ms: int) -> None:
+        """Let in the delayed messages whose time has come."""
+        delayed = self._delayed
+        while delayed and delayed[0][0] <= now_ms:
+            entry = heappop(delayed)[3]
+            if entry.state is not DELAYED:
+                continue
+            entry.state = WAITING
+            self.delayed -= 1
+            self.visible += 1
+            if self.grouped and entry.message.group:
+                self.place(self.lanes[entry.message.group])
+            else:
+                self.put_back_loose(entry)
+
+    def next_ripe_ms(self) -> int | None:
+        """When `ripen` has something to do again."""
+        return self._delayed[0][0] if self._delayed else None
+
+    def first_fresh(self) -> Entry | None:
+        """The oldest message without a group that was never handed out."""
+        fresh = self._fresh
+        while fresh and fresh[0].state is not WAITING:
+            fresh.popleft()
+        return fresh[0] if fresh else None
+
+    def pop_fresh(self) -> None:
+        """Take out what `first_fresh` gave."""
+        self._fresh.popleft()
+
+    def place(self, lane: Lane, *, ahead: bool = False) -> None:
+        """Put a lane into the ring when its first message may be taken, and away when it is empty."""
+        if lane.in_flight or lane.ready:
+            return
+        first = lane.first()
+        if first is None:
+            self.lanes.pop(lane.group, None)
+        elif first.state is WAITING:
+            lane.ready = True
+            if ahead:
+                self.ring.appendleft(lane)
+            else:
+                self.ring.append(lane)
+
+    def free_lane(self, entry: Entry) -> None:
+        """A message that was handed out no longer holds its lane."""
+        if self.grouped and entry.message.group:
+            lane = self.lanes[entry.message.group]
+            lane.in_flight -= 1
+            self.place(lane)
+
+    def has_ready(self) -> bool:
+        """Whether anything may be taken now."""
+        return bool(self._fresh or self._returned or self.ring)
+
+    def waiting(self) -> Iterator[Entry]:
+        """Everything in line, delayed or not, in no particular order."""
+        yield from (entry for entry in self._fresh if entry.state is WAITING)
+        yield from (entry for _, _, entry in self._returned if entry.state is WAITING)
+        for _, _, _, entry in self._delayed:
+            if entry.state is DELAYED and not (self.grouped and entry.message.group):
+                yield entry
+        for lane in self.lanes.values():
+            yield from lane.waiting()
+
+    def clear(self) -> None:
+        """Send everyone away."""
+        for entry in self.waiting():
+            entry.state = GONE
+        self._fresh.clear()
+        self._returned.clear()
+        self._delayed.clear()
+        self.lanes.clear()
+        self.ring.clear()
+        self.visible = self.delayed = 0
+
+    def _lane_of(self, group: str) -> Lane:
+        lane = self.lanes.get(group)
+        if lane is None:
+            lane = self.lanes[group] = Lane(group, [])
+        return lane
+
+    def _delay(self, entry: Entry) -> None:
+        entry.state = DELAYED
+        self.delayed += 1
+        heappush(self._delayed, (entry.available_ms, entry.seq, next(self._ties), entry))
