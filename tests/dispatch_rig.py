@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from penstock.delivery.breakers import Breakers
+from penstock.delivery.webhook.courier import Client, Courier
 from penstock.domain.event import Event
 from penstock.domain.ids import TsidFactory
 from penstock.domain.job import DispatchJob
@@ -18,7 +19,6 @@ from penstock.domain.signing import Signature, verify
 from penstock.http.server.server import HttpServer
 from penstock.jobs.api.app import Front, JobsParts
 from penstock.jobs.auth_token import AuthTokens
-from penstock.jobs.delivery import Client, Courier
 from penstock.jobs.process import Processor
 from penstock.jobs.process_metrics import ProcessMetrics
 from penstock.jobs.repository import JobRepository

@@ -13,7 +13,7 @@ from penstock.delivery.http.settings import DeliverySettings
 from penstock.domain.addresses import Network
 from penstock.domain.outcome import MediationOutcome
 from penstock.domain.pointer import MessagePointer
-from penstock.router.mediator import HttpMediator
+from penstock.router.pools.mediator import HttpMediator
 from penstock.testing.clock import VirtualClock
 
 LOOPBACK: tuple[Network, ...] = (ip_network("127.0.0.0/8"),)

@@ -14,15 +14,15 @@ from penstock.domain.errors import Unavailable
 from penstock.domain.ids import TsidFactory
 from penstock.edge.clock import pause
 from penstock.http.server.server import HttpServer
-from penstock.router.api.app import RouterParts, router_app
-from penstock.router.config_sync import ConfigSync
-from penstock.router.configuration import PoolConfiguration, RouterConfiguration
-from penstock.router.pool_metrics import RouterMetrics
+from penstock.queues.open import QueueSpec
+from penstock.queues.port import Publication
+from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration
+from penstock.router.config.sync import ConfigSync
+from penstock.router.monitoring.app import RouterParts, router_app
+from penstock.router.monitoring.warnings import Severity, WarningCode, Warnings
+from penstock.router.pools.counts import RouterMetrics
 from penstock.router.settings import RouterSettings
 from penstock.router.standby import AlwaysPrimary
-from penstock.router.warnings import Severity, WarningCode, Warnings
-from penstock.sources.opening import QueueSpec
-from penstock.sources.port import Publication
 from penstock.testing.clock import VirtualClock
 from tests.router_surface import FakeRouter
 from tests.virtual_pauses import settle

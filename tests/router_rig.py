@@ -23,15 +23,14 @@ from penstock.domain.outcome import (
 )
 from penstock.domain.pointer import DispatchMode, MessagePointer, encode_pointer
 from penstock.ops.config.router_options import RouterOptions
-from penstock.router.configuration import PoolConfiguration, RouterConfiguration
-from penstock.router.pool_metrics import RouterMetrics
+from penstock.queues.open import QueueSpec
+from penstock.queues.port import Confirmation, Received
+from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration
+from penstock.router.intake.tracker import BatchGroup, TrackedMessage
+from penstock.router.monitoring.views import PoolView
+from penstock.router.monitoring.warnings import RouterWarning, WarningCode, WarningFilter, Warnings
+from penstock.router.pools.counts import RouterMetrics
 from penstock.router.router import Router
-from penstock.router.tracked import BatchGroup, TrackedMessage
-from penstock.router.views import PoolView
-from penstock.router.warnings import RouterWarning, WarningCode, WarningFilter, Warnings
-from penstock.sources.confirmation import Confirmation
-from penstock.sources.opening import QueueSpec
-from penstock.sources.port import Received
 from penstock.testing.virtual_loop import LoopClock, run_virtual
 
 P = ParamSpec("P")

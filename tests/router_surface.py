@@ -2,10 +2,10 @@
 
 import asyncio
 
-from penstock.delivery.breaker_view import BreakerView
+from penstock.delivery.breakers import BreakerView
 from penstock.domain.errors import FailedPrecondition
-from penstock.router.configuration import RouterConfiguration
-from penstock.router.views import (
+from penstock.router.config.configuration import RouterConfiguration
+from penstock.router.monitoring.views import (
     GroupView,
     InFlightFilter,
     InFlightPage,

@@ -21,12 +21,12 @@ from penstock.jobs.signal import JobSignal
 from penstock.jobs.sql_repository import SqlRepository
 from penstock.jobs.sqlite_transaction import SqliteTransaction
 from penstock.jobs.transaction import Transaction
+from penstock.queues.errors import BrokerUnavailable, HeldBack
+from penstock.queues.port import Publication
 from penstock.scheduler.pointers import Pointers
 from penstock.scheduler.scheduler import Scheduler
 from penstock.scheduler.settings import SchedulerSettings
 from penstock.scheduler.standby import Alone, Leadership
-from penstock.sources.errors import BrokerUnavailable, HeldBack
-from penstock.sources.port import Publication
 
 Result = TypeVar("Result")
 

@@ -16,6 +16,8 @@ from penstock.edge.clock import Clock
 from penstock.jobs.delivering import Beginning, Done, TryLater, Verdict
 from penstock.jobs.errors import WrongJobStatus
 from penstock.jobs.signal import JobSignal
+from penstock.queues.errors import HeldBack
+from penstock.queues.port import Publication
 from penstock.scheduler.errors import LeaseUnavailable
 from penstock.scheduler.pointers import Pointers
 from penstock.scheduler.scheduled_jobs import ScheduledJobs
@@ -23,8 +25,6 @@ from penstock.scheduler.scheduler import Scheduler
 from penstock.scheduler.settings import SchedulerSettings
 from penstock.scheduler.sql_lease import SqlLease
 from penstock.scheduler.standby import Standby
-from penstock.sources.errors import HeldBack
-from penstock.sources.port import Publication
 from tests.scheduler_rig import BLOCK, ENDPOINT, IMMEDIATE, NEXT, MemoryQueue, PlainTokens, SchedulerRig
 
 SETTINGS = SchedulerSettings(stale_after_s=40, stale_poll_s=10)

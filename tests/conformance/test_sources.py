@@ -1,4 +1,4 @@
-"""What the router and the dispatcher rely on, of every kind of source and publisher (penstock.sources.port)."""
+"""What the router and the dispatcher rely on, of every kind of source and publisher (penstock.queues.port)."""
 
 import asyncio
 import sys
@@ -11,7 +11,7 @@ import pytest
 
 from penstock.domain.errors import NotFound, Unavailable
 from penstock.domain.limits import KIB
-from penstock.sources.port import Publication, Received, Source
+from penstock.queues.port import Publication, Received, Source
 from tests.sources.receiving import PATIENCE_S, bodies, numbered, publications, take, take_until
 from tests.sources.rig import SourceRig
 from tests.sources.rigs import RIGS

@@ -6,10 +6,9 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from penstock.sources.embedded import EmbeddedSource
-from penstock.sources.embedded_publisher import EmbeddedPublisher
-from penstock.sources.port import Publication
-from penstock.sources.uri import EmbeddedUri
+from penstock.queues.embedded.source import EmbeddedPublisher, EmbeddedSource
+from penstock.queues.port import Publication
+from penstock.queues.uri import EmbeddedUri
 
 ROOT = Path(__file__).parents[2]
 WORKER = ROOT / "tests" / "sources" / "embedded_child.py"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.domain.pointer import MessagePointer, encode_pointer
-from penstock.sources.port import Publication
+from penstock.queues.port import Publication
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.services.router_process import RouterProcess
 from tests.sources.rig import SourceRig

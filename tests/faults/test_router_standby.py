@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from penstock.domain.pointer import MessagePointer, encode_pointer
-from penstock.sources.opening import publisher_for
-from penstock.sources.port import Publication
+from penstock.queues.open import publisher_for
+from penstock.queues.port import Publication
 from penstock.testing.receiver import RecordingReceiver
 from tests.services.router_process import RouterProcess
 from tests.services.sqs_server import wait_until

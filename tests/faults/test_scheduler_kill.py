@@ -18,7 +18,7 @@ from penstock.jobs.auth_token import AuthTokens
 from penstock.jobs.postgres import postgres_repository
 from penstock.jobs.repository import JobRepository
 from penstock.jobs.sqlite import sqlite_repository
-from penstock.sources.opening import QueueSpec, source_for
+from penstock.queues.open import QueueSpec, source_for
 from tests.services.redis import RedisServer
 from tests.services.scheduler_process import SECRET, SchedulerProcess
 from tests.services.sqs_server import SqsServer, counts, drain, running

@@ -18,8 +18,8 @@ from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
 from penstock.jobs.postgres import postgres_repository
 from penstock.jobs.repository import JobRepository
-from penstock.sources.confirmation import Confirmation
-from penstock.sources.opening import QueueSpec, source_for
+from penstock.queues.open import QueueSpec, source_for
+from penstock.queues.port import Confirmation
 from tests.services.spark_cluster import SparkCluster, descendants, running_cluster
 from tests.services.sqs_server import PENSTOCK, SqsServer, counts, running
 

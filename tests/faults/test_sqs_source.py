@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from penstock.domain.errors import Unavailable
-from penstock.sources.sqs import SqsSource
-from penstock.sources.sqs_publisher import SqsPublisher
-from penstock.sources.uri import SqsUri, parse_uri
+from penstock.queues.sqs.publisher import SqsPublisher
+from penstock.queues.sqs.source import SqsSource
+from penstock.queues.uri import SqsUri, parse_uri
 from tests.services.sqs_server import SqsServer, counts, running
 from tests.sources.receiving import bodies, numbered, take
 

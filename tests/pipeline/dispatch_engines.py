@@ -18,10 +18,10 @@ from penstock.pipeline.dispatch.job import DispatchJob
 from penstock.pipeline.dispatch.order import Destination
 from penstock.pipeline.dispatch.round import Rounds
 from penstock.pipeline.dispatch.settings import DispatchSettings
+from penstock.queues.open import publisher_for
 from penstock.scheduler.scheduler import Scheduler
 from penstock.scheduler.settings import SchedulerSettings
 from penstock.scheduler.standby import Alone
-from penstock.sources.opening import publisher_for
 from tests.services.sqs_server import SqsServer, counts, receive
 
 ENDPOINT = "http://127.0.0.1:8080/api/dispatch/process"

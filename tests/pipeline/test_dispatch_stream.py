@@ -24,7 +24,7 @@ from penstock.pipeline.dispatch.job import DispatchJob
 from penstock.pipeline.dispatch.round import Rounds
 from penstock.pipeline.dispatch.tick_source import TickReader
 from penstock.pipeline.streaming_job import StreamingJob
-from penstock.sources.opening import QueueSpec, source_for
+from penstock.queues.open import QueueSpec, source_for
 from tests.pipeline.dispatch_engines import SETTINGS, destination
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]

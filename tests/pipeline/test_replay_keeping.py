@@ -6,11 +6,11 @@ from uuid import uuid4
 
 import pytest
 
+from penstock.delivery.webhook.request import checked_headers
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.job import Attempt, AttemptOutcome
 from penstock.domain.job_state import JobStatus
 from penstock.domain.pointer import DispatchMode
-from penstock.jobs.delivery_headers import checked_headers
 from penstock.jobs.errors import ReplayNotFound, ReplayTakenOver
 from penstock.jobs.fan_out import check_job_id
 from penstock.jobs.replays import REPLAY_HEADER, ReplayAttempt, ReplayOrder, ReplayProgress, ReplaySelection, copy_id

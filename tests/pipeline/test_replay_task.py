@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
+from penstock.delivery.webhook.courier import Courier, Delivery
+from penstock.delivery.webhook.request import DeliveryRequest
 from penstock.domain.job import AttemptOutcome
 from penstock.domain.job_state import JobStatus
 from penstock.domain.outcome import SUCCESS
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.signing import Signature, verify
-from penstock.jobs.delivery import Courier, Delivery
-from penstock.jobs.delivery_request import DeliveryRequest
 from penstock.jobs.errors import ReplayTakenOver
 from penstock.jobs.replays import REPLAY_HEADER, Replay, ReplayAttempt, ReplayProgress, copy_id
 from penstock.jobs.replays_keeping import Load, Part

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from penstock.domain.pointer import DispatchMode
-from penstock.router.lane import Lane
-from penstock.router.lanes import Lanes
-from penstock.router.tracked import BatchGroup, Stage, TrackedMessage
+from penstock.router.intake.tracker import BatchGroup, Stage, TrackedMessage
+from penstock.router.pools.lanes import Lane, Lanes
 from tests.router_rig import pointer, tracked
 
 PICK = st.integers(0, 1000)

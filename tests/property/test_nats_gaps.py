@@ -6,8 +6,8 @@ from random import Random
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from penstock.sources.group_order import GroupOrder, State
-from penstock.sources.nats_gaps import MARGIN_S, DeliveryGaps, Numbers, Standing
+from penstock.queues.group_order import GroupOrder, State
+from penstock.queues.nats.gaps import MARGIN_S, DeliveryGaps, Numbers, Standing
 
 LEASE_S = 9.0
 GROUPS = ("a", "b", None)

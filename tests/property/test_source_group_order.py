@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from penstock.sources.group_order import GroupOrder, State
+from penstock.queues.group_order import GroupOrder, State
 
 GROUPS = st.sampled_from(["a", "b", None])
 

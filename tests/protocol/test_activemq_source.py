@@ -9,12 +9,12 @@ from uuid import uuid4
 import pytest
 
 from penstock.domain.errors import FailedPrecondition, PenstockError, Unavailable
-from penstock.sources.activemq import ActiveMqSource
-from penstock.sources.activemq_publisher import ActiveMqPublisher
-from penstock.sources.port import Publication, Received, Source
-from penstock.sources.stomp_connection import StompAddress, StompConnection
-from penstock.sources.stomp_frame import Frame
-from penstock.sources.uri import StompUri
+from penstock.queues.activemq.connection import StompAddress, StompConnection
+from penstock.queues.activemq.publisher import ActiveMqPublisher
+from penstock.queues.activemq.source import ActiveMqSource
+from penstock.queues.activemq.stomp import Frame
+from penstock.queues.port import Publication, Received, Source
+from penstock.queues.uri import StompUri
 from tests.services.activemq import ActiveMQ, running_activemq
 from tests.services.nats import free_port
 from tests.sources.receiving import PATIENCE_S, bodies, numbered, publications, take, take_until

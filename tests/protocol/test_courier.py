@@ -9,12 +9,12 @@ from penstock.delivery.breakers import Breakers
 from penstock.delivery.egress import EgressGuard
 from penstock.delivery.http.client import HttpClient
 from penstock.delivery.http.settings import DeliverySettings
+from penstock.delivery.webhook.courier import Courier
+from penstock.delivery.webhook.request import delivery_request
 from penstock.domain.event import Event
 from penstock.domain.outcome import CircuitOpen, MediationResult, NetworkError, Timeout
 from penstock.domain.signing import Signature, verify
 from penstock.domain.subscription import Subscription
-from penstock.jobs.delivery import Courier
-from penstock.jobs.delivery_request import delivery_request
 from penstock.testing.clock import VirtualClock
 from penstock.testing.receiver import Ending, RecordingReceiver, Reply
 from tests.http2_endpoint import Request, http2

@@ -19,7 +19,7 @@ from penstock.jobs.api.app import openapi, route_table
 from penstock.jobs.api.jobs import OldestAges
 from penstock.jobs.sqlite import sqlite_repository
 from penstock.ops.config.dispatch_options import FanOutBy
-from penstock.router.configuration import parse_configuration
+from penstock.router.config.configuration import parse_configuration
 from penstock.testing.receiver import Reply
 from tests.dispatch_rig import DispatchRig, cloud_event, dispatch_rig, jobs_parts, request
 from tests.job_databases import Connect, connect

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.delivery.egress import SocketAddress
 from penstock.delivery.http.answer import KEPT_BODY_BYTES, READ_BODY_BYTES
-from penstock.delivery.http.frames import GoawayFilter
+from penstock.delivery.http.http2 import GoawayFilter
 from penstock.delivery.http.request import request_head
 from penstock.delivery.http.settings import DeliverySettings
 from penstock.domain.outcome import Deferred, MediationOutcome, MediationResult, NetworkError, RateLimited, Timeout

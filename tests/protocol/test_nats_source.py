@@ -11,10 +11,10 @@ import pytest
 from nats.js.api import AckPolicy, ConsumerConfig
 
 from penstock.domain.errors import FailedPrecondition, NotFound, Unavailable
-from penstock.sources.nats import NatsSource
-from penstock.sources.nats_publisher import NatsPublisher
-from penstock.sources.port import Publication, Received, Source
-from penstock.sources.uri import Login, NatsUri
+from penstock.queues.nats.publisher import NatsPublisher
+from penstock.queues.nats.source import NatsSource
+from penstock.queues.port import Publication, Received, Source
+from penstock.queues.uri import Login, NatsUri
 from tests.services.nats import NatsServer, running_nats
 from tests.sources.receiving import PATIENCE_S, bodies, numbered, publications, take
 from tests.sources.rig_nats import NatsRig, new_stream
@@ -25,7 +25,7 @@ GROUPS = (b"a", b"b", b"c", b"d")
 # Takes everything, acks what is not the first of its group, and waits for its end.
 CHILD = """
 import asyncio, sys
-from penstock.sources.opening import QueueSpec, source_for
+from penstock.queues.open import QueueSpec, source_for
 
 async def main():
     source = source_for(QueueSpec("child", sys.argv[1], visibility_timeout=int(sys.argv[2])))

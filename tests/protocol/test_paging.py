@@ -21,7 +21,7 @@ from penstock.http.api.paging import MOST_ON_A_PAGE, cursor_after
 from penstock.jobs.api.app import route_table as jobs_routes
 from penstock.jobs.api.jobs import AttemptList
 from penstock.jobs.sqlite import sqlite_repository
-from penstock.router.api.app import route_table as router_routes
+from penstock.router.monitoring.app import route_table as router_routes
 from penstock.router.settings import RouterSettings
 from penstock.sqs.admin import AdminSurface
 from penstock.sqs.placement import HOME

@@ -7,8 +7,8 @@ import pytest
 
 from penstock.domain.errors import Unavailable
 from penstock.domain.pointer import decode_pointer
-from penstock.router.configuration import PoolConfiguration, RouterConfiguration
-from penstock.router.warnings import Severity, WarningCode
+from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration
+from penstock.router.monitoring.warnings import Severity, WarningCode
 from tests.router_api_rig import CONFIGURATION, Answer, ServedApi, served_api
 from tests.router_surface import pool_view, queue_view
 

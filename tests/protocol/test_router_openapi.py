@@ -7,7 +7,7 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
 
-from penstock.router.api.app import openapi
+from penstock.router.monitoring.app import openapi
 from penstock.router.settings import RouterSettings
 from tests.router_api_rig import ServedApi, served_api
 

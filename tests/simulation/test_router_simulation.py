@@ -9,16 +9,14 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from penstock.domain.rate import SlidingWindow
-from penstock.router.consumer import Consumer
-from penstock.router.lane import Lane
-from penstock.router.lanes import Lanes
-from penstock.router.pool import Pool
-from penstock.router.pools import Pools
-from penstock.router.routing import Routing
-from penstock.router.settlement import Settlements
-from penstock.router.tracked import TrackedMessage
-from penstock.router.tracker import InFlightTracker
-from penstock.sources.port import Received
+from penstock.queues.port import Received
+from penstock.router.intake.consumer import Consumer
+from penstock.router.intake.routing import Routing
+from penstock.router.intake.settlement import Settlements
+from penstock.router.intake.tracker import InFlightTracker, TrackedMessage
+from penstock.router.pools.lanes import Lane, Lanes
+from penstock.router.pools.pool import Pool
+from penstock.router.pools.pools import Pools
 from penstock.testing.simulation.findings import InvariantBroken
 from penstock.testing.simulation.world import simulate_router
 

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from penstock.sources.opening import QueueSpec, source_for
+from penstock.queues.open import QueueSpec, source_for
 
 
 async def main(uri: str, visibility_s: int, count: int) -> None:

@@ -8,8 +8,8 @@ import asyncio
 import sys
 import time
 
-from penstock.sources.opening import QueueSpec, publisher_for, source_for
-from penstock.sources.port import Publication
+from penstock.queues.open import QueueSpec, publisher_for, source_for
+from penstock.queues.port import Publication
 
 EMPTY_S = 2.0
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 
-from penstock.sources.port import Publication, Received, Source
+from penstock.queues.port import Publication, Received, Source
 
 # Generous: nothing waits so long unless it is broken.
 PATIENCE_S = 15.0

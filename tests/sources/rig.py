@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 import pytest
 
 from penstock.domain.limits import MIB
-from penstock.sources.port import Publication, Publisher, Source
+from penstock.queues.port import Publication, Publisher, Source
 from tests.sources.tcp_link import TcpLink
 
 

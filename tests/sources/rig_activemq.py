@@ -6,10 +6,10 @@ from uuid import uuid4
 
 import pytest
 
-from penstock.sources.activemq import ActiveMqSource
-from penstock.sources.activemq_publisher import ActiveMqPublisher
-from penstock.sources.port import Publication
-from penstock.sources.uri import StompUri
+from penstock.queues.activemq.publisher import ActiveMqPublisher
+from penstock.queues.activemq.source import ActiveMqSource
+from penstock.queues.port import Publication
+from penstock.queues.uri import StompUri
 from tests.services.activemq import ActiveMQ
 from tests.sources.rig import SourceRig
 from tests.sources.tcp_link import TcpLink

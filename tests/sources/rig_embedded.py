@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.sources.embedded import EmbeddedSource
-from penstock.sources.embedded_publisher import EmbeddedPublisher
-from penstock.sources.uri import EmbeddedUri
+from penstock.queues.embedded.source import EmbeddedPublisher, EmbeddedSource
+from penstock.queues.uri import EmbeddedUri
 from tests.sources.rig import SourceRig
 
 

@@ -8,10 +8,10 @@ import nats
 import pytest
 
 from penstock.domain.limits import MIB
-from penstock.sources.nats import NatsSource
-from penstock.sources.nats_publisher import NatsPublisher
-from penstock.sources.port import Publication
-from penstock.sources.uri import NatsUri
+from penstock.queues.nats.publisher import NatsPublisher
+from penstock.queues.nats.source import NatsSource
+from penstock.queues.port import Publication
+from penstock.queues.uri import NatsUri
 from tests.services.nats import NatsServer
 from tests.sources.rig import SourceRig
 from tests.sources.tcp_link import TcpLink

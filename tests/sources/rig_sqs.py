@@ -10,10 +10,10 @@ from uuid import uuid4
 import pytest
 
 from penstock.domain.limits import MIB
-from penstock.sources.port import Publication
-from penstock.sources.sqs import SqsSource
-from penstock.sources.sqs_publisher import SqsPublisher
-from penstock.sources.uri import SqsUri, parse_uri
+from penstock.queues.port import Publication
+from penstock.queues.sqs.publisher import SqsPublisher
+from penstock.queues.sqs.source import SqsSource
+from penstock.queues.uri import SqsUri, parse_uri
 from tests.services.moto_server import moto_client
 from tests.services.sqs_server import SqsServer
 from tests.sources.rig import SourceRig

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from penstock.client import BadSignature, Event, Webhook, verify_webhook
 from penstock.client.event import MOST_AT_ONCE, MOST_BYTES_AT_ONCE, decode_event, encode_event, in_batches
+from penstock.delivery.webhook.request import cloud_event
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.signing import sign
 from penstock.jobs.api.cloud_event import CloudEvent, event_of, members_of
-from penstock.jobs.delivery_envelope import cloud_event
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER_SECRET = "whsec_b2xkIHNlY3JldCBvZiBhIHN1YnNjcmliZXI="

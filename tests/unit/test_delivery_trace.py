@@ -5,8 +5,8 @@ import re
 import msgspec
 import pytest
 
+from penstock.delivery.webhook.trace import span_of_event, trace_headers, trace_of_event
 from penstock.domain.event import Event
-from penstock.jobs.delivery_trace import span_of_event, trace_headers, trace_of_event
 from penstock.ops.telemetry.otlp_spans import OtlpSpans
 from penstock.ops.telemetry.spans import NoSpans
 

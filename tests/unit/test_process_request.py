@@ -4,14 +4,12 @@ import msgspec
 import pytest
 
 from penstock.delivery.errors import Undeliverable
+from penstock.delivery.webhook.request import DeliveryRequest, checked_headers, cloud_event, delivery_request
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.event import Event
 from penstock.domain.job import DispatchJob
 from penstock.domain.signing import verify
 from penstock.domain.subscription import Subscription
-from penstock.jobs.delivery_envelope import cloud_event
-from penstock.jobs.delivery_headers import checked_headers
-from penstock.jobs.delivery_request import DeliveryRequest, delivery_request
 from tests.made_jobs import JOB_ID, NOW_MS, dispatch_job
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -7,9 +7,9 @@ import pytest
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.pointer import DispatchMode
 from penstock.ops.config.router_options import RouterOptions
-from penstock.router.configuration import PoolConfiguration, RouterConfiguration
-from penstock.router.warnings import Severity, WarningCode
-from penstock.sources.opening import QueueSpec
+from penstock.queues.open import QueueSpec
+from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration
+from penstock.router.monitoring.warnings import Severity, WarningCode
 from tests.router_rig import (
     SERVER_ERROR,
     RouterRig,

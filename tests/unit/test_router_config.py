@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.pointer import DEFAULT_POOL_CODE
-from penstock.router.configuration import PoolConfiguration, RouterConfiguration, merge, parse_configuration
-from penstock.router.plan import plan_pools, plan_queues
-from penstock.router.warnings import Severity
-from penstock.sources.opening import QueueSpec
+from penstock.queues.open import QueueSpec
+from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration, merge, parse_configuration
+from penstock.router.config.plan import plan_pools, plan_queues
+from penstock.router.monitoring.warnings import Severity
 
 DOCUMENT = {
     "processingPools": [

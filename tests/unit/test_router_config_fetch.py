@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from penstock.domain.errors import InvalidArgument, NotFound, Unavailable
-from penstock.router import config_fetch
-from penstock.router.config_fetch import fetch_configuration, is_file
-from penstock.router.configuration import PoolConfiguration
+from penstock.router.config import fetch
+from penstock.router.config.configuration import PoolConfiguration
+from penstock.router.config.fetch import fetch_configuration, is_file
 
 GOOD = b'{"processingPools":[{"code":"P","concurrency":3}],"queues":[]}'
 Handle = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
@@ -111,7 +111,7 @@ async def test_nobody_there_is_unavailable(unused_tcp_port: int) -> None:
 
 
 async def test_a_source_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config_fetch, "TIMEOUT_S", 0.05)
+    monkeypatch.setattr(fetch, "TIMEOUT_S", 0.05)
     hung = asyncio.Event()
 
     async def handle(_: bytes, writer: asyncio.StreamWriter) -> None:
@@ -126,7 +126,7 @@ async def test_a_source_that_says_nothing_is_given_up(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("chunked", [True, False])
 async def test_too_much_is_refused(chunked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config_fetch, "MAX_BYTES", 40)
+    monkeypatch.setattr(fetch, "MAX_BYTES", 40)
     head = b"HTTP/1.1 200 OK\r\n\r\n" if chunked else b"HTTP/1.1 200 OK\r\nContent-Length: 62\r\n\r\n"
     async with raw_server(answering(head, GOOD)) as address:
         with pytest.raises(InvalidArgument, match="larger than 40 bytes"):
@@ -134,7 +134,7 @@ async def test_too_much_is_refused(chunked: bool, monkeypatch: pytest.MonkeyPatc
 
 
 async def test_too_large_a_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config_fetch, "MAX_BYTES", 40)
+    monkeypatch.setattr(fetch, "MAX_BYTES", 40)
     (tmp_path / "router.json").write_bytes(GOOD)
 
     with pytest.raises(InvalidArgument, match="larger than 40 bytes"):

@@ -5,12 +5,12 @@ from contextlib import asynccontextmanager
 import pytest
 
 from penstock.domain.errors import FailedPrecondition, Unavailable
-from penstock.router.config_sync import ConfigSync, SyncState
-from penstock.router.configuration import PoolConfiguration, RouterConfiguration
+from penstock.queues.open import QueueSpec
+from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration
+from penstock.router.config.sync import ConfigSync, SyncState
+from penstock.router.monitoring.warnings import Severity, Warnings
 from penstock.router.settings import RouterSettings
 from penstock.router.standby import AlwaysPrimary, Leadership
-from penstock.router.warnings import Severity, Warnings
-from penstock.sources.opening import QueueSpec
 from penstock.testing.clock import VirtualClock
 from tests.router_surface import FakeRouter
 from tests.virtual_pauses import VirtualPauses, settle

@@ -6,8 +6,8 @@ import heapq
 import pytest
 
 from penstock.domain.errors import Unavailable
-from penstock.router.warnings import Severity, WarningCode
-from penstock.sources.opening import QueueSpec
+from penstock.queues.open import QueueSpec
+from penstock.router.monitoring.warnings import Severity, WarningCode
 from penstock.testing.virtual_loop import LoopClock, NothingWillHappen, VirtualLoop
 from tests.router_rig import (
     RouterRig,

@@ -1,11 +1,11 @@
 import msgspec
 import pytest
 
-from penstock.delivery.breaker_view import BreakerView
-from penstock.router.api.health import Health, HealthStatus, assess
-from penstock.router.config_sync import SyncState
-from penstock.router.views import PoolView
-from penstock.router.warnings import Severity
+from penstock.delivery.breakers import BreakerView
+from penstock.router.config.sync import SyncState
+from penstock.router.monitoring.health import Health, HealthStatus, assess
+from penstock.router.monitoring.views import PoolView
+from penstock.router.monitoring.warnings import Severity
 from tests.router_surface import pool_view, queue_view
 
 GOOD = SyncState(initialised=True, consuming=True)

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from penstock.domain.errors import Unavailable
-from penstock.router.heartbeat import HeartbeatRounds
+from penstock.router.intake.consumer import HeartbeatRounds
 from tests.router_rig import (
     ScriptedSource,
     on_virtual_time,

@@ -4,12 +4,12 @@ import re
 from pathlib import Path
 
 from penstock.http.api.probes import PATHS
-from penstock.router.api.app import route_table
-from penstock.router.api.test_endpoints import NAMES
-from penstock.router.metrics import RouterCollector
-from penstock.router.pool_metrics import RouterMetrics
+from penstock.router.monitoring.app import route_table
+from penstock.router.monitoring.metrics import RouterCollector
+from penstock.router.monitoring.test_endpoints import NAMES
+from penstock.router.monitoring.warnings import Warnings
+from penstock.router.pools.counts import RouterMetrics
 from penstock.router.settings import RouterSettings
-from penstock.router.warnings import Warnings
 from penstock.testing.clock import VirtualClock
 from tests.router_api_rig import ServedApi
 from tests.router_surface import FakeRouter

@@ -4,10 +4,16 @@ import msgspec
 import pytest
 from prometheus_client.core import Metric
 
-from penstock.delivery.breaker_view import BreakerView
-from penstock.router.metrics import MAX_ENDPOINT_LABELS, MAX_GROUPED_POOLS, MAX_LABELS, OTHER, RouterCollector
-from penstock.router.pool_metrics import SHOWN_GROUPS, PoolMetrics, RouterMetrics
-from penstock.router.warnings import Warnings
+from penstock.delivery.breakers import BreakerView
+from penstock.router.monitoring.metrics import (
+    MAX_ENDPOINT_LABELS,
+    MAX_GROUPED_POOLS,
+    MAX_LABELS,
+    OTHER,
+    RouterCollector,
+)
+from penstock.router.monitoring.warnings import Warnings
+from penstock.router.pools.counts import SHOWN_GROUPS, PoolMetrics, RouterMetrics
 from penstock.testing.clock import VirtualClock
 from tests.router_surface import FakeRouter, pool_view, queue_view
 

@@ -7,8 +7,8 @@ import pytest
 from penstock.domain.errors import FailedPrecondition
 from penstock.domain.outcome import MediationOutcome
 from penstock.domain.pointer import DispatchMode
-from penstock.router.views import longest
-from penstock.router.warnings import Severity, WarningCode
+from penstock.router.monitoring.views import longest
+from penstock.router.monitoring.warnings import Severity, WarningCode
 from tests.router_rig import (
     CIRCUIT_OPEN,
     FAILED_AT_ONCE,

@@ -7,9 +7,9 @@ import pytest
 
 from penstock.domain.pointer import encode_pointer
 from penstock.ops.telemetry.logs import HumanFormatter
-from penstock.router.configuration import PoolConfiguration
-from penstock.router.warnings import MAX_MESSAGE_CHARS, Severity, WarningCode
-from penstock.sources.port import Received
+from penstock.queues.port import Received
+from penstock.router.config.configuration import PoolConfiguration
+from penstock.router.monitoring.warnings import MAX_MESSAGE_CHARS, Severity, WarningCode
 from tests.router_rig import (
     FAILED_AT_ONCE,
     RouterRig,

@@ -7,8 +7,8 @@ from contextlib import suppress
 import pytest
 
 from penstock.domain.errors import Unavailable
-from penstock.router.warnings import Severity, WarningCode
-from penstock.sources.port import Received
+from penstock.queues.port import Received
+from penstock.router.monitoring.warnings import Severity, WarningCode
 from tests.router_rig import (
     SERVER_ERROR,
     RouterRig,

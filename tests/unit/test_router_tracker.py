@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-from penstock.router.tracked import TrackedMessage
-from penstock.router.tracker import InFlightTracker
-from penstock.router.views import InFlightFilter
+from penstock.router.intake.tracker import InFlightTracker, TrackedMessage
+from penstock.router.monitoring.views import InFlightFilter
 from tests.router_rig import on_virtual_time, pointer, pool_p, pools, quiet, running, tracked
 
 

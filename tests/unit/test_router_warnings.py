@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.router.warnings import (
+from penstock.router.monitoring.warnings import (
     EXPIRY_MS,
     MAX_MESSAGE_CHARS,
     MAX_WARNINGS,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.sources.embedded_table import Ack, EmbeddedTable, Extend, GiveBack, Handle
-from penstock.sources.port import Publication, Received
+from penstock.queues.embedded.table import Ack, EmbeddedTable, Extend, GiveBack, Handle
+from penstock.queues.port import Publication, Received
 
 LEASE_MS = 30_000
 MINUTE_MS = 60_000

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from penstock.sources.confirmation import Confirmation, confirmed
-from penstock.sources.errors import BrokerUnavailable
-from penstock.sources.gather import Gatherer
+from penstock.queues.errors import BrokerUnavailable
+from penstock.queues.gather import Gatherer
+from penstock.queues.port import Confirmation, confirmed
 
 
 class Wire:

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from penstock.domain.errors import PenstockError
-from penstock.sources import sqs, sqs_http
-from penstock.sources.errors import BrokerQueueNotFound, BrokerRefused, BrokerUnavailable, HeldBack, SourceClosed
-from penstock.sources.port import Publication, Received
-from penstock.sources.sqs import SqsSource, pause_after_s
-from penstock.sources.sqs_polling import SqsPolling
-from penstock.sources.sqs_publisher import SqsPublisher
-from penstock.sources.uri import SqsUri, parse_uri
+from penstock.queues.errors import BrokerQueueNotFound, BrokerRefused, BrokerUnavailable, HeldBack, SourceClosed
+from penstock.queues.port import Publication, Received
+from penstock.queues.sqs import http
+from penstock.queues.sqs import source as sqs
+from penstock.queues.sqs.client import SqsPolling
+from penstock.queues.sqs.publisher import SqsPublisher
+from penstock.queues.sqs.source import SqsSource, pause_after_s
+from penstock.queues.uri import SqsUri, parse_uri
 from penstock.testing.clock import VirtualClock
 from tests.sources.scripted_server import Asked, Reply, Script, ScriptedServer
 from tests.virtual_pauses import VirtualPauses, settle
@@ -170,15 +171,15 @@ async def test_messages_that_come_in_the_moment_of_a_cancel_are_given_back() -> 
         return {}
 
     async with consuming(script) as (source, server):
-        on_message_complete = sqs_http._Connection.on_message_complete
+        on_message_complete = http._Connection.on_message_complete
 
-        def complete(self: sqs_http._Connection) -> None:
+        def complete(self: http._Connection) -> None:
             on_message_complete(self)
             for each in cancel:
                 each()
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sqs_http._Connection, "on_message_complete", complete)
+            patch.setattr(http._Connection, "on_message_complete", complete)
             receiving = asyncio.create_task(source.receive())
             cancel.append(receiving.cancel)
             with pytest.raises(asyncio.CancelledError):
@@ -192,16 +193,16 @@ async def test_messages_that_come_in_the_moment_of_a_cancel_are_given_back() -> 
 async def test_a_cancel_in_the_moment_of_an_answer_is_a_cancel_for_every_other_call() -> None:
     """A scheduler that is told to stop while it opens its queue would otherwise never end."""
     cancel: list[Callable[[], object]] = []
-    on_message_complete = sqs_http._Connection.on_message_complete
+    on_message_complete = http._Connection.on_message_complete
 
-    def complete(self: sqs_http._Connection) -> None:
+    def complete(self: http._Connection) -> None:
         on_message_complete(self)
         for each in cancel:
             each()
 
     async with consuming(in_turn({})) as (source, _):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sqs_http._Connection, "on_message_complete", complete)
+            patch.setattr(http._Connection, "on_message_complete", complete)
             opening = asyncio.create_task(source.open())
             cancel.append(opening.cancel)
             with pytest.raises(asyncio.CancelledError):

@@ -1,6 +1,6 @@
 """Deferred deletes: what is remembered, and for how long."""
 
-from penstock.sources.sqs_deferred import DeferredDeletes
+from penstock.queues.sqs.source import DeferredDeletes
 
 DAY_MS = 24 * 3600 * 1000
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.sources.errors import BrokerUnavailable, HeldBack
-from penstock.sources.sqs_model import SendEntry
-from penstock.sources.sqs_outbox import Outbox, Parcel
+from penstock.queues.errors import BrokerUnavailable, HeldBack
+from penstock.queues.sqs.client import SendEntry
+from penstock.queues.sqs.publisher import Outbox, Parcel
 
 
 class _Sent(asyncio.Future[None]):

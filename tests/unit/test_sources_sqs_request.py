@@ -8,8 +8,7 @@ from botocore.auth import SigV4Auth  # type: ignore[import-untyped]
 from botocore.awsrequest import AWSRequest  # type: ignore[import-untyped]
 from botocore.credentials import Credentials as BotoCredentials  # type: ignore[import-untyped]
 
-from penstock.sources.sqs_credentials import AwsKey, find_key, find_region
-from penstock.sources.sqs_request import RequestWriter
+from penstock.queues.sqs.http import AwsKey, RequestWriter, find_key, find_region
 from penstock.sqs.credentials import AccessKey, Credentials, Principal, Role
 from penstock.sqs.errors import SqsError
 from penstock.sqs.sigv4 import verify

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.sources.errors import InvalidQueueUri
-from penstock.sources.opening import QueueSpec, publisher_for, source_for
-from penstock.sources.uri import EmbeddedUri, Login, NatsUri, QueueUri, SqsUri, StompUri, parse_uri, queue_uri
+from penstock.queues.errors import InvalidQueueUri
+from penstock.queues.open import QueueSpec, publisher_for, source_for
+from penstock.queues.uri import EmbeddedUri, Login, NatsUri, QueueUri, SqsUri, StompUri, parse_uri, queue_uri
 
 AWS = "https://sqs.eu-central-1.amazonaws.com/123456789012/orders.fifo"
 OURS = "http://127.0.0.1:9324/000000000000/orders"

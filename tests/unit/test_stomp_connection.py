@@ -8,10 +8,10 @@ import pytest
 import uvloop
 
 from penstock.domain.errors import PenstockError
-from penstock.sources import stomp_connection
-from penstock.sources.errors import BrokerRefused, BrokerUnavailable, MalformedFrame
-from penstock.sources.stomp_connection import StompAddress, StompConnection
-from penstock.sources.stomp_frame import Frame
+from penstock.queues.activemq import connection as stomp_connection
+from penstock.queues.activemq.connection import StompAddress, StompConnection
+from penstock.queues.activemq.stomp import Frame
+from penstock.queues.errors import BrokerRefused, BrokerUnavailable, MalformedFrame
 
 PATIENCE_S = 10
 Behaviour = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.sources.errors import MalformedFrame
-from penstock.sources.stomp_frame import Frame, encoded
-from penstock.sources.stomp_parser import FrameParser
+from penstock.queues.activemq.stomp import Frame, FrameParser, encoded
+from penstock.queues.errors import MalformedFrame
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=8)
 VALUES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)

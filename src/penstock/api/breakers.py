@@ -7,7 +7,7 @@ from penstock.domain.errors import NotFound
 from penstock.http.api.paging import WholeOrPageQuery
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
-from penstock.router.api.breakers import BreakerList, BreakerReset, ResetCount, breaker_list
+from penstock.router.monitoring.breakers import BreakerList, BreakerReset, ResetCount, breaker_list
 
 PATH = "/api/v1/breakers"
 

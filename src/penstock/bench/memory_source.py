@@ -3,8 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 
-from penstock.sources.confirmation import Confirmation, confirmed
-from penstock.sources.port import Received
+from penstock.queues.port import Confirmation, Received, confirmed
 
 BATCH = 10
 

@@ -21,9 +21,9 @@ from penstock.bench.servers import port_of, server_process, sqs_queue
 from penstock.delivery.http.request import request_head
 from penstock.domain.outcome import SUCCESS, MediationOutcome
 from penstock.domain.pointer import MessagePointer
+from penstock.queues.open import QueueSpec, publisher_for, source_for
+from penstock.queues.port import Publication, Source
 from penstock.router.router import Router
-from penstock.sources.opening import QueueSpec, publisher_for, source_for
-from penstock.sources.port import Publication, Source
 
 _MESSAGES = 40_000
 _SQS_MESSAGES = 20_000

@@ -13,14 +13,14 @@ from penstock.delivery.http.settings import DeliverySettings
 from penstock.domain.pointer import MessagePointer, encode_pointer
 from penstock.edge.clock import SystemClock
 from penstock.ops.config.router_options import RouterOptions
-from penstock.router.configuration import PoolConfiguration, RouterConfiguration
-from penstock.router.mediator import HttpMediator
-from penstock.router.pool import Mediator
-from penstock.router.pool_metrics import RouterMetrics
+from penstock.queues.open import QueueSpec
+from penstock.queues.port import Received, Source
+from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration
+from penstock.router.monitoring.warnings import Warnings
+from penstock.router.pools.counts import RouterMetrics
+from penstock.router.pools.mediator import HttpMediator
+from penstock.router.pools.pool import Mediator
 from penstock.router.router import Router
-from penstock.router.warnings import Warnings
-from penstock.sources.opening import QueueSpec
-from penstock.sources.port import Received, Source
 
 POOL = "bench"
 

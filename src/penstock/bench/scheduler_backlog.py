@@ -10,11 +10,11 @@ from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
 from penstock.jobs.auth_token import AuthTokens
 from penstock.jobs.repository import JobRepository
+from penstock.queues.open import publisher_for
 from penstock.scheduler.pointers import Pointers
 from penstock.scheduler.scheduler import Scheduler
 from penstock.scheduler.settings import SchedulerSettings
 from penstock.scheduler.standby import Alone
-from penstock.sources.opening import publisher_for
 
 TARGET = "https://orders.example/hook"
 _CHUNK = 5_000

@@ -48,9 +48,9 @@ def dispatch(
     from penstock.edge.clock import SystemClock
     from penstock.edge.node import process_ids
     from penstock.http.server.server import run
+    from penstock.queues.open import publisher_for
     from penstock.scheduler.settings import scheduler_settings
     from penstock.scheduler.with_api import serve_api_with_scheduler
-    from penstock.sources.opening import publisher_for
 
     config = load_config(ctx)
     uri = queue or config.scheduler.queue

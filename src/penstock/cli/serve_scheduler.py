@@ -45,10 +45,10 @@ def scheduler(
     from penstock.cli.jobs_database import jobs_database
     from penstock.http.server.server import run
     from penstock.jobs.auth_token import AuthTokens
+    from penstock.queues.open import publisher_for
     from penstock.scheduler.pointers import Pointers
     from penstock.scheduler.server import ServerSettings, serve_scheduler
     from penstock.scheduler.settings import scheduler_settings
-    from penstock.sources.opening import publisher_for
 
     config = load_config(ctx)
     options = config.scheduler

@@ -27,16 +27,16 @@ from penstock.http.api.paging import WholeOrPageQuery
 from penstock.http.api.problems import Refused
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
-from penstock.router.api.breakers import BreakerList, BreakerReset, ResetCount
-from penstock.router.api.in_flight import InFlightList, InFlightQuery
-from penstock.router.api.overview import Overview
-from penstock.router.api.pools import GroupList, GroupQuery, PoolChange, PoolList
-from penstock.router.api.queues import QueueList
-from penstock.router.api.reload import Reloaded
-from penstock.router.api.warning_list import WarningCount, WarningList, WarningQuery
-from penstock.router.pool import SHRINK_WAIT_S
-from penstock.router.views import PoolView
-from penstock.router.warnings import RouterWarning
+from penstock.router.monitoring.app import Reloaded
+from penstock.router.monitoring.breakers import BreakerList, BreakerReset, ResetCount
+from penstock.router.monitoring.in_flight import InFlightList, InFlightQuery
+from penstock.router.monitoring.overview import Overview
+from penstock.router.monitoring.pools import GroupList, GroupQuery, PoolChange, PoolList
+from penstock.router.monitoring.queues import QueueList
+from penstock.router.monitoring.views import PoolView
+from penstock.router.monitoring.warning_routes import WarningCount, WarningList, WarningQuery
+from penstock.router.monitoring.warnings import RouterWarning
+from penstock.router.pools.pool import SHRINK_WAIT_S
 from penstock.sqs.admin import PREFIX as UPSTREAM_PREFIX
 from penstock.sqs.admin_shapes import (
     PeekedPage,

@@ -1,8 +1,25 @@
-"""The breakers of all endpoints; those of endpoints nobody delivers to any more are dropped."""
+"""The breakers of all endpoints; those of endpoints nobody delivers to any more are dropped.
 
-from penstock.delivery.breaker_view import BreakerView
+What is shown of a breaker.
+"""
+
+import msgspec
+
 from penstock.domain.breaker import Breaker
 from penstock.edge.clock import Clock
+
+
+class BreakerView(msgspec.Struct, frozen=True, rename="camel"):
+    """The breaker of an endpoint."""
+
+    endpoint: str
+    state: str
+    calls: int
+    failures: int
+    failure_ratio: float
+    opened_at_ms: int | None
+    rejected: int
+
 
 MAX_ENDPOINTS = 10_000
 

@@ -6,10 +6,10 @@ from types import TracebackType
 import grpc  # type: ignore[import-untyped]
 from google.pubsub_v1 import types
 
+from penstock.delivery.webhook.request import envelope_of
 from penstock.domain.errors import Unavailable
 from penstock.domain.event import Event
 from penstock.domain.job import DispatchJob
-from penstock.jobs.delivery_envelope import envelope_of
 
 PROJECT = "penstock"
 TIMEOUT_S = 10.0

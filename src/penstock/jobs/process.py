@@ -9,6 +9,8 @@ import logging
 
 import msgspec
 
+from penstock.delivery.webhook.courier import Courier, Delivery, undeliverable
+from penstock.delivery.webhook.request import DeliveryRequest, delivery_request
 from penstock.domain.errors import InvalidArgument, NotFound, PenstockError
 from penstock.domain.event import Event
 from penstock.domain.job import Attempt, DispatchJob
@@ -19,8 +21,6 @@ from penstock.edge.chance import random_share
 from penstock.edge.clock import Clock
 from penstock.jobs.dead_letters import DeadLetters
 from penstock.jobs.delivering import Begin, Beginning, Done
-from penstock.jobs.delivery import Courier, Delivery, undeliverable
-from penstock.jobs.delivery_request import DeliveryRequest, delivery_request
 from penstock.jobs.process_metrics import ProcessMetrics
 from penstock.jobs.process_verdict import Judgement, judge, told
 from penstock.jobs.repository import JobRepository

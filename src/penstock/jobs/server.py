@@ -13,6 +13,7 @@ from penstock.delivery.breakers import Breakers
 from penstock.delivery.egress import EgressGuard
 from penstock.delivery.http.client import HttpClient
 from penstock.delivery.http.settings import DeliverySettings
+from penstock.delivery.webhook.courier import Courier
 from penstock.domain.addresses import Network
 from penstock.domain.ids import TsidFactory
 from penstock.domain.subscription import DEFAULT_DISPATCH_POOL
@@ -23,7 +24,6 @@ from penstock.jobs.api.app import Front, JobsParts, jobs_app
 from penstock.jobs.api.subscription_bodies import LONGEST_TIMEOUT_S
 from penstock.jobs.auth_token import AuthTokens
 from penstock.jobs.dead_letters import DeadLetters, NoDeadLetters
-from penstock.jobs.delivery import Courier
 from penstock.jobs.process import Processor
 from penstock.jobs.process_metrics import ProcessMetrics
 from penstock.jobs.repository import JobRepository

@@ -17,7 +17,7 @@ from penstock.pipeline.class_archive import class_sharing
 from penstock.pipeline.errors import SparkUnavailable
 from penstock.pipeline.java import LEAST, find_java
 from penstock.pipeline.requirements import spark_version
-from penstock.sources.sqs_credentials import find_key
+from penstock.queues.sqs.http import find_key
 
 PYTHON_LEAST = (3, 11)
 DISK_NEEDED_BYTES = LEAST_FREE_BYTES

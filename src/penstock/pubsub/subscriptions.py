@@ -7,7 +7,7 @@ from penstock.broker.errors import SubscriptionDetached
 from penstock.broker.options import DeadLetterPolicy, Overflow, SubscriptionMetadata, SubscriptionOptions
 from penstock.broker.subscription import Subscription
 from penstock.delivery.errors import Undeliverable
-from penstock.delivery.http.target import parse_target
+from penstock.delivery.http.request import parse_target
 from penstock.domain.limits import DEFAULT_ACK_DEADLINE_S, MAX_ACK_DEADLINE_S, MIN_ACK_DEADLINE_S
 from penstock.domain.retry import RetryPolicy
 from penstock.pubsub import limits, wire

@@ -4,21 +4,18 @@ import asyncio
 from collections.abc import Callable
 from heapq import nsmallest
 
-from penstock.delivery.breaker_view import BreakerView
-from penstock.delivery.breakers import Breakers
+from penstock.delivery.breakers import Breakers, BreakerView
 from penstock.domain.limits import SECOND_MS
 from penstock.edge.clock import Clock
 from penstock.ops.config.router_options import RouterOptions
-from penstock.router.configuration import RouterConfiguration
-from penstock.router.consumers import Consumers
-from penstock.router.plan import plan_queues
-from penstock.router.pool import Mediator
-from penstock.router.pool_metrics import RouterMetrics
-from penstock.router.pools import Pools
-from penstock.router.routing import Routing
-from penstock.router.tracked import TrackedMessage
-from penstock.router.tracker import InFlightTracker
-from penstock.router.views import (
+from penstock.queues.open import QueueSpec
+from penstock.queues.port import Source
+from penstock.router.config.configuration import RouterConfiguration
+from penstock.router.config.plan import plan_queues
+from penstock.router.intake.consumers import Consumers
+from penstock.router.intake.routing import Routing
+from penstock.router.intake.tracker import InFlightTracker, TrackedMessage
+from penstock.router.monitoring.views import (
     GroupView,
     InFlightFilter,
     InFlightPage,
@@ -27,9 +24,10 @@ from penstock.router.views import (
     PoolView,
     QueueView,
 )
-from penstock.router.warnings import ROUTER, Severity, WarningCode, Warnings
-from penstock.sources.opening import QueueSpec
-from penstock.sources.port import Source
+from penstock.router.monitoring.warnings import ROUTER, Severity, WarningCode, Warnings
+from penstock.router.pools.counts import RouterMetrics
+from penstock.router.pools.pool import Mediator
+from penstock.router.pools.pools import Pools
 
 _ALL = InFlightFilter()
 

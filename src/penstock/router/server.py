@@ -12,21 +12,21 @@ from penstock.domain.ids import TsidFactory
 from penstock.edge.clock import SystemClock, pause
 from penstock.edge.node import process_ids
 from penstock.http.server.server import HttpServer, stop_signal
-from penstock.router.api.app import RouterParts, router_app
-from penstock.router.config_fetch import fetch_configuration
-from penstock.router.config_sync import ConfigSync
-from penstock.router.configuration import RouterConfiguration
-from penstock.router.mediator import HttpMediator
-from penstock.router.pool_metrics import RouterMetrics
+from penstock.queues.open import QueueSpec, source_for
+from penstock.queues.port import Source
+from penstock.queues.sqs.client import SqsPolling
+from penstock.router.config.configuration import RouterConfiguration
+from penstock.router.config.fetch import fetch_configuration
+from penstock.router.config.plan import share_of
+from penstock.router.config.sync import ConfigSync
+from penstock.router.monitoring.app import RouterParts, router_app
+from penstock.router.monitoring.warnings import Warnings
+from penstock.router.pools.counts import RouterMetrics
+from penstock.router.pools.mediator import HttpMediator
 from penstock.router.router import Router
 from penstock.router.schedule import PeriodicTask, Schedule
 from penstock.router.settings import RouterSettings
-from penstock.router.share import share_of
 from penstock.router.standby import AlwaysPrimary, Leadership
-from penstock.router.warnings import Warnings
-from penstock.sources.opening import QueueSpec, source_for
-from penstock.sources.port import Source
-from penstock.sources.sqs_polling import SqsPolling
 
 MONITOR_S = 60.0
 CLEAN_UP_S = 10.0

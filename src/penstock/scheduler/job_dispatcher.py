@@ -7,11 +7,11 @@ from typing import Protocol
 from penstock.domain.errors import FailedPrecondition, InvalidArgument
 from penstock.domain.job import ClaimedJob
 from penstock.edge.clock import Clock
+from penstock.queues.port import Publisher
 from penstock.scheduler.backoff import Backoff
 from penstock.scheduler.counts import Counts
 from penstock.scheduler.errors import NotLeading
 from penstock.scheduler.pointers import Pointers
-from penstock.sources.port import Publisher
 
 log = logging.getLogger(__name__)
 

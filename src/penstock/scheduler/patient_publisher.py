@@ -3,9 +3,9 @@
 import logging
 from collections.abc import Awaitable, Callable
 
+from penstock.queues.port import Publisher
 from penstock.scheduler.backoff import Backoff
 from penstock.scheduler.counts import Counts
-from penstock.sources.port import Publisher
 
 log = logging.getLogger(__name__)
 

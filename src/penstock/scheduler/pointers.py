@@ -7,7 +7,7 @@ import msgspec
 from penstock.domain.job import ClaimedJob
 from penstock.domain.pointer import DispatchMode, MediationType
 from penstock.domain.subscription import DEFAULT_DISPATCH_POOL
-from penstock.sources.port import Publication
+from penstock.queues.port import Publication
 
 
 class TokenIssuer(Protocol):

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from penstock.edge.clock import Clock, pause, stopwatch
+from penstock.queues.port import Publisher
 from penstock.scheduler.claims import Claims
 from penstock.scheduler.counts import Counts
 from penstock.scheduler.patient_publisher import PatientPublisher, Pause
@@ -13,7 +14,6 @@ from penstock.scheduler.settings import SchedulerSettings
 from penstock.scheduler.standby import Leadership
 from penstock.scheduler.term import Term
 from penstock.scheduler.terms import Terms
-from penstock.sources.port import Publisher
 
 
 class Scheduler:

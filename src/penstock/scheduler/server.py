@@ -13,6 +13,7 @@ from penstock.edge.node import process_ids
 from penstock.http.server.server import HttpServer, stop_signal
 from penstock.jobs.leading import SCHEDULER
 from penstock.jobs.repository import JobRepository
+from penstock.queues.port import Publisher
 from penstock.scheduler.app import scheduler_app
 from penstock.scheduler.block_on_error_checker import BlockOnErrorChecker
 from penstock.scheduler.leaderships import lease_for
@@ -20,7 +21,6 @@ from penstock.scheduler.pointers import Pointers
 from penstock.scheduler.scheduler import Scheduler
 from penstock.scheduler.settings import SchedulerSettings
 from penstock.scheduler.standby import RENEW_S, TTL_S, Alone, Standby
-from penstock.sources.port import Publisher
 
 
 class Part(Protocol):

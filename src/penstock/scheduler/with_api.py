@@ -15,13 +15,13 @@ from penstock.jobs.server import ApiSettings, api_server
 from penstock.jobs.statistics_inline import InlineCounter
 from penstock.ops.config.dispatch_options import FanOutBy
 from penstock.ops.telemetry.metrics import Metrics
+from penstock.queues.port import Publisher
 from penstock.scheduler.health import SchedulerCollector
 from penstock.scheduler.pointers import Pointers
 from penstock.scheduler.scheduler import Scheduler
 from penstock.scheduler.server import running
 from penstock.scheduler.settings import SchedulerSettings
 from penstock.scheduler.standby import Alone
-from penstock.sources.port import Publisher
 
 
 async def serve_api_with_scheduler(

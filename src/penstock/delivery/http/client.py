@@ -9,9 +9,8 @@ from penstock.delivery.errors import StaleConnection
 from penstock.delivery.http.answer import Answer
 from penstock.delivery.http.connections import Connections
 from penstock.delivery.http.dialer import Dialer
-from penstock.delivery.http.request import RequestHead
+from penstock.delivery.http.request import Origin, RequestHead
 from penstock.delivery.http.settings import DeliverySettings
-from penstock.delivery.http.target import Origin
 from penstock.domain.signing import Signature
 from penstock.edge.outbox import Outbox
 

@@ -9,8 +9,8 @@ from collections import deque
 from penstock.delivery.errors import AnswerTimedOut, ConnectFailed, EgressRefused
 from penstock.delivery.http.connection import Connection
 from penstock.delivery.http.dialer import Dialer
+from penstock.delivery.http.request import Origin
 from penstock.delivery.http.settings import DeliverySettings
-from penstock.delivery.http.target import Origin
 from penstock.edge.outbox import Outbox
 from penstock.ops.config.router_options import HttpVersion
 

@@ -11,8 +11,8 @@ from penstock.delivery.errors import ConnectFailed, ConnectTimedOut
 from penstock.delivery.http.connection import Connection, Home
 from penstock.delivery.http.http1 import Http1Connection
 from penstock.delivery.http.http2 import Http2Connection
+from penstock.delivery.http.request import Origin
 from penstock.delivery.http.settings import DeliverySettings
-from penstock.delivery.http.target import Origin
 from penstock.ops.config.router_options import HttpVersion
 
 

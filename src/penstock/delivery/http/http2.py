@@ -1,8 +1,15 @@
-"""An HTTP/2 connection: many requests at once, framed by the h2 package."""
+"""An HTTP/2 connection: many requests at once, framed by the h2 package.
+
+Taking GOAWAY frames out of what an HTTP/2 endpoint sends.
+
+The h2 package ends the connection at the first GOAWAY, though an endpoint that restarts sends it to finish the streams
+it has begun. So h2 never sees one, and the connection acts on it by itself.
+"""
 
 import asyncio
 from typing import cast
 
+import msgspec
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
@@ -21,9 +28,54 @@ from h2.settings import SettingCodes, Settings
 from penstock.delivery.errors import AnswerTimedOut, ConnectFailed, ConnectionBroken, DeliveryFailed, StaleConnection
 from penstock.delivery.http.answer import MAX_HEAD_BYTES, READ_BODY_BYTES, Answer, AnswerBody
 from penstock.delivery.http.connection import NEVER, Home
-from penstock.delivery.http.frames import Goaway, GoawayFilter
 from penstock.delivery.http.request import RequestHead, signature_headers
 from penstock.domain.signing import Signature
+
+HEADER_BYTES = 9
+MAX_FRAME_BYTES = 16_384  # the least that every endpoint must allow, and all that we do
+_GOAWAY = 0x7
+_STREAM_ID_MASK = 0x7FFF_FFFF
+
+
+class Goaway(msgspec.Struct, frozen=True):
+    """The endpoint takes no more streams; those after the last one were not processed."""
+
+    last_stream_id: int
+    error_code: int
+
+
+class GoawayFilter:
+    """Splits a stream of bytes at its frames."""
+
+    def __init__(self) -> None:
+        self._buffer = b""
+
+    def feed(self, data: bytes) -> tuple[bytes, Goaway | None]:
+        """The whole frames for h2, and the last GOAWAY among them, if any."""
+        buffer = self._buffer + data if self._buffer else data
+        passed: list[bytes] = []
+        goaway: Goaway | None = None
+        at = 0
+        while len(buffer) - at >= HEADER_BYTES:
+            length = int.from_bytes(buffer[at : at + 3], "big")
+            end = at + HEADER_BYTES + length
+            if length > MAX_FRAME_BYTES:
+                end = len(buffer)  # h2 says what is wrong with it
+            elif end > len(buffer):
+                break
+            if buffer[at + 3] == _GOAWAY and length >= 8:
+                goaway = _goaway(buffer[at + HEADER_BYTES : end])
+            else:
+                passed.append(buffer[at:end])
+            at = end
+        self._buffer = buffer[at:]
+        return b"".join(passed), goaway
+
+
+def _goaway(payload: bytes) -> Goaway:
+    last_stream_id = int.from_bytes(payload[:4], "big") & _STREAM_ID_MASK
+    return Goaway(last_stream_id, int.from_bytes(payload[4:8], "big"))
+
 
 # What we send at most at once, whatever the endpoint allows.
 MAX_STREAMS = 100

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from penstock.delivery.webhook.courier import Courier
 from penstock.domain.subscription import DEFAULT_DISPATCH_POOL
 from penstock.edge.clock import Clock
 from penstock.http.api.app import ApiApp
@@ -25,7 +26,6 @@ from penstock.jobs.api.subscriptions import SubscriptionRoutes
 from penstock.jobs.api.trial import TrialRoutes
 from penstock.jobs.auth_token import AuthTokens
 from penstock.jobs.change_log import DatabaseChanges
-from penstock.jobs.delivery import Courier
 from penstock.jobs.fan_out_choice import publisher_for
 from penstock.jobs.process import Processor
 from penstock.jobs.process_route import ProcessRoute

@@ -6,11 +6,11 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
+from penstock.delivery.webhook.request import is_json
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.event import Event
 from penstock.domain.message import NO_ATTRIBUTES
 from penstock.jobs.api.fields import MAX_DATA_BYTES, MOST_AT_ONCE, Moment, Name, Text, epoch_ms_of
-from penstock.jobs.delivery_envelope import is_json
 
 MEDIA_TYPES = ("application/cloudevents+json", "application/cloudevents-batch+json", "application/json")
 MOST_EXTENSIONS = 50

@@ -6,13 +6,13 @@ from typing import cast
 import msgspec
 from msgspec import Raw
 
+from penstock.delivery.webhook.request import cloud_event
 from penstock.edge.clock import Clock
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.http.auth.keys import EVERYONE, MAY_PUBLISH
 from penstock.jobs.api.cloud_event import MEDIA_TYPES, CloudEvent, CloudEventOrBatch, event_of, members_of
 from penstock.jobs.api.fields import MAX_BATCH_BYTES, checked_id
-from penstock.jobs.delivery_envelope import cloud_event
 from penstock.jobs.errors import EventNotFound
 from penstock.jobs.fan_out_choice import EventPublisher
 from penstock.jobs.repository import JobRepository

@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
+from penstock.delivery.webhook.request import checked_headers
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.job import DIRECT_TYPE, NewJob
 from penstock.domain.message import NO_ATTRIBUTES
@@ -14,7 +15,6 @@ from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import DEFAULT_DISPATCH_POOL, Subscription
 from penstock.jobs.api.fields import MAX_DATA_BYTES, Moment, Name, Text, epoch_ms_of
 from penstock.jobs.api.targets import checked_target
-from penstock.jobs.delivery_headers import checked_headers
 
 _MOST = 2**31 - 1
 

@@ -6,11 +6,11 @@ from datetime import datetime
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from penstock.delivery.webhook.request import is_json
 from penstock.domain.job import Attempt, AttemptOutcome, DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.pointer import DispatchMode
 from penstock.jobs.api.fields import moment_of, optional_moment
-from penstock.jobs.delivery_envelope import is_json
 
 
 class JobView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

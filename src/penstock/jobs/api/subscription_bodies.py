@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from penstock.delivery.webhook.request import checked_headers
 from penstock.domain.matching import Condition, EventFilter
 from penstock.domain.message import NO_ATTRIBUTES
 from penstock.domain.pointer import DispatchMode
@@ -14,7 +15,6 @@ from penstock.domain.signing import key_of
 from penstock.domain.subscription import DEFAULT_DISPATCH_POOL, DEFAULT_TIMEOUT_S, Subscription
 from penstock.jobs.api.fields import Name, Text
 from penstock.jobs.api.targets import checked_target
-from penstock.jobs.delivery_headers import checked_headers
 
 LONGEST_TIMEOUT_S = 600
 _WEEK_S = 7 * 24 * 60 * 60

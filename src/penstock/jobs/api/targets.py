@@ -1,7 +1,7 @@
 """The URLs that deliveries go to, checked when they are given."""
 
 from penstock.delivery.errors import Undeliverable
-from penstock.delivery.http.target import parse_target
+from penstock.delivery.http.request import parse_target
 from penstock.domain.errors import InvalidArgument
 
 

@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from penstock.delivery.webhook.courier import Courier
+from penstock.delivery.webhook.request import delivery_request
 from penstock.domain.event import Event
 from penstock.domain.job import DispatchJob
 from penstock.domain.job_state import JobStatus
@@ -15,8 +17,6 @@ from penstock.edge.clock import Clock
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
 from penstock.jobs.api.fields import checked_id
-from penstock.jobs.delivery import Courier
-from penstock.jobs.delivery_request import delivery_request
 from penstock.jobs.errors import SubscriptionNotFound
 from penstock.jobs.process_verdict import told
 from penstock.jobs.repository import JobRepository

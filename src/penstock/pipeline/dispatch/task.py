@@ -16,12 +16,12 @@ from penstock.pipeline.dispatch.report import Report
 from penstock.pipeline.dispatch.task_lanes import TaskLanes
 from penstock.pipeline.dispatch.worker_home import worker_home
 from penstock.pipeline.lasting_memory import spare_collections
+from penstock.queues.open import publisher_for
+from penstock.queues.port import Publisher
 from penstock.scheduler.backoff import Backoff
 from penstock.scheduler.counts import Counts
 from penstock.scheduler.job_dispatcher import JobDispatcher
 from penstock.scheduler.message_group_dispatcher import MessageGroupDispatcher
-from penstock.sources.opening import publisher_for
-from penstock.sources.port import Publisher
 
 _CHUNK = 2_000
 # As the inline scheduler: a claim is used for the first half of its time.

@@ -8,10 +8,10 @@ from penstock.delivery.breakers import Breakers
 from penstock.delivery.egress import EgressGuard
 from penstock.delivery.http.client import HttpClient
 from penstock.delivery.http.settings import DeliverySettings
+from penstock.delivery.webhook.courier import Courier
 from penstock.domain.limits import SECOND_MS
 from penstock.edge.clock import Clock, pause
 from penstock.jobs.api.subscription_bodies import LONGEST_TIMEOUT_S
-from penstock.jobs.delivery import Courier
 from penstock.jobs.replays_keeping import Part
 from penstock.jobs.replays_repository import Replays
 from penstock.pipeline.replay.errand import DirectSettings, Errand, replays_in

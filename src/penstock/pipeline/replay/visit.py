@@ -14,13 +14,13 @@ import asyncio
 from collections.abc import Mapping
 from enum import Enum, auto
 
+from penstock.delivery.webhook.courier import Courier, Delivery, undeliverable
+from penstock.delivery.webhook.request import delivery_request
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.job import Attempt, AttemptOutcome
 from penstock.domain.outcome import MediationOutcome, retry_delay_s
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock
-from penstock.jobs.delivery import Courier, Delivery, undeliverable
-from penstock.jobs.delivery_request import delivery_request
 from penstock.jobs.process_verdict import judge, told
 from penstock.jobs.replays import ReplayAttempt, ReplayProgress, as_copy
 from penstock.jobs.replays_keeping import Load

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 
 from penstock.delivery.breakers import Breakers
 from penstock.delivery.http.settings import DeliverySettings
-from penstock.router.mediator import HttpMediator
-from penstock.router.pool_metrics import RouterMetrics
+from penstock.queues.open import QueueSpec
+from penstock.router.monitoring.warnings import Warnings
+from penstock.router.pools.counts import RouterMetrics
+from penstock.router.pools.mediator import HttpMediator
 from penstock.router.router import Router
 from penstock.router.schedule import PeriodicTask, Schedule
-from penstock.router.warnings import Warnings
-from penstock.sources.opening import QueueSpec
 from penstock.testing.simulation.chance import Chance
 from penstock.testing.simulation.findings import InvariantBroken
 from penstock.testing.simulation.network import NetworkLink

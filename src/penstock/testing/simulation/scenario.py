@@ -3,8 +3,8 @@
 import msgspec
 
 from penstock.domain.pointer import DispatchMode, MessagePointer
-from penstock.router.configuration import PoolConfiguration, RouterConfiguration
-from penstock.sources.opening import QueueSpec
+from penstock.queues.open import QueueSpec
+from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration
 from penstock.testing.simulation.chance import Chance
 from penstock.testing.simulation.endpoint import EndpointFaults
 from penstock.testing.simulation.source import LinkFaults

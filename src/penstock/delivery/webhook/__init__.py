@@ -1,0 +1,1 @@
+"""The webhook: what a subscriber gets, and how."""

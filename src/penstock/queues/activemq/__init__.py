@@ -1,0 +1,1 @@
+"""ActiveMQ as a queue, over STOMP."""

@@ -1,0 +1,94 @@
+"""Puts messages into a queue of ActiveMQ, each call in one transaction. ActiveMQ does not deduplicate."""
+
+import asyncio
+from collections.abc import Sequence
+from itertools import count
+
+from penstock.domain.errors import PenstockError
+from penstock.queues.activemq.connection import StompConnection
+from penstock.queues.activemq.source import message_headers, stomp_address
+from penstock.queues.activemq.stomp import MAX_BODY_BYTES, Frame
+from penstock.queues.errors import HeldBack, InvalidPublication
+from penstock.queues.port import Publication
+from penstock.queues.uri import StompUri
+
+# ActiveMQ takes header lines up to 10 KiB, and escapes make them longer.
+MAX_GROUP_BYTES = 4096
+
+
+class ActiveMqPublisher:
+    """The publisher's end of a queue; it connects again when a connection was lost."""
+
+    def __init__(self, uri: StompUri) -> None:
+        self._uri = uri
+        self._connection: StompConnection | None = None
+        self._transactions = count(1)
+        self._connecting = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Connect; ActiveMQ makes the queue if it is missing."""
+        await self._connected()
+
+    async def publish(self, publications: Sequence[Publication]) -> "list[Exception | None]":
+        """Put messages in, in order: all that can be carried, or none of them."""
+        results = _refusals(publications)
+        wanted = [publication for publication, refusal in zip(publications, results, strict=True) if refusal is None]
+        failure = await self._send_all(wanted) if wanted else None
+        return [refusal or failure for refusal in results]
+
+    async def close(self) -> None:
+        """Hang up."""
+        if self._connection is not None:
+            await self._connection.close()
+
+    async def _send_all(self, publications: Sequence[Publication]) -> Exception | None:
+        transaction = str(next(self._transactions))
+        try:
+            connection = await self._connected()
+            connection.send("BEGIN", {"transaction": transaction})
+            for publication in publications:
+                headers = message_headers(self._uri, publication.group, publication.dedup_id)
+                connection.send("SEND", headers | {"transaction": transaction}, publication.body)
+                await connection.drain()
+            await connection.confirmed(connection.request("COMMIT", {"transaction": transaction}))
+        except PenstockError as error:
+            return error
+        return None
+
+    async def _connected(self) -> StompConnection:
+        async with self._connecting:
+            if self._connection is None or self._connection.is_lost:
+                self._connection = await StompConnection.connect(stomp_address(self._uri), _no_message, _told_elsewhere)
+            return self._connection
+
+
+def _refusals(publications: Sequence[Publication]) -> "list[Exception | None]":
+    refused: set[str | None] = set()
+    results: list[Exception | None] = []
+    for publication in publications:
+        group = publication.group
+        refusal = HeldBack(group) if group is not None and group in refused else _refusal(publication)
+        if refusal is not None:
+            refused.add(group)
+        results.append(refusal)
+    return results
+
+
+def _refusal(publication: Publication) -> Exception | None:
+    if len(publication.body) > MAX_BODY_BYTES:
+        return InvalidPublication(
+            f"a message of {len(publication.body)} bytes is longer than the {MAX_BODY_BYTES} bytes a consumer takes"
+        )
+    if len((publication.group or "").encode()) > MAX_GROUP_BYTES:
+        return InvalidPublication(f"a group is longer than the {MAX_GROUP_BYTES} bytes that a STOMP header carries")
+    if "\0" in f"{publication.group}{publication.dedup_id}":
+        return InvalidPublication("a group or a deduplication id holds a NUL character, which STOMP cannot carry")
+    return None
+
+
+def _no_message(_frame: Frame) -> None:
+    pass
+
+
+def _told_elsewhere(_reason: PenstockError) -> None:
+    """A lost connection fails what was under way; the next publication connects again."""

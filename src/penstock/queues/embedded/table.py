@@ -1,0 +1,292 @@
+"""The embedded queue's rules as SQL: whose turn it is, leases, acknowledgements, deduplication.
+
+Every method is one transaction, and blocks; `now_ms` is an argument. Processes share the table: nothing is kept here.
+
+The tables of the embedded queue, and how a process connects to them.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import takewhile
+
+import msgspec
+
+from penstock.domain.limits import MINUTE_MS
+from penstock.queues.port import Publication, Received
+
+# `due_ms` is set for the message of a group whose turn it is, and says from when on; the others of the group have none.
+# So the index of what is due has one row a group, however long the group's queue. A message without a group is its own.
+_SCHEMA = (
+    """
+    CREATE TABLE IF NOT EXISTS queue_messages (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        queue TEXT NOT NULL,
+        message_group TEXT,
+        body BLOB NOT NULL,
+        sent_ms INTEGER NOT NULL,
+        due_ms INTEGER,
+        visible_ms INTEGER NOT NULL DEFAULT 0,
+        deliveries INTEGER NOT NULL DEFAULT 0,
+        lease INTEGER,
+        acked INTEGER NOT NULL DEFAULT 0
+    )
+    """,
+    """
+    CREATE INDEX IF NOT EXISTS queue_messages_due ON queue_messages (queue, due_ms, seq) WHERE due_ms IS NOT NULL
+    """,
+    """
+    CREATE INDEX IF NOT EXISTS queue_messages_group ON queue_messages (queue, message_group, seq)
+    WHERE message_group IS NOT NULL
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS queue_dedup (
+        queue TEXT NOT NULL,
+        dedup_id TEXT NOT NULL,
+        expires_ms INTEGER NOT NULL,
+        PRIMARY KEY (queue, dedup_id)
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX IF NOT EXISTS queue_dedup_expires ON queue_dedup (expires_ms)",
+)
+_SETTINGS = ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", "PRAGMA secure_delete = OFF")
+_BUSY_TIMEOUT_S = 10.0
+
+
+def connect(path: str) -> sqlite3.Connection:
+    """A connection to the database at `path`, whose tables are there; sqlite3.Error if that cannot be."""
+    # One thread at a time uses it, but it is opened and closed by whichever.
+    connection = sqlite3.connect(path, _BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+    try:
+        for setting in _SETTINGS:
+            connection.execute(setting)
+        connection.execute("BEGIN IMMEDIATE")
+        for statement in _SCHEMA:
+            connection.execute(statement)
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+DEDUP_WINDOW_MS = 5 * MINUTE_MS
+
+_DUE = """
+    SELECT seq, message_group, body, deliveries, acked FROM queue_messages
+    WHERE queue = ? AND due_ms <= ? ORDER BY due_ms, seq LIMIT ?
+"""
+_NEXT_DUE = "SELECT min(due_ms) FROM queue_messages WHERE queue = ? AND due_ms IS NOT NULL"
+_FOLLOWERS = """
+    SELECT seq, message_group, body, deliveries, acked, visible_ms FROM queue_messages
+    WHERE queue = ? AND message_group = ? AND seq > ? ORDER BY seq LIMIT ?
+"""
+_LEASE = """
+    UPDATE queue_messages SET deliveries = deliveries + 1, lease = deliveries + 1, visible_ms = :until_ms,
+        due_ms = CASE WHEN due_ms IS NULL THEN NULL ELSE :until_ms END
+    WHERE seq = :seq
+"""
+_MOVE = """
+    UPDATE queue_messages SET visible_ms = :until_ms, due_ms = CASE WHEN due_ms IS NULL THEN NULL ELSE :until_ms END
+    WHERE seq = :seq AND lease = :lease
+"""
+_GIVE_BACK = """
+    UPDATE queue_messages SET visible_ms = :until_ms, due_ms = CASE WHEN due_ms IS NULL THEN NULL ELSE :until_ms END,
+        lease = NULL
+    WHERE seq = :seq AND lease = :lease
+"""
+_DELETE = "DELETE FROM queue_messages WHERE seq = ? AND lease = ? RETURNING message_group, due_ms"
+_DELETE_ACKED = "DELETE FROM queue_messages WHERE seq = ?"
+_REMEMBER_ACK = "UPDATE queue_messages SET acked = 1 WHERE seq = ?"
+_NEXT_OF_GROUP = """
+    UPDATE queue_messages SET due_ms = max(visible_ms, :now_ms) WHERE seq = (
+        SELECT seq FROM queue_messages WHERE queue = :queue AND message_group = :group ORDER BY seq LIMIT 1
+    )
+"""
+_INSERT = "INSERT INTO queue_messages (queue, message_group, body, sent_ms, due_ms) VALUES (?, ?, ?, ?, ?)"
+_GROUP_EXISTS = "SELECT 1 FROM queue_messages WHERE queue = ? AND message_group = ? LIMIT 1"
+_FORGET_DEDUPS = "DELETE FROM queue_dedup WHERE expires_ms <= ?"
+_DEDUP = "INSERT OR IGNORE INTO queue_dedup (queue, dedup_id, expires_ms) VALUES (?, ?, ?)"
+
+
+# seq, group, body, deliveries
+_Row = tuple[int, str | None, bytes, int]
+
+
+class Handle(msgspec.Struct, frozen=True):
+    """One hand-out of one message."""
+
+    seq: int
+    lease: int
+
+    def __str__(self) -> str:
+        return f"{self.seq}:{self.lease}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Handle":
+        """The handle that `str` gave."""
+        seq, _, lease = text.partition(":")
+        return cls(int(seq), int(lease))
+
+
+class Ack(msgspec.Struct, frozen=True):
+    """Remove a message."""
+
+    handle: Handle
+
+
+class GiveBack(msgspec.Struct, frozen=True):
+    """End a lease; the message is due again after the delay."""
+
+    handle: Handle
+    delay_ms: int
+
+
+class Extend(msgspec.Struct, frozen=True):
+    """Let a lease begin anew."""
+
+    handle: Handle
+    lease_ms: int
+
+
+Command = Ack | GiveBack | Extend
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What a receive found; if nothing, when to look again."""
+
+    messages: list[Received]
+    next_due_ms: int | None
+    # Another number than before: some other connection has changed the database.
+    version: int
+
+
+class EmbeddedTable:
+    """One queue of a database file, through one connection."""
+
+    def __init__(self, path: str, queue: str) -> None:
+        self._queue = queue
+        self._connection = connect(path)
+        self._durable = True
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def version(self) -> int:
+        """A number that changes when another connection commits."""
+        (number,) = self._connection.execute("PRAGMA data_version").fetchone()
+        return int(number)
+
+    def receive(self, most: int, lease_ms: int, now_ms: int) -> Taken:
+        """Lease what is due: the heads of groups first, then those behind them, each group in order."""
+        version = self.version()
+        # Looked at without a lock first: an idle consumer must not keep writers waiting.
+        (next_due_ms,) = self._connection.execute(_NEXT_DUE, (self._queue,)).fetchone()
+        if next_due_ms is None or next_due_ms > now_ms:
+            return Taken([], next_due_ms, version)
+        # A lease that a power cut forgets is one that has ended: no need to wait for the disk.
+        with self._transaction(durable=False):
+            rows = self._due(most, now_ms)
+            rows += self._behind(rows, most, now_ms)
+            until_ms = now_ms + lease_ms
+            self._connection.executemany(_LEASE, [{"seq": row[0], "until_ms": until_ms} for row in rows])
+        return Taken([_received(row) for row in rows], now_ms, version)
+
+    def settle(self, commands: Sequence[Command], now_ms: int) -> None:
+        """Carry out acknowledgements, in order."""
+        with self._transaction():
+            for command in commands:
+                match command:
+                    case Ack(handle):
+                        self._ack(handle, now_ms)
+                    case GiveBack(handle, delay_ms):
+                        self._move(_GIVE_BACK, handle, now_ms + delay_ms)
+                    case Extend(handle, lease_ms):
+                        self._move(_MOVE, handle, now_ms + lease_ms)
+
+    def publish(self, publications: Sequence[Publication], now_ms: int) -> None:
+        """Put messages in, in order, without those that were there in the last five minutes."""
+        with self._transaction():
+            self._connection.execute(_FORGET_DEDUPS, (now_ms,))
+            for publication in publications:
+                if publication.dedup_id is None or self._is_new(publication.dedup_id, now_ms):
+                    self._insert(publication, now_ms)
+
+    def _due(self, most: int, now_ms: int) -> list[_Row]:
+        while True:
+            rows = self._connection.execute(_DUE, (self._queue, now_ms, most)).fetchall()
+            acked = [(seq, group) for seq, group, _, _, acked in rows if acked]
+            if not acked:
+                return [row[:4] for row in rows]
+            for seq, group in acked:
+                self._connection.execute(_DELETE_ACKED, (seq,))
+                self._move_on(group, now_ms)
+
+    def _behind(self, heads: list[_Row], most: int, now_ms: int) -> list[_Row]:
+        """Those behind the heads that are free, the groups sharing the room that is left."""
+        found: list[_Row] = []
+        last = {group: seq for seq, group, _, _ in heads if group is not None}
+        while last and len(heads) + len(found) < most:
+            share = max(1, (most - len(heads) - len(found)) // len(last))
+            for group, seq in list(last.items()):
+                room = min(share, most - len(heads) - len(found))
+                free = self._free_after(group, seq, room, now_ms)
+                found += free
+                if len(free) < share:
+                    del last[group]
+                else:
+                    last[group] = free[-1][0]
+        return found
+
+    def _free_after(self, group: str, seq: int, most: int, now_ms: int) -> list[_Row]:
+        """The next of a group, up to the first that is leased, waits out a delay, or is done."""
+        rows = self._connection.execute(_FOLLOWERS, (self._queue, group, seq, most)).fetchall()
+        return [row[:4] for row in takewhile(lambda row: not row[4] and row[5] <= now_ms, rows)]
+
+    def _ack(self, handle: Handle, now_ms: int) -> None:
+        row = self._connection.execute(_DELETE, (handle.seq, handle.lease)).fetchone()
+        if row is None:
+            # Handed out anew since, or given back: it is removed when its turn comes the next time.
+            self._connection.execute(_REMEMBER_ACK, (handle.seq,))
+            return
+        group, due_ms = row
+        if due_ms is not None:
+            self._move_on(group, now_ms)
+
+    def _move_on(self, group: str | None, now_ms: int) -> None:
+        """A group's head is gone: it is the turn of the next."""
+        if group is not None:
+            self._connection.execute(_NEXT_OF_GROUP, {"queue": self._queue, "group": group, "now_ms": now_ms})
+
+    def _move(self, statement: str, handle: Handle, until_ms: int) -> None:
+        self._connection.execute(statement, {"seq": handle.seq, "lease": handle.lease, "until_ms": until_ms})
+
+    def _is_new(self, dedup_id: str, now_ms: int) -> bool:
+        row = (self._queue, dedup_id, now_ms + DEDUP_WINDOW_MS)
+        return self._connection.execute(_DEDUP, row).rowcount == 1
+
+    def _insert(self, publication: Publication, now_ms: int) -> None:
+        group = publication.group
+        waits = group is not None and self._connection.execute(_GROUP_EXISTS, (self._queue, group)).fetchone()
+        due_ms = None if waits else now_ms
+        self._connection.execute(_INSERT, (self._queue, group, publication.body, now_ms, due_ms))
+
+    @contextmanager
+    def _transaction(self, *, durable: bool = True) -> Iterator[None]:
+        if durable is not self._durable:
+            self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._durable = durable
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+
+def _received(row: _Row) -> Received:
+    seq, group, body, deliveries = row
+    return Received(str(seq), body, group, str(Handle(seq, deliveries + 1)))

@@ -1,0 +1,63 @@
+"""From a queue's URI to its two ends. The modules of a broker are imported when a URI asks for it."""
+
+import msgspec
+
+from penstock.queues.port import Publisher, Source
+from penstock.queues.sqs.client import SqsPolling
+from penstock.queues.uri import EmbeddedUri, NatsUri, SqsUri, StompUri, queue_uri
+
+DEFAULT_VISIBILITY_S = 30.0
+
+
+class QueueSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """A queue to consume, as the router's configuration has it."""
+
+    queue_name: str
+    queue_uri: str
+    connections: int = 1
+    # Seconds; None is what the queue itself says, or 30.
+    visibility_timeout: int | None = None
+
+
+def source_for(queue: QueueSpec, sqs: SqsPolling | None = None) -> Source:
+    """The consumer's end of a queue, not opened yet; InvalidQueueUri if there is no such kind of queue."""
+    name = queue.queue_name
+    visibility_s = float(queue.visibility_timeout or DEFAULT_VISIBILITY_S)
+    match queue_uri(queue.queue_uri):
+        case SqsUri() as uri:
+            from penstock.queues.sqs.source import SqsSource
+
+            return SqsSource(name, uri, visibility_s=queue.visibility_timeout, polling=sqs)
+        case EmbeddedUri() as uri:
+            from penstock.queues.embedded.source import EmbeddedSource
+
+            return EmbeddedSource(name, uri, visibility_s=visibility_s)
+        case NatsUri() as uri:
+            from penstock.queues.nats.source import NatsSource
+
+            return NatsSource(name, uri, visibility_s=visibility_s)
+        case StompUri() as uri:
+            from penstock.queues.activemq.source import ActiveMqSource
+
+            return ActiveMqSource(name, uri)
+
+
+def publisher_for(uri: str) -> Publisher:
+    """The publisher's end of a queue, not opened yet; InvalidQueueUri if there is no such kind of queue."""
+    match queue_uri(uri):
+        case SqsUri() as parsed:
+            from penstock.queues.sqs.publisher import SqsPublisher
+
+            return SqsPublisher(parsed)
+        case EmbeddedUri() as parsed:
+            from penstock.queues.embedded.source import EmbeddedPublisher
+
+            return EmbeddedPublisher(parsed)
+        case NatsUri() as parsed:
+            from penstock.queues.nats.publisher import NatsPublisher
+
+            return NatsPublisher(parsed)
+        case StompUri() as parsed:
+            from penstock.queues.activemq.publisher import ActiveMqPublisher
+
+            return ActiveMqPublisher(parsed)

@@ -1,0 +1,1 @@
+"""SQS as a queue: AWS's, or Penstock's own."""

@@ -1,0 +1,1 @@
+"""The router's configuration: read, checked, and kept up to date."""

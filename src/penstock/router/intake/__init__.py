@@ -1,0 +1,1 @@
+"""From queues into the router: consumers, deduplication, routing, settlement."""

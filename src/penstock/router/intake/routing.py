@@ -1,0 +1,145 @@
+"""Routing of a batch in three phases: duplicates out, room in the pools, then group by group in order (seed 000).
+
+It runs to its end without giving way, so that the pools it sees are one snapshot, what it finds free stays free, and
+all of a group's messages are in their lane before the first is delivered.
+"""
+
+import logging
+from collections.abc import Callable
+
+from penstock.domain.errors import InvalidArgument
+from penstock.domain.outcome import DEFAULT_DELAY_S, FAST_FAIL_DELAY_S
+from penstock.domain.pointer import MessagePointer, decode_pointer
+from penstock.edge.clock import Clock
+from penstock.queues.port import Received
+from penstock.router.intake.consumer import Consumer
+from penstock.router.intake.tracker import BatchGroup, InFlightTracker, TrackedMessage
+from penstock.router.monitoring.warnings import Severity, WarningCode, Warnings
+from penstock.router.pools.pool import Pool
+
+_SHOWN_BODY_CHARS = 200
+
+_log = logging.getLogger(__name__)
+_Parsed = tuple[MessagePointer, Received]
+
+
+class Routing:
+    """Takes batches from consumers to pools."""
+
+    def __init__(
+        self,
+        tracker: InFlightTracker,
+        pool_for: Callable[[str, int], Pool | None],
+        warnings: Warnings,
+        clock: Clock,
+        now_s: Callable[[], float],
+    ) -> None:
+        self._tracker = tracker
+        # The pool with a code, or the default pool, told how many messages go there; None if they must wait.
+        self._pool_for = pool_for
+        self._warnings = warnings
+        self._clock = clock
+        self._now_s = now_s
+
+    def route(self, consumer: Consumer, batch: list[Received]) -> list[Pool]:
+        """Route a batch; returns the pools it was meant for."""
+        by_pool: dict[str, list[_Parsed]] = {}
+        groups: dict[str, BatchGroup] = {}
+        seen: dict[str, Received] = {}
+        for received in batch:
+            pointer = self._decoded(consumer, received)
+            if pointer is None or self._is_duplicate(consumer, pointer, received, seen, groups):
+                continue
+            by_pool.setdefault(pointer.pool_code, []).append((pointer, received))
+        fed = []
+        for code, messages in by_pool.items():
+            pool = self._pool_for(code, len(messages))
+            if pool is None:
+                self._turn_away(consumer, messages, FAST_FAIL_DELAY_S)
+                continue
+            fed.append(pool)
+            if self._has_room(consumer, pool, messages):
+                self._submit(consumer, pool, messages, groups)
+        return fed
+
+    def _decoded(self, consumer: Consumer, received: Received) -> MessagePointer | None:
+        try:
+            return decode_pointer(received.body, received.group)
+        except InvalidArgument as error:
+            # It would never become one: it leaves the queue, so that it does not come round for ever.
+            consumer.malformed += 1
+            shown = received.body[:_SHOWN_BODY_CHARS].decode(errors="backslashreplace")
+            _log.warning("queue %s: message %s: %s; body: %s", consumer.name, received.broker_id, error, shown)
+            self._warn(
+                WarningCode.MALFORMED_MESSAGE,
+                consumer,
+                f"a message of {len(received.body)} bytes was removed: {error}",
+            )
+            consumer.settlements.discard(received)
+            return None
+
+    def _is_duplicate(
+        self,
+        consumer: Consumer,
+        pointer: MessagePointer,
+        received: Received,
+        seen: dict[str, Received],
+        groups: dict[str, BatchGroup],
+    ) -> bool:
+        """Phase 1: what is on its way already. Settles it, or swaps in the newest handle (ruling 6)."""
+        tracked = self._tracker.of_broker_id(consumer.name, received.broker_id)
+        if tracked is not None:
+            consumer.took_again(tracked, received)
+            # What follows it in this batch may not pass it, should it fail.
+            groups.setdefault(pointer.group, tracked.batch_group)
+            return True
+        earlier = seen.get(pointer.id)
+        if earlier is not None and earlier.broker_id == received.broker_id:
+            earlier.handle = received.handle
+            return True
+        if earlier is not None or self._tracker.of_message_id(pointer.id) is not None:
+            _log.info("queue %s: message %s was queued twice; the copy is removed", consumer.name, pointer.id)
+            consumer.settlements.discard(received)
+            return True
+        seen[pointer.id] = received
+        return False
+
+    def _has_room(self, consumer: Consumer, pool: Pool, messages: list[_Parsed]) -> bool:
+        """Phase 2: all of a pool's messages, or none."""
+        if pool.has_room(len(messages)):
+            return True
+        self._warn(
+            WarningCode.QUEUE_FULL,
+            consumer,
+            f"pool {pool.code} has no room for the messages of a batch; they go back to the queue",
+        )
+        self._turn_away(consumer, messages, DEFAULT_DELAY_S)
+        return False
+
+    def _turn_away(self, consumer: Consumer, messages: list[_Parsed], delay_s: int) -> None:
+        for _, received in messages:
+            consumer.settlements.turn_away(received, delay_s)
+
+    def _submit(self, consumer: Consumer, pool: Pool, messages: list[_Parsed], groups: dict[str, BatchGroup]) -> None:
+        """Phase 3: into the lanes, in order."""
+        now_s = self._now_s()
+        taken = []
+        for pointer, received in messages:
+            group = pointer.group
+            batch_group = groups.get(group)
+            if batch_group is None:
+                batch_group = groups[group] = BatchGroup()
+            elif batch_group.blocks(pointer):
+                delay_s = batch_group.delay_s(self._clock.now_ms(), ordered=consumer.source.ordered)
+                consumer.settlements.turn_away(received, delay_s)
+                continue
+            message = TrackedMessage(pointer, received, consumer, pool, batch_group, now_s)
+            # The pointer is all that is needed from here on.
+            received.body = b""
+            self._tracker.track(message)
+            consumer.took(message)
+            taken.append(message)
+        pool.submit(taken)
+
+    def _warn(self, code: WarningCode, consumer: Consumer, message: str) -> None:
+        self._warnings.add(code, Severity.WARN, f"queue {consumer.name}", message)

@@ -1,0 +1,145 @@
+"""The router's HTTP surface: probes, the routes of every part, their OpenAPI document, and the test endpoints.
+
+`POST /config/reload`: the configuration, now.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import msgspec
+
+from penstock.edge.clock import pause
+from penstock.http.api.app import ApiApp
+from penstock.http.api.openapi import Json, openapi_document
+from penstock.http.api.probes import Probes
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route, RouteTable
+from penstock.http.auth.guard import RequestGuard
+from penstock.http.auth.keys import KeyFile
+from penstock.http.server.asgi import App, Receive, Scope, Send
+from penstock.ops.telemetry.metrics import Metrics
+from penstock.queues.open import publisher_for
+from penstock.queues.port import Publisher
+from penstock.router.config.sync import ConfigSync
+from penstock.router.monitoring.breakers import BreakerRoutes
+from penstock.router.monitoring.health import readiness
+from penstock.router.monitoring.in_flight import InFlightRoutes
+from penstock.router.monitoring.metrics import RouterCollector
+from penstock.router.monitoring.overview import OverviewRoutes
+from penstock.router.monitoring.pools import PoolRoutes
+from penstock.router.monitoring.queues import QueueRoutes
+from penstock.router.monitoring.seeding import SeedRoutes
+from penstock.router.monitoring.test_endpoints import PREFIX, TestEndpoints
+from penstock.router.monitoring.views import RouterSurface
+from penstock.router.monitoring.warning_routes import WarningRoutes
+from penstock.router.monitoring.warnings import Warnings
+from penstock.router.pools.counts import RouterMetrics
+from penstock.router.settings import RouterSettings
+from penstock.router.standby import Leadership
+
+
+class Reloaded(msgspec.Struct, frozen=True):
+    """What the configuration holds."""
+
+    pools: int
+    queues: int
+
+
+class ReloadRoutes:
+    """The route that syncs at once."""
+
+    def __init__(self, sync: ConfigSync) -> None:
+        self._sync = sync
+
+    def routes(self) -> tuple[AnyRoute, ...]:
+        """What is served."""
+        return (
+            Route(
+                method="POST",
+                path="/config/reload",
+                summary="Fetch and apply the configuration now, in one attempt.",
+                answer=Reloaded,
+                handler=self._reload,
+                refusals=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.SERVICE_UNAVAILABLE),
+            ),
+        )
+
+    async def _reload(self, _: Call[NoQuery, NoBody]) -> Reloaded:
+        configuration = await self._sync.reload()
+        return Reloaded(len(configuration.processing_pools), len(configuration.queues))
+
+
+_DESCRIPTION = "Looking into a running Penstock router, and changing what may be changed while it runs."
+
+
+@dataclass(frozen=True, kw_only=True)
+class RouterParts:
+    """What the API shows and drives."""
+
+    settings: RouterSettings
+    router: RouterSurface
+    sync: ConfigSync
+    warnings: Warnings
+    metrics: RouterMetrics
+    leadership: Leadership
+    new_id: Callable[[], str]
+    # Where this server is reached; known when it listens.
+    own_url: Callable[[], str]
+    publisher_for: Callable[[str], Publisher] = publisher_for
+
+
+def router_app(parts: RouterParts) -> App:
+    """The whole HTTP surface of a router."""
+    metrics = Metrics("router")
+    metrics.register(RouterCollector(parts.router, parts.metrics, parts.warnings))
+    settings = parts.settings
+    keys = None if settings.api_keys is None else KeyFile(settings.api_keys).current
+    api = ApiApp(_documented(parts), RequestGuard(settings.api_token, keys))
+    app = _with_test_endpoints(api) if settings.test_endpoints else api
+    return Probes(metrics, readiness(parts.sync, parts.router)).wrap(app)
+
+
+def route_table(parts: RouterParts) -> RouteTable:
+    """The routes of every part."""
+    router, sync, settings = parts.router, parts.sync, parts.settings
+
+    def test_endpoints_url() -> str | None:
+        return parts.own_url() if settings.test_endpoints else None
+
+    return RouteTable(
+        *OverviewRoutes(router, sync, parts.warnings, parts.leadership, enabled=settings.enabled).routes(),
+        *PoolRoutes(router).routes(),
+        *QueueRoutes(router).routes(),
+        *BreakerRoutes(router).routes(),
+        *InFlightRoutes(router).routes(),
+        *WarningRoutes(parts.warnings).routes(),
+        *ReloadRoutes(sync).routes(),
+        *SeedRoutes(sync, parts.publisher_for, parts.new_id, test_endpoints_url).routes(),
+    )
+
+
+def openapi(parts: RouterParts) -> Json:
+    """The document that describes the routes."""
+    return openapi_document(route_table(parts), "Penstock router", _DESCRIPTION)
+
+
+def _documented(parts: RouterParts) -> RouteTable:
+    """The routes, and one more that describes them."""
+    document = openapi(parts)
+
+    def describe(_: Call[NoQuery, NoBody]) -> Json:
+        return document
+
+    about = Route(method="GET", path="/openapi.json", summary="This document.", answer=dict, handler=describe)
+    return RouteTable(*route_table(parts).routes, about)
+
+
+def _with_test_endpoints(api: App) -> App:
+    endpoints = TestEndpoints(pause)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        ours = scope["type"] == "http" and scope["path"].startswith(PREFIX)
+        await (endpoints if ours else api)(scope, receive, send)
+
+    return app

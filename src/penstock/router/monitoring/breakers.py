@@ -1,0 +1,90 @@
+"""`/monitoring/circuit-breakers`: looking at breakers, and closing them by hand."""
+
+from http import HTTPStatus
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from penstock.delivery.breakers import BreakerView
+from penstock.domain.errors import NotFound
+from penstock.http.api.paging import WholeOrPageQuery, whole_or_page_of
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.router.monitoring.views import RouterSurface
+
+_PATH = "/monitoring/circuit-breakers"
+
+
+class BreakerList(msgspec.Struct, frozen=True, rename="camel"):
+    """The breakers of all endpoints, by endpoint; the cursor asks for the next page, null after the last."""
+
+    circuit_breakers: list[BreakerView]
+    cursor: str | None
+
+
+def breaker_list(breakers: list[BreakerView], asked: WholeOrPageQuery) -> BreakerList:
+    """Breakers, all or a page of them."""
+    return BreakerList(
+        *whole_or_page_of(breakers, lambda each: (each.endpoint,), tuple[str], asked.limit, asked.cursor)
+    )
+
+
+class BreakerReset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The breaker to close, named as the list names it. An endpoint is a URL, so it is not part of the path."""
+
+    endpoint: Annotated[str, Meta(min_length=1)]
+
+
+class ResetCount(msgspec.Struct, frozen=True):
+    """How many breakers were closed."""
+
+    reset: int
+
+
+class BreakerRoutes:
+    """The routes of breakers."""
+
+    def __init__(self, router: RouterSurface) -> None:
+        self._router = router
+
+    def routes(self) -> tuple[AnyRoute, ...]:
+        """What is served."""
+        return (
+            Route(
+                method="GET",
+                path=_PATH,
+                summary="The breakers of all endpoints.",
+                answer=BreakerList,
+                query=WholeOrPageQuery,
+                handler=self._list,
+            ),
+            Route(
+                method="POST",
+                path=f"{_PATH}/reset",
+                summary="Close the breaker of one endpoint.",
+                answer=ResetCount,
+                body=BreakerReset,
+                handler=self._reset,
+                refusals=(HTTPStatus.NOT_FOUND,),
+            ),
+            Route(
+                method="POST",
+                path=f"{_PATH}/reset-all",
+                summary="Close all breakers.",
+                answer=ResetCount,
+                handler=self._reset_all,
+            ),
+        )
+
+    def _list(self, call: Call[WholeOrPageQuery, NoBody]) -> BreakerList:
+        return breaker_list(self._router.breakers(), call.query)
+
+    def _reset(self, call: Call[NoQuery, BreakerReset]) -> ResetCount:
+        endpoint = call.body.endpoint
+        if not self._router.reset_breaker(endpoint):
+            raise NotFound(f"there is no breaker of {endpoint[:200]!r}; GET {_PATH} has them all")
+        return ResetCount(1)
+
+    def _reset_all(self, _: Call[NoQuery, NoBody]) -> ResetCount:
+        return ResetCount(self._router.reset_breakers())

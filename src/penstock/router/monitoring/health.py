@@ -1,0 +1,97 @@
+"""How the router is: one word, and the reasons for it."""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+
+import msgspec
+
+from penstock.delivery.breakers import BreakerView
+from penstock.http.api.probes import Check, CheckResult
+from penstock.router.config.sync import ConfigSync, SyncState
+from penstock.router.monitoring.views import PoolView, QueueView, RouterSurface
+from penstock.router.monitoring.warnings import Severity
+
+MIN_SUCCESS_RATE = 0.9
+MIN_JUDGED = 10
+MOST_REASONS = 20
+
+
+class HealthStatus(StrEnum):
+    """From good to bad."""
+
+    HEALTHY = "HEALTHY"
+    WARNING = "WARNING"
+    DEGRADED = "DEGRADED"
+
+
+class Health(msgspec.Struct, frozen=True):
+    """How the router is, and why it is not better."""
+
+    status: HealthStatus
+    reasons: tuple[str, ...]
+
+
+def assess(
+    sync: SyncState,
+    pools: Iterable[PoolView],
+    queues: Iterable[QueueView],
+    breakers: Iterable[BreakerView],
+    warnings: Mapping[Severity, int],
+) -> Health:
+    """DEGRADED: messages are not delivered as they should be. WARNING: somebody should look. HEALTHY: neither."""
+    bad = [*_bad_reasons(sync, queues, warnings)]
+    poor = [*_poor_reasons(sync, pools, breakers, warnings)]
+    status = HealthStatus.DEGRADED if bad else HealthStatus.WARNING if poor else HealthStatus.HEALTHY
+    return Health(status, _first((*bad, *poor)))
+
+
+def readiness(sync: ConfigSync, router: RouterSurface) -> dict[str, Check]:
+    """The checks behind /health/ready: initialised, and every consumer polls."""
+
+    async def initialised() -> CheckResult:
+        ready = sync.state.initialised
+        return CheckResult(ready, "" if ready else sync.state.last_failure or "the first sync is under way")
+
+    async def consumers() -> CheckResult:
+        stalled = [queue.name for queue in router.queues() if not _polls(queue)]
+        return CheckResult(not stalled, f"not polling: {', '.join(stalled)}" if stalled else "")
+
+    return {"initialised": initialised, "consumers": consumers}
+
+
+def _first(reasons: tuple[str, ...]) -> tuple[str, ...]:
+    """As many as somebody reads."""
+    if len(reasons) <= MOST_REASONS:
+        return reasons
+    return (*reasons[:MOST_REASONS], f"and {len(reasons) - MOST_REASONS} reasons more")
+
+
+def _bad_reasons(sync: SyncState, queues: Iterable[QueueView], warnings: Mapping[Severity, int]) -> Iterable[str]:
+    if not sync.initialised:
+        yield "the first sync of the configuration is not done"
+    for queue in queues:
+        if not _polls(queue):
+            yield f"the consumer of queue {queue.name} does not poll"
+    if count := warnings[Severity.CRITICAL]:
+        yield f"{count} critical warnings are not acknowledged"
+
+
+def _poor_reasons(
+    sync: SyncState, pools: Iterable[PoolView], breakers: Iterable[BreakerView], warnings: Mapping[Severity, int]
+) -> Iterable[str]:
+    if sync.last_failure is not None:
+        yield f"the last sync failed: {sync.last_failure}"
+    for pool in pools:
+        if pool.queued >= pool.queue_capacity:
+            yield f"pool {pool.code} is full"
+        if pool.succeeded + pool.failed >= MIN_JUDGED and pool.success_rate < MIN_SUCCESS_RATE:
+            yield f"pool {pool.code} delivers {pool.success_rate:.0%}"
+    for breaker in breakers:
+        if breaker.state != "CLOSED":
+            yield f"the breaker of {breaker.endpoint} is {breaker.state}"
+    if count := warnings[Severity.ERROR]:
+        yield f"{count} warnings of severity ERROR are not acknowledged"
+
+
+def _polls(queue: QueueView) -> bool:
+    return queue.healthy or queue.draining

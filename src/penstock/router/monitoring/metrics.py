@@ -1,0 +1,201 @@
+"""The router's metrics, read from what its parts count when Prometheus asks.
+
+Nothing here grows without bound: pools and queues beyond 512 and breakers beyond 200 are summed up under `_other`, and
+of groups a pool shows the heaviest twenty.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from penstock.delivery.breakers import BreakerView
+from penstock.domain.sketch import Histogram
+from penstock.router.monitoring.views import PoolView, QueueView, RouterSurface, longest
+from penstock.router.monitoring.warnings import Warnings
+from penstock.router.pools.counts import BUCKETS_S, SHOWN_GROUPS, PoolMetrics, RouterMetrics
+
+MAX_LABELS = 512
+MAX_ENDPOINT_LABELS = 200
+# Groups are shown for this many pools, those that were made first.
+MAX_GROUPED_POOLS = 50
+OTHER = "_other"
+
+T = TypeVar("T")
+Read = Callable[[T], float]
+Fold = Callable[[Iterable[float]], float]
+
+_POOL_GAUGES: tuple[tuple[str, str, Read[PoolView], Fold], ...] = (
+    ("active", "Deliveries under way.", lambda pool: pool.active, sum),
+    ("queued", "Messages that wait in the pool.", lambda pool: pool.queued, sum),
+    ("backing_off", "Messages that wait for their next attempt.", lambda pool: pool.backing_off, sum),
+    ("concurrency", "Deliveries that may be under way at once.", lambda pool: pool.concurrency, sum),
+    ("available_permits", "Deliveries that could begin now.", lambda pool: pool.available_permits, sum),
+    ("queue_capacity", "Messages that may wait in the pool.", lambda pool: pool.queue_capacity, sum),
+    ("groups", "Groups that have messages.", lambda pool: pool.groups, sum),
+    ("rate_limited", "1 while the rate limit holds messages back.", lambda pool: pool.rate_limited, max),
+    ("draining", "1 while the pool is being drained.", lambda pool: pool.draining, max),
+    (
+        "oldest_waiting_seconds",
+        "Age of the message that waits the longest, for whatever reason.",
+        lambda pool: pool.oldest_waiting_s,
+        max,
+    ),
+)
+_POOL_RESULTS: tuple[tuple[str, Read[PoolMetrics]], ...] = (
+    ("success", lambda pool: pool.succeeded_count),
+    ("failure", lambda pool: pool.failed_count),
+    ("transient", lambda pool: pool.transient_count),
+    ("deferred", lambda pool: pool.deferred_count),
+)
+_QUEUE_COUNTERS: tuple[tuple[str, str, Read[QueueView]], ...] = (
+    ("polls", "Polls that were answered.", lambda queue: queue.polls),
+    ("received", "Messages handed out by the queue.", lambda queue: queue.received),
+    ("acked", "Messages removed from the queue.", lambda queue: queue.acked),
+    ("nacked", "Messages given back to the queue.", lambda queue: queue.nacked),
+    ("malformed", "Messages that are no pointers.", lambda queue: queue.malformed),
+)
+_QUEUE_GAUGES: tuple[tuple[str, str, Read[QueueView], Fold], ...] = (
+    ("in_flight", "Messages taken and not yet settled.", lambda queue: queue.in_flight, sum),
+    ("healthy", "1 if the consumer polls.", lambda queue: queue.healthy, min),
+    ("paused", "1 while a full pool keeps the consumer from polling.", lambda queue: queue.paused, max),
+    ("last_poll_age_seconds", "Time since the last poll ended.", lambda queue: queue.last_poll_age_s or 0.0, max),
+)
+_BREAKER_STATES = {"CLOSED": 0, "HALF_OPEN": 1, "OPEN": 2}
+
+
+class RouterCollector(Collector):
+    """Puts the router's counts into Prometheus' words."""
+
+    def __init__(self, router: RouterSurface, metrics: RouterMetrics, warnings: Warnings) -> None:
+        self._router = router
+        self._metrics = metrics
+        self._warnings = warnings
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: there is no router yet when a collector is registered."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Everything."""
+        counted = _by_label(self._metrics, lambda entry: entry[0], MAX_LABELS)
+        yield from _gauges("pool", _POOL_GAUGES, _by_label(self._router.pools(), lambda pool: pool.code, MAX_LABELS))
+        yield from _pool_counters({label: [pool for _, pool in entries] for label, entries in counted.items()})
+        yield from self._groups()
+        queues = _by_label(self._router.queues(), lambda queue: queue.name, MAX_LABELS)
+        yield from _gauges("queue", _QUEUE_GAUGES, queues)
+        yield from _queue_counters(queues)
+        yield from _breakers(self._router.breakers())
+        yield from self._totals()
+
+    def _totals(self) -> Iterator[Metric]:
+        uses = CounterMetricFamily(
+            "penstock_router_default_pool_uses", "Messages whose pool does not exist, sent to the default pool."
+        )
+        uses.add_metric([], self._metrics.default_pool_uses)
+        yield uses
+        open_warnings = GaugeMetricFamily(
+            "penstock_router_warnings", "Warnings that are not acknowledged.", labels=["severity"]
+        )
+        for severity, count in self._warnings.counts().items():
+            open_warnings.add_metric([severity], count)
+        yield open_warnings
+
+    def _groups(self) -> Iterator[Metric]:
+        depth = _group_gauge("queued", "Messages that wait in the groups with the longest queues.")
+        for group in longest(self._router.groups(None), SHOWN_GROUPS):
+            depth.add_metric([group.pool, group.group], group.queued)
+        busy = _group_gauge("processing_seconds", "Time spent on deliveries of the groups with the most, estimated.")
+        waited = _group_gauge(
+            "waiting_seconds", "Time waited for a turn by messages of the groups with the most, estimated."
+        )
+        for code, pool in list(self._metrics)[:MAX_GROUPED_POOLS]:
+            for heavy in pool.busiest_groups():
+                busy.add_metric([code, heavy.key], heavy.weight / 1e6)
+            for heavy in pool.most_delayed_groups():
+                waited.add_metric([code, heavy.key], heavy.weight / 1e6)
+        yield from (depth, busy, waited)
+
+
+def _by_label(entries: Iterable[T], name_of: Callable[[T], str], most: int) -> dict[str, list[T]]:
+    """Entries by name; those of the same name together, and all beyond `most` names under one."""
+    grouped: dict[str, list[T]] = {}
+    for entry in entries:
+        name = name_of(entry)
+        label = name if name in grouped or len(grouped) < most else OTHER
+        grouped.setdefault(label, []).append(entry)
+    return grouped
+
+
+def _gauges(
+    kind: str, gauges: Sequence[tuple[str, str, Read[T], Fold]], grouped: dict[str, list[T]]
+) -> Iterator[Metric]:
+    for name, doc, read, fold in gauges:
+        gauge = GaugeMetricFamily(f"penstock_router_{kind}_{name}", doc, labels=[kind])
+        for label, entries in grouped.items():
+            gauge.add_metric([label], fold(map(read, entries)))
+        yield gauge
+
+
+def _pool_counters(grouped: dict[str, list[PoolMetrics]]) -> Iterator[Metric]:
+    messages = CounterMetricFamily(
+        "penstock_router_pool_messages", "Messages that a pool is done with.", labels=["pool", "result"]
+    )
+    submitted = CounterMetricFamily("penstock_router_pool_submitted", "Messages that a pool took in.", labels=["pool"])
+    limited = CounterMetricFamily(
+        "penstock_router_pool_rate_limit_waits", "Messages that had to wait for the rate limit.", labels=["pool"]
+    )
+    processing = _histogram("processing", "Time a message was being delivered.")
+    waiting = _histogram("waiting", "Time a message waited for its turn.")
+    for label, pools in grouped.items():
+        for result, read in _POOL_RESULTS:
+            messages.add_metric([label, result], sum(map(read, pools)))
+        submitted.add_metric([label], sum(pool.submitted_count for pool in pools))
+        limited.add_metric([label], sum(pool.rate_limit_waits for pool in pools))
+        _add_histogram(processing, label, [pool.processing for pool in pools])
+        _add_histogram(waiting, label, [pool.waiting for pool in pools])
+    yield from (messages, submitted, limited, processing, waiting)
+
+
+def _queue_counters(grouped: dict[str, list[QueueView]]) -> Iterator[Metric]:
+    for name, doc, read in _QUEUE_COUNTERS:
+        counter = CounterMetricFamily(f"penstock_router_queue_{name}", doc, labels=["queue"])
+        for label, queues in grouped.items():
+            counter.add_metric([label], sum(map(read, queues)))
+        yield counter
+
+
+def _breakers(breakers: Sequence[BreakerView]) -> Iterator[Metric]:
+    state = GaugeMetricFamily(
+        "penstock_router_breaker_state", "0 closed, 1 half open, 2 open; the worst of them.", labels=["endpoint"]
+    )
+    recent = GaugeMetricFamily(
+        "penstock_router_breaker_window_calls", "Calls in the breaker's window.", labels=["endpoint", "result"]
+    )
+    rejected = CounterMetricFamily(
+        "penstock_router_breaker_rejected", "Deliveries that an open breaker held back.", labels=["endpoint"]
+    )
+    for label, entries in _by_label(breakers, lambda each: each.endpoint, MAX_ENDPOINT_LABELS).items():
+        failures = sum(each.failures for each in entries)
+        state.add_metric([label], max(_BREAKER_STATES[each.state] for each in entries))
+        recent.add_metric([label, "failure"], failures)
+        recent.add_metric([label, "success"], sum(each.calls for each in entries) - failures)
+        rejected.add_metric([label], sum(each.rejected for each in entries))
+    yield from (state, recent, rejected)
+
+
+def _group_gauge(name: str, doc: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"penstock_router_group_{name}", doc, labels=["pool", "group"])
+
+
+def _histogram(name: str, doc: str) -> HistogramMetricFamily:
+    return HistogramMetricFamily(f"penstock_router_pool_{name}_seconds", doc, labels=["pool"])
+
+
+def _add_histogram(family: HistogramMetricFamily, label: str, parts: Sequence[Histogram]) -> None:
+    merged = Histogram(BUCKETS_S)
+    for part in parts:
+        merged.merge(part)
+    bounds = [*map(str, BUCKETS_S), "+Inf"]
+    family.add_metric([label], list(zip(bounds, map(float, merged.cumulative()), strict=True)), merged.total)

@@ -1,0 +1,115 @@
+"""`/monitoring`: the whole router on one page, and whether it is the primary one."""
+
+import msgspec
+
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.router.config.sync import ConfigSync, SyncState
+from penstock.router.monitoring.health import Health, assess
+from penstock.router.monitoring.views import PoolView, QueueView, RouterSurface
+from penstock.router.monitoring.warnings import Severity, Warnings
+from penstock.router.standby import Leadership
+
+
+class Totals(msgspec.Struct, frozen=True, rename="camel"):
+    """All pools and all queues added up."""
+
+    pools: int
+    queues: int
+    queued: int
+    active: int
+    in_flight: int
+    submitted: int
+    succeeded: int
+    failed: int
+    transient: int
+    deferred: int
+    received: int
+    acked: int
+    nacked: int
+    malformed: int
+
+
+class Overview(msgspec.Struct, frozen=True, rename="camel"):
+    """The router at this moment."""
+
+    health: Health
+    totals: Totals
+    open_breakers: int
+    unacknowledged_warnings: dict[Severity, int]
+    sync: SyncState
+
+
+class StandbyStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """Whether this instance consumes, and why."""
+
+    enabled: bool
+    primary: bool
+    initialised: bool
+    consuming: bool
+
+
+class OverviewRoutes:
+    """The routes of the overview."""
+
+    def __init__(
+        self, router: RouterSurface, sync: ConfigSync, warnings: Warnings, leadership: Leadership, *, enabled: bool
+    ) -> None:
+        self._router = router
+        self._sync = sync
+        self._warnings = warnings
+        self._leadership = leadership
+        self._enabled = enabled
+
+    def routes(self) -> tuple[AnyRoute, ...]:
+        """What is served."""
+        return (
+            Route(
+                method="GET",
+                path="/monitoring",
+                summary="The health of the router, with reasons, and its totals.",
+                answer=Overview,
+                handler=self._overview,
+            ),
+            Route(
+                method="GET",
+                path="/monitoring/standby-status",
+                summary="Whether this instance is the primary one and consumes.",
+                answer=StandbyStatus,
+                handler=self._standby_status,
+            ),
+        )
+
+    def _overview(self, _: Call[NoQuery, NoBody]) -> Overview:
+        pools, queues, breakers = self._router.pools(), self._router.queues(), self._router.breakers()
+        warnings = self._warnings.counts()
+        return Overview(
+            health=assess(self._sync.state, pools, queues, breakers, warnings),
+            totals=_totals(pools, queues),
+            open_breakers=sum(breaker.state != "CLOSED" for breaker in breakers),
+            unacknowledged_warnings=warnings,
+            sync=self._sync.state,
+        )
+
+    def _standby_status(self, _: Call[NoQuery, NoBody]) -> StandbyStatus:
+        state = self._sync.state
+        return StandbyStatus(self._enabled, self._leadership.is_primary(), state.initialised, state.consuming)
+
+
+def _totals(pools: list[PoolView], queues: list[QueueView]) -> Totals:
+    return Totals(
+        pools=len(pools),
+        queues=len(queues),
+        queued=sum(pool.queued for pool in pools),
+        active=sum(pool.active for pool in pools),
+        in_flight=sum(queue.in_flight for queue in queues),
+        submitted=sum(pool.submitted for pool in pools),
+        succeeded=sum(pool.succeeded for pool in pools),
+        failed=sum(pool.failed for pool in pools),
+        transient=sum(pool.transient for pool in pools),
+        deferred=sum(pool.deferred for pool in pools),
+        received=sum(queue.received for queue in queues),
+        acked=sum(queue.acked for queue in queues),
+        nacked=sum(queue.nacked for queue in queues),
+        malformed=sum(queue.malformed for queue in queues),
+    )

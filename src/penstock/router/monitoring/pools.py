@@ -1,0 +1,125 @@
+"""`/monitoring/pools` and `/monitoring/groups`: looking at pools, and changing their limits."""
+
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from penstock.domain.errors import NotFound
+from penstock.http.api.paging import Cursor, Limit, WholeOrPageQuery, check_no_cursor, page_of, whole_or_page_of
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.router.config.configuration import MAX_CONCURRENCY, MAX_RATE_PER_MINUTE
+from penstock.router.monitoring.views import GroupView, PoolView, RouterSurface, longest
+
+
+class PoolList(msgspec.Struct, frozen=True):
+    """Pools; the cursor asks for the next page, null after the last."""
+
+    pools: list[PoolView]
+    cursor: str | None
+
+
+class GroupOrder(StrEnum):
+    """By pool and name, which no message moves; or the longest queues, which have no next page."""
+
+    NAME = "name"
+    LONGEST = "longest"
+
+
+class GroupQuery(msgspec.Struct, frozen=True):
+    """Which groups to show, in which order, and where to go on."""
+
+    pool: str | None = None
+    limit: Limit = 100
+    order: GroupOrder = GroupOrder.NAME
+    cursor: Cursor | None = None
+
+
+class GroupList(msgspec.Struct, frozen=True):
+    """Groups that have messages; the cursor asks for the next page, null after the last."""
+
+    groups: list[GroupView]
+    cursor: str | None
+
+
+class PoolChange(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What shall be different; a rate limit of null takes the limit away."""
+
+    concurrency: Annotated[int, Meta(ge=1, le=MAX_CONCURRENCY)] | UnsetType = UNSET
+    rate_limit_per_minute: Annotated[int, Meta(ge=1, le=MAX_RATE_PER_MINUTE)] | UnsetType | None = UNSET
+
+
+_NO_CHANGE = PoolChange()
+
+
+class PoolRoutes:
+    """The routes of pools and groups."""
+
+    def __init__(self, router: RouterSurface) -> None:
+        self._router = router
+
+    def routes(self) -> tuple[AnyRoute, ...]:
+        """What is served."""
+        return (
+            Route(
+                method="GET",
+                path="/monitoring/pools",
+                summary="All pools, those that are draining too.",
+                answer=PoolList,
+                query=WholeOrPageQuery,
+                handler=self._list,
+            ),
+            Route(
+                method="PUT",
+                path="/monitoring/pools/{code}",
+                summary="Change a pool's limits until the configuration says otherwise.",
+                answer=PoolView,
+                body=PoolChange,
+                handler=self._change,
+                refusals=(HTTPStatus.CONFLICT,),
+            ),
+            Route(
+                method="GET",
+                path="/monitoring/groups",
+                summary="Groups that have messages, by name or the longest queues.",
+                answer=GroupList,
+                query=GroupQuery,
+                handler=self._groups,
+            ),
+        )
+
+    def _list(self, call: Call[WholeOrPageQuery, NoBody]) -> PoolList:
+        pools, asked = self._router.pools(), call.query
+        return PoolList(*whole_or_page_of(pools, lambda pool: (pool.code,), tuple[str], asked.limit, asked.cursor))
+
+    def _groups(self, call: Call[GroupQuery, NoBody]) -> GroupList:
+        asked = call.query
+        groups = self._router.groups(asked.pool)
+        if asked.order is GroupOrder.LONGEST:
+            check_no_cursor(asked.cursor, "order=longest")
+            return GroupList(longest(groups, asked.limit), None)
+        return GroupList(*page_of(groups, _name, tuple[str, str], asked.limit, asked.cursor))
+
+    async def _change(self, call: Call[NoQuery, PoolChange]) -> PoolView:
+        code, change = call.path["code"], call.body
+        if change != _NO_CHANGE:
+            await self._router.change_pool(
+                code,
+                concurrency=change.concurrency or None,
+                rate_limit_per_minute=change.rate_limit_per_minute or None,
+                unlimited_rate=change.rate_limit_per_minute is None,
+            )
+        return self._find(code)
+
+    def _find(self, code: str) -> PoolView:
+        for pool in self._router.pools():
+            if pool.code == code and not pool.draining:
+                return pool
+        raise NotFound(f"there is no pool {code!r}; GET /monitoring/pools has them all")
+
+
+def _name(group: GroupView) -> tuple[str, str]:
+    return group.pool, group.group

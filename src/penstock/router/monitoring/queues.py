@@ -1,0 +1,108 @@
+"""`/monitoring/queues` and `/monitoring/consumer-health`: what is consumed, and how well."""
+
+from http import HTTPStatus
+
+import msgspec
+
+from penstock.domain.errors import NotFound, Unavailable
+from penstock.http.api.paging import WholeOrPageQuery, whole_or_page_of
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.ops.telemetry.redaction import mask_whole_url
+from penstock.router.monitoring.views import QueueView, RouterSurface
+
+
+class QueueList(msgspec.Struct, frozen=True):
+    """Consumed queues; the cursor asks for the next page, null after the last."""
+
+    queues: list[QueueView]
+    cursor: str | None
+
+
+class ConsumerHealth(msgspec.Struct, frozen=True, rename="camel"):
+    """Whether the consumer of a queue polls."""
+
+    queue: str
+    healthy: bool
+    paused: bool
+    draining: bool
+    last_poll_age_s: float | None
+
+
+class ConsumerHealthList(msgspec.Struct, frozen=True):
+    """Consumers, and whether every one that should poll does; the cursor asks for the next page of them."""
+
+    healthy: bool
+    consumers: list[ConsumerHealth]
+    cursor: str | None
+
+
+class Restarted(msgspec.Struct, frozen=True):
+    """The queue whose consumer is a new one."""
+
+    queue: str
+
+
+class QueueRoutes:
+    """The routes of queues and their consumers."""
+
+    def __init__(self, router: RouterSurface) -> None:
+        self._router = router
+
+    def routes(self) -> tuple[AnyRoute, ...]:
+        """What is served."""
+        return (
+            Route(
+                method="GET",
+                path="/monitoring/queues",
+                summary="All consumed queues with their counts.",
+                answer=QueueList,
+                query=WholeOrPageQuery,
+                handler=self._list,
+            ),
+            Route(
+                method="GET",
+                path="/monitoring/consumer-health",
+                summary="Whether the consumers poll.",
+                answer=ConsumerHealthList,
+                query=WholeOrPageQuery,
+                handler=self._health,
+            ),
+            Route(
+                method="POST",
+                path="/monitoring/queues/{name}/restart",
+                summary="Put a new consumer in the place of a queue's.",
+                answer=Restarted,
+                handler=self._restart,
+                refusals=(HTTPStatus.SERVICE_UNAVAILABLE,),
+            ),
+        )
+
+    def _list(self, call: Call[WholeOrPageQuery, NoBody]) -> QueueList:
+        page, cursor = _page_of(self._router.queues(), call.query)
+        return QueueList([_without_password(queue) for queue in page], cursor)
+
+    def _health(self, call: Call[WholeOrPageQuery, NoBody]) -> ConsumerHealthList:
+        queues = self._router.queues()
+        page, cursor = _page_of(queues, call.query)
+        consumers = [
+            ConsumerHealth(queue.name, queue.healthy, queue.paused, queue.draining, queue.last_poll_age_s)
+            for queue in page
+        ]
+        return ConsumerHealthList(all(queue.healthy or queue.draining for queue in queues), consumers, cursor)
+
+    async def _restart(self, call: Call[NoQuery, NoBody]) -> Restarted:
+        name = call.path["name"]
+        if not any(queue.name == name and not queue.draining for queue in self._router.queues()):
+            raise NotFound(f"no queue {name!r} is consumed; GET /monitoring/queues has them all")
+        if not await self._router.restart_consumer(name):
+            raise Unavailable(f"no new consumer of queue {name!r} could be started; GET /warnings says why")
+        return Restarted(name)
+
+
+def _page_of(queues: list[QueueView], asked: WholeOrPageQuery) -> tuple[list[QueueView], str | None]:
+    return whole_or_page_of(queues, lambda queue: (queue.name,), tuple[str], asked.limit, asked.cursor)
+
+
+def _without_password(queue: QueueView) -> QueueView:
+    return msgspec.structs.replace(queue, uri=mask_whole_url(queue.uri))

@@ -1,0 +1,137 @@
+"""`POST /api/seed/messages`: puts messages into a queue, to see them delivered (seed 002)."""
+
+from collections.abc import Callable
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from penstock.domain.errors import FailedPrecondition, NotFound
+from penstock.domain.partition import partition_of
+from penstock.domain.pointer import DEFAULT_POOL_CODE, MessagePointer, encode_pointer
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.ops.telemetry.redaction import mask_secrets
+from penstock.queues.open import QueueSpec
+from penstock.queues.port import Publication, Publisher
+from penstock.router.config.sync import ConfigSync
+from penstock.router.monitoring.test_endpoints import NAMES, PREFIX
+
+MAX_SEEDED = 10_000
+# A test endpoint's name, or a URL. The end is the text's own: by itself `$` would let a line break pass.
+ENDPOINT = rf"^({'|'.join(NAMES)}|https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{{1,5}})?([/?][!-~]*)?)$(?!\n)"
+
+
+class GroupMode(StrEnum):
+    """How messages are divided into groups."""
+
+    UNIQUE = "unique"
+    ONE_OF_EIGHT = "1of8"
+    SINGLE = "single"
+
+
+class SeedQuery(msgspec.Struct, frozen=True, rename="camel"):
+    """How many messages, where to and where through; without a queue or a pool the first of the configuration."""
+
+    count: Annotated[int, Meta(ge=1, le=MAX_SEEDED)] = 10
+    endpoint: Annotated[str, Meta(pattern=ENDPOINT)] = "fast"
+    queue: str | None = None
+    message_group_mode: GroupMode = GroupMode.UNIQUE
+    pool: str | None = None
+
+
+class Seeded(msgspec.Struct, frozen=True, rename="camel"):
+    """What became of the messages."""
+
+    queue: str
+    endpoint: str
+    published: int
+    failed: int
+    first_failure: str | None
+
+
+class SeedRoutes:
+    """The route that seeds messages. `own_url` is where this router's test endpoints are, None if there are none."""
+
+    def __init__(
+        self,
+        sync: ConfigSync,
+        publisher_for: Callable[[str], Publisher],
+        new_id: Callable[[], str],
+        own_url: Callable[[], str | None],
+    ) -> None:
+        self._sync = sync
+        self._publisher_for = publisher_for
+        self._new_id = new_id
+        self._own_url = own_url
+
+    def routes(self) -> tuple[AnyRoute, ...]:
+        """What is served."""
+        return (
+            Route(
+                method="POST",
+                path="/api/seed/messages",
+                summary="Put messages into a queue, to see them delivered.",
+                answer=Seeded,
+                query=SeedQuery,
+                handler=self._seed,
+                refusals=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.SERVICE_UNAVAILABLE),
+            ),
+        )
+
+    async def _seed(self, call: Call[SeedQuery, NoBody]) -> Seeded:
+        asked = call.query
+        queue, target = self._queue(asked.queue), self._target(asked.endpoint)
+        pool = asked.pool or self._first_pool()
+        messages = [self._publication(asked.message_group_mode, target, pool, n) for n in range(asked.count)]
+        results = await _published(self._publisher_for(queue.queue_uri), messages)
+        failures = [error for error in results if error is not None]
+        first = mask_secrets(str(failures[0])) if failures else None
+        return Seeded(queue.queue_name, target, len(results) - len(failures), len(failures), first)
+
+    def _queue(self, name: str | None) -> QueueSpec:
+        configuration = self._sync.configuration
+        queues = configuration.queues if configuration is not None else ()
+        for queue in queues:
+            if name in (None, queue.queue_name):
+                return queue
+        names = ", ".join(queue.queue_name for queue in queues) or "there is none"
+        raise NotFound(f"the configuration has no queue {name!r} ({names})" if name else "there is no queue")
+
+    def _first_pool(self) -> str:
+        configuration = self._sync.configuration
+        pools = configuration.processing_pools if configuration is not None else ()
+        return pools[0].code if pools else DEFAULT_POOL_CODE
+
+    def _target(self, endpoint: str) -> str:
+        if endpoint not in NAMES:
+            return endpoint
+        own_url = self._own_url()
+        if own_url is None:
+            raise FailedPrecondition("the test endpoints are off; set router.test_endpoints = true, or give a URL")
+        return own_url + PREFIX + endpoint
+
+    def _publication(self, mode: GroupMode, target: str, pool: str, number: int) -> Publication:
+        message_id = self._new_id()
+        group = _group(mode, message_id, number)
+        pointer = MessagePointer(id=message_id, mediation_target=target, pool_code=pool, message_group_id=group)
+        return Publication(encode_pointer(pointer), group, message_id)
+
+
+def _group(mode: GroupMode, message_id: str, number: int) -> str:
+    match mode:
+        case GroupMode.UNIQUE:
+            return f"msg-{number}"
+        case GroupMode.ONE_OF_EIGHT:
+            return f"group-{partition_of(message_id, 8)}"
+        case GroupMode.SINGLE:
+            return "single-group"
+
+
+async def _published(publisher: Publisher, messages: list[Publication]) -> list[Exception | None]:
+    try:
+        await publisher.open()
+        return await publisher.publish(messages)
+    finally:
+        await publisher.close()

@@ -1,0 +1,1 @@
+"""Pools: lanes, turns, rate limits and deliveries."""

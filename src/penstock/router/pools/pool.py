@@ -1,0 +1,389 @@
+"""A pool: delivers the messages of its groups, each group in order, so many groups at once and so many a minute.
+
+A worker is a task that holds one of the pool's permits. It takes the group whose turn it is, makes one attempt for the
+group's next message, and goes on with the next group; it ends when no group waits. So a group costs a lane while it has
+messages and nothing when it has none, and no task ever idles. One rule starts workers (`_start_workers`), called
+whenever a group, a permit or the rate limit has become ready: a waiting message can never be left without a worker.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from penstock.domain.limits import SECOND_MS
+from penstock.domain.outcome import (
+    CircuitOpen,
+    Deferred,
+    MediationOutcome,
+    MediationResult,
+    RateLimited,
+    retry_delay_s,
+)
+from penstock.domain.pointer import DispatchMode, MessagePointer
+from penstock.domain.rate import SlidingWindow
+from penstock.edge.clock import Clock
+from penstock.router.intake.tracker import Stage, TrackedMessage
+from penstock.router.monitoring.views import GroupView, PoolView
+from penstock.router.monitoring.warnings import Severity, WarningCode, Warnings
+from penstock.router.pools.counts import PoolMetrics
+from penstock.router.pools.lanes import Lane, Lanes
+
+CAPACITY_PER_PERMIT = 20
+MIN_CAPACITY = 50
+# Messages that a poll may bring, and that a queue waits for room for.
+ROOM_FOR = 10
+SHRINK_WAIT_S = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+class Mediator(Protocol):
+    """Delivers a message."""
+
+    async def attempt(self, pointer: MessagePointer, attempt: int) -> MediationOutcome | None:
+        """Try once; whatever goes wrong is in the outcome. None is a defect, and counts as a failure."""
+        ...
+
+
+class Pool:
+    """Deliveries with a common limit on how many run at once and how many start in a minute."""
+
+    def __init__(
+        self,
+        code: str,
+        concurrency: int,
+        rate_limit_per_minute: int | None,
+        mediator: Mediator,
+        clock: Clock,
+        warnings: Warnings,
+        metrics: PoolMetrics,
+    ) -> None:
+        self.code = code
+        self.concurrency = concurrency
+        self.metrics = metrics
+        self.active = 0
+        self.backing_off = 0
+        self.draining = False
+        self._mediator = mediator
+        self._clock = clock
+        self._warnings = warnings
+        self._loop = asyncio.get_running_loop()
+        self._rate = SlidingWindow(rate_limit_per_minute) if rate_limit_per_minute else None
+        self._rate_timer: asyncio.TimerHandle | None = None
+        self._lanes = Lanes()
+        self._workers: dict[asyncio.Task[None], Lane | None] = {}
+        self._backing_off: dict[Lane, asyncio.TimerHandle] = {}
+        # Below `concurrency` while a decrease waits for deliveries to end.
+        self._permits = concurrency
+        self._room: asyncio.Future[None] | None = None
+        self._changed = asyncio.Event()
+
+    @property
+    def capacity(self) -> int:
+        """How many messages may wait here."""
+        return max(self.concurrency * CAPACITY_PER_PERMIT, MIN_CAPACITY)
+
+    @property
+    def queued(self) -> int:
+        """How many messages wait here."""
+        return self._lanes.queued
+
+    @property
+    def rate_limit_per_minute(self) -> int | None:
+        """How many deliveries may start in any minute; None if as many as there are."""
+        return self._rate.limit if self._rate is not None else None
+
+    def has_room(self, messages: int) -> bool:
+        """Whether so many more messages may wait here."""
+        return not self.draining and self.queued + messages <= self.capacity
+
+    def submit(self, messages: Sequence[TrackedMessage]) -> None:
+        """Take messages in, for which there must be room, and give them to workers."""
+        assert self.has_room(len(messages))
+        self.metrics.submitted(len(messages))
+        for message in messages:
+            self._lanes.add(message)
+        self._start_workers()
+
+    def _start_workers(self) -> None:
+        while self.active < self._permits and (lane := self._next_lane()) is not None:
+            self.active += 1
+            worker = self._loop.create_task(self._work(lane))
+            self._workers[worker] = lane
+            worker.add_done_callback(self._worker_ended)
+
+    def _next_lane(self) -> Lane | None:
+        """The lane whose turn it is, with a permit of the rate limit; None if there is nothing to do now."""
+        if not self._lanes.ring:
+            return None
+        if self._rate is not None:
+            now_ms = self._clock.now_ms()
+            if not self._rate.take(now_ms):
+                self._wake_for_rate(self._rate.ready_at_ms(now_ms) - now_ms)
+                return None
+        lane = self._lanes.next()
+        if self._room is not None and self.has_room(ROOM_FOR):
+            self._tell_room()
+        return lane
+
+    def _wake_for_rate(self, wait_ms: int) -> None:
+        if self._rate_timer is None:
+            self.metrics.rate_limited()
+            self._rate_timer = self._loop.call_later(wait_ms / SECOND_MS, self._rate_is_ready)
+
+    def _rate_is_ready(self) -> None:
+        self._rate_timer = None
+        self._start_workers()
+
+    async def _work(self, lane: Lane) -> None:
+        worker = asyncio.current_task()
+        assert worker is not None
+        turn: Lane | None = lane
+        while turn is not None:
+            self._workers[worker] = turn
+            message = turn.current
+            assert message is not None
+            started_s = self._loop.time()
+            # Awaited here and not in a method of its own, as every coroutine on the way costs each delivery.
+            try:
+                outcome = await self._mediator.attempt(message.pointer, message.attempt)
+            except Exception as error:
+                outcome = self._unforeseen(message, error)
+            self._attempted(turn, message, outcome or self._null_result(message), started_s)
+            self._workers[worker] = None
+            turn = self._next_lane() if self.active <= self._permits else None
+
+    def _worker_ended(self, worker: "asyncio.Task[None]") -> None:
+        lane = self._workers.pop(worker)
+        self.active -= 1
+        if self.active < 0:
+            self._warn(WarningCode.SEMAPHORE_RELEASE_FAILED, Severity.CRITICAL, "a permit was given back twice")
+            self.active = 0
+        if lane is not None:
+            self._rescue(lane)
+        elif not worker.cancelled() and (error := worker.exception()) is not None:
+            _log.error("a worker of pool %s ended", self.code, exc_info=error)
+        self._changed.set()
+        self._start_workers()
+
+    def _rescue(self, lane: Lane) -> None:
+        """A worker was ended from outside in mid-delivery: nothing of its group may be left behind."""
+        message, lane.current = lane.current, None
+        if message is not None:
+            self._give_back(message, 0)
+            self._cascade(lane, message)
+        if lane.size:
+            self._warn(
+                WarningCode.GROUP_THREAD_EXIT_WITH_MESSAGES,
+                Severity.WARN,
+                f"the worker of group {lane.group!r} ended with {lane.size} messages waiting",
+            )
+            self._warn(WarningCode.GROUP_THREAD_RESTART, Severity.WARN, f"group {lane.group!r} goes on")
+        self._lanes.release(lane)
+
+    def _attempted(self, lane: Lane, message: TrackedMessage, outcome: MediationOutcome, started_s: float) -> None:
+        final = outcome.is_final
+        wait_s = None if final or self.draining else retry_delay_s(outcome, message.attempt)
+        if wait_s is not None:
+            self._back_off(lane, message, wait_s)
+            return
+        self._count(outcome, self._loop.time() - started_s, started_s - message.tracked_s, lane.group)
+        lane.current = None
+        if final:
+            message.origin.settlements.ack(message)
+        else:
+            self._give_back(message, outcome.effective_delay_s)
+            self._cascade(lane, message)
+        self._lanes.release(lane)
+
+    def _unforeseen(self, message: TrackedMessage, error: Exception) -> MediationOutcome:
+        _log.error("delivering message %s failed unexpectedly", message.pointer.id, exc_info=error)
+        self._warn(WarningCode.PROCESSING, Severity.WARN, f"unexpected {type(error).__name__} while delivering")
+        return MediationOutcome(MediationResult.ERROR_PROCESS)
+
+    def _null_result(self, message: TrackedMessage) -> MediationOutcome:
+        self._warn(
+            WarningCode.MEDIATOR_NULL_RESULT,
+            Severity.CRITICAL,
+            f"the mediator gave no outcome for message {message.pointer.id}",
+        )
+        return MediationOutcome(MediationResult.ERROR_PROCESS)
+
+    def _back_off(self, lane: Lane, message: TrackedMessage, wait_s: int) -> None:
+        """Wait without a permit; the group's turn is kept, so that nothing of it goes meanwhile."""
+        message.stage = Stage.BACKING_OFF
+        message.attempt += 1
+        self.backing_off += 1
+        self._backing_off[lane] = self._loop.call_later(wait_s, self._resume, lane)
+
+    def _resume(self, lane: Lane) -> None:
+        del self._backing_off[lane]
+        self.backing_off -= 1
+        self._lanes.resume(lane)
+        self._start_workers()
+
+    def _give_back(self, message: TrackedMessage, delay_s: int) -> None:
+        """Whoever comes with this message in a batch may not pass it now, unless it lets them."""
+        if message.pointer.dispatch_mode is DispatchMode.BLOCK_ON_ERROR:
+            message.batch_group.fail(delay_s, self._clock.now_ms())
+        message.origin.settlements.nack(message, delay_s)
+
+    def _cascade(self, lane: Lane, failed: TrackedMessage) -> None:
+        """Give back what came with the failed message and may not go before it."""
+        now_ms = self._clock.now_ms()
+        for message in self._lanes.take_blocked(lane, failed):
+            ordered = message.origin.source.ordered
+            message.origin.settlements.nack(message, message.batch_group.delay_s(now_ms, ordered=ordered))
+        self._tell_room()
+
+    def _count(self, outcome: MediationOutcome, duration_s: float, waited_s: float, group: str) -> None:
+        if outcome.result is MediationResult.SUCCESS:
+            self.metrics.delivered(duration_s, waited_s, group)
+        elif isinstance(outcome.error, Deferred | RateLimited):
+            self.metrics.deferred(duration_s, waited_s, group)
+        elif outcome.result is MediationResult.ERROR_PROCESS and not isinstance(outcome.error, CircuitOpen):
+            self.metrics.transient(duration_s, waited_s, group)
+        else:
+            self.metrics.failed(duration_s, waited_s, group)
+
+    def _warn(self, code: WarningCode, severity: Severity, message: str) -> None:
+        self._warnings.add(code, severity, f"pool {self.code}", message)
+
+    async def room(self) -> None:
+        """Wait until there may be room for a poll's messages, or the pool is drained."""
+        if self._room is None:
+            self._room = self._loop.create_future()
+        await asyncio.shield(self._room)
+
+    def _tell_room(self) -> None:
+        if self._room is not None:
+            self._room.set_result(None)
+            self._room = None
+
+    async def change_concurrency(self, concurrency: int, wait_s: float = SHRINK_WAIT_S) -> bool:
+        """Another limit: a higher one at once, a lower one when enough deliveries have ended, or never (False)."""
+        assert concurrency > 0
+        self._permits = concurrency
+        self._changed.set()
+        if concurrency < self.concurrency and not await self._shrunk(concurrency, wait_s):
+            return False
+        self.concurrency = concurrency
+        self._tell_room()
+        self._start_workers()
+        return True
+
+    async def _shrunk(self, concurrency: int, wait_s: float) -> bool:
+        """Wait for deliveries to end; the old limit is back if they do not, or if nobody waits any more."""
+        shrunk = False
+        try:
+            # A newer change ends the wait: it decides from then on.
+            ended = await self._until(lambda: self.active <= concurrency or self._permits != concurrency, wait_s)
+            shrunk = ended and self._permits == concurrency
+        finally:
+            if not shrunk and self._permits == concurrency:
+                _log.warning("pool %s has %d deliveries; its limit stays %d", self.code, self.active, self.concurrency)
+                self._permits = self.concurrency
+                self._start_workers()
+        return shrunk
+
+    def change_rate_limit(self, rate_limit_per_minute: int | None) -> None:
+        """Another rate limit, or none; who waits is served by the new one at once."""
+        if rate_limit_per_minute is None:
+            self._rate = None
+        elif self._rate is None:
+            self._rate = SlidingWindow(rate_limit_per_minute)
+        else:
+            self._rate.change_limit(rate_limit_per_minute)
+        if self._rate_timer is not None:
+            self._rate_timer.cancel()
+            self._rate_timer = None
+        self._start_workers()
+
+    def drain(self) -> None:
+        """Take nothing more in; what waits goes back in order, at once; what is being delivered ends (ruling 13)."""
+        self.draining = True
+        if self._rate_timer is not None:
+            self._rate_timer.cancel()
+            self._rate_timer = None
+        for timer in self._backing_off.values():
+            timer.cancel()
+        self._backing_off.clear()
+        self.backing_off = 0
+        for message in self._lanes.clear():
+            self._give_back(message, 0)
+        self._tell_room()
+        self._changed.set()
+
+    def reopen(self, concurrency: int, rate_limit_per_minute: int | None) -> None:
+        """Take messages in again: the pool is back before its last deliveries, or its last minute, have ended."""
+        self.draining = False
+        self.concurrency = self._permits = concurrency
+        self.change_rate_limit(rate_limit_per_minute)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it was drained and holds nothing that a pool made anew would have to respect."""
+        idle = self.active == 0 and self._lanes.queued == 0 and self.backing_off == 0
+        return self.draining and idle and (self._rate is None or self._rate.is_unused(self._clock.now_ms()))
+
+    async def drained(self, wait_s: float) -> bool:
+        """Wait until no delivery is left, for so long at most."""
+        return await self._until(lambda: self.active == 0, wait_s)
+
+    def stop(self) -> None:
+        """End the deliveries that are left; their messages go back."""
+        for worker in self._workers:
+            worker.cancel()
+
+    async def _until(self, condition: Callable[[], bool], wait_s: float) -> bool:
+        try:
+            async with asyncio.timeout(wait_s):
+                while not condition():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            return condition()
+        return True
+
+    def view(self) -> PoolView:
+        """The pool at this moment."""
+        now_s = self._loop.time()
+        oldest_s = self._lanes.oldest_tracked_s()
+        counts = self.metrics
+        return PoolView(
+            code=self.code,
+            concurrency=self.concurrency,
+            rate_limit_per_minute=self.rate_limit_per_minute,
+            queue_capacity=self.capacity,
+            queued=self.queued,
+            active=self.active,
+            backing_off=self.backing_off,
+            available_permits=max(0, self._permits - self.active),
+            groups=len(self._lanes),
+            rate_limited=self._rate_timer is not None,
+            draining=self.draining,
+            oldest_waiting_s=0.0 if oldest_s is None else now_s - oldest_s,
+            succeeded=counts.succeeded_count,
+            failed=counts.failed_count,
+            transient=counts.transient_count,
+            deferred=counts.deferred_count,
+            rate_limit_waits=counts.rate_limit_waits,
+            submitted=counts.submitted_count,
+            success_rate=counts.success_rate,
+            average_processing_ms=counts.average_processing_ms,
+        )
+
+    def groups(self) -> list[GroupView]:
+        """The groups that have messages here."""
+        now_s = self._loop.time()
+        return [
+            GroupView(
+                pool=self.code,
+                group=lane.group,
+                queued=lane.size,
+                active=lane.current is not None,
+                oldest_waiting_s=max((now_s - message.tracked_s for message in lane.held()), default=0.0),
+            )
+            for lane in self._lanes
+        ]

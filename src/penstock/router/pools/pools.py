@@ -1,0 +1,168 @@
+"""All pools of a router: made, changed, drained, and found by the code that a message names."""
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+
+from penstock.domain.errors import FailedPrecondition
+from penstock.domain.pointer import DEFAULT_POOL_CODE
+from penstock.edge.clock import Clock
+from penstock.router.config.configuration import PoolConfiguration
+from penstock.router.config.plan import PoolPlan, plan_pools
+from penstock.router.intake.tracker import InFlightTracker
+from penstock.router.monitoring.warnings import ROUTER, Severity, WarningCode, Warnings
+from penstock.router.pools.counts import RouterMetrics
+from penstock.router.pools.pool import CAPACITY_PER_PERMIT, MIN_CAPACITY, SHRINK_WAIT_S, Mediator, Pool
+
+DEFAULT_POOL_CONCURRENCY = 20
+
+_log = logging.getLogger(__name__)
+
+
+class Pools:
+    """Pools by code, those that are being drained, and those that served a code before."""
+
+    def __init__(
+        self, mediator: Mediator, tracker: InFlightTracker, clock: Clock, warnings: Warnings, metrics: RouterMetrics
+    ) -> None:
+        self._mediator = mediator
+        self._tracker = tracker
+        self._clock = clock
+        self._warnings = warnings
+        self._metrics = metrics
+        self._pools: dict[str, Pool] = {}
+        self._configurations: dict[str, PoolConfiguration] = {}
+        self._draining: list[Pool] = []
+        # Pools that served a code before the one that serves it now.
+        self._former: dict[str, list[Pool]] = {}
+
+    def __iter__(self) -> Iterator[Pool]:
+        """The pools that take messages in."""
+        return iter(self._pools.values())
+
+    def all(self) -> list[Pool]:
+        """Those that are being drained last."""
+        return [*self._pools.values(), *self._draining]
+
+    @property
+    def capacity(self) -> int:
+        """How many messages there can be in all pools (seed 000, "Leak Detection")."""
+        return max(sum(pool.concurrency * CAPACITY_PER_PERMIT for pool in self), MIN_CAPACITY)
+
+    def plan(self, wanted: Sequence[PoolConfiguration], max_pools: int, warning_threshold: int) -> PoolPlan:
+        """What has to be done to have the pools wanted; warns of what cannot be done."""
+        plan = plan_pools(self._configurations, wanted, max_pools, warning_threshold)
+        for warning in plan.warnings:
+            self._warnings.add(WarningCode.POOL_LIMIT, warning.severity, ROUTER, warning.message)
+        return plan
+
+    def make(self, wanted: PoolConfiguration) -> Pool:
+        """A pool that takes messages in from now on."""
+        pool = self._reopened(wanted) or Pool(
+            wanted.code,
+            wanted.concurrency,
+            wanted.rate_limit_per_minute,
+            self._mediator,
+            self._clock,
+            self._warnings,
+            self._metrics.pool(wanted.code),
+        )
+        if default := self._pools.get(DEFAULT_POOL_CODE):
+            self._former.setdefault(wanted.code, []).append(default)
+        self._pools[wanted.code] = pool
+        self._configurations[wanted.code] = wanted
+        return pool
+
+    def _reopened(self, wanted: PoolConfiguration) -> Pool | None:
+        """The pool of this code that is still being drained: two at once could exceed its limits."""
+        pool = next((each for each in self._draining if each.code == wanted.code), None)
+        if pool is not None:
+            self._draining.remove(pool)
+            pool.reopen(wanted.concurrency, wanted.rate_limit_per_minute)
+        return pool
+
+    def drain(self, code: str) -> None:
+        """Let a pool take no more messages in; it is forgotten when its deliveries have ended."""
+        pool = self._pools.pop(code)
+        del self._configurations[code]
+        self._draining.append(pool)
+        self._former.setdefault(code, []).append(pool)
+        pool.drain()
+
+    async def change(self, wanted: PoolConfiguration) -> bool:
+        """Give a pool other limits; False if deliveries did not end in time for a lower concurrency."""
+        pool = self._pools[wanted.code]
+        pool.change_rate_limit(wanted.rate_limit_per_minute)
+        changed = pool.concurrency == wanted.concurrency or await pool.change_concurrency(wanted.concurrency)
+        if self._pools.get(wanted.code) is pool:
+            self._configurations[wanted.code] = PoolConfiguration(
+                wanted.code, pool.concurrency, pool.rate_limit_per_minute
+            )
+        return changed
+
+    async def change_limits(
+        self, code: str, *, concurrency: int | None, rate_limit_per_minute: int | None, unlimited_rate: bool
+    ) -> bool:
+        """Change what is not None; False if there is no such pool, FailedPrecondition if it could not be done."""
+        pool = self._pools.get(code)
+        if pool is None:
+            return False
+        rate = None if unlimited_rate else rate_limit_per_minute or pool.rate_limit_per_minute
+        if not await self.change(PoolConfiguration(code, concurrency or pool.concurrency, rate)):
+            raise FailedPrecondition(
+                f"pool {code} still has {pool.active} deliveries after {SHRINK_WAIT_S:g} s; its concurrency stays "
+                f"{pool.concurrency}; try again when they have ended"
+            )
+        return True
+
+    def serving(self, code: str, messages: int) -> Pool | None:
+        """The pool for so many messages that name a code; None while they have to wait for another pool."""
+        pool = self._pools.get(code) or self._default(code, messages)
+        return None if self._is_held_elsewhere(code, pool) else pool
+
+    def _default(self, code: str, messages: int) -> Pool:
+        if code != DEFAULT_POOL_CODE:
+            self._metrics.default_pool_used(messages)
+            self._warnings.add(
+                WarningCode.ROUTING,
+                Severity.WARN,
+                ROUTER,
+                f"there is no pool {code!r}; its messages go to {DEFAULT_POOL_CODE}",
+            )
+        return self._pools.get(DEFAULT_POOL_CODE) or self.make(
+            PoolConfiguration(DEFAULT_POOL_CODE, DEFAULT_POOL_CONCURRENCY)
+        )
+
+    def _is_held_elsewhere(self, code: str, pool: Pool) -> bool:
+        """Whether a pool that served the code before has messages of it: a group must not be served by two at once."""
+        former = self._former.get(code)
+        if former is None:
+            return False
+        others = [each for each in former if each is not pool]
+        if any(message.pointer.pool_code == code and message.pool in others for message in self._tracker):
+            return True
+        del self._former[code]
+        return False
+
+    def forget_spent(self) -> None:
+        """Forget pools that were drained to the end, and which served codes that nothing on its way names."""
+        for pool in [each for each in self._draining if each.is_spent]:
+            self._draining.remove(pool)
+            self._metrics.forget(pool.code)
+        if self._former:
+            in_use = {message.pointer.pool_code for message in self._tracker}
+            self._former = {code: former for code, former in self._former.items() if code in in_use}
+
+    async def drain_all(self, wait_s: float) -> None:
+        """Take nothing more in, wait for what is being delivered, and end what takes longer."""
+        for code in list(self._pools):
+            self.drain(code)
+        drained = await asyncio.gather(*(pool.drained(wait_s) for pool in self._draining))
+        for pool, in_time in zip(self._draining, drained, strict=True):
+            if not in_time:
+                _log.warning("pool %s: %d deliveries did not end in time", pool.code, pool.active)
+                pool.stop()
+                await pool.drained(wait_s)
+            assert pool.active == pool.queued == pool.backing_off == 0, "a permit or a message is left behind"
+        self._draining.clear()
+        self._former.clear()
