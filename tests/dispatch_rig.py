@@ -16,14 +16,13 @@ from penstock.domain.event import Event
 from penstock.domain.ids import TsidFactory
 from penstock.domain.job import DispatchJob
 from penstock.domain.signing import Signature, verify
+from penstock.events.api.app import Front, JobsParts
+from penstock.events.api.server import ApiSettings, api_server
+from penstock.events.process.process import ProcessMetrics, Processor
+from penstock.events.process.tokens import AuthTokens
+from penstock.events.store.repository import JobRepository
+from penstock.events.store.sqlite import sqlite_repository
 from penstock.http.server.server import HttpServer
-from penstock.jobs.api.app import Front, JobsParts
-from penstock.jobs.auth_token import AuthTokens
-from penstock.jobs.process import Processor
-from penstock.jobs.process_metrics import ProcessMetrics
-from penstock.jobs.repository import JobRepository
-from penstock.jobs.server import ApiSettings, api_server
-from penstock.jobs.sqlite import sqlite_repository
 from penstock.ops.telemetry.metrics import Metrics
 from penstock.testing.clock import VirtualClock
 from penstock.testing.receiver import RecordedRequest, RecordingReceiver

@@ -8,9 +8,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from penstock.jobs.postgres import postgres_repository
-from penstock.jobs.repository import JobRepository
-from penstock.jobs.sqlite import sqlite_repository
+from penstock.events.store.postgres import postgres_repository
+from penstock.events.store.repository import JobRepository
+from penstock.events.store.sqlite import sqlite_repository
 
 Connect = Callable[[], JobRepository]
 

@@ -10,8 +10,8 @@ from penstock.domain.job import Attempt, AttemptOutcome, ClaimedJob, DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
-from penstock.jobs.delivering import Begin, Beginning, Done, TryLater, Verdict
-from penstock.jobs.repository import JobRepository
+from penstock.events.store.deliveries import Begin, Beginning, Done, TryLater, Verdict
+from penstock.events.store.repository import JobRepository
 from penstock.testing.clock import VirtualClock
 
 IMMEDIATE = DispatchMode.IMMEDIATE

@@ -7,26 +7,26 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from penstock.cluster.standby import Alone, Leadership
 from penstock.domain.errors import Unavailable
 from penstock.domain.ids import TsidFactory
 from penstock.domain.job import Attempt, AttemptOutcome, DispatchJob, NewJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.pointer import DispatchMode, MessagePointer, decode_pointer
 from penstock.edge.clock import Clock
-from penstock.jobs.delivering import Begin, Beginning, Done, Verdict
-from penstock.jobs.errors import DatabaseFailed
-from penstock.jobs.migration import migrations
-from penstock.jobs.queries import Dialect
-from penstock.jobs.signal import JobSignal
-from penstock.jobs.sql_repository import SqlRepository
-from penstock.jobs.sqlite_transaction import SqliteTransaction
-from penstock.jobs.transaction import Transaction
+from penstock.events.dispatch.pointers import Pointers
+from penstock.events.dispatch.scheduler import Scheduler
+from penstock.events.dispatch.settings import SchedulerSettings
+from penstock.events.errors import DatabaseFailed
+from penstock.events.store.deliveries import Begin, Beginning, Done, Verdict
+from penstock.events.store.migration import migrations
+from penstock.events.store.signal import JobSignal
+from penstock.events.store.sql_repository import SqlRepository
+from penstock.events.store.sqlite import SqliteTransaction
+from penstock.events.store.statements import Dialect
+from penstock.events.store.transaction import Transaction
 from penstock.queues.errors import BrokerUnavailable, HeldBack
 from penstock.queues.port import Publication
-from penstock.scheduler.pointers import Pointers
-from penstock.scheduler.scheduler import Scheduler
-from penstock.scheduler.settings import SchedulerSettings
-from penstock.scheduler.standby import Alone, Leadership
 
 Result = TypeVar("Result")
 

@@ -9,22 +9,21 @@ from collections.abc import Sequence
 from contextlib import suppress
 from random import Random
 
+from penstock.cluster.lease import SqlLease
+from penstock.cluster.standby import Standby
 from penstock.domain.job import ClaimedJob, DispatchJob
 from penstock.domain.job_state import FINAL, JobStatus
 from penstock.domain.pointer import DispatchMode
 from penstock.edge.clock import Clock
-from penstock.jobs.delivering import Beginning, Done, TryLater, Verdict
-from penstock.jobs.errors import WrongJobStatus
-from penstock.jobs.signal import JobSignal
+from penstock.events.dispatch.claims import ScheduledJobs
+from penstock.events.dispatch.pointers import Pointers
+from penstock.events.dispatch.scheduler import Scheduler
+from penstock.events.dispatch.settings import SchedulerSettings
+from penstock.events.errors import LeaseUnavailable, WrongJobStatus
+from penstock.events.store.deliveries import Beginning, Done, TryLater, Verdict
+from penstock.events.store.signal import JobSignal
 from penstock.queues.errors import HeldBack
 from penstock.queues.port import Publication
-from penstock.scheduler.errors import LeaseUnavailable
-from penstock.scheduler.pointers import Pointers
-from penstock.scheduler.scheduled_jobs import ScheduledJobs
-from penstock.scheduler.scheduler import Scheduler
-from penstock.scheduler.settings import SchedulerSettings
-from penstock.scheduler.sql_lease import SqlLease
-from penstock.scheduler.standby import Standby
 from tests.scheduler_rig import BLOCK, ENDPOINT, IMMEDIATE, NEXT, MemoryQueue, PlainTokens, SchedulerRig
 
 SETTINGS = SchedulerSettings(stale_after_s=40, stale_poll_s=10)

@@ -14,10 +14,7 @@ from penstock.domain.job_state import JobStatus
 from penstock.domain.matching import Condition, EventFilter
 from penstock.domain.retry import RetrySchedule
 from penstock.domain.subscription import Pool
-from penstock.http.api.changes import Change
-from penstock.http.errors import BadCursor
-from penstock.jobs.delivering import Beginning, Done, TryFromQueue
-from penstock.jobs.errors import (
+from penstock.events.errors import (
     EventNotFound,
     JobNotFound,
     PoolNotFound,
@@ -26,13 +23,16 @@ from penstock.jobs.errors import (
     SubscriptionNotFound,
     WrongJobStatus,
 )
-from penstock.jobs.kept_changes import KeptChange
-from penstock.jobs.leading import SCHEDULER
-from penstock.jobs.listing import JobFilter
-from penstock.jobs.months import Month
-from penstock.jobs.postgres import postgres_repository
-from penstock.jobs.repository import JobRepository
-from penstock.jobs.sqlite import sqlite_repository
+from penstock.events.store.archive import Month
+from penstock.events.store.changes import KeptChange
+from penstock.events.store.deliveries import Beginning, Done, TryFromQueue
+from penstock.events.store.leader import SCHEDULER
+from penstock.events.store.listing import JobFilter
+from penstock.events.store.postgres import postgres_repository
+from penstock.events.store.repository import JobRepository
+from penstock.events.store.sqlite import sqlite_repository
+from penstock.http.api.changes import Change
+from penstock.http.errors import BadCursor
 from tests.job_rig import BLOCK, IMMEDIATE, LEASE_S, NEXT, QUEUE_LEASE_S, JobRig
 
 PENDING, QUEUED, PROCESSING = JobStatus.PENDING, JobStatus.QUEUED, JobStatus.PROCESSING

@@ -8,16 +8,14 @@ from uuid import uuid4
 
 import pytest
 
+from penstock.cluster.lease import FencedLease, Lease, SqlLease
+from penstock.cluster.redis_lease import RedisLease
+from penstock.cluster.standby import Standby
 from penstock.domain.errors import Unavailable
-from penstock.jobs.postgres import postgres_repository
-from penstock.jobs.repository import JobRepository
-from penstock.jobs.sqlite import sqlite_repository
-from penstock.scheduler.errors import LeaseUnavailable
-from penstock.scheduler.fenced_lease import FencedLease
-from penstock.scheduler.lease import Lease
-from penstock.scheduler.redis_lease import RedisLease
-from penstock.scheduler.sql_lease import SqlLease
-from penstock.scheduler.standby import Standby
+from penstock.events.errors import LeaseUnavailable
+from penstock.events.store.postgres import postgres_repository
+from penstock.events.store.repository import JobRepository
+from penstock.events.store.sqlite import sqlite_repository
 from penstock.testing.clock import VirtualClock
 from tests.services.nats import free_port
 from tests.services.redis import RedisServer

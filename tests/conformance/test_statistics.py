@@ -10,13 +10,11 @@ import pytest
 from penstock.domain.job import Attempt, AttemptOutcome
 from penstock.domain.job_state import JobStatus
 from penstock.domain.limits import MINUTE_MS
-from penstock.jobs.delivering import Done
-from penstock.jobs.postgres import postgres_repository
-from penstock.jobs.statistics import OTHERS, Dimension, Minute
-from penstock.jobs.statistics_counting import BEFORE_ALL, Counted, Place
-from penstock.jobs.statistics_inline import InlineCounter
-from penstock.jobs.statistics_leaders import Leader, Leaders
-from penstock.jobs.statistics_store import KEPT_MS, NAMES_PER_MINUTE, Statistics
+from penstock.events.statistics.inline import InlineCounter
+from penstock.events.statistics.minutes import BEFORE_ALL, OTHERS, Counted, Dimension, Leader, Leaders, Minute, Place
+from penstock.events.statistics.store import KEPT_MS, NAMES_PER_MINUTE, Statistics
+from penstock.events.store.deliveries import Done
+from penstock.events.store.postgres import postgres_repository
 from tests.job_databases import Connect, connect
 from tests.job_rig import JobRig
 from tests.virtual_pauses import VirtualPauses

@@ -13,9 +13,9 @@ from penstock.domain.limits import MIB
 from penstock.engine.errors import StoreFailed
 from penstock.engine.store.port import Shares, WriteBatch
 from penstock.engine.store.sqlite import SqliteStore
+from penstock.events.errors import DatabaseFailed
+from penstock.events.store.sqlite import sqlite_repository
 from penstock.http.server.server import HttpServer
-from penstock.jobs.errors import DatabaseFailed
-from penstock.jobs.sqlite import sqlite_repository
 from penstock.sqs.model import CreateQueueRequest, SendMessageRequest
 from penstock.sqs.server import ServerSettings, open_service, sqs_app
 from penstock.sqs.service import SqsService

@@ -7,8 +7,8 @@ import psycopg
 import pytest
 
 from penstock.domain.job_state import JobStatus
-from penstock.jobs.errors import DatabaseFailed
-from penstock.jobs.postgres import postgres_repository
+from penstock.events.errors import DatabaseFailed
+from penstock.events.store.postgres import postgres_repository
 from tests.job_rig import JobRig
 
 END_ALL = """

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.jobs.errors import DatabaseFailed
-from penstock.jobs.sqlite import sqlite_repository
+from penstock.events.errors import DatabaseFailed
+from penstock.events.store.sqlite import sqlite_repository
 from tests.job_rig import JobRig
 
 FULL = "its disk is full; make room there"

@@ -14,10 +14,10 @@ from penstock.domain.job import NewJob
 from penstock.domain.job_state import JobStatus
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
-from penstock.jobs.auth_token import AuthTokens
-from penstock.jobs.postgres import postgres_repository
-from penstock.jobs.repository import JobRepository
-from penstock.jobs.sqlite import sqlite_repository
+from penstock.events.process.tokens import AuthTokens
+from penstock.events.store.postgres import postgres_repository
+from penstock.events.store.repository import JobRepository
+from penstock.events.store.sqlite import sqlite_repository
 from penstock.queues.open import QueueSpec, source_for
 from tests.services.redis import RedisServer
 from tests.services.scheduler_process import SECRET, SchedulerProcess

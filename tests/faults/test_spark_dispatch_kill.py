@@ -16,8 +16,8 @@ from penstock.domain.job import NewJob
 from penstock.domain.job_state import JobStatus
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
-from penstock.jobs.postgres import postgres_repository
-from penstock.jobs.repository import JobRepository
+from penstock.events.store.postgres import postgres_repository
+from penstock.events.store.repository import JobRepository
 from penstock.queues.open import QueueSpec, source_for
 from penstock.queues.port import Confirmation
 from tests.services.spark_cluster import SparkCluster, descendants, running_cluster

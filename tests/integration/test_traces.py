@@ -9,7 +9,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from penstock.jobs.sqlite import sqlite_repository
+from penstock.events.store.sqlite import sqlite_repository
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.dispatch_rig import DispatchRig, dispatch_rig
 

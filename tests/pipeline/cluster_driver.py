@@ -21,7 +21,7 @@ def look_around(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.Reco
     from penstock.domain.partition import fnv1a_32
 
     for batch in batches:
-        sql = (files("penstock.jobs") / "sql").iterdir()
+        sql = (files("penstock.events.store") / "sql").iterdir()
         found = {
             "executor": SparkFiles.getRootDirectory(),
             "package": penstock.__file__,

@@ -9,19 +9,17 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
+from penstock.cluster.standby import Alone
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
-from penstock.jobs.repository import JobRepository
+from penstock.events.dispatch.scheduler import Scheduler
+from penstock.events.dispatch.settings import SchedulerSettings
+from penstock.events.dispatch.spark import Desk, DispatchJob, LeaseSettings
+from penstock.events.dispatch.spark_messages import Destination, DispatchSettings
+from penstock.events.dispatch.spark_round import Rounds
+from penstock.events.store.repository import JobRepository
 from penstock.pipeline.database import Database
-from penstock.pipeline.dispatch.desk import Desk, LeaseSettings
-from penstock.pipeline.dispatch.job import DispatchJob
-from penstock.pipeline.dispatch.order import Destination
-from penstock.pipeline.dispatch.round import Rounds
-from penstock.pipeline.dispatch.settings import DispatchSettings
 from penstock.queues.open import publisher_for
-from penstock.scheduler.scheduler import Scheduler
-from penstock.scheduler.settings import SchedulerSettings
-from penstock.scheduler.standby import Alone
 from tests.services.sqs_server import SqsServer, counts, receive
 
 ENDPOINT = "http://127.0.0.1:8080/api/dispatch/process"

@@ -9,11 +9,10 @@ from typing import Any
 import psycopg
 
 from penstock.domain.job import NewJob
-from penstock.jobs.queries import Dialect
-from penstock.jobs.statistics import Dimension, Minute
-from penstock.jobs.statistics_inline import InlineCounter
-from penstock.jobs.statistics_leaders import Leader
-from penstock.jobs.statistics_store import Progress
+from penstock.events.statistics.inline import InlineCounter
+from penstock.events.statistics.minutes import Dimension, Leader, Minute
+from penstock.events.statistics.store import Progress
+from penstock.events.store.statements import Dialect
 from penstock.pipeline.database import Database
 from penstock.testing.clock import VirtualClock
 

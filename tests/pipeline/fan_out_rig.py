@@ -13,10 +13,10 @@ from psycopg import sql
 from penstock.domain.event import Event
 from penstock.domain.job import DispatchJob
 from penstock.domain.subscription import Subscription
-from penstock.jobs.listing import JobFilter
-from penstock.jobs.repository import JobRepository
+from penstock.events.fan_out.spark import OpenedRepository
+from penstock.events.store.listing import JobFilter
+from penstock.events.store.repository import JobRepository
 from penstock.pipeline.database import Database
-from penstock.pipeline.fan_out.opened import OpenedRepository
 from tests.job_rig import JobRig
 
 Result = TypeVar("Result")

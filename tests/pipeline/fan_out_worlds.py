@@ -15,7 +15,7 @@ from penstock.domain.event import Event
 from penstock.domain.matching import ONE_SEGMENT, SEPARATOR, THE_REST, Comparison, Condition, EventFilter
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
-from penstock.pipeline.fan_out.columns import EVENT_COLUMNS
+from penstock.events.fan_out.columns import EVENT_COLUMNS
 from penstock.pipeline.schemas import EVENTS
 
 EVENT_ROWS = StructType([EVENTS[name] for name in EVENT_COLUMNS])

@@ -16,11 +16,10 @@ from penstock.domain.job import DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import SystemClock
-from penstock.jobs.fan_out import FanOut
-from penstock.jobs.queries import Dialect
-from penstock.jobs.replays import Replay, ReplayAttempt, ReplayOrder, ReplayProgress, ReplaySelection
-from penstock.jobs.replays_repository import Replays
-from penstock.jobs.stored_state import codes_of
+from penstock.events.fan_out.rule import FanOut
+from penstock.events.replay import Replay, ReplayAttempt, ReplayOrder, ReplayProgress, ReplaySelection
+from penstock.events.store.replays import Replays
+from penstock.events.store.statements import Dialect, codes_of
 from penstock.pipeline.database import Database
 from penstock.pipeline.replay.errand import replays_in
 

@@ -13,8 +13,8 @@ import pytest
 from psycopg import sql
 
 from penstock.domain.event import Event
-from penstock.jobs.queries import Dialect
-from penstock.jobs.repository import JobRepository
+from penstock.events.store.repository import JobRepository
+from penstock.events.store.statements import Dialect
 from penstock.pipeline.database import Database
 
 NOW_MS = 1_700_000_000_000

@@ -4,10 +4,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.domain.job_state import JobStatus
+from penstock.events.fan_out.rule import FanOut
+from penstock.events.store.changes import KeptChange
+from penstock.events.store.repository import JobRepository
 from penstock.http.api.changes import Change
-from penstock.jobs.fan_out import FanOut
-from penstock.jobs.kept_changes import KeptChange
-from penstock.jobs.repository import JobRepository
 from penstock.pipeline.audit.auditor import audit_database
 from penstock.pipeline.audit.findings import FindingKind
 from penstock.pipeline.audit.window import CATALOG_LAG_MS, AuditWindow

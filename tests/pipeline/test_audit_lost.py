@@ -9,7 +9,7 @@ from penstock.domain.ids import TsidFactory
 from penstock.domain.job import NewJob
 from penstock.domain.matching import Condition, EventFilter
 from penstock.domain.subscription import Subscription
-from penstock.jobs.fan_out import FanOut
+from penstock.events.fan_out.rule import FanOut
 from penstock.pipeline.audit.audit import audit_frame
 from penstock.pipeline.audit.findings import FindingKind
 from penstock.pipeline.audit.result import AuditResult, result_of

@@ -16,9 +16,8 @@ from penstock.bench.pipeline_fan_out import KINDS, WANTING, event_of, events_fra
 from penstock.bench.pipeline_history import History, history
 from penstock.bench.pipeline_latency import jvm_kb
 from penstock.bench.pipeline_replay import replayed_per_s
-from penstock.jobs.fan_out import FanOut
-from penstock.pipeline.fan_out.catalog import packed
-from penstock.pipeline.fan_out.plan import planned_jobs
+from penstock.events.fan_out.rule import FanOut
+from penstock.events.fan_out.spark_plan import packed, planned_jobs
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 

@@ -13,8 +13,8 @@ from penstock.domain.job_state import JobStatus
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import SystemClock
-from penstock.jobs.delivering import Beginning, Done, TryLater, Verdict
-from penstock.jobs.repository import JobRepository
+from penstock.events.store.deliveries import Beginning, Done, TryLater, Verdict
+from penstock.events.store.repository import JobRepository
 from penstock.pipeline.database import Database
 from tests.job_rig import BLOCK, IMMEDIATE, NEXT
 from tests.pipeline.dispatch_engines import Engine, InlineEngine, SparkEngine, in_queue

@@ -17,15 +17,13 @@ from penstock.domain.job_state import JobStatus
 from penstock.domain.order import LaneKey
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
-from penstock.jobs.lane_claiming import LaneOwner
-from penstock.jobs.lanes import Lanes
-from penstock.jobs.leading import SCHEDULER
-from penstock.jobs.repository import JobRepository
+from penstock.events.dispatch.spark_messages import Order, Report
+from penstock.events.dispatch.spark_round import Rounds, Work
+from penstock.events.dispatch.spark_task import publish_planned
+from penstock.events.store.lanes import LaneOwner, Lanes
+from penstock.events.store.leader import SCHEDULER
+from penstock.events.store.repository import JobRepository
 from penstock.pipeline.database import Database
-from penstock.pipeline.dispatch.order import Order
-from penstock.pipeline.dispatch.report import Report
-from penstock.pipeline.dispatch.round import Rounds, Work
-from penstock.pipeline.dispatch.task import publish_planned
 from tests.pipeline.dispatch_engines import SETTINGS, destination, in_queue
 from tests.services.sqs_server import SqsServer, running
 

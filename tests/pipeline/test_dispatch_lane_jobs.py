@@ -8,12 +8,12 @@ import pytest
 from penstock.domain.job import NewJob
 from penstock.domain.pointer import DispatchMode
 from penstock.edge.clock import SystemClock
-from penstock.jobs.lane_claiming import AwakeRange, LaneOwner
-from penstock.jobs.repository import JobRepository
+from penstock.events.dispatch.spark_lanes import planned_lanes
+from penstock.events.dispatch.spark_messages import DispatchSettings
+from penstock.events.dispatch.spark_round import Rounds
+from penstock.events.store.lanes import AwakeRange, LaneOwner
+from penstock.events.store.repository import JobRepository
 from penstock.pipeline.database import Database
-from penstock.pipeline.dispatch.lane_jobs import planned_lanes
-from penstock.pipeline.dispatch.round import Rounds
-from penstock.pipeline.dispatch.settings import DispatchSettings
 from tests.pipeline.dispatch_engines import destination
 
 GROUPS, PER_GROUP = 9, 8

@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from penstock.domain.order import LaneKey, PendingJob, Position, plan
 from penstock.domain.partition import fnv1a_32, partition_of
 from penstock.domain.pointer import DispatchMode
-from penstock.pipeline.dispatch.group_hash import hashes_of
-from penstock.pipeline.dispatch.lane_plan import first_lanes, planned, whole_lanes
-from penstock.pipeline.dispatch.lane_schema import BLOCKER
-from penstock.pipeline.dispatch.packed_plan import packed, unpacked
+from penstock.events.dispatch.spark_messages import packed, unpacked
+from penstock.events.dispatch.spark_plan import BLOCKER, first_lanes, hashes_of, planned, whole_lanes
 from tests.plan_worlds import NOW_MS, WORLDS, World
 
 LANE_SIZES = st.lists(st.integers(0, 3), max_size=12)

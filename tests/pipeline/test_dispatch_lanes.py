@@ -9,13 +9,12 @@ from penstock.domain.job import ClaimedJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.order import LaneKey
 from penstock.domain.pointer import DispatchMode
-from penstock.jobs.delivering import Beginning
-from penstock.jobs.errors import StaleLeader
-from penstock.jobs.lane_claiming import AwakeRange, LaneOwner
-from penstock.jobs.lanes import Lanes
-from penstock.jobs.leading import SCHEDULER
-from penstock.jobs.sql_repository import SqlRepository
-from penstock.jobs.transaction import Row
+from penstock.events.errors import StaleLeader
+from penstock.events.store.deliveries import Beginning
+from penstock.events.store.lanes import AwakeRange, LaneOwner, Lanes
+from penstock.events.store.leader import SCHEDULER
+from penstock.events.store.sql_repository import SqlRepository
+from penstock.events.store.transaction import Row
 from tests.job_databases import Connect, connect
 from tests.job_rig import BLOCK, IMMEDIATE, LEASE_S, NEXT, QUEUE_LEASE_S, JobRig
 

@@ -12,11 +12,15 @@ from pyspark.sql import functions as sf
 
 from penstock.domain.order import plan
 from penstock.domain.partition import fnv1a_32, partition_of
-from penstock.pipeline.dispatch.circumstances import CircumstanceFrames, with_circumstances, with_share
-from penstock.pipeline.dispatch.group_hash import group_hash, hashes_of
-from penstock.pipeline.dispatch.lane_schema import BLOCKER, LANE_JOBS
-from penstock.pipeline.dispatch.plan import may_go, plan_or_rest
-from penstock.pipeline.dispatch.plan import plan as spark_plan
+from penstock.events.dispatch.spark_frame_plan import (
+    CircumstanceFrames,
+    may_go,
+    plan_or_rest,
+    with_circumstances,
+    with_share,
+)
+from penstock.events.dispatch.spark_frame_plan import plan as spark_plan
+from penstock.events.dispatch.spark_plan import BLOCKER, LANE_JOBS, group_hash, hashes_of
 from tests.plan_worlds import NOW_MS, WORLDS, World
 
 pytestmark = [pytest.mark.xdist_group("spark")]

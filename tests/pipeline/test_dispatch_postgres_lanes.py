@@ -10,12 +10,11 @@ import pytest
 from penstock.domain.job import NewJob
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
-from penstock.jobs.errors import DatabaseFailed
-from penstock.jobs.lane_claiming import AwakeRange, LaneOwner
+from penstock.events.dispatch.spark_lanes import lane_query, postgres_lanes
+from penstock.events.dispatch.spark_messages import RoundCall
+from penstock.events.errors import DatabaseFailed
+from penstock.events.store.lanes import AwakeRange, LaneOwner
 from penstock.pipeline.database import Database
-from penstock.pipeline.dispatch.lane_query import lane_query
-from penstock.pipeline.dispatch.postgres_lanes import postgres_lanes
-from penstock.pipeline.dispatch.round_call import RoundCall
 
 GROUPS = 7
 PER_GROUP = 3

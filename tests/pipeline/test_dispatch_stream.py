@@ -16,13 +16,12 @@ from penstock.domain.job import NewJob
 from penstock.domain.job_state import JobStatus
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
-from penstock.jobs.leading import SCHEDULER
-from penstock.jobs.repository import JobRepository
+from penstock.events.dispatch.spark import DispatchJob, LeaseSettings
+from penstock.events.dispatch.spark_round import Rounds
+from penstock.events.dispatch.spark_ticks import TickReader
+from penstock.events.store.leader import SCHEDULER
+from penstock.events.store.repository import JobRepository
 from penstock.pipeline.database import Database
-from penstock.pipeline.dispatch.desk import LeaseSettings
-from penstock.pipeline.dispatch.job import DispatchJob
-from penstock.pipeline.dispatch.round import Rounds
-from penstock.pipeline.dispatch.tick_source import TickReader
 from penstock.pipeline.streaming_job import StreamingJob
 from penstock.queues.open import QueueSpec, source_for
 from tests.pipeline.dispatch_engines import SETTINGS, destination

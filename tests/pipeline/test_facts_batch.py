@@ -11,7 +11,7 @@ import pytest
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from penstock.jobs.statistics import Dimension
+from penstock.events.statistics.minutes import Dimension
 from penstock.pipeline.database import Database
 from penstock.pipeline.facts import parquet_lake
 from penstock.pipeline.facts.batch import FactsBatch

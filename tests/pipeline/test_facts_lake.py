@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.domain.errors import FailedPrecondition
-from penstock.jobs.statistics_counting import BEFORE_ALL, Place
+from penstock.events.statistics.minutes import BEFORE_ALL, Place
 from penstock.pipeline.errors import SparkUnavailable
 from penstock.pipeline.facts import compaction
 from penstock.pipeline.facts.columns import FACTS

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from penstock.domain.job import AttemptOutcome
-from penstock.jobs.statistics_counting import BEFORE_ALL, count, count_leaders
-from penstock.jobs.statistics_facts import AttemptRow, JobOrigin, fact_of, flaw_of, latest_ms
+from penstock.events.statistics.facts import AttemptRow, JobOrigin, fact_of, flaw_of, latest_ms
+from penstock.events.statistics.minutes import BEFORE_ALL, count, count_leaders
 from penstock.pipeline.facts.columns import ORIGIN
 from penstock.pipeline.facts.shaping import judged, shaped
 from penstock.pipeline.facts.tally import tally

@@ -11,10 +11,8 @@ from pyspark.sql import functions as f
 from penstock.domain.event import Event
 from penstock.domain.order import group_key
 from penstock.domain.subscription import Subscription
-from penstock.jobs.fan_out import FanOut
-from penstock.pipeline.fan_out.catalog import packed
-from penstock.pipeline.fan_out.ordering import by_group, in_order
-from penstock.pipeline.fan_out.plan import damaged_events, planned_jobs
+from penstock.events.fan_out.rule import FanOut
+from penstock.events.fan_out.spark_plan import by_group, damaged_events, in_order, packed, planned_jobs
 from tests.pipeline.fan_out_worlds import events, frame_of, row_of, subscriptions
 
 pytestmark = [pytest.mark.xdist_group("spark")]

@@ -11,10 +11,9 @@ from psycopg import sql
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from penstock.jobs.making import add_events
-from penstock.jobs.postgres_transaction import PostgresTransaction
-from penstock.pipeline.fan_out.job import FanOutJob, FanOutSettings
-from penstock.pipeline.fan_out.telling import FannedOut
+from penstock.events.fan_out.spark import FannedOut, FanOutJob, FanOutSettings
+from penstock.events.store.jobs import add_events
+from penstock.events.store.postgres import PostgresTransaction
 from tests.pipeline.fan_out_rig import FanOutRig, database, rig
 
 __all__ = ["database", "rig"]

@@ -7,8 +7,8 @@ from pyspark.sql import SparkSession
 from penstock.domain.event import Event
 from penstock.domain.job_state import JobStatus
 from penstock.domain.matching import Condition, EventFilter
-from penstock.jobs.fan_out import job_id_for
-from penstock.pipeline.fan_out.keeping import keep_jobs
+from penstock.events.fan_out.rule import job_id_for
+from penstock.events.fan_out.spark import keep_jobs
 from tests.pipeline.fan_out_rig import FanOutRig, database, rig
 from tests.pipeline.fan_out_worlds import frame_of, row_of
 

@@ -12,10 +12,9 @@ from penstock.domain.event import Event
 from penstock.domain.job import NewJob
 from penstock.domain.matching import Comparison, Condition, EventFilter
 from penstock.domain.subscription import Subscription
-from penstock.jobs.fan_out import FanOut
-from penstock.pipeline.fan_out.catalog import packed, unpacked
-from penstock.pipeline.fan_out.keeping import new_jobs
-from penstock.pipeline.fan_out.planning import Planned, Planner, planner_of
+from penstock.events.fan_out.rule import FanOut
+from penstock.events.fan_out.spark import new_jobs
+from penstock.events.fan_out.spark_plan import Planned, Planner, packed, planner_of, unpacked
 from tests.pipeline.fan_out_worlds import NAMES, batch_of, events, row_of, subscriptions
 
 ALL = Subscription(id="S", name="all", pattern="**", target="https://a.example")
@@ -139,7 +138,7 @@ def test_unusual_events_are_fanned_out_like_any_other() -> None:
 
 
 def test_types_that_a_publisher_makes_up_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.pipeline.fan_out.matching._MOST_REMEMBERED", 10)
+    monkeypatch.setattr("penstock.events.fan_out.spark_plan._MOST_REMEMBERED", 10)
     planner = Planner(unpacked(packed([ALL])))
     told = [Event(id=f"E{number}", source="shop", type=f"t{number}", received_ms=1) for number in range(100)]
 

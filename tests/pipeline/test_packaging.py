@@ -29,7 +29,7 @@ def test_the_archive_holds_all_of_the_package_and_nothing_else(tmp_path: Path) -
 
 def test_python_imports_from_the_archive(tmp_path: Path) -> None:
     write_package(tmp_path / "penstock.zip")
-    code = "import penstock, penstock.jobs.queries as q; print(penstock.__version__, penstock.__file__)"
+    code = "import penstock, penstock.events.store.statements as q; print(penstock.__version__, penstock.__file__)"
     # -I: neither this checkout's directory nor the environment are on the path; -S would take the dependencies away.
     script = f"import sys; sys.path.insert(0, {str(tmp_path / 'penstock.zip')!r}); {code}"
     ran = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True)

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from penstock.jobs.queries import Dialect
+from penstock.events.store.statements import Dialect
 from penstock.pipeline.database import Database
 from penstock.pipeline.sources.errors import PositionsAhead
 from penstock.pipeline.sources.positions import START, Outlook, Place

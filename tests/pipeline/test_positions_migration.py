@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from penstock.jobs.migration import migrations
-from penstock.jobs.queries import Dialect
+from penstock.events.store.migration import migrations
+from penstock.events.store.statements import Dialect
 from penstock.pipeline.database import Database
 from tests.pipeline.source_rig import NOW_MS, add_attempts, events, execute, fetch, made, postgres, with_repository
 

@@ -11,11 +11,10 @@ from penstock.domain.errors import InvalidArgument
 from penstock.domain.job import Attempt, AttemptOutcome
 from penstock.domain.job_state import JobStatus
 from penstock.domain.pointer import DispatchMode
-from penstock.jobs.errors import ReplayNotFound, ReplayTakenOver
-from penstock.jobs.fan_out import check_job_id
-from penstock.jobs.replays import REPLAY_HEADER, ReplayAttempt, ReplayOrder, ReplayProgress, ReplaySelection, copy_id
-from penstock.jobs.replays_keeping import KEPT_MS, Part
-from penstock.jobs.replays_repository import Replays
+from penstock.events.errors import ReplayNotFound, ReplayTakenOver
+from penstock.events.fan_out.rule import check_job_id
+from penstock.events.replay import REPLAY_HEADER, ReplayAttempt, ReplayOrder, ReplayProgress, ReplaySelection, copy_id
+from penstock.events.store.replays import KEPT_MS, Part, Replays
 from penstock.pipeline.database import Database
 from tests.pipeline.replay_rig import EVERYTHING, ReplayRig, postgres_schema
 

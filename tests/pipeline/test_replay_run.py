@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.domain.job_state import JobStatus
-from penstock.jobs.replays import ReplayProgress, ReplaySelection, copy_id
+from penstock.events.replay import ReplayProgress, ReplaySelection, copy_id
 from penstock.pipeline.database import Database
 from penstock.pipeline.replay.errand import DirectSettings
 from penstock.pipeline.replay.errors import ReplayBroken

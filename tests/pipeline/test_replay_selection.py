@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 from penstock.domain.ids import encode_tsid
 from penstock.domain.job_state import JobStatus
 from penstock.domain.partition import fnv1a_32
-from penstock.jobs.replays import COPY_JOINT, ReplaySelection
+from penstock.events.replay import COPY_JOINT, ReplaySelection
 from penstock.pipeline.replay.parts import part_counts, planned
 from penstock.pipeline.replay.selection import COLUMNS, on_their_way, selected
 from penstock.pipeline.schemas import JOBS

@@ -15,10 +15,9 @@ from penstock.domain.job_state import JobStatus
 from penstock.domain.outcome import SUCCESS
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.signing import Signature, verify
-from penstock.jobs.errors import ReplayTakenOver
-from penstock.jobs.replays import REPLAY_HEADER, Replay, ReplayAttempt, ReplayProgress, copy_id
-from penstock.jobs.replays_keeping import Load, Part
-from penstock.jobs.replays_repository import Replays
+from penstock.events.errors import ReplayTakenOver
+from penstock.events.replay import REPLAY_HEADER, Replay, ReplayAttempt, ReplayProgress, copy_id
+from penstock.events.store.replays import Load, Part, Replays
 from penstock.pipeline.database import Database
 from penstock.pipeline.replay.errand import DirectSettings, Errand, replays_in
 from penstock.pipeline.replay.outcomes import NOTHING, Outcomes

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from penstock.domain.job import AttemptOutcome
 from penstock.domain.partition import partition_of
-from penstock.jobs.statistics_counting import count
-from penstock.jobs.statistics_facts import Fact
+from penstock.events.statistics.facts import Fact
+from penstock.events.statistics.minutes import count
 from penstock.pipeline.database import Database
 from penstock.pipeline.facts.batch import FactsBatch
 from penstock.pipeline.facts.columns import FACTS

@@ -23,8 +23,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from penstock.jobs.queries import Dialect
-from penstock.jobs.stored_state import MODE_OF, STATUS_OF
+from penstock.events.store.statements import MODE_OF, STATUS_OF, Dialect
 from penstock.pipeline.database import Database
 from penstock.pipeline.schemas import JOBS
 from penstock.pipeline.sources.batch_source import TableReader

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from penstock.jobs.queries import Dialect
+from penstock.events.store.statements import Dialect
 from penstock.pipeline.database import Database
 from penstock.pipeline.sources.key_range import EVERYTHING, KeyRange, quantiles, ranges_between
 from penstock.pipeline.sources.query import Query

@@ -14,8 +14,8 @@ from penstock.domain.job import Attempt, AttemptOutcome, NewJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
-from penstock.jobs.delivering import Done
-from penstock.jobs.repository import JobRepository
+from penstock.events.store.deliveries import Done
+from penstock.events.store.repository import JobRepository
 from penstock.pipeline.database import Database
 from penstock.pipeline.schemas import ATTEMPTS, EVENTS, JOBS, READY_JOBS, SUBSCRIPTIONS
 from penstock.pipeline.tables import Tables

@@ -22,12 +22,12 @@ from penstock.domain.job import AttemptOutcome, ClaimedJob, DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.order import Circumstances, LaneKey, Neighbour, PendingJob, Position, may_be_delivered, plan
 from penstock.domain.pointer import DispatchMode
-from penstock.jobs.delivering import Beginning, Done, TryFromQueue, TryLater
-from penstock.jobs.postgres_database import PostgresDatabase
-from penstock.jobs.sql_repository import Database, SqlRepository
-from penstock.jobs.sqlite_database import SqliteDatabase
-from penstock.jobs.stored_state import MODE_OF, STATUS_OF, StoredState
-from penstock.jobs.transaction import Transaction
+from penstock.events.store.deliveries import Beginning, Done, TryFromQueue, TryLater
+from penstock.events.store.postgres import PostgresDatabase
+from penstock.events.store.sql_repository import Database, SqlRepository
+from penstock.events.store.sqlite import SqliteDatabase
+from penstock.events.store.statements import MODE_OF, STATUS_OF, StoredState
+from penstock.events.store.transaction import Transaction
 from tests.job_rig import BLOCK, IMMEDIATE, NEXT, JobRig
 
 Step = tuple[str, int, int]

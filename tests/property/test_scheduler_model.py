@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.domain.job_state import JobStatus
 from penstock.domain.pointer import DispatchMode
-from penstock.scheduler.settings import SchedulerSettings
+from penstock.events.dispatch.settings import SchedulerSettings
 from penstock.testing.virtual_loop import LoopClock, run_virtual
 from tests.scheduler_rig import IMMEDIATE, SchedulerRig
 

@@ -8,10 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.domain.job import AttemptOutcome
-from penstock.jobs.statistics import BUCKETS, LATENCY_BOUNDS_MS, percentile_ms, summed
-from penstock.jobs.statistics_counting import count, count_leaders
-from penstock.jobs.statistics_facts import Fact
-from penstock.jobs.statistics_leaders import Leader, Leaders, joined, leading
+from penstock.events.statistics.facts import Fact
+from penstock.events.statistics.minutes import (
+    BUCKETS,
+    LATENCY_BOUNDS_MS,
+    Leader,
+    Leaders,
+    count,
+    count_leaders,
+    joined,
+    leading,
+    percentile_ms,
+    summed,
+)
 
 NOON_MS = 1_700_000_000_000
 

@@ -23,8 +23,7 @@ from penstock.client import (
     verify_webhook,
 )
 from penstock.domain.errors import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound
-from penstock.jobs.auth_secrets import FILE_NAME
-from penstock.jobs.auth_token import AuthTokens
+from penstock.events.process.tokens import FILE_NAME, AuthTokens
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.dispatch_rig import request
 from tests.http_endpoints import RawServer

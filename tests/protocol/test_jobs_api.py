@@ -13,11 +13,11 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
+from penstock.events.api.app import openapi, route_table
+from penstock.events.api.jobs import OldestAges
+from penstock.events.store.sqlite import sqlite_repository
 from penstock.http.api.probes import PATHS
 from penstock.http.errors import ExposedWithoutCredentials
-from penstock.jobs.api.app import openapi, route_table
-from penstock.jobs.api.jobs import OldestAges
-from penstock.jobs.sqlite import sqlite_repository
 from penstock.ops.config.dispatch_options import FanOutBy
 from penstock.router.config.configuration import parse_configuration
 from penstock.testing.receiver import Reply

@@ -17,8 +17,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from penstock.cli.app import app
-from penstock.jobs.auth_secrets import FILE_NAME
-from penstock.jobs.auth_token import AuthTokens
+from penstock.events.process.tokens import FILE_NAME, AuthTokens
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.dispatch_rig import request
 

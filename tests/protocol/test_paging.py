@@ -11,16 +11,16 @@ from typing import Any, get_origin
 import msgspec
 import pytest
 
-from penstock.api import groups
 from penstock.cli.api_connection import ApiClient
 from penstock.client import AsyncPenstock, Penstock
 from penstock.console.front import WebFront
 from penstock.domain.ids import TsidFactory
 from penstock.engine.store.memory import MemoryStore
+from penstock.events.api import groups
+from penstock.events.api.app import route_table as jobs_routes
+from penstock.events.api.jobs import AttemptList
+from penstock.events.store.sqlite import sqlite_repository
 from penstock.http.api.paging import MOST_ON_A_PAGE, cursor_after
-from penstock.jobs.api.app import route_table as jobs_routes
-from penstock.jobs.api.jobs import AttemptList
-from penstock.jobs.sqlite import sqlite_repository
 from penstock.router.monitoring.app import route_table as router_routes
 from penstock.router.settings import RouterSettings
 from penstock.sqs.admin import AdminSurface

@@ -12,8 +12,8 @@ import pytest
 from penstock.console.front import WebFront
 from penstock.console.page import CONTENT_SECURITY_POLICY
 from penstock.edge.clock import pause
-from penstock.jobs.sqlite import sqlite_repository
-from penstock.jobs.statistics_inline import InlineCounter
+from penstock.events.statistics.inline import InlineCounter
+from penstock.events.store.sqlite import sqlite_repository
 from penstock.testing.receiver import Ending, RecordingReceiver, Reply
 from tests.dispatch_rig import Answer, DispatchRig, dispatch_rig, jobs_parts
 

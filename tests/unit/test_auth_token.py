@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from penstock.domain.errors import FailedPrecondition, InvalidArgument
-from penstock.jobs.auth_secrets import FILE_NAME, auth_secrets
-from penstock.jobs.auth_token import LIFETIME_S, AuthTokens
+from penstock.events.process.tokens import FILE_NAME, LIFETIME_S, AuthTokens, auth_secrets
 from penstock.ops.config.dispatch_options import JobsOptions
 
 OLD, NEW = b"the secret of last week", b"the secret of this week"

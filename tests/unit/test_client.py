@@ -8,21 +8,23 @@ from penstock.client import answers
 from penstock.client.calls import JobFilter, SubscriptionOptions
 from penstock.client.endpoint import Endpoint
 from penstock.domain.errors import InvalidArgument
-from penstock.jobs.api import events, job_decisions, job_views, jobs, pools, subscription_bodies, subscriptions
+from penstock.events.accept import routes
+from penstock.events.api import job_types, jobs, pools, subscription_types, subscriptions
+from penstock.events.api import jobs as job_decisions
 
 
 @pytest.mark.parametrize(
     ("ours", "served"),
     [
-        (answers.Receipt, events.EventReceipt),
-        (answers.Receipts, events.EventReceipts),
-        (answers.Subscription, subscription_bodies.SubscriptionView),
+        (answers.Receipt, routes.EventReceipt),
+        (answers.Receipts, routes.EventReceipts),
+        (answers.Subscription, subscription_types.SubscriptionView),
         (answers.NewSubscription, subscriptions.SubscriptionMade),
         (answers.Subscriptions, subscriptions.SubscriptionList),
         (answers.RemovedSubscription, subscriptions.SubscriptionRemoved),
-        (answers.Job, job_views.JobView),
+        (answers.Job, job_types.JobView),
         (answers.JobPage, jobs.JobList),
-        (answers.Attempt, job_views.AttemptView),
+        (answers.Attempt, job_types.AttemptView),
         (answers.Attempts, jobs.AttemptList),
         (answers.DecidedJobs, job_decisions.Decided),
         (answers.Pool, pools.PoolView),
@@ -38,7 +40,7 @@ def test_every_answer_has_the_members_that_the_server_sends(
 def test_every_option_of_a_subscription_can_be_given() -> None:
     required = {"name", "pattern", "target"}
     assert set(SubscriptionOptions.__annotations__) | required == set(
-        subscription_bodies.NewSubscription.__struct_fields__
+        subscription_types.NewSubscription.__struct_fields__
     )
 
 

@@ -14,7 +14,7 @@ from penstock.client.event import MOST_AT_ONCE, MOST_BYTES_AT_ONCE, decode_event
 from penstock.delivery.webhook.request import cloud_event
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.signing import sign
-from penstock.jobs.api.cloud_event import CloudEvent, event_of, members_of
+from penstock.events.accept.cloud_event import CloudEvent, event_of, members_of
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER_SECRET = "whsec_b2xkIHNlY3JldCBvZiBhIHN1YnNjcmliZXI="

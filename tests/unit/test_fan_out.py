@@ -11,13 +11,11 @@ from penstock.domain.event import Event
 from penstock.domain.job import DispatchJob
 from penstock.domain.matching import Comparison, Condition, EventFilter
 from penstock.domain.subscription import Subscription
-from penstock.jobs.errors import DatabaseFailed
-from penstock.jobs.fan_out_choice import publisher_for
-from penstock.jobs.fan_out_inline import InlinePublisher
-from penstock.jobs.fan_out_latest import LatestFanOut
-from penstock.jobs.listing import JobFilter
-from penstock.jobs.repository import JobRepository
-from penstock.jobs.sqlite import sqlite_repository
+from penstock.events.errors import DatabaseFailed
+from penstock.events.fan_out.inline import InlinePublisher, LatestFanOut, publisher_for
+from penstock.events.store.listing import JobFilter
+from penstock.events.store.repository import JobRepository
+from penstock.events.store.sqlite import sqlite_repository
 from penstock.ops.config.dispatch_options import FanOutBy
 from tests.job_rig import JobRig
 

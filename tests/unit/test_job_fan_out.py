@@ -6,7 +6,7 @@ from penstock.domain.event import Event
 from penstock.domain.matching import Condition, EventFilter
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
-from penstock.jobs.fan_out import FanOut, check_job_id, job_id_for
+from penstock.events.fan_out.rule import FanOut, check_job_id, job_id_for
 
 EVENT = Event(id="e1", source="shop", type="orders:eu:created", received_ms=5, group="17", attributes={"tier": "gold"})
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.jobs.errors import MigrationChanged, SchemaTooNew
-from penstock.jobs.migration import Applied, Migration, migrations, missing, parsed
-from penstock.jobs.queries import Dialect
-from penstock.jobs.sqlite import sqlite_repository
+from penstock.events.errors import MigrationChanged, SchemaTooNew
+from penstock.events.store.migration import Applied, Migration, migrations, missing, parsed
+from penstock.events.store.sqlite import sqlite_repository
+from penstock.events.store.statements import Dialect
 
 FIRST = parsed("0001_jobs.sql", "-- works with code from version 1\nCREATE TABLE a (b);")
 SECOND = parsed("0002_more.sql", "-- works with code from version 1\nALTER TABLE a ADD c;")

@@ -11,12 +11,12 @@ import pytest
 
 from penstock.domain.ids import first_id_of
 from penstock.domain.job_state import JobStatus
-from penstock.jobs.listing import JobFilter, list_jobs
-from penstock.jobs.postgres import postgres_repository
-from penstock.jobs.queries import Dialect, queries, translated
-from penstock.jobs.sql_repository import SqlRepository
-from penstock.jobs.sqlite import sqlite_repository
-from penstock.jobs.transaction import Row, Transaction
+from penstock.events.store.listing import JobFilter, list_jobs
+from penstock.events.store.postgres import postgres_repository
+from penstock.events.store.sql_repository import SqlRepository
+from penstock.events.store.sqlite import sqlite_repository
+from penstock.events.store.statements import Dialect, queries, translated
+from penstock.events.store.transaction import Row, Transaction
 
 NOW_MS = 1_700_000_000_000
 FIRST_ID = first_id_of(NOW_MS)

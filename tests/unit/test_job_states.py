@@ -7,12 +7,20 @@ import pytest
 
 from penstock.domain.job_state import FINAL, TRANSITIONS, JobStatus, sources_of
 from penstock.domain.pointer import DispatchMode
-from penstock.jobs.queries import Dialect, named_blocks, queries
-from penstock.jobs.stored_state import CODE_OF_MODE, MODE_OF, STATUS_OF, StoredState, codes_of
+from penstock.events.store.statements import (
+    CODE_OF_MODE,
+    MODE_OF,
+    STATUS_OF,
+    Dialect,
+    StoredState,
+    codes_of,
+    named_blocks,
+    queries,
+)
 
 ROOT = Path(__file__).parents[2]
 DIAGRAM = ROOT / "docs" / "explanation" / "job-states.md"
-SHARED = ROOT / "src" / "penstock" / "jobs" / "sql" / "shared.sql"
+SHARED = ROOT / "src" / "penstock" / "events" / "store" / "sql" / "shared.sql"
 
 # `finish_job` takes its target from delivering.py, which checks it against the table.
 MOVE = re.compile(r"UPDATE jobs SET state = \{(\w+)\}.*?AND (?:state \+ 0|state) (?:= |IN \()([^)\n]*)", re.DOTALL)
@@ -64,7 +72,7 @@ def test_every_shorthand_of_the_statements_is_spelled_out(dialect: Dialect) -> N
 
 
 def test_every_statement_is_used() -> None:
-    source = "".join(path.read_text() for path in (ROOT / "src" / "penstock" / "jobs").glob("*.py"))
+    source = "".join(path.read_text() for path in (ROOT / "src" / "penstock" / "events").rglob("*.py"))
     names = {*queries(Dialect.SQLITE), *queries(Dialect.POSTGRES)}
 
     assert {name for name in names if f'"{name}"' not in source} == set()

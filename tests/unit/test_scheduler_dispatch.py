@@ -10,10 +10,10 @@ import pytest
 from penstock.domain.job import ClaimedJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.pointer import DispatchMode
-from penstock.jobs.delivering import Done
+from penstock.events.dispatch.pointers import Pointers
+from penstock.events.dispatch.settings import SchedulerSettings
+from penstock.events.store.deliveries import Done
 from penstock.queues.errors import InvalidPublication
-from penstock.scheduler.pointers import Pointers
-from penstock.scheduler.settings import SchedulerSettings
 from penstock.testing.virtual_loop import LoopClock, run_virtual
 from tests.scheduler_rig import BLOCK, ENDPOINT, IMMEDIATE, NEXT, PlainTokens, SchedulerRig, comes_true
 

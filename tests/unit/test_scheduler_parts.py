@@ -6,22 +6,19 @@ from collections.abc import Sequence
 
 import pytest
 
+from penstock.cluster.leadership import lease_for
+from penstock.cluster.standby import Alone
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.job import ClaimedJob
 from penstock.domain.pointer import DispatchMode
+from penstock.events.dispatch.message_group_dispatcher import MessageGroupDispatcher, MessageGroupQueue, return_pause_s
+from penstock.events.dispatch.pending_job_poller import Pace
+from penstock.events.dispatch.pointers import Pointers
+from penstock.events.dispatch.publisher import Backoff
+from penstock.events.dispatch.server import BlockOnErrorChecker, ServerSettings
+from penstock.events.dispatch.settings import SchedulerSettings
+from penstock.events.errors import InvalidStandby
 from penstock.router.standby import Leadership as RouterLeadership
-from penstock.scheduler.backoff import Backoff
-from penstock.scheduler.block_on_error_checker import BlockOnErrorChecker
-from penstock.scheduler.errors import InvalidStandby
-from penstock.scheduler.leaderships import lease_for
-from penstock.scheduler.message_group_dispatcher import MessageGroupDispatcher
-from penstock.scheduler.message_group_queue import MessageGroupQueue
-from penstock.scheduler.pace import Pace
-from penstock.scheduler.pointers import Pointers
-from penstock.scheduler.return_pause import return_pause_s
-from penstock.scheduler.server import ServerSettings
-from penstock.scheduler.settings import SchedulerSettings
-from penstock.scheduler.standby import Alone
 from penstock.testing.clock import VirtualClock
 from penstock.testing.virtual_loop import LoopClock, run_virtual
 from tests.scheduler_rig import BLOCK, IMMEDIATE, NEXT, PlainTokens, SchedulerRig, comes_true

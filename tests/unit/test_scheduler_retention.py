@@ -3,7 +3,7 @@
 import asyncio
 
 from penstock.domain.job_state import JobStatus
-from penstock.scheduler.settings import SchedulerSettings
+from penstock.events.dispatch.settings import SchedulerSettings
 from penstock.testing.virtual_loop import LoopClock, run_virtual
 from tests.scheduler_rig import SchedulerRig
 

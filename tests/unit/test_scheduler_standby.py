@@ -3,14 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from penstock.cluster.lease import FencedLease, Lease, SqlLease
+from penstock.cluster.standby import RENEW_S, TTL_S, Standby
 from penstock.domain.job_state import JobStatus
 from penstock.edge.clock import Clock
+from penstock.events.errors import LeaseUnavailable
 from penstock.router.standby import Leadership as RouterLeadership
-from penstock.scheduler.errors import LeaseUnavailable
-from penstock.scheduler.fenced_lease import FencedLease
-from penstock.scheduler.lease import Lease
-from penstock.scheduler.sql_lease import SqlLease
-from penstock.scheduler.standby import RENEW_S, TTL_S, Standby
 from penstock.testing.virtual_loop import LoopClock, run_virtual
 from tests.scheduler_rig import SchedulerRig, comes_true
 

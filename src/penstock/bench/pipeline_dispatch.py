@@ -14,15 +14,13 @@ from penstock.bench.rounds import median_rate
 from penstock.bench.scheduler_backlog import opened
 from penstock.bench.servers import sqs_queue
 from penstock.edge.clock import SystemClock
-from penstock.jobs.lane_claiming import AwakeRange, LaneOwner
-from penstock.jobs.stored_state import StoredState
+from penstock.events.dispatch.spark import DispatchJob
+from penstock.events.dispatch.spark_messages import Destination, DispatchSettings, Order, Report
+from penstock.events.dispatch.spark_round import Rounds, Work
+from penstock.events.dispatch.spark_task import publish_planned
+from penstock.events.store.lanes import AwakeRange, LaneOwner
+from penstock.events.store.statements import StoredState
 from penstock.pipeline.database import Database
-from penstock.pipeline.dispatch.job import DispatchJob
-from penstock.pipeline.dispatch.order import Destination, Order
-from penstock.pipeline.dispatch.report import Report
-from penstock.pipeline.dispatch.round import Rounds, Work
-from penstock.pipeline.dispatch.settings import DispatchSettings
-from penstock.pipeline.dispatch.task import publish_planned
 
 _OWNER = "bench"
 _LOOK_S = 0.02

@@ -12,9 +12,8 @@ from penstock.domain.event import Event
 from penstock.domain.ids import encode_tsid
 from penstock.domain.matching import Condition, EventFilter
 from penstock.domain.subscription import Subscription
-from penstock.jobs.fan_out import FanOut
-from penstock.pipeline.fan_out.catalog import packed
-from penstock.pipeline.fan_out.plan import planned_jobs
+from penstock.events.fan_out.rule import FanOut
+from penstock.events.fan_out.spark_plan import packed, planned_jobs
 
 KINDS = 200
 WANTING = 5

@@ -13,7 +13,7 @@ from penstock.bench.servers import server_process
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
-from penstock.jobs.replays import Replay, ReplayOrder, ReplaySelection
+from penstock.events.replay import Replay, ReplayOrder, ReplaySelection
 from penstock.pipeline.database import Database
 from penstock.pipeline.replay.errand import DirectSettings, replays_in
 from penstock.pipeline.replay.runner import Count, ReplayRunner

@@ -10,8 +10,8 @@ from psycopg import sql
 
 from penstock.bench.scheduler_backlog import TARGET, opened
 from penstock.domain.subscription import DEFAULT_DISPATCH_POOL, Subscription
-from penstock.jobs.postgres import postgres_repository
-from penstock.jobs.stored_state import StoredMode, StoredState
+from penstock.events.store.postgres import postgres_repository
+from penstock.events.store.statements import StoredMode, StoredState
 from penstock.pipeline.database import Database
 
 PER_GROUP = 20

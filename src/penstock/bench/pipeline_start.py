@@ -15,7 +15,7 @@ from penstock.domain.event import Event
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
-from penstock.jobs.sqlite import sqlite_repository
+from penstock.events.store.sqlite import sqlite_repository
 
 _DONE = "fanned out"
 
@@ -45,8 +45,8 @@ async def _publish(path: Path) -> None:
 
 
 def _fan_out(directory: Path) -> None:
+    from penstock.events.fan_out.spark import FanOutJob, FanOutSettings
     from penstock.pipeline.database import Database
-    from penstock.pipeline.fan_out.job import FanOutJob, FanOutSettings
     from penstock.pipeline.session import SessionSettings, spark_session
 
     job = FanOutJob(Database(f"sqlite://{directory}/jobs.db"), FanOutSettings(once=True))

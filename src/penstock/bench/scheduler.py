@@ -15,8 +15,8 @@ from penstock.bench.scheduler_backlog import drained_per_s, fill, opened
 from penstock.bench.scheduler_flat import finish_in_postgres, finish_in_sqlite, flat_ratio
 from penstock.bench.scheduler_latency import Latencies, latencies
 from penstock.bench.servers import postgres_server, sqs_queue
-from penstock.jobs.postgres import postgres_repository
-from penstock.jobs.sqlite import sqlite_repository
+from penstock.events.store.postgres import postgres_repository
+from penstock.events.store.sqlite import sqlite_repository
 
 _JOBS = 100_000
 _GROUPS = 5_000

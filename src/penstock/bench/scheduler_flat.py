@@ -8,7 +8,7 @@ import psycopg
 
 from penstock.bench.scheduler_backlog import fill
 from penstock.edge.clock import SystemClock
-from penstock.jobs.repository import JobRepository
+from penstock.events.store.repository import JobRepository
 
 _POLLS = 150
 _BATCH = 20

@@ -15,8 +15,8 @@ from penstock.bench.servers import server_process, sqs_queue
 from penstock.domain.job import NewJob
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
-from penstock.jobs.postgres import postgres_repository
-from penstock.jobs.repository import JobRepository
+from penstock.events.store.postgres import postgres_repository
+from penstock.events.store.repository import JobRepository
 
 _JOBS = 200
 _WARM_UP = 20

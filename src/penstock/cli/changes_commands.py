@@ -19,7 +19,7 @@ def changes(
     as_json: AsJson = False,
 ) -> None:
     """Show who changed what through the API, the newest first."""
-    from penstock.jobs.api.changes import PATH, ChangeList
+    from penstock.events.api.changes import PATH, ChangeList
 
     answer = connect(ctx, endpoint).get(PATH, {"limit": limit, "cursor": cursor})
     if as_json:

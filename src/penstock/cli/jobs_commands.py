@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from penstock.cli.api_connection import ApiAnswer
-    from penstock.jobs.api.job_views import JobView
+    from penstock.events.api.job_types import JobView
 
 PATH = "/api/v1/jobs"
 
@@ -71,7 +71,7 @@ def list_jobs(
     if as_json:
         print_json(answer.json)
         return
-    from penstock.jobs.api.jobs import JobList
+    from penstock.events.api.jobs import JobList
 
     page = answer.read_as(JobList)
     rows = [(job.id, job.status, job.type, job.group_key, str(job.attempts_spent), _error(job)) for job in page.jobs]
@@ -148,7 +148,7 @@ def create(
     if as_json:
         print_json(answer.json)
         return
-    from penstock.jobs.api.jobs import JobReceipt
+    from penstock.events.api.jobs import JobReceipt
 
     receipt = answer.read_as(JobReceipt)
     print_table(("id", "new"), [(receipt.id, "yes" if receipt.is_new else "no")])
@@ -203,13 +203,13 @@ def _print_decided(answer: "ApiAnswer", done: str, *, as_json: bool) -> None:
     if as_json:
         print_json(answer.json)
         return
-    from penstock.jobs.api.job_decisions import Decided
+    from penstock.events.api.jobs import Decided
 
     print_table((done,), [(job_id,) for job_id in answer.read_as(Decided).ids])
 
 
 def _print_job(answer: "ApiAnswer") -> None:
-    from penstock.jobs.api.job_views import JobView
+    from penstock.events.api.job_types import JobView
 
     job = answer.read_as(JobView)
     shown = {
@@ -234,7 +234,7 @@ def _print_job(answer: "ApiAnswer") -> None:
 
 
 def _print_attempts(answer: "ApiAnswer") -> None:
-    from penstock.jobs.api.jobs import AttemptList
+    from penstock.events.api.jobs import AttemptList
 
     rows = [
         (

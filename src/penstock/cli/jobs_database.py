@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import typer
 
-from penstock.jobs.auth_secrets import auth_secrets
-from penstock.jobs.postgres import postgres_repository
-from penstock.jobs.server import ApiSettings
-from penstock.jobs.sql_repository import SqlRepository
-from penstock.jobs.sqlite import sqlite_repository
+from penstock.events.api.server import ApiSettings
+from penstock.events.process.tokens import auth_secrets
+from penstock.events.store.postgres import postgres_repository
+from penstock.events.store.sql_repository import SqlRepository
+from penstock.events.store.sqlite import sqlite_repository
 from penstock.ops.config import Config
 
 

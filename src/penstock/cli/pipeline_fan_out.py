@@ -17,7 +17,7 @@ from penstock.cli.pipeline_options import (
 )
 
 if TYPE_CHECKING:
-    from penstock.pipeline.fan_out.telling import FannedOut
+    from penstock.events.fan_out.spark import FannedOut
 
 EXAMPLES = examples(
     "penstock pipeline fan-out --data ./penstock-data",
@@ -40,7 +40,7 @@ def fan_out(
     """
     import asyncio
 
-    from penstock.pipeline.fan_out.job import FanOutJob, FanOutSettings
+    from penstock.events.fan_out.spark import FanOutJob, FanOutSettings
     from penstock.pipeline.run import RunSettings, run_pipeline
 
     config = load_config(ctx)

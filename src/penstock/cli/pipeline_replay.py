@@ -19,7 +19,7 @@ from penstock.cli.pipeline_options import Conf, Data, DatabaseUrl, Master, datab
 
 if TYPE_CHECKING:
     from penstock.cli.pipeline_replay_progress import ProgressLine
-    from penstock.jobs.replays import Replay, ReplayOrder
+    from penstock.events.replay import Replay, ReplayOrder
     from penstock.ops.config import Config
     from penstock.pipeline.database import Database
     from penstock.pipeline.replay.errand import DirectSettings
@@ -97,7 +97,7 @@ def _order(
     resume: str | None,
 ) -> "ReplayOrder | None":
     """What is asked for; None if it is to go on with what was asked before."""
-    from penstock.jobs.replays import ReplayOrder, ReplaySelection
+    from penstock.events.replay import ReplayOrder, ReplaySelection
 
     given = (from_, to, subscription, key, failed_since, rate)
     if resume is not None:

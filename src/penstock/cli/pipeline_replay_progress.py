@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from penstock.jobs.replays import ReplayProgress
+    from penstock.events.replay import ReplayProgress
 
 _CLEAR_LINE = "\r\x1b[K"
 _OVER_S = 10.0

@@ -40,7 +40,7 @@ class Streams:
         return makers[stream]()
 
     def _fan_out(self) -> "StreamingJob":
-        from penstock.pipeline.fan_out.job import FanOutJob, FanOutSettings
+        from penstock.events.fan_out.spark import FanOutJob, FanOutSettings
 
         options = self.config.pipeline
         settings = FanOutSettings(most_rows=options.max_rows_per_batch, trigger_ms=options.trigger_ms, once=self.once)
@@ -56,12 +56,10 @@ class Streams:
     def _dispatch(self) -> "StreamingJob":
         from penstock.cli.jobs_database import jobs_database
         from penstock.edge.node import process_ids
-        from penstock.pipeline.dispatch.desk import LeaseSettings
-        from penstock.pipeline.dispatch.job import DispatchJob
-        from penstock.pipeline.dispatch.order import Destination
-        from penstock.pipeline.dispatch.round import Rounds
-        from penstock.pipeline.dispatch.settings import DispatchSettings
-        from penstock.scheduler.settings import scheduler_settings
+        from penstock.events.dispatch.settings import scheduler_settings
+        from penstock.events.dispatch.spark import DispatchJob, LeaseSettings
+        from penstock.events.dispatch.spark_messages import Destination, DispatchSettings
+        from penstock.events.dispatch.spark_round import Rounds
 
         options = self.config.scheduler
         queue = self.queue or options.queue

@@ -9,7 +9,7 @@ from penstock.cli.family import examples, family
 from penstock.cli.output import AsJson, print_json, print_table
 
 if TYPE_CHECKING:
-    from penstock.jobs.api.pools import PoolView
+    from penstock.events.api.pools import PoolView
 
 PATH = "/api/v1/pools"
 
@@ -34,7 +34,7 @@ def list_pools(ctx: typer.Context, endpoint: EndpointOption = None, as_json: AsJ
     if as_json:
         print_json(answer.json)
         return
-    from penstock.jobs.api.pools import PoolList
+    from penstock.events.api.pools import PoolList
 
     _print(*answer.read_as(PoolList).pools)
 
@@ -56,7 +56,7 @@ def set_pool(
     if as_json:
         print_json(answer.json)
         return
-    from penstock.jobs.api.pools import PoolView
+    from penstock.events.api.pools import PoolView
 
     _print(answer.read_as(PoolView))
 

@@ -53,7 +53,7 @@ def publish(
     if as_json:
         print_json(answer.json)
         return
-    from penstock.jobs.api.events import EventReceipts
+    from penstock.events.accept.routes import EventReceipts
 
     (receipt,) = answer.read_as(EventReceipts).events
     print_table(("id", "type", "new"), [(receipt.id, event_type, "yes" if receipt.is_new else "no")])

@@ -51,8 +51,8 @@ def api(
     from penstock.cli.jobs_database import api_settings, jobs_database
     from penstock.edge.clock import SystemClock
     from penstock.edge.node import process_ids
+    from penstock.events.api.server import serve_api
     from penstock.http.server.server import run
-    from penstock.jobs.server import serve_api
 
     config = load_config(ctx)
     place = jobs_database(config, data, database, listen=False)

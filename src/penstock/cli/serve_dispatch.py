@@ -47,10 +47,10 @@ def dispatch(
     from penstock.cli.jobs_database import api_settings, jobs_database
     from penstock.edge.clock import SystemClock
     from penstock.edge.node import process_ids
+    from penstock.events.dispatch.settings import scheduler_settings
+    from penstock.events.dispatch.with_api import serve_api_with_scheduler
     from penstock.http.server.server import run
     from penstock.queues.open import publisher_for
-    from penstock.scheduler.settings import scheduler_settings
-    from penstock.scheduler.with_api import serve_api_with_scheduler
 
     config = load_config(ctx)
     uri = queue or config.scheduler.queue

@@ -43,12 +43,12 @@ def scheduler(
     Without --data or --database the data directory or the database of the configuration is used.
     """
     from penstock.cli.jobs_database import jobs_database
+    from penstock.events.dispatch.pointers import Pointers
+    from penstock.events.dispatch.server import ServerSettings, serve_scheduler
+    from penstock.events.dispatch.settings import scheduler_settings
+    from penstock.events.process.tokens import AuthTokens
     from penstock.http.server.server import run
-    from penstock.jobs.auth_token import AuthTokens
     from penstock.queues.open import publisher_for
-    from penstock.scheduler.pointers import Pointers
-    from penstock.scheduler.server import ServerSettings, serve_scheduler
-    from penstock.scheduler.settings import scheduler_settings
 
     config = load_config(ctx)
     options = config.scheduler

@@ -15,7 +15,7 @@ from penstock.domain.errors import FailedPrecondition
 
 if TYPE_CHECKING:
     from penstock.cli.api_connection import ApiAnswer, ApiClient
-    from penstock.jobs.api.subscription_bodies import SubscriptionView
+    from penstock.events.api.subscription_types import SubscriptionView
 
 PATH = "/api/v1/subscriptions"
 
@@ -59,7 +59,7 @@ def list_subscriptions(ctx: typer.Context, endpoint: EndpointOption = None, as_j
     if as_json:
         print_json(answer.json)
         return
-    from penstock.jobs.api.subscriptions import SubscriptionList
+    from penstock.events.api.subscriptions import SubscriptionList
 
     _print(*answer.read_as(SubscriptionList).subscriptions)
 
@@ -101,7 +101,7 @@ def create(
     if as_json:
         print_json(answer.json)
         return
-    from penstock.jobs.api.subscriptions import SubscriptionMade
+    from penstock.events.api.subscriptions import SubscriptionMade
 
     made = answer.read_as(SubscriptionMade)
     _print(made.subscription)
@@ -167,7 +167,7 @@ def delete(
     if as_json:
         print_json(answer.json)
         return
-    from penstock.jobs.api.subscriptions import SubscriptionRemoved
+    from penstock.events.api.subscriptions import SubscriptionRemoved
 
     removed = answer.read_as(SubscriptionRemoved)
     print_table(("deleted", "cancelled jobs"), [(removed.id, str(removed.cancelled_jobs))])
@@ -204,7 +204,7 @@ def rotate_secret(
     if as_json:
         print_json(answer.json)
         return
-    from penstock.jobs.api.signing_secret import Rotated, RotationFinished
+    from penstock.events.api.subscriptions import Rotated, RotationFinished
 
     if finish:
         print_table(("secrets that sign",), [(str(answer.read_as(RotationFinished).secrets),)])
@@ -218,7 +218,7 @@ def rotate_secret(
 )
 def send_test(ctx: typer.Context, which: Which, endpoint: EndpointOption = None, as_json: AsJson = False) -> None:
     """Deliver a test event now; exit code 1 if it is not accepted."""
-    from penstock.jobs.api.trial import Trial
+    from penstock.events.api.trial import Trial
 
     client = connect(ctx, endpoint)
     answer = client.send("POST", f"{_path(client, which)}/test")
@@ -273,7 +273,7 @@ def _delays(text: str) -> list[float]:
 
 def _path(client: "ApiClient", which: str) -> str:
     """The path of a subscription: the one that has this name, else this id."""
-    from penstock.jobs.api.subscriptions import SubscriptionList
+    from penstock.events.api.subscriptions import SubscriptionList
 
     found = client.get_all(PATH, "subscriptions").read_as(SubscriptionList).subscriptions
     named = [each.id for each in found if each.name == which]
@@ -286,7 +286,7 @@ def _show(answer: "ApiAnswer", *, as_json: bool) -> None:
     if as_json:
         print_json(answer.json)
         return
-    from penstock.jobs.api.subscription_bodies import SubscriptionView
+    from penstock.events.api.subscription_types import SubscriptionView
 
     _print(answer.read_as(SubscriptionView))
 

@@ -1,17 +1,16 @@
 """What the API process serves beside jobs: the page, and the routes that only the page needs."""
 
-from penstock.api.breakers import BreakerRoutes
-from penstock.api.bulk_replay import ReplayRoutes
-from penstock.api.deliveries import DeliveryRoutes
-from penstock.api.groups import GroupRoutes
-from penstock.api.statistics import StatisticsRoutes
 from penstock.console.gateways import PipelineRoutes, RouterNews, queue_routes, router_routes
 from penstock.console.metric_samples import MetricRoutes
 from penstock.console.page import with_page
 from penstock.console.upstream import Sign, Upstream
+from penstock.events.api.app import JobsParts
+from penstock.events.api.breakers import BreakerRoutes
+from penstock.events.api.groups import GroupRoutes
+from penstock.events.api.replays import ReplayRoutes
+from penstock.events.api.statistics import DeliveryRoutes, StatisticsRoutes
 from penstock.http.api.routes import AnyRoute
 from penstock.http.server.asgi import App
-from penstock.jobs.api.app import JobsParts
 
 
 class WebFront:

@@ -13,8 +13,8 @@ from urllib.parse import quote
 import msgspec
 
 from penstock.edge.clock import SystemClock
-from penstock.jobs.api.router_config import ROUTER_CONFIG_PATH as CONFIGURATION
-from penstock.jobs.process_route import PATH as PROCESS
+from penstock.events.api.pools import ROUTER_CONFIG_PATH as CONFIGURATION
+from penstock.events.process.route import PATH as PROCESS
 from penstock.ops.config.dispatch_options import FanOutBy
 from penstock.ops.supervisor import Part
 from penstock.sqs.client import Endpoint, SqsClient

@@ -10,12 +10,12 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from penstock.jobs.queries import Dialect
+from penstock.events.store.statements import Dialect
 from penstock.pipeline.errors import InvalidPipelineOption
 
 if TYPE_CHECKING:
     from penstock.engine.store.postgres_address import PostgresAddress
-    from penstock.jobs.repository import JobRepository
+    from penstock.events.store.repository import JobRepository
 
 
 class Database(msgspec.Struct, frozen=True, dict=True):
@@ -59,10 +59,10 @@ class Database(msgspec.Struct, frozen=True, dict=True):
     def repository(self) -> "JobRepository":
         """The jobs in it; open it before use. Executors have no use for being called when jobs arrive."""
         if self.dialect is Dialect.SQLITE:
-            from penstock.jobs.sqlite import sqlite_repository
+            from penstock.events.store.sqlite import sqlite_repository
 
             return sqlite_repository(self.path)
-        from penstock.jobs.postgres import postgres_repository
+        from penstock.events.store.postgres import postgres_repository
 
         return postgres_repository(self.url, schema=self.schema)
 

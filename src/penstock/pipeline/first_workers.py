@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 # What the streaming jobs do in a worker; what it takes to import them is most of a worker's start.
 _USED = (
-    "penstock.pipeline.fan_out.keeping",
-    "penstock.pipeline.dispatch.task",
+    "penstock.events.fan_out.spark",
+    "penstock.events.dispatch.spark_task",
     "penstock.pipeline.sources.table_source",
 )
 

@@ -8,11 +8,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.edge.clock import stopwatch
+from penstock.events.dispatch.publisher import Backoff
 from penstock.pipeline.failure import reason_of
 from penstock.pipeline.last_batch import let_end
 from penstock.pipeline.progress import Progress, QueryStatus
 from penstock.pipeline.streaming_job import StreamingJob
-from penstock.scheduler.backoff import Backoff
 
 log = logging.getLogger(__name__)
 

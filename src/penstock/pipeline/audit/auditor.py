@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from penstock.domain.limits import MIB
+from penstock.events.fan_out.columns import EVENT_COLUMNS
 from penstock.pipeline.audit.audit import audit_frame
 from penstock.pipeline.audit.errors import AuditFailed
 from penstock.pipeline.audit.lost import FANNED_OUT
@@ -16,7 +17,6 @@ from penstock.pipeline.audit.rows import ATTEMPT_COLUMNS, JOB_COLUMNS
 from penstock.pipeline.audit.window import AuditWindow
 from penstock.pipeline.database import Database
 from penstock.pipeline.failure import reason_of
-from penstock.pipeline.fan_out.columns import EVENT_COLUMNS
 from penstock.pipeline.tables import Tables
 
 SPARK_SETTINGS = {

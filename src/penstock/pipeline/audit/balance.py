@@ -14,12 +14,12 @@ import pyarrow.compute
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from penstock.jobs.replays import COPY_JOINT
+from penstock.events.fan_out.spark_plan import Pairs, planner_of
+from penstock.events.replay import COPY_JOINT
 from penstock.pipeline.audit.catalog import Catalog
 from penstock.pipeline.audit.narrow_rows import Numbers
 from penstock.pipeline.audit.pair_hash import number_hash, pair_hash
 from penstock.pipeline.audit.window import AuditWindow
-from penstock.pipeline.fan_out.planning import Pairs, planner_of
 
 BUCKETS = 4096
 EVENT_HASH = "event_hash"

@@ -10,8 +10,8 @@ from penstock.domain.ids import decode_tsid, tsid_time_ms
 from penstock.domain.matching import EventFilter
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
+from penstock.events.fan_out.spark_plan import packed
 from penstock.pipeline.audit.window import CATALOG_LAG_MS, AuditWindow
-from penstock.pipeline.fan_out.catalog import packed
 
 _filter = msgspec.json.Decoder(EventFilter).decode
 

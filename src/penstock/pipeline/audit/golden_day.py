@@ -15,12 +15,12 @@ from penstock.domain.ids import TsidFactory
 from penstock.domain.matching import Condition, EventFilter
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
+from penstock.events.fan_out.spark import FanOutJob, FanOutSettings
 from penstock.pipeline.audit.auditor import audit_database
 from penstock.pipeline.audit.golden_history import deliver_day, plant_breaches
 from penstock.pipeline.audit.result import AuditResult
 from penstock.pipeline.audit.window import AuditWindow
 from penstock.pipeline.database import Database
-from penstock.pipeline.fan_out.job import FanOutJob, FanOutSettings
 
 DAY_MS = 86_400_000
 _HOUR_MS = 3_600_000

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from penstock.domain.job import AttemptOutcome
-from penstock.jobs.stored_state import StoredMode, StoredState
+from penstock.events.store.statements import StoredMode, StoredState
 from penstock.pipeline.audit.findings import FindingKind
 from penstock.pipeline.database import Database
 

@@ -10,7 +10,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.domain.order import Position
 from penstock.domain.pointer import DispatchMode
-from penstock.jobs.replays import COPY_JOINT
+from penstock.events.replay import COPY_JOINT
 from penstock.pipeline.audit.findings import FINDINGS, FindingKind
 from penstock.pipeline.audit.holds import FOREVER_MS, holds
 from penstock.pipeline.audit.rows import has_place, has_time

@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from penstock.pipeline.fan_out.columns import EVENT_COLUMNS
-from penstock.pipeline.fan_out.planning import planner_of
+from penstock.events.fan_out.columns import EVENT_COLUMNS
+from penstock.events.fan_out.spark_plan import planner_of
 
 OWED = StructType(
     [

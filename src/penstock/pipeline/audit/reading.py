@@ -7,7 +7,7 @@ import msgspec
 import pyarrow
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.jobs.api.subscriptions import PATH
+from penstock.events.api.subscriptions import PATH
 from penstock.pipeline.database import Database
 from penstock.pipeline.sources.literal import literal
 from penstock.pipeline.sources.reading import reading_of

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from penstock.events.fan_out.columns import EVENT_COLUMNS
 from penstock.pipeline.audit.balance import EVENT_HASH, Sums, Wanted, made_pair, unbalanced, with_marks
 from penstock.pipeline.audit.catalog import Catalog
 from penstock.pipeline.audit.narrow_rows import Numbers
@@ -33,7 +34,6 @@ from penstock.pipeline.audit.screen_rows import (
 )
 from penstock.pipeline.audit.screening import Places, met, out_of_turn
 from penstock.pipeline.audit.window import AuditWindow
-from penstock.pipeline.fan_out.columns import EVENT_COLUMNS
 
 SUSPECT_GROUP, SUSPECT_JOB, SUSPECT_BUCKET, COUNT = "group", "job", "bucket", "count"
 UNRECORDED = "unrecorded"

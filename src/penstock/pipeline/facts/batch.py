@@ -14,8 +14,8 @@ from pyspark.sql import functions as f
 
 from penstock.domain.errors import Unavailable
 from penstock.edge.clock import Clock
-from penstock.jobs.statistics_counting import Counted, Place
-from penstock.jobs.statistics_store import KEPT_MS, Statistics
+from penstock.events.statistics.minutes import Counted, Place
+from penstock.events.statistics.store import KEPT_MS, Statistics
 from penstock.pipeline.database import Database
 from penstock.pipeline.facts.columns import is_after
 from penstock.pipeline.facts.lake import Lake

@@ -4,7 +4,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as f
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
-from penstock.jobs.statistics_counting import Place
+from penstock.events.statistics.minutes import Place
 
 _TEXT = StringType()
 _NUMBER = LongType()

@@ -6,7 +6,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from penstock.jobs.statistics_counting import BEFORE_ALL, Place
+from penstock.events.statistics.minutes import BEFORE_ALL, Place
 from penstock.pipeline.facts.columns import DAY, FACTS, place
 from penstock.pipeline.facts.lake import Compacted, LakeFormat
 

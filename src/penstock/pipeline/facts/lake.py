@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.jobs.statistics_counting import Place
+from penstock.events.statistics.minutes import Place
 from penstock.pipeline.errors import SparkUnavailable
 
 

@@ -6,7 +6,7 @@ A compaction is a batch too, and names those whose place it takes in its day: wi
 
 import msgspec
 
-from penstock.jobs.statistics_counting import BEFORE_ALL, Place
+from penstock.events.statistics.minutes import BEFORE_ALL, Place
 from penstock.pipeline.facts.hadoop_files import HadoopFiles
 
 LOG = "_log"

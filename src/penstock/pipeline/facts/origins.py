@@ -11,8 +11,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from penstock.engine.store.postgres_address import PostgresAddress
-from penstock.jobs.queries import Dialect, queries
-from penstock.jobs.transaction import Row
+from penstock.events.store.statements import Dialect, queries
+from penstock.events.store.transaction import Row
 from penstock.pipeline.database import Database
 from penstock.pipeline.facts.columns import ORIGIN
 from penstock.pipeline.lasting_memory import spare_collections

@@ -10,7 +10,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from penstock.jobs.statistics_counting import Place
+from penstock.events.statistics.minutes import Place
 from penstock.pipeline.facts.columns import DAY
 from penstock.pipeline.facts.compaction import compact, sweep
 from penstock.pipeline.facts.hadoop_files import HadoopFiles

@@ -1,9 +1,9 @@
-"""From attempts and their jobs to delivery facts: the rules of `jobs/statistics_facts.py` for DataFrames."""
+"""From attempts and their jobs to delivery facts: the rules of `events/statistics/facts.py` for DataFrames."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from penstock.jobs.statistics_facts import (
+from penstock.events.statistics.facts import (
     DAY_MS,
     EARLIEST_MS,
     ENDPOINT,

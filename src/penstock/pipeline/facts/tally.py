@@ -9,10 +9,8 @@ import pyarrow
 from pyspark.sql import DataFrame
 
 from penstock.domain.job import AttemptOutcome
-from penstock.jobs.statistics import Minute, summed
-from penstock.jobs.statistics_counting import BEFORE_ALL, Place, count, count_leaders
-from penstock.jobs.statistics_facts import Fact, named
-from penstock.jobs.statistics_leaders import Leaders, joined
+from penstock.events.statistics.facts import Fact, named
+from penstock.events.statistics.minutes import BEFORE_ALL, Leaders, Minute, Place, count, count_leaders, joined, summed
 from penstock.pipeline.facts.columns import DAY
 from penstock.pipeline.facts.shaping import FLAW
 from penstock.pipeline.lasting_memory import spare_collections

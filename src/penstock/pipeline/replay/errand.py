@@ -4,10 +4,10 @@ import msgspec
 
 from penstock.domain.addresses import Network
 from penstock.edge.clock import Clock
-from penstock.jobs.postgres_database import PostgresDatabase
-from penstock.jobs.queries import Dialect
-from penstock.jobs.replays_repository import Replays
-from penstock.jobs.sqlite_database import SqliteDatabase
+from penstock.events.store.postgres import PostgresDatabase
+from penstock.events.store.replays import Replays
+from penstock.events.store.sqlite import SqliteDatabase
+from penstock.events.store.statements import Dialect
 from penstock.ops.config.router_options import HttpVersion
 from penstock.pipeline.database import Database
 from penstock.pipeline.replay.timetable import Timetable

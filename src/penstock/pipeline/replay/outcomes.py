@@ -2,9 +2,8 @@
 
 import asyncio
 
-from penstock.jobs.replays import ReplayAttempt, ReplayProgress
-from penstock.jobs.replays_keeping import Part
-from penstock.jobs.replays_repository import Replays
+from penstock.events.replay import ReplayAttempt, ReplayProgress
+from penstock.events.store.replays import Part, Replays
 
 NOTHING = ReplayProgress()
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from penstock.domain.job import DispatchJob
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
-from penstock.jobs.replays import ReplayProgress
-from penstock.jobs.replays_keeping import Load
+from penstock.events.replay import ReplayProgress
+from penstock.events.store.replays import Load
 from penstock.pipeline.replay.outcomes import Outcomes
 from penstock.pipeline.replay.room import Room
 from penstock.pipeline.replay.visit import End, Visits

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from penstock.edge.clock import Clock
-from penstock.jobs.replays import Replay, ReplayProgress, ReplaySelection
+from penstock.events.replay import Replay, ReplayProgress, ReplaySelection
 from penstock.pipeline.database import Database
 from penstock.pipeline.replay.errand import DirectSettings, Errand, replays_in
 from penstock.pipeline.replay.errors import ReplayBroken

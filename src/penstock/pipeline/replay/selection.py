@@ -5,7 +5,7 @@ from pyspark.sql import functions as f
 
 from penstock.domain.job_state import JobStatus
 from penstock.domain.order import DEFAULT_GROUP
-from penstock.jobs.replays import COPY_JOINT, FAILED, REPLAYABLE, ReplaySelection
+from penstock.events.replay import COPY_JOINT, FAILED, REPLAYABLE, ReplaySelection
 
 _ON_THEIR_WAY = (JobStatus.PENDING, JobStatus.QUEUED, JobStatus.PROCESSING)
 _POSITION = ("sequence", "created_at_ms", "id")

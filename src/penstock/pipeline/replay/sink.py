@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterComm
 from pyspark.sql.types import StructType
 
 from penstock.edge.clock import SystemClock
-from penstock.jobs.replays_keeping import Part
+from penstock.events.store.replays import Part
 from penstock.pipeline.replay.errand import Errand
 from penstock.pipeline.replay.parts import PART
 from penstock.pipeline.replay.task import do_part, in_chunks

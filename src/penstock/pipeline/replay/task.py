@@ -11,9 +11,8 @@ from penstock.delivery.http.settings import DeliverySettings
 from penstock.delivery.webhook.courier import Courier
 from penstock.domain.limits import SECOND_MS
 from penstock.edge.clock import Clock, pause
-from penstock.jobs.api.subscription_bodies import LONGEST_TIMEOUT_S
-from penstock.jobs.replays_keeping import Part
-from penstock.jobs.replays_repository import Replays
+from penstock.events.api.subscription_types import LONGEST_TIMEOUT_S
+from penstock.events.store.replays import Part, Replays
 from penstock.pipeline.replay.errand import DirectSettings, Errand, replays_in
 from penstock.pipeline.replay.outcomes import Outcomes
 from penstock.pipeline.replay.pace import Pace

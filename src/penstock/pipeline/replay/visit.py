@@ -21,9 +21,9 @@ from penstock.domain.job import Attempt, AttemptOutcome
 from penstock.domain.outcome import MediationOutcome, retry_delay_s
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock
-from penstock.jobs.process_verdict import judge, told
-from penstock.jobs.replays import ReplayAttempt, ReplayProgress, as_copy
-from penstock.jobs.replays_keeping import Load
+from penstock.events.process.verdict import judge, told
+from penstock.events.replay import ReplayAttempt, ReplayProgress, as_copy
+from penstock.events.store.replays import Load
 from penstock.pipeline.replay.outcomes import NOTHING, Outcomes
 from penstock.pipeline.replay.pace import Pace
 

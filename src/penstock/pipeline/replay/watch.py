@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from threading import Event, Thread
 
 from penstock.edge.clock import Clock
-from penstock.jobs.replays import ReplayProgress
+from penstock.events.replay import ReplayProgress
 from penstock.pipeline.database import Database
 from penstock.pipeline.replay.errand import replays_in
 

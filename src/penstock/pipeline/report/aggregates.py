@@ -4,8 +4,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from penstock.domain.job import AttemptOutcome
-from penstock.jobs.statistics import BUCKETS, LATENCY_BOUNDS_MS
-from penstock.pipeline.dispatch.group_hash import group_hash
+from penstock.events.dispatch.spark_plan import group_hash
+from penstock.events.statistics.minutes import BUCKETS, LATENCY_BOUNDS_MS
 
 _FAILURES = (AttemptOutcome.FAILED.value, AttemptOutcome.REFUSED.value)
 _PERCENTILES = (0.5, 0.95, 0.99)

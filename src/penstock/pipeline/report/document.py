@@ -1,6 +1,6 @@
 """The report as one HTML file."""
 
-from penstock.jobs.statistics import LATENCY_BOUNDS_MS, percentile_ms
+from penstock.events.statistics.minutes import LATENCY_BOUNDS_MS, percentile_ms
 from penstock.pipeline.page import Html, Section, figures, notice, page, table
 from penstock.pipeline.report.bars import Bar, bars
 from penstock.pipeline.report.figures import Figures, Totals

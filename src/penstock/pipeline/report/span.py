@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import msgspec
 
-from penstock.jobs.statistics_facts import DAY_MS
+from penstock.events.statistics.facts import DAY_MS
 from penstock.pipeline.errors import InvalidPipelineOption
 
 _WEEK = re.compile(r"(\d{4})-W(\d{2})")

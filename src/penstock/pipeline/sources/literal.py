@@ -1,6 +1,6 @@
 """Values written into SQL."""
 
-from penstock.jobs.queries import Dialect
+from penstock.events.store.statements import Dialect
 
 
 def literal(value: object, dialect: Dialect) -> str:

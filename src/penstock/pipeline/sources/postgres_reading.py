@@ -12,7 +12,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from penstock.engine.store.postgres_address import PostgresAddress, Session
-from penstock.jobs.errors import DatabaseFailed
+from penstock.events.errors import DatabaseFailed
 from penstock.pipeline.database import Database
 from penstock.pipeline.sources.key_range import KeyRange, quantiles
 from penstock.pipeline.sources.query import Query

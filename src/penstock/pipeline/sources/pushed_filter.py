@@ -14,7 +14,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import LongType, StringType, StructType
 
-from penstock.jobs.queries import Dialect
+from penstock.events.store.statements import Dialect
 from penstock.pipeline.sources.literal import literal
 from penstock.pipeline.sources.stored_table import CODES
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from penstock.jobs.queries import Dialect
+from penstock.events.store.statements import Dialect
 from penstock.pipeline.sources.key_range import KeyRange
 from penstock.pipeline.sources.literal import literal
 from penstock.pipeline.sources.stored_table import StoredTable, expression

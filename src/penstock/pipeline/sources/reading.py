@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import pyarrow
 
-from penstock.jobs.queries import Dialect
+from penstock.events.store.statements import Dialect
 from penstock.pipeline.database import Database
 from penstock.pipeline.sources.key_range import KeyRange
 from penstock.pipeline.sources.query import Query

@@ -9,8 +9,8 @@ import msgspec
 
 from penstock.domain.errors import PenstockError
 from penstock.edge.clock import SystemClock
-from penstock.jobs.errors import DatabaseFailed
-from penstock.jobs.queries import Dialect
+from penstock.events.errors import DatabaseFailed
+from penstock.events.store.statements import Dialect
 from penstock.pipeline.database import Database
 
 _log = getLogger(__name__)

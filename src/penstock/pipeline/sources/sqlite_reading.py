@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow
 
-from penstock.jobs.errors import DatabaseFailed
+from penstock.events.errors import DatabaseFailed
 from penstock.pipeline.database import Database
 from penstock.pipeline.sources.key_range import KeyRange, quantiles
 from penstock.pipeline.sources.query import Query

@@ -3,8 +3,7 @@
 import msgspec
 from pyspark.sql.types import StructType
 
-from penstock.jobs.queries import Dialect
-from penstock.jobs.stored_state import MODE_OF, STATUS_OF, StoredState
+from penstock.events.store.statements import MODE_OF, STATUS_OF, Dialect, StoredState
 from penstock.pipeline.schemas import ATTEMPTS, EVENTS, JOBS, READY_JOBS
 
 CODES: dict[str, tuple[str, tuple[str, ...]]] = {

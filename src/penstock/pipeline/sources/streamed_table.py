@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.jobs.queries import Dialect
+from penstock.events.store.statements import Dialect
 from penstock.pipeline.sources.literal import literal
 from penstock.pipeline.sources.positions import Place
 

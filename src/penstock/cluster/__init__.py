@@ -1,0 +1,1 @@
+"""Leases with fencing tokens, leadership and standby."""

@@ -1,0 +1,1 @@
+"""Accepting events: CloudEvents over HTTP, kept once however often they are sent."""

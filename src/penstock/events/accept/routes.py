@@ -1,0 +1,99 @@
+"""`/api/v1/events`: publishing events, and looking one up."""
+
+from collections.abc import Callable
+from typing import cast
+
+import msgspec
+from msgspec import Raw
+
+from penstock.delivery.webhook.request import cloud_event
+from penstock.edge.clock import Clock
+from penstock.events.accept.cloud_event import MEDIA_TYPES, CloudEvent, CloudEventOrBatch, event_of, members_of
+from penstock.events.api.fields import MAX_BATCH_BYTES, checked_id
+from penstock.events.errors import EventNotFound
+from penstock.events.fan_out.inline import EventPublisher
+from penstock.events.store.repository import JobRepository
+from penstock.events.tracing import record_published
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.http.auth.keys import EVERYONE, MAY_PUBLISH
+from penstock.ops.telemetry.spans import Spans
+
+PATH = "/api/v1/events"
+
+
+class EventReceipt(msgspec.Struct, frozen=True, rename="camel"):
+    """An event that was kept, or the same one told before (same tenant, source and id)."""
+
+    id: str
+    is_new: bool
+
+
+class EventReceipts(msgspec.Struct, frozen=True):
+    """Events that were kept, in the order they came."""
+
+    events: list[EventReceipt]
+
+
+class EventView(msgspec.Struct, frozen=True):
+    """An event as its subscribers get it."""
+
+    id: str
+    event: Raw
+
+
+class EventRoutes:
+    """The routes of events."""
+
+    def __init__(
+        self,
+        repository: JobRepository,
+        publisher: EventPublisher,
+        new_id: Callable[[], str],
+        clock: Clock,
+        spans: Spans,
+    ) -> None:
+        self._repository = repository
+        self._publisher = publisher
+        self._new_id = new_id
+        self._clock = clock
+        self._spans = spans
+
+    def routes(self) -> tuple[AnyRoute, ...]:
+        """What is served."""
+        return (
+            Route(
+                method="POST",
+                path=PATH,
+                summary="Publish an event, or up to 1000: each becomes a job of every subscription that wants it.",
+                answer=EventReceipts,
+                body=cast("type[CloudEventOrBatch]", CloudEventOrBatch),
+                media_types=MEDIA_TYPES,
+                max_body_bytes=MAX_BATCH_BYTES,
+                handler=self._publish,
+                roles=MAY_PUBLISH,
+            ),
+            Route(
+                method="GET",
+                path=f"{PATH}/{{id}}",
+                summary="An event, by the id that Penstock gave it.",
+                answer=EventView,
+                handler=self._get,
+                roles=EVERYONE,
+            ),
+        )
+
+    async def _publish(self, call: Call[NoQuery, CloudEventOrBatch]) -> EventReceipts:
+        given = [call.body] if isinstance(call.body, CloudEvent) else call.body
+        now_ms = self._clock.now_ms()
+        events = [
+            event_of(each, members, self._new_id(), now_ms)
+            for each, members in zip(given, members_of(call.content), strict=True)
+        ]
+        ids = await self._publisher.publish(events)
+        record_published(self._spans, events, ids, self._clock.now_ms())
+        return EventReceipts([EventReceipt(kept, kept == event.id) for kept, event in zip(ids, events, strict=True)])
+
+    async def _get(self, call: Call[NoQuery, NoBody]) -> EventView:
+        event = await self._repository.get_event(checked_id(call.path["id"], EventNotFound))
+        return EventView(event.id, Raw(cloud_event(event)))

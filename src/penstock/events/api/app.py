@@ -1,0 +1,125 @@
+"""The HTTP surface of jobs: probes, the routes of every part, the process endpoint, and their OpenAPI document."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.delivery.webhook.courier import Courier
+from penstock.domain.subscription import DEFAULT_DISPATCH_POOL
+from penstock.edge.clock import Clock
+from penstock.events.accept.routes import EventRoutes
+from penstock.events.api.changes import ChangeRoutes, DatabaseChanges
+from penstock.events.api.jobs import JobDecisionRoutes, JobRoutes
+from penstock.events.api.pools import PoolRoutes, RouterConfigRoutes
+from penstock.events.api.subscriptions import SigningSecretRoutes, SubscriptionRoutes
+from penstock.events.api.trial import TrialRoutes
+from penstock.events.fan_out.inline import publisher_for
+from penstock.events.process.process import Processor
+from penstock.events.process.route import ProcessRoute
+from penstock.events.process.tokens import AuthTokens
+from penstock.events.store.repository import JobRepository
+from penstock.http.api.app import ApiApp
+from penstock.http.api.openapi import Json, openapi_document
+from penstock.http.api.probes import Check, CheckResult, Probes
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route, RouteTable
+from penstock.http.auth.guard import RequestGuard
+from penstock.http.auth.keys import KeyFile
+from penstock.http.server.asgi import App
+from penstock.ops.config.dispatch_options import FanOutBy
+from penstock.ops.telemetry.metrics import Metrics
+from penstock.ops.telemetry.spans import NoSpans, Spans
+
+_DESCRIPTION = "Events in, signed webhooks out: events, subscriptions, the jobs they cause, and the pools they run in."
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobsParts:
+    """What the API shows and drives."""
+
+    repository: JobRepository
+    courier: Courier
+    processor: Processor
+    tokens: AuthTokens
+    clock: Clock
+    new_id: Callable[[], str]
+    metrics: Metrics
+    api_token: str = ""
+    api_keys: KeyFile | None = None
+    spans: Spans = NoSpans()  # noqa: RUF009  # it has no state
+    queue_uri: str = ""
+    default_pool: str = DEFAULT_DISPATCH_POOL
+    fan_out: FanOutBy = FanOutBy.INLINE
+
+
+class Front(Protocol):
+    """What is served together with jobs and yet knows more than they do: further routes, and what comes before all."""
+
+    def routes(self, parts: JobsParts) -> tuple[AnyRoute, ...]:
+        """Routes beside those of jobs."""
+        ...
+
+    def pools_changed(self) -> None:
+        """What routers ask for has changed."""
+        ...
+
+    def wrap(self, app: App) -> App:
+        """An app that answers what is its own, and leaves the rest to `app`."""
+        ...
+
+
+def jobs_app(parts: JobsParts, front: Front | None = None) -> App:
+    """The whole HTTP surface."""
+    beside = () if front is None else front.routes(parts)
+    table = route_table(parts, _nobody_hears if front is None else front.pools_changed)
+    keys = None if parts.api_keys is None else parts.api_keys.current
+    changes = DatabaseChanges(parts.repository, parts.new_id, parts.clock)
+    api = ApiApp(_documented(RouteTable(*table.routes, *beside)), RequestGuard(parts.api_token, keys), changes)
+
+    async def database() -> CheckResult:
+        pools = await parts.repository.list_pools()
+        return CheckResult(True, f"answers, with {len(pools)} pools")
+
+    def writes() -> CheckResult:
+        trouble = parts.repository.trouble()
+        return CheckResult(trouble is None, trouble or "nothing is known to keep changes out")
+
+    checks: dict[str, Check] = {"database": database, "writes": writes}
+    return Probes(parts.metrics, checks).wrap(api if front is None else front.wrap(api))
+
+
+def _nobody_hears() -> None:
+    """Routers find out by themselves."""
+
+
+def route_table(parts: JobsParts, pools_changed: Callable[[], None] = _nobody_hears) -> RouteTable:
+    """The routes of every part."""
+    repository, new_id, clock = parts.repository, parts.new_id, parts.clock
+    return RouteTable(
+        *EventRoutes(repository, publisher_for(parts.fan_out, repository, clock), new_id, clock, parts.spans).routes(),
+        *JobRoutes(repository, new_id, clock).routes(),
+        *JobDecisionRoutes(repository, clock).routes(),
+        *SubscriptionRoutes(repository, new_id, clock).routes(),
+        *SigningSecretRoutes(repository).routes(),
+        *TrialRoutes(repository, parts.courier, new_id, clock).routes(),
+        *PoolRoutes(repository, pools_changed).routes(),
+        *RouterConfigRoutes(repository, parts.queue_uri, parts.default_pool).routes(),
+        *ChangeRoutes(repository).routes(),
+        *ProcessRoute(parts.processor, parts.tokens, clock).routes(),
+    )
+
+
+def openapi(table: RouteTable) -> Json:
+    """The document that describes the routes."""
+    return openapi_document(table, "Penstock", _DESCRIPTION)
+
+
+def _documented(table: RouteTable) -> RouteTable:
+    """The routes, and one more that describes them."""
+    document = openapi(table)
+
+    def describe(_: Call[NoQuery, NoBody]) -> Json:
+        return document
+
+    about = Route(method="GET", path="/openapi.json", summary="This document.", answer=dict, handler=describe)
+    return RouteTable(*table.routes, about)

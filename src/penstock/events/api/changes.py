@@ -1,0 +1,91 @@
+"""`/api/v1/changes`: what people changed, and who they were.
+
+The change log of the API: the database, beside the things that were changed, and a line in the log.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+import msgspec
+
+from penstock.edge.clock import Clock
+from penstock.events.api.fields import moment_of
+from penstock.events.store.changes import KeptChange
+from penstock.events.store.repository import JobRepository
+from penstock.http.api.changes import Change, LoggedChanges
+from penstock.http.api.paging import Cursor, Limit
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+
+PATH = "/api/v1/changes"
+
+
+class ChangeQuery(msgspec.Struct, frozen=True):
+    """How many changes, and where to go on."""
+
+    limit: Limit = 100
+    cursor: Cursor | None = None
+
+
+class ChangeView(msgspec.Struct, frozen=True):
+    """One change: `action` is the operation, `target` the variable parts of its path, `detail` its body."""
+
+    id: str
+    at: datetime
+    who: str
+    role: str
+    action: str
+    target: Mapping[str, str]
+    detail: str
+
+
+class ChangeList(msgspec.Struct, frozen=True):
+    """Changes, the newest first; the cursor asks for the next page, null after the last."""
+
+    changes: list[ChangeView]
+    cursor: str | None
+
+
+class ChangeRoutes:
+    """The route that shows changes."""
+
+    def __init__(self, repository: JobRepository) -> None:
+        self._repository = repository
+
+    def routes(self) -> tuple[AnyRoute, ...]:
+        """What is served."""
+        return (
+            Route(
+                method="GET",
+                path=PATH,
+                summary="What people changed through this API, the newest first.",
+                answer=ChangeList,
+                query=ChangeQuery,
+                handler=self._list,
+            ),
+        )
+
+    async def _list(self, call: Call[ChangeQuery, NoBody]) -> ChangeList:
+        page = await self._repository.list_changes(call.query.cursor, call.query.limit)
+        return ChangeList([_view(kept) for kept in page.changes], page.cursor)
+
+
+def _view(kept: KeptChange) -> ChangeView:
+    change = kept.change
+    return ChangeView(
+        kept.id, moment_of(kept.at_ms), change.who, change.role, change.action, change.target, change.detail
+    )
+
+
+class DatabaseChanges:
+    """Keeps changes in the job repository."""
+
+    def __init__(self, repository: JobRepository, new_id: Callable[[], str], clock: Clock) -> None:
+        self._repository = repository
+        self._new_id = new_id
+        self._clock = clock
+        self._logged = LoggedChanges()
+
+    async def record(self, change: Change) -> None:
+        """Keep one change."""
+        await self._logged.record(change)
+        await self._repository.keep_change(KeptChange(id=self._new_id(), at_ms=self._clock.now_ms(), change=change))

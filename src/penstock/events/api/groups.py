@@ -1,0 +1,195 @@
+"""`/api/v1/groups`: groups that are held up, and what stands in the lanes of a key."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from penstock.domain.job import DispatchJob
+from penstock.domain.job_state import JobStatus
+from penstock.domain.order import group_key
+from penstock.domain.pointer import DispatchMode
+from penstock.domain.subscription import Subscription
+from penstock.edge.clock import Clock
+from penstock.events.api.fields import GroupKey, moment_of
+from penstock.events.api.job_types import JobView, job_view
+from penstock.events.store.inspection import HeldGroup, Lane
+from penstock.events.store.repository import JobRepository
+from penstock.http.api.paging import Cursor, Limit, check_no_cursor, first_of, key_before, page_of
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+
+PATH = "/api/v1/groups"
+SHOWN_JOBS = 50
+# A key is looked for in the lanes of so many subscriptions at once.
+MOST_LANES = 200
+
+
+class HeldOrder(StrEnum):
+    """In the order of their keys, which no change moves; or the most urgent ones, which have no next page."""
+
+    KEY = "key"
+    URGENT = "urgent"
+
+
+class HeldQuery(msgspec.Struct, frozen=True):
+    """How many groups, in which order, and where to go on."""
+
+    limit: Limit = 100
+    order: HeldOrder = HeldOrder.KEY
+    cursor: Cursor | None = None
+
+
+class HeldGroupView(msgspec.Struct, frozen=True, rename="camel"):
+    """A group whose jobs wait for one that failed."""
+
+    group_key: str
+    subscription_id: str | None
+    subscription: str | None
+    errors: int
+    retrying: int
+    since: datetime
+
+
+class HeldGroupList(msgspec.Struct, frozen=True):
+    """Groups that are held up, by key or those in ERROR first, then the longest held.
+
+    The cursor asks for the next page, null after the last.
+    """
+
+    groups: list[HeldGroupView]
+    cursor: str | None
+
+
+class LaneQuery(msgspec.Struct, frozen=True):
+    """A key such as `order-17`, in the lane of every subscription, or a whole group key; and where to go on."""
+
+    key: GroupKey
+    cursor: Cursor | None = None
+
+
+class LaneView(msgspec.Struct, frozen=True, rename="camel"):
+    """What of a group is not over, the next one first, and what keeps it from moving on, if anything."""
+
+    group_key: str
+    subscription_id: str | None
+    subscription: str | None
+    paused: bool
+    blocked_by: str | None
+    """The id of the job that the others wait for."""
+    reason: str
+    counts: dict[JobStatus, int]
+    jobs: list[JobView]
+
+
+class LaneList(msgspec.Struct, frozen=True):
+    """The lanes that a key has jobs in; the cursor asks for those of more subscriptions, null after the last."""
+
+    lanes: list[LaneView]
+    cursor: str | None
+
+
+class GroupRoutes:
+    """The routes of groups."""
+
+    def __init__(self, repository: JobRepository, clock: Clock) -> None:
+        self._repository = repository
+        self._clock = clock
+
+    def routes(self) -> tuple[AnyRoute, ...]:
+        """What is served."""
+        return (
+            Route(
+                method="GET",
+                path=f"{PATH}/held",
+                summary="Groups that wait for a job that failed, by key or the most urgent ones.",
+                answer=HeldGroupList,
+                query=HeldQuery,
+                handler=self._held,
+            ),
+            Route(
+                method="GET",
+                path=f"{PATH}/lanes",
+                summary=f"The lanes of a key: the first {SHOWN_JOBS} jobs of each, and what they wait for.",
+                answer=LaneList,
+                query=LaneQuery,
+                handler=self._lanes,
+            ),
+        )
+
+    async def _held(self, call: Call[HeldQuery, NoBody]) -> HeldGroupList:
+        names = {each.id: each.name for each in await self._repository.list_subscriptions()}
+        held, cursor = await self._held_page(call.query)
+        shown = [
+            HeldGroupView(
+                group.group_key,
+                group.subscription_id,
+                names.get(group.subscription_id or ""),
+                group.errors,
+                group.retrying,
+                moment_of(group.since_ms),
+            )
+            for group in held
+        ]
+        return HeldGroupList(shown, cursor)
+
+    async def _held_page(self, asked: HeldQuery) -> tuple[list[HeldGroup], str | None]:
+        if asked.order is HeldOrder.URGENT:
+            check_no_cursor(asked.cursor, "order=urgent")
+            return await self._repository.most_urgent_groups(asked.limit), None
+        (after,) = ("",) if asked.cursor is None else key_before(asked.cursor, tuple[GroupKey])
+        found = await self._repository.held_groups(after, asked.limit + 1)
+        return first_of(found, lambda group: (group.group_key,), asked.limit)
+
+    async def _lanes(self, call: Call[LaneQuery, NoBody]) -> LaneList:
+        key = call.query.key
+        subscriptions = await self._repository.list_subscriptions()
+        page, cursor = page_of(subscriptions, lambda each: (each.id,), tuple[str], MOST_LANES, call.query.cursor)
+        groups: list[tuple[str, Subscription | None]] = [(group_key(each.id, key), each) for each in page]
+        if call.query.cursor is None:
+            groups.insert(0, (key, next((each for each in subscriptions if key.startswith(f"{each.id}:")), None)))
+        now_ms = self._clock.now_ms()
+        found: list[LaneView] = []
+        for group, subscription in groups:
+            lane = await self._repository.lane_of(group, SHOWN_JOBS)
+            if any(lane.counts.values()):
+                found.append(lane_view(group, subscription, lane, now_ms))
+        return LaneList(found, cursor)
+
+
+def lane_view(group: str, subscription: Subscription | None, lane: Lane, now_ms: int) -> LaneView:
+    """A lane as it is shown."""
+    paused = subscription is not None and subscription.paused
+    blocker = _blocker(lane.jobs, now_ms)
+    blocked_by = None if blocker is None else blocker.id
+    return LaneView(
+        group,
+        None if subscription is None else subscription.id,
+        None if subscription is None else subscription.name,
+        paused,
+        blocked_by,
+        _reason(lane.jobs, blocker, paused=paused),
+        lane.counts,
+        [job_view(job) for job in lane.jobs],
+    )
+
+
+def _blocker(jobs: Iterable[DispatchJob], now_ms: int) -> DispatchJob | None:
+    """The first job that a later BLOCK_ON_ERROR job must not pass (ruling 16)."""
+    for job in jobs:
+        waits = job.status is JobStatus.PENDING and job.delivery_count > 0 and job.due_at_ms > now_ms
+        if job.mode is DispatchMode.BLOCK_ON_ERROR and (job.status is JobStatus.ERROR or waits):
+            return job
+    return None
+
+
+def _reason(jobs: list[DispatchJob], blocker: DispatchJob | None, *, paused: bool) -> str:
+    if paused:
+        return "its subscription is paused"
+    if blocker is not None and blocker.status is JobStatus.ERROR:
+        return f"job {blocker.id} is in ERROR: {blocker.last_error or 'no reason was kept'}"
+    if blocker is not None:
+        return f"job {blocker.id} waits for its next attempt: {blocker.last_error or 'no reason was kept'}"
+    if not jobs:
+        return "everything is over"
+    return f"nothing; its first job is {jobs[0].status}"

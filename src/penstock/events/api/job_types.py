@@ -1,0 +1,186 @@
+"""Jobs as callers ask for them, and as they are made.
+
+Jobs and attempts as the API shows them.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, UnsetType
+
+from penstock.delivery.webhook.request import checked_headers, is_json
+from penstock.domain.errors import InvalidArgument
+from penstock.domain.job import DIRECT_TYPE, Attempt, AttemptOutcome, DispatchJob, NewJob
+from penstock.domain.job_state import JobStatus
+from penstock.domain.message import NO_ATTRIBUTES
+from penstock.domain.order import DEFAULT_SEQUENCE
+from penstock.domain.pointer import DispatchMode
+from penstock.domain.subscription import DEFAULT_DISPATCH_POOL, Subscription
+from penstock.events.api.fields import MAX_DATA_BYTES, Moment, Name, Text, epoch_ms_of, moment_of, optional_moment
+from penstock.events.api.subscription_types import checked_target
+
+_MOST = 2**31 - 1
+
+
+class NewJobBody(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
+    """A job to be made. One that names a subscription is delivered as its events are; target, mode and pool are
+    the subscription's unless given. `payload` is any JSON, `payloadBase64` anything else.
+    """
+
+    target: Text | None = None
+    subscription_id: Name | None = None
+    type: Name = DIRECT_TYPE
+    tenant: Name | None = None
+    group: Name | None = None
+    sequence: Annotated[int, Meta(ge=-_MOST, le=_MOST)] = DEFAULT_SEQUENCE
+    mode: DispatchMode | None = None
+    pool: Name | None = None
+    payload: Raw | UnsetType = UNSET
+    payload_base64: bytes | None = None
+    content_type: Name = "application/json"
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    scheduled_for: Moment | None = None
+    expires_at: Moment | None = None
+    idempotency_key: Name | None = None
+
+
+def new_job(body: NewJobBody, subscription: Subscription | None, job_id: str, now_ms: int) -> NewJob:
+    """The job that was asked for; InvalidArgument says what is wrong with it."""
+    target = body.target or (None if subscription is None else subscription.target)
+    if target is None:
+        raise InvalidArgument("a job needs a target URL, or a subscriptionId whose target it gets")
+    scheduled_for_ms, expires_at_ms = epoch_ms_of(body.scheduled_for), epoch_ms_of(body.expires_at)
+    if expires_at_ms is not None and expires_at_ms <= (scheduled_for_ms or now_ms):
+        raise InvalidArgument("expiresAt is not after the moment at which the job could first be delivered")
+    return NewJob(
+        id=job_id,
+        target=checked_target(target),
+        created_at_ms=now_ms,
+        type=body.type,
+        subscription_id=body.subscription_id,
+        tenant=body.tenant or ("" if subscription is None else subscription.tenant),
+        group=body.group,
+        sequence=body.sequence,
+        mode=body.mode or (DispatchMode.BLOCK_ON_ERROR if subscription is None else subscription.mode),
+        pool=body.pool or (DEFAULT_DISPATCH_POOL if subscription is None else subscription.pool),
+        payload=_payload(body),
+        content_type=_ascii(body.content_type),
+        headers=checked_headers(body.headers) or NO_ATTRIBUTES,
+        scheduled_for_ms=scheduled_for_ms,
+        expires_at_ms=expires_at_ms,
+        idempotency_key=body.idempotency_key,
+    )
+
+
+def _payload(body: NewJobBody) -> bytes:
+    if body.payload is not UNSET and body.payload_base64 is not None:
+        raise InvalidArgument("a job has a payload or a payloadBase64, not both")
+    payload = bytes(body.payload) if isinstance(body.payload, Raw) else body.payload_base64 or b""
+    if len(payload) > MAX_DATA_BYTES:
+        raise InvalidArgument(f"a payload may have {MAX_DATA_BYTES} bytes, not {len(payload)}")
+    return payload
+
+
+def _ascii(content_type: str) -> str:
+    if not content_type.isascii():
+        raise InvalidArgument(f"the contentType {content_type!r} cannot stand in a header: use ASCII characters")
+    return content_type
+
+
+class JobView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A job. Its own payload is shown when one job is asked for; that of an event is the event's."""
+
+    id: str
+    status: JobStatus
+    type: str
+    tenant: str
+    event_id: str | None
+    subscription_id: str | None
+    group: str | None
+    group_key: str
+    sequence: int
+    mode: DispatchMode
+    pool: str
+    target: str
+    headers: Mapping[str, str]
+    content_type: str
+    idempotency_key: str | None
+    attempts_spent: int
+    deliveries: int
+    last_error: str | None
+    created_at: datetime
+    updated_at: datetime
+    due_at: datetime
+    scheduled_for: datetime | None
+    expires_at: datetime | None
+    finished_at: datetime | None
+    payload: Raw | UnsetType = UNSET
+    payload_base64: bytes | UnsetType = UNSET
+
+
+class AttemptView(msgspec.Struct, frozen=True, rename="camel"):
+    """One delivery of a job."""
+
+    number: int
+    outcome: AttemptOutcome
+    at: datetime
+    duration_ms: int
+    status_code: int | None
+    response: str | None
+    error: str | None
+
+
+def job_view(job: DispatchJob) -> JobView:
+    """A job as it is shown."""
+    shown_as_json = job.payload is not None and is_json(job.content_type) and _is_valid(job.payload)
+    return JobView(
+        id=job.id,
+        status=job.status,
+        type=job.type,
+        tenant=job.tenant,
+        event_id=job.event_id,
+        subscription_id=job.subscription_id,
+        group=job.group,
+        group_key=job.group_key,
+        sequence=job.sequence,
+        mode=job.mode,
+        pool=job.pool,
+        target=job.target,
+        headers=dict(job.headers),
+        content_type=job.content_type,
+        idempotency_key=job.idempotency_key,
+        attempts_spent=job.attempt_count,
+        deliveries=job.delivery_count,
+        last_error=job.last_error,
+        created_at=moment_of(job.created_at_ms),
+        updated_at=moment_of(job.updated_at_ms),
+        due_at=moment_of(job.due_at_ms),
+        scheduled_for=optional_moment(job.scheduled_for_ms),
+        expires_at=optional_moment(job.expires_at_ms),
+        finished_at=optional_moment(job.finished_at_ms),
+        payload=Raw(job.payload) if job.payload is not None and shown_as_json else UNSET,
+        payload_base64=job.payload if job.payload is not None and not shown_as_json else UNSET,
+    )
+
+
+def attempt_view(attempt: Attempt) -> AttemptView:
+    """An attempt as it is shown."""
+    return AttemptView(
+        attempt.number,
+        attempt.outcome,
+        moment_of(attempt.at_ms),
+        attempt.duration_ms,
+        attempt.status_code,
+        attempt.response,
+        attempt.error,
+    )
+
+
+def _is_valid(content: bytes) -> bool:
+    try:
+        msgspec.json.decode(content, type=Raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,318 @@
+"""`/api/v1/jobs`: making jobs, and looking at them.
+
+What people decide about jobs: cancel, retry and ignore, one, several or a group.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from penstock.domain.job import BEFORE_ALL_ATTEMPTS, CreatedJob
+from penstock.domain.job_state import JobStatus
+from penstock.edge.clock import Clock
+from penstock.events.api.fields import (
+    MAX_BATCH_BYTES,
+    MAX_ITEM_BYTES,
+    MOST_AT_ONCE,
+    Count,
+    EpochMs,
+    GroupKey,
+    Name,
+    checked_id,
+    checked_job_id,
+)
+from penstock.events.api.job_types import AttemptView, JobView, NewJobBody, attempt_view, job_view, new_job
+from penstock.events.errors import SubscriptionNotFound
+from penstock.events.store.listing import JobFilter
+from penstock.events.store.repository import JobRepository
+from penstock.http.api.paging import Cursor, Limit, PageQuery, first_of, key_before
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.http.auth.keys import EVERYONE, MAY_PUBLISH
+
+PATH = "/api/v1/jobs"
+
+
+class JobReceipt(msgspec.Struct, frozen=True, rename="camel"):
+    """A job that was made, or the one that has its idempotency key already."""
+
+    id: str
+    is_new: bool
+
+
+class NewJobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Jobs to be made together: all of them or none."""
+
+    jobs: Annotated[list[NewJobBody], Meta(min_length=1, max_length=MOST_AT_ONCE)]
+
+
+class JobReceipts(msgspec.Struct, frozen=True):
+    """Jobs that were made, in the order they were asked for."""
+
+    jobs: list[JobReceipt]
+
+
+class JobQuery(msgspec.Struct, frozen=True, rename="camel"):
+    """Which jobs to list, and where to go on."""
+
+    status: JobStatus | None = None
+    subscription_id: Name | None = None
+    group_key: GroupKey | None = None
+    key: GroupKey | None = None
+    event_id: Name | None = None
+    tenant: Name | None = None
+    type: Name | None = None
+    created_from_ms: EpochMs | None = None
+    created_to_ms: EpochMs | None = None
+    archived: bool = False
+    limit: Limit = 100
+    cursor: Cursor | None = None
+
+
+class JobList(msgspec.Struct, frozen=True):
+    """Jobs, the newest first and without their payloads; the cursor asks for the next page, null after the last."""
+
+    jobs: list[JobView]
+    cursor: str | None
+
+
+class AttemptList(msgspec.Struct, frozen=True):
+    """Deliveries of a job, the first one first; the cursor asks for the next page, null after the last."""
+
+    attempts: list[AttemptView]
+    cursor: str | None
+
+
+class JobCounts(msgspec.Struct, frozen=True):
+    """How many jobs have each status, archived ones left out."""
+
+    counts: dict[JobStatus, int]
+
+
+class OldestAges(msgspec.Struct, frozen=True, rename="camel"):
+    """For how long the oldest has waited, null if nothing waits.
+
+    `heldAgeS` is that of due jobs that something holds: an earlier job of their group, or a pause of their
+    subscription. `ageS` is that of everything else: events that are to become jobs, and due jobs.
+    """
+
+    age_s: float | None
+    held_age_s: float | None
+
+
+class JobRoutes:
+    """The routes that make and show jobs."""
+
+    def __init__(self, repository: JobRepository, new_id: Callable[[], str], clock: Clock) -> None:
+        self._repository = repository
+        self._new_id = new_id
+        self._clock = clock
+
+    def routes(self) -> tuple[AnyRoute, ...]:
+        """What is served."""
+        return (
+            Route(
+                method="POST",
+                path=PATH,
+                summary="Make a job; for a known idempotency key the answer is the job that has it.",
+                answer=JobReceipt,
+                body=NewJobBody,
+                max_body_bytes=MAX_ITEM_BYTES,
+                handler=self._create,
+                roles=MAY_PUBLISH,
+                refusals=(HTTPStatus.NOT_FOUND,),
+            ),
+            Route(
+                method="POST",
+                path=f"{PATH}/batch",
+                summary=f"Make up to {MOST_AT_ONCE} jobs, all of them or none.",
+                answer=JobReceipts,
+                body=NewJobs,
+                max_body_bytes=MAX_BATCH_BYTES,
+                handler=self._create_many,
+                roles=MAY_PUBLISH,
+                refusals=(HTTPStatus.NOT_FOUND,),
+            ),
+            Route(
+                method="GET",
+                path=PATH,
+                summary="Jobs, the newest first.",
+                answer=JobList,
+                query=JobQuery,
+                handler=self._list,
+            ),
+            Route(
+                method="GET",
+                path=f"{PATH}/counts",
+                summary="How many jobs have each status.",
+                answer=JobCounts,
+                handler=self._counts,
+            ),
+            Route(
+                method="GET",
+                path=f"{PATH}/oldest-waiting",
+                summary="For how long the oldest job has waited for its delivery.",
+                answer=OldestAges,
+                handler=self._oldest_waiting,
+            ),
+            Route(
+                method="GET",
+                path=f"{PATH}/{{id}}",
+                summary="One job, archived or not, with its payload.",
+                answer=JobView,
+                handler=self._get,
+                roles=EVERYONE,
+            ),
+            Route(
+                method="GET",
+                path=f"{PATH}/{{id}}/attempts",
+                summary="The deliveries of a job, the first one first.",
+                answer=AttemptList,
+                query=PageQuery,
+                handler=self._attempts,
+                roles=EVERYONE,
+            ),
+        )
+
+    async def _create(self, call: Call[NoQuery, NewJobBody]) -> JobReceipt:
+        (created,) = await self._made([call.body])
+        return JobReceipt(created.id, created.is_new)
+
+    async def _create_many(self, call: Call[NoQuery, NewJobs]) -> JobReceipts:
+        return JobReceipts([JobReceipt(created.id, created.is_new) for created in await self._made(call.body.jobs)])
+
+    async def _made(self, bodies: Sequence[NewJobBody]) -> list[CreatedJob]:
+        named = {body.subscription_id for body in bodies if body.subscription_id is not None}
+        subscriptions = {
+            name: await self._repository.get_subscription(checked_id(name, SubscriptionNotFound))
+            for name in sorted(named)
+        }
+        now_ms = self._clock.now_ms()
+        jobs = [new_job(body, subscriptions.get(body.subscription_id or ""), self._new_id(), now_ms) for body in bodies]
+        return await self._repository.create_jobs(jobs, now_ms)
+
+    async def _list(self, call: Call[JobQuery, NoBody]) -> JobList:
+        asked = call.query
+        which = JobFilter(
+            status=asked.status,
+            subscription_id=asked.subscription_id,
+            group_key=asked.group_key,
+            key=asked.key,
+            event_id=asked.event_id,
+            tenant=asked.tenant,
+            type=asked.type,
+            created_from_ms=asked.created_from_ms,
+            created_to_ms=asked.created_to_ms,
+            archived=asked.archived,
+        )
+        page = await self._repository.list_jobs(which, asked.cursor, asked.limit)
+        return JobList([job_view(job) for job in page.jobs], page.cursor)
+
+    async def _counts(self, _: Call[NoQuery, NoBody]) -> JobCounts:
+        return JobCounts(await self._repository.counts())
+
+    async def _oldest_waiting(self, _: Call[NoQuery, NoBody]) -> OldestAges:
+        now_ms = self._clock.now_ms()
+        oldest = await self._repository.oldest_waiting(now_ms)
+        return OldestAges(age_s=_age_s(oldest.since_ms, now_ms), held_age_s=_age_s(oldest.held_since_ms, now_ms))
+
+    async def _get(self, call: Call[NoQuery, NoBody]) -> JobView:
+        return job_view(await self._repository.get_job(checked_job_id(call.path["id"])))
+
+    async def _attempts(self, call: Call[PageQuery, NoBody]) -> AttemptList:
+        job_id, asked = checked_job_id(call.path["id"]), call.query
+        after = BEFORE_ALL_ATTEMPTS if asked.cursor is None else key_before(asked.cursor, tuple[Count, EpochMs])
+        found = await self._repository.attempts_of(job_id, after, asked.limit + 1)
+        if not found:
+            await self._repository.get_job(job_id)
+        page, cursor = first_of(found, lambda attempt: (attempt.number, attempt.at_ms), asked.limit)
+        return AttemptList([attempt_view(attempt) for attempt in page], cursor)
+
+
+def _age_s(since_ms: int | None, now_ms: int) -> float | None:
+    return None if since_ms is None else max(0, now_ms - since_ms) / 1000
+
+
+_Decide = Callable[[Sequence[str], int], Awaitable[None]]
+
+
+class JobIds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Jobs: it is done to all of them or, with an error, to none."""
+
+    ids: Annotated[list[Name], Meta(min_length=1, max_length=MOST_AT_ONCE)]
+
+
+class GroupToRetry(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A group, named as its jobs name it."""
+
+    group_key: GroupKey
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """The jobs it was done to, in order."""
+
+    ids: list[str]
+
+
+class JobDecisionRoutes:
+    """The routes by which a person moves jobs."""
+
+    def __init__(self, repository: JobRepository, clock: Clock) -> None:
+        self._repository = repository
+        self._clock = clock
+
+    def routes(self) -> tuple[AnyRoute, ...]:
+        """What is served."""
+        repository = self._repository
+        return (
+            *self._pair("cancel", "Give up {} that no delivery has begun of.", repository.cancel),
+            *self._pair("retry", "Begin anew with {} in ERROR.", repository.retry),
+            *self._pair("ignore", "Give up {} in ERROR, so that what they block moves on.", repository.ignore),
+            Route(
+                method="POST",
+                path=f"{PATH}/retry-group",
+                summary=f"Begin anew with a group's jobs in ERROR, in order, the first {MOST_AT_ONCE} of them.",
+                answer=Decided,
+                body=GroupToRetry,
+                handler=self._retry_group,
+            ),
+        )
+
+    def _pair(self, verb: str, summary: str, decide: _Decide) -> tuple[AnyRoute, AnyRoute]:
+        async def decided(ids: Sequence[str]) -> Decided:
+            checked = list(dict.fromkeys(checked_job_id(each) for each in ids))
+            await decide(checked, self._clock.now_ms())
+            return Decided(checked)
+
+        async def one(call: Call[NoQuery, NoBody]) -> Decided:
+            return await decided([call.path["id"]])
+
+        async def several(call: Call[NoQuery, JobIds]) -> Decided:
+            return await decided(call.body.ids)
+
+        return (
+            Route(
+                method="POST",
+                path=f"{PATH}/{{id}}/{verb}",
+                summary=summary.format("a job"),
+                answer=Decided,
+                handler=one,
+                refusals=(HTTPStatus.CONFLICT,),
+            ),
+            Route(
+                method="POST",
+                path=f"{PATH}/{verb}",
+                summary=summary.format("jobs"),
+                answer=Decided,
+                body=JobIds,
+                handler=several,
+                refusals=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+            ),
+        )
+
+    async def _retry_group(self, call: Call[NoQuery, GroupToRetry]) -> Decided:
+        ids = await self._repository.retry_group(call.body.group_key, self._clock.now_ms(), MOST_AT_ONCE)
+        return Decided(ids)

@@ -1,0 +1,162 @@
+"""`/api/v1/pools`: the pace of jobs.
+
+`GET /api/router/config`: what `penstock serve router --config` asks for, made from the pools and the queue.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from penstock.domain.errors import InvalidArgument
+from penstock.domain.subscription import DEFAULT_CONCURRENCY, Pool
+from penstock.events.errors import PoolNotFound
+from penstock.events.store.repository import JobRepository
+from penstock.http.api.paging import PageQuery, page_of
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+
+PATH = "/api/v1/pools"
+MOST_CODE_CHARS = 256
+
+
+class PoolBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What a pool allows: so many deliveries at once, and so many a minute (null: as many as there are)."""
+
+    concurrency: Annotated[int, Meta(ge=1, le=100_000)] = DEFAULT_CONCURRENCY
+    rate_limit_per_minute: Annotated[int, Meta(ge=1, le=100_000_000)] | None = None
+
+
+class PoolView(msgspec.Struct, frozen=True, rename="camel"):
+    """A pool."""
+
+    code: str
+    concurrency: int
+    rate_limit_per_minute: int | None
+
+
+class PoolList(msgspec.Struct, frozen=True):
+    """Pools, by code; the cursor asks for the next page, null after the last."""
+
+    pools: list[PoolView]
+    cursor: str | None
+
+
+class PoolRoutes:
+    """The routes of pools; `changed` hears of every change."""
+
+    def __init__(self, repository: JobRepository, changed: Callable[[], None]) -> None:
+        self._repository = repository
+        self._changed = changed
+
+    def routes(self) -> tuple[AnyRoute, ...]:
+        """What is served."""
+        one = f"{PATH}/{{code}}"
+        return (
+            Route(
+                method="GET",
+                path=PATH,
+                summary="Pools, by code.",
+                answer=PoolList,
+                query=PageQuery,
+                handler=self._list,
+            ),
+            Route(method="GET", path=one, summary="One pool.", answer=PoolView, handler=self._get),
+            Route(
+                method="PUT",
+                path=one,
+                summary="Make a pool, or change it. Routers that ask for their configuration here follow.",
+                answer=PoolView,
+                body=PoolBody,
+                handler=self._put,
+            ),
+            Route(method="DELETE", path=one, summary="Remove a pool.", answer=PoolView, handler=self._delete),
+        )
+
+    async def _list(self, call: Call[PageQuery, NoBody]) -> PoolList:
+        found = await self._repository.list_pools()
+        page, cursor = page_of(found, lambda pool: (pool.code,), tuple[str], call.query.limit, call.query.cursor)
+        return PoolList([_view(pool) for pool in page], cursor)
+
+    async def _get(self, call: Call[NoQuery, NoBody]) -> PoolView:
+        return _view(await self._repository.get_pool(_known(call.path["code"])))
+
+    async def _put(self, call: Call[NoQuery, PoolBody]) -> PoolView:
+        code = call.path["code"]
+        if not _is_code(code):
+            raise InvalidArgument(f"a pool's code has 1 to {MOST_CODE_CHARS} printable characters, not {code[:100]!r}")
+        pool = Pool(code, call.body.concurrency, call.body.rate_limit_per_minute)
+        await self._repository.put_pool(pool)
+        self._changed()
+        return _view(pool)
+
+    async def _delete(self, call: Call[NoQuery, NoBody]) -> PoolView:
+        code = _known(call.path["code"])
+        pool = await self._repository.get_pool(code)
+        await self._repository.delete_pool(code)
+        self._changed()
+        return _view(pool)
+
+
+def _view(pool: Pool) -> PoolView:
+    return PoolView(pool.code, pool.concurrency, pool.rate_limit_per_minute)
+
+
+def _is_code(code: str) -> bool:
+    return code.isprintable() and bool(code.strip()) and len(code) <= MOST_CODE_CHARS
+
+
+def _known(code: str) -> str:
+    if not _is_code(code):
+        raise PoolNotFound(code[:100])
+    return code
+
+
+ROUTER_CONFIG_PATH = "/api/router/config"
+QUEUE_NAME = "dispatch"
+
+
+class QueueToConsume(msgspec.Struct, frozen=True, rename="camel"):
+    """A queue that routers consume."""
+
+    queue_name: str
+    queue_uri: str
+    connections: int = 1
+
+
+class RouterConfiguration(msgspec.Struct, frozen=True, rename="camel"):
+    """The configuration in the form that routers read."""
+
+    processing_pools: list[PoolView]
+    queues: list[QueueToConsume]
+
+
+class RouterConfigRoutes:
+    """The route of routers. A pool that no table names is there all the same, if jobs go to it by default."""
+
+    def __init__(self, repository: JobRepository, queue_uri: str, default_pool: str) -> None:
+        self._repository = repository
+        self._queues = [QueueToConsume(QUEUE_NAME, queue_uri)] if queue_uri else []
+        self._default_pool = default_pool
+
+    def routes(self) -> tuple[AnyRoute, ...]:
+        """What is served."""
+        return (
+            Route(
+                method="GET",
+                path=ROUTER_CONFIG_PATH,
+                summary="The configuration of routers: all pools, and the queue that jobs are published to.",
+                answer=RouterConfiguration,
+                handler=self._get,
+            ),
+        )
+
+    async def _get(self, _: Call[NoQuery, NoBody]) -> RouterConfiguration:
+        pools = self._with_default(await self._repository.list_pools())
+        shown = [PoolView(pool.code, pool.concurrency, pool.rate_limit_per_minute) for pool in pools]
+        return RouterConfiguration(shown, self._queues)
+
+    def _with_default(self, pools: Sequence[Pool]) -> list[Pool]:
+        known = any(pool.code == self._default_pool for pool in pools)
+        return [*pools, *([] if known else [Pool(self._default_pool)])]

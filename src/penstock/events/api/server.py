@@ -1,0 +1,152 @@
+"""One API process: everything put together, and served until a signal."""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from penstock.delivery.breakers import Breakers
+from penstock.delivery.egress import EgressGuard
+from penstock.delivery.http.client import HttpClient
+from penstock.delivery.http.settings import DeliverySettings
+from penstock.delivery.webhook.courier import Courier
+from penstock.domain.addresses import Network
+from penstock.domain.ids import TsidFactory
+from penstock.domain.subscription import DEFAULT_DISPATCH_POOL
+from penstock.edge.clock import Clock
+from penstock.events.api.app import Front, JobsParts, jobs_app
+from penstock.events.api.subscription_types import LONGEST_TIMEOUT_S
+from penstock.events.process.dead_letters import DeadLetters, NoDeadLetters
+from penstock.events.process.process import ProcessMetrics, Processor
+from penstock.events.process.tokens import AuthTokens
+from penstock.events.store.repository import JobRepository
+from penstock.http.auth.keys import KeyFile
+from penstock.http.server.server import HttpServer, serve_until_signal
+from penstock.ops.config.dispatch_options import FanOutBy
+from penstock.ops.config.router_options import HttpVersion
+from penstock.ops.telemetry.metrics import Metrics
+from penstock.ops.telemetry.spans import NoSpans, Spans, otlp_spans
+
+
+class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the API listens, and how it delivers."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    secrets: tuple[bytes, ...]
+    api_token: str = ""
+    api_keys: Path | None = None
+    traces_endpoint: str = ""
+    traces_ratio: float = 1.0
+    queue_uri: str = ""
+    dead_letters: str = ""
+    default_pool: str = DEFAULT_DISPATCH_POOL
+    fan_out: FanOutBy = FanOutBy.INLINE
+    connect_timeout_s: float = 10.0
+    http_version: HttpVersion = HttpVersion.HTTP_2
+    egress_allow: tuple[Network, ...] = ()
+
+    def __repr__(self) -> str:
+        # Without the secrets, which must not come into a log.
+        return f"ApiSettings({self.host}:{self.port})"
+
+
+async def serve_api(
+    repository: JobRepository, clock: Clock, ids: TsidFactory, settings: ApiSettings, front: Front | None = None
+) -> None:
+    """Serve until SIGINT or SIGTERM."""
+    async with api_server(repository, clock, ids, settings, front=front) as server:
+        await serve_until_signal(server)
+
+
+@asynccontextmanager
+async def api_server(
+    repository: JobRepository,
+    clock: Clock,
+    ids: TsidFactory,
+    settings: ApiSettings,
+    metrics: Metrics | None = None,
+    dead_letters: DeadLetters | None = None,
+    front: Front | None = None,
+) -> AsyncIterator[HttpServer]:
+    """The server on an opened repository, not yet listening; both are closed at the end."""
+    metrics = metrics or Metrics("api")
+    keys = None if settings.api_keys is None else KeyFile(settings.api_keys)
+    await repository.open(clock.now_ms())
+    try:
+        async with (
+            _spans(settings) as spans,
+            _courier(settings, clock) as courier,
+            _dead_letters(settings) as topics,
+        ):
+            processor = Processor(
+                repository, courier, dead_letters or topics, ProcessMetrics(metrics), clock, node_name(), spans
+            )
+            parts = JobsParts(
+                repository=repository,
+                courier=courier,
+                processor=processor,
+                tokens=AuthTokens(settings.secrets),
+                clock=clock,
+                new_id=lambda: ids.next_id(clock.now_ms()),
+                metrics=metrics,
+                api_token=settings.api_token,
+                api_keys=keys,
+                spans=spans,
+                queue_uri=settings.queue_uri,
+                default_pool=settings.default_pool,
+                fan_out=settings.fan_out,
+            )
+            has_keys = bool(settings.api_token) or keys is not None
+            yield HttpServer(jobs_app(parts, front), settings.host, settings.port, credentials_set=has_keys)
+    finally:
+        await repository.close()
+
+
+@asynccontextmanager
+async def _spans(settings: ApiSettings) -> AsyncIterator[Spans]:
+    if not settings.traces_endpoint:
+        yield NoSpans()
+        return
+    spans = otlp_spans(settings.traces_endpoint, settings.traces_ratio, "penstock-api")
+    try:
+        yield spans
+    finally:
+        # It may wait for the collector.
+        await asyncio.to_thread(spans.close)
+
+
+@asynccontextmanager
+async def _dead_letters(settings: ApiSettings) -> AsyncIterator[DeadLetters]:
+    if not settings.dead_letters:
+        yield NoDeadLetters()
+        return
+    from penstock.events.process.dead_letters import PubsubDeadLetters
+
+    async with PubsubDeadLetters(settings.dead_letters) as dead_letters:
+        yield dead_letters
+
+
+def node_name() -> str:
+    """This process, as leases name it."""
+    return f"api {socket.gethostname()} {os.getpid()}"
+
+
+@asynccontextmanager
+async def _courier(settings: ApiSettings, clock: Clock) -> AsyncIterator[Courier]:
+    delivery = DeliverySettings(
+        # Each subscription has a time-out of its own; this one only ends what escaped it.
+        request_timeout_s=LONGEST_TIMEOUT_S,
+        connect_timeout_s=settings.connect_timeout_s,
+        http_version=settings.http_version,
+    )
+    guard = EgressGuard(settings.egress_allow)
+    try:
+        async with HttpClient(guard, delivery) as client:
+            yield Courier(client, Breakers(clock), clock)
+    finally:
+        guard.close()

@@ -1,0 +1,142 @@
+"""`/api/v1/statistics`: deliveries minute by minute, of the last two days at most.
+
+`/api/v1/deliveries`: what was finished lately, for charts by group and a feed.
+"""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from penstock.domain.limits import MINUTE_MS
+from penstock.edge.clock import Clock
+from penstock.events.api.fields import EpochMs, Name
+from penstock.events.statistics.minutes import Dimension, Minute, merged
+from penstock.events.statistics.store import KEPT_MS
+from penstock.events.store.inspection import THE_NEWEST, FinishedJob
+from penstock.events.store.repository import JobRepository
+from penstock.http.api.paging import Cursor, Limit, first_of, key_before
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+
+PATH = "/api/v1/statistics"
+
+
+class HistoryQuery(msgspec.Struct, frozen=True, rename="camel"):
+    """Which minutes, by default the last three hours, added up to steps of so many minutes."""
+
+    since_ms: EpochMs | None = None
+    step_minutes: Annotated[int, Meta(ge=1, le=60)] = 1
+    by: Dimension = Dimension.POOL
+    name: str | None = None
+
+
+class HistoryStep(msgspec.Struct, frozen=True, rename="camel"):
+    """What was delivered in a step that begins at a moment."""
+
+    at_ms: int
+    delivered: int
+    failed: int
+    refused: int
+    deferred: int
+    p50_ms: float | None
+    p95_ms: float | None
+    p99_ms: float | None
+    longest_wait_ms: int
+
+
+class History(msgspec.Struct, frozen=True):
+    """Steps, the oldest first; one in which nothing happened is not there."""
+
+    steps: list[HistoryStep]
+
+
+class StatisticsRoutes:
+    """The route of statistics."""
+
+    def __init__(self, repository: JobRepository, clock: Clock) -> None:
+        self._repository = repository
+        self._clock = clock
+
+    def routes(self) -> tuple[AnyRoute, ...]:
+        """What is served."""
+        return (
+            Route(
+                method="GET",
+                path=f"{PATH}/history",
+                summary="Deliveries by outcome and their response times, in steps of minutes.",
+                answer=History,
+                query=HistoryQuery,
+                handler=self._history,
+            ),
+        )
+
+    async def _history(self, call: Call[HistoryQuery, NoBody]) -> History:
+        asked, now_ms = call.query, self._clock.now_ms()
+        since_ms = now_ms - 180 * MINUTE_MS if asked.since_ms is None else asked.since_ms
+        first_ms = max(since_ms, now_ms - KEPT_MS)
+        minutes = await self._repository.statistics.minutes(first_ms, now_ms + MINUTE_MS, asked.by)
+        step_ms = asked.step_minutes * MINUTE_MS
+        steps: dict[int, Minute] = {}
+        for minute in minutes:
+            if asked.name in (None, minute.name):
+                at_ms = minute.minute_ms // step_ms * step_ms
+                steps[at_ms] = merged(steps[at_ms], minute) if at_ms in steps else minute
+        return History([_step(at_ms, whole) for at_ms, whole in sorted(steps.items())])
+
+
+def _step(at_ms: int, whole: Minute) -> HistoryStep:
+    return HistoryStep(
+        at_ms,
+        whole.delivered,
+        whole.failed,
+        whole.refused,
+        whole.deferred,
+        whole.latency_ms(0.5),
+        whole.latency_ms(0.95),
+        whole.latency_ms(0.99),
+        whole.longest_wait_ms,
+    )
+
+
+DELIVERIES_PATH = "/api/v1/deliveries"
+
+
+class DeliveryQuery(msgspec.Struct, frozen=True, rename="camel"):
+    """Since when, in milliseconds since the Unix epoch, how many, and where to go on."""
+
+    since_ms: EpochMs = 0
+    limit: Limit = 200
+    cursor: Cursor | None = None
+
+
+class DeliveryList(msgspec.Struct, frozen=True):
+    """Jobs that are over, the last one first; the cursor asks for those before them, null after the last."""
+
+    deliveries: list[FinishedJob]
+    cursor: str | None
+
+
+class DeliveryRoutes:
+    """The route of what was finished lately."""
+
+    def __init__(self, repository: JobRepository) -> None:
+        self._repository = repository
+
+    def routes(self) -> tuple[AnyRoute, ...]:
+        """What is served."""
+        return (
+            Route(
+                method="GET",
+                path=DELIVERIES_PATH,
+                summary="Jobs that were finished lately, with their last delivery, the last one first.",
+                answer=DeliveryList,
+                query=DeliveryQuery,
+                handler=self._list,
+            ),
+        )
+
+    async def _list(self, call: Call[DeliveryQuery, NoBody]) -> DeliveryList:
+        asked = call.query
+        before = THE_NEWEST if asked.cursor is None else key_before(asked.cursor, tuple[EpochMs, Name])
+        found = await self._repository.finished_lately(asked.since_ms, before, asked.limit + 1)
+        return DeliveryList(*first_of(found, lambda job: (job.finished_at_ms, job.id), asked.limit))

@@ -1,0 +1,234 @@
+"""`/api/v1/subscriptions`: making, changing, pausing and removing subscriptions.
+
+`/api/v1/subscriptions/{id}/rotate-secret` and `/finish-rotation`: a new secret, beside the old one for a while.
+"""
+
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+
+import msgspec
+
+from penstock.domain.signing import SECRET_PREFIX, key_of
+from penstock.domain.subscription import Subscription
+from penstock.edge.chance import random_bytes
+from penstock.edge.clock import Clock
+from penstock.events.api.fields import MOST_AT_ONCE, SMALL_BODY_BYTES, Text, checked_id
+from penstock.events.api.subscription_types import (
+    NewSubscription,
+    SubscriptionChange,
+    SubscriptionView,
+    changed_subscription,
+    new_subscription,
+    subscription_view,
+)
+from penstock.events.errors import SubscriptionNotFound
+from penstock.events.store.repository import JobRepository
+from penstock.http.api.paging import PageQuery, page_of
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+
+_KEY_BYTES = 32
+
+
+def new_secret() -> str:
+    """A secret to sign with, in the form of Standard Webhooks."""
+    return SECRET_PREFIX + b64encode(random_bytes(_KEY_BYTES)).decode()
+
+
+class Rotation(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """How to replace a secret; the one that was newest so far goes on signing beside it unless it is dropped."""
+
+    secret: Text | None = None
+    keep_previous: bool = True
+
+
+class Rotated(msgspec.Struct, frozen=True):
+    """The new secret, shown this once, and how many secrets sign now."""
+
+    secret: str
+    secrets: int
+
+
+class RotationFinished(msgspec.Struct, frozen=True):
+    """How many secrets sign now: the newest alone."""
+
+    secrets: int
+
+
+class SigningSecretRoutes:
+    """The routes that replace secrets."""
+
+    def __init__(self, repository: JobRepository) -> None:
+        self._repository = repository
+
+    def routes(self) -> tuple[AnyRoute, ...]:
+        """What is served."""
+        return (
+            Route(
+                method="POST",
+                path="/api/v1/subscriptions/{id}/rotate-secret",
+                summary="Sign with a new secret, and with the previous one too unless told otherwise.",
+                answer=Rotated,
+                body=Rotation,
+                max_body_bytes=SMALL_BODY_BYTES,
+                handler=self._rotate,
+            ),
+            Route(
+                method="POST",
+                path="/api/v1/subscriptions/{id}/finish-rotation",
+                summary="Sign with the newest secret alone.",
+                answer=RotationFinished,
+                handler=self._finish,
+            ),
+        )
+
+    async def _rotate(self, call: Call[NoQuery, Rotation]) -> Rotated:
+        subscription = await self._subscription(call.path["id"])
+        secret = call.body.secret or new_secret()
+        key_of(secret)
+        kept = subscription.secrets[:1] if call.body.keep_previous else ()
+        secrets = (secret, *(each for each in kept if each != secret))
+        await self._repository.change_subscription(msgspec.structs.replace(subscription, secrets=secrets))
+        return Rotated(secret, len(secrets))
+
+    async def _finish(self, call: Call[NoQuery, NoBody]) -> RotationFinished:
+        subscription = await self._subscription(call.path["id"])
+        secrets = subscription.secrets[:1]
+        await self._repository.change_subscription(msgspec.structs.replace(subscription, secrets=secrets))
+        return RotationFinished(len(secrets))
+
+    async def _subscription(self, subscription_id: str) -> Subscription:
+        return await self._repository.get_subscription(checked_id(subscription_id, SubscriptionNotFound))
+
+
+PATH = "/api/v1/subscriptions"
+
+
+class SubscriptionMade(msgspec.Struct, frozen=True):
+    """A new subscription, and the secret that signs its deliveries: it is shown this once."""
+
+    subscription: SubscriptionView
+    secret: str
+
+
+class SubscriptionList(msgspec.Struct, frozen=True):
+    """Subscriptions, the oldest first; the cursor asks for the next page, null after the last."""
+
+    subscriptions: list[SubscriptionView]
+    cursor: str | None
+
+
+class SubscriptionRemoved(msgspec.Struct, frozen=True, rename="camel"):
+    """A subscription that is no more, and how many of its jobs were cancelled with it."""
+
+    id: str
+    cancelled_jobs: int
+
+
+class SubscriptionRoutes:
+    """The routes of subscriptions."""
+
+    def __init__(self, repository: JobRepository, new_id: Callable[[], str], clock: Clock) -> None:
+        self._repository = repository
+        self._new_id = new_id
+        self._clock = clock
+
+    def routes(self) -> tuple[AnyRoute, ...]:
+        """What is served."""
+        one = f"{PATH}/{{id}}"
+        return (
+            Route(
+                method="POST",
+                path=PATH,
+                summary="Make a subscription: from now on matching events become jobs for its target.",
+                answer=SubscriptionMade,
+                body=NewSubscription,
+                max_body_bytes=SMALL_BODY_BYTES,
+                handler=self._create,
+                refusals=(HTTPStatus.CONFLICT,),
+            ),
+            Route(
+                method="GET",
+                path=PATH,
+                summary="Subscriptions, the oldest first.",
+                answer=SubscriptionList,
+                query=PageQuery,
+                handler=self._list,
+            ),
+            Route(method="GET", path=one, summary="One subscription.", answer=SubscriptionView, handler=self._get),
+            Route(
+                method="PATCH",
+                path=one,
+                summary="Change a subscription. Jobs that were made keep their target, mode and pool.",
+                answer=SubscriptionView,
+                body=SubscriptionChange,
+                max_body_bytes=SMALL_BODY_BYTES,
+                handler=self._change,
+                refusals=(HTTPStatus.CONFLICT,),
+            ),
+            Route(
+                method="POST",
+                path=f"{one}/pause",
+                summary="Deliver nothing more; matching events still become jobs, which wait.",
+                answer=SubscriptionView,
+                handler=self._pause,
+            ),
+            Route(
+                method="POST",
+                path=f"{one}/resume",
+                summary="Deliver again, beginning with what has waited.",
+                answer=SubscriptionView,
+                handler=self._resume,
+            ),
+            Route(
+                method="DELETE",
+                path=one,
+                summary="Remove a subscription, and cancel its jobs that no delivery has begun of.",
+                answer=SubscriptionRemoved,
+                handler=self._delete,
+            ),
+        )
+
+    async def _create(self, call: Call[NoQuery, NewSubscription]) -> SubscriptionMade:
+        secret = call.body.secret or new_secret()
+        subscription = new_subscription(call.body, self._new_id(), secret)
+        await self._repository.add_subscription(subscription)
+        return SubscriptionMade(subscription_view(subscription), secret)
+
+    async def _list(self, call: Call[PageQuery, NoBody]) -> SubscriptionList:
+        found = await self._repository.list_subscriptions()
+        page, cursor = page_of(found, lambda each: (each.id,), tuple[str], call.query.limit, call.query.cursor)
+        return SubscriptionList([subscription_view(each) for each in page], cursor)
+
+    async def _get(self, call: Call[NoQuery, NoBody]) -> SubscriptionView:
+        return await self._view(_id(call.path))
+
+    async def _change(self, call: Call[NoQuery, SubscriptionChange]) -> SubscriptionView:
+        changed = changed_subscription(await self._repository.get_subscription(_id(call.path)), call.body)
+        await self._repository.change_subscription(changed)
+        return subscription_view(changed)
+
+    async def _pause(self, call: Call[NoQuery, NoBody]) -> SubscriptionView:
+        await self._repository.pause_subscription(_id(call.path))
+        return await self._view(_id(call.path))
+
+    async def _resume(self, call: Call[NoQuery, NoBody]) -> SubscriptionView:
+        await self._repository.resume_subscription(_id(call.path))
+        return await self._view(_id(call.path))
+
+    async def _delete(self, call: Call[NoQuery, NoBody]) -> SubscriptionRemoved:
+        subscription_id = _id(call.path)
+        # First, so that no event makes another job for it.
+        await self._repository.delete_subscription(subscription_id)
+        cancelled, now_ms = 0, self._clock.now_ms()
+        while some := await self._repository.cancel_of_subscription(subscription_id, now_ms, MOST_AT_ONCE):
+            cancelled += some
+        return SubscriptionRemoved(subscription_id, cancelled)
+
+    async def _view(self, subscription_id: str) -> SubscriptionView:
+        return subscription_view(await self._repository.get_subscription(subscription_id))
+
+
+def _id(path: Mapping[str, str]) -> str:
+    return checked_id(path["id"], SubscriptionNotFound)

@@ -1,0 +1,107 @@
+"""`POST /api/v1/subscriptions/{id}/test`: a test event, delivered at once, to see what the endpoint makes of it."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from penstock.delivery.webhook.courier import Courier
+from penstock.delivery.webhook.request import delivery_request
+from penstock.domain.event import Event
+from penstock.domain.job import DispatchJob
+from penstock.domain.job_state import JobStatus
+from penstock.domain.message import NO_ATTRIBUTES
+from penstock.domain.order import DEFAULT_SEQUENCE, group_key
+from penstock.domain.outcome import MediationResult
+from penstock.domain.subscription import Subscription
+from penstock.edge.clock import Clock
+from penstock.events.api.fields import checked_id
+from penstock.events.errors import SubscriptionNotFound
+from penstock.events.process.verdict import told
+from penstock.events.store.repository import JobRepository
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+
+EVENT_TYPE = "penstock:test"
+_DATA = b'{"message":"This is a test event of Penstock. Answer with any 2xx status."}'
+
+
+class Trial(msgspec.Struct, frozen=True, rename="camel"):
+    """What the endpoint made of the test event."""
+
+    delivered: bool
+    status_code: int | None
+    duration_ms: int
+    response: str | None
+    error: str | None
+
+
+class TrialRoutes:
+    """The route that tries out a subscription; nothing of it is kept."""
+
+    def __init__(self, repository: JobRepository, courier: Courier, new_id: Callable[[], str], clock: Clock) -> None:
+        self._repository = repository
+        self._courier = courier
+        self._new_id = new_id
+        self._clock = clock
+
+    def routes(self) -> tuple[AnyRoute, ...]:
+        """What is served."""
+        return (
+            Route(
+                method="POST",
+                path="/api/v1/subscriptions/{id}/test",
+                summary="Deliver a test event to a subscription now, paused or not, and tell what came of it.",
+                answer=Trial,
+                handler=self._try,
+            ),
+        )
+
+    async def _try(self, call: Call[NoQuery, NoBody]) -> Trial:
+        subscription = await self._repository.get_subscription(checked_id(call.path["id"], SubscriptionNotFound))
+        now_ms = self._clock.now_ms()
+        event = Event(
+            id=self._new_id(), source="penstock", type=EVENT_TYPE, received_ms=now_ms, time_ms=now_ms, data=_DATA
+        )
+        job = _trial_job(self._new_id(), event, subscription, now_ms)
+        delivery = await self._courier.deliver(delivery_request(job, event, subscription, now_ms))
+        outcome = delivery.outcome
+        return Trial(
+            outcome.result is MediationResult.SUCCESS,
+            outcome.status,
+            delivery.duration_ms,
+            delivery.response,
+            told(outcome.error),
+        )
+
+
+def _trial_job(job_id: str, event: Event, subscription: Subscription, now_ms: int) -> DispatchJob:
+    return DispatchJob(
+        id=job_id,
+        tenant=subscription.tenant,
+        type=event.type,
+        event_id=event.id,
+        subscription_id=subscription.id,
+        group=None,
+        group_key=group_key(subscription.id, None),
+        sequence=DEFAULT_SEQUENCE,
+        mode=subscription.mode,
+        status=JobStatus.PROCESSING,
+        target=subscription.target,
+        pool=subscription.pool,
+        payload=None,
+        content_type=event.content_type,
+        headers=NO_ATTRIBUTES,
+        idempotency_key=None,
+        scheduled_for_ms=None,
+        due_at_ms=now_ms,
+        expires_at_ms=None,
+        attempt_count=0,
+        delivery_count=1,
+        publish_round=0,
+        owner=None,
+        lease_until_ms=None,
+        last_error=None,
+        created_at_ms=now_ms,
+        updated_at_ms=now_ms,
+        finished_at_ms=None,
+    )

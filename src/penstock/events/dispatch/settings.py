@@ -1,0 +1,51 @@
+"""The numbers a scheduler works by; the defaults are the seed's.
+
+What the scheduler has done so far, for its metrics and its health.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from penstock.ops.config.dispatch_options import SchedulerOptions
+
+MOST_PER_GROUP = 100
+"""Jobs of one group that are claimed and published together, in order."""
+
+
+class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How often, how many at once, and how long is too long."""
+
+    poll_interval_s: float = 5.0
+    batch_size: int = 20
+    max_batch_size: int = 5000
+    max_concurrent_groups: int = 10
+    claim_lease_s: float = 30.0
+    """How long claimed jobs are kept from others; after a crash they are published again when it is over."""
+    stale_after_s: float = 900.0
+    stale_poll_s: float = 60.0
+    stale_batch_size: int = 100
+    archive_after_s: float = 86_400.0
+    keep_archive_s: float = 7_776_000.0
+
+
+def scheduler_settings(options: SchedulerOptions) -> SchedulerSettings:
+    """What the configuration says."""
+    return SchedulerSettings(**{name: getattr(options, name) for name in SchedulerSettings.__struct_fields__})
+
+
+@dataclass
+class Counts:
+    """Counts since the start, and what went wrong last."""
+
+    claimed: int = 0
+    published: int = 0
+    publish_failures: int = 0
+    recovered: int = 0
+    archived: int = 0
+    errors: int = 0
+    terms: int = 0
+    lag_s: float = 0.0
+    """For how long the job of the last claim that waited longest had been due; 0 when there was none."""
+    trouble: str | None = None
+    """What keeps the scheduler from publishing; None when the last publication went well."""

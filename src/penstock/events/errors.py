@@ -1,0 +1,140 @@
+"""Errors of jobs and the databases that keep them.
+
+NotFound
+├── JobNotFound
+├── EventNotFound
+├── SubscriptionNotFound
+├── PoolNotFound
+└── ReplayNotFound
+AlreadyExists
+└── SubscriptionExists         another subscription of the tenant has this name
+FailedPrecondition
+├── WrongJobStatus             the job is not in a status from which it can be moved so
+├── StaleLeader                another node has become the leader since
+├── ReplayTakenOver            another task or a later run does this work now
+├── SchemaTooNew               the database was migrated by a Penstock this one cannot work beside
+└── MigrationChanged           a migration that was applied is not the one this Penstock has
+Unavailable
+└── DatabaseFailed             the database refused or did not answer; nothing of the change was kept
+
+Errors of the scheduler.
+
+InvalidArgument
+└── InvalidStandby       what was given names no kind of hot standby
+FailedPrecondition
+└── NotLeading           this node lost the lease before it could publish
+Unavailable
+└── LeaseUnavailable     whoever keeps the leader's lease did not answer
+
+Errors of dispatch on Spark.
+
+Unavailable
+└── DispatchFailed    what may go could not be published
+"""
+
+from penstock.domain.errors import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound, Unavailable
+
+
+class JobNotFound(NotFound):
+    """No job has this id."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"Job not found: {job_id}")
+
+
+class EventNotFound(NotFound):
+    """No event has this id."""
+
+    def __init__(self, event_id: str) -> None:
+        super().__init__(f"Event not found: {event_id}")
+
+
+class SubscriptionNotFound(NotFound):
+    """No subscription has this id."""
+
+    def __init__(self, subscription_id: str) -> None:
+        super().__init__(f"Subscription not found: {subscription_id}")
+
+
+class PoolNotFound(NotFound):
+    """No pool has this code."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(f"Pool not found: {code}")
+
+
+class ReplayNotFound(NotFound):
+    """No replay has this id."""
+
+    def __init__(self, replay_id: str) -> None:
+        super().__init__(f"Replay not found: {replay_id}")
+
+
+class SubscriptionExists(AlreadyExists):
+    """Another subscription of the tenant has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"a subscription named {name!r} exists: choose another name, or update that one")
+
+
+class WrongJobStatus(FailedPrecondition):
+    """The job is not in a status from which it can be moved so."""
+
+    def __init__(self, job_id: str, status: str, wanted: str) -> None:
+        super().__init__(f"job {job_id} is {status}: it cannot be {wanted}")
+
+
+class StaleLeader(FailedPrecondition):
+    """Another node has become the leader since."""
+
+    def __init__(self, token: int, current: int) -> None:
+        super().__init__(f"the leader with token {token} was followed by token {current}: stop what it was doing")
+
+
+class ReplayTakenOver(FailedPrecondition):
+    """Another task or a later run does this work now."""
+
+    def __init__(self, replay_id: str) -> None:
+        super().__init__(f"this part of replay {replay_id} was taken over: it is left to the task that has it now")
+
+
+class SchemaTooNew(FailedPrecondition):
+    """The database was migrated by a Penstock this one cannot work beside."""
+
+    def __init__(self, version: int, known: int) -> None:
+        super().__init__(
+            f"the jobs database has version {version} and needs a newer Penstock; this one knows versions up to {known}"
+        )
+
+
+class MigrationChanged(FailedPrecondition):
+    """A migration that was applied is not the one this Penstock has."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"migration {name} was applied with other contents than this Penstock has: "
+            "use the build that made the database, or restore a backup"
+        )
+
+
+class DatabaseFailed(Unavailable):
+    """The database refused or did not answer; nothing of the change was kept."""
+
+
+class InvalidStandby(InvalidArgument):
+    """What was given names no kind of hot standby."""
+
+
+class NotLeading(FailedPrecondition):
+    """This node lost the lease before it could publish."""
+
+    def __init__(self) -> None:
+        super().__init__("this node lost the leader's lease, so it publishes nothing")
+
+
+class LeaseUnavailable(Unavailable):
+    """Whoever keeps the leader's lease did not answer."""
+
+
+class DispatchFailed(Unavailable):
+    """What may go could not be published."""

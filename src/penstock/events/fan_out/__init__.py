@@ -1,0 +1,1 @@
+"""Fan-out: events × subscriptions → jobs, by the inline engine or by Spark."""

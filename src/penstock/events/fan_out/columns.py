@@ -1,0 +1,104 @@
+"""What fan-out reads of an event, and what it says of a job; the rule is `jobs.fan_out.job_for`.
+
+Events that nothing can be delivered of: fan-out sets them aside, says why, and goes on.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+import pyarrow
+import pyarrow.compute
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from penstock.domain.message import NO_ATTRIBUTES
+
+EVENT_COLUMNS = (
+    "id", "tenant", "source", "external_id", "type", "subject", "content_type", "group_name", "attributes",
+    "received_ms",
+)  # fmt: skip
+"""Never the data, which may be large: the job's delivery reads it."""
+
+REQUIRED = ("id", "tenant", "source", "external_id", "type", "content_type", "attributes", "received_ms")
+
+
+def _text(name: str, *, nullable: bool = False) -> StructField:
+    return StructField(name, StringType(), nullable)
+
+
+PLANNED_JOBS = StructType(
+    [
+        _text("id"),
+        _text("tenant"),
+        _text("type"),
+        _text("event_id"),
+        _text("subscription_id"),
+        _text("group_name", nullable=True),
+        _text("group_key"),
+        _text("mode"),
+        _text("target"),
+        _text("pool"),
+        _text("content_type"),
+        StructField("created_at_ms", LongType(), nullable=False),
+    ]
+)
+"""A job before it is kept. Its sequence, payload and times are those of every job that an event causes."""
+
+PLANNED_JOBS_ARROW = to_arrow_schema(PLANNED_JOBS)
+
+SET_ASIDE = StructType([_text("event_id", nullable=True), _text("reason")])
+"""An event that no job can be made of."""
+
+
+_decode = msgspec.json.Decoder(dict[str, str]).decode
+_NO_ATTRIBUTES = b"{}"
+
+
+class SetAside(NamedTuple):
+    """An event that is damaged; not even its id is sure to be there."""
+
+    event_id: str | None
+    reason: str
+
+
+class Examined(NamedTuple):
+    """The sound events of a batch with the attributes of each, and the others."""
+
+    events: pyarrow.RecordBatch
+    attributes: Sequence[Mapping[str, str]]
+    set_aside: Sequence[SetAside]
+
+
+def examined(events: pyarrow.RecordBatch) -> Examined:
+    """Tell sound events from damaged ones."""
+    reasons = _missing(events)
+    attributes: list[Mapping[str, str]] = []
+    # As bytes: a text that is no Unicode must not take the others along.
+    for place, text in enumerate(events.column("attributes").cast(pyarrow.binary()).to_pylist()):
+        found: Mapping[str, str] = NO_ATTRIBUTES
+        if text != _NO_ATTRIBUTES and place not in reasons:
+            try:
+                found = _decode(text)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                reasons[place] = f"its attributes are no JSON object of texts: {error}"
+        attributes.append(found)
+    if not reasons:
+        return Examined(events, attributes, ())
+    ids = events.column("id")
+    places = [place for place in range(len(events)) if place not in reasons]
+    return Examined(
+        events.take(pyarrow.array(places, pyarrow.int64())),
+        [attributes[place] for place in places],
+        [SetAside(ids[place].as_py(), reason) for place, reason in sorted(reasons.items())],
+    )
+
+
+def _missing(events: pyarrow.RecordBatch) -> dict[int, str]:
+    reasons: dict[int, str] = {}
+    for name in REQUIRED:
+        column = events.column(name)
+        if column.null_count:
+            for place in pyarrow.compute.indices_nonzero(column.is_null()).to_pylist():
+                reasons.setdefault(place, f"it has no {name}")
+    return reasons

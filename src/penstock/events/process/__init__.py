@@ -1,0 +1,1 @@
+"""A pointer came: begin the job, deliver it, decide what follows."""

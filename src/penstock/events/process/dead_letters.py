@@ -1,0 +1,97 @@
+"""Where events go whose job was given up, for subscriptions that name a dead-letter topic.
+
+Dead letters into a topic of a Pub/Sub server: Penstock's own, or any that speaks Google's API.
+"""
+
+import logging
+from types import TracebackType
+from typing import Protocol
+
+import grpc  # type: ignore[import-untyped]
+from google.pubsub_v1 import types
+
+from penstock.delivery.webhook.request import envelope_of
+from penstock.domain.errors import Unavailable
+from penstock.domain.event import Event
+from penstock.domain.job import DispatchJob
+
+log = logging.getLogger(__name__)
+
+
+class DeadLetters(Protocol):
+    """Takes what could not be delivered."""
+
+    async def publish(self, topic: str, job: DispatchJob, event: Event | None, reason: str) -> None:
+        """Put a copy into a topic; one of Penstock's errors if that cannot be done now."""
+
+
+class NoDeadLetters:
+    """For an API without a broker: the log is all there is."""
+
+    async def publish(self, topic: str, job: DispatchJob, event: Event | None, reason: str) -> None:
+        """Tell that there is no such topic here."""
+        log.warning("no copy goes to the dead-letter topic %s: this API has no broker", topic, extra={"job": job.id})
+
+
+PROJECT = "penstock"
+TIMEOUT_S = 10.0
+_PUBLISH = "/google.pubsub.v1.Publisher/Publish"
+_CREATE = "/google.pubsub.v1.Publisher/CreateTopic"
+
+
+class PubsubDeadLetters:
+    """Publishes a copy of what was given up; a topic that does not exist is made."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._channel = grpc.aio.insecure_channel(address)
+        self._publish = self._channel.unary_unary(
+            _PUBLISH,
+            request_serializer=types.PublishRequest.serialize,
+            response_deserializer=types.PublishResponse.deserialize,
+        )
+        self._create = self._channel.unary_unary(
+            _CREATE, request_serializer=types.Topic.serialize, response_deserializer=types.Topic.deserialize
+        )
+
+    async def __aenter__(self) -> "PubsubDeadLetters":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._channel.close()
+
+    async def publish(self, topic: str, job: DispatchJob, event: Event | None, reason: str) -> None:
+        """Put a copy into a topic; Unavailable if that cannot be done now."""
+        name = topic if topic.startswith("projects/") else f"projects/{PROJECT}/topics/{topic}"
+        message = types.PubsubMessage(
+            data=envelope_of(job, event).body,
+            attributes={"penstock-job": job.id, "penstock-reason": reason[:1024], "penstock-group": job.group_key},
+            ordering_key=job.group_key,
+        )
+        request = types.PublishRequest(topic=name, messages=[message])
+        try:
+            await self._publish_to(name, request)
+        except grpc.aio.AioRpcError as error:
+            raise Unavailable(
+                f"no copy went to the dead-letter topic {name} at {self._address}: {error.details()}"
+            ) from error
+
+    async def _publish_to(self, name: str, request: types.PublishRequest) -> None:
+        try:
+            await self._publish(request, timeout=TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.NOT_FOUND:
+                raise
+            log.warning("the dead-letter topic %s does not exist and is made", name)
+            await self._make(name)
+            await self._publish(request, timeout=TIMEOUT_S)
+
+    async def _make(self, name: str) -> None:
+        try:
+            await self._create(types.Topic(name=name), timeout=TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            # Somebody else was quicker.
+            if error.code() is not grpc.StatusCode.ALREADY_EXISTS:
+                raise

@@ -1,0 +1,57 @@
+"""`POST /api/dispatch/process`: where the router brings pointers."""
+
+from http import HTTPStatus
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from penstock.domain.limits import KIB
+from penstock.edge.clock import Clock
+from penstock.events.process.process import Processed, Processor
+from penstock.events.process.tokens import AuthTokens
+from penstock.http.api.problems import Refused
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, Route
+
+PATH = "/api/dispatch/process"
+_BEARER = "Bearer "
+
+
+class Pointed(msgspec.Struct, frozen=True, rename="camel"):
+    """The job that a pointer names."""
+
+    message_id: Annotated[str, Meta(min_length=1, max_length=100)]
+
+
+class ProcessRoute:
+    """The endpoint; a token of the scheduler opens it, for one job."""
+
+    def __init__(self, processor: Processor, tokens: AuthTokens, clock: Clock) -> None:
+        self._processor = processor
+        self._tokens = tokens
+        self._clock = clock
+
+    def routes(self) -> tuple[AnyRoute, ...]:
+        """What is served."""
+        return (
+            Route(
+                method="POST",
+                path=PATH,
+                summary="Deliver a job. For routers: the token is the one in the job's pointer.",
+                answer=Processed,
+                body=Pointed,
+                max_body_bytes=4 * KIB,
+                handler=self._process,
+                refusals=(HTTPStatus.SERVICE_UNAVAILABLE,),
+                open=True,
+            ),
+        )
+
+    async def _process(self, call: Call[NoQuery, Pointed]) -> Processed:
+        authorization = call.headers.get("authorization", "")
+        token = authorization.removeprefix(_BEARER) if authorization.startswith(_BEARER) else ""
+        if not self._tokens.check(token, call.body.message_id, self._clock.now_ms()):
+            detail = "the token is missing, not for this job, or too old; the job is left as it is"
+            raise Refused(HTTPStatus.UNAUTHORIZED, detail, {"www-authenticate": "Bearer"})
+        return await self._processor.process(call.body.message_id)

@@ -1,0 +1,98 @@
+"""What follows for a job from how its delivery ended: a decision as data, apart from carrying it out.
+
+| the subscriber                       | attempt   | the job                                                         |
+|--------------------------------------|-----------|-----------------------------------------------------------------|
+| 2xx                                  | DELIVERED | COMPLETED                                                       |
+| 2xx with `"ack": false`              | DEFERRED  | PENDING after `delaySeconds`, 30 s without; no attempt is spent |
+| 429                                  | DEFERRED  | PENDING after Retry-After, 30 s without; no attempt is spent    |
+| its breaker is open                  | DEFERRED  | PENDING after 30 s; no attempt is spent, nothing was sent       |
+| 410                                  | REFUSED   | its subscription is paused, and it waits there; without: ERROR  |
+| 501, or the request cannot be made   | REFUSED   | ERROR                                                           |
+| anything else, or no answer          | FAILED    | PENDING by the retry schedule; after its last delay ERROR       |
+
+A job that would be tried again after its `expires_at` is EXPIRED instead.
+"""
+
+from http import HTTPStatus
+
+import msgspec
+
+from penstock.domain.job import AttemptOutcome, DispatchJob
+from penstock.domain.job_state import JobStatus
+from penstock.domain.limits import SECOND_MS
+from penstock.domain.outcome import (
+    CircuitOpen,
+    Deferred,
+    EgressDenied,
+    HttpError,
+    MediationError,
+    MediationOutcome,
+    MediationResult,
+    NetworkError,
+    RateLimited,
+    Timeout,
+)
+from penstock.domain.retry import DEFAULT_RETRY_SCHEDULE
+from penstock.domain.subscription import Subscription
+from penstock.events.store.deliveries import Done, TryLater, Verdict
+
+_JITTER_SHARE = 0.2
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """How an attempt counts, and where its job goes."""
+
+    outcome: AttemptOutcome
+    verdict: Verdict
+    pauses: bool = False
+    """Whether the subscription is to be paused: its endpoint says that it is gone."""
+
+
+def judge(
+    job: DispatchJob, subscription: Subscription | None, delivered: MediationOutcome, now_ms: int, jitter: float
+) -> Judgement:
+    """What follows; `jitter` is a number from 0 to 1, drawn by the caller."""
+    match delivered:
+        case MediationOutcome(result=MediationResult.SUCCESS):
+            return Judgement(AttemptOutcome.DELIVERED, Done(JobStatus.COMPLETED))
+        case MediationOutcome(error=Deferred() | RateLimited() | CircuitOpen()):
+            return Judgement(AttemptOutcome.DEFERRED, _later(job, now_ms + _deferral_ms(delivered, jitter)))
+        case MediationOutcome(error=HttpError(status=HTTPStatus.GONE)) if subscription is not None:
+            # Due at once: it goes out as soon as somebody resumes the subscription.
+            return Judgement(AttemptOutcome.REFUSED, TryLater(now_ms), pauses=True)
+        case MediationOutcome(result=MediationResult.ERROR_CONFIG) | MediationOutcome(error=HttpError(HTTPStatus.GONE)):
+            return Judgement(AttemptOutcome.REFUSED, Done(JobStatus.ERROR))
+    schedule = DEFAULT_RETRY_SCHEDULE if subscription is None else subscription.retry
+    delay_ms = schedule.delay_ms(job.attempt_count + 1, jitter, delivered.delay_s)
+    verdict = Done(JobStatus.ERROR) if delay_ms is None else _later(job, now_ms + delay_ms)
+    return Judgement(AttemptOutcome.FAILED, verdict)
+
+
+def told(error: MediationError | None) -> str | None:
+    """Why an attempt did not deliver, in a few words; None if it did."""
+    match error:
+        case None:
+            return None
+        case Timeout(after_s):
+            return f"no answer within {after_s:g} s"
+        case CircuitOpen(endpoint):
+            return f"not sent: {endpoint} has failed too often, its breaker is open"
+        case HttpError(status, _):
+            return f"answered {status}"
+        case RateLimited():
+            return "answered 429: too many requests"
+        case Deferred():
+            return "answered ack: false"
+        case NetworkError(detail) | EgressDenied(detail):
+            return detail
+
+
+def _deferral_ms(delivered: MediationOutcome, jitter: float) -> int:
+    spread = 0.0 if delivered.has_custom_delay else jitter * _JITTER_SHARE
+    return round(delivered.effective_delay_s * (1 + spread) * SECOND_MS)
+
+
+def _later(job: DispatchJob, due_at_ms: int) -> Verdict:
+    if job.expires_at_ms is not None and due_at_ms >= job.expires_at_ms:
+        return Done(JobStatus.EXPIRED)
+    return TryLater(due_at_ms)

@@ -1,0 +1,252 @@
+"""What was delivered, minute by minute: counts, latencies and waits of each pool, endpoint and subscription.
+
+A minute's row is the sum of its attempts, so rows of the same name merge exactly, in any order.
+
+The groups with most attempts of a minute, in bounded memory and mergeable.
+
+With `floor` the most that a group may have that is not held, for every group
+
+    held:  true attempts  <=  `attempts`  <=  true attempts + `error`,      not held:  true attempts  <=  `floor`,
+
+and merging keeps both. `failed` and `busy_ms` are what was seen while the group was held: never too much.
+
+Facts counted: the rows of their minutes, and the leading groups. Pure; the inline engine's half of the rules.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from itertools import accumulate, pairwise
+
+import msgspec
+
+from penstock.domain.job import AttemptOutcome
+from penstock.domain.sketch import Histogram
+from penstock.events.statistics.facts import Fact
+
+LATENCY_BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 30_000, 60_000)
+"""Upper ends of the latency buckets; a latency on a bound is below it, and one more bucket takes what is above all."""
+
+BUCKETS = len(LATENCY_BOUNDS_MS) + 1
+
+OTHERS = "(others)"
+"""The name under which the smallest are counted together when a minute has too many."""
+
+NONE = "(none)"
+"""The name of what belongs to no pool, endpoint or subscription."""
+
+
+class Dimension(StrEnum):
+    """What attempts are counted by."""
+
+    POOL = "pool"
+    ENDPOINT = "endpoint"
+    SUBSCRIPTION = "subscription"
+
+
+class Minute(msgspec.Struct, frozen=True, kw_only=True):
+    """The attempts of one minute that share a name. Waits are those of first attempts, from when the job might go."""
+
+    minute_ms: int
+    by: Dimension
+    name: str
+    delivered: int = 0
+    failed: int = 0
+    refused: int = 0
+    deferred: int = 0
+    busy_ms: int = 0
+    latency: tuple[int, ...] = (0,) * BUCKETS
+    waits: int = 0
+    waited_ms: int = 0
+    longest_wait_ms: int = 0
+
+    @property
+    def attempts(self) -> int:
+        """All of them, however they ended."""
+        return self.delivered + self.failed + self.refused + self.deferred
+
+    @property
+    def success_rate(self) -> float | None:
+        """The share delivered of those that were tried in earnest; None if none was."""
+        tried = self.delivered + self.failed + self.refused
+        return self.delivered / tried if tried else None
+
+    def latency_ms(self, share: float) -> float | None:
+        """The latency that this share of the attempts does not exceed, to within its bucket; None without attempts."""
+        return percentile_ms(self.latency, share)
+
+
+def merged(one: Minute, other: Minute) -> Minute:
+    """Both together, under the name and minute of the first."""
+    return msgspec.structs.replace(
+        one,
+        delivered=one.delivered + other.delivered,
+        failed=one.failed + other.failed,
+        refused=one.refused + other.refused,
+        deferred=one.deferred + other.deferred,
+        busy_ms=one.busy_ms + other.busy_ms,
+        latency=tuple(mine + theirs for mine, theirs in zip(one.latency, other.latency, strict=True)),
+        waits=one.waits + other.waits,
+        waited_ms=one.waited_ms + other.waited_ms,
+        longest_wait_ms=max(one.longest_wait_ms, other.longest_wait_ms),
+    )
+
+
+def summed(rows: Iterable[Minute]) -> list[Minute]:
+    """Rows of equal minute, dimension and name merged into one."""
+    sums: dict[tuple[int, Dimension, str], Minute] = {}
+    for row in rows:
+        key = (row.minute_ms, row.by, row.name)
+        known = sums.get(key)
+        sums[key] = row if known is None else merged(known, row)
+    return list(sums.values())
+
+
+def percentile_ms(latency: Iterable[int], share: float) -> float | None:
+    """The value below which a share of a histogram lies, taken as even within a bucket; None when it is empty."""
+    counts = list(latency)
+    wanted = share * sum(counts)
+    if not any(counts):
+        return None
+    # What is above the last bound is told as that bound: nothing more is known of it.
+    edges = (0, *LATENCY_BOUNDS_MS, LATENCY_BOUNDS_MS[-1])
+    below = 0
+    for (lower, upper), count, upto in zip(pairwise(edges), counts, accumulate(counts), strict=True):
+        if count and upto >= wanted:
+            return lower + (upper - lower) * max(wanted - below, 0) / count
+        below = upto
+    return float(edges[-1])
+
+
+LEADERS_KEPT = 50
+
+
+class Leader(msgspec.Struct, frozen=True, array_like=True):
+    """One group, with how much `attempts` may be too large."""
+
+    group_key: str
+    attempts: int
+    error: int = 0
+    failed: int = 0
+    busy_ms: int = 0
+
+
+class Leaders(msgspec.Struct, frozen=True, array_like=True):
+    """The groups that are held, most attempts first."""
+
+    held: tuple[Leader, ...] = ()
+    floor: int = 0
+
+
+def leading(counted: Iterable[Leader], most: int = LEADERS_KEPT, floor: int = 0) -> Leaders:
+    """The first of groups that were counted one by one; of equal ones, by name."""
+    ranked = sorted(counted, key=lambda leader: (-leader.attempts, leader.group_key))
+    dropped = ranked[most].attempts if len(ranked) > most else 0
+    return Leaders(tuple(ranked[:most]), max(floor, dropped))
+
+
+def joined(one: Leaders, other: Leaders, most: int = LEADERS_KEPT) -> Leaders:
+    """The leaders of both together."""
+    mine = {leader.group_key: leader for leader in one.held}
+    theirs = {leader.group_key: leader for leader in other.held}
+    both = (
+        _sum(mine.get(key) or _unseen(key, one.floor), theirs.get(key) or _unseen(key, other.floor))
+        for key in mine.keys() | theirs.keys()
+    )
+    return leading(both, most, one.floor + other.floor)
+
+
+def _unseen(group_key: str, floor: int) -> Leader:
+    return Leader(group_key, floor, floor)
+
+
+def _sum(one: Leader, other: Leader) -> Leader:
+    return Leader(
+        one.group_key,
+        one.attempts + other.attempts,
+        one.error + other.error,
+        one.failed + other.failed,
+        one.busy_ms + other.busy_ms,
+    )
+
+
+class Place(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """Where an attempt stands in the order in which attempts are counted."""
+
+    position: int
+    job_id: str
+    number: int
+    at_ms: int
+
+
+BEFORE_ALL = Place(-1, "", 0, 0)
+
+
+class Counted(msgspec.Struct, frozen=True, kw_only=True):
+    """What a batch of attempts adds to the statistics; `upto` is its last attempt."""
+
+    upto: Place
+    minutes: tuple[Minute, ...] = ()
+    leaders: Mapping[int, Leaders] = {}
+    """By minute."""
+    rows: int = 0
+    set_aside: int = 0
+    repaired: int = 0
+
+
+def count(facts: Iterable[Fact]) -> tuple[Minute, ...]:
+    """The row of each minute, dimension and name."""
+    shares: dict[tuple[int, Dimension, str], list[Fact]] = defaultdict(list)
+    for fact in facts:
+        for by, name in _names(fact):
+            shares[fact.minute_ms, by, name].append(fact)
+    return tuple(_row(minute_ms, by, name, share) for (minute_ms, by, name), share in sorted(shares.items()))
+
+
+def count_leaders(facts: Iterable[Fact]) -> dict[int, Leaders]:
+    """The leading groups of each minute."""
+    groups: dict[int, dict[str, Leader]] = defaultdict(dict)
+    for fact in facts:
+        if fact.group_key is not None:
+            known = groups[fact.minute_ms].get(fact.group_key, Leader(fact.group_key, 0))
+            groups[fact.minute_ms][fact.group_key] = Leader(
+                known.group_key,
+                known.attempts + 1,
+                0,
+                known.failed + _failed(fact),
+                known.busy_ms + fact.duration_ms,
+            )
+    return {minute_ms: leading(counted.values()) for minute_ms, counted in groups.items()}
+
+
+def _names(fact: Fact) -> Iterable[tuple[Dimension, str]]:
+    yield Dimension.POOL, fact.pool or NONE
+    yield Dimension.ENDPOINT, fact.endpoint or NONE
+    yield Dimension.SUBSCRIPTION, fact.subscription_id or NONE
+
+
+def _failed(fact: Fact) -> int:
+    return int(fact.outcome in (AttemptOutcome.FAILED, AttemptOutcome.REFUSED))
+
+
+def _row(minute_ms: int, by: Dimension, name: str, facts: list[Fact]) -> Minute:
+    latency = Histogram(LATENCY_BOUNDS_MS)
+    for fact in facts:
+        if fact.was_sent:
+            latency.observe(fact.duration_ms)
+    outcomes = [fact.outcome for fact in facts]
+    waits = [fact.waited_ms for fact in facts if fact.waited_ms is not None]
+    return Minute(
+        minute_ms=minute_ms,
+        by=by,
+        name=name,
+        delivered=outcomes.count(AttemptOutcome.DELIVERED),
+        failed=outcomes.count(AttemptOutcome.FAILED),
+        refused=outcomes.count(AttemptOutcome.REFUSED),
+        deferred=outcomes.count(AttemptOutcome.DEFERRED),
+        busy_ms=sum(fact.duration_ms for fact in facts),
+        latency=tuple(upto - below for below, upto in pairwise((0, *latency.cumulative()))),
+        waits=len(waits),
+        waited_ms=sum(waits),
+        longest_wait_ms=max(waits, default=0),
+    )

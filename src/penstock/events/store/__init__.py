@@ -1,0 +1,1 @@
+"""The database of events: one repository, named SQL, migrations, SQLite and PostgreSQL."""

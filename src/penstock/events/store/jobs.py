@@ -1,0 +1,191 @@
+"""Making jobs, and keeping events with the jobs they cause.
+
+What people decide about jobs: to cancel, retry or ignore them.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from penstock.domain.event import Event
+from penstock.domain.job import CreatedJob, NewJob
+from penstock.domain.order import LaneKey
+from penstock.domain.pointer import DispatchMode
+from penstock.events.errors import JobNotFound, WrongJobStatus
+from penstock.events.store.lanes import move_and_wake, wake_lanes
+from penstock.events.store.statements import CODE_OF_MODE, STATUS_OF, StoredState
+from penstock.events.store.transaction import Row, Transaction
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def create_jobs(tx: Transaction, jobs: Sequence[NewJob], now_ms: int) -> list[CreatedJob]:
+    """Keep jobs; of one whose idempotency key is known, the job that has it is told instead."""
+    _insert_jobs(tx, jobs, now_ms)
+    known = _ids_by_key(tx, jobs)
+    ids = [known.get((job.tenant, job.idempotency_key), job.id) for job in jobs]
+    return [CreatedJob(job_id, job_id == job.id) for job_id, job in zip(ids, jobs, strict=True)]
+
+
+def publish(tx: Transaction, events: Sequence[Event], jobs: Sequence[NewJob], now_ms: int) -> list[str]:
+    """Keep events and the jobs they cause; of an event that was told before, nothing is kept but its first id told."""
+    ids = add_events(tx, events, fanned_out=True)
+    new = {event.id for event, kept_id in zip(events, ids, strict=True) if event.id == kept_id}
+    _insert_jobs(tx, [job for job in jobs if job.event_id in new], now_ms)
+    return ids
+
+
+def add_events(tx: Transaction, events: Sequence[Event], *, fanned_out: bool) -> list[str]:
+    """Keep events; the id of each, or of the same event told before."""
+    tx.bulk("insert_events", [_event_row(event, fanned_out) for event in events])
+    kept = _ids_of_told(tx, events)
+    return [kept[event.tenant, event.source, event.cloud_id] for event in events]
+
+
+def fan_out(tx: Transaction, event_ids: Sequence[str], jobs: Sequence[NewJob], now_ms: int) -> list[str]:
+    """Keep the jobs of those events that still wait for theirs, and that they wait no more; the ids of these events."""
+    # First, so that of two who do the same work at the same time the second waits, and then finds it done: even if
+    # jobs of the first are in the archive by now, where no index would tell.
+    waiting = {event_id for (event_id,) in tx.all("fan_out_events", ids=list(event_ids))}
+    _insert_jobs(tx, [job for job in jobs if job.event_id in waiting], now_ms)
+    return [event_id for event_id in event_ids if event_id in waiting]
+
+
+def _insert_jobs(tx: Transaction, jobs: Sequence[NewJob], now_ms: int) -> None:
+    wake_lanes(
+        tx,
+        {
+            LaneKey(job.group_key, job.mode is not DispatchMode.IMMEDIATE): job.subscription_id
+            for job in jobs
+            if job.due_at_ms <= now_ms
+        },
+    )
+    tx.bulk("insert_jobs", [_job_row(job, now_ms) for job in jobs])
+    if any(job.due_at_ms > now_ms for job in jobs):
+        tx.announce()
+
+
+def _ids_by_key(tx: Transaction, jobs: Iterable[NewJob]) -> dict[tuple[str, str | None], str]:
+    keys: defaultdict[str, list[str]] = defaultdict(list)
+    for job in jobs:
+        if job.idempotency_key is not None:
+            keys[job.tenant].append(job.idempotency_key)
+    return {
+        (of_tenant, key): job_id
+        for tenant, wanted in keys.items()
+        for job_id, of_tenant, key in tx.all("jobs_by_idempotency_key", tenant=tenant, keys=wanted)
+    }
+
+
+def _ids_of_told(tx: Transaction, events: Iterable[Event]) -> dict[tuple[str, str, str], str]:
+    told: defaultdict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        told[event.tenant].append(event)
+    return {
+        (tenant, source, external_id): event_id
+        for tenant, of_tenant in told.items()
+        for event_id, source, external_id in tx.all(
+            "events_told",
+            tenant=tenant,
+            external_ids=[event.cloud_id for event in of_tenant],
+            sources=sorted({event.source for event in of_tenant}),
+        )
+    }
+
+
+def _job_row(job: NewJob, now_ms: int) -> Row:
+    state = StoredState.READY if job.due_at_ms <= now_ms else StoredState.WAITING
+    return (
+        job.id,
+        job.tenant,
+        job.type,
+        job.event_id,
+        job.subscription_id,
+        job.group,
+        job.group_key,
+        job.sequence,
+        CODE_OF_MODE[job.mode],
+        int(state),
+        job.target,
+        job.pool,
+        job.payload,
+        job.content_type,
+        _encode(dict(job.headers)).decode(),
+        job.idempotency_key,
+        job.scheduled_for_ms,
+        job.due_at_ms,
+        job.expires_at_ms,
+        job.created_at_ms,
+        now_ms,
+    )
+
+
+def _event_row(event: Event, fanned_out: bool) -> Row:
+    return (
+        event.id,
+        event.tenant,
+        event.source,
+        event.cloud_id,
+        event.type,
+        event.subject,
+        event.time_ms,
+        event.data,
+        event.content_type,
+        event.group,
+        _encode(dict(event.attributes)).decode(),
+        event.received_ms,
+        int(fanned_out),
+    )
+
+
+_CANCELLABLE = (StoredState.WAITING, StoredState.READY, StoredState.CLAIMED, StoredState.QUEUED)
+
+
+def cancel(tx: Transaction, job_ids: Sequence[str], now_ms: int) -> None:
+    """Give up jobs that are not being delivered; all of them or, with an error, none."""
+    _all_or_none(tx, job_ids, _cancel(tx, tx.all("groups_of_jobs", ids=list(job_ids)), now_ms), "cancelled")
+
+
+def retry(tx: Transaction, job_ids: Sequence[str], now_ms: int) -> None:
+    """Begin anew with jobs in ERROR; all of them or, with an error, none."""
+    jobs = tx.all("groups_of_jobs", ids=list(job_ids))
+    _all_or_none(tx, job_ids, [job.id for job in move_and_wake(tx, "retry_jobs", jobs, now_ms=now_ms)], "retried")
+
+
+def ignore(tx: Transaction, job_ids: Sequence[str], now_ms: int) -> None:
+    """Give up jobs in ERROR, so that their groups move on; all of them or, with an error, none."""
+    jobs = tx.all("groups_of_jobs", ids=list(job_ids))
+    _all_or_none(tx, job_ids, [job.id for job in move_and_wake(tx, "ignore_jobs", jobs, now_ms=now_ms)], "ignored")
+
+
+def retry_group(tx: Transaction, group_key: str, now_ms: int, most: int) -> list[str]:
+    """Begin anew with the jobs of a group that are in ERROR, in order and at most so many; their ids."""
+    errors = tx.all("errors_of_group", group_key=group_key, most=most)
+    moved = {job.id for job in move_and_wake(tx, "retry_jobs", errors, now_ms=now_ms)}
+    return [job_id for job_id, _ in errors if job_id in moved]
+
+
+def cancel_of_subscription(tx: Transaction, subscription_id: str, now_ms: int, most: int) -> int:
+    """Give up jobs of a subscription that are not being delivered, at most so many; how many."""
+    return len(_cancel(tx, tx.all("unfinished_of_subscription", subscription_id=subscription_id, most=most), now_ms))
+
+
+def _cancel(tx: Transaction, jobs: Sequence[Row], now_ms: int) -> list[str]:
+    # A job may pass from one state to the next meanwhile, but only until its lane is locked by the first of these.
+    return [
+        job.id
+        for state in _CANCELLABLE
+        for job in move_and_wake(tx, "cancel_jobs", jobs, state=int(state), now_ms=now_ms)
+    ]
+
+
+def _all_or_none(tx: Transaction, job_ids: Sequence[str], moved: Sequence[str], wanted: str) -> None:
+    """Raise, which takes everything back, unless all that were asked for have moved."""
+    left = set(job_ids).difference(moved)
+    if left:
+        states: dict[str, int] = dict(tx.all("states_of_jobs", ids=sorted(left)))
+        for job_id in sorted(left):
+            if job_id not in states:
+                raise JobNotFound(job_id)
+            raise WrongJobStatus(job_id, STATUS_OF[states[job_id]], wanted)

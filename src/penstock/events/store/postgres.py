@@ -1,0 +1,256 @@
+"""The repository on PostgreSQL.
+
+A transaction on PostgreSQL: lanes are locked, and many rows travel as one array per column.
+
+The PostgreSQL database of jobs: a few connections, each used by one thread at a time.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from hashlib import blake2b
+from queue import Empty, LifoQueue
+from typing import Any, TypeVar
+
+import psycopg
+
+from penstock.domain.order import LaneKey
+from penstock.engine.errors import StoreFailed
+from penstock.engine.store.postgres_address import PostgresAddress, Session
+from penstock.events.errors import DatabaseFailed
+from penstock.events.store.postgres_schema import drop_months, make_months, migrate
+from penstock.events.store.signal import JobSignal, PostgresListener
+from penstock.events.store.sql_repository import SqlRepository
+from penstock.events.store.statements import Dialect, queries, translated
+from penstock.events.store.transaction import Row, Transaction
+
+_QUERIES = queries(Dialect.POSTGRES)
+_GATE = int.from_bytes(blake2b(b"penstock jobs: claims", digest_size=8).digest(), "big", signed=True)
+
+
+class PostgresTransaction:
+    """Statements on a connection."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.announced = False
+
+    def all(self, statement: str, /, **values: object) -> list[Row]:
+        """All rows of a statement."""
+        return self._run(_QUERIES[statement], values)
+
+    def first(self, statement: str, /, **values: object) -> Row | None:
+        """The first row of a statement."""
+        rows = self.all(statement, **values)
+        return rows[0] if rows else None
+
+    def bulk(self, statement: str, rows: Sequence[Row]) -> None:
+        """One statement for many rows."""
+        if rows:
+            self._run(_QUERIES[statement], [list(column) for column in zip(*rows, strict=True)])
+
+    def select(self, text: str, values: dict[str, object]) -> list[Row]:
+        """The rows of a SELECT that was put together."""
+        return self._run(translated(text, Dialect.POSTGRES), values)
+
+    def lock_lanes(self, group_keys: Collection[str]) -> None:
+        """Hold the lanes of these groups until the end."""
+        self.all("lock_lanes", group_keys=list(group_keys))
+
+    def gate(self, *, exclusive: bool) -> None:
+        """Claims pass together, what must not run beside a claim passes alone."""
+        self.all("gate_exclusive" if exclusive else "gate_shared", key=_GATE)
+
+    def take_turns(self, count: int) -> list[int]:
+        """So many numbers, each larger than all before."""
+        return [turn for (turn,) in self.all("take_turns", count=count)]
+
+    def runs(self, lanes: Sequence[LaneKey], now_ms: int, most: int) -> list[list[str]]:
+        """Per lane the first jobs that may go, in order."""
+        runs: list[list[str]] = [[] for _ in lanes]
+        for name, ordered in (("runs_of_ordered_lanes", True), ("runs_of_immediate_lanes", False)):
+            places = [place for place, lane in enumerate(lanes) if bool(lane.ordered) is ordered]
+            if places:
+                keys = [lanes[place].group_key for place in places]
+                for number, _, _, job_id in self.all(name, group_keys=keys, now_ms=now_ms, most=most):
+                    runs[places[number - 1]].append(job_id)
+        return runs
+
+    def take_lanes(self, lanes: Mapping[LaneKey, int], owner: str, until_ms: int) -> list[Row]:
+        """Claim lanes that still have the turn given with each."""
+        columns = {
+            "group_keys": [lane.group_key for lane in lanes],
+            "ordereds": [lane.ordered for lane in lanes],
+            "turns": list(lanes.values()),
+        }
+        return self.all("claim_lanes", owner=owner, until_ms=until_ms, **columns)
+
+    def finish_job(self, **values: object) -> bool:
+        """End a delivery and keep its attempt, in one statement."""
+        return bool(self.all("finish_job", **values))
+
+    def announce(self) -> None:
+        """Call whoever waits, in any process, after the commit."""
+        if not self.announced:
+            self.announced = True
+            self.all("notify")
+
+    def _run(self, text: str, values: Any) -> list[Row]:
+        cursor = self._session.execute(text, values or None, binary=True)
+        return cursor.fetchall() if cursor.description is not None else []
+
+
+Result = TypeVar("Result")
+Work = Callable[[Transaction], Result]
+
+_CONNECTIONS = 8
+# A second and third time for a lost connection that had done nothing yet, and for a deadlock.
+_ATTEMPTS = 3
+_TRY_AGAIN = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
+# Besides the server's own errors: an integer past 64 bits, text that is no Unicode.
+_REFUSALS = (psycopg.Error, OverflowError, UnicodeError)
+
+
+class PostgresDatabase:
+    """Jobs in a schema that any number of processes share; a listener is called by all of them."""
+
+    def __init__(self, url: str, *, schema: str = "penstock_jobs", listen: bool = False) -> None:
+        self._address = PostgresAddress(url)
+        self._schema = schema
+        self._idle: LifoQueue[Session] = LifoQueue()
+        self._threads = ThreadPoolExecutor(_CONNECTIONS, "jobs-postgres")
+        self._listener = PostgresListener(url) if listen else None
+        self._signal: JobSignal | None = None
+
+    @property
+    def signal(self) -> JobSignal:
+        """Called when jobs may be claimed."""
+        if self._signal is None:
+            raise DatabaseFailed(f"{self._address} is not open for jobs")
+        return self._signal
+
+    async def open(self, now_ms: int) -> None:
+        """Make or migrate the tables, and start listening if asked to."""
+        await self._in_thread(self._migrate, now_ms)
+        self._signal = JobSignal()
+        if self._listener is not None:
+            try:
+                await self._listener.start(self._signal)
+            except psycopg.Error as error:
+                raise DatabaseFailed(f"cannot listen at {self._address}: {self._address.explain(error)}") from None
+
+    async def write(self, work: Work[Result]) -> Result:
+        """Do work in a transaction."""
+        return await self._done(work, whole=True)
+
+    async def write_one(self, work: Work[Result]) -> Result:
+        """Do work of one statement, which needs no transaction around it."""
+        return await self._done(work, whole=False)
+
+    read = write_one
+
+    async def keep_months(self, now_ms: int) -> None:
+        """Have the partitions of this month and the next."""
+        await self._in_thread(self._with_session, lambda session: make_months(session, now_ms))
+
+    async def drop_before(self, before_ms: int) -> None:
+        """Drop the partitions of months that ended before."""
+        await self._in_thread(self._with_session, lambda session: drop_months(session, before_ms))
+
+    def trouble(self) -> str | None:
+        """Nothing that is known here: its disk is the server's."""
+        return None
+
+    async def close(self) -> None:
+        """Stop listening and hang up."""
+        if self._listener is not None:
+            await self._listener.stop()
+        self._signal = None
+        await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
+        self._hang_up()
+
+    async def _done(self, work: Work[Result], *, whole: bool) -> Result:
+        signal = self.signal
+        done: tuple[Result, bool] = await self._in_thread(self._attempt_all, work, whole)
+        result, announced = done
+        if announced:
+            signal.call()
+        return result
+
+    async def _in_thread(self, function: Callable[..., Result], *arguments: object) -> Result:
+        try:
+            result: Result = await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+            return result
+        except _REFUSALS as error:
+            explained = self._address.explain(error)
+            raise DatabaseFailed(f"{self._address} refused a change of jobs: {explained}") from error
+        except StoreFailed as error:
+            raise DatabaseFailed(error.message) from None
+
+    def _attempt_all(self, work: Work[Result], whole: bool) -> tuple[Result, bool]:
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return self._with_session(lambda session: _transact(session, work, whole))
+            except (*_TRY_AGAIN, _NothingSent):
+                continue
+        return self._with_session(lambda session: _transact(session, work, whole))
+
+    def _with_session(self, use: Callable[[Session], Result]) -> Result:
+        try:
+            session = self._idle.get_nowait()
+        except Empty:
+            session = self._address.connect(self._schema)
+        try:
+            return use(session)
+        finally:
+            if session.closed:
+                # Whatever ended this connection has most likely ended the idle ones.
+                self._hang_up()
+            else:
+                self._idle.put(session)
+
+    def _hang_up(self) -> None:
+        with suppress(Empty):
+            while True:
+                self._idle.get_nowait().close()
+
+    def _migrate(self, now_ms: int) -> None:
+        def use(session: Session) -> None:
+            migrate(session, self._schema)
+            make_months(session, now_ms)
+
+        self._with_session(use)
+
+
+class _NothingSent(psycopg.OperationalError):
+    """The connection turned out to be lost before anything was asked."""
+
+
+def _transact(session: Session, work: Work[Result], whole: bool) -> tuple[Result, bool]:
+    transaction = PostgresTransaction(session)
+    if not whole:
+        return work(transaction), transaction.announced
+    try:
+        session.execute("BEGIN")
+    except psycopg.OperationalError as error:
+        raise _NothingSent(str(error)) from error
+    try:
+        result = work(transaction)
+        session.execute("COMMIT")
+    except BaseException:
+        _roll_back(session)
+        raise
+    return result, transaction.announced
+
+
+def _roll_back(session: Session) -> None:
+    try:
+        session.rollback()
+    except psycopg.Error:
+        session.close()
+
+
+def postgres_repository(url: str, *, schema: str = "penstock_jobs", listen: bool = False) -> SqlRepository:
+    """Jobs in a schema that several nodes share; open it before use. A scheduler listens for jobs others make."""
+    return SqlRepository(PostgresDatabase(url, schema=schema, listen=listen))

@@ -1,0 +1,270 @@
+"""The port to what is kept of replays, on the database that has their jobs.
+
+What is kept of replays: each function is one piece of work in a transaction.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+
+import msgspec
+
+from penstock.domain.event import Event
+from penstock.domain.job import Attempt, AttemptOutcome, DispatchJob
+from penstock.domain.job_state import JobStatus
+from penstock.domain.limits import MINUTE_MS
+from penstock.domain.subscription import Subscription
+from penstock.edge.clock import Clock
+from penstock.events.errors import ReplayNotFound, ReplayTakenOver
+from penstock.events.replay import Replay, ReplayAttempt, ReplayOrder, ReplayProgress, copy_of
+from penstock.events.store import subscriptions
+from penstock.events.store.jobs import create_jobs
+from penstock.events.store.lanes import move_and_wake
+from penstock.events.store.sql_repository import Database
+from penstock.events.store.statements import event_of, job_of
+from penstock.events.store.transaction import Row, Transaction
+
+KEPT_MS = 90 * 24 * 60 * MINUTE_MS
+"""How long a replay can be gone on with, and its attempts be looked at."""
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(ReplayOrder).decode
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One task's share of a replay, and the task that has it."""
+
+    replay_id: str
+    run: int
+    number: int
+    owner: str
+
+
+class Load(msgspec.Struct, frozen=True):
+    """A job to deliver once more, with its event if it had one and that is still kept."""
+
+    job: DispatchJob
+    event: Event | None
+    deliveries: int
+    """How many this replay has made of it."""
+
+
+def add(tx: Transaction, replay_id: str, order: ReplayOrder, total: int, now_ms: int) -> None:
+    """Keep a new replay, and forget those of long ago."""
+    for statement in ("forget_replay_attempts", "forget_replay_copies", "forget_replay_parts", "forget_replays"):
+        tx.all(statement, before_ms=now_ms - KEPT_MS)
+    tx.all("add_replay", id=replay_id, definition=_encode(order).decode(), total=total, requested_at_ms=now_ms)
+
+
+def get(tx: Transaction, replay_id: str) -> Replay:
+    """A replay; ReplayNotFound."""
+    row = tx.first("replay", id=replay_id)
+    if row is None:
+        raise ReplayNotFound(replay_id)
+    return _replay_of(row)
+
+
+def go_on(tx: Transaction, replay_id: str) -> Replay:
+    """Begin another run; whoever still works on an earlier one can keep nothing more."""
+    row = tx.first("go_on_with_replay", id=replay_id)
+    if row is None:
+        raise ReplayNotFound(replay_id)
+    tx.all("disown_replay_parts", id=replay_id)
+    return _replay_of(row)
+
+
+def progress(tx: Transaction, replay_id: str) -> ReplayProgress:
+    """How far a replay is."""
+    return ReplayProgress(*tx.all("replay_progress", id=replay_id)[0])
+
+
+def own(tx: Transaction, part: Part) -> bool:
+    """Take a part; whether there is still something to do. ReplayTakenOver when a later run has begun."""
+    row = tx.first("running_replay", id=part.replay_id, run=part.run)
+    if row is None:
+        raise ReplayTakenOver(part.replay_id)
+    tx.all("own_replay_part", replay_id=part.replay_id, part=part.number, owner=part.owner)
+    return not row[0]
+
+
+def advance(tx: Transaction, part: Part, by: ReplayProgress) -> bool:
+    """A part is further; whether to go on. ReplayTakenOver when another task has the part."""
+    row = tx.first(
+        "advance_replay_part",
+        replay_id=part.replay_id,
+        part=part.number,
+        owner=part.owner,
+        **msgspec.structs.asdict(by),
+    )
+    if row is None:
+        raise ReplayTakenOver(part.replay_id)
+    return not row[0]
+
+
+def record(tx: Transaction, part: Part, attempts: Sequence[ReplayAttempt], by: ReplayProgress) -> bool:
+    """Keep deliveries, and how far the part is with them; whether to go on."""
+    goes_on = advance(tx, part, by)
+    tx.bulk("add_replay_attempts", [_attempt_row(part.replay_id, made) for made in attempts])
+    return goes_on
+
+
+def loads(tx: Transaction, replay_id: str, job_ids: Sequence[str]) -> list[Load]:
+    """Jobs with their events, in the order asked for; those that this replay has delivered are left out."""
+    ids = list(job_ids)
+    made = {
+        job_id: (number, delivered)
+        for job_id, number, delivered in tx.all("replayed_jobs", replay_id=replay_id, ids=ids)
+    }
+    jobs = _jobs(tx, [job_id for job_id in ids if not made.get(job_id, (0, 0))[1]])
+    wanted = sorted({job.event_id for job in jobs if job.event_id is not None})
+    events = {event.id: event for event in map(event_of, tx.all("events_to_replay", ids=wanted))}
+    return [Load(job, events.get(job.event_id or ""), made.get(job.id, (0, 0))[0]) for job in jobs]
+
+
+def make_copies(tx: Transaction, part: Part, due_ms: Sequence[tuple[str, int | None]], now_ms: int) -> bool:
+    """Make the copies of jobs, given with when each is due, and pass over those made before; whether to go on.
+
+    A job in ERROR gives its place to its copy: it is CANCELLED.
+    """
+    jobs = _jobs(tx, [job_id for job_id, _ in due_ms])
+    wanted = sorted({job.event_id for job in jobs if job.event_id is not None})
+    kept = {event_id for (event_id,) in tx.all("kept_events", ids=wanted)}
+    whole = [job for job in jobs if job.event_id is None or job.event_id in kept]
+    new_ids = tx.all("keep_copies", replay_id=part.replay_id, ids=[job.id for job in whole])
+    fresh = {job_id for (job_id,) in new_ids}
+    new = [job for job in whole if job.id in fresh]
+    tx.lock_lanes({job.group_key for job in new})
+    in_error = [(job.id, job.group_key) for job in new if job.status is JobStatus.ERROR]
+    move_and_wake(tx, "ignore_jobs", in_error, now_ms=now_ms)
+    due = dict(due_ms)
+    create_jobs(tx, [copy_of(job, part.replay_id, due[job.id]) for job in new], now_ms)
+    return advance(tx, part, ReplayProgress(len(new), len(due) - len(whole)))
+
+
+def attempts(tx: Transaction, replay_id: str) -> list[ReplayAttempt]:
+    """The deliveries of a replay, by job."""
+    return [
+        ReplayAttempt(
+            job_id,
+            Attempt(
+                number=number,
+                outcome=AttemptOutcome(outcome),
+                at_ms=at_ms,
+                duration_ms=duration_ms,
+                status_code=status_code,
+                response=response,
+                error=error,
+            ),
+        )
+        for job_id, number, outcome, at_ms, duration_ms, status_code, response, error in tx.all(
+            "attempts_of_replay", replay_id=replay_id
+        )
+    ]
+
+
+def _jobs(tx: Transaction, ids: list[str]) -> list[DispatchJob]:
+    found = {job.id: job for job in map(job_of, tx.all("jobs_to_replay", ids=ids))}
+    return [found[job_id] for job_id in ids if job_id in found]
+
+
+def _replay_of(row: Row) -> Replay:
+    replay_id, definition, total, requested_at_ms, run, stop_asked, finished_at_ms = row
+    return Replay(
+        id=replay_id,
+        order=_decode(definition),
+        total=total,
+        requested_at_ms=requested_at_ms,
+        run=run,
+        stop_asked=bool(stop_asked),
+        finished_at_ms=finished_at_ms,
+    )
+
+
+def _attempt_row(replay_id: str, made: ReplayAttempt) -> Row:
+    attempt = made.attempt
+    return (
+        replay_id,
+        made.job_id,
+        attempt.number,
+        str(attempt.outcome),
+        attempt.at_ms,
+        attempt.duration_ms,
+        attempt.status_code,
+        attempt.response,
+        attempt.error,
+    )
+
+
+class Replays(AbstractAsyncContextManager["Replays"]):
+    """Replays and their progress; open it with `async with`."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def __aenter__(self) -> "Replays":
+        await self._database.open(self._clock.now_ms())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._database.close()
+
+    async def add(self, replay_id: str, order: ReplayOrder, total: int, requested_at_ms: int) -> Replay:
+        """Keep a new replay, which is in its first run."""
+
+        def work(tx: Transaction) -> Replay:
+            add(tx, replay_id, order, total, requested_at_ms)
+            return get(tx, replay_id)
+
+        return await self._database.write(work)
+
+    async def get(self, replay_id: str) -> Replay:
+        """A replay; ReplayNotFound."""
+        return await self._database.read(lambda tx: get(tx, replay_id))
+
+    async def go_on(self, replay_id: str) -> Replay:
+        """Begin another run of a replay; an earlier one that still goes on can keep nothing more."""
+        return await self._database.write(lambda tx: go_on(tx, replay_id))
+
+    async def stop(self, replay_id: str) -> None:
+        """Ask all tasks of a replay to come to an end."""
+        await self._database.write(lambda tx: tx.all("stop_replay", id=replay_id))
+
+    async def end(self, replay: Replay) -> None:
+        """A run has been through all jobs."""
+        now_ms = self._clock.now_ms()
+        await self._database.write(lambda tx: tx.all("end_replay", id=replay.id, run=replay.run, now_ms=now_ms))
+
+    async def progress(self, replay_id: str) -> ReplayProgress:
+        """How far a replay is."""
+        return await self._database.read(lambda tx: progress(tx, replay_id))
+
+    async def attempts(self, replay_id: str) -> list[ReplayAttempt]:
+        """The deliveries that a replay made directly."""
+        return await self._database.read(lambda tx: attempts(tx, replay_id))
+
+    # What tasks do with their part
+
+    async def own(self, part: Part) -> bool:
+        """Take a part; False if the replay is to stop."""
+        return await self._database.write(lambda tx: own(tx, part))
+
+    async def loads(self, replay_id: str, job_ids: Sequence[str]) -> list[Load]:
+        """Jobs with what their delivery needs, without those that were delivered."""
+        return await self._database.read(lambda tx: loads(tx, replay_id, job_ids))
+
+    async def subscriptions(self) -> dict[str, Subscription]:
+        """All subscriptions as they are now, by id."""
+        found = await self._database.read(subscriptions.list_subscriptions)
+        return {subscription.id: subscription for subscription in found}
+
+    async def record(self, part: Part, attempts: Sequence[ReplayAttempt], by: ReplayProgress) -> bool:
+        """Keep deliveries; False if the replay is to stop. ReplayTakenOver keeps nothing."""
+        return await self._database.write(lambda tx: record(tx, part, attempts, by))
+
+    async def make_copies(self, part: Part, due_ms: Sequence[tuple[str, int | None]]) -> bool:
+        """Make the copies of jobs, each due at its time; False if the replay is to stop."""
+        now_ms = self._clock.now_ms()
+        return await self._database.write(lambda tx: make_copies(tx, part, due_ms, now_ms))

@@ -1,0 +1,383 @@
+"""The repository on an SQLite file.
+
+A transaction on SQLite: one writer, so nothing is locked; lanes are asked one by one, which costs no round trip.
+
+The SQLite database of jobs: one writer thread that commits what waits together, one reader beside it.
+"""
+
+import asyncio
+import logging
+import os
+import re
+import sqlite3
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, TypeVar
+
+import msgspec
+
+from penstock.domain.errors import InvalidArgument, PenstockError
+from penstock.domain.order import LaneKey
+from penstock.edge.disk_room import DiskRoom, FreeBytes, free_bytes, is_for_lack_of_room
+from penstock.events.errors import DatabaseFailed
+from penstock.events.store.migration import Applied, migrations, missing
+from penstock.events.store.signal import JobSignal
+from penstock.events.store.sql_repository import SqlRepository
+from penstock.events.store.statements import Dialect, queries, translated
+from penstock.events.store.transaction import Row, Transaction
+
+_QUERIES = queries(Dialect.SQLITE)
+_FIRST_BLOCKER = _QUERIES["first_blocker"]
+_RUN_OF_ORDERED_LANE = _QUERIES["run_of_ordered_lane"]
+_BEHIND_ALL = (2**63 - 1, 0, "")
+
+
+class SqliteTransaction:
+    """Statements on a connection that is inside a transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self.announced = False
+
+    def all(self, statement: str, /, **values: object) -> list[Row]:
+        """All rows of a statement."""
+        return self._rows(_QUERIES[statement], values)
+
+    def first(self, statement: str, /, **values: object) -> Row | None:
+        """The first row of a statement."""
+        rows = self.all(statement, **values)
+        return rows[0] if rows else None
+
+    def bulk(self, statement: str, rows: Sequence[Row]) -> None:
+        """One statement for many rows."""
+        self._connection.executemany(_QUERIES[statement], rows)
+
+    def select(self, text: str, values: dict[str, object]) -> list[Row]:
+        """The rows of a SELECT that was put together."""
+        return self._rows(translated(text, Dialect.SQLITE), values)
+
+    def _rows(self, text: str, values: dict[str, object]) -> list[Row]:
+        return self._connection.execute(text, {name: _plain(value) for name, value in values.items()}).fetchall()
+
+    def lock_lanes(self, group_keys: Collection[str]) -> None:
+        """Nothing to do: there is no other writer."""
+
+    def gate(self, *, exclusive: bool) -> None:
+        """Nothing to do: there is no other writer."""
+
+    def take_turns(self, count: int) -> list[int]:
+        """So many numbers, each larger than all before."""
+        ((last,),) = self.all("take_turns", count=count)
+        return list(range(last - count + 1, last + 1))
+
+    def runs(self, lanes: Sequence[LaneKey], now_ms: int, most: int) -> list[list[str]]:
+        """Per lane the first jobs that may go, in order."""
+        return [
+            self._ordered_run(key, now_ms, most) if ordered else self._run(key, now_ms, most) for key, ordered in lanes
+        ]
+
+    def take_lanes(self, lanes: Mapping[LaneKey, int], owner: str, until_ms: int) -> list[Row]:
+        """Claim lanes that still have the turn given with each."""
+        claim = {"owner": owner, "until_ms": until_ms}
+        return [
+            row
+            for (group_key, ordered), turn in lanes.items()
+            for row in self.all("claim_lane", group_key=group_key, ordered=ordered, turn=turn, **claim)
+        ]
+
+    def finish_job(self, **values: object) -> bool:
+        """End a delivery and keep its attempt."""
+        if not self.all("finish_job", **values):
+            return False
+        self.all("add_attempt", **values)
+        return True
+
+    def announce(self) -> None:
+        """Call whoever waits, after the commit."""
+        self.announced = True
+
+    def _ordered_run(self, group_key: str, now_ms: int, most: int) -> list[str]:
+        execute = self._connection.execute
+        blocker = execute(_FIRST_BLOCKER, {"group_key": group_key}).fetchone()
+        sequence, created_at_ms, job_id = blocker or _BEHIND_ALL
+        values = {
+            "group_key": group_key,
+            "now_ms": now_ms,
+            "most": most,
+            "sequence": sequence,
+            "created_at_ms": created_at_ms,
+            "id": job_id,
+        }
+        rows = execute(_RUN_OF_ORDERED_LANE, values).fetchall()
+        # Two modes, each in order.
+        rows.sort()
+        return [row[2] for row in rows[:most]]
+
+    def _run(self, group_key: str, now_ms: int, most: int) -> list[str]:
+        rows = self.all("run_of_immediate_lane", group_key=group_key, now_ms=now_ms, most=most)
+        return [row[2] for row in rows]
+
+
+def _plain(value: object) -> object:
+    return msgspec.json.encode(value).decode() if isinstance(value, list) else value
+
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+_SYNCHRONOUS = {
+    "fsync": "PRAGMA synchronous = FULL",
+    "survives-process-crash-only": "PRAGMA synchronous = NORMAL",
+}
+_SETTINGS = (
+    "PRAGMA cache_size = -65536",
+    "PRAGMA wal_autocheckpoint = 8192",
+    "PRAGMA journal_size_limit = 67108864",
+    "PRAGMA secure_delete = OFF",
+    "PRAGMA temp_store = MEMORY",
+)
+# On macOS a plain fsync leaves the data in the drive's cache.
+_DARWIN_SETTINGS = ("PRAGMA fullfsync = ON", "PRAGMA checkpoint_fullfsync = ON")
+_BUSY_TIMEOUT_S = 10.0
+_TOGETHER = 128
+_STATEMENTS_KEPT = 256
+_END_OF_STATEMENT = re.compile(r";\s*$", re.MULTILINE)
+# Besides SQLite's own errors: an integer past 64 bits, text that is no Unicode.
+_REFUSALS = (sqlite3.Error, OverflowError, UnicodeError)
+_MIGRATIONS_TABLE = """
+CREATE TABLE IF NOT EXISTS migrations (
+    version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, works_with INTEGER NOT NULL
+)
+"""
+_APPLIED = "SELECT version, name, checksum, works_with FROM migrations ORDER BY version"
+_RECORD = "INSERT INTO migrations (version, name, checksum, works_with) VALUES (?, ?, ?, ?)"
+
+Work = Callable[[Transaction], Any]
+Task = tuple[Work, "asyncio.Future[Any]"]
+
+
+class SqliteDatabase:
+    """Jobs in one file; other processes may use it too, but are not called when jobs arrive."""
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, durability: str = "fsync", free: FreeBytes = free_bytes
+    ) -> None:
+        if durability not in _SYNCHRONOUS:
+            choices = " or ".join(_SYNCHRONOUS)
+            raise InvalidArgument(f"durability is {durability!r}: use {choices}")
+        self._path = Path(path).resolve()
+        self._synchronous = _SYNCHRONOUS[durability]
+        self._tasks: SimpleQueue[Task | None] = SimpleQueue()
+        self._thread: Thread | None = None
+        self._reading = ThreadPoolExecutor(1, "jobs-reader")
+        self._writer: sqlite3.Connection | None = None
+        self._reader: sqlite3.Connection | None = None
+        self._signal: JobSignal | None = None
+        self._refuses = False
+        self._room = DiskRoom(self._path.parent, free)
+
+    @property
+    def signal(self) -> JobSignal:
+        """Called when jobs may be claimed."""
+        if self._signal is None:
+            raise DatabaseFailed(f"the database {self._path} is not open")
+        return self._signal
+
+    async def open(self, now_ms: int) -> None:
+        """Make or migrate the tables."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._writer = await loop.run_in_executor(self._reading, self._migrated)
+            self._reader = await loop.run_in_executor(self._reading, self._connect)
+        except sqlite3.Error as error:
+            raise DatabaseFailed(f"the database {self._path} cannot be opened: {_explained(error)}") from error
+        self._signal = JobSignal()
+        self._thread = Thread(target=self._serve, args=(loop, self._writer), name="jobs-writer", daemon=True)
+        self._thread.start()
+
+    async def write(self, work: Callable[[Transaction], Result]) -> Result:
+        """Do work in a transaction that others may share; whoever fails takes only its own part back."""
+        if self._thread is None:
+            raise DatabaseFailed(f"the database {self._path} is not open")
+        done: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._tasks.put((work, done))
+        return await done
+
+    # One statement alone needs no other path here.
+    write_one = write
+
+    async def read(self, work: Callable[[Transaction], Result]) -> Result:
+        """Do work that changes nothing."""
+        if self._reader is None:
+            raise DatabaseFailed(f"the database {self._path} is not open")
+        transaction = SqliteTransaction(self._reader)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._reading, work, transaction)
+        except _REFUSALS as error:
+            raise DatabaseFailed(f"the database {self._path} cannot be read: {error}") from error
+
+    def trouble(self) -> str | None:
+        """What keeps it from taking changes: a full disk."""
+        return self._room.trouble()
+
+    async def keep_months(self, now_ms: int) -> None:
+        """Nothing to do: the tables have no partitions."""
+
+    async def drop_before(self, before_ms: int) -> None:
+        """Delete what the archive has from before."""
+
+        def delete(transaction: Transaction) -> None:
+            transaction.all("delete_old_archive", before_ms=before_ms)
+            transaction.all("delete_old_attempts", before_ms=before_ms)
+
+        await self.write(delete)
+
+    async def close(self) -> None:
+        """Finish what was given, and close the file."""
+        if self._thread is not None:
+            self._tasks.put(None)
+            await asyncio.get_running_loop().run_in_executor(self._reading, self._thread.join)
+            self._thread = None
+        self._reading.shutdown()
+        # The writer last: whoever closes last folds the log into the database.
+        for connection in (self._reader, self._writer):
+            if connection is not None:
+                connection.close()
+        self._reader = self._writer = None
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._path,
+            timeout=_BUSY_TIMEOUT_S,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=_STATEMENTS_KEPT,
+        )
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            for setting in (self._synchronous, *_SETTINGS, *(_DARWIN_SETTINGS if sys.platform == "darwin" else ())):
+                connection.execute(setting)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _migrated(self) -> sqlite3.Connection:
+        connection = self._connect()
+        try:
+            # At once, so that of two nodes which start together the second finds the work done.
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(_MIGRATIONS_TABLE)
+            applied = [Applied(*row) for row in connection.execute(_APPLIED)]
+            for step in missing(migrations(Dialect.SQLITE), applied):
+                for statement in _END_OF_STATEMENT.split(step.text):
+                    connection.execute(statement)
+                connection.execute(_RECORD, (step.version, step.name, step.checksum, step.works_with))
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _serve(self, loop: asyncio.AbstractEventLoop, writer: sqlite3.Connection) -> None:
+        """The writer thread: everything that waits goes into one commit."""
+        open_for_tasks = True
+        while open_for_tasks:
+            tasks: list[Task] = []
+            task = self._tasks.get()
+            while task is not None:
+                tasks.append(task)
+                if len(tasks) == _TOGETHER or self._tasks.empty():
+                    break
+                task = self._tasks.get()
+            open_for_tasks = task is not None
+            if tasks:
+                self._commit(loop, writer, tasks)
+
+    def _commit(self, loop: asyncio.AbstractEventLoop, writer: sqlite3.Connection, tasks: list[Task]) -> None:
+        transaction = SqliteTransaction(writer)
+        changes_before = writer.total_changes
+        try:
+            writer.execute("BEGIN IMMEDIATE")
+            results = [self._attempt(writer, transaction, work) for work, _ in tasks]
+            writer.execute("COMMIT")
+        except _REFUSALS as error:
+            if writer.in_transaction:
+                writer.execute("ROLLBACK")
+            refusal = self._refused(error)
+            results = [refusal] * len(tasks)
+            if not self._refuses:
+                # Once, for whoever reads the log; those who asked are told each time.
+                log.error(str(refusal.error))
+            self._refuses = True
+        else:
+            self._refuses = False
+        self._note_room(results, changed=writer.total_changes > changes_before)
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_settle, [done for _, done in tasks], results)
+        if transaction.announced:
+            self.signal.call()
+
+    def _note_room(self, results: list[object], *, changed: bool) -> None:
+        causes = (result.error.__cause__ for result in results if isinstance(result, _Raised))
+        lack = next(filter(is_for_lack_of_room, causes), None)
+        if lack is not None:
+            self._room.refused(lack)
+        elif changed:
+            # A commit that changes nothing needs no room, and shows none.
+            self._room.kept()
+
+    def _attempt(self, writer: sqlite3.Connection, transaction: SqliteTransaction, work: Work) -> object:
+        writer.execute("SAVEPOINT task")
+        try:
+            result = work(transaction)
+        except BaseException as error:
+            # After some errors, a full disk among them, SQLite has ended the transaction by itself.
+            if not writer.in_transaction:
+                raise
+            writer.execute("ROLLBACK TO task")
+            result = _Raised(self._refused(error).error if isinstance(error, _REFUSALS) else error)
+        writer.execute("RELEASE task")
+        return result
+
+    def _refused(self, error: BaseException) -> "_Raised":
+        refusal: PenstockError = DatabaseFailed(
+            f"the database {self._path} refused a change, and nothing of it was kept: {_explained(error)}"
+        )
+        refusal.__cause__ = error
+        return _Raised(refusal)
+
+
+def _explained(error: BaseException) -> str:
+    if is_for_lack_of_room(error):
+        return "its disk is full; make room there, or move the data to a larger one"
+    return str(error)
+
+
+class _Raised:
+    """A result that is an error."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def _settle(futures: "list[asyncio.Future[Any]]", results: list[object]) -> None:
+    for done, result in zip(futures, results, strict=True):
+        if done.done():
+            continue
+        if isinstance(result, _Raised):
+            done.set_exception(result.error)
+        else:
+            done.set_result(result)
+
+
+def sqlite_repository(
+    path: str | os.PathLike[str], *, durability: str = "fsync", free: FreeBytes = free_bytes
+) -> SqlRepository:
+    """Jobs in one file of this machine; open it before use."""
+    return SqlRepository(SqliteDatabase(path, durability=durability, free=free))

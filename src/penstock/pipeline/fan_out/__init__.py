@@ -1,1 +1,0 @@
-"""The job `fan-out`: events become one dispatch job for each subscription that wants them."""
