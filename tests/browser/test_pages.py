@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from penstock.pipeline.progress import Batch, Progress
+from penstock.spark.progress import Batch, Progress
 from tests.browser.receiver import Receiver
 from tests.browser.site import Site
 from tests.services.served_part import ServedPart

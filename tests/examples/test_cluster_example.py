@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.pipeline.errors import SparkUnavailable
-from penstock.pipeline.requirements import require_spark
+from penstock.spark.errors import SparkUnavailable
+from penstock.spark.requirements import require_spark
 from tests.examples.test_examples import EXAMPLES, accepts, free_port
 from tests.services import unavailable
 

@@ -9,8 +9,8 @@ import pytest
 
 from penstock.domain.job import AttemptOutcome
 from penstock.ops.telemetry.metrics import Metrics
-from penstock.pipeline.metrics import BatchTimes, ProgressCollector
-from penstock.pipeline.progress import Progress
+from penstock.spark.metrics import BatchTimes, ProgressCollector
+from penstock.spark.progress import Progress
 from tests.protocol.test_up import Machine
 from tests.services.pubsub_server import running
 from tests.services.scheduler_process import SchedulerProcess

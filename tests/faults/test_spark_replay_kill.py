@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.events.replay import copy_id
-from penstock.pipeline.database import Database
+from penstock.spark.database import Database
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.pipeline.replay_command import ReplayCommand, assert_in_order, jobs_over
 from tests.services.spark_cluster import running_cluster

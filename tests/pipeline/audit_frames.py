@@ -8,7 +8,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from penstock.domain.event import Event
 from penstock.domain.subscription import Subscription
-from penstock.pipeline.schemas import EVENTS, SUBSCRIPTIONS
+from penstock.spark.schemas import EVENTS, SUBSCRIPTIONS
 from tests.pipeline.audit_histories import History
 from tests.pipeline.audit_model import AttemptRow, Found, JobRow
 

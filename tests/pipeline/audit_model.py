@@ -9,8 +9,8 @@ from penstock.domain.job import AttemptOutcome
 from penstock.domain.job_state import FINAL, JobStatus
 from penstock.domain.order import Neighbour, Position, holds_back
 from penstock.domain.pointer import DispatchMode
-from penstock.pipeline.audit.findings import FindingKind
-from penstock.pipeline.audit.window import FINISH_LAG_MS, LONGEST_DELIVERY_MS, AuditWindow
+from penstock.history.audit.findings import FindingKind
+from penstock.history.audit.window import FINISH_LAG_MS, LONGEST_DELIVERY_MS, AuditWindow
 
 ORDERED = (DispatchMode.BLOCK_ON_ERROR, DispatchMode.NEXT_ON_ERROR)
 

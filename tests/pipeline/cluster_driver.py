@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow
 
-from penstock.pipeline.session import SessionSettings, spark_session
+from penstock.spark.session import SessionSettings, spark_session
 
 FIELDS = "executor string, package string, sql bigint, fnv bigint"
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.pipeline.errors import SparkUnavailable
-from penstock.pipeline.session import SessionSettings, spark_session
+from penstock.spark.errors import SparkUnavailable
+from penstock.spark.session import SessionSettings, spark_session
 from tests.services import unavailable
 from tests.services.spark_cluster import SparkCluster, running_cluster
 

@@ -18,8 +18,8 @@ from penstock.events.dispatch.spark import Desk, DispatchJob, LeaseSettings
 from penstock.events.dispatch.spark_messages import Destination, DispatchSettings
 from penstock.events.dispatch.spark_round import Rounds
 from penstock.events.store.repository import JobRepository
-from penstock.pipeline.database import Database
 from penstock.queues.open import publisher_for
+from penstock.spark.database import Database
 from tests.services.sqs_server import SqsServer, counts, receive
 
 ENDPOINT = "http://127.0.0.1:8080/api/dispatch/process"

@@ -13,7 +13,7 @@ from penstock.events.statistics.inline import InlineCounter
 from penstock.events.statistics.minutes import Dimension, Leader, Minute
 from penstock.events.statistics.store import Progress
 from penstock.events.store.statements import Dialect
-from penstock.pipeline.database import Database
+from penstock.spark.database import Database
 from penstock.testing.clock import VirtualClock
 
 NOW_MS = 1_762_000_000_000

@@ -16,7 +16,7 @@ from penstock.domain.subscription import Subscription
 from penstock.events.fan_out.spark import OpenedRepository
 from penstock.events.store.listing import JobFilter
 from penstock.events.store.repository import JobRepository
-from penstock.pipeline.database import Database
+from penstock.spark.database import Database
 from tests.job_rig import JobRig
 
 Result = TypeVar("Result")

@@ -16,7 +16,7 @@ from penstock.domain.matching import ONE_SEGMENT, SEPARATOR, THE_REST, Compariso
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
 from penstock.events.fan_out.columns import EVENT_COLUMNS
-from penstock.pipeline.schemas import EVENTS
+from penstock.spark.schemas import EVENTS
 
 EVENT_ROWS = StructType([EVENTS[name] for name in EVENT_COLUMNS])
 TENANTS = ("", "acme", "other")

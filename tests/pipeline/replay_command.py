@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from penstock.pipeline.database import Database
+from penstock.spark.database import Database
 from penstock.testing.receiver import RecordingReceiver
 from tests.pipeline.replay_rig import ReplayRig
 from tests.services.spark_cluster import descendants

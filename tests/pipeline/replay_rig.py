@@ -20,8 +20,8 @@ from penstock.events.fan_out.rule import FanOut
 from penstock.events.replay import Replay, ReplayAttempt, ReplayOrder, ReplayProgress, ReplaySelection
 from penstock.events.store.replays import Replays
 from penstock.events.store.statements import Dialect, codes_of
-from penstock.pipeline.database import Database
-from penstock.pipeline.replay.errand import replays_in
+from penstock.history.replay.task import replays_in
+from penstock.spark.database import Database
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 EVERYTHING = ReplaySelection(from_ms=0)

@@ -15,7 +15,7 @@ from psycopg import sql
 from penstock.domain.event import Event
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.statements import Dialect
-from penstock.pipeline.database import Database
+from penstock.spark.database import Database
 
 NOW_MS = 1_700_000_000_000
 Result = TypeVar("Result")

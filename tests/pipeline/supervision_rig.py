@@ -11,8 +11,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.cli.failures import FAILURE
 from penstock.domain.errors import PenstockError
 from penstock.ops.telemetry.logs import configure_logging
-from penstock.pipeline.run import RunSettings, run_pipeline
-from penstock.pipeline.session import SessionSettings
+from penstock.spark.run import RunSettings, run_pipeline
+from penstock.spark.session import SessionSettings
 
 SLOW_S = 3.0
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from penstock.pipeline.audit.balance import BUCKETS, Sums, unbalanced
-from penstock.pipeline.audit.pair_hash import number_hash, pair_hash
+from penstock.history.audit.lost import BUCKETS, Sums, unbalanced
+from penstock.history.audit.packed_rows import number_hash, pair_hash
 
 NUMBER = st.integers(-(1 << 63), (1 << 63) - 1)
 PAIRS = st.lists(NUMBER.filter(bool), max_size=20)

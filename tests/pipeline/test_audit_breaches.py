@@ -7,11 +7,10 @@ from html.parser import HTMLParser
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.pipeline.audit.audit import audit_frame
-from penstock.pipeline.audit.findings import FindingKind
-from penstock.pipeline.audit.result import AuditResult, result_of
-from penstock.pipeline.audit.shown import html_page
-from penstock.pipeline.audit.window import AuditWindow
+from penstock.history.audit.audit import audit_frame
+from penstock.history.audit.findings import AuditResult, FindingKind, result_of
+from penstock.history.audit.page import html_page
+from penstock.history.audit.window import AuditWindow
 from tests.pipeline.audit_frames import attempt_frame, job_frame, no_events
 from tests.pipeline.audit_model import AttemptRow, JobRow
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.app import app
-from penstock.pipeline.database import Database
+from penstock.spark.database import Database
 from tests.pipeline.fan_out_rig import FanOutRig
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]

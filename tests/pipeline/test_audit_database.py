@@ -7,10 +7,10 @@ from penstock.domain.job_state import JobStatus
 from penstock.events.fan_out.rule import FanOut
 from penstock.events.store.changes import KeptChange
 from penstock.events.store.repository import JobRepository
+from penstock.history.audit.audit import audit_database
+from penstock.history.audit.findings import FindingKind
+from penstock.history.audit.window import CATALOG_LAG_MS, AuditWindow
 from penstock.http.api.changes import Change
-from penstock.pipeline.audit.auditor import audit_database
-from penstock.pipeline.audit.findings import FindingKind
-from penstock.pipeline.audit.window import CATALOG_LAG_MS, AuditWindow
 from tests.job_rig import JobRig
 from tests.pipeline.fan_out_rig import FanOutRig, database, rig
 

@@ -10,10 +10,9 @@ from penstock.domain.job import NewJob
 from penstock.domain.matching import Condition, EventFilter
 from penstock.domain.subscription import Subscription
 from penstock.events.fan_out.rule import FanOut
-from penstock.pipeline.audit.audit import audit_frame
-from penstock.pipeline.audit.findings import FindingKind
-from penstock.pipeline.audit.result import AuditResult, result_of
-from penstock.pipeline.audit.window import CATALOG_LAG_MS, AuditWindow
+from penstock.history.audit.audit import audit_frame
+from penstock.history.audit.findings import AuditResult, FindingKind, result_of
+from penstock.history.audit.window import CATALOG_LAG_MS, AuditWindow
 from tests.pipeline.audit_frames import attempt_frame, event_frame, job_frame, subscription_frame
 from tests.pipeline.audit_model import JobRow
 

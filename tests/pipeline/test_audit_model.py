@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from penstock.pipeline.audit.audit import audit_frame
-from penstock.pipeline.audit.window import FINISH_LAG_MS, AuditWindow
+from penstock.history.audit.audit import audit_frame
+from penstock.history.audit.window import FINISH_LAG_MS, AuditWindow
 from tests.pipeline.audit_frames import found_in, frames, no_events
 from tests.pipeline.audit_histories import T0_MS, History, lawful, wild
 from tests.pipeline.audit_model import model_findings

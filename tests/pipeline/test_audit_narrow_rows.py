@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.pipeline.audit.narrow_rows import narrow_rows, narrowed, widen
+from penstock.history.audit.packed_rows import narrow_rows, narrowed, widen
 
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
 NUMBER = st.integers(LEAST, MOST) | st.sampled_from([LEAST, MOST, -1, 0, 255, 256, 65_535, 65_536, 1 << 32])

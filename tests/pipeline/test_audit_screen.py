@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.pipeline.audit import parcels, screening
-from penstock.pipeline.audit.parcels import PARTS, Sender, columns_of, numbers_of, opened, parcel
-from penstock.pipeline.audit.screen_rows import JOB_WIDTH, PLACE_WIDTH, job_columns
-from penstock.pipeline.audit.screening import (
+from penstock.history.audit import packed_rows, screening
+from penstock.history.audit.packed_rows import PARTS, Sender, columns_of, numbers_of, opened, parcel
+from penstock.history.audit.screen_rows import JOB_WIDTH, PLACE_WIDTH, job_columns
+from penstock.history.audit.screening import (
     BLOCKS,
     LATEST_MS,
     NONE_MS,
@@ -184,7 +184,7 @@ def test_a_job_that_is_there_twice_is_suspect() -> None:
 )
 def test_rows_arrive_whole_and_those_of_one_hash_together(pieces: list[list[int]], rows_at_once: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parcels, "_ROWS_AT_ONCE", rows_at_once)
+        patch.setattr(packed_rows, "_ROWS_AT_ONCE", rows_at_once)
         sender, sent = Sender("rows"), []
         for piece in pieces:
             key = numpy.array(piece, dtype=numpy.int64)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.domain.order import Position
-from penstock.pipeline.audit.sweep import Delivery, GroupSweep, Hold
+from penstock.history.audit.order import Delivery, GroupSweep, Hold
 
 MOMENT = st.integers(0, 12)
 POSITION = st.builds(Position, st.integers(1, 2), MOMENT, st.sampled_from("abcd"))

@@ -15,7 +15,7 @@ from penstock.domain.subscription import Subscription
 from penstock.edge.clock import SystemClock
 from penstock.events.store.deliveries import Beginning, Done, TryLater, Verdict
 from penstock.events.store.repository import JobRepository
-from penstock.pipeline.database import Database
+from penstock.spark.database import Database
 from tests.job_rig import BLOCK, IMMEDIATE, NEXT
 from tests.pipeline.dispatch_engines import Engine, InlineEngine, SparkEngine, in_queue
 from tests.services.sqs_server import SqsServer, running

@@ -23,7 +23,7 @@ from penstock.events.dispatch.spark_task import publish_planned
 from penstock.events.store.lanes import LaneOwner, Lanes
 from penstock.events.store.leader import SCHEDULER
 from penstock.events.store.repository import JobRepository
-from penstock.pipeline.database import Database
+from penstock.spark.database import Database
 from tests.pipeline.dispatch_engines import SETTINGS, destination, in_queue
 from tests.services.sqs_server import SqsServer, running
 

@@ -13,7 +13,7 @@ from penstock.events.dispatch.spark_messages import DispatchSettings
 from penstock.events.dispatch.spark_round import Rounds
 from penstock.events.store.lanes import AwakeRange, LaneOwner
 from penstock.events.store.repository import JobRepository
-from penstock.pipeline.database import Database
+from penstock.spark.database import Database
 from tests.pipeline.dispatch_engines import destination
 
 GROUPS, PER_GROUP = 9, 8

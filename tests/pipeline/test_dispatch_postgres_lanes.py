@@ -14,7 +14,7 @@ from penstock.events.dispatch.spark_lanes import lane_query, postgres_lanes
 from penstock.events.dispatch.spark_messages import RoundCall
 from penstock.events.errors import DatabaseFailed
 from penstock.events.store.lanes import AwakeRange, LaneOwner
-from penstock.pipeline.database import Database
+from penstock.spark.database import Database
 
 GROUPS = 7
 PER_GROUP = 3

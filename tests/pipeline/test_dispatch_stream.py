@@ -21,9 +21,9 @@ from penstock.events.dispatch.spark_round import Rounds
 from penstock.events.dispatch.spark_ticks import TickReader
 from penstock.events.store.leader import SCHEDULER
 from penstock.events.store.repository import JobRepository
-from penstock.pipeline.database import Database
-from penstock.pipeline.streaming_job import StreamingJob
 from penstock.queues.open import QueueSpec, source_for
+from penstock.spark.database import Database
+from penstock.spark.supervision import StreamingJob
 from tests.pipeline.dispatch_engines import SETTINGS, destination
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]

@@ -12,12 +12,11 @@ from psycopg import sql
 from pyspark.sql import SparkSession
 
 from penstock.events.statistics.minutes import Dimension
-from penstock.pipeline.database import Database
-from penstock.pipeline.facts import parquet_lake
-from penstock.pipeline.facts.batch import FactsBatch
-from penstock.pipeline.facts.job import FactsJob, FactsSettings
-from penstock.pipeline.facts.parquet_lake import ParquetLake
-from penstock.pipeline.tables import Tables
+from penstock.history.lake import parquet_lake
+from penstock.history.lake.job import FactsBatch, FactsJob, FactsSettings
+from penstock.history.lake.parquet_lake import ParquetLake
+from penstock.spark.database import Database
+from penstock.spark.tables import Tables
 from tests.pipeline.facts_rig import NOW_MS, FactsRig, attempt
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]

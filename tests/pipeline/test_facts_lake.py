@@ -10,13 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.domain.errors import FailedPrecondition
 from penstock.events.statistics.minutes import BEFORE_ALL, Place
-from penstock.pipeline.errors import SparkUnavailable
-from penstock.pipeline.facts import compaction
-from penstock.pipeline.facts.columns import FACTS
-from penstock.pipeline.facts.delta_lake import DeltaLake
-from penstock.pipeline.facts.hadoop_files import HadoopFiles
-from penstock.pipeline.facts.lake import Compacted, LakeFormat, open_lake
-from penstock.pipeline.facts.parquet_lake import ParquetLake
+from penstock.history.lake import parquet_lake
+from penstock.history.lake.facts import FACTS
+from penstock.history.lake.lake import Compacted, DeltaLake, LakeFormat, open_lake
+from penstock.history.lake.parquet_lake import HadoopFiles, ParquetLake
+from penstock.spark.errors import SparkUnavailable
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
@@ -116,7 +114,7 @@ def test_a_compaction_killed_before_it_counts(
     path = str(copytree(two_batches, tmp_path / "lake"))
     before = Counter({("j0", 0): 1, ("j1", 0): 1})
     with monkeypatch.context() as patch:
-        patch.setattr(compaction, step, killed)
+        patch.setattr(parquet_lake, step, killed)
         with pytest.raises(Killed):
             ParquetLake(spark, path).compact(ONE)
     assert contents(spark, path) == before

@@ -11,9 +11,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from penstock.domain.job import AttemptOutcome
 from penstock.events.statistics.facts import AttemptRow, JobOrigin, fact_of, flaw_of, latest_ms
 from penstock.events.statistics.minutes import BEFORE_ALL, count, count_leaders
-from penstock.pipeline.facts.columns import ORIGIN
-from penstock.pipeline.facts.shaping import judged, shaped
-from penstock.pipeline.facts.tally import tally
+from penstock.history.lake.facts import ORIGIN, judged, shaped
+from penstock.history.lake.tally import tally
 from tests.pipeline.facts_rig import NOW_MS
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]

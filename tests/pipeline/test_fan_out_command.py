@@ -11,7 +11,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from penstock.pipeline.database import Database
+from penstock.spark.database import Database
 from tests.pipeline.fan_out_rig import FanOutRig
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]

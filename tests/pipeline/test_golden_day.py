@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.pipeline.audit.golden_day import GoldenDay, rehearse
-from penstock.pipeline.audit.golden_history import PLANTED
-from penstock.pipeline.database import Database
+from penstock.history.audit.golden_day import PLANTED, GoldenDay, rehearse
+from penstock.spark.database import Database
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 

@@ -6,7 +6,7 @@ from threading import Event
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.pipeline.last_batch import let_end
+from penstock.spark.supervision import let_end
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -12,14 +12,12 @@ from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from penstock.events.store.statements import Dialect
-from penstock.pipeline.database import Database
-from penstock.pipeline.sources.errors import PositionsAhead
-from penstock.pipeline.sources.positions import START, Outlook, Place
-from penstock.pipeline.sources.reading import reading_of
-from penstock.pipeline.sources.stored_table import STORED
-from penstock.pipeline.sources.stream_source import TASK_ROWS, StreamReader
-from penstock.pipeline.sources.streamed_table import STREAMED
-from penstock.pipeline.sources.table_source import TableSource
+from penstock.spark.database import Database
+from penstock.spark.errors import PositionsAhead
+from penstock.spark.sources.reading import reading_of
+from penstock.spark.sources.statements import STORED
+from penstock.spark.sources.stream_source import START, STREAMED, TASK_ROWS, Outlook, Place, StreamReader
+from penstock.spark.sources.table_source import TableSource
 from tests.pipeline.source_rig import (
     NOW_MS,
     add_attempts,
@@ -319,7 +317,7 @@ def test_places_are_ordered_as_both_databases_order_rows() -> None:
 
 WRITER = """
 import asyncio, sys
-from penstock.pipeline.database import Database
+from penstock.spark.database import Database
 from tests.pipeline.source_rig import NOW_MS, events
 
 async def write() -> None:

@@ -12,7 +12,7 @@ from psycopg import sql
 
 from penstock.events.store.migration import migrations
 from penstock.events.store.statements import Dialect
-from penstock.pipeline.database import Database
+from penstock.spark.database import Database
 from tests.pipeline.source_rig import NOW_MS, add_attempts, events, execute, fetch, made, postgres, with_repository
 
 EVENT = """

@@ -9,11 +9,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.domain.partition import partition_of
-from penstock.pipeline.repartition.errors import CannotRepartition, QueueInUse, QueuesDiffer
-from penstock.pipeline.repartition.messages import MESSAGES
-from penstock.pipeline.repartition.placing import compared, summary
-from penstock.pipeline.repartition.queue_access import QueueAccess
-from penstock.pipeline.repartition.runner import Repartitioned, Repartitioner
+from penstock.history.errors import CannotRepartition, QueueInUse, QueuesDiffer
+from penstock.history.repartition.copy import compared, summary
+from penstock.history.repartition.messages import MESSAGES, QueueAccess
+from penstock.history.repartition.runner import Repartitioned, Repartitioner
 from tests.services.sqs_server import SqsServer, counts, drain, receive, running
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
@@ -147,7 +146,7 @@ def test_a_number_of_partitions_that_no_queue_has(spark: SparkSession, partition
 
 
 def test_messages_are_read_without_their_credentials_in_the_plan(spark: SparkSession, capsys: Any) -> None:
-    from penstock.pipeline.repartition.messages import messages_of
+    from penstock.history.repartition.messages import messages_of
     from penstock.sqs.signing import Signer
 
     queue = QueueAccess("http://127.0.0.1:1/000000000000/orders.fifo", Signer("key-id", "hidden-secret", "us-east-1"))

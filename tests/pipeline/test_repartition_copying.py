@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.domain.partition import partition_of
-from penstock.pipeline.repartition.copying import MOST_BYTES, MOST_ENTRIES, Copy, batches, write_copies
-from penstock.pipeline.repartition.errors import CannotRepartition, QueueInUse
-from penstock.pipeline.repartition.origin import Origin, origin_of
-from penstock.pipeline.repartition.queue_access import QueueAccess
-from penstock.pipeline.repartition.target import attributes_at_the_end, attributes_for, finish_target, make_target
+from penstock.history.errors import CannotRepartition, QueueInUse
+from penstock.history.repartition.copy import MOST_BYTES, MOST_ENTRIES, Copy, Origin, batches, origin_of, write_copies
+from penstock.history.repartition.messages import QueueAccess
+from penstock.history.repartition.runner import attributes_at_the_end, attributes_for, finish_target, make_target
 from penstock.sqs.snapshot import SnapshotMessage
 from tests.services.sqs_server import SqsServer, running
 

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.cli.pipeline_replay_progress import progress_text
 from penstock.events.replay import ReplayProgress, copy_id
-from penstock.pipeline.database import Database
+from penstock.spark.database import Database
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.pipeline.replay_command import ReplayCommand, assert_in_order, jobs_over
 

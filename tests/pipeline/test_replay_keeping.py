@@ -15,7 +15,7 @@ from penstock.events.errors import ReplayNotFound, ReplayTakenOver
 from penstock.events.fan_out.rule import check_job_id
 from penstock.events.replay import REPLAY_HEADER, ReplayAttempt, ReplayOrder, ReplayProgress, ReplaySelection, copy_id
 from penstock.events.store.replays import KEPT_MS, Part, Replays
-from penstock.pipeline.database import Database
+from penstock.spark.database import Database
 from tests.pipeline.replay_rig import EVERYTHING, ReplayRig, postgres_schema
 
 TARGET = "https://orders.example/hook"

@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 
 from penstock.domain.job_state import JobStatus
 from penstock.events.replay import ReplayProgress, ReplaySelection, copy_id
-from penstock.pipeline.database import Database
-from penstock.pipeline.replay.errand import DirectSettings
-from penstock.pipeline.replay.errors import ReplayBroken
-from penstock.pipeline.replay.runner import ReplayRunner
+from penstock.history.errors import ReplayBroken
+from penstock.history.replay.runner import ReplayRunner
+from penstock.history.replay.task import DirectSettings
+from penstock.spark.database import Database
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.pipeline.receiver_thread import ReceiverThread
 from tests.pipeline.replay_rig import EVERYTHING, NEVER, ReplayRig

@@ -12,9 +12,9 @@ from penstock.domain.ids import encode_tsid
 from penstock.domain.job_state import JobStatus
 from penstock.domain.partition import fnv1a_32
 from penstock.events.replay import COPY_JOINT, ReplaySelection
-from penstock.pipeline.replay.parts import part_counts, planned
-from penstock.pipeline.replay.selection import COLUMNS, on_their_way, selected
-from penstock.pipeline.schemas import JOBS
+from penstock.history.replay.rounds import part_counts, planned
+from penstock.history.replay.runner import COLUMNS, on_their_way, selected
+from penstock.spark.schemas import JOBS
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 

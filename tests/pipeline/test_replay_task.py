@@ -18,13 +18,10 @@ from penstock.domain.signing import Signature, verify
 from penstock.events.errors import ReplayTakenOver
 from penstock.events.replay import REPLAY_HEADER, Replay, ReplayAttempt, ReplayProgress, copy_id
 from penstock.events.store.replays import Load, Part, Replays
-from penstock.pipeline.database import Database
-from penstock.pipeline.replay.errand import DirectSettings, Errand, replays_in
-from penstock.pipeline.replay.outcomes import NOTHING, Outcomes
-from penstock.pipeline.replay.pace import Pace
-from penstock.pipeline.replay.task import NextIds, do_part, in_chunks
-from penstock.pipeline.replay.timetable import timetable
-from penstock.pipeline.replay.visit import AT_ONCE, Visits
+from penstock.history.replay.task import DirectSettings, Errand, NextIds, do_part, in_chunks, replays_in
+from penstock.history.replay.timetable import Pace, timetable
+from penstock.history.replay.visit import AT_ONCE, NOTHING, Outcomes, Visits
+from penstock.spark.database import Database
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.made_jobs import dispatch_job
 from tests.pipeline.replay_rig import SECRET, ReplayRig

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.pipeline.replay.timetable import Timetable, places, timetable
+from penstock.history.replay.timetable import Timetable, places, timetable
 
 COUNTS = st.lists(st.integers(0, 5000), min_size=1, max_size=12)
 START_MS = 1_700_000_000_000

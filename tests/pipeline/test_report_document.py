@@ -5,14 +5,12 @@ from html.parser import HTMLParser
 
 import pytest
 
-from penstock.pipeline.errors import InvalidPipelineOption
-from penstock.pipeline.page import Html, Section, element, page, table
-from penstock.pipeline.report.bars import Bar, bars
-from penstock.pipeline.report.document import document
-from penstock.pipeline.report.figures import Cell, Endpoint, Figures, Group, Partition, Reason, Step, Totals
-from penstock.pipeline.report.heat_map import TimeAxis
-from penstock.pipeline.report.lines import Line, lines, tick_step
-from penstock.pipeline.report.span import Span, day_span, week_span
+from penstock.history.page import Html, Section, element, page, table
+from penstock.history.report.charts import Bar, Line, TimeAxis, bars, lines, tick_step
+from penstock.history.report.document import document
+from penstock.history.report.figures import Cell, Endpoint, Figures, Group, Partition, Reason, Step, Totals
+from penstock.history.report.span import Span, day_span, week_span
+from penstock.spark.errors import InvalidPipelineOption
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 HOSTILE = [

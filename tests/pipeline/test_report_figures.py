@@ -13,15 +13,14 @@ from penstock.domain.job import AttemptOutcome
 from penstock.domain.partition import partition_of
 from penstock.events.statistics.facts import Fact
 from penstock.events.statistics.minutes import count
-from penstock.pipeline.database import Database
-from penstock.pipeline.facts.batch import FactsBatch
-from penstock.pipeline.facts.columns import FACTS
-from penstock.pipeline.facts.parquet_lake import ParquetLake
-from penstock.pipeline.report.errors import LakeEmpty
-from penstock.pipeline.report.figures import MOST, Figures, collect_figures
-from penstock.pipeline.report.sources import facts_of_database, facts_of_lake
-from penstock.pipeline.report.span import day_span
-from penstock.pipeline.tables import Tables
+from penstock.history.errors import LakeEmpty
+from penstock.history.lake.facts import FACTS
+from penstock.history.lake.job import FactsBatch
+from penstock.history.lake.parquet_lake import ParquetLake
+from penstock.history.report.figures import MOST, Figures, collect_figures
+from penstock.history.report.span import day_span, facts_of_database, facts_of_lake
+from penstock.spark.database import Database
+from penstock.spark.tables import Tables
 from tests.pipeline.facts_rig import NOW_MS, FactsRig, attempt
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]

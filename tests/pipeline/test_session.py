@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.pipeline import requirements
-from penstock.pipeline.errors import SparkUnavailable
-from penstock.pipeline.session import JAVA_OPTIONS, PYTHON, SessionSettings, configuration
+from penstock.spark import requirements
+from penstock.spark.errors import SparkUnavailable
+from penstock.spark.session import JAVA_OPTIONS, PYTHON, SessionSettings, configuration
 from tests.services.sqs_server import PENSTOCK
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]

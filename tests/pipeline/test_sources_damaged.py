@@ -7,12 +7,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.datasource import InputPartition
 
-from penstock.pipeline.database import Database
-from penstock.pipeline.schemas import SUBSCRIPTIONS
-from penstock.pipeline.sources.batch_source import TableReader
-from penstock.pipeline.sources.set_aside import SetAside, set_aside
-from penstock.pipeline.sources.stored_table import STORED
-from penstock.pipeline.sources.subscription_reading import SubscriptionReader
+from penstock.spark.database import Database
+from penstock.spark.schemas import SUBSCRIPTIONS
+from penstock.spark.sources.sound_rows import SetAside, set_aside
+from penstock.spark.sources.statements import STORED
+from penstock.spark.sources.subscription_reading import SubscriptionReader
+from penstock.spark.sources.table_source import TableReader
 from tests.pipeline.source_rig import add_attempts, add_jobs, database, execute, fetch, postgres_place, sqlite_place
 
 __all__ = ["database", "postgres_place", "sqlite_place"]

@@ -24,11 +24,10 @@ from pyspark.sql.datasource import (
 )
 
 from penstock.events.store.statements import MODE_OF, STATUS_OF, Dialect
-from penstock.pipeline.database import Database
-from penstock.pipeline.schemas import JOBS
-from penstock.pipeline.sources.batch_source import TableReader
-from penstock.pipeline.sources.pushed_filter import condition
-from penstock.pipeline.sources.stored_table import STORED
+from penstock.spark.database import Database
+from penstock.spark.schemas import JOBS
+from penstock.spark.sources.statements import STORED, condition
+from penstock.spark.sources.table_source import TableReader
 from tests.pipeline.source_rig import add_jobs, database, postgres_place, sqlite_place
 
 __all__ = ["database", "postgres_place", "sqlite_place"]

@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.events.store.statements import Dialect
-from penstock.pipeline.database import Database
-from penstock.pipeline.sources.key_range import EVERYTHING, KeyRange, quantiles, ranges_between
-from penstock.pipeline.sources.query import Query
-from penstock.pipeline.sources.reading import reading_of
-from penstock.pipeline.sources.stored_table import STORED
+from penstock.spark.database import Database
+from penstock.spark.sources.reading import reading_of
+from penstock.spark.sources.statements import EVERYTHING, STORED, KeyRange, Query, quantiles, ranges_between
 from tests.pipeline.source_rig import (
     NOW_MS,
     add_attempts,

@@ -12,12 +12,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.edge.clock import stopwatch
-from penstock.pipeline import supervised
-from penstock.pipeline.failure import reason_of
-from penstock.pipeline.jvm import Relay
-from penstock.pipeline.metrics import ProgressCollector
-from penstock.pipeline.progress import Batch, Progress, QueryStatus
-from penstock.pipeline.supervised import Supervised
+from penstock.spark import supervision
+from penstock.spark.errors import reason_of
+from penstock.spark.jvm import Relay
+from penstock.spark.metrics import ProgressCollector
+from penstock.spark.progress import Batch, Progress, QueryStatus
+from penstock.spark.supervision import Supervised
 
 WAIT_S = 10
 
@@ -106,8 +106,8 @@ class Run:
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervised, "FIRST_RETRY_S", 0.01)
-    monkeypatch.setattr(supervised, "LAST_RETRY_S", 0.04)
+    monkeypatch.setattr(supervision, "FIRST_RETRY_S", 0.01)
+    monkeypatch.setattr(supervision, "LAST_RETRY_S", 0.04)
 
 
 def pauses(caplog: pytest.LogCaptureFixture) -> list[float]:
@@ -233,7 +233,7 @@ def test_a_stop_while_it_starts_stops_what_it_started() -> None:
 
 
 def test_a_stop_ends_a_pause_between_tries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervised, "FIRST_RETRY_S", 3600.0)
+    monkeypatch.setattr(supervision, "FIRST_RETRY_S", 3600.0)
     run = Run(FakeJob(lambda _: FakeQuery(ValueError("no"))))
     while run.view.status is not QueryStatus.WAITING:
         assert not run.ended.wait(0.01)

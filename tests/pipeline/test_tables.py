@@ -16,9 +16,9 @@ from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
 from penstock.events.store.deliveries import Done
 from penstock.events.store.repository import JobRepository
-from penstock.pipeline.database import Database
-from penstock.pipeline.schemas import ATTEMPTS, EVENTS, JOBS, READY_JOBS, SUBSCRIPTIONS
-from penstock.pipeline.tables import Tables
+from penstock.spark.database import Database
+from penstock.spark.schemas import ATTEMPTS, EVENTS, JOBS, READY_JOBS, SUBSCRIPTIONS
+from penstock.spark.tables import Tables
 from tests.pipeline.source_rig import (
     NOW_MS,
     add_attempts,

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pyspark
 
-from penstock.pipeline.class_archive import class_sharing
-from penstock.pipeline.errors import SparkUnavailable
-from penstock.pipeline.requirements import require_spark
+from penstock.spark.errors import SparkUnavailable
+from penstock.spark.jvm import class_sharing
+from penstock.spark.requirements import require_spark
 from tests.services import unavailable
 
 SPARK_CLASS = Path(pyspark.__path__[0], "bin", "spark-class")

@@ -10,7 +10,7 @@ from penstock.cli.app import app
 from penstock.ops import doctor
 from penstock.ops.config import load
 from penstock.ops.doctor import Finding, Status
-from penstock.pipeline.java import java_major
+from penstock.spark.requirements import java_major
 
 runner = CliRunner()
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.pipeline.lasting_memory import spare_collections
+from penstock.spark.workers import spare_collections
 
 
 @pytest.fixture(autouse=True)

@@ -17,8 +17,8 @@ from penstock.bench.pipeline_latency import PER_S, steady_state
 from penstock.bench.pipeline_replay import replayed_per_s
 from penstock.bench.pipeline_start import first_batch_s
 from penstock.bench.servers import postgres_server
-from penstock.pipeline.audit.auditor import SPARK_SETTINGS as AUDIT_SETTINGS
-from penstock.pipeline.session import SessionSettings, spark_session
+from penstock.history.audit.audit import SPARK_SETTINGS as AUDIT_SETTINGS
+from penstock.spark.session import SessionSettings, spark_session
 
 _WARM_UP_JOBS = 5_000
 

@@ -7,9 +7,9 @@ from pyspark.sql import SparkSession
 from penstock.bench.pipeline_history import history
 from penstock.bench.rounds import median_rate
 from penstock.domain.job import AttemptOutcome
-from penstock.pipeline.audit.audit import audit_frame
-from penstock.pipeline.audit.result import AuditResult, result_of
-from penstock.pipeline.audit.window import AuditWindow
+from penstock.history.audit.audit import audit_frame
+from penstock.history.audit.findings import AuditResult, result_of
+from penstock.history.audit.window import AuditWindow
 
 
 def audited_per_s(spark: SparkSession, directory: Path, attempts: int, rounds: int) -> float:

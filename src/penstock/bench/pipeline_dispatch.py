@@ -20,7 +20,7 @@ from penstock.events.dispatch.spark_round import Rounds, Work
 from penstock.events.dispatch.spark_task import publish_planned
 from penstock.events.store.lanes import AwakeRange, LaneOwner
 from penstock.events.store.statements import StoredState
-from penstock.pipeline.database import Database
+from penstock.spark.database import Database
 
 _OWNER = "bench"
 _LOOK_S = 0.02

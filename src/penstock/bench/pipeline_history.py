@@ -10,7 +10,7 @@ from penstock.domain.ids import encode_tsid
 from penstock.domain.job import AttemptOutcome
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import DEFAULT_DISPATCH_POOL
-from penstock.pipeline.schemas import SUBSCRIPTIONS
+from penstock.spark.schemas import SUBSCRIPTIONS
 
 SUBSCRIBERS = 5
 _FROM_MS = 1_600_000_000_000

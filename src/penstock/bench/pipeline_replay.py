@@ -14,9 +14,9 @@ from penstock.domain.subscription import Subscription
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
 from penstock.events.replay import Replay, ReplayOrder, ReplaySelection
-from penstock.pipeline.database import Database
-from penstock.pipeline.replay.errand import DirectSettings, replays_in
-from penstock.pipeline.replay.runner import Count, ReplayRunner
+from penstock.history.replay.runner import Count, ReplayRunner
+from penstock.history.replay.task import DirectSettings, replays_in
+from penstock.spark.database import Database
 
 _ALL = ReplaySelection(from_ms=0)
 _DIRECT = DirectSettings(egress_allow=(ip_network("127.0.0.0/8"),))

@@ -12,7 +12,7 @@ from penstock.bench.scheduler_backlog import TARGET, opened
 from penstock.domain.subscription import DEFAULT_DISPATCH_POOL, Subscription
 from penstock.events.store.postgres import postgres_repository
 from penstock.events.store.statements import StoredMode, StoredState
-from penstock.pipeline.database import Database
+from penstock.spark.database import Database
 
 PER_GROUP = 20
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"

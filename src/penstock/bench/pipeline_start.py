@@ -46,8 +46,8 @@ async def _publish(path: Path) -> None:
 
 def _fan_out(directory: Path) -> None:
     from penstock.events.fan_out.spark import FanOutJob, FanOutSettings
-    from penstock.pipeline.database import Database
-    from penstock.pipeline.session import SessionSettings, spark_session
+    from penstock.spark.database import Database
+    from penstock.spark.session import SessionSettings, spark_session
 
     job = FanOutJob(Database(f"sqlite://{directory}/jobs.db"), FanOutSettings(once=True))
     with spark_session(SessionSettings(app_name="penstock-bench", streams=True)) as spark:

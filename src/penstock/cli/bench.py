@@ -121,7 +121,7 @@ def pipeline(
 
     Takes several minutes; fan-out is held against a plain loop. The last line of `--json` is one JSON object.
     """
-    from penstock.pipeline.requirements import require_spark
+    from penstock.spark.requirements import require_spark
 
     require_spark()
     from penstock.bench.pipeline import PipelineSizes, bench_pipeline

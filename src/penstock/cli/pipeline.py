@@ -28,7 +28,7 @@ class SparkCommand(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command if Spark can run."""
-        from penstock.pipeline.requirements import require_spark
+        from penstock.spark.requirements import require_spark
 
         require_spark()
         return super().invoke(ctx)

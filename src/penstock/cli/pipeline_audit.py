@@ -15,11 +15,11 @@ from penstock.cli.queue_text import printable
 from penstock.domain.errors import PenstockError
 
 if TYPE_CHECKING:
+    from penstock.history.audit.findings import AuditResult
+    from penstock.history.audit.window import AuditWindow
     from penstock.ops.config import Config
-    from penstock.pipeline.audit.result import AuditResult
-    from penstock.pipeline.audit.window import AuditWindow
-    from penstock.pipeline.database import Database
-    from penstock.pipeline.session import SessionSettings
+    from penstock.spark.database import Database
+    from penstock.spark.session import SessionSettings
 
 EXAMPLES = examples(
     "penstock pipeline audit --data ./penstock-data",
@@ -75,7 +75,7 @@ def _window(
     config: "Config", since: str | None, until: str | None, subscription: str | None, tolerance: str
 ) -> "AuditWindow":
     from penstock.edge.clock import SystemClock
-    from penstock.pipeline.audit.window import SETTLED_MS, AuditWindow
+    from penstock.history.audit.window import SETTLED_MS, AuditWindow
 
     now_ms = SystemClock().now_ms()
     kept_since_ms = now_ms - round(config.scheduler.keep_archive_s * 1000)
@@ -97,20 +97,20 @@ def _window(
 
 
 def _audited(place: "Database", settings: "SessionSettings", window: "AuditWindow", most: int) -> "AuditResult":
-    from penstock.pipeline.requirements import require_spark
+    from penstock.spark.requirements import require_spark
 
     require_spark()
     import msgspec
 
-    from penstock.pipeline.audit.auditor import SPARK_SETTINGS, audit_database
-    from penstock.pipeline.session import spark_session
+    from penstock.history.audit.audit import SPARK_SETTINGS, audit_database
+    from penstock.spark.session import spark_session
 
     with spark_session(msgspec.structs.replace(settings, conf={**SPARK_SETTINGS, **settings.conf})) as spark:
         return audit_database(spark, place, window, most)
 
 
 def _write(file: Path, result: "AuditResult") -> None:
-    from penstock.pipeline.audit.shown import html_page
+    from penstock.history.audit.page import html_page
 
     try:
         file.write_text(html_page(result), encoding="utf-8")
@@ -122,7 +122,7 @@ def _write(file: Path, result: "AuditResult") -> None:
 def _tell(result: "AuditResult", *, as_json: bool) -> None:
     import msgspec
 
-    from penstock.pipeline.audit.shown import FINDING_COLUMNS, finding_cells, looked_at, summary, verdict
+    from penstock.history.audit.page import FINDING_COLUMNS, finding_cells, looked_at, summary, verdict
 
     if as_json:
         print_json({"clean": result.is_clean, **msgspec.to_builtins(result)})

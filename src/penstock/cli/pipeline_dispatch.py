@@ -37,7 +37,7 @@ def dispatch(
     """
     import asyncio
 
-    from penstock.pipeline.run import RunSettings, run_pipeline
+    from penstock.spark.run import RunSettings, run_pipeline
 
     config = load_config(ctx)
     streams = Streams(config=config, data=data, database=database, queue=queue, endpoint=endpoint, once=once)

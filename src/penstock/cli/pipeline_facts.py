@@ -19,8 +19,8 @@ from penstock.cli.pipeline_options import (
 )
 
 if TYPE_CHECKING:
-    from penstock.pipeline.facts.lake import LakeFormat
-    from penstock.pipeline.session import SessionSettings
+    from penstock.history.lake.lake import LakeFormat
+    from penstock.spark.session import SessionSettings
 
 EXAMPLES = examples(
     "penstock pipeline facts --data ./penstock-data",
@@ -63,9 +63,9 @@ def facts(
     if day is not None:
         raise typer.BadParameter("--day goes with --compact")
 
+    from penstock.history.lake.job import FactsJob, FactsSettings
     from penstock.http.server.server import run as run_service
-    from penstock.pipeline.facts.job import FactsJob, FactsSettings
-    from penstock.pipeline.run import RunSettings, run_pipeline
+    from penstock.spark.run import RunSettings, run_pipeline
 
     options = config.pipeline
     settings = FactsSettings(lake=lake_of(config, data, lake), format=chosen, once=once)
@@ -77,7 +77,7 @@ def facts(
 
 def lake_format_of(name: str) -> "LakeFormat":
     """The format that was asked for."""
-    from penstock.pipeline.facts.lake import LakeFormat
+    from penstock.history.lake.lake import LakeFormat
 
     try:
         return LakeFormat(name)
@@ -86,9 +86,9 @@ def lake_format_of(name: str) -> "LakeFormat":
 
 
 def _compact(session: "SessionSettings", path: str, chosen: "LakeFormat", day: str | None) -> None:
-    from penstock.pipeline.facts.lake import open_lake
-    from penstock.pipeline.report.span import day_span
-    from penstock.pipeline.session import spark_session
+    from penstock.history.lake.lake import open_lake
+    from penstock.history.report.span import day_span
+    from penstock.spark.session import spark_session
 
     wanted = None if day is None else day_span(day).days
     with spark_session(session) as spark:

@@ -41,7 +41,7 @@ def fan_out(
     import asyncio
 
     from penstock.events.fan_out.spark import FanOutJob, FanOutSettings
-    from penstock.pipeline.run import RunSettings, run_pipeline
+    from penstock.spark.run import RunSettings, run_pipeline
 
     config = load_config(ctx)
     options = config.pipeline

@@ -31,12 +31,11 @@ def golden_day(
     import msgspec
 
     from penstock.edge.clock import SystemClock
-    from penstock.pipeline.audit.auditor import SPARK_SETTINGS
-    from penstock.pipeline.audit.golden_day import DAY_MS, GoldenDay, rehearse
-    from penstock.pipeline.audit.golden_history import PLANTED
-    from penstock.pipeline.audit.shown import summary, verdict
-    from penstock.pipeline.database import Database
-    from penstock.pipeline.session import spark_session
+    from penstock.history.audit.audit import SPARK_SETTINGS
+    from penstock.history.audit.golden_day import DAY_MS, PLANTED, GoldenDay, rehearse
+    from penstock.history.audit.page import summary, verdict
+    from penstock.spark.database import Database
+    from penstock.spark.session import spark_session
 
     settings = session_settings(load_config(ctx), master, conf, app_name="penstock-golden-day")
     settings = msgspec.structs.replace(settings, conf={**SPARK_SETTINGS, **settings.conf})

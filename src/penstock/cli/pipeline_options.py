@@ -9,8 +9,8 @@ import typer
 
 if TYPE_CHECKING:
     from penstock.ops.config import Config
-    from penstock.pipeline.database import Database
-    from penstock.pipeline.session import SessionSettings
+    from penstock.spark.database import Database
+    from penstock.spark.session import SessionSettings
 
 Master: TypeAlias = Annotated[
     str, typer.Option(help="Spark's master: local[*], spark://…, yarn, k8s://…; else pipeline.master.", metavar="URL")
@@ -31,7 +31,7 @@ def session_settings(
     config: "Config", master: str, conf: Sequence[str] | None, *, app_name: str = "penstock"
 ) -> "SessionSettings":
     """Which Spark to use, as the command line and the configuration say."""
-    from penstock.pipeline.session import SessionSettings
+    from penstock.spark.session import SessionSettings
 
     options = config.pipeline
     pairs = [_pair(entry) for entry in (*options.conf, *(conf or ()))]
@@ -40,7 +40,7 @@ def session_settings(
 
 def database_of(config: "Config", data: Path | None, database: str | None) -> "Database":
     """Where jobs are kept: PostgreSQL if a URL is given or configured, else a file in the data directory."""
-    from penstock.pipeline.database import Database
+    from penstock.spark.database import Database
 
     if data is not None and database is not None:
         raise typer.BadParameter("give one of --data and --database")

@@ -18,7 +18,7 @@ def package(
     The commands here do it by themselves; this is for images, and for clusters that fetch it from their own storage.
     """
     from penstock.domain.errors import Unavailable
-    from penstock.pipeline.packaging import write_package
+    from penstock.spark.packaging import write_package
 
     try:
         write_package(output)

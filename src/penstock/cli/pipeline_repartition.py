@@ -35,9 +35,9 @@ def repartition(
 
     Run it again to go on after a failure, or to copy what arrived since. The source stays as it is until --commit.
     """
-    from penstock.pipeline.repartition.queue_access import QueueAccess
-    from penstock.pipeline.repartition.runner import Repartitioner
-    from penstock.pipeline.session import spark_session
+    from penstock.history.repartition.messages import QueueAccess
+    from penstock.history.repartition.runner import Repartitioner
+    from penstock.spark.session import spark_session
 
     if "://" not in source:
         raise typer.BadParameter("give the queue's URL", param_hint="--source")

@@ -20,10 +20,10 @@ from penstock.cli.pipeline_options import Conf, Data, DatabaseUrl, Master, datab
 if TYPE_CHECKING:
     from penstock.cli.pipeline_replay_progress import ProgressLine
     from penstock.events.replay import Replay, ReplayOrder
+    from penstock.history.replay.runner import Count, Ended
+    from penstock.history.replay.task import DirectSettings
     from penstock.ops.config import Config
-    from penstock.pipeline.database import Database
-    from penstock.pipeline.replay.errand import DirectSettings
-    from penstock.pipeline.replay.runner import Count, Ended
+    from penstock.spark.database import Database
 
 EXAMPLES = examples(
     "penstock pipeline replay --from 2030-01-01 --to 2030-01-02 --dry-run",
@@ -66,8 +66,8 @@ def replay(
     place = database_of(config, data, database)
     found, order = _begun(place, order, resume)
     from penstock.edge.clock import SystemClock
-    from penstock.pipeline.replay.runner import ReplayRunner
-    from penstock.pipeline.session import spark_session
+    from penstock.history.replay.runner import ReplayRunner
+    from penstock.spark.session import spark_session
 
     clock = SystemClock()
     with spark_session(session_settings(config, master, conf, app_name="penstock-replay")) as spark:
@@ -119,7 +119,7 @@ def _begun(place: "Database", order: "ReplayOrder | None", resume: str | None) -
     import asyncio
 
     from penstock.edge.clock import SystemClock
-    from penstock.pipeline.replay.errand import replays_in
+    from penstock.history.replay.task import replays_in
 
     async def look(replay_id: str) -> "Replay":
         async with replays_in(place, SystemClock()) as replays:
@@ -136,7 +136,7 @@ def _begin(place: "Database", order: "ReplayOrder", count: "Count", now_ms: int,
 
     from penstock.edge.clock import SystemClock
     from penstock.edge.node import process_ids
-    from penstock.pipeline.replay.errand import replays_in
+    from penstock.history.replay.task import replays_in
 
     async def begin() -> "Replay":
         async with replays_in(place, SystemClock()) as replays:
@@ -177,7 +177,7 @@ def _confirmed(count: "Count", *, yes: bool) -> bool:
 
 
 def _direct_settings(config: "Config") -> "DirectSettings":
-    from penstock.pipeline.replay.errand import DirectSettings
+    from penstock.history.replay.task import DirectSettings
 
     return DirectSettings(
         egress_allow=config.egress.allow,

@@ -22,11 +22,11 @@ from penstock.cli.pipeline_options import (
 )
 
 if TYPE_CHECKING:
-    from penstock.pipeline.database import Database
-    from penstock.pipeline.facts.lake import LakeFormat
-    from penstock.pipeline.report.figures import Figures
-    from penstock.pipeline.report.span import Span
-    from penstock.pipeline.session import SessionSettings
+    from penstock.history.lake.lake import LakeFormat
+    from penstock.history.report.figures import Figures
+    from penstock.history.report.span import Span
+    from penstock.spark.database import Database
+    from penstock.spark.session import SessionSettings
 
 EXAMPLES = examples(
     "penstock pipeline report --day 2030-01-31",
@@ -75,7 +75,7 @@ def report(
 
         print_json(msgspec.to_builtins(figures))
     if output is not None or not as_json:
-        from penstock.pipeline.report.document import document
+        from penstock.history.report.document import document
 
         path = output or Path(f"report-{day or week or span.days[0]}.html")
         path.write_text(document(figures), encoding="utf-8")
@@ -83,7 +83,7 @@ def report(
 
 
 def _span(day: str | None, week: str | None) -> "Span":
-    from penstock.pipeline.report.span import day_span, week_span
+    from penstock.history.report.span import day_span, week_span
 
     if day is not None and week is not None:
         raise typer.BadParameter("give one of --day and --week")
@@ -95,10 +95,10 @@ def _span(day: str | None, week: str | None) -> "Span":
 def _of_lake(
     session: "SessionSettings", path: str, lake_format: "LakeFormat", span: "Span", partitions: int
 ) -> "Figures":
-    from penstock.pipeline.facts.lake import open_lake
-    from penstock.pipeline.report.figures import collect_figures
-    from penstock.pipeline.report.sources import facts_of_lake
-    from penstock.pipeline.session import spark_session
+    from penstock.history.lake.lake import open_lake
+    from penstock.history.report.figures import collect_figures
+    from penstock.history.report.span import facts_of_lake
+    from penstock.spark.session import spark_session
 
     with spark_session(session) as spark:
         facts = facts_of_lake(open_lake(spark, path, lake_format), span)
@@ -106,10 +106,10 @@ def _of_lake(
 
 
 def _of_database(session: "SessionSettings", database: "Database", span: "Span", partitions: int) -> "Figures":
-    from penstock.pipeline.report.figures import collect_figures
-    from penstock.pipeline.report.sources import facts_of_database
-    from penstock.pipeline.session import spark_session
-    from penstock.pipeline.tables import Tables
+    from penstock.history.report.figures import collect_figures
+    from penstock.history.report.span import facts_of_database
+    from penstock.spark.session import spark_session
+    from penstock.spark.tables import Tables
 
     with spark_session(session) as spark:
         return collect_figures(facts_of_database(Tables(spark, database), span), span, database.place, partitions)

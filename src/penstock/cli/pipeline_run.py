@@ -46,7 +46,7 @@ def run(
     database of the configuration is used.
     """
     from penstock.http.server.server import run as run_service
-    from penstock.pipeline.run import RunSettings, run_pipeline
+    from penstock.spark.run import RunSettings, run_pipeline
 
     config = load_config(ctx)
     streams = Streams(config=config, data=data, database=database, queue=queue, endpoint=endpoint, lake=lake, once=once)

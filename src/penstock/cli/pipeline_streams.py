@@ -11,7 +11,7 @@ from penstock.cli.pipeline_options import database_of, lake_of
 
 if TYPE_CHECKING:
     from penstock.ops.config import Config
-    from penstock.pipeline.streaming_job import StreamingJob
+    from penstock.spark.supervision import StreamingJob
 
 
 class Stream(StrEnum):
@@ -47,7 +47,7 @@ class Streams:
         return FanOutJob(database_of(self.config, self.data, self.database), settings)
 
     def _facts(self) -> "StreamingJob":
-        from penstock.pipeline.facts.job import FactsJob, FactsSettings
+        from penstock.history.lake.job import FactsJob, FactsSettings
 
         lake = lake_of(self.config, self.data, self.lake)
         settings = FactsSettings(lake=lake, most_rows=self.config.pipeline.max_rows_per_batch, once=self.once)

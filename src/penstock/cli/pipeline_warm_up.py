@@ -13,7 +13,7 @@ def warm_up(ctx: typer.Context) -> None:
 
     Keeps an archive of Spark's classes, 160 MB, in the user's cache (XDG_CACHE_HOME, else ~/.cache); takes a minute.
     """
-    from penstock.pipeline.warm_up import warm_up
+    from penstock.spark.warm_up import warm_up
 
     load_config(ctx)
     archive = warm_up()

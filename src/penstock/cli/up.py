@@ -100,8 +100,8 @@ def _check_room(directory: Path) -> None:
 def chosen_engine(choice: EngineChoice) -> "Engine":
     """The engine to run; SparkUnavailable if Spark was asked for and cannot run."""
     from penstock.ops.parts import Engine
-    from penstock.pipeline.errors import SparkUnavailable
-    from penstock.pipeline.requirements import require_spark
+    from penstock.spark.errors import SparkUnavailable
+    from penstock.spark.requirements import require_spark
 
     if choice is EngineChoice.INLINE:
         return Engine.INLINE

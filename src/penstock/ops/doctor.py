@@ -13,11 +13,10 @@ from penstock.edge.disk_room import LEAST_FREE_BYTES, free_bytes
 from penstock.http.auth.keys import read_keys
 from penstock.ops.config import Config, ConfigError, load
 from penstock.ops.telemetry.redaction import mask_secrets, mask_whole_url
-from penstock.pipeline.class_archive import class_sharing
-from penstock.pipeline.errors import SparkUnavailable
-from penstock.pipeline.java import LEAST, find_java
-from penstock.pipeline.requirements import spark_version
 from penstock.queues.sqs.http import find_key
+from penstock.spark.errors import SparkUnavailable
+from penstock.spark.jvm import class_sharing
+from penstock.spark.requirements import LEAST, find_java, spark_version
 
 PYTHON_LEAST = (3, 11)
 DISK_NEEDED_BYTES = LEAST_FREE_BYTES

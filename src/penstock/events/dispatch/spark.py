@@ -34,7 +34,7 @@ from penstock.events.store.leader import SCHEDULER
 from penstock.events.store.postgres import postgres_repository
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.statements import Dialect
-from penstock.pipeline.database import Database
+from penstock.spark.database import Database
 
 Result = TypeVar("Result")
 

@@ -34,9 +34,9 @@ from penstock.events.dispatch.spark_task import COLUMNS
 from penstock.events.errors import DatabaseFailed
 from penstock.events.store.lanes import AwakeRange
 from penstock.events.store.statements import MODE_OF, Dialect, StoredMode, queries, translated
-from penstock.pipeline.database import Database
-from penstock.pipeline.lasting_memory import spare_collections
-from penstock.pipeline.sources.literal import literal
+from penstock.spark.database import Database
+from penstock.spark.sources.statements import literal
+from penstock.spark.workers import spare_collections
 
 _LANE = """
     SELECT group_key, ordered, turn,

@@ -29,7 +29,7 @@ from penstock.events.dispatch.pointers import Pointers
 from penstock.events.dispatch.settings import SchedulerSettings
 from penstock.events.process.tokens import AuthTokens
 from penstock.events.store.lanes import AwakeRange, LaneOwner
-from penstock.pipeline.database import Database
+from penstock.spark.database import Database
 
 
 class DispatchSettings(msgspec.Struct, frozen=True, kw_only=True):

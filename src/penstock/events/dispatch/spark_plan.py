@@ -19,7 +19,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
 from penstock.domain.pointer import DispatchMode
-from penstock.pipeline.schemas import READY_JOBS
+from penstock.spark.schemas import READY_JOBS
 
 _TEXT = StringType()
 _NUMBER = LongType()

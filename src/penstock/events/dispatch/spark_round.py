@@ -21,7 +21,7 @@ from penstock.events.dispatch.spark_messages import (
 )
 from penstock.events.dispatch.spark_task import publish_planned
 from penstock.events.store.lanes import AwakeRange, LaneOwner
-from penstock.pipeline.database import Database
+from penstock.spark.database import Database
 
 Work = Callable[[Iterable[pyarrow.RecordBatch], Order], Iterator[pyarrow.RecordBatch]]
 

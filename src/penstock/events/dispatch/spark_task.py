@@ -33,10 +33,10 @@ from penstock.events.dispatch.spark_messages import Order, Report
 from penstock.events.errors import StaleLeader
 from penstock.events.store.lanes import LaneOwner, Lanes, lane_key
 from penstock.events.store.repository import JobRepository
-from penstock.pipeline.database import Database
-from penstock.pipeline.lasting_memory import spare_collections
 from penstock.queues.open import publisher_for
 from penstock.queues.port import Publisher
+from penstock.spark.database import Database
+from penstock.spark.workers import spare_collections
 
 COLUMNS = (
     "group_key", "ordered", "turn", "may_go", "id", "mode", "pool", "publish_round", "due_at_ms", "updated_at_ms",

@@ -20,7 +20,7 @@ from penstock.edge.clock import stopwatch
 from penstock.engine.store.postgres_address import PostgresAddress, Session
 from penstock.events.errors import DatabaseFailed
 from penstock.events.store.statements import Dialect, queries
-from penstock.pipeline.database import Database
+from penstock.spark.database import Database
 
 _POLL_S = 0.02
 _BUSY_TIMEOUT_S = 10.0

@@ -33,13 +33,13 @@ from penstock.edge.clock import SystemClock
 from penstock.events.fan_out.columns import EVENT_COLUMNS
 from penstock.events.fan_out.spark_plan import Planned, by_group, in_order, packed, planner_of
 from penstock.events.store.repository import JobRepository
-from penstock.pipeline.batch_listener import BatchListener, EndedBatch
-from penstock.pipeline.database import Database
-from penstock.pipeline.lasting_memory import spare_collections
-from penstock.pipeline.schemas import POSITION
-from penstock.pipeline.sources.registered import registered
-from penstock.pipeline.sources.set_aside import SetAside, set_aside
-from penstock.pipeline.sources.stream_source import TASK_ROWS
+from penstock.spark.database import Database
+from penstock.spark.listener import BatchListener, EndedBatch
+from penstock.spark.schemas import POSITION
+from penstock.spark.sources.sound_rows import SetAside, set_aside
+from penstock.spark.sources.stream_source import TASK_ROWS
+from penstock.spark.sources.table_source import registered
+from penstock.spark.workers import spare_collections
 
 Result = TypeVar("Result")
 

@@ -38,7 +38,7 @@ from penstock.events.fan_out.columns import (
     examined,
 )
 from penstock.events.fan_out.rule import job_id_for
-from penstock.pipeline.schemas import POSITION
+from penstock.spark.schemas import POSITION
 
 
 class Wish(msgspec.Struct, frozen=True, array_like=True):

@@ -1,6 +1,6 @@
 """From an attempt and its job to a delivery fact: the rules, and what becomes of rows that cannot be true.
 
-`pipeline/facts/shaping.py` has the same rules for DataFrames; tests/pipeline/test_facts_rules.py holds them together.
+`history/lake/facts.py` has the same rules for DataFrames; tests/pipeline/test_facts_rules.py holds them together.
 """
 
 import re

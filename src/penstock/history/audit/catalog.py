@@ -1,0 +1,62 @@
+"""The subscriptions as an audit holds the system to them: what each wants, and from when on."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from pyspark.sql import Row
+
+from penstock.domain.errors import PenstockError
+from penstock.domain.ids import decode_tsid, tsid_time_ms
+from penstock.domain.matching import EventFilter
+from penstock.domain.pointer import DispatchMode
+from penstock.domain.subscription import Subscription
+from penstock.events.fan_out.spark_plan import packed
+from penstock.history.audit.window import CATALOG_LAG_MS, AuditWindow
+
+_filter = msgspec.json.Decoder(EventFilter).decode
+
+
+class Catalog(msgspec.Struct, frozen=True):
+    """Subscriptions that can be used, as fan-out takes them, and those that cannot with the reason."""
+
+    packed: bytes
+    since_ms: Mapping[str, int]
+    damaged: Mapping[str, str]
+
+
+def catalog_of(rows: Iterable[Row], window: AuditWindow) -> Catalog:
+    """What the rows of `schemas.SUBSCRIPTIONS` say; all of them, or the one of the window."""
+    wanting: list[Subscription] = []
+    damaged: dict[str, str] = {}
+    for row in rows:
+        if window.subscription_id in (None, row["id"]):
+            try:
+                wanting.append(_subscription(row))
+            except (msgspec.MsgspecError, PenstockError, ValueError, TypeError) as error:
+                damaged[str(row["id"])] = str(error)
+    since_ms = {each.id: _since_ms(each.id, window) for each in wanting}
+    return Catalog(packed(wanting), since_ms, damaged)
+
+
+def _subscription(row: Row) -> Subscription:
+    return Subscription(
+        id=row["id"],
+        tenant=row["tenant"],
+        name=row["name"],
+        pattern=row["pattern"],
+        filter=_filter(row["filter"]),
+        target=row["target"],
+        pool=row["pool"],
+        mode=DispatchMode(row["mode"]),
+        paused=row["paused"],
+    )
+
+
+def _since_ms(subscription_id: str, window: AuditWindow) -> int:
+    """From when on events are owed to it; an id that tells no time means always."""
+    try:
+        made_ms = tsid_time_ms(decode_tsid(subscription_id)) + CATALOG_LAG_MS
+    except ValueError:
+        made_ms = 0
+    changed_ms = window.changed_ms.get(subscription_id)
+    return made_ms if changed_ms is None else max(made_ms, changed_ms + CATALOG_LAG_MS)

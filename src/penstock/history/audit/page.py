@@ -1,0 +1,103 @@
+"""An audit for people: as lines of a table, and as a page."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from penstock.domain.job import AttemptOutcome
+from penstock.domain.job_state import JobStatus
+from penstock.history.audit.findings import WAITING_EVENTS, AuditResult, Finding, FindingKind
+from penstock.history.audit.screen import UNRECORDED
+from penstock.history.page import Section, figures, page, table
+
+GUARANTEES: Mapping[FindingKind, str] = {
+    FindingKind.LOST: "every subscription that wanted an event has a job for it",
+    FindingKind.UNDELIVERED: "every completed job has a delivery on record",
+    FindingKind.OVERTAKEN: "deliveries of a key begin in order",
+    FindingKind.OVERLAP: "one delivery of a key at a time",
+    FindingKind.DUPLICATE: "a job that was delivered is not delivered again",
+    FindingKind.UNKNOWN_JOB: "every attempt belongs to a job",
+    FindingKind.DAMAGED: "every row says what can be",
+}
+
+FINDING_COLUMNS = ("kind", "at", "group", "job", "in conflict with", "what")
+
+_LARGEST_MS = 253_402_300_799_999
+
+
+def summary(result: AuditResult) -> list[tuple[str, str, int]]:
+    """Per guarantee its name, what it says, and how often it was broken."""
+    return [(kind.value, says, result.totals.get(kind, 0)) for kind, says in GUARANTEES.items()]
+
+
+def looked_at(result: AuditResult) -> list[tuple[str, int]]:
+    """What the audit has seen."""
+    counts = result.counts
+    statuses = [(f"jobs {status.value}", counts.get(status.value, 0)) for status in JobStatus]
+    outcomes = [(f"attempts {outcome.value}", counts.get(outcome.value, 0)) for outcome in AttemptOutcome]
+    others = [
+        ("events that wait for their jobs", counts.get(WAITING_EVENTS, 0)),
+        ("deliveries begun and not on record", counts.get(UNRECORDED, 0)),
+    ]
+    return [
+        ("jobs", sum(number for _, number in statuses)),
+        *[each for each in statuses if each[1]],
+        ("attempts", sum(number for _, number in outcomes)),
+        *[each for each in outcomes if each[1]],
+        *others,
+    ]
+
+
+def finding_cells(finding: Finding) -> tuple[str, str, str, str, str, str]:
+    """A finding under FINDING_COLUMNS."""
+    return (
+        finding.kind.value,
+        moment(finding.at_ms),
+        finding.group_key or finding.subscription_id or "",
+        _attempt(finding.job_id or finding.event_id, finding.number),
+        _attempt(finding.other_job_id, finding.other_number),
+        finding.detail,
+    )
+
+
+def moment(epoch_ms: int | None) -> str:
+    """A time as people read it, in UTC; a number that is none stays one."""
+    if epoch_ms is None:
+        return ""
+    if not 0 <= epoch_ms <= _LARGEST_MS:
+        return str(epoch_ms)
+    return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def verdict(result: AuditResult) -> str:
+    """The audit in one sentence."""
+    window = result.window
+    since = moment(window.since_ms) if window.since_ms > 0 else "the beginning"
+    total = sum(result.totals.values())
+    found = "nothing was broken" if result.is_clean else f"{total:,} findings"
+    return f"From {since} until {moment(window.until_ms)}: {found}."
+
+
+def html_page(result: AuditResult) -> str:
+    """The audit as a page that needs nothing else."""
+    title = "Penstock audit: clean" if result.is_clean else "Penstock audit: findings"
+    sections = [
+        Section("Guarantees", table(("check", "guarantee", "findings"), summary(result)), wide=True),
+        Section("Looked at", figures(looked_at(result)), wide=True),
+        Section(
+            "Findings",
+            table(FINDING_COLUMNS, [finding_cells(each) for each in result.findings], "There are none."),
+            note=_note(result.findings, sum(result.totals.values())),
+            wide=True,
+        ),
+    ]
+    return page(title, sections, lead=verdict(result))
+
+
+def _note(shown: Sequence[Finding], total: int) -> str:
+    return f"The first {len(shown):,} of {total:,}." if len(shown) < total else ""
+
+
+def _attempt(name: str | None, number: int | None) -> str:
+    if name is None:
+        return ""
+    return name if number is None else f"{name} (attempt {number})"

@@ -1,0 +1,203 @@
+"""The columns of delivery facts, and where an attempt stands among all.
+
+From attempts and their jobs to delivery facts: the rules of `events/statistics/facts.py` for DataFrames.
+
+Attempts with what their jobs tell of them: each task looks up the jobs of its own attempts, by their keys.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+
+import msgspec
+import pyarrow
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
+
+from penstock.engine.store.postgres_address import PostgresAddress
+from penstock.events.statistics.facts import (
+    DAY_MS,
+    EARLIEST_MS,
+    ENDPOINT,
+    LONGEST_MS,
+    LONGEST_WAIT_MS,
+    NAME_CHARACTERS,
+    OUTCOMES,
+    REASON_CHARACTERS,
+    latest_ms,
+)
+from penstock.events.statistics.minutes import Place
+from penstock.events.store.statements import Dialect, queries
+from penstock.events.store.transaction import Row
+from penstock.spark.database import Database
+from penstock.spark.workers import spare_collections
+
+_TEXT = StringType()
+_NUMBER = LongType()
+
+ORIGIN = StructType(
+    [
+        StructField("tenant", _TEXT),
+        StructField("type", _TEXT),
+        StructField("event_id", _TEXT),
+        StructField("subscription_id", _TEXT),
+        StructField("group_key", _TEXT),
+        StructField("pool", _TEXT),
+        StructField("target", _TEXT),
+        StructField("scheduled_for_ms", _NUMBER),
+        StructField("created_at_ms", _NUMBER),
+    ]
+)
+"""What is taken over from an attempt's job: it never changes there, so that a repeated batch gives the same."""
+
+DAY = "day"
+"""A fact's day in UTC, as 2026-11-01: the lake's partitions."""
+
+FACTS = StructType(
+    [
+        StructField("job_id", _TEXT),
+        StructField("number", _NUMBER),
+        StructField("outcome", _TEXT),
+        StructField("at_ms", _NUMBER),
+        StructField("duration_ms", _NUMBER),
+        StructField("was_sent", BooleanType()),
+        StructField("status_code", _NUMBER),
+        StructField("reason", _TEXT),
+        StructField("waited_ms", _NUMBER),
+        StructField("tenant", _TEXT),
+        StructField("type", _TEXT),
+        StructField("event_id", _TEXT),
+        StructField("subscription_id", _TEXT),
+        StructField("group_key", _TEXT),
+        StructField("pool", _TEXT),
+        StructField("endpoint", _TEXT),
+        StructField("created_at_ms", _NUMBER),
+        StructField("repaired", BooleanType()),
+        StructField("position", _NUMBER),
+        StructField(DAY, _TEXT),
+    ]
+)
+
+
+def place() -> Column:
+    """A row's `Place`, as a column that is ordered like it."""
+    return f.struct(
+        f.coalesce("position", f.lit(0)).alias("position"),
+        f.coalesce("job_id", f.lit("")).alias("job_id"),
+        f.coalesce("number", f.lit(0)).alias("number"),
+        f.coalesce("at_ms", f.lit(0)).alias("at_ms"),
+    )
+
+
+def is_after(known: Place) -> Column:
+    """Whether a row stands behind a place."""
+    bound = f.struct(
+        f.lit(known.position).cast("bigint").alias("position"),
+        f.lit(known.job_id).alias("job_id"),
+        f.lit(known.number).cast("bigint").alias("number"),
+        f.lit(known.at_ms).cast("bigint").alias("at_ms"),
+    )
+    return place() > bound
+
+
+FLAW = "flaw"
+
+
+def judged(attempts: DataFrame, now_ms: int) -> DataFrame:
+    """Attempts with the column `flaw`: why one cannot be counted, null if it can."""
+    flaw = (
+        f.when(_any_missing(), "a part of its key, its time or its outcome is missing")
+        .when(~f.col("outcome").isin(*OUTCOMES), "its outcome is none that Penstock knows")
+        .when(f.col("at_ms") < EARLIEST_MS, "it was made before the year 2000")
+        .when(f.col("at_ms") > latest_ms(now_ms), "it lies more than a day in the future")
+    )
+    return attempts.withColumn(FLAW, flaw)
+
+
+def shaped(attempts: DataFrame) -> DataFrame:
+    """Facts of judged attempts that have the columns `ORIGIN` of their jobs; the flawed are told by `flaw`."""
+    duration_ms = f.least(f.greatest(f.coalesce("duration_ms", f.lit(0)), f.lit(0)), f.lit(LONGEST_MS))
+    day = f.date_from_unix_date(((f.col("at_ms") - f.col("at_ms") % DAY_MS) / DAY_MS).cast("int")).cast("string")
+    shape = {
+        "duration_ms": duration_ms,
+        "was_sent": f.col("status_code").isNotNull() | (duration_ms > 0),
+        "reason": f.when(f.col("outcome") != "DELIVERED", _reason()),
+        "waited_ms": f.when(f.col("number") == 1, _waited_ms()),
+        "endpoint": endpoint(f.col("target")),
+        "repaired": ~f.col("duration_ms").eqNullSafe(duration_ms),
+        # A flawed one may lie on no day that a calendar has.
+        DAY: f.when(f.col(FLAW).isNull(), day),
+    }
+    return attempts.select(*(shape.get(name, f.col(name)).alias(name) for name in FACTS.names), FLAW)
+
+
+def endpoint(target: Column) -> Column:
+    """Where a target is: without user name, query and fragment."""
+    parts = f.concat(f.regexp_extract(target, ENDPOINT, 1), f.regexp_extract(target, ENDPOINT, 2))
+    return named(f.when(target.rlike(ENDPOINT), parts).otherwise(f.regexp_extract(target, "^([^?#]*)", 1)))
+
+
+def named(text: Column) -> Column:
+    """A text as a name in statistics."""
+    return f.replace(f.substring(text, 1, NAME_CHARACTERS), f.lit("\0"), f.lit("\N{REPLACEMENT CHARACTER}"))
+
+
+def _any_missing() -> Column:
+    return f.greatest(*(f.col(name).isNull() for name in ("job_id", "number", "outcome", "at_ms")))
+
+
+def _reason() -> Column:
+    answered = f.concat(f.lit("answered "), f.col("status_code").cast("string"))
+    return f.substring(f.coalesce(f.col("error"), answered, f.lit("no reason was kept")), 1, REASON_CHARACTERS)
+
+
+def _waited_ms() -> Column:
+    # A damaged time may lie so far back that the difference is no number of 64 bits.
+    waited_ms = f.try_subtract(f.col("at_ms"), f.coalesce("scheduled_for_ms", "created_at_ms"))
+    bounded = f.least(f.greatest(f.coalesce(waited_ms, f.lit(LONGEST_WAIT_MS)), f.lit(0)), f.lit(LONGEST_WAIT_MS))
+    return f.when(f.col("created_at_ms").isNotNull(), bounded)
+
+
+_LOOKED_UP = StructType([StructField("id", StringType()), *ORIGIN.fields])
+_STATEMENT = "job_origins"
+_BUSY_TIMEOUT_S = 10.0
+
+
+def with_origins(attempts: DataFrame, database: Database) -> DataFrame:
+    """Attempts and the columns `ORIGIN`, null where there is no such job any more.
+
+    To look jobs up by key costs as much as there are attempts; a join would read all jobs for each batch.
+    """
+    schema = StructType([*attempts.schema.fields, *ORIGIN.fields])
+    wanted = to_arrow_schema(schema)
+
+    def look_up(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        for batch in batches:
+            ids = batch.column("job_id").drop_null().unique().to_pylist()
+            jobs = _table(origin_rows(database, ids))
+            found = pyarrow.Table.from_batches([batch]).join(jobs, "job_id", "id", "left outer")
+            yield from found.select(wanted.names).cast(wanted).to_batches()
+        spare_collections("looking up")
+
+    return attempts.mapInArrow(look_up, schema)
+
+
+def origin_rows(database: Database, job_ids: Sequence[str]) -> list[Row]:
+    """The id and the columns `ORIGIN` of jobs, archived or not."""
+    statement = queries(database.dialect)[_STATEMENT]
+    if database.dialect is Dialect.POSTGRES:
+        with closing(PostgresAddress(database.url).connect(database.schema)) as session:
+            return session.execute(statement.encode(), {"ids": list(job_ids)}).fetchall()
+    with closing(sqlite3.connect(f"{database.path.as_uri()}?mode=ro", uri=True, timeout=_BUSY_TIMEOUT_S)) as connection:
+        # A damaged name is better than none.
+        connection.text_factory = lambda text: text.decode(errors="replace")
+        return connection.execute(statement, {"ids": msgspec.json.encode(job_ids).decode()}).fetchall()
+
+
+def _table(rows: Sequence[Row]) -> pyarrow.Table:
+    schema = to_arrow_schema(_LOOKED_UP)
+    columns = zip(*rows, strict=True) if rows else ((),) * len(schema)
+    arrays = [pyarrow.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pyarrow.Table.from_arrays(arrays, schema=schema)

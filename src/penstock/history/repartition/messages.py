@@ -1,0 +1,145 @@
+"""The messages of a queue as a DataFrame, read partition by partition without receiving any.
+
+A queue of Penstock's SQS server as a task reaches it: a value that travels, and a client where it is used.
+"""
+
+from collections.abc import Iterator
+from urllib.parse import quote, urlsplit
+
+import msgspec
+import pyarrow
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from penstock.edge.clock import SystemClock
+from penstock.history.errors import CannotRepartition
+from penstock.sqs.client import Endpoint, SqsClient
+from penstock.sqs.signing import Signer
+from penstock.sqs.snapshot import MAX_MESSAGES, QueueStanding, SnapshotMessage, SnapshotPage
+
+
+class QueueAccess(msgspec.Struct, frozen=True):
+    """Where a queue is, and as whom to ask for it: an admin principal."""
+
+    url: str
+    signer: Signer | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name.endswith(".fifo"):
+            raise CannotRepartition(f"{self.name or self.url!r} is not a FIFO queue: only those have partitions")
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self.url.rpartition("/")[2]
+
+    def beside(self, name: str) -> "QueueAccess":
+        """Another queue of the same server."""
+        return QueueAccess(f"{self.url.rpartition('/')[0]}/{name}", self.signer)
+
+    def client(self) -> SqsClient:
+        """A connection to the server."""
+        parts = urlsplit(self.url)
+        return SqsClient(Endpoint.parse(f"{parts.scheme}://{parts.netloc}"), SystemClock(), self.signer)
+
+    def standing(self, client: SqsClient) -> QueueStanding:
+        """How its partitions stand now."""
+        return client.admin("GET", f"queues/{quote(self.name)}/partitions", QueueStanding)
+
+    def retire(self, client: SqsClient, seen: QueueStanding) -> None:
+        """Delete it if it is still as it was seen; FailedPrecondition if not."""
+        client.admin("POST", f"queues/{quote(self.name)}/retire", dict[str, str], body=msgspec.json.encode(seen))
+
+    def messages(self, client: SqsClient, partition: int) -> Iterator[list[SnapshotMessage]]:
+        """The messages of a partition in order, page by page."""
+        after: int | None = 0
+        path = f"queues/{quote(self.name)}/partitions/{partition}/messages"
+        while after is not None:
+            page = client.admin("GET", path, SnapshotPage, {"after": str(after), "limit": str(MAX_MESSAGES)})
+            if page.messages:
+                yield page.messages
+            after = page.after
+
+
+MESSAGES = StructType(
+    [
+        StructField("partition", IntegerType(), nullable=False),
+        StructField("sequence", LongType(), nullable=False),
+        StructField("message_id", StringType(), nullable=False),
+        StructField("group", StringType(), nullable=False),
+        StructField("dedup_id", StringType(), nullable=False),
+        StructField("body", StringType(), nullable=False),
+        StructField("attributes", StringType(), nullable=False),
+        StructField("trace", StringType(), nullable=True),
+    ]
+)
+"""`attributes` is JSON as SendMessage takes it."""
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class QueuePartition(InputPartition):
+    """One partition of a queue."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__(index)
+        self.index = index
+
+
+class QueueReader(DataSourceReader):
+    """Reads a queue, a task per partition."""
+
+    def __init__(self, queue: QueueAccess, partitions: int) -> None:
+        self._queue = queue
+        self._partitions = partitions
+
+    def partitions(self) -> list[InputPartition]:
+        """The partitions of the queue."""
+        return [QueuePartition(index) for index in range(self._partitions)]
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        """The messages of a partition."""
+        assert isinstance(partition, QueuePartition)
+        schema = to_arrow_schema(MESSAGES)
+        with self._queue.client() as client:
+            for messages in self._queue.messages(client, partition.index):
+                columns = zip(*(_row(partition.index, message) for message in messages), strict=True)
+                yield pyarrow.RecordBatch.from_arrays(
+                    [pyarrow.array(column, field.type) for column, field in zip(columns, schema, strict=True)],
+                    schema=schema,
+                )
+
+
+def messages_of(spark: SparkSession, queue: QueueAccess, partitions: int) -> DataFrame:
+    """All messages of a queue with so many partitions."""
+    format_name = f"penstock_queue_{queue.name.removesuffix('.fifo')}"
+
+    # The credentials are part of the class, never an option: Spark shows options in plans.
+    class QueueSource(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return format_name
+
+        def schema(self) -> StructType:
+            return MESSAGES
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            return QueueReader(queue, partitions)
+
+    spark.dataSource.register(QueueSource)
+    return spark.read.format(format_name).load()
+
+
+def _row(partition: int, message: SnapshotMessage) -> tuple[object, ...]:
+    return (
+        partition,
+        message.sequence,
+        message.message_id,
+        message.group,
+        message.dedup_id,
+        message.body,
+        _encode(message.attributes).decode(),
+        message.trace,
+    )

@@ -1,0 +1,153 @@
+"""A repartitioning from the driver: copy, verify, and only when asked to and all is proven, end the source.
+
+The new queue: the source's settings with another number of partitions.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from penstock.domain.errors import FailedPrecondition, Unavailable
+from penstock.history.errors import CannotRepartition, QueueInUse, QueuesDiffer
+from penstock.history.repartition.copy import compared, copy_to, placed, summary
+from penstock.history.repartition.messages import QueueAccess, messages_of
+from penstock.history.replay.task import told_by_tasks
+from penstock.sqs.client import SqsClient
+from penstock.sqs.model import CreateQueueRequest, EmptyResponse, QueueUrlResponse, SetQueueAttributesRequest
+from penstock.sqs.snapshot import QueueStanding
+
+_KEPT = (
+    "VisibilityTimeout",
+    "MessageRetentionPeriod",
+    "ReceiveMessageWaitTimeSeconds",
+    "MaximumMessageSize",
+    "Policy",
+    "RedrivePolicy",
+    "RedriveAllowPolicy",
+    "ContentBasedDeduplication",
+    "KmsMasterKeyId",
+)
+# They would hold up the copying: a delay hides what was written, a throttle refuses it.
+_AT_THE_END = "DelaySeconds"
+_THROTTLES = "Throttle"
+
+
+def attributes_for(source: Mapping[str, str], partitions: int) -> dict[str, str]:
+    """The attributes of the new queue while it is filled."""
+    kept = {name: source[name] for name in _KEPT if source.get(name)}
+    return {
+        **kept,
+        "FifoQueue": "true",
+        "PartitionCount": str(partitions),
+        "FifoThroughputLimit": "perMessageGroupId",
+        "DeduplicationScope": "messageGroup",
+    }
+
+
+def attributes_at_the_end(source: Mapping[str, str]) -> dict[str, str]:
+    """What is set once everything is there."""
+    return {name: value for name, value in source.items() if name == _AT_THE_END or name.startswith(_THROTTLES)}
+
+
+def make_target(client: SqsClient, source: QueueAccess, target: QueueAccess, partitions: int) -> None:
+    """Make the new queue, or find the one that an earlier run made; CannotRepartition if it is another."""
+    if all(url.rpartition("/")[2] != target.name for url in client.queue_urls(target.name)):
+        wanted = attributes_for(client.attributes(source.url), partitions)
+        client.call("CreateQueue", CreateQueueRequest(target.name, wanted), QueueUrlResponse)
+    found = client.attributes(target.url, "PartitionCount").get("PartitionCount", "1")
+    if found != str(partitions):
+        raise CannotRepartition(f"{target.name} exists with {found} partitions, not {partitions}: choose another name")
+
+
+def finish_target(client: SqsClient, source: QueueAccess, target: QueueAccess) -> None:
+    """Set what would have held up the copying."""
+    late = attributes_at_the_end(client.attributes(source.url))
+    if late:
+        client.call("SetQueueAttributes", SetQueueAttributesRequest(target.url, late), EmptyResponse)
+
+
+MOST_PARTITIONS = 32
+ROUNDS = 5
+"""How often the rest is copied that arrived while a commit was verified."""
+
+
+class Repartitioned(msgspec.Struct, frozen=True):
+    """What was done: the target holds so many messages of so many groups, and whether the source is gone."""
+
+    messages: int
+    groups: int
+    committed: bool
+
+
+class Repartitioner:
+    """Rebuilds one queue as another."""
+
+    def __init__(self, spark: SparkSession, source: QueueAccess, target: QueueAccess, partitions: int) -> None:
+        if partitions not in (1, 2, 4, 8, 16, MOST_PARTITIONS):
+            raise CannotRepartition(f"a queue has 1, 2, 4, 8, 16 or 32 partitions, not {partitions}")
+        if source.name == target.name:
+            raise CannotRepartition("the target has to be another queue than the source")
+        self._spark = spark
+        self._source = source
+        self._target = target
+        self._partitions = partitions
+
+    def run(self, *, commit: bool) -> Repartitioned:
+        """Copy what the target does not have, and verify it; with `commit` the source is deleted then."""
+        with self._source.client() as client:
+            make_target(client, self._source, self._target, self._partitions)
+            if not commit:
+                return self._copied(client)
+            for _ in range(ROUNDS):
+                seen = self._quiet(client)
+                done = self._copied(client)
+                finish_target(client, self._source, self._target)
+                try:
+                    self._source.retire(client, seen)
+                except FailedPrecondition:
+                    continue
+                return msgspec.structs.replace(done, committed=True)
+        raise QueueInUse(f"{self._source.name} changes all the time: stop who sends to it, and commit again")
+
+    def _copied(self, client: SqsClient) -> Repartitioned:
+        seen = self._source.standing(client)
+        try:
+            source = self._messages(self._source, seen).where(_seen(seen))
+            copy_to(self._target, placed(source, self._partitions))
+            return self._verified(source, self._target.standing(client))
+        except (Py4JError, PySparkException) as error:
+            raise Unavailable(f"{told_by_tasks(error)}; run the same command again to go on") from error
+
+    def _verified(self, source: DataFrame, there: QueueStanding) -> Repartitioned:
+        (found,) = summary(compared(source, self._messages(self._target, there))).collect()
+        if found["differ"]:
+            group, in_source, in_target = found["first"]
+            raise QueuesDiffer(
+                f"{self._target.name} does not hold what {self._source.name} holds: {found['differ']} groups differ, "
+                f"{group!r} with {in_source} messages there and {in_target} here. If messages were received from "
+                f"either meanwhile, stop the consumers, delete {self._target.name} and start anew"
+            )
+        return Repartitioned(found["messages"], found["groups"], committed=False)
+
+    def _messages(self, queue: QueueAccess, standing: QueueStanding) -> DataFrame:
+        return messages_of(self._spark, queue, len(standing.partitions))
+
+    def _quiet(self, client: SqsClient) -> QueueStanding:
+        """How the source stands when no consumer has anything of it."""
+        seen = self._source.standing(client)
+        if seen.leased:
+            raise QueueInUse(
+                f"{seen.leased} messages of {self._source.name} are being worked on: stop its consumers, wait until "
+                "their visibility timeout is over, and commit again"
+            )
+        return seen
+
+
+def _seen(standing: QueueStanding) -> Column:
+    """Whether a message was there when the standing was taken: what came later waits for the next run."""
+    bounds = f.array(*(f.lit(partition.last_sequence) for partition in standing.partitions))
+    return f.col("sequence") <= f.element_at(bounds, f.col("partition") + 1)

@@ -1,0 +1,177 @@
+"""One job delivered once more: attempt after attempt, each written down before what follows from it.
+
+| the subscriber                               | what follows                                                          |
+|----------------------------------------------|-----------------------------------------------------------------------|
+| 2xx                                          | done                                                                  |
+| no answer, 5xx, 408, 425                     | again after 1 and 2 seconds, as the router does; then it is given up  |
+| `"ack": false`, 429, its breaker is open     | again when it said, 30 s without; given up after two minutes of it    |
+| anything else, or the request cannot be made | given up                                                              |
+
+What is given up can be tried again with `--resume`.
+
+Deliveries written down in bulk: what comes while a write is under way goes into the next one.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from enum import Enum, auto
+
+from penstock.delivery.webhook.courier import Courier, Delivery, undeliverable
+from penstock.delivery.webhook.request import delivery_request
+from penstock.domain.errors import InvalidArgument
+from penstock.domain.job import Attempt, AttemptOutcome
+from penstock.domain.outcome import MediationOutcome, retry_delay_s
+from penstock.domain.subscription import Subscription
+from penstock.edge.clock import Clock
+from penstock.events.process.verdict import judge, told
+from penstock.events.replay import ReplayAttempt, ReplayProgress, as_copy
+from penstock.events.store.replays import Load, Part, Replays
+from penstock.history.replay.timetable import Pace
+
+NOTHING = ReplayProgress()
+
+
+class Outcomes:
+    """Keeps what a task's deliveries came to; `stopped` is set once the replay is to stop."""
+
+    def __init__(self, replays: Replays, part: Part) -> None:
+        self._replays = replays
+        self._part = part
+        self._waiting: list[tuple[ReplayAttempt | None, ReplayProgress, asyncio.Future[None]]] = []
+        self._writing: asyncio.Task[None] | None = None
+        self.stopped = asyncio.Event()
+
+    async def keep(self, attempt: ReplayAttempt | None, by: ReplayProgress = NOTHING) -> None:
+        """Return when it is kept; ReplayTakenOver or DatabaseFailed if it is not."""
+        kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((attempt, by, kept))
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write(), name="write outcomes")
+        await kept
+
+    async def _write(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
+            by = ReplayProgress(*(sum(counts) for counts in zip(*(_counts(of) for _, of, _ in batch), strict=True)))
+            attempts = [attempt for attempt, _, _ in batch if attempt is not None]
+            try:
+                if not await self._replays.record(self._part, attempts, by):
+                    self.stopped.set()
+            except Exception as error:
+                _settle(batch, error)
+            else:
+                _settle(batch, None)
+        self._writing = None
+
+
+def _counts(by: ReplayProgress) -> tuple[int, int, int]:
+    return by.done, by.failed, by.held_back
+
+
+def _settle(
+    batch: list[tuple[ReplayAttempt | None, ReplayProgress, "asyncio.Future[None]"]], error: Exception | None
+) -> None:
+    for _, _, kept in batch:
+        if kept.done():
+            continue
+        if error is None:
+            kept.set_result(None)
+        else:
+            kept.set_exception(error)
+
+
+PATIENCE_S = 120
+"""How long a job is put off before it is given up."""
+
+AT_ONCE = 64
+"""How many deliveries a task has under way."""
+
+
+class End(Enum):
+    """How a visit ended."""
+
+    DELIVERED = auto()
+    GIVEN_UP = auto()
+    STOPPED = auto()
+
+
+class Visits:
+    """Delivers the jobs of one task."""
+
+    def __init__(self, replay_id: str, courier: Courier, outcomes: Outcomes, pace: Pace, clock: Clock) -> None:
+        self._replay_id = replay_id
+        self._courier = courier
+        self._outcomes = outcomes
+        self._pace = pace
+        self._clock = clock
+        self._sending = asyncio.Semaphore(AT_ONCE)
+
+    async def pay(self, load: Load, subscriptions: Mapping[str, Subscription]) -> End:
+        """Deliver a job, or give it up."""
+        spent, put_off_s, number = 0, 0, load.deliveries
+        subscription = subscriptions.get(load.job.subscription_id or "")
+        while True:
+            async with self._sending:
+                # In here: a slot that was taken before the wait for a place would be long past after it.
+                if await self._stopped_within(self._pace.wait_s()):
+                    return End.STOPPED
+                number += 1
+                at_ms = self._clock.now_ms()
+                delivery = await self._deliver(load, subscription, number, at_ms)
+            outcome = judge(load.job, subscription, delivery.outcome, at_ms, 0).outcome
+            made = ReplayAttempt(load.job.id, _attempt(number, outcome, at_ms, delivery))
+            if outcome is AttemptOutcome.DELIVERED:
+                await self._outcomes.keep(made, ReplayProgress(done=1))
+                return End.DELIVERED
+            deferred = outcome is AttemptOutcome.DEFERRED
+            spent += not deferred
+            delay_s = next_delay_s(outcome, delivery.outcome, spent, put_off_s)
+            await self._outcomes.keep(made, NOTHING if delay_s is not None else ReplayProgress(failed=1))
+            if delay_s is None:
+                return End.GIVEN_UP
+            put_off_s += delay_s if deferred else 0
+            if await self._stopped_within(delay_s):
+                return End.STOPPED
+
+    async def _deliver(self, load: Load, subscription: Subscription | None, number: int, at_ms: int) -> Delivery:
+        job = load.job
+        if job.event_id is not None and load.event is None:
+            return undeliverable("its event is no longer kept")
+        if job.subscription_id is not None and subscription is None:
+            return undeliverable("its subscription was deleted")
+        try:
+            request = delivery_request(as_copy(job, self._replay_id, number), load.event, subscription, at_ms)
+        except InvalidArgument as error:
+            return undeliverable(error.message)
+        return await self._courier.deliver(request)
+
+    async def _stopped_within(self, delay_s: float) -> bool:
+        stopped = self._outcomes.stopped
+        if delay_s <= 0:
+            return stopped.is_set()
+        try:
+            async with asyncio.timeout(delay_s):
+                await stopped.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+def next_delay_s(outcome: AttemptOutcome, delivered: MediationOutcome, spent: int, put_off_s: int) -> int | None:
+    """How long to wait before the next attempt; None if the job is given up."""
+    if outcome is AttemptOutcome.DEFERRED:
+        delay_s = delivered.effective_delay_s
+        return delay_s if put_off_s + delay_s <= PATIENCE_S else None
+    return retry_delay_s(delivered, spent)
+
+
+def _attempt(number: int, outcome: AttemptOutcome, at_ms: int, delivery: Delivery) -> Attempt:
+    return Attempt(
+        number=number,
+        outcome=outcome,
+        at_ms=at_ms,
+        duration_ms=delivery.duration_ms,
+        status_code=delivery.outcome.status,
+        response=delivery.response,
+        error=told(delivery.outcome.error),
+    )

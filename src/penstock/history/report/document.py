@@ -1,0 +1,131 @@
+"""The report as one HTML file."""
+
+from penstock.events.statistics.minutes import LATENCY_BOUNDS_MS, percentile_ms
+from penstock.history.page import Html, Section, figures, notice, page, table
+from penstock.history.report.charts import Bar, Line, TimeAxis, bars, heat_map, lines
+from penstock.history.report.figures import Figures, Totals
+from penstock.history.report.span import Span
+
+_BOUNDS = [f"{bound} ms" if bound < 1000 else f"{bound // 1000} s" for bound in LATENCY_BOUNDS_MS]
+_BUCKETS = (*(f"≤ {bound}" for bound in _BOUNDS), f"> {_BOUNDS[-1]}")
+_NO_ATTEMPT = "No attempt was made in this time, so there is nothing to draw."
+
+
+def document(report: Figures) -> str:
+    """The whole page."""
+    sections = [
+        Section("Totals", _totals(report.totals), wide=True),
+        Section(
+            "Latency over time",
+            _latency(report),
+            "How long endpoints took to answer: the stronger the colour, the more attempts.",
+            True,
+        ),
+        Section("Attempts over time", _attempts(report), "A retry is every attempt of a job after its first.", True),
+        Section("Groups by volume", _groups(report), "Attempts of each group; the red part failed."),
+        Section(
+            "Partition skew",
+            _partitions(report),
+            f"Attempts that each of {len(report.partitions)} partitions carries, by the hash of the groups.",
+        ),
+        Section("Why attempts failed", _reasons(report), "Deferred ones are tried again and spend no attempt.", True),
+        Section("Slowest endpoints", _endpoints(report), "By the latency that 99 of 100 attempts do not exceed.", True),
+    ]
+    return page(f"Deliveries of {report.span.title}", sections, f"From {report.source}.")
+
+
+def _totals(totals: Totals) -> Html:
+    if not totals.attempts:
+        return notice(_NO_ATTEMPT)
+    tried = totals.delivered + totals.failed + totals.refused
+    return figures(
+        [
+            ("attempts", f"{totals.attempts:,}"),
+            ("delivered", f"{totals.delivered:,}"),
+            ("success rate", f"{totals.delivered / tried:.2%}" if tried else "–"),
+            ("failed", f"{totals.failed:,}"),
+            ("refused", f"{totals.refused:,}"),
+            ("deferred", f"{totals.deferred:,}"),
+            ("jobs", f"{totals.jobs:,}"),
+            ("groups", f"{totals.groups:,}"),
+            ("latency p50", _told_ms(percentile_ms(totals.latency, 0.5))),
+            ("latency p99", _told_ms(percentile_ms(totals.latency, 0.99))),
+            ("wait, mean", _told_ms(totals.wait_mean_ms)),
+            ("wait, longest", _told_ms(totals.wait_longest_ms)),
+        ]
+    )
+
+
+def _latency(report: Figures) -> Html:
+    places = {step_ms: place for place, step_ms in enumerate(report.span.steps)}
+    counts = {(places[cell.step_ms], cell.bucket): cell.attempts for cell in report.cells if cell.step_ms in places}
+    return heat_map(counts, _axis(report.span), _BUCKETS, "Latency over time", _NO_ATTEMPT)
+
+
+def _attempts(report: Figures) -> Html:
+    series = [
+        Line("first attempts", [step.first for step in report.steps], "1"),
+        Line("retries", [step.retries for step in report.steps], "2"),
+        Line("failed", [step.failed for step in report.steps], "bad"),
+    ]
+    return lines(series, _axis(report.span), "Attempts over time", _NO_ATTEMPT)
+
+
+def _axis(span: Span) -> TimeAxis:
+    return TimeAxis([span.name(step_ms) for step_ms in span.steps], [span.mark(step_ms) for step_ms in span.steps])
+
+
+def _groups(report: Figures) -> Html:
+    drawn = [
+        Bar(group.group_key, group.attempts, f"{group.attempts:,} · {_told_ms(group.busy_ms)} busy", group.failed)
+        for group in report.groups
+    ]
+    return bars(drawn, "Groups by volume", _NO_ATTEMPT)
+
+
+def _partitions(report: Figures) -> Html:
+    even = sum(load.attempts for load in report.partitions) / max(len(report.partitions), 1)
+    drawn = [
+        Bar(
+            f"partition {load.partition}",
+            load.attempts,
+            f"{load.attempts:,} · {load.groups:,} groups · {load.attempts / even:.2f} × even" if even else "0",
+        )
+        for load in report.partitions
+    ]
+    return bars(drawn, "Partition skew", _NO_ATTEMPT)
+
+
+def _reasons(report: Figures) -> Html:
+    drawn = [
+        Bar(
+            found.reason,
+            found.attempts,
+            f"{found.attempts:,} · {found.outcome.lower()} · {_endpoints_told(found.endpoints)}",
+        )
+        for found in report.reasons
+    ]
+    delivered = "Every attempt delivered: there is no failure to explain."
+    return bars(drawn, "Why attempts failed", delivered if report.totals.attempts else _NO_ATTEMPT)
+
+
+def _endpoints(report: Figures) -> Html:
+    rows = [
+        (found.endpoint, found.attempts, found.failed, found.p50_ms, found.p95_ms, found.p99_ms)
+        for found in report.endpoints
+    ]
+    columns = ("endpoint", "attempts", "failed", "p50 ms", "p95 ms", "p99 ms")
+    unsent = "Nothing was sent: all attempts ended before a request went out."
+    return table(columns, rows, unsent if report.totals.attempts else _NO_ATTEMPT)
+
+
+def _endpoints_told(count: int) -> str:
+    return "1 endpoint" if count == 1 else f"{count:,} endpoints"
+
+
+def _told_ms(value: float | None) -> str:
+    if value is None:
+        return "–"
+    if value < 1000:
+        return f"{value:.0f} ms"
+    return f"{value / 1000:,.1f} s" if value < 120_000 else f"{value / 60_000:,.0f} min"

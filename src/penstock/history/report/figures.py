@@ -1,0 +1,136 @@
+"""The numbers of a report: what of the aggregates reaches the driver, bounded whatever the data."""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from pyspark.sql import DataFrame, Row
+
+from penstock.history.report import aggregates
+from penstock.history.report.span import Span
+
+MOST = 20
+DEFAULT_PARTITIONS = 16
+
+
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
+    """All attempts together."""
+
+    attempts: int
+    delivered: int
+    failed: int
+    refused: int
+    deferred: int
+    jobs: int = 0
+    groups: int = 0
+    repaired: int
+    wait_mean_ms: float | None
+    wait_longest_ms: int | None
+    latency: list[int]
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """A group and its share."""
+
+    group_key: str
+    attempts: int
+    failed: int
+    busy_ms: int
+
+
+class Partition(msgspec.Struct, frozen=True, kw_only=True):
+    """What a partition would have to carry."""
+
+    partition: int
+    groups: int
+    attempts: int
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True):
+    """Why attempts did not deliver."""
+
+    reason: str
+    outcome: str
+    attempts: int
+    endpoints: int
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """How quickly an endpoint answers."""
+
+    endpoint: str
+    attempts: int
+    failed: int
+    p50_ms: int
+    p95_ms: int
+    p99_ms: int
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened in a step of time."""
+
+    step_ms: int
+    first: int = 0
+    retries: int = 0
+    failed: int = 0
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """How many attempts of a step of time took so long."""
+
+    step_ms: int
+    bucket: int
+    attempts: int
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a report shows."""
+
+    span: Span
+    source: str
+    totals: Totals
+    groups: list[Group]
+    partitions: list[Partition]
+    reasons: list[Reason]
+    endpoints: list[Endpoint]
+    steps: list[Step]
+    cells: list[Cell]
+
+
+Kind = TypeVar("Kind", bound=msgspec.Struct)
+
+
+def collect_figures(facts: DataFrame, span: Span, source: str, partitions: int = DEFAULT_PARTITIONS) -> Figures:
+    """Compute a report's numbers."""
+    facts = facts.persist()
+    try:
+        (totals,) = _values(Totals, aggregates.totals(facts))
+        steps = {step.step_ms: step for step in _values(Step, aggregates.attempts_over_time(facts, span.step_ms))}
+        loads = {load.partition: load for load in _values(Partition, aggregates.partition_load(facts, partitions))}
+        return Figures(
+            span=span,
+            source=source,
+            totals=msgspec.structs.replace(
+                totals,
+                jobs=aggregates.jobs(facts).collect()[0]["jobs"],
+                groups=sum(each.groups for each in loads.values()),
+            ),
+            groups=_values(Group, aggregates.groups_by_volume(facts, MOST)),
+            partitions=[loads.get(number, _idle(number)) for number in range(partitions)] if loads else [],
+            reasons=_values(Reason, aggregates.failure_reasons(facts, MOST)),
+            endpoints=_values(Endpoint, aggregates.slowest_endpoints(facts, MOST)),
+            steps=[steps.get(step_ms, Step(step_ms=step_ms)) for step_ms in span.steps] if steps else [],
+            cells=_values(Cell, aggregates.latency_over_time(facts, span.step_ms)),
+        )
+    finally:
+        facts.unpersist()
+
+
+def _idle(number: int) -> Partition:
+    return Partition(partition=number, groups=0, attempts=0)
+
+
+def _values(kind: type[Kind], rows: DataFrame) -> list[Kind]:
+    collected: Sequence[Row] = rows.collect()
+    values: list[dict[str, Any]] = [row.asDict() for row in collected]
+    return [kind(**fields) for fields in values]

@@ -1,0 +1,1 @@
+"""Spark: the session, Python data sources, supervision of queries, packaging for executors."""

@@ -1,0 +1,55 @@
+"""The streaming jobs in Prometheus' words."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from penstock.ops.telemetry.metrics import Metrics
+from penstock.spark.progress import Progress, QueryStatus, QueryView
+
+_LABELS = ("query",)
+
+
+class BatchTimes:
+    """How long micro-batches take."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._histogram = metrics.histogram("pipeline_batch_seconds", "How long micro-batches take.", _LABELS)
+
+    def observe(self, query: str, duration_ms: int) -> None:
+        """One micro-batch."""
+        self._histogram.labels(query).observe(duration_ms / 1000)
+
+
+class ProgressCollector(Collector):
+    """Everything else there is to tell, read when it is asked for."""
+
+    def __init__(self, progresses: Sequence[Progress]) -> None:
+        self._progresses = progresses
+
+    def collect(self) -> Iterator[Metric]:
+        """Everything."""
+        views = [progress.view() for progress in self._progresses]
+        yield _counter("rows", "Rows read by streaming jobs.", views, lambda view: view.rows)
+        yield _counter("batches", "Micro-batches that are done.", views, lambda view: view.batches)
+        yield _counter("failures", "Times that a streaming job failed.", views, lambda view: view.failures)
+        yield _counter("restarts", "Times that it was started again.", views, lambda view: view.restarts)
+        yield _gauge("up", "1 if the job runs.", views, lambda view: view.status is QueryStatus.RUNNING)
+        yield _gauge("rows_per_second", "Pace of the last micro-batch.", views, lambda view: view.rows_per_second)
+        lagging = [view for view in views if view.lag is not None]
+        yield _gauge("lag_rows", "Rows that wait for the job.", lagging, lambda view: view.lag or 0)
+
+
+def _counter(name: str, doc: str, views: Sequence[QueryView], value: Callable[[QueryView], float]) -> Metric:
+    counter = CounterMetricFamily(f"penstock_pipeline_{name}", doc, labels=_LABELS)
+    for view in views:
+        counter.add_metric([view.name], value(view))
+    return counter
+
+
+def _gauge(name: str, doc: str, views: Sequence[QueryView], value: Callable[[QueryView], float]) -> Metric:
+    gauge = GaugeMetricFamily(f"penstock_pipeline_{name}", doc, labels=_LABELS)
+    for view in views:
+        gauge.add_metric([view.name], value(view))
+    return gauge

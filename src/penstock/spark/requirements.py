@@ -1,0 +1,78 @@
+"""What the pipeline needs on a machine, found or told in a sentence; nothing here imports Spark.
+
+The Java that Spark would use: JAVA_HOME's, else the one on the path.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
+
+from penstock.spark.errors import SparkUnavailable
+
+LEAST = 17
+_ASK_S = 20
+
+
+class Java(msgspec.Struct, frozen=True):
+    """A Java that is new enough."""
+
+    command: str
+    version: str
+
+
+def find_java() -> Java:
+    """The Java that Spark would use; SparkUnavailable says what is wrong with it, not what to do."""
+    home = os.environ.get("JAVA_HOME")
+    command = str(Path(home, "bin", "java")) if home else "java"
+    try:
+        ran = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=_ASK_S, check=True)
+    except FileNotFoundError as error:
+        raise SparkUnavailable(f"{command} not found") from error
+    except (OSError, subprocess.SubprocessError) as error:
+        raise SparkUnavailable(f"{command} does not run ({error})") from error
+    version = re.search(r'version "([^"]+)"', ran.stderr + ran.stdout)
+    if version is None:
+        raise SparkUnavailable(f"{command} tells no version")
+    if java_major(version[1]) < LEAST:
+        raise SparkUnavailable(f"{version[1]} is too old")
+    return Java(shutil.which(command) or command, version[1])
+
+
+def java_major(version: str) -> int:
+    """The major version: 17 of "17.0.15", 8 of the old notation "1.8.0_402"."""
+    first, second = [*re.findall(r"\d+", version), "0", "0"][:2]
+    return int(second) if first == "1" else int(first)
+
+
+PACKAGES = ("pyspark", "pyarrow", "pandas", "numpy")
+INSTEAD = "or let `--engine inline` do without Spark"
+
+
+def require_spark() -> Java:
+    """The Java that Spark will run on; SparkUnavailable, with what to do, if a part is missing."""
+    spark_version()
+    try:
+        return find_java()
+    except SparkUnavailable as error:
+        remedy = f"install Java {LEAST} or newer and set JAVA_HOME to it, {INSTEAD}"
+        raise SparkUnavailable(f"Spark needs Java {LEAST} or newer: {error.message}; {remedy}") from error
+
+
+def spark_version() -> str:
+    """The installed PySpark's version; SparkUnavailable if it, or a package it needs, is not there."""
+    missing = [name for name in PACKAGES if find_spec(name) is None]
+    if missing:
+        remedy = f"install them with `pip install 'penstock[spark]'`, {INSTEAD}"
+        raise SparkUnavailable(f"the pipeline needs Python packages that are not here ({', '.join(missing)}); {remedy}")
+    try:
+        return version("pyspark")
+    except PackageNotFoundError:
+        from pyspark.version import __version__  # a Spark distribution's own Python, on PYTHONPATH
+
+        return str(__version__)

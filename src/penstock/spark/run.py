@@ -1,0 +1,107 @@
+"""One process that runs streaming jobs: Spark, its supervisor and their HTTP surface, until a signal or their end.
+
+What `penstock pipeline run` tells over HTTP; it changes nothing, so it asks for no token and is for loopback.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from penstock.edge.clock import pause
+from penstock.http.api.app import ApiApp
+from penstock.http.api.probes import CheckResult, Probes
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import Call, NoBody, Route, RouteTable
+from penstock.http.auth.guard import RequestGuard
+from penstock.http.server.asgi import App
+from penstock.http.server.server import HttpServer, stop_signal
+from penstock.ops.telemetry.metrics import Metrics
+from penstock.spark.errors import JobsFailed
+from penstock.spark.metrics import BatchTimes, ProgressCollector
+from penstock.spark.progress import QueryStatus, QueryView
+from penstock.spark.session import SessionSettings, close_session, open_session
+from penstock.spark.supervision import StreamingJob, Supervisor
+
+_WELL = (QueryStatus.RUNNING, QueryStatus.FINISHED)
+
+
+class PipelineView(msgspec.Struct, frozen=True):
+    """The streaming jobs of this process."""
+
+    master: str
+    queries: list[QueryView]
+
+
+def run_app(supervisor: Supervisor, metrics: Metrics, master: str) -> App:
+    """Health, metrics and the state of every query."""
+
+    def pipeline(_: Call[NoQuery, NoBody]) -> PipelineView:
+        return PipelineView(master, supervisor.views)
+
+    async def streaming() -> CheckResult:
+        troubled = [f"{view.name} is {view.status.lower()}" for view in supervisor.views if view.status not in _WELL]
+        return CheckResult(not troubled, ", ".join(troubled) or "all jobs run")
+
+    metrics.register(ProgressCollector(supervisor.progresses))
+    table = RouteTable(
+        Route(
+            method="GET",
+            path="/api/pipeline",
+            summary="The streaming jobs: batches, rows, pace, lag, failures.",
+            answer=PipelineView,
+            handler=pipeline,
+        )
+    )
+    return Probes(metrics, {"streaming": streaming}).wrap(ApiApp(table, RequestGuard()))
+
+
+_LOOK_S = 0.05
+
+
+class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Which Spark, where progress is kept, where it listens, and how long a stop may take."""
+
+    session: SessionSettings
+    checkpoint: str
+    once: bool = False
+    host: str = "127.0.0.1"
+    port: int = 8083
+    stop_s: float = 30.0
+
+
+async def run_pipeline(
+    jobs: Sequence[StreamingJob],
+    settings: RunSettings,
+    start_spark: Callable[[SessionSettings], SparkSession] = open_session,
+) -> None:
+    """Run the jobs until SIGINT, SIGTERM or, with `once`, their end; JobsFailed if one will not run any more."""
+    metrics = Metrics("pipeline")
+    supervisor = Supervisor(jobs, settings.checkpoint, BatchTimes(metrics), once=settings.once)
+    server = HttpServer(run_app(supervisor, metrics, settings.session.master), settings.host, settings.port)
+    stop = stop_signal(server)
+    loop = asyncio.get_running_loop()
+
+    def tell_end() -> None:
+        loop.call_soon_threadsafe(stop.set)
+
+    async with server:
+        # Not in the main thread: Spark would put its own handler in the place of ours for SIGINT.
+        session = msgspec.structs.replace(settings.session, streams=not settings.once)
+        spark = await asyncio.to_thread(start_spark, session)
+        try:
+            supervisor.start(spark, tell_end)
+            await _until_started(supervisor, stop)
+            print(f"listening on {server.url}", flush=True)
+            await stop.wait()
+            await asyncio.to_thread(supervisor.stop, settings.stop_s)
+        finally:
+            await asyncio.to_thread(close_session, spark)
+    if failed := supervisor.failed:
+        raise JobsFailed({view.name: view.last_error or "" for view in failed})
+
+
+async def _until_started(supervisor: Supervisor, stop: asyncio.Event) -> None:
+    while not stop.is_set() and any(view.status is QueryStatus.STARTING for view in supervisor.views):
+        await pause(_LOOK_S)

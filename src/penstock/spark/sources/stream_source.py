@@ -1,0 +1,230 @@
+"""The streaming source: rows in the order of their positions, in batches that can be read again exactly.
+
+Where a stream stands: everything up to a place is read, and nothing after it.
+
+PostgreSQL: a row's position comes from the transaction that wrote it, and a stream reads only below the oldest
+transaction that still runs. So a transaction that commits late is read late, never passed. The row's key orders the
+rows of one transaction, so that a batch can end anywhere. A transaction that stays open holds all streams back.
+SQLite: positions are counted, and with one writer at a time they become visible in order.
+
+The statements of a stream: what there is to read after a place, and where to divide it among tasks.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+
+import msgspec
+import pyarrow
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from penstock.events.store.statements import Dialect
+from penstock.spark.database import Database
+from penstock.spark.errors import PositionsAhead
+from penstock.spark.sources.reading import reading_of
+from penstock.spark.sources.statements import EVERYTHING, STORED, Query, literal
+
+
+class Place(msgspec.Struct, frozen=True, order=True):
+    """A row's place in a stream; with an empty key, the place before the first row of that position."""
+
+    position: int
+    key: str = ""
+
+    @property
+    def offset(self) -> dict[str, int | str]:
+        """As Spark keeps it."""
+        return {"position": self.position, "key": self.key}
+
+    @staticmethod
+    def of_offset(offset: "Mapping[str, int | str]") -> "Place":
+        """As Spark gives it back."""
+        return msgspec.convert(offset, Place)
+
+
+START = Place(-1)
+"""Before all rows."""
+
+
+class Outlook(msgspec.Struct, frozen=True):
+    """What a stream can read: all below `horizon`; `last` is the row a limit ends at, if there are so many."""
+
+    horizon: int
+    reached: int
+    any: bool
+    last: Place | None
+
+    def end(self, start: Place, until: Place | None) -> Place:
+        """Where the next batch ends; `start` if there is nothing to read."""
+        if not self.any:
+            return start
+        end = Place(self.horizon) if self.last is None else self.last
+        return end if until is None else max(start, min(end, until))
+
+
+_SNAPSHOT = """
+SELECT base + pg_snapshot_xmin(now_running)::text::bigint AS horizon,
+       base + pg_snapshot_xmax(now_running)::text::bigint AS reached
+FROM {0}position_base, pg_current_snapshot() AS now_running
+"""
+_COUNTED = """
+SELECT coalesce(max(seq), 0) + 1 AS horizon, coalesce(max(seq), 0) + 1 AS reached
+FROM sqlite_sequence WHERE name = '{1}'
+"""
+_OUTLOOK = """
+WITH counter AS MATERIALIZED ({counter}),
+first AS (
+    SELECT 1 FROM {table} WHERE {where} AND {after} AND position < (SELECT horizon FROM counter) LIMIT 1
+),
+last AS (
+    SELECT position, {key} AS key FROM {table} WHERE {where} AND {after} AND position < (SELECT horizon FROM counter)
+    ORDER BY {order} {nth}
+)
+SELECT horizon, reached, EXISTS (SELECT 1 FROM first), (SELECT position FROM last), (SELECT key FROM last) FROM counter
+"""
+_DIVISIONS = """
+SELECT position, key FROM (
+    SELECT position, {key} AS key, row_number() OVER (ORDER BY {order}) AS number
+    FROM {table} WHERE {where} AND {between}
+) AS numbered WHERE number % {rows} = 0 ORDER BY {plain_order}
+"""
+
+
+class StreamedTable(msgspec.Struct, frozen=True):
+    """A table that a stream reads in the order of its positions, only the rows that meet `where`."""
+
+    name: str
+    key: str
+    where: str
+
+    def outlook(self, start: Place, most_rows: int | None, dialect: Dialect, prefix: str) -> str:
+        """One row: horizon, how far the database has counted, whether there is anything, and where a limit ends."""
+        counter = _SNAPSHOT if dialect is Dialect.POSTGRES else _COUNTED
+        return _OUTLOOK.format(
+            counter=counter.format(prefix, self.name),
+            table=prefix + self.name,
+            where=self.where,
+            key=self.key,
+            order=self._order(dialect),
+            after=self._after(start, dialect),
+            nth="LIMIT 0" if most_rows is None else f"LIMIT 1 OFFSET {most_rows - 1}",
+        )
+
+    def divisions(self, start: Place, end: Place, rows: int, dialect: Dialect, prefix: str) -> str:
+        """The place of each so-manieth row between two places."""
+        return _DIVISIONS.format(
+            table=prefix + self.name,
+            where=self.where,
+            key=self.key,
+            order=self._order(dialect),
+            plain_order="position, key" if dialect is Dialect.POSTGRES else "position",
+            between=self.between(start, end, dialect),
+            rows=rows,
+        )
+
+    def between(self, start: Place, end: Place, dialect: Dialect) -> str:
+        """The condition of rows after one place and up to another."""
+        return f"{self._after(start, dialect)} AND {self._compared('<=', end, dialect)}"
+
+    def _after(self, start: Place, dialect: Dialect) -> str:
+        return self._compared(">", start, dialect)
+
+    def _compared(self, sign: str, place: Place, dialect: Dialect) -> str:
+        if dialect is Dialect.SQLITE:
+            # One row has it; an empty key is before that row.
+            return f"position {sign if place.key else {'>': '>=', '<=': '<'}[sign]} {place.position}"
+        return f"(position, {self.key}) {sign} ({place.position}, {literal(place.key, dialect)})"
+
+    def _order(self, dialect: Dialect) -> str:
+        return "position" if dialect is Dialect.SQLITE else f"position, {self.key}"
+
+
+STREAMED = {
+    # Those that were fanned out already, by the inline engine or by the batch before a crash, need no more looking at.
+    "events": StreamedTable("events", "id", "fanned_out = 0"),
+    "attempts": StreamedTable("attempts", "job_id", "true"),
+}
+
+
+Offset = dict[str, int | str]
+TASK_ROWS = 50_000
+"""A batch with more rows is shared by several tasks."""
+
+
+class SpanPartition(InputPartition):
+    """One task's share of a batch: after one place, up to another."""
+
+    def __init__(self, start: Place, end: Place) -> None:
+        super().__init__((start, end))
+        self.start = start
+        self.end = end
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads one table as it grows."""
+
+    def __init__(
+        self,
+        database: Database,
+        table: str,
+        schema: StructType,
+        most_rows: int | None = None,
+        task_rows: int = TASK_ROWS,
+    ) -> None:
+        self._place = database.place
+        self._dialect = database.dialect
+        self._reading = reading_of(database)
+        self._table = STREAMED[table]
+        self._schema = schema
+        self._most_rows = most_rows
+        self._task_rows = task_rows
+        self._until: Place | None = None
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        """The first row there is."""
+        return START.offset
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """The most rows of a batch, if they are limited."""
+        return ReadAllAvailable() if self._most_rows is None else ReadMaxRows(self._most_rows)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Read what is there now, and no more."""
+        self._until = Place(self._outlook(START, None).horizon)
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        """Where the next batch ends; where it starts, if nothing can be read."""
+        begin = Place.of_offset(start)
+        outlook = self._outlook(begin, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+        if begin.position > outlook.reached:
+            raise PositionsAhead(self._place, self._table.name, begin.position, outlook.reached)
+        return outlook.end(begin, self._until).offset
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """A batch, divided among tasks if it is large."""
+        first, last = Place.of_offset(start), Place.of_offset(end)
+        if first == last:
+            return []
+        text = self._table.divisions(first, last, self._task_rows, self._dialect, self._reading.prefix)
+        edges = [first, *(Place(*row) for row in self._reading.rows(text)), last]
+        return [SpanPartition(before, after) for before, after in pairwise(edges)]
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        """The rows of a share, the same whenever they are read."""
+        assert isinstance(partition, SpanPartition)
+        between = self._table.between(partition.start, partition.end, self._dialect)
+        query = Query(STORED[self._table.name], tuple(self._schema.names), self._dialect, self._reading.prefix)
+        wanted = query.narrowed((self._table.where, between))
+        return self._reading.batches(wanted, EVERYTHING, to_arrow_schema(self._schema))
+
+    def stop(self) -> None:
+        """Hang up."""
+        self._reading.close()
+
+    def _outlook(self, start: Place, most_rows: int | None) -> Outlook:
+        text = self._table.outlook(start, most_rows, self._dialect, self._reading.prefix)
+        ((horizon, reached, anything, position, key),) = self._reading.rows(text)
+        last = None if position is None else Place(position, key)
+        return Outlook(horizon, reached, bool(anything), last)
