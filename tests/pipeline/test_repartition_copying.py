@@ -13,7 +13,7 @@ from penstock.history.errors import CannotRepartition, QueueInUse
 from penstock.history.repartition.copy import MOST_BYTES, MOST_ENTRIES, Copy, Origin, batches, origin_of, write_copies
 from penstock.history.repartition.messages import QueueAccess
 from penstock.history.repartition.runner import attributes_at_the_end, attributes_for, finish_target, make_target
-from penstock.sqs.snapshot import SnapshotMessage
+from penstock.sqs.queue.snapshot import SnapshotMessage
 from tests.services.sqs_server import SqsServer, running
 
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from penstock.broker.admission import checked_size
 from penstock.broker.errors import InvalidMessage
 from penstock.broker.message import InternalMessage
-from penstock.broker.validation import checked_size
 
 MAX_MESSAGE = 10 * 1024 * 1024
 METADATA = 13 + 8  # the id and the publish time

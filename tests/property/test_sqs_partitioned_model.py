@@ -24,7 +24,7 @@ from penstock.sqs.model import (
     SendMessageBatchRequest,
     SendMessageBatchRequestEntry,
 )
-from penstock.sqs.receipt_handle import decode_handle
+from penstock.sqs.queue.receipts import decode_handle
 from penstock.sqs.server import ServerSettings, open_service
 from penstock.testing.clock import VirtualClock
 from tests.services.sqs_actions import act

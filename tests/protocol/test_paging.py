@@ -23,8 +23,8 @@ from penstock.events.store.sqlite import sqlite_repository
 from penstock.http.api.paging import MOST_ON_A_PAGE, cursor_after
 from penstock.router.monitoring.app import route_table as router_routes
 from penstock.router.settings import RouterSettings
-from penstock.sqs.admin import AdminSurface
-from penstock.sqs.placement import HOME
+from penstock.sqs.admin.admin import AdminSurface
+from penstock.sqs.queue.placement import HOME
 from penstock.sqs.server import ServerSettings, open_service
 from penstock.testing.clock import VirtualClock
 from penstock.testing.receiver import RecordingReceiver, Reply

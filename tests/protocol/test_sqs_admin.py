@@ -8,7 +8,7 @@ from botocore.auth import SigV4Auth  # type: ignore[import-untyped]
 from botocore.awsrequest import AWSRequest  # type: ignore[import-untyped]
 from botocore.credentials import Credentials  # type: ignore[import-untyped]
 
-from penstock.sqs.admin_shapes import MAX_DEAD_LETTER_SOURCES
+from penstock.sqs.admin.shapes import MAX_DEAD_LETTER_SOURCES
 from tests.protocol.conftest import MakeQueue
 from tests.services.sqs_server import (
     ACCOUNT,

@@ -79,7 +79,7 @@ async def opened(stack: AsyncExitStack, stores: dict[str, Store], **settings: An
 @pytest.fixture
 def twelve_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
     """At most 12 messages in flight instead of 120,000."""
-    monkeypatch.setattr("penstock.sqs.queue.MAX_IN_FLIGHT", 12)
+    monkeypatch.setattr("penstock.sqs.queue.queue.MAX_IN_FLIGHT", 12)
     monkeypatch.setattr("penstock.sqs.actions.receive.MAX_IN_FLIGHT", 12)
 
 

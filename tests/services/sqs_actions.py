@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any
 
+from penstock.sqs.actions.after_commit import AfterCommit
 from penstock.sqs.actions.table import ACTIONS
-from penstock.sqs.after_commit import AfterCommit
-from penstock.sqs.caller import Caller
+from penstock.sqs.auth.caller import Caller
 from penstock.sqs.model import Shape
 from penstock.sqs.service import SqsService
 

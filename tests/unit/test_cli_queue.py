@@ -17,8 +17,8 @@ from penstock.cli.queue_connection import DEFAULT_ENDPOINT, endpoint_url, find_s
 from penstock.cli.queue_text import printable
 from penstock.domain.errors import InvalidArgument, Unavailable
 from penstock.edge.clock import SystemClock
+from penstock.sqs.auth.signing import Signer
 from penstock.sqs.client import Endpoint, SqsClient
-from penstock.sqs.signing import Signer
 
 runner = CliRunner()
 

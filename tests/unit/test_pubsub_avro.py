@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.pubsub.avro_schema import AvroDefinition
 from penstock.pubsub.errors import MessageDoesNotFit
 from penstock.pubsub.limits import MAX_AVRO_VALUES
+from penstock.pubsub.schemas.avro import AvroDefinition
 
 TREE: Any = {
     "type": "record",

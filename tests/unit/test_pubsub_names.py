@@ -3,9 +3,10 @@
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp  # type: ignore[import-untyped]
 
-from penstock.pubsub.durations import milliseconds_of, set_milliseconds
 from penstock.pubsub.errors import InvalidName, InvalidRequest
+from penstock.pubsub.fields import milliseconds_of, set_milliseconds
 from penstock.pubsub.names import (
+    page,
     project_name,
     project_of,
     schema_revision,
@@ -13,7 +14,6 @@ from penstock.pubsub.names import (
     subscription_name,
     topic_name,
 )
-from penstock.pubsub.pagination import page
 
 
 @pytest.mark.parametrize("name", ["abc", "a" * 255, "a-_.~+%1", "Z12"])

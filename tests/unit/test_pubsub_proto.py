@@ -3,8 +3,7 @@
 import pytest
 
 from penstock.pubsub.errors import InvalidSchema, MessageDoesNotFit
-from penstock.pubsub.proto_parser import parse_proto
-from penstock.pubsub.proto_schema import ProtoDefinition
+from penstock.pubsub.schemas.proto import ProtoDefinition, parse_proto
 
 EVERYTHING = """
 syntax = "proto3";

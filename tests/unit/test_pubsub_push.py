@@ -19,9 +19,8 @@ from penstock.engine.store.memory import MemoryStore
 from penstock.pubsub import wire
 from penstock.pubsub.errors import InvalidRequest, NotForPush
 from penstock.pubsub.front import Front
-from penstock.pubsub.push_counts import PushOutcome
-from penstock.pubsub.push_request import PushFormat
-from penstock.pubsub.push_window import FIRST_SIZE, LARGEST_BYTES, LARGEST_SIZE, PushWindow
+from penstock.pubsub.push.pusher import FIRST_SIZE, LARGEST_BYTES, LARGEST_SIZE, PushOutcome, PushWindow
+from penstock.pubsub.push.request import PushFormat
 from penstock.testing.clock import VirtualClock
 
 TOPIC, SUBSCRIPTION = "projects/p/topics/orders", "projects/p/subscriptions/billing"

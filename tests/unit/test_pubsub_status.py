@@ -7,7 +7,7 @@ from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-unty
 from penstock.domain import errors as core_errors
 from penstock.domain.errors import PenstockError
 from penstock.pubsub.errors import StaleAckIds
-from penstock.pubsub.status import refusal_of
+from penstock.pubsub.handlers import refusal_of
 from tests.unit.test_errors import ROOT_CODES, error_classes
 
 STATUSES = {

@@ -14,7 +14,7 @@ from penstock.engine.store.memory import MemoryStore
 from penstock.pubsub import limits, wire
 from penstock.pubsub.errors import InvalidRequest, ServerStopping
 from penstock.pubsub.front import Front
-from penstock.pubsub.outstanding import MOST_MESSAGES, FlowLimits
+from penstock.pubsub.subscribe.outstanding import MOST_MESSAGES, FlowLimits
 from penstock.testing.clock import VirtualClock
 
 TOPIC, SUBSCRIPTION = "projects/p/topics/orders", "projects/p/subscriptions/billing"

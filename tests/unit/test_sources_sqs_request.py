@@ -9,10 +9,10 @@ from botocore.awsrequest import AWSRequest  # type: ignore[import-untyped]
 from botocore.credentials import Credentials as BotoCredentials  # type: ignore[import-untyped]
 
 from penstock.queues.sqs.http import AwsKey, RequestWriter, find_key, find_region
-from penstock.sqs.credentials import AccessKey, Credentials, Principal, Role
+from penstock.sqs.auth.credentials import AccessKey, Credentials, Principal, Role
+from penstock.sqs.auth.sigv4 import verify
 from penstock.sqs.errors import SqsError
-from penstock.sqs.sigv4 import verify
-from penstock.sqs.wire.request import SignedRequest
+from penstock.sqs.wire.protocol import SignedRequest
 
 NOW_MS = 1_790_000_000_000
 SECRET = "a secret of many characters"

@@ -7,10 +7,10 @@ from decimal import Decimal
 import msgspec
 import pytest
 
-from penstock.sqs.attribute_rules import DeduplicationScope, FifoThroughputLimit
-from penstock.sqs.attributes import LiveCounters, QueueAttributes, difference, for_create, merged, shown
 from penstock.sqs.errors import ErrorKind, SqsError
-from penstock.sqs.redrive_policy import RedriveAllowPolicy, RedrivePermission, RedrivePolicy, check_dead_letter_queue
+from penstock.sqs.queue.attribute_rules import DeduplicationScope, FifoThroughputLimit
+from penstock.sqs.queue.attributes import LiveCounters, QueueAttributes, difference, for_create, merged, shown
+from penstock.sqs.queue.redrive import RedriveAllowPolicy, RedrivePermission, RedrivePolicy, check_dead_letter_queue
 
 IAV = ErrorKind.INVALID_ATTRIBUTE_VALUE
 IAN = ErrorKind.INVALID_ATTRIBUTE_NAME

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from penstock.sqs.body_md5 import body_md5
+from penstock.sqs.actions.message_attributes import body_md5
 
 
 @pytest.mark.parametrize("length", [1, 63, 64, 2047, 2048, 100_000])

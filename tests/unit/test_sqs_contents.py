@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.domain.limits import MIB
-from penstock.sqs.contents import (
+from penstock.sqs.actions.contents import (
     check_attempt_id,
     check_batch_size,
     check_body,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from penstock.domain.errors import InvalidArgument
-from penstock.sqs import credentials
-from penstock.sqs.credentials import Principal, Role
+from penstock.sqs.auth import credentials
+from penstock.sqs.auth.credentials import Principal, Role
 
 SECRET = "0123456789abcdef-secret"
 GOOD = f"""

@@ -3,8 +3,8 @@
 import pytest
 
 from penstock.domain.message import AttributeValue, TypedValue
+from penstock.sqs.actions.message_attributes import checked_attributes, chosen, md5_of, shown, size_of, trace_header
 from penstock.sqs.errors import ErrorKind, SqsError
-from penstock.sqs.message_attributes import checked_attributes, chosen, md5_of, shown, size_of, trace_header
 from penstock.sqs.model import MessageAttributes, MessageAttributeValue
 
 

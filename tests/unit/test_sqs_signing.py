@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from penstock.sqs import sigv4
-from penstock.sqs.credentials import AccessKey, Credentials, Principal, Role
+from penstock.sqs.auth import sigv4
+from penstock.sqs.auth.credentials import AccessKey, Credentials, Principal, Role
+from penstock.sqs.auth.signing import Signer
 from penstock.sqs.errors import SqsError
-from penstock.sqs.signing import Signer
-from penstock.sqs.wire.request import SignedRequest
+from penstock.sqs.wire.protocol import SignedRequest
 
 SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 ALICE = Principal("ALICE", Role.CLIENT)

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from penstock.domain.aws_signature import signing_key
-from penstock.sqs import sigv4
-from penstock.sqs.credentials import AccessKey, Credentials, Principal, Role
+from penstock.sqs.auth import sigv4
+from penstock.sqs.auth.credentials import AccessKey, Credentials, Principal, Role
 from penstock.sqs.errors import ErrorKind, SqsError
-from penstock.sqs.wire.request import SignedRequest
+from penstock.sqs.wire.protocol import SignedRequest
 
 SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 ALICE = Principal("ALICE", Role.CLIENT)

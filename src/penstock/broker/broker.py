@@ -10,8 +10,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from penstock.broker.admission import skips, unwanted_skips
-from penstock.broker.dead_letter import dead_letter_copy
+from penstock.broker.admission import checked_size, skips, unwanted_skips
 from penstock.broker.errors import (
     InvalidAckId,
     InvalidOptions,
@@ -20,7 +19,7 @@ from penstock.broker.errors import (
     TopicNotFound,
 )
 from penstock.broker.keeper import KEEPER_WINDOW, Keepers, is_keeper, keeper_policy, subscription_keeper
-from penstock.broker.message import InternalMessage
+from penstock.broker.message import InternalMessage, dead_letter_copy
 from penstock.broker.options import SubscriptionMetadata, SubscriptionOptions, TopicMetadata, check_name
 from penstock.broker.records import is_record
 from penstock.broker.subscription import (
@@ -34,7 +33,6 @@ from penstock.broker.subscription import (
     encode_config,
     parse_ack_id,
 )
-from penstock.broker.validation import checked_size
 from penstock.domain.ids import TsidFactory
 from penstock.domain.limits import SECOND_MS
 from penstock.domain.message import NO_ATTRIBUTES, Message

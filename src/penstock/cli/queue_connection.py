@@ -14,8 +14,8 @@ import typer
 from penstock.domain.errors import InvalidArgument, Unavailable
 
 if TYPE_CHECKING:
+    from penstock.sqs.auth.signing import Signer
     from penstock.sqs.client import SqsClient
-    from penstock.sqs.signing import Signer
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:9324"
 DEFAULT_REGION = "us-east-1"
@@ -65,7 +65,7 @@ def endpoint_url(given: str | None, environment: Mapping[str, str]) -> str:
 
 def find_signer(url: str, environment: Mapping[str, str]) -> "Signer | None":
     """Signs with the key of the environment, else of the AWS credentials file; None if there is neither."""
-    from penstock.sqs.signing import Signer
+    from penstock.sqs.auth.signing import Signer
 
     names = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
     found: Mapping[str, str] = {name: environment.get(name.upper(), "") for name in names}

@@ -65,8 +65,8 @@ def sqs(
     from penstock.edge.node import process_ids
     from penstock.engine.policy import Window
     from penstock.http.server.server import run
-    from penstock.sqs.credentials import load
-    from penstock.sqs.placement import HOME, parse_partition_map
+    from penstock.sqs.auth.credentials import load
+    from penstock.sqs.queue.placement import HOME, parse_partition_map
     from penstock.sqs.server import ServerSettings, serve_sqs
     from penstock.sqs.service import ServiceSettings
 

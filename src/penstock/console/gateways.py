@@ -37,8 +37,8 @@ from penstock.router.monitoring.views import PoolView
 from penstock.router.monitoring.warning_routes import WarningCount, WarningList, WarningQuery
 from penstock.router.monitoring.warnings import RouterWarning
 from penstock.router.pools.pool import SHRINK_WAIT_S
-from penstock.sqs.admin import PREFIX as UPSTREAM_PREFIX
-from penstock.sqs.admin_shapes import (
+from penstock.sqs.admin.admin import PREFIX as UPSTREAM_PREFIX
+from penstock.sqs.admin.shapes import (
     PeekedPage,
     PeekQuery,
     Purged,

@@ -15,7 +15,7 @@ from penstock.domain.limits import MIB
 from penstock.http.api.problems import Refused
 from penstock.ops.telemetry.redaction import mask_whole_url
 from penstock.sqs.client import Endpoint
-from penstock.sqs.wire.request import SignedRequest
+from penstock.sqs.wire.protocol import SignedRequest
 
 TIMEOUT_S = 5.0
 MOST_BYTES = 16 * MIB

@@ -9,19 +9,19 @@ from penstock.domain.ids import TsidFactory
 from penstock.domain.limits import SECOND_MS
 from penstock.edge.clock import Clock
 from penstock.pubsub import wire
-from penstock.pubsub.acks import Acks
 from penstock.pubsub.metrics import PubsubMetrics
 from penstock.pubsub.policies import Policies
-from penstock.pubsub.publisher import Publisher
-from penstock.pubsub.pusher import Client
-from penstock.pubsub.pushers import Pushers
-from penstock.pubsub.schema_service import SchemaService
-from penstock.pubsub.schema_store import SchemaStore
-from penstock.pubsub.snapshots import Snapshots
-from penstock.pubsub.streaming import Stream, StreamCall
-from penstock.pubsub.subscriber import Subscriber
-from penstock.pubsub.subscriptions import expires_after_s
-from penstock.pubsub.topic_schemas import TopicSchemas
+from penstock.pubsub.publish.publisher import Publisher
+from penstock.pubsub.push.pusher import Client
+from penstock.pubsub.push.pushers import Pushers
+from penstock.pubsub.schemas.service import SchemaService
+from penstock.pubsub.schemas.store import SchemaStore
+from penstock.pubsub.schemas.topics import TopicSchemas
+from penstock.pubsub.subscribe.delivery import Acks
+from penstock.pubsub.subscribe.snapshots import Snapshots
+from penstock.pubsub.subscribe.streaming import Stream, StreamCall
+from penstock.pubsub.subscribe.subscriber import Subscriber
+from penstock.pubsub.subscribe.subscriptions import expires_after_s
 from penstock.pubsub.wire import decode
 
 log = logging.getLogger(__name__)

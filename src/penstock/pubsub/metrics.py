@@ -7,7 +7,7 @@ from prometheus_client.registry import Collector
 
 from penstock.broker.async_broker import AsyncBroker
 from penstock.domain.sketch import Histogram
-from penstock.pubsub.push_counts import BUCKETS_S, PushCounts
+from penstock.pubsub.push.pusher import BUCKETS_S, PushCounts
 
 MAX_SUBSCRIPTION_LABELS = 512
 OTHER = "_other"

@@ -7,7 +7,7 @@ from google.iam.v1 import iam_policy_pb2, policy_pb2  # type: ignore[import-unty
 from penstock.broker.async_broker import AsyncBroker
 from penstock.broker.errors import TopicNotFound
 from penstock.pubsub.errors import InvalidName, PolicyChanged
-from penstock.pubsub.schema_store import SchemaStore
+from penstock.pubsub.schemas.store import SchemaStore
 from penstock.pubsub.wire import Call
 
 _KEY = "policy "

@@ -11,19 +11,18 @@ from penstock.domain.errors import PenstockError
 from penstock.http.api.probes import PATHS, Probes
 from penstock.http.auth.guard import is_sent_by_another_site
 from penstock.http.server.asgi import Exchange, Receive, Scope, Send
+from penstock.sqs.actions.after_commit import AfterCommit
 from penstock.sqs.actions.table import ACTIONS
-from penstock.sqs.admin import AdminSurface
-from penstock.sqs.after_commit import AfterCommit
-from penstock.sqs.caller import Caller, ClientGone
-from penstock.sqs.credentials import Credentials, Role
+from penstock.sqs.admin.admin import AdminSurface
+from penstock.sqs.auth.caller import Caller, ClientGone
+from penstock.sqs.auth.credentials import Credentials, Role
+from penstock.sqs.auth.sigv4 import verify
 from penstock.sqs.errors import ErrorKind, SqsError
 from penstock.sqs.model import Shape
-from penstock.sqs.ownership import CAPABILITIES
+from penstock.sqs.queue.placement import CAPABILITIES
 from penstock.sqs.service import SqsService
-from penstock.sqs.sigv4 import verify
 from penstock.sqs.wire import json_protocol, query_protocol
-from penstock.sqs.wire.protocol import WireProtocol
-from penstock.sqs.wire.request import SignedRequest
+from penstock.sqs.wire.protocol import SignedRequest, WireProtocol
 
 log = logging.getLogger(__name__)
 

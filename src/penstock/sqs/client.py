@@ -15,7 +15,8 @@ import msgspec
 
 from penstock.domain.errors import FailedPrecondition, InvalidArgument, NotFound, PenstockError, Unavailable
 from penstock.edge.clock import Clock
-from penstock.sqs.admin_shapes import PeekedPage
+from penstock.sqs.admin.shapes import PeekedPage
+from penstock.sqs.auth.signing import Signer
 from penstock.sqs.errors import ErrorKind
 from penstock.sqs.model import (
     GetQueueAttributesRequest,
@@ -26,9 +27,8 @@ from penstock.sqs.model import (
     QueueUrlResponse,
     Shape,
 )
-from penstock.sqs.signing import Signer
 from penstock.sqs.wire.json_protocol import CONTENT_TYPE
-from penstock.sqs.wire.request import SignedRequest
+from penstock.sqs.wire.protocol import SignedRequest
 
 # A receive waits 20 seconds at most; a server that is silent for longer than this is gone.
 TIMEOUT_S = 60.0

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from penstock.ops.telemetry.metrics import DELAY_BUCKETS_S
 
 if TYPE_CHECKING:
-    from penstock.sqs.queue import SqsQueue
+    from penstock.sqs.queue.queue import SqsQueue
     from penstock.sqs.service import SqsService
 
 MAX_QUEUE_LABELS = 512

@@ -17,8 +17,8 @@ from penstock.http.server.asgi import App
 from penstock.http.server.server import HttpServer, serve_until_signal
 from penstock.ops.telemetry.metrics import Metrics
 from penstock.sqs.app import SqsApp
-from penstock.sqs.credentials import Credentials
-from penstock.sqs.placement import HOME
+from penstock.sqs.auth.credentials import Credentials
+from penstock.sqs.queue.placement import HOME
 from penstock.sqs.service import ServiceSettings, SqsService, stored_dedup_window_ms, stored_policy
 
 _SWEEP_S = 10.0

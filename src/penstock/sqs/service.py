@@ -17,19 +17,25 @@ from penstock.engine.entry import Entry
 from penstock.engine.pending import Pending
 from penstock.engine.policy import QueuePolicy
 from penstock.engine.store.port import QueueRecord, StreamRecord
-from penstock.sqs.attributes import QueueAttributes, RedrivePolicy
-from penstock.sqs.dead_letters import moved_copy
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, queue_does_not_exist
 from penstock.sqs.metrics import SqsMetrics
-from penstock.sqs.move_tasks import MoveTasks
 from penstock.sqs.names import arn, name_of_url, parse_arn
-from penstock.sqs.ownership import Ownership, SoleOwner
-from penstock.sqs.partition import Partition
-from penstock.sqs.placement import PartitionMap, place
-from penstock.sqs.queue import DEDUP_WINDOW_MS, SqsQueue, queue_policy
-from penstock.sqs.record import SqsRecord, decode_record, encode_record, partition_name, split_partition_name
-from penstock.sqs.redrive_policy import check_dead_letter_queue
-from penstock.sqs.throttling import Action, Throttles
+from penstock.sqs.queue.attributes import QueueAttributes, RedrivePolicy
+from penstock.sqs.queue.move_tasks import MoveTasks
+from penstock.sqs.queue.placement import Ownership, PartitionMap, SoleOwner, place
+from penstock.sqs.queue.queue import (
+    DEDUP_WINDOW_MS,
+    SqsQueue,
+    SqsRecord,
+    decode_record,
+    encode_record,
+    partition_name,
+    queue_policy,
+    split_partition_name,
+)
+from penstock.sqs.queue.receipts import Partition
+from penstock.sqs.queue.redrive import check_dead_letter_queue, moved_copy
+from penstock.sqs.queue.throttling import Action, Throttles
 
 log = logging.getLogger(__name__)
 

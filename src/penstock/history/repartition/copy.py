@@ -22,8 +22,8 @@ from pyspark.sql.types import StructType
 from penstock.history.errors import QueueInUse
 from penstock.history.repartition.messages import QueueAccess
 from penstock.history.replay.rounds import hash_of
+from penstock.sqs.actions.message_attributes import TRACE_HEADER
 from penstock.sqs.client import SqsClient
-from penstock.sqs.message_attributes import TRACE_HEADER
 from penstock.sqs.model import (
     MessageAttributes,
     MessageAttributeValue,
@@ -31,7 +31,7 @@ from penstock.sqs.model import (
     SendMessageBatchRequestEntry,
     SendMessageBatchResponse,
 )
-from penstock.sqs.snapshot import SnapshotMessage
+from penstock.sqs.queue.snapshot import SnapshotMessage
 
 _FORM = re.compile(r"(\d+)-(\d+)-(.+)")
 

@@ -18,7 +18,7 @@ from penstock.history.repartition.messages import QueueAccess, messages_of
 from penstock.history.replay.task import told_by_tasks
 from penstock.sqs.client import SqsClient
 from penstock.sqs.model import CreateQueueRequest, EmptyResponse, QueueUrlResponse, SetQueueAttributesRequest
-from penstock.sqs.snapshot import QueueStanding
+from penstock.sqs.queue.snapshot import QueueStanding
 
 _KEPT = (
     "VisibilityTimeout",

@@ -1,6 +1,6 @@
 """ListDeadLetterSourceQueues and the message move tasks."""
 
-from penstock.sqs.caller import Caller
+from penstock.sqs.auth.caller import Caller
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter
 from penstock.sqs.model import (
     CancelMessageMoveTaskRequest,
@@ -12,9 +12,8 @@ from penstock.sqs.model import (
     StartMessageMoveTaskRequest,
     TaskHandleResponse,
 )
-from penstock.sqs.names import queue_url
-from penstock.sqs.pagination import page
-from penstock.sqs.queue import SqsQueue
+from penstock.sqs.names import page, queue_url
+from penstock.sqs.queue.queue import SqsQueue
 from penstock.sqs.service import SqsService
 
 MAX_RATE = 500

@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from penstock.sqs.caller import Caller
+from penstock.sqs.auth.caller import Caller
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, missing_parameter
 from penstock.sqs.model import AddPermissionRequest, EmptyResponse, RemovePermissionRequest
-from penstock.sqs.queue import SqsQueue
+from penstock.sqs.queue.queue import SqsQueue
 from penstock.sqs.service import SqsService
 
 _LABEL = re.compile(r"[A-Za-z0-9_-]{1,80}")

@@ -4,8 +4,7 @@ import msgspec
 
 from penstock.domain.limits import MINUTE_MS
 from penstock.sqs.actions.tags import check_tags
-from penstock.sqs.attributes import LiveCounters, difference, for_create, merged, shown
-from penstock.sqs.caller import Caller
+from penstock.sqs.auth.caller import Caller
 from penstock.sqs.errors import ErrorKind, SqsError
 from penstock.sqs.model import (
     CreateQueueRequest,
@@ -19,9 +18,9 @@ from penstock.sqs.model import (
     QueueUrlResponse,
     SetQueueAttributesRequest,
 )
-from penstock.sqs.names import queue_url
-from penstock.sqs.pagination import page
-from penstock.sqs.queue import SqsQueue
+from penstock.sqs.names import page, queue_url
+from penstock.sqs.queue.attributes import LiveCounters, difference, for_create, merged, shown
+from penstock.sqs.queue.queue import SqsQueue
 from penstock.sqs.service import SqsService
 
 

@@ -3,19 +3,17 @@
 from collections.abc import Callable, Sequence
 
 from penstock.engine.entry import Entry
+from penstock.sqs.actions.after_commit import Answer
+from penstock.sqs.actions.contents import check_attempt_id, check_max_messages, check_visibility, check_wait
+from penstock.sqs.actions.message_attributes import body_md5, chosen, md5_of, shown
 from penstock.sqs.actions.send import GROUP_SEPARATOR, sequence_number
-from penstock.sqs.after_commit import Answer
-from penstock.sqs.body_md5 import body_md5
-from penstock.sqs.caller import Caller
-from penstock.sqs.contents import check_attempt_id, check_max_messages, check_visibility, check_wait
+from penstock.sqs.auth.caller import Caller
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, not_for_this_kind
-from penstock.sqs.message_attributes import chosen, md5_of, shown
 from penstock.sqs.model import ReceivedMessage, ReceiveMessageRequest, ReceiveMessageResponse
-from penstock.sqs.partition import Delivery
-from penstock.sqs.queue import MAX_IN_FLIGHT, SqsQueue
-from penstock.sqs.receipt_handle import encode_handle
+from penstock.sqs.queue.queue import MAX_IN_FLIGHT, SqsQueue
+from penstock.sqs.queue.receipts import Delivery, encode_handle
+from penstock.sqs.queue.throttling import Action
 from penstock.sqs.service import SqsService
-from penstock.sqs.throttling import Action
 
 _SYSTEM: dict[str, Callable[[SqsQueue, Entry], str | None]] = {
     "SenderId": lambda queue, entry: entry.message.notes.get("SenderId"),

@@ -5,20 +5,27 @@ from hashlib import sha256
 
 from penstock.domain.message import Message, TypedValue
 from penstock.engine.entry import total_bytes
-from penstock.sqs.actions.batches import check_batch, failed_entry
-from penstock.sqs.after_commit import AfterCommit, Commit
-from penstock.sqs.body_md5 import body_md5
-from penstock.sqs.caller import Caller
-from penstock.sqs.contents import (
+from penstock.sqs.actions.after_commit import AfterCommit, Commit
+from penstock.sqs.actions.contents import (
+    check_batch,
     check_batch_size,
     check_body,
     check_dedup_id,
     check_delay,
     check_group_id,
     check_size,
+    failed_entry,
 )
+from penstock.sqs.actions.message_attributes import (
+    TRACE_HEADER,
+    body_md5,
+    checked_attributes,
+    md5_of,
+    size_of,
+    trace_header,
+)
+from penstock.sqs.auth.caller import Caller
 from penstock.sqs.errors import SqsError, invalid_parameter, missing_parameter, not_for_this_kind
-from penstock.sqs.message_attributes import TRACE_HEADER, checked_attributes, md5_of, size_of, trace_header
 from penstock.sqs.model import (
     SendMessageBatchRequest,
     SendMessageBatchRequestEntry,
@@ -27,10 +34,10 @@ from penstock.sqs.model import (
     SendMessageRequest,
     SendMessageResponse,
 )
-from penstock.sqs.partition import Partition
-from penstock.sqs.queue import SqsQueue
+from penstock.sqs.queue.queue import SqsQueue
+from penstock.sqs.queue.receipts import Partition
+from penstock.sqs.queue.throttling import SEND
 from penstock.sqs.service import SqsService
-from penstock.sqs.throttling import SEND
 
 # Separates a group from a deduplication id within it; neither may contain it.
 GROUP_SEPARATOR = "\x1f"

@@ -2,10 +2,9 @@
 
 from penstock.engine.entry import Entry
 from penstock.engine.errors import LeaseNotFound
-from penstock.sqs.actions.batches import check_batch, failed_entry
-from penstock.sqs.after_commit import AfterCommit, Answer, Commit
-from penstock.sqs.caller import Caller
-from penstock.sqs.contents import MAX_VISIBILITY_S, check_visibility
+from penstock.sqs.actions.after_commit import AfterCommit, Answer, Commit
+from penstock.sqs.actions.contents import MAX_VISIBILITY_S, check_batch, check_visibility, failed_entry
+from penstock.sqs.auth.caller import Caller
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, missing_parameter, receipt_handle_is_invalid
 from penstock.sqs.model import (
     BatchResponse,
@@ -18,11 +17,10 @@ from penstock.sqs.model import (
     EmptyResponse,
     Shape,
 )
-from penstock.sqs.partition import Partition
-from penstock.sqs.queue import SqsQueue
-from penstock.sqs.receipt_handle import ReceiptHandle, decode_handle
+from penstock.sqs.queue.queue import SqsQueue
+from penstock.sqs.queue.receipts import Partition, ReceiptHandle, decode_handle
+from penstock.sqs.queue.throttling import Action
 from penstock.sqs.service import SqsService
-from penstock.sqs.throttling import Action
 
 
 def delete_message(service: SqsService, caller: Caller, request: DeleteMessageRequest) -> Answer:

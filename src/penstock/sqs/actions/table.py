@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.sqs.actions import dead_letters, permissions, queues, receive, send, settle, tags
-from penstock.sqs.after_commit import Answer
-from penstock.sqs.caller import Caller
+from penstock.sqs.actions.after_commit import Answer
+from penstock.sqs.auth.caller import Caller
 from penstock.sqs.service import SqsService
 
 # Each action takes its own request type; the wire protocols decode by the same names, so the two always agree.

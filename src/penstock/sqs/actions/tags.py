@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.sqs.caller import Caller
+from penstock.sqs.auth.caller import Caller
 from penstock.sqs.errors import invalid_parameter, missing_parameter
 from penstock.sqs.model import (
     EmptyResponse,

@@ -7,7 +7,7 @@ import msgspec
 from penstock.http.server.asgi import Headers
 from penstock.sqs.errors import ErrorKind, SqsError, missing_parameter
 from penstock.sqs.model import REQUESTS, Shape
-from penstock.sqs.wire.headers import answer_headers, refusal_headers
+from penstock.sqs.wire.protocol import answer_headers, refusal_headers
 
 CONTENT_TYPE = b"application/x-amz-json-1.0"
 

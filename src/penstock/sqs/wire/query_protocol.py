@@ -11,7 +11,7 @@ from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, missing_
 from penstock.sqs.model import REQUESTS, EmptyResponse, Shape
 from penstock.sqs.wire import form
 from penstock.sqs.wire.form import Parameters
-from penstock.sqs.wire.headers import answer_headers, refusal_headers
+from penstock.sqs.wire.protocol import answer_headers, refusal_headers
 from penstock.sqs.wire.query_names import Kind, QueryField, fields_of
 from penstock.sqs.wire.xml import DECLARATION, element, write_fields
 

@@ -1,0 +1,1 @@
+"""The Publisher service: topics, and publishing to them."""

@@ -1,0 +1,1 @@
+"""Push: messages posted to the endpoints of subscriptions."""

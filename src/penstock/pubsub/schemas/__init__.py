@@ -1,0 +1,1 @@
+"""Schemas: Avro and protocol-buffer definitions that messages must match."""

@@ -1,0 +1,1 @@
+"""The Subscriber service: subscriptions, and consuming them."""

@@ -1,0 +1,79 @@
+"""Leased messages as the protocol delivers them.
+
+Acks and deadlines, by whichever call they come; with exactly-once delivery the caller is told of each one.
+"""
+
+from collections.abc import Iterable, MutableSequence, Sequence
+
+from google.pubsub_v1 import types
+
+from penstock.broker.async_broker import AsyncBroker
+from penstock.broker.subscription import Subscription, ack_id_of
+from penstock.domain.limits import MAX_ACK_DEADLINE_S, SECOND_MS
+from penstock.engine.entry import Entry
+from penstock.pubsub import wire
+from penstock.pubsub.errors import InvalidRequest
+from penstock.pubsub.subscribe.outstanding import Holders
+from penstock.pubsub.wire import decode
+
+
+def deliver(
+    subscription: Subscription, entries: Iterable[Entry], into: MutableSequence[types.ReceivedMessage]
+) -> list[str]:
+    """Append messages to a response; gives their ack ids."""
+    counts_attempts = subscription.config.options.dead_letter_policy is not None
+    tag = subscription.tag
+    add = into.add  # type: ignore[attr-defined]  # what a raw repeated field has
+    ack_ids: list[str] = []
+    for entry in entries:
+        message = entry.message
+        received = add()
+        received.ack_id = ack_id = ack_id_of(entry, tag)
+        ack_ids.append(ack_id)
+        if counts_attempts:
+            received.delivery_attempt = entry.receive_count
+        sent = received.message
+        sent.data = message.body
+        sent.message_id = message.id
+        moment = sent.publish_time
+        moment.seconds, milliseconds = divmod(message.sent_ms, SECOND_MS)
+        moment.nanos = milliseconds * 1_000_000
+        if message.group:
+            sent.ordering_key = message.group
+        if message.attributes:
+            sent.attributes.update(message.attributes)
+        if message.notes:
+            sent.attributes.update(message.notes)
+    return ack_ids
+
+
+class Acks:
+    """Settles deliveries and frees the streams that held them."""
+
+    def __init__(self, broker: AsyncBroker) -> None:
+        self._broker = broker
+        self.holders = Holders()
+
+    async def settle(self, subscription: Subscription, ack_ids: Iterable[str]) -> list[str]:
+        """Acknowledge; gives the ack ids that are not current, which is no error unless exactly-once is asked for."""
+        ids = list(ack_ids)
+        free = self.holders.free
+        for ack_id in ids:
+            free(ack_id)
+        return await self._broker.ack_current(subscription, ids)
+
+    def set_deadlines(self, subscription: Subscription, deadlines_s: Sequence[tuple[str, int]]) -> list[str]:
+        """Let deliveries run out so many seconds from now; 0 gives them back. Tells the ack ids not current."""
+        for ack_id, seconds in deadlines_s:
+            if not 0 <= seconds <= MAX_ACK_DEADLINE_S:
+                raise InvalidRequest(
+                    f"an ack deadline must be between 0 and {MAX_ACK_DEADLINE_S} seconds, got {seconds}"
+                )
+            if not seconds:
+                self.holders.free(ack_id)
+        return self._broker.set_ack_deadlines(subscription, deadlines_s)
+
+
+def exactly_once(subscription: Subscription) -> bool:
+    """Whether the subscription confirms acks."""
+    return decode(wire.Subscription, subscription.config.definition).enable_exactly_once_delivery

@@ -1,0 +1,103 @@
+"""Snapshots and seeking: the calls of the Subscriber service that start a subscription over."""
+
+import asyncio
+
+from google.protobuf.empty_pb2 import Empty  # type: ignore[import-untyped]
+from google.pubsub_v1 import types
+
+from penstock.broker.async_broker import AsyncBroker
+from penstock.broker.options import SnapshotMetadata
+from penstock.domain.limits import SECOND_MS
+from penstock.edge.clock import Clock
+from penstock.pubsub import wire
+from penstock.pubsub.errors import InvalidRequest, SnapshotTooShort
+from penstock.pubsub.fields import milliseconds_of, set_milliseconds, updated
+from penstock.pubsub.limits import MIN_SNAPSHOT_LIFE_S, SNAPSHOT_LIFE_S
+from penstock.pubsub.names import page, project_name, project_of, snapshot_name, subscription_name
+from penstock.pubsub.policies import Policies
+from penstock.pubsub.wire import Call, decode, encode, has
+
+_MUTABLE = frozenset({"expire_time", "labels"})
+
+
+class Snapshots:
+    """The calls about snapshots, and Seek."""
+
+    def __init__(self, broker: AsyncBroker, clock: Clock, policies: Policies, changing: asyncio.Lock) -> None:
+        self._broker = broker
+        self._clock = clock
+        self._policies = policies
+        self._changing = changing
+
+    async def seek(self, request: types.SeekRequest, _: Call) -> types.SeekResponse:
+        """Start a subscription over, from a moment or from a snapshot."""
+        name = subscription_name(request.subscription)
+        async with self._changing:
+            if has(request, "time"):
+                await self._broker.seek(name, milliseconds_of(request.time))
+            elif request.snapshot:
+                await self._broker.seek_to_snapshot(name, snapshot_name(request.snapshot))
+            else:
+                raise InvalidRequest("a seek needs a time or a snapshot")
+        return wire.SeekResponse()
+
+    async def create_snapshot(self, request: types.CreateSnapshotRequest, _: Call) -> types.Snapshot:
+        """Keep what a subscription has not acked, and all that is published from now on."""
+        name = snapshot_name(request.name)
+        source = subscription_name(request.subscription)
+        async with self._changing:
+            expires_ms = self._expires_ms(source)
+            definition = wire.Snapshot(labels=dict(request.labels))
+            await self._broker.create_snapshot(name, source, expires_ms, definition=encode(definition))
+        return self._stored(name)
+
+    async def get_snapshot(self, request: types.GetSnapshotRequest, _: Call) -> types.Snapshot:
+        """A snapshot by its name."""
+        return self._stored(snapshot_name(request.snapshot))
+
+    async def list_snapshots(self, request: types.ListSnapshotsRequest, _: Call) -> types.ListSnapshotsResponse:
+        """The snapshots of a project."""
+        project = project_name(request.project)
+        found = [each for each in self._broker.replay.snapshots() if project_of(each.name) == project]
+        taken, token = page(found, lambda each: each.name, request.page_size, request.page_token)
+        return wire.ListSnapshotsResponse(snapshots=[_shown(each) for each in taken], next_page_token=token)
+
+    async def update_snapshot(self, request: types.UpdateSnapshotRequest, _: Call) -> types.Snapshot:
+        """Change what the mask names."""
+        name = snapshot_name(request.snapshot.name)
+        async with self._changing:
+            snapshot = updated(self._stored(name), request.snapshot, request.update_mask, _MUTABLE)
+            expires_ms = milliseconds_of(snapshot.expire_time)
+            if expires_ms <= self._clock.now_ms():
+                raise InvalidRequest("expire_time must be in the future; delete the snapshot to be rid of it")
+            await self._broker.update_snapshot(name, expires_ms, encode(snapshot))
+        return self._stored(name)
+
+    async def delete_snapshot(self, request: types.DeleteSnapshotRequest, _: Call) -> Empty:
+        """Remove a snapshot."""
+        name = snapshot_name(request.snapshot)
+        async with self._changing:
+            await self._broker.drop_snapshot(name)
+            await self._policies.forget(name)
+        return Empty()
+
+    def _stored(self, name: str) -> types.Snapshot:
+        return _shown(self._broker.replay.snapshot(name))
+
+    def _expires_ms(self, subscription_name: str) -> int:
+        """Seven days less the age of the oldest message it holds, as Google counts."""
+        now_ms = self._clock.now_ms()
+        oldest = self._broker.rules.subscription(subscription_name).queue.engine.peek(-1, 1)
+        age_ms = now_ms - oldest[0].message.sent_ms if oldest else 0
+        left_ms = SNAPSHOT_LIFE_S * SECOND_MS - age_ms
+        if left_ms < MIN_SNAPSHOT_LIFE_S * SECOND_MS:
+            raise SnapshotTooShort(subscription_name)
+        return now_ms + left_ms
+
+
+def _shown(metadata: SnapshotMetadata) -> types.Snapshot:
+    snapshot = decode(wire.Snapshot, metadata.definition)
+    snapshot.name = metadata.name
+    snapshot.topic = metadata.topic
+    set_milliseconds(snapshot.expire_time, metadata.expires_ms)
+    return snapshot

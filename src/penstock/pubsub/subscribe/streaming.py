@@ -1,0 +1,167 @@
+"""StreamingPull: messages as they come, within the client's flow control; acks on the stream and beside it."""
+
+import asyncio
+from typing import Protocol
+
+from google.pubsub_v1 import types
+
+from penstock.broker.async_broker import AsyncBroker
+from penstock.broker.subscription import Subscription
+from penstock.domain.limits import MAX_ACK_DEADLINE_S, MIB, MIN_ACK_DEADLINE_S, SECOND_MS
+from penstock.edge.clock import Clock
+from penstock.pubsub import wire
+from penstock.pubsub.errors import InvalidRequest, ServerStopping
+from penstock.pubsub.names import subscription_name
+from penstock.pubsub.subscribe.delivery import Acks, deliver, exactly_once
+from penstock.pubsub.subscribe.outstanding import FlowLimits, Outstanding
+from penstock.pubsub.subscribe.subscriptions import pulled_subscription
+
+# What one response holds: enough to be worth a write, small beside what a client must be able to take.
+_RESPONSE_MESSAGES = 1000
+_RESPONSE_BYTES = MIB
+
+_DAY_S = 86_400.0
+# Clients that say they know keep-alives hang up when they hear nothing for longer than this.
+_KEEP_ALIVE_S = 15.0
+
+
+class StreamCall(Protocol):
+    """The two directions of a stream."""
+
+    async def read(self) -> object:
+        """The next request; something else at the end."""
+        ...
+
+    async def write(self, response: types.StreamingPullResponse) -> None:
+        """Send a response; returns when the transport has room for more."""
+        ...
+
+
+class Stream:
+    """One open StreamingPull."""
+
+    def __init__(
+        self, broker: AsyncBroker, acks: Acks, clock: Clock, first: types.StreamingPullRequest, call: StreamCall
+    ) -> None:
+        self.subscription_name = subscription_name(first.subscription)
+        self._broker = broker
+        self._acks = acks
+        self._call = call
+        self._lease_ms = _checked_deadline_s(first.stream_ack_deadline_seconds) * SECOND_MS
+        self._wait_s = _KEEP_ALIVE_S if first.protocol_version else _DAY_S
+        limits = FlowLimits.asked_for(first.max_outstanding_messages, first.max_outstanding_bytes)
+        self._outstanding = Outstanding(limits, acks.holders, clock)
+        self._writing = asyncio.Lock()
+        self._stopping = False
+        self._first = first
+
+    async def run(self) -> None:
+        """Deliver until the client has no more to say, the subscription goes away, or the server stops."""
+        self._subscription()
+        listening = asyncio.create_task(self._listen())
+        delivering = asyncio.create_task(self._deliver())
+        try:
+            done, _ = await asyncio.wait({listening, delivering}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in (listening, delivering):
+                task.cancel()
+            await asyncio.gather(listening, delivering, return_exceptions=True)
+            self._outstanding.close()
+
+    def stop(self) -> None:
+        """End the stream; the client may open it again elsewhere. Whoever calls this answers waiting pulls too."""
+        self._stopping = True
+        self.look_again()
+
+    def look_again(self) -> None:
+        """The subscription has changed: go on only if it may be streamed. Waiting pulls are answered as well."""
+        self._outstanding.wake()
+
+    # What the client says
+
+    async def _listen(self) -> None:
+        request: object = self._first
+        while isinstance(request, wire.StreamingPullRequest):
+            await self._hear(request)
+            request = await self._call.read()
+            if isinstance(request, wire.StreamingPullRequest) and request.subscription:
+                raise InvalidRequest("only the first request of a stream names the subscription")
+
+    async def _hear(self, request: types.StreamingPullRequest) -> None:
+        if request.stream_ack_deadline_seconds:
+            self._lease_ms = _checked_deadline_s(request.stream_ack_deadline_seconds) * SECOND_MS
+        if len(request.modify_deadline_seconds) != len(request.modify_deadline_ack_ids):
+            raise InvalidRequest("modify_deadline_seconds and modify_deadline_ack_ids must have the same length")
+        if not request.ack_ids and not request.modify_deadline_ack_ids:
+            return
+        subscription = self._subscription()
+        response = wire.StreamingPullResponse()
+        if request.modify_deadline_ack_ids:
+            deadlines = zip(request.modify_deadline_ack_ids, request.modify_deadline_seconds, strict=True)
+            stale = self._acks.set_deadlines(subscription, list(deadlines))
+            _confirm(response.modify_ack_deadline_confirmation, request.modify_deadline_ack_ids, stale)
+        if request.ack_ids:
+            stale = await self._acks.settle(subscription, request.ack_ids)
+            _confirm(response.acknowledge_confirmation, request.ack_ids, stale)
+        if exactly_once(subscription):
+            await self._write(response)
+
+    # What the client gets
+
+    async def _deliver(self) -> None:
+        outstanding = self._outstanding
+        while True:
+            await outstanding.wait_for_room()
+            if self._stopping:
+                raise ServerStopping("the server is stopping; open the stream again")
+            subscription = self._subscription()
+            if not outstanding.has_room:
+                continue
+            entries = await self._broker.lease(
+                subscription,
+                min(outstanding.room_messages, _RESPONSE_MESSAGES),
+                max_bytes=min(outstanding.room_bytes, _RESPONSE_BYTES),
+                lease_ms=self._lease_ms,
+                wait_s=self._wait_s,
+            )
+            response = self._response(subscription)
+            ack_ids = deliver(subscription, entries, response.received_messages)
+            for ack_id, entry in zip(ack_ids, entries, strict=True):
+                outstanding.add(ack_id, entry)
+            if entries or not self._stopping:
+                await self._write(response)
+
+    def _response(self, subscription: Subscription) -> types.StreamingPullResponse:
+        properties = wire.StreamingPullResponse.SubscriptionProperties(
+            exactly_once_delivery_enabled=exactly_once(subscription),
+            message_ordering_enabled=subscription.config.options.message_ordering,
+        )
+        return wire.StreamingPullResponse(subscription_properties=properties)
+
+    async def _write(self, response: types.StreamingPullResponse) -> None:
+        async with self._writing:
+            await self._call.write(response)
+
+    def _subscription(self) -> Subscription:
+        return pulled_subscription(self._broker, self.subscription_name)
+
+
+def _checked_deadline_s(seconds: int) -> int:
+    if not MIN_ACK_DEADLINE_S <= seconds <= MAX_ACK_DEADLINE_S:
+        raise InvalidRequest(
+            f"stream_ack_deadline_seconds must be between {MIN_ACK_DEADLINE_S} and {MAX_ACK_DEADLINE_S}, got {seconds}"
+        )
+    return seconds
+
+
+def _confirm(
+    confirmation: types.StreamingPullResponse.AcknowledgeConfirmation
+    | types.StreamingPullResponse.ModifyAckDeadlineConfirmation,
+    ack_ids: "list[str] | object",
+    stale: list[str],
+) -> None:
+    gone = set(stale)
+    confirmation.ack_ids.extend(ack_id for ack_id in ack_ids if ack_id not in gone)  # type: ignore[union-attr]
+    confirmation.invalid_ack_ids.extend(stale)

@@ -1,0 +1,1 @@
+"""The admin surface: list, describe, peek, purge and redrive."""

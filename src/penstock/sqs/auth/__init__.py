@@ -1,0 +1,1 @@
+"""Who asks: access keys and AWS Signature Version 4."""

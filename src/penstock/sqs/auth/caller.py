@@ -1,0 +1,63 @@
+"""Who asks, and how the server is seen from there."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, TypeVar
+
+from penstock.sqs.actions.contents import is_harmless
+
+ANONYMOUS: Mapping[str, str] = {"SenderId": "anonymous"}
+
+T = TypeVar("T")
+
+
+class ClientGone(Exception):
+    """The client hung up while it waited; there is nobody to answer."""
+
+
+class Caller:
+    """The principal of a request; `host` is the server's address as this client wrote it."""
+
+    __slots__ = ("_host", "_json", "admin", "hung_up", "notes")
+
+    def __init__(
+        self,
+        host: bytes,
+        hung_up: Callable[[], Awaitable[Any]] | None = None,
+        *,
+        admin: bool = True,
+        notes: Mapping[str, str] = ANONYMOUS,
+        json: bytes | None = None,
+    ) -> None:
+        self._host = host
+        self._json = json
+        self.hung_up = hung_up
+        """Returns when the client has gone."""
+        self.admin = admin
+        self.notes = notes
+        """What every message of this caller carries."""
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether no text of the request can have a character that SQS does not carry."""
+        return self._json is not None and is_harmless(self._json)
+
+    @property
+    def base_url(self) -> str:
+        """What the URLs of queues begin with for this client."""
+        return f"http://{self._host.decode('latin-1') or 'localhost'}"
+
+    async def while_there(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something that takes a while; ClientGone, and the work cancelled, when the client goes first."""
+        if self.hung_up is None:
+            return await work
+        working = asyncio.ensure_future(work)
+        watching = asyncio.ensure_future(self.hung_up())
+        try:
+            await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return working.result()
+            raise ClientGone
+        finally:
+            working.cancel()
+            watching.cancel()

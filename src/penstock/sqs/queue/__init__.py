@@ -1,0 +1,1 @@
+"""One SQS queue: attributes, partitions, throttling, redrive."""

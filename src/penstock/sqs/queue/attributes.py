@@ -1,0 +1,228 @@
+"""The attributes of a queue: as they are made, changed, compared and shown."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from penstock.domain.limits import MIB
+from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter
+from penstock.sqs.names import check_name
+from penstock.sqs.queue.attribute_rules import (
+    RULES,
+    DeduplicationScope,
+    FifoThroughputLimit,
+    read,
+    refused,
+    unknown_attribute,
+)
+from penstock.sqs.queue.redrive import RedriveAllowPolicy as RedriveAllowPolicy
+from penstock.sqs.queue.redrive import RedrivePolicy as RedrivePolicy
+from penstock.sqs.queue.redrive import json_object
+from penstock.sqs.queue.throttling import THROTTLE_FIELDS, ThrottleSettings, throttle_texts, with_throttles
+
+ALL = "All"
+
+_PARTITIONING = ("PartitionCount", "FifoThroughputLimit", "DeduplicationScope")
+_FIFO_ONLY = ("FifoQueue", "ContentBasedDeduplication")
+
+
+class QueueAttributes(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """The settings of one queue, with AWS's defaults; the store keeps it as JSON."""
+
+    visibility_timeout: int = 30
+    message_retention_period: int = 345_600
+    delay_seconds: int = 0
+    receive_message_wait_time_seconds: int = 0
+    maximum_message_size: int = MIB
+    policy: str = ""
+    redrive_policy: RedrivePolicy | None = None
+    redrive_allow_policy: RedriveAllowPolicy | None = None
+    fifo_queue: bool = False
+    content_based_deduplication: bool = False
+    deduplication_scope: DeduplicationScope = DeduplicationScope.QUEUE
+    fifo_throughput_limit: FifoThroughputLimit = FifoThroughputLimit.PER_QUEUE
+    sqs_managed_sse_enabled: bool = True
+    kms_master_key_id: str = ""
+    kms_data_key_reuse_period_seconds: int = 300
+    partition_count: int = 1
+    throttles: ThrottleSettings = ThrottleSettings()
+
+    @property
+    def effective_partitions(self) -> int:
+        """How many partitions messages go to; with one quota for the whole queue, all go to the first."""
+        return 1 if self.fifo_throughput_limit is FifoThroughputLimit.PER_QUEUE else self.partition_count
+
+    @property
+    def deduplicates_by_group(self) -> bool:
+        """Whether the same deduplication id may come once in every group."""
+        return self.deduplication_scope is DeduplicationScope.MESSAGE_GROUP
+
+
+class LiveCounters(msgspec.Struct, frozen=True, kw_only=True):
+    """What GetQueueAttributes tells besides the settings."""
+
+    queue_arn: str
+    created_timestamp: int
+    last_modified_timestamp: int
+    visible: int = 0
+    not_visible: int = 0
+    delayed: int = 0
+
+
+_FIELDS = {field.encode_name: field.name for field in msgspec.structs.fields(QueueAttributes)}
+_READ_ONLY = (
+    "QueueArn",
+    "ApproximateNumberOfMessages",
+    "ApproximateNumberOfMessagesNotVisible",
+    "ApproximateNumberOfMessagesDelayed",
+    "CreatedTimestamp",
+    "LastModifiedTimestamp",
+)
+_KNOWN = frozenset({ALL, *RULES, *THROTTLE_FIELDS, *_READ_ONLY})
+
+
+def for_create(name: str, raw: Mapping[str, str], *, admin: bool, default_partitions: int) -> QueueAttributes:
+    """The attributes of a queue to be made; `default_partitions` are for AWS's own high-throughput settings."""
+    _check_settable(raw, admin=admin)
+    fifo = "FifoQueue" in raw and read("FifoQueue", raw["FifoQueue"]) is True
+    check_name(name, fifo=fifo)
+    if not fifo:
+        _check_standard(raw)
+    values = _read_all(raw)
+    if fifo:
+        values |= _partitioning(values, default_partitions)
+    return msgspec.structs.replace(
+        QueueAttributes(throttles=with_throttles(ThrottleSettings(), raw)), **_with_encryption(values)
+    )
+
+
+def merged(current: QueueAttributes, raw: Mapping[str, str], *, admin: bool) -> QueueAttributes:
+    """The attributes after a SetQueueAttributes; one that is refused changes nothing."""
+    _check_settable(raw, admin=admin)
+    if not current.fifo_queue:
+        _check_standard(raw)
+    values = _read_all(raw)
+    for name in ("FifoQueue", *_PARTITIONING):
+        field = _FIELDS[name]
+        if field in values and values[field] != getattr(current, field):
+            reason = "Modifying queue type is not supported" if name == "FifoQueue" else "It is fixed at creation"
+            raise refused(name, reason)
+    return msgspec.structs.replace(
+        current, **_with_encryption(values), throttles=with_throttles(current.throttles, raw)
+    )
+
+
+def difference(existing: QueueAttributes, asked: QueueAttributes, mentioned: Iterable[str]) -> str | None:
+    """The first attribute a CreateQueue mentions of which the queue has another value; others do not count (AWS)."""
+    return next((name for name in mentioned if _comparable(existing, name) != _comparable(asked, name)), None)
+
+
+def shown(attributes: QueueAttributes, names: Iterable[str], live: LiveCounters, *, admin: bool) -> dict[str, str]:
+    """What GetQueueAttributes answers: an attribute that is not set is left out."""
+    asked = set(names)
+    for name in asked:
+        if name not in _KNOWN:
+            raise unknown_attribute(name)
+    texts = _live_texts(live) | _texts(attributes)
+    if admin and not (ALL in asked and attributes.throttles.off):
+        texts |= throttle_texts(attributes.throttles)
+    return texts if ALL in asked else {name: text for name, text in texts.items() if name in asked}
+
+
+def _check_settable(raw: Mapping[str, str], *, admin: bool) -> None:
+    for name in raw:
+        if name not in RULES and not (admin and name in THROTTLE_FIELDS):
+            raise unknown_attribute(name)
+
+
+def _check_standard(raw: Mapping[str, str]) -> None:
+    for name in _FIFO_ONLY:
+        if name in raw:
+            raise unknown_attribute(name)
+    for name in _PARTITIONING:
+        if name in raw:
+            raise refused(name, "It is for FIFO queues")
+
+
+def _read_all(raw: Mapping[str, str]) -> dict[str, Any]:
+    return {_FIELDS[name]: read(name, text) for name, text in raw.items() if name in RULES}
+
+
+def _partitioning(values: Mapping[str, Any], default_partitions: int) -> dict[str, Any]:
+    count: int | None = values.get("partition_count")
+    split = count is not None and count > 1
+    # A deduplication id can only be unique within a partition, so a split queue's defaults differ from AWS's.
+    scope = values.get("deduplication_scope", DeduplicationScope.MESSAGE_GROUP if split else DeduplicationScope.QUEUE)
+    limit = values.get(
+        "fifo_throughput_limit",
+        FifoThroughputLimit.PER_MESSAGE_GROUP_ID if split else FifoThroughputLimit.PER_QUEUE,
+    )
+    per_group = limit is FifoThroughputLimit.PER_MESSAGE_GROUP_ID
+    if scope is DeduplicationScope.QUEUE:
+        if split:
+            raise invalid_parameter(
+                f"Value {count} for parameter PartitionCount is invalid. Reason: A queue with partitions needs "
+                "DeduplicationScope messageGroup."
+            )
+        if per_group:
+            raise refused("FifoThroughputLimit", "perMessageGroupId needs DeduplicationScope messageGroup")
+    if count is None:
+        count = default_partitions if per_group else 1
+    return {"deduplication_scope": scope, "fifo_throughput_limit": limit, "partition_count": count}
+
+
+def _with_encryption(values: dict[str, Any]) -> dict[str, Any]:
+    """One kind of encryption turns the other off; asking for both at once is refused."""
+    if values.get("kms_master_key_id"):
+        if values.get("sqs_managed_sse_enabled"):
+            raise SqsError(
+                ErrorKind.INVALID_ATTRIBUTE_NAME,
+                "You can use one type of server-side encryption (SSE) at one time. "
+                "You can either enable KMS SSE or SQS SSE.",
+            )
+        return values | {"sqs_managed_sse_enabled": False}
+    if values.get("sqs_managed_sse_enabled"):
+        return values | {"kms_master_key_id": ""}
+    return values
+
+
+def _comparable(attributes: QueueAttributes, name: str) -> object:
+    if name in THROTTLE_FIELDS:
+        return getattr(attributes.throttles, THROTTLE_FIELDS[name])
+    if name == "Policy":
+        return json_object(attributes.policy)
+    return getattr(attributes, _FIELDS[name])
+
+
+def _live_texts(live: LiveCounters) -> dict[str, str]:
+    return {
+        "QueueArn": live.queue_arn,
+        "ApproximateNumberOfMessages": str(live.visible),
+        "ApproximateNumberOfMessagesNotVisible": str(live.not_visible),
+        "ApproximateNumberOfMessagesDelayed": str(live.delayed),
+        "CreatedTimestamp": str(live.created_timestamp),
+        "LastModifiedTimestamp": str(live.last_modified_timestamp),
+    }
+
+
+def _texts(attributes: QueueAttributes) -> dict[str, str]:
+    hidden = set() if attributes.fifo_queue else {*_FIFO_ONLY, *_PARTITIONING}
+    if not attributes.kms_master_key_id:
+        hidden.add("KmsDataKeyReusePeriodSeconds")
+    texts = {name: _text(getattr(attributes, _FIELDS[name])) for name in RULES if name not in hidden}
+    return {name: text for name, text in texts.items() if text}
+
+
+def _text(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case RedrivePolicy() | RedriveAllowPolicy():
+            return value.as_json()
+        case DeduplicationScope() | FifoThroughputLimit():
+            return str(value.value)
+        case _:
+            return str(value)

@@ -1,0 +1,180 @@
+"""Message move tasks: a dead-letter queue drained at a given pace, cancellable, with progress.
+
+A task lives in this process: after a restart what was not moved is still in its queue, and the task is gone.
+"""
+
+import asyncio
+import logging
+from base64 import urlsafe_b64encode
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.domain.errors import PenstockError
+from penstock.engine.entry import Entry
+from penstock.sqs.errors import ErrorKind, SqsError
+from penstock.sqs.model import MessageMoveTask
+from penstock.sqs.queue.queue import SqsQueue
+from penstock.sqs.queue.receipts import Partition
+from penstock.sqs.queue.redrive import SOURCE_ARN
+
+if TYPE_CHECKING:
+    from penstock.sqs.service import SqsService
+
+log = logging.getLogger(__name__)
+
+RUNNING, COMPLETED, CANCELLING, CANCELLED, FAILED = "RUNNING", "COMPLETED", "CANCELLING", "CANCELLED", "FAILED"
+MAX_RUNNING = 100
+_KEPT_PER_QUEUE = 10
+# One commit for so many messages when no pace is asked for.
+_BATCH = 100
+
+
+@dataclass
+class Move:
+    """One task and how far it has come."""
+
+    handle: str
+    source: SqsQueue
+    destination: SqsQueue | None
+    source_arn: str
+    destination_arn: str | None
+    rate_per_s: int | None
+    started_ms: int
+    to_move: int
+    status: str = RUNNING
+    moved: int = 0
+    failure: str | None = None
+    running: "asyncio.Task[None] | None" = None
+
+    def listed(self) -> MessageMoveTask:
+        """The task as it is listed."""
+        return MessageMoveTask(
+            status=self.status,
+            source_arn=self.source_arn,
+            task_handle=self.handle if self.status == RUNNING else None,
+            destination_arn=self.destination_arn,
+            max_number_of_messages_per_second=self.rate_per_s,
+            approximate_number_of_messages_moved=self.moved,
+            approximate_number_of_messages_to_move=self.to_move,
+            failure_reason=self.failure,
+            started_timestamp=self.started_ms,
+        )
+
+
+class MoveTasks:
+    """All tasks of a server; one may run per source queue."""
+
+    def __init__(self, service: "SqsService", pause: Callable[[float], Awaitable[None]]) -> None:
+        self._service = service
+        self._pause = pause
+        self._moves: dict[int, deque[Move]] = {}
+        self._running: set[asyncio.Task[None]] = set()
+
+    def start(self, source: SqsQueue, destination: SqsQueue | None, rate_per_s: int | None) -> str:
+        """Begin a move and give its handle."""
+        moves = self._moves.setdefault(source.incarnation, deque(maxlen=_KEPT_PER_QUEUE))
+        if any(move.status in (RUNNING, CANCELLING) for move in moves):
+            raise SqsError(
+                ErrorKind.UNSUPPORTED_OPERATION,
+                "There is already a task running. Only one active task is allowed for a source queue arn at a time.",
+            )
+        if sum(move.status == RUNNING for each in self._moves.values() for move in each) >= MAX_RUNNING:
+            raise SqsError(ErrorKind.UNSUPPORTED_OPERATION, f"At most {MAX_RUNNING} move tasks run at a time.")
+        service = self._service
+        now_ms = service.clock.now_ms()
+        handle = urlsafe_b64encode(f"{service.ids.next_id(now_ms)}:{service.arn_of(source.name)}".encode()).decode()
+        move = Move(
+            handle,
+            source,
+            destination,
+            service.arn_of(source.name),
+            service.arn_of(destination.name) if destination is not None else None,
+            rate_per_s,
+            now_ms,
+            sum(counters.total for counters in source.counters()),
+        )
+        moves.appendleft(move)
+        move.running = asyncio.create_task(self._run(move))
+        self._running.add(move.running)
+        move.running.add_done_callback(self._running.discard)
+        return handle
+
+    async def cancel(self, handle: str) -> int | None:
+        """Stop a running task and tell how many messages it moved; None when it does not run."""
+        for move in (move for moves in self._moves.values() for move in moves):
+            if move.handle == handle and move.status == RUNNING and move.running is not None:
+                move.status = CANCELLING
+                await asyncio.wait([move.running])
+                return move.moved
+        return None
+
+    def listed(self, source: SqsQueue, limit: int) -> list[MessageMoveTask]:
+        """The latest tasks of a queue, newest first."""
+        return [move.listed() for move in list(self._moves.get(source.incarnation, ()))[:limit]]
+
+    def forget(self, source: SqsQueue) -> None:
+        """A queue was deleted: nothing is kept of its tasks, and one that runs ends."""
+        for move in self._moves.pop(source.incarnation, ()):
+            if move.status == RUNNING:
+                move.status = CANCELLING
+
+    async def close(self) -> None:
+        """Stop all tasks after what they are moving now."""
+        for move in (move for moves in self._moves.values() for move in moves):
+            if move.status == RUNNING:
+                move.status = CANCELLING
+        if self._running:
+            await asyncio.wait(self._running)
+
+    async def _run(self, move: Move) -> None:
+        try:
+            while move.status == RUNNING and await self._move_some(move):
+                if move.rate_per_s is not None:
+                    await self._pause(1.0)
+            move.status = CANCELLED if move.status == CANCELLING else COMPLETED
+        except PenstockError as error:
+            move.status, move.failure = FAILED, error.message
+            log.error("message move task failed: %s", error, extra={"queue": move.source.name})
+
+    async def _move_some(self, move: Move) -> int:
+        """Move up to a second's worth; 0 when nothing is left that may move."""
+        room = move.rate_per_s or _BATCH
+        before = move.moved
+        for partition in move.source.partitions:
+            if room <= 0:
+                break
+            room -= await self._move_from(move, partition, room)
+        return move.moved - before
+
+    async def _move_from(self, move: Move, partition: Partition, room: int) -> int:
+        service = self._service
+        await partition.shell.page_in(partition.queue)
+        entries = partition.queue.engine.take_for_move(service.clock.now_ms(), room)
+        by_target: dict[SqsQueue, list[Entry]] = {}
+        for entry in entries:
+            target = move.destination or service.find_arn(entry.message.notes.get(SOURCE_ARN, ""))
+            if target is None or service.queues.get(target.name) is not target:
+                partition.shell.ledger.give_back(partition.queue, entries)
+                raise SqsError(
+                    ErrorKind.RESOURCE_NOT_FOUND,
+                    "CouldNotDetermineMessageSource: the queue a message came from is not known or does not exist."
+                    if move.destination is None
+                    else "The destination queue does not exist any more.",
+                )
+            by_target.setdefault(target, []).append(entry)
+        failure: PenstockError | None = None
+        for target, moving in by_target.items():
+            if failure is not None:
+                partition.shell.ledger.give_back(partition.queue, moving)
+                continue
+            try:
+                await service.move(partition, moving, target, None)
+            except PenstockError as error:
+                failure = error
+            else:
+                move.moved += len(moving)
+        if failure is not None:
+            raise failure
+        return len(entries)

@@ -1,0 +1,180 @@
+"""RedrivePolicy (where a queue's dead letters go) and RedriveAllowPolicy (whose dead letters a queue takes).
+
+Dead letters: what a message carries when it is moved to another queue.
+"""
+
+import re
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from penstock.domain.message import NO_ATTRIBUTES, Message
+from penstock.sqs.errors import SqsError, invalid_attribute_value, invalid_parameter
+from penstock.sqs.names import parse_arn
+
+MAX_RECEIVE_COUNT = 1000
+MAX_SOURCE_ARNS = 10
+
+_ECHOED_CHARS = 1024
+_COUNT = re.compile("[0-9]{1,4}")
+
+
+class RedrivePolicy(msgspec.Struct, frozen=True, rename="camel"):
+    """Where messages go that were received more often than the count."""
+
+    dead_letter_target_arn: str
+    max_receive_count: int
+
+    def as_json(self) -> str:
+        """The attribute's value; AWS answers a count that was given as text with a number."""
+        return msgspec.json.encode(self).decode()
+
+
+class RedrivePermission(Enum):
+    """Which queues may name this one as their dead-letter queue."""
+
+    ALLOW_ALL = "allowAll"
+    DENY_ALL = "denyAll"
+    BY_QUEUE = "byQueue"
+
+
+class RedriveAllowPolicy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Whose dead letters a queue takes."""
+
+    redrive_permission: RedrivePermission
+    source_queue_arns: tuple[str, ...] = ()
+
+    def allows(self, source_arn: str) -> bool:
+        """Whether a queue may send its dead letters here."""
+        if self.redrive_permission is RedrivePermission.BY_QUEUE:
+            return source_arn in self.source_queue_arns
+        return self.redrive_permission is RedrivePermission.ALLOW_ALL
+
+    def as_json(self) -> str:
+        """The attribute's value."""
+        return msgspec.json.encode(self).decode()
+
+
+def json_object(text: str) -> dict[str, Any] | None:
+    """The JSON object in a text, if it is one."""
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def read_redrive_policy(text: str) -> RedrivePolicy | None:
+    """A RedrivePolicy attribute; the empty text removes it."""
+    if not text:
+        return None
+    policy = json_object(text)
+    if policy is None:
+        raise invalid_attribute_value(
+            "Invalid value for the parameter RedrivePolicy. Reason: Redrive policy is not a valid JSON map."
+        )
+    for key in ("maxReceiveCount", "deadLetterTargetArn"):
+        if key not in policy:
+            raise _refused("RedrivePolicy", text, f"Redrive policy does not contain mandatory attribute: {key}.")
+    if len(policy) > 2:
+        raise _refused(
+            "RedrivePolicy", text, "Only following attributes are supported: [maxReceiveCount, deadLetterTargetArn]."
+        )
+    target = policy["deadLetterTargetArn"]
+    if not isinstance(target, str) or parse_arn(target) is None:
+        raise _refused("RedrivePolicy", text, "Invalid value for deadLetterTargetArn.")
+    return RedrivePolicy(target, _receive_count(policy["maxReceiveCount"], text))
+
+
+def read_redrive_allow_policy(text: str) -> RedriveAllowPolicy | None:
+    """A RedriveAllowPolicy attribute; the empty text removes it."""
+    if not text:
+        return None
+    policy = json_object(text)
+    if policy is None or not policy.keys() <= {"redrivePermission", "sourceQueueArns"}:
+        raise _unsupported_format()
+    try:
+        allow = msgspec.convert(policy, RedriveAllowPolicy)
+    except msgspec.ValidationError:
+        raise _unsupported_format() from None
+    by_queue = allow.redrive_permission is RedrivePermission.BY_QUEUE
+    if by_queue and not allow.source_queue_arns:
+        raise _cannot_allow(
+            text,
+            "When you specify the byQueue permission type, you must also specify one or more sourceQueueArns values.",
+        )
+    if not by_queue and allow.source_queue_arns:
+        raise _cannot_allow(
+            text, "To specify one or more source queue ARNs, you must set redrivePermission to byQueue."
+        )
+    if len(allow.source_queue_arns) > MAX_SOURCE_ARNS:
+        raise _cannot_allow(text, f"The maximum number of source queue ARNs you can specify is {MAX_SOURCE_ARNS}.")
+    if any(parse_arn(source) is None for source in allow.source_queue_arns):
+        raise _unsupported_format()
+    return allow
+
+
+def check_dead_letter_queue(
+    policy: RedrivePolicy,
+    *,
+    source_arn: str,
+    source_fifo: bool,
+    target_fifo: bool | None,
+    target_allows: RedriveAllowPolicy | None,
+) -> None:
+    """InvalidParameterValue unless the target exists (`target_fifo` is known), is of the same kind and allows it."""
+    if target_fifo is None:
+        raise _refused("RedrivePolicy", policy.as_json(), "Dead letter target does not exist.")
+    if policy.dead_letter_target_arn == source_arn:
+        raise _refused("RedrivePolicy", policy.as_json(), "Dead-letter queue must be another queue than the source.")
+    if target_fifo is not source_fifo:
+        raise _refused("RedrivePolicy", policy.as_json(), "Dead-letter queue must be same type of queue as the source.")
+    if target_allows is not None and not target_allows.allows(source_arn):
+        raise _refused(
+            "RedrivePolicy", policy.as_json(), "The dead-letter queue's redrive allow policy does not allow the source."
+        )
+
+
+def _receive_count(value: object, text: str) -> int:
+    count = 0
+    if isinstance(value, str) and _COUNT.fullmatch(value):
+        count = int(value)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        count = value
+    if not 1 <= count <= MAX_RECEIVE_COUNT:
+        raise _refused(
+            "RedrivePolicy",
+            text,
+            f"Invalid value for maxReceiveCount: {str(value)[:64]}, valid values are from 1 to {MAX_RECEIVE_COUNT} "
+            "both inclusive.",
+        )
+    return count
+
+
+def _refused(name: str, text: str, reason: str) -> SqsError:
+    return invalid_parameter(f"Value {text[:_ECHOED_CHARS]} for parameter {name} is invalid. Reason: {reason}")
+
+
+def _cannot_allow(text: str, reason: str) -> SqsError:
+    return _refused("RedriveAllowPolicy", text, f"Amazon SQS can't create the redrive allow policy. {reason}")
+
+
+def _unsupported_format() -> SqsError:
+    return invalid_attribute_value(
+        "Invalid value for the parameter RedriveAllowPolicy. Reason: Amazon SQS can't create the redrive allow "
+        "policy, as it's in an unsupported format."
+    )
+
+
+SOURCE_ARN = "DeadLetterQueueSourceArn"
+
+
+def moved_copy(message: Message, source_arn: str | None, now_ms: int, *, fifo: bool) -> Message:
+    """The message with its id; a FIFO queue counts its retention anew, a standard queue from the first send (AWS)."""
+    notes = {key: value for key, value in message.notes.items() if key != SOURCE_ARN}
+    if source_arn is not None:
+        notes[SOURCE_ARN] = source_arn
+    return msgspec.structs.replace(
+        message, sent_ms=now_ms if fifo else message.sent_ms, deliver_at_ms=0, notes=notes or NO_ATTRIBUTES
+    )

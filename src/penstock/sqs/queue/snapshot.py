@@ -1,0 +1,119 @@
+"""A queue partition by partition, whole and without receiving anything; and its end, if it is still as it was seen.
+
+GET  /admin/queues/NAME/partitions
+GET  /admin/queues/NAME/partitions/INDEX/messages?after=…&limit=…
+POST /admin/queues/NAME/retire      {"partitions": what the first of these answered}
+"""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from penstock.engine.entry import EntryState
+from penstock.sqs.actions.message_attributes import TRACE_HEADER, shown
+from penstock.sqs.actions.send import GROUP_SEPARATOR
+from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter
+from penstock.sqs.model import MessageAttributes
+from penstock.sqs.queue.queue import SqsQueue
+from penstock.sqs.queue.receipts import Partition
+from penstock.sqs.service import SqsService
+
+MAX_MESSAGES = 1000
+
+
+class SnapshotQuery(msgspec.Struct, frozen=True):
+    """Which messages of a partition to show: those after a sequence number."""
+
+    after: Annotated[int, Meta(ge=0)] = 0
+    limit: Annotated[int, Meta(ge=1, le=MAX_MESSAGES)] = 100
+
+
+class PartitionStanding(msgspec.Struct, frozen=True):
+    """How a partition stands: a message that came or went since makes it another."""
+
+    messages: int
+    leased: int
+    last_sequence: int
+
+
+class QueueStanding(msgspec.Struct, frozen=True):
+    """How all partitions of a queue stand."""
+
+    partitions: list[PartitionStanding]
+
+    @property
+    def messages(self) -> int:
+        """All messages of the queue."""
+        return sum(partition.messages for partition in self.partitions)
+
+    @property
+    def leased(self) -> int:
+        """Those that a consumer has."""
+        return sum(partition.leased for partition in self.partitions)
+
+
+class SnapshotMessage(msgspec.Struct, frozen=True):
+    """A message with all that its sender gave."""
+
+    message_id: str
+    sequence: int
+    group: str
+    dedup_id: str
+    state: str
+    body: str
+    attributes: MessageAttributes
+    trace: str | None
+
+
+class SnapshotPage(msgspec.Struct, frozen=True):
+    """Messages in order, and the sequence number after which the next ones are; None after the last."""
+
+    messages: list[SnapshotMessage]
+    after: int | None
+
+
+def standing(queue: SqsQueue) -> QueueStanding:
+    """How a queue stands, messages that are being made durable included."""
+    return QueueStanding(
+        [
+            PartitionStanding(partition.queue.total, partition.queue.engine.leased, partition.stream.next_seq - 1)
+            for partition in queue.partitions
+        ]
+    )
+
+
+async def snapshot(queue: SqsQueue, index: int, after: int, limit: int) -> SnapshotPage:
+    """Some messages of one partition, leased or not; nothing is changed."""
+    if not 0 <= index < len(queue.partitions):
+        raise invalid_parameter(f"{queue.name} has partitions 0 to {len(queue.partitions) - 1}, not {index}")
+    messages = await _messages(queue.partitions[index], after, limit)
+    return SnapshotPage(messages, messages[-1].sequence if len(messages) == limit else None)
+
+
+async def retire(service: SqsService, name: str, expected: QueueStanding) -> None:
+    """Delete a queue that is exactly as it was seen; else it stays, and the caller has to look again."""
+    async with service.making:
+        queue = service.find(name)
+        # From here to the moment the queue is out of reach nothing else runs: no message can come between.
+        if standing(queue) != expected:
+            raise SqsError(
+                ErrorKind.UNSUPPORTED_OPERATION, f"{name} has changed since it was looked at, and is not deleted"
+            )
+        await service.delete(queue)
+
+
+async def _messages(partition: Partition, after: int, limit: int) -> list[SnapshotMessage]:
+    return [
+        SnapshotMessage(
+            message_id=entry.message.id,
+            sequence=entry.seq,
+            group=entry.message.group,
+            dedup_id=entry.message.dedup_id.rpartition(GROUP_SEPARATOR)[2],
+            state=EntryState(entry.state).name.lower(),
+            body=entry.message.body.decode(),
+            attributes=shown(entry.message.attributes),
+            trace=entry.message.notes.get(TRACE_HEADER),
+        )
+        for entry in await partition.shell.peek(partition.queue, after, limit)
+    ]
