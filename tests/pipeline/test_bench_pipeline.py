@@ -8,16 +8,15 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from penstock.bench import pipeline_audit
-from penstock.bench.pipeline import PipelineFigures
-from penstock.bench.pipeline_audit import audited_per_s
-from penstock.bench.pipeline_dispatch import dispatched_per_s, plan_per_s
-from penstock.bench.pipeline_fan_out import KINDS, WANTING, event_of, events_frame, subscriptions
-from penstock.bench.pipeline_history import History, history
-from penstock.bench.pipeline_latency import jvm_kb
-from penstock.bench.pipeline_replay import replayed_per_s
 from penstock.events.fan_out.rule import FanOut
 from penstock.events.fan_out.spark_plan import packed, planned_jobs
+from penstock.tools.bench.pipeline import audit
+from penstock.tools.bench.pipeline.audit import History, audited_per_s, history
+from penstock.tools.bench.pipeline.dispatch import dispatched_per_s, plan_per_s
+from penstock.tools.bench.pipeline.fan_out import KINDS, WANTING, event_of, events_frame, subscriptions
+from penstock.tools.bench.pipeline.latency import jvm_kb
+from penstock.tools.bench.pipeline.pipeline import PipelineFigures
+from penstock.tools.bench.pipeline.replay import replayed_per_s
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
@@ -57,7 +56,7 @@ def test_an_audit_that_finds_something_is_no_measurement(
         jobs = made.jobs.where(f.col("id") != "0000000000007-0000000000001")
         return History(made.events, made.subscriptions, jobs, made.attempts, made.until_ms)
 
-    monkeypatch.setattr(pipeline_audit, "history", with_a_job_lost)
+    monkeypatch.setattr(audit, "history", with_a_job_lost)
     with pytest.raises(RuntimeError, match="LOST"):
         audited_per_s(spark, tmp_path, 1000, rounds=1)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.pipeline_replay_progress import progress_text
+from penstock.cli.pipeline.replay import progress_text
 from penstock.events.replay import ReplayProgress, copy_id
 from penstock.spark.database import Database
 from penstock.testing.receiver import RecordingReceiver, Reply

@@ -11,7 +11,7 @@ from typing import Any, get_origin
 import msgspec
 import pytest
 
-from penstock.cli.api_connection import ApiClient
+from penstock.cli.events.connection import ApiClient
 from penstock.client import AsyncPenstock, Penstock
 from penstock.console.front import WebFront
 from penstock.domain.ids import TsidFactory

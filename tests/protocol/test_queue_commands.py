@@ -17,8 +17,8 @@ from urllib.request import urlopen
 import pytest
 from typer.testing import CliRunner, Result
 
-from penstock.cli import queue_redrive
 from penstock.cli.app import app
+from penstock.cli.queue import redrive
 
 runner = CliRunner()
 numbers = count(1)
@@ -270,7 +270,7 @@ def dead_letters(orders: str) -> str:
 def test_redrive_moves_messages_back_and_shows_progress(
     orders: str, dead_letters: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_redrive, "_POLL_S", 0.05)
+    monkeypatch.setattr(redrive, "_POLL_S", 0.05)
     result = run("redrive", dead_letters, "--per-second", "2", "--watch")
     assert (result.exit_code, result.stdout) == (0, f"moved 3 of 3 messages of {dead_letters}\n")
     progress = [line for line in result.stderr.splitlines() if line]

@@ -17,7 +17,7 @@ from penstock.router.intake.tracker import InFlightTracker, TrackedMessage
 from penstock.router.pools.lanes import Lane, Lanes
 from penstock.router.pools.pool import Pool
 from penstock.router.pools.pools import Pools
-from penstock.testing.simulation.findings import InvariantBroken
+from penstock.testing.simulation.history import InvariantBroken
 from penstock.testing.simulation.world import simulate_router
 
 SEEDS = 500

@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 
 from penstock.cli.app import app
 from penstock.testing.simulation import world
-from penstock.testing.simulation.findings import InvariantBroken
-from penstock.testing.simulation.history import Delivery, History
+from penstock.testing.simulation.history import Delivery, History, InvariantBroken
 
 runner = CliRunner()
 ALONE = ["simulate", "router", "--jobs", "1"]

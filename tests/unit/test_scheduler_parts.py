@@ -11,11 +11,7 @@ from penstock.cluster.standby import Alone
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.job import ClaimedJob
 from penstock.domain.pointer import DispatchMode
-from penstock.events.dispatch.message_group_dispatcher import (
-    MessageGroupDispatcher,
-    MessageGroupQueue,
-    return_pause_s,
-)
+from penstock.events.dispatch.message_group_dispatcher import MessageGroupDispatcher, MessageGroupQueue, return_pause_s
 from penstock.events.dispatch.pending_job_poller import Pace
 from penstock.events.dispatch.pointers import Pointers
 from penstock.events.dispatch.publisher import Backoff

@@ -18,26 +18,26 @@ from penstock import __version__
 from penstock.cli import (
     backup,
     bench,
-    changes_commands,
-    config_commands,
     demo,
     doctor,
-    jobs_commands,
-    keys_commands,
-    pipeline,
-    pools_commands,
-    publish,
-    queue_commands,
+    keys,
     reference,
-    serve,
     simulate,
-    subscriptions_commands,
     up,
-    version,
 )
+from penstock.cli import (
+    config as config_commands,
+)
+from penstock.cli import (
+    doctor as version,
+)
+from penstock.cli.events import changes, jobs, pools, publish, subscriptions
 from penstock.cli.failures import FAILURE, FailureGroup, tell_trace
 from penstock.cli.family import CONTEXT, examples
 from penstock.cli.options import Options
+from penstock.cli.pipeline import commands
+from penstock.cli.queue import commands as queue_commands
+from penstock.cli.serve import commands as serve
 
 
 class Level(StrEnum):
@@ -69,15 +69,15 @@ app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
 app.command("up", epilog=up.EXAMPLES)(up.up)
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
 app.command("publish", epilog=publish.EXAMPLES)(publish.publish)
-app.add_typer(subscriptions_commands.app, name="subscriptions")
-app.add_typer(jobs_commands.app, name="jobs")
-app.add_typer(pools_commands.app, name="pools")
+app.add_typer(subscriptions.app, name="subscriptions")
+app.add_typer(jobs.app, name="jobs")
+app.add_typer(pools.app, name="pools")
 app.add_typer(queue_commands.app, name="queue")
 app.add_typer(config_commands.app, name="config")
-app.add_typer(keys_commands.app, name="keys")
+app.add_typer(keys.app, name="keys")
 app.add_typer(serve.app, name="serve")
-app.command("changes", epilog=changes_commands.EXAMPLES)(changes_commands.changes)
-app.add_typer(pipeline.app, name="pipeline")
+app.command("changes", epilog=changes.EXAMPLES)(changes.changes)
+app.add_typer(commands.app, name="pipeline")
 app.add_typer(bench.app, name="bench")
 app.add_typer(simulate.app, name="simulate")
 app.command("backup", epilog=backup.BACKUP_EXAMPLES)(backup.backup)

@@ -28,7 +28,7 @@ def broker(rounds: Rounds = 5, as_json: AsJson = False) -> None:
 
     What is being measured is told on standard error; the last line of `--json` is one JSON object.
     """
-    from penstock.bench.broker import bench_broker
+    from penstock.tools.bench.broker import bench_broker
 
     _print(bench_broker(rounds, _tell), as_json)
 
@@ -45,7 +45,7 @@ def sqs(
 
     The load comes from a lean client in a process of its own; the last line of `--json` is one JSON object.
     """
-    from penstock.bench.sqs import bench_sqs
+    from penstock.tools.bench.sqs import bench_sqs
 
     _print(bench_sqs(rounds, deep, _tell), as_json)
 
@@ -56,7 +56,7 @@ def router(rounds: Rounds = 5, as_json: AsJson = False) -> None:
 
     The receiver runs in a process of its own; the last line of `--json` is one JSON object.
     """
-    from penstock.bench.router import bench_router
+    from penstock.tools.bench.router import bench_router
 
     _print(bench_router(rounds, _tell), as_json)
 
@@ -67,7 +67,7 @@ def pubsub(rounds: Rounds = 5, as_json: AsJson = False) -> None:
 
     The load comes from Google's own client, and for requests of 100 from a lean one, in a process of its own.
     """
-    from penstock.bench.pubsub import bench_pubsub
+    from penstock.tools.bench.pubsub import bench_pubsub
 
     _print(bench_pubsub(rounds, _tell), as_json)
 
@@ -91,7 +91,7 @@ def scheduler(
 
     Queue, router and process endpoint run in processes of their own; the last line of `--json` is one JSON object.
     """
-    from penstock.bench.scheduler import bench_scheduler
+    from penstock.tools.bench.scheduler import bench_scheduler
 
     _print(bench_scheduler(rounds, finished, database, _tell), as_json)
 
@@ -124,7 +124,7 @@ def pipeline(
     from penstock.spark.requirements import require_spark
 
     require_spark()
-    from penstock.bench.pipeline import PipelineSizes, bench_pipeline
+    from penstock.tools.bench.pipeline.pipeline import PipelineSizes, bench_pipeline
 
     sizes = PipelineSizes(events=events, jobs=jobs, attempts=attempts, replays=replays, seconds=seconds)
     _print(bench_pipeline(rounds, sizes, database, _tell), as_json)

@@ -26,7 +26,7 @@ def demo(
     import uvloop
     from msgspec import to_builtins
 
-    from penstock.demo.shop_demo import DemoOutcome, Plan, run_demo
+    from penstock.tools.demo.demo import DemoOutcome, Plan, run_demo
 
     def show(outcome: DemoOutcome) -> None:
         if as_json:

@@ -1,7 +1,13 @@
-"""`penstock doctor`."""
+"""`penstock doctor`.
+
+`penstock version`.
+"""
+
+import platform
 
 import typer
 
+from penstock import __version__
 from penstock.cli.family import examples
 from penstock.cli.options import options_of
 from penstock.cli.output import AsJson, print_json, print_table
@@ -28,3 +34,15 @@ def doctor(ctx: typer.Context, as_json: AsJson = False) -> None:
         print_table(("status", "check", "found"), rows)
     if failed:
         raise typer.Exit(1)
+
+
+VERSION_EXAMPLES = examples("penstock version", "penstock version --json")
+
+
+def version(as_json: AsJson = False) -> None:
+    """Print the version of Penstock and what it runs on."""
+    facts = {"penstock": __version__, "python": platform.python_version(), "platform": platform.platform()}
+    if as_json:
+        print_json(facts)
+    else:
+        typer.echo("\n".join(f"{name} {value}" for name, value in facts.items()))

@@ -106,7 +106,7 @@ def _set_up_logs(log_level: str | None) -> None:
 
 def run_seed(seed: int) -> Ran:
     """Run one seed; whatever goes wrong in it is its finding."""
-    from penstock.testing.simulation.findings import InvariantBroken
+    from penstock.testing.simulation.history import InvariantBroken
     from penstock.testing.simulation.world import simulate_router
 
     try:

@@ -9,11 +9,28 @@ from penstock.domain.job_state import JobStatus
 from penstock.domain.subscription import Pool, Subscription
 from penstock.events.errors import EventNotFound
 from penstock.events.statistics.store import Statistics
-from penstock.events.store import archive, changes, deliveries, inspection, lanes, leader, listing, subscriptions
-from penstock.events.store import inspection as oldest_waiting
-from penstock.events.store import jobs as deciding
-from penstock.events.store import jobs as making
-from penstock.events.store import lanes as claiming
+from penstock.events.store import (
+    archive,
+    changes,
+    deliveries,
+    inspection,
+    lanes,
+    leader,
+    listing,
+    subscriptions,
+)
+from penstock.events.store import (
+    inspection as oldest_waiting,
+)
+from penstock.events.store import (
+    jobs as deciding,
+)
+from penstock.events.store import (
+    jobs as making,
+)
+from penstock.events.store import (
+    lanes as claiming,
+)
 from penstock.events.store.archive import Month
 from penstock.events.store.changes import ChangePage, KeptChange
 from penstock.events.store.deliveries import Begin, Beginning, Verdict

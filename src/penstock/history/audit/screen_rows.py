@@ -16,15 +16,7 @@ from penstock.history.audit.deliveries import owes_proof
 from penstock.history.audit.order import strict_until, untried_until
 from penstock.history.audit.packed_rows import Numbers
 from penstock.history.audit.screening import BLOCKS, LATEST_MS, NONE_MS, PASSES, Attempts, Jobs, Places
-from penstock.history.audit.window import (
-    MODES,
-    OUTCOMES,
-    STATUSES,
-    AuditWindow,
-    attempt_damage,
-    has_place,
-    job_damage,
-)
+from penstock.history.audit.window import MODES, OUTCOMES, STATUSES, AuditWindow, attempt_damage, has_place, job_damage
 
 MOST_BEGUN = (1 << 19) - 1
 _TIME_BITS = 44

@@ -1,4 +1,7 @@
-"""What happened under a seed, down to the moment: the same seed gives the same history."""
+"""What happened under a seed, down to the moment: the same seed gives the same history.
+
+What a simulation ends with when the router did something it must never do.
+"""
 
 import msgspec
 
@@ -16,3 +19,7 @@ class History(msgspec.Struct, frozen=True):
     messages: int
     passed_s: float
     deliveries: tuple[Delivery, ...]
+
+
+class InvariantBroken(AssertionError):
+    """A promise of the router did not hold; the text says which, and the seed that shows it."""

@@ -12,7 +12,7 @@ from penstock.router.pools.mediator import HttpMediator
 from penstock.router.router import Router
 from penstock.router.schedule import PeriodicTask, Schedule
 from penstock.testing.simulation.chance import Chance
-from penstock.testing.simulation.findings import InvariantBroken
+from penstock.testing.simulation.history import InvariantBroken
 from penstock.testing.simulation.network import NetworkLink
 from penstock.testing.simulation.queue import SimulatedQueue
 from penstock.testing.simulation.source import LinkFaults, SimulatedSource

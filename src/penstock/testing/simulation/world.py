@@ -11,8 +11,7 @@ from penstock.domain.pointer import DispatchMode, MessagePointer, encode_pointer
 from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration
 from penstock.testing.simulation.chance import Chance
 from penstock.testing.simulation.endpoint import EndpointFaults, SimulatedEndpoint
-from penstock.testing.simulation.findings import InvariantBroken
-from penstock.testing.simulation.history import History
+from penstock.testing.simulation.history import History, InvariantBroken
 from penstock.testing.simulation.life import RouterLife
 from penstock.testing.simulation.network import PoolLimits, SimulatedNetwork
 from penstock.testing.simulation.queue import SimulatedQueue

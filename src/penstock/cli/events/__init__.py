@@ -1,0 +1,1 @@
+"""Commands about events, subscriptions, jobs and pools, through the API."""

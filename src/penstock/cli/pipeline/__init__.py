@@ -1,0 +1,1 @@
+"""`penstock pipeline`: the Spark jobs."""

@@ -1,0 +1,102 @@
+"""`penstock pipeline facts`: the lake of delivery facts, and the statistics of the web page."""
+
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from penstock.cli.family import examples
+from penstock.cli.options import load_config
+from penstock.cli.pipeline.options import (
+    Conf,
+    Data,
+    DatabaseUrl,
+    Lake,
+    Master,
+    checkpoint_of,
+    database_of,
+    lake_of,
+    session_settings,
+)
+
+if TYPE_CHECKING:
+    from penstock.history.lake.lake import LakeFormat
+    from penstock.spark.session import SessionSettings
+
+EXAMPLES = examples(
+    "penstock pipeline facts --data ./penstock-data",
+    "penstock pipeline facts --once --database postgresql://penstock@db/penstock --lake hdfs://lake/penstock",
+    "penstock pipeline facts --compact --day 2030-01-31",
+)
+
+LakeFormatName: TypeAlias = Annotated[
+    str, typer.Option("--format", metavar="NAME", help="The lake's format: parquet, or delta if it is installed.")
+]
+
+
+def facts(
+    ctx: typer.Context,
+    once: Annotated[bool, typer.Option("--once", help="End when no attempt waits any more.")] = False,
+    compact: Annotated[
+        bool, typer.Option("--compact", help="Only write the lake's small files into few, then end.")
+    ] = False,
+    day: Annotated[
+        str | None, typer.Option(metavar="DAY", help="The day to compact, as 2030-01-31; else all days.")
+    ] = None,
+    lake_format: LakeFormatName = "parquet",
+    lake: Lake = "",
+    master: Master = "",
+    conf: Conf = None,
+    database: DatabaseUrl = None,
+    data: Data = None,
+) -> None:
+    """Turn attempts into a lake of delivery facts, one directory a day, and into statistics by the minute.
+
+    It may be stopped at any time and started again: every attempt is in the lake once and counted once. Attempts that
+    cannot be true are set aside.
+    """
+    config = load_config(ctx)
+    chosen = lake_format_of(lake_format)
+    session = session_settings(config, master, conf, app_name="penstock-facts")
+    if compact:
+        _compact(session, lake_of(config, data, lake), chosen, day)
+        return
+    if day is not None:
+        raise typer.BadParameter("--day goes with --compact")
+
+    from penstock.history.lake.job import FactsJob, FactsSettings
+    from penstock.http.server.server import run as run_service
+    from penstock.spark.run import RunSettings, run_pipeline
+
+    options = config.pipeline
+    settings = FactsSettings(lake=lake_of(config, data, lake), format=chosen, once=once)
+    job = FactsJob(database_of(config, data, database), settings)
+    # A free port: several jobs may run beside each other, each in a process of its own.
+    run = RunSettings(session=session, checkpoint=checkpoint_of(config, data), once=once, port=0, stop_s=options.stop_s)
+    run_service(run_pipeline([job], run))
+
+
+def lake_format_of(name: str) -> "LakeFormat":
+    """The format that was asked for."""
+    from penstock.history.lake.lake import LakeFormat
+
+    try:
+        return LakeFormat(name)
+    except ValueError:
+        raise typer.BadParameter(f"--format is {' or '.join(LakeFormat)}, not {name!r}") from None
+
+
+def _compact(session: "SessionSettings", path: str, chosen: "LakeFormat", day: str | None) -> None:
+    from penstock.history.lake.lake import open_lake
+    from penstock.history.report.span import day_span
+    from penstock.spark.session import spark_session
+
+    wanted = None if day is None else day_span(day).days
+    with spark_session(session) as spark:
+        lake = open_lake(spark, path, chosen)
+        for each in lake.days() if wanted is None else wanted:
+            done = lake.compact(each)
+            typer.echo(
+                f"{each}: nothing to compact"
+                if done is None
+                else f"{each}: {done.rows:,} facts of {done.batches:,} batches"
+            )

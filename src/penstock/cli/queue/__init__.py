@@ -1,0 +1,1 @@
+"""`penstock queue`: a command line for any SQS endpoint."""

@@ -1,0 +1,202 @@
+"""`penstock queue receive` and `peek`.
+
+Texts that `penstock queue` reads and shows.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.family import examples, family
+from penstock.cli.output import AsJson, print_json, print_table
+from penstock.cli.queue.connection import EndpointOption, QueueName, connect
+from penstock.domain.errors import FailedPrecondition
+
+
+def pairs(texts: Sequence[str] | None, option: str) -> dict[str, str]:
+    """The KEY=VALUE texts of a repeated option."""
+    split = [text.partition("=") for text in texts or ()]
+    for key, equals, value in split:
+        if not key or not equals:
+            raise typer.BadParameter(f"{key + equals + value!r} is not of the form KEY=VALUE", param_hint=option)
+    return {key: value for key, _, value in split}
+
+
+def name_of(name_or_url: str) -> str:
+    """The queue's name in what was given as one."""
+    return name_or_url.rpartition("/")[2]
+
+
+def printable(text: str) -> str:
+    """One line that a terminal shows as it is: a message may hold line ends, or codes that move the cursor."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def moment(epoch_ms: int) -> str:
+    """A time as people read it, in UTC."""
+    return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def messages(count: int) -> str:
+    """How many messages, in words."""
+    return f"{count} {'message' if count == 1 else 'messages'}"
+
+
+if TYPE_CHECKING:
+    from penstock.sqs.client import SqsClient
+    from penstock.sqs.model import ReceivedMessage
+
+_BATCH = 10
+
+app = family("Receive and look at messages.")
+
+
+@app.command(
+    epilog=examples(
+        "penstock queue receive orders",
+        "penstock queue receive orders --max 100 --wait 20 --delete --json",
+        "penstock queue receive orders --visibility 0",
+    )
+)
+def receive(
+    ctx: typer.Context,
+    name: QueueName,
+    max_messages: Annotated[int, typer.Option("--max", min=1, metavar="N", help="How many at most.")] = 1,
+    wait: Annotated[
+        int | None, typer.Option(min=0, max=20, metavar="S", help="Seconds to wait for the first.", show_default=False)
+    ] = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete them once they are printed.")] = False,
+    visibility: Annotated[
+        int | None, typer.Option(min=0, metavar="S", help="Seconds until they are visible again.", show_default=False)
+    ] = None,
+    endpoint: EndpointOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Receive messages; others do not see them until the visibility timeout is over.
+
+    What is not given is taken from the queue's attributes. Messages come in batches of 10, and with --delete each batch
+    is deleted when it is printed: of a FIFO queue's group no more are given while those before are in flight.
+    """
+    with connect(ctx, endpoint) as client:
+        url = client.queue_url(name)
+        shown = 0
+        try:
+            for batch in _received(client, url, max_messages, wait, visibility):
+                _show(batch, shown, as_json=as_json)
+                shown += len(batch)
+                # Whoever reads must have them before they are gone.
+                sys.stdout.flush()
+                if delete:
+                    _delete(client, url, batch)
+        finally:
+            if as_json and shown:
+                typer.echo("\n]")
+    if not shown:
+        typer.echo("[]" if as_json else f"no message of {name_of(name)} is visible")
+
+
+@app.command(
+    epilog=examples("penstock queue peek orders", "penstock queue peek orders --limit 100 --cursor 0.100 --json")
+)
+def peek(
+    ctx: typer.Context,
+    name: QueueName,
+    limit: Annotated[int, typer.Option(min=1, max=100, metavar="N", help="How many at most.")] = 10,
+    cursor: Annotated[str | None, typer.Option(metavar="C", help="The position to go on after.")] = None,
+    endpoint: EndpointOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look at messages without receiving them; for admins of a Penstock server."""
+    from msgspec import to_builtins
+
+    with connect(ctx, endpoint) as client:
+        page = client.peek(name_of(name), limit, cursor)
+    if as_json:
+        print_json(to_builtins(page))
+        return
+    rows = [
+        (
+            message.message_id,
+            f"{message.partition}.{message.sequence}",
+            printable(message.group or "-"),
+            message.state,
+            str(message.receive_count),
+            moment(message.sent_ms),
+            printable(message.body),
+        )
+        for message in page.messages
+    ]
+    print_table(("message id", "position", "group", "state", "receives", "sent", "body"), rows)
+    if page.cursor is not None:
+        typer.echo(f"for more: --cursor {page.cursor}")
+
+
+def _received(
+    client: "SqsClient", url: str, max_messages: int, wait: int | None, visibility: int | None
+) -> Iterator[list["ReceivedMessage"]]:
+    """Batches until there are enough or none is left; only the first request waits."""
+    from penstock.sqs.model import ReceiveMessageRequest, ReceiveMessageResponse
+
+    left = max_messages
+    while left > 0:
+        request = ReceiveMessageRequest(url, ["All"], [], ["All"], min(left, _BATCH), visibility, wait)
+        answer = client.call("ReceiveMessage", request, ReceiveMessageResponse)
+        if not answer.messages:
+            return
+        yield answer.messages
+        left -= len(answer.messages)
+        wait = 0
+        if visibility == 0:
+            # Another request would give the same messages again.
+            return
+
+
+def _delete(client: "SqsClient", url: str, batch: list["ReceivedMessage"]) -> None:
+    from penstock.sqs.model import BatchResponse, DeleteMessageBatchRequest, DeleteMessageBatchRequestEntry
+
+    entries = [DeleteMessageBatchRequestEntry(str(at), each.receipt_handle) for at, each in enumerate(batch)]
+    answer = client.call("DeleteMessageBatch", DeleteMessageBatchRequest(url, entries), BatchResponse)
+    if answer.failed:
+        first = answer.failed[0]
+        ids = ", ".join(batch[int(failure.id)].message_id for failure in answer.failed)
+        raise FailedPrecondition(f"{first.code}: {first.message} (not deleted: {ids})")
+
+
+def _show(batch: list["ReceivedMessage"], shown_before: int, *, as_json: bool) -> None:
+    """Print a batch: a table, or the next messages of a JSON array, one to a line."""
+    if not as_json:
+        print_table(("message id", "group", "receives", "sent", "body"), [_row(message) for message in batch])
+        return
+    typer.echo(",\n" if shown_before else "[\n", nl=False)
+    typer.echo(",\n".join(json.dumps(_as_tree(message), ensure_ascii=False) for message in batch), nl=False)
+
+
+def _as_tree(message: "ReceivedMessage") -> dict[str, object]:
+    from msgspec import to_builtins
+
+    system = message.attributes
+    return {
+        "message_id": message.message_id,
+        "group": system.get("MessageGroupId"),
+        "sent_ms": int(system["SentTimestamp"]) if "SentTimestamp" in system else None,
+        "receive_count": int(system.get("ApproximateReceiveCount", "1")),
+        "body": message.body,
+        "attributes": {name: to_builtins(value) for name, value in message.message_attributes.items()},
+        "system_attributes": system,
+        "receipt_handle": message.receipt_handle,
+    }
+
+
+def _row(message: "ReceivedMessage") -> tuple[str, ...]:
+    system = message.attributes
+    return (
+        message.message_id,
+        printable(system.get("MessageGroupId", "-")),
+        system.get("ApproximateReceiveCount", "-"),
+        moment(int(system["SentTimestamp"])) if "SentTimestamp" in system else "-",
+        printable(message.body),
+    )

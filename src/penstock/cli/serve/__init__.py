@@ -1,0 +1,1 @@
+"""`penstock serve`: one part of Penstock alone."""

@@ -1,0 +1,61 @@
+"""`penstock serve pubsub`: the Google Pub/Sub front alone."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.family import examples
+from penstock.cli.options import given_or, load_config, port_option
+
+EXAMPLES = examples(
+    "penstock serve pubsub --memory",
+    "penstock serve pubsub --port 8085 --data /var/lib/penstock",
+    "penstock serve pubsub --database postgresql://penstock@db/penstock",
+)
+
+
+def pubsub(
+    ctx: typer.Context,
+    port: Annotated[int | None, port_option("the gRPC API", "ports.pubsub", 8085)] = None,
+    probe_port: Annotated[
+        int | None, port_option("/health/live, /health/ready and /metrics", "ports.pubsub_probes", 8086)
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on; other than loopback needs --allow-remote.")] = (
+        "127.0.0.1"
+    ),
+    allow_remote: Annotated[
+        bool, typer.Option("--allow-remote", help="Let other machines in, though no credentials are asked for.")
+    ] = False,
+    data: Annotated[Path | None, typer.Option(help="Directory for the embedded database.", metavar="DIR")] = None,
+    database: Annotated[str | None, typer.Option(help="PostgreSQL instead of the embedded one.", metavar="URL")] = None,
+    memory: Annotated[bool, typer.Option("--memory", help="Keep nothing: topics live in memory only.")] = False,
+) -> None:
+    """The Google Pub/Sub API: Google's clients work by setting PUBSUB_EMULATOR_HOST to the address it prints.
+
+    Without --data, --database or --memory the data directory of the configuration is used.
+    """
+    from penstock.cli.serve.stores import store_of
+    from penstock.edge.clock import SystemClock
+    from penstock.edge.node import process_ids
+    from penstock.engine.policy import Window
+    from penstock.http.server.server import run
+    from penstock.pubsub.server import ServerSettings, serve_pubsub
+
+    if sum([data is not None, database is not None, memory]) > 1:
+        raise typer.BadParameter("give one of --data, --database and --memory")
+    config = load_config(ctx)
+    settings = ServerSettings(
+        host=host,
+        port=given_or(port, config.ports.pubsub),
+        probe_port=given_or(probe_port, config.ports.pubsub_probes),
+        allow_remote=allow_remote,
+        egress_allow=config.egress.allow,
+        window=Window(
+            messages=config.queue.window_messages,
+            size_bytes=config.queue.window_bytes,
+            lookahead=config.queue.lookahead_messages,
+        ),
+    )
+    store = store_of(config, "pubsub", data=data, database=database, memory=memory)
+    run(serve_pubsub(store, SystemClock(), process_ids(config.node.id), settings))

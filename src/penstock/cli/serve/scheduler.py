@@ -1,0 +1,70 @@
+"""`penstock serve scheduler`: the dispatch scheduler."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.family import examples
+from penstock.cli.options import given_or, load_config, port_option
+
+EXAMPLES = examples(
+    "penstock serve scheduler --data ./penstock-data --queue http://127.0.0.1:9324/000000000000/dispatch.fifo",
+    "penstock serve scheduler --database postgresql://penstock@db/penstock --standby sql "
+    "--queue https://sqs.eu-west-1.amazonaws.com/123456789012/dispatch.fifo",
+    "penstock serve scheduler --queue 'sqlite:///var/lib/penstock/queue.db?queue=dispatch'",
+)
+
+
+def scheduler(
+    ctx: typer.Context,
+    data: Annotated[Path | None, typer.Option(help="Directory of the embedded database.", metavar="DIR")] = None,
+    database: Annotated[str | None, typer.Option(help="PostgreSQL instead of the embedded one.", metavar="URL")] = None,
+    queue: Annotated[
+        str, typer.Option(help="The queue to publish to; else the setting scheduler.queue.", metavar="URI")
+    ] = "",
+    endpoint: Annotated[
+        str, typer.Option(help="The process endpoint that the router calls; else scheduler.endpoint.", metavar="URL")
+    ] = "",
+    pool: Annotated[
+        str, typer.Option(help="Router pool of jobs that name none; else scheduler.pool.", metavar="CODE")
+    ] = "",
+    standby: Annotated[
+        str,
+        typer.Option(
+            help="Of several schedulers one works: off, sql or redis://…; else scheduler.standby.", metavar="HOW"
+        ),
+    ] = "",
+    port: Annotated[int | None, port_option("health and metrics", "ports.scheduler", 8082)] = None,
+    host: Annotated[str, typer.Option(help="Address of health and metrics; loopback only.")] = "127.0.0.1",
+) -> None:
+    """The dispatch scheduler: publishes pending jobs to the queue, in order per group.
+
+    Without --data or --database the data directory or the database of the configuration is used.
+    """
+    from penstock.cli.serve.events_database import jobs_database
+    from penstock.events.dispatch.pointers import Pointers
+    from penstock.events.dispatch.server import ServerSettings, serve_scheduler
+    from penstock.events.dispatch.settings import scheduler_settings
+    from penstock.events.process.tokens import AuthTokens
+    from penstock.http.server.server import run
+    from penstock.queues.open import publisher_for
+
+    config = load_config(ctx)
+    options = config.scheduler
+    if not (queue or options.queue):
+        raise typer.BadParameter("give --queue URI, or set scheduler.queue")
+    settings = ServerSettings(
+        scheduler=scheduler_settings(options),
+        enabled=options.enabled,
+        host=host,
+        port=given_or(port, config.ports.scheduler),
+        standby=standby or options.standby or "off",
+        lease_ttl_s=options.lease_ttl_s,
+        lease_renew_s=options.lease_renew_s,
+        node_id=config.node.id,
+    )
+    publisher = publisher_for(queue or options.queue)
+    jobs, secrets = jobs_database(config, data, database, listen=True)
+    pointers = Pointers(endpoint or options.endpoint, AuthTokens(secrets), pool or options.pool)
+    run(serve_scheduler(jobs, publisher, pointers, settings))

@@ -1,0 +1,1 @@
+"""Tools that drive the product: benchmarks and the demo."""

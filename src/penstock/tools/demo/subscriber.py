@@ -1,0 +1,165 @@
+"""Subscribers of the demo: each receives webhooks, misbehaves in its way, and keeps a record that cannot lie.
+
+The events of a made-up order system: each order is a key whose events must arrive in this order.
+"""
+
+import asyncio
+import random
+import statistics
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+import msgspec
+
+from penstock.client import Event
+from penstock.domain.signing import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, Signature, verify
+from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan, answer
+
+STEPS = ("placed", "paid", "packed", "handed-over", "in-transit", "delivered", "closed")
+
+
+class OrderStep(msgspec.Struct, frozen=True):
+    """What an event says, and when it was published."""
+
+    order: int
+    step: int
+    published_s: float
+
+
+def order_events(orders: int, now_s: float) -> Iterator[Event]:
+    """The events of all orders, interleaved as in a busy shop: every step of an order comes after its last."""
+    for number, step in enumerate(STEPS):
+        for order in range(orders):
+            data = OrderStep(order, number, now_s)
+            yield Event(type=f"orders:{step}", key=f"order-{order}", id=f"{order}-{number}", data=data)
+
+
+def in_batches(events: Iterator[Event], size: int) -> Iterator[list[Event]]:
+    """Events by batches of at most `size`."""
+    while batch := list(islice(events, size)):
+        yield batch
+
+
+_ACK = b'{"ack":true}'
+
+
+class _Webhook(msgspec.Struct):
+    data: OrderStep
+
+
+@dataclass
+class Subscriber:
+    """An endpoint: `work_s` is what a delivery costs it, `failure_rate` how often it fails, `per_s` all it takes."""
+
+    name: str
+    work_s: float = 0.0
+    failure_rate: float = 0.0
+    per_s: int | None = None
+    secret: str = ""
+    taken: dict[int, list[int]] = field(default_factory=dict)
+    distinct: int = 0
+    """How many different events it has taken."""
+    refused: int = 0
+    """How many deliveries it answered with an error, or with "too many"."""
+    forged: int = 0
+    """How many deliveries had no good signature."""
+    latencies_ms: list[float] = field(default_factory=list)
+    _chance: random.Random = field(default_factory=lambda: random.Random(7))
+    _lately: deque[float] = field(default_factory=deque)
+
+    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Take a delivery."""
+        if scope["type"] == "lifespan":
+            await accept_lifespan(receive, send)
+            return
+        body = (await receive())["body"]
+        if self.work_s:
+            await asyncio.sleep(self.work_s)
+        if self._is_too_much():
+            self.refused += 1
+            await answer(scope, send, 429, b"", {"retry-after": "1"})
+        elif self._chance.random() < self.failure_rate:
+            self.refused += 1
+            await answer(scope, send, 503, b"", {})
+        else:
+            self._take(scope, body)
+            await answer(scope, send, 200, _ACK, {"content-type": "application/json"})
+
+    def _is_too_much(self) -> bool:
+        if self.per_s is None:
+            return False
+        now_s = time.monotonic()
+        while self._lately and now_s - self._lately[0] > 1:
+            self._lately.popleft()
+        if len(self._lately) >= self.per_s:
+            return True
+        self._lately.append(now_s)
+        return False
+
+    def _take(self, scope: Scope, body: bytes) -> None:
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        signature = Signature(headers[ID_HEADER], headers[TIMESTAMP_HEADER], headers[SIGNATURE_HEADER])
+        if not verify(signature, body, [self.secret], int(time.time() * 1000)):
+            self.forged += 1
+        step = msgspec.json.decode(body, type=_Webhook).data
+        steps = self.taken.setdefault(step.order, [])
+        self.distinct += step.step not in steps
+        steps.append(step.step)
+        self.latencies_ms.append((time.time() - step.published_s) * 1000)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a subscriber got, held against what was published."""
+
+    name: str
+    delivered: int
+    refused: int
+    repeated: int
+    in_order: bool
+    complete: bool
+    signed: bool
+    p50_ms: float
+    p99_ms: float
+
+    @classmethod
+    def of(cls, subscriber: Subscriber, orders: int) -> "Result":
+        """Judge a subscriber's record: first takings of each order's steps, in order, none missing."""
+        expected = list(range(len(STEPS)))
+        firsts = {order: list(dict.fromkeys(steps)) for order, steps in subscriber.taken.items()}
+        delivered = sum(len(steps) for steps in firsts.values())
+        quantiles = statistics.quantiles(subscriber.latencies_ms or [0.0, 0.0], n=100)
+        return cls(
+            name=subscriber.name,
+            delivered=delivered,
+            refused=subscriber.refused,
+            repeated=sum(len(steps) for steps in subscriber.taken.values()) - delivered,
+            in_order=all(steps == sorted(steps) for steps in firsts.values()),
+            complete=len(firsts) == orders and all(sorted(steps) == expected for steps in firsts.values()),
+            signed=not subscriber.forged,
+            p50_ms=quantiles[49],
+            p99_ms=quantiles[98],
+        )
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is missing, out of order, or unsigned."""
+        return self.in_order and self.complete and self.signed
+
+    def row(self) -> list[str]:
+        """For the table."""
+        yes_no = {True: "yes", False: "NO"}
+        return [
+            self.name,
+            str(self.delivered),
+            str(self.refused),
+            str(self.repeated),
+            yes_no[self.in_order],
+            yes_no[self.complete],
+            yes_no[self.signed],
+            f"{self.p50_ms:.0f}",
+            f"{self.p99_ms:.0f}",
+        ]
