@@ -1,7 +1,8 @@
 """The columns of events, subscriptions, jobs and attempts as DataFrames; sources yield them and all jobs take them.
 
 They are the tables of `events/store/migrations` in Spark's types: times are milliseconds since 1970, `mode` and
-`status` are the names of `DispatchMode` and `JobStatus`, and `attributes`, `headers` and a subscription's `filter` are JSON texts.
+`status` are the names of `DispatchMode` and `JobStatus`, and `attributes`, `headers` and a subscription's `filter` are
+JSON texts.
 """
 
 from pyspark.sql.types import BinaryType, BooleanType, IntegerType, LongType, StringType, StructField, StructType
