@@ -1,4 +1,4 @@
-"""The thirteen acceptance criteria of seed 001, word for word, on every store."""
+"""The broker's thirteen acceptance criteria (AC-001 to AC-013) on every store."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The twenty-two behaviour requirements of seed 001, each "Then" and "And" of them, on every kind of store."""
+"""The broker's twenty-two requirements (BR-001 to BR-022), each part of them, on every kind of store."""
 
 import logging
 from collections.abc import Iterator

@@ -39,7 +39,7 @@ async def rig() -> AsyncIterator[Rig]:
         yield rig
 
 
-async def test_the_request_has_the_form_of_the_seed(rig: Rig, receiver: RecordingReceiver) -> None:
+async def test_the_request_has_its_form(rig: Rig, receiver: RecordingReceiver) -> None:
     outcome = await rig.deliver(f"{receiver.url}/hook/a%20b?x=1&y=%2F#part", "m-1", "tok.en")
     assert outcome == MediationOutcome(MediationResult.SUCCESS, status=200)
     (request,) = receiver.requests

@@ -64,7 +64,7 @@ def test_it_serves_its_api_and_stops_well_on_a_signal(configured: Path, number: 
         assert process.wait(WAIT_S) == 0
 
 
-def test_the_configuration_may_be_named_by_the_seeds_variable(configured: Path) -> None:
+def test_the_configuration_may_be_named_by_a_variable(configured: Path) -> None:
     with router(configured, environment={"MESSAGE_ROUTER_CONFIG_URL": "router.json"}) as process:
         (url,) = urls(process, 1)
         process.terminate()

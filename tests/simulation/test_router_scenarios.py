@@ -1,4 +1,4 @@
-"""The scenarios of seed 002 by their names, on virtual time: what is acked, what goes back, and for how long."""
+"""Scenarios of batches and groups (ROUTER-BATCH-1 to 5), on virtual time: acked, or given back, for how long."""
 
 import asyncio
 from itertools import pairwise

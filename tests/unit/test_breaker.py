@@ -1,4 +1,4 @@
-"""The circuit breaker: seed 000's numbers, ruling 8's verdicts, and the diagram in the docs."""
+"""The circuit breaker: its numbers, its verdicts (DELIVERY-BREAKER-1 and 2), and the diagram in the docs."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Dead letters (ruling 26): what the copy carries, and that nothing is lost on the way."""
+"""Dead letters (BROKER-5): what the copy carries, and that nothing is lost on the way."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Subscriptions whose topic was removed (ruling 24): they stay, know its name, and hold and get nothing."""
+"""Subscriptions whose topic was removed (BROKER-3): they stay, know its name, and hold and get nothing."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -18,7 +18,7 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BrokerRig]:
         yield rig
 
 
-def test_defaults_are_those_of_the_seed() -> None:
+def test_defaults_are_those_of_the_specification() -> None:
     options = SubscriptionOptions()
 
     assert options.ack_deadline_seconds == 10

@@ -1,4 +1,4 @@
-"""Ordering keys (ruling 27): what comes back is next of its key, and nothing of the key passes it."""
+"""Ordering keys (BROKER-6): what comes back is next of its key, and nothing of the key passes it."""
 
 from collections.abc import Iterator
 from pathlib import Path

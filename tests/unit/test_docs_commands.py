@@ -12,7 +12,12 @@ import typer
 from penstock.cli.app import app
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "examples" / "README.md"]
+PAGES = [
+    *sorted((ROOT / "docs").rglob("*.md")),
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "examples" / "README.md",
+]
 # `penstock ` at the beginning, or after a prompt, variables, or the opening of a substitution or of inline code.
 SHOWN = re.compile(r"(?:^|`|\$\(|; |&& )\s*(?:[A-Z_]+=\S+ )*penstock ([^`\n]*)", re.MULTILINE)
 END = re.compile(r"(?:^|\s)(?:#.*|\|\|?|&&?|;|[12]?>>?|<)(?:\s|$)|\s#|\)(?:\s|$)")

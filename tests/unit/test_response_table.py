@@ -1,4 +1,4 @@
-"""What an endpoint's answer means: seed 000's table row by row, as ruling 9 amends it."""
+"""What an endpoint's answer means: the table of DELIVERY-ANSWER-1 row by row."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Back-off: seed 001's formula as a table."""
+"""Back-off: the formula of BR-015 as a table."""
 
 import pytest
 

@@ -249,7 +249,7 @@ async def test_pools_beyond_the_limit_are_not_made_and_a_crowd_is_warned_of() ->
         assert rig.pool("DEFAULT-POOL").succeeded == 1
 
 
-def test_the_limits_of_the_seed_are_the_defaults() -> None:
+def test_the_limits_of_pools_have_their_defaults() -> None:
     limits = RouterOptions()
     assert (limits.max_pools, limits.pool_warning_threshold) == (10_000, 5_000)
     assert (limits.stop_consumers_s, limits.drain_pools_s, limits.consumer_health_s) == (25, 30, 60)

@@ -13,7 +13,7 @@ def settings(config: Config, sources: tuple[str, ...] = ()) -> RouterSettings:
     return router_settings(config, sources=sources, host="127.0.0.1", port=8081, workers=1)
 
 
-def test_the_defaults_are_those_of_the_seed() -> None:
+def test_the_defaults_are_those_of_the_specification() -> None:
     defaults = settings(Config())
 
     assert defaults == RouterSettings()

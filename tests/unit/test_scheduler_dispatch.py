@@ -1,4 +1,4 @@
-"""The scheduler's life cycle and its table of errors (seed 004), row by row, on virtual time."""
+"""The scheduler's life cycle and its table of errors (SCHED-ERROR-1), row by row, on virtual time."""
 
 import asyncio
 import logging

@@ -109,7 +109,7 @@ async def test_a_partial_batch_makes_one_connection_wait_and_not_the_others(monk
         assert len(await waiting) == 10
 
 
-async def test_a_poll_asks_for_what_the_seed_says() -> None:
+async def test_a_poll_asks_for_ten_messages_and_waits_twenty_seconds() -> None:
     async with consuming(in_turn({})) as (source, server):
         assert await source.receive() == []
     (asked,) = server.asked

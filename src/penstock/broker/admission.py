@@ -1,6 +1,6 @@
 """Which messages of a publish a subscription does not get: those it does not want, and those it has no room for.
 
-What may be published (seed 001, BR-017).
+What may be published (BR-017).
 """
 
 import logging

@@ -287,7 +287,7 @@ class Broker:
         self.ledger.release(queue, entry.lease_id, now_ms)
 
     def modify_ack_deadline(self, ack_id: str, seconds: int, now_ms: int) -> None:
-        """Extend the current deadline of a delivery by some seconds (ruling 23)."""
+        """Extend the current deadline of a delivery by some seconds (BR-009)."""
         if seconds < 0:
             raise InvalidOptions(f"a deadline is extended by 0 seconds or more, got {seconds}")
         queue, entry = self._delivery(ack_id, now_ms)

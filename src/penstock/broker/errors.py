@@ -1,4 +1,4 @@
-"""Errors of the broker, with the codes and messages of seed 001.
+"""Errors of the broker, with the codes and messages of BROKER-7.
 
 NotFound (code 5)
 ├── TopicNotFound             Topic not found: <name>

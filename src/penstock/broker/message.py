@@ -1,6 +1,6 @@
 """Messages as the broker's callers see them.
 
-Dead letters: the copy that goes to the dead-letter topic (ruling 26).
+Dead letters: the copy that goes to the dead-letter topic (BROKER-5).
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The in-process broker of seed 001: a thread-safe singleton whose calls are complete when they return."""
+"""The in-process broker (BR-001): a thread-safe singleton whose calls are complete when they return."""
 
 import threading
 from collections.abc import Iterable, Sequence

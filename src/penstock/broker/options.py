@@ -45,7 +45,7 @@ class DeadLetterPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a subscription, with seed 001's defaults."""
+    """The settings of a subscription, with their defaults (BR-008, BR-022, BROKER-2)."""
 
     ack_deadline_seconds: int = DEFAULT_ACK_DEADLINE_S
     message_ordering: bool = False

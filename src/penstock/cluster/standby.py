@@ -1,4 +1,4 @@
-"""Hot standby: of several nodes the one with the lease leads; the others wait for it to end (seed 004).
+"""Hot standby: of several nodes the one with the lease leads; the others wait for it to end (SCHED-LEAD-1).
 
     STANDING_BY ── lease taken ──► LEADING ── not renewed in time, refused, or stood down ──► STANDING_BY
 

@@ -1,6 +1,6 @@
 """The circuit breaker of one endpoint: after enough failures nothing is sent for a while, then a few probes decide.
 
-The numbers are seed 000's: of the last 10 calls half failed, 5 seconds of rest, 3 successes to close again.
+The numbers are DELIVERY-BREAKER-1's: of the last 10 calls half failed, 5 seconds of rest, 3 successes to close again.
 """
 
 from enum import StrEnum
@@ -62,7 +62,7 @@ NEUTRAL = Verdict.NEUTRAL
 
 
 def verdict_of(outcome: MediationOutcome) -> Verdict:
-    """What an outcome says about the endpoint (ruling 8, and docs/decisions/0007)."""
+    """What an outcome says about the endpoint (DELIVERY-BREAKER-2, docs/decisions/0007)."""
     match outcome.error:
         case None:
             return ALIVE

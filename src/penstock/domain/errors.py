@@ -9,7 +9,7 @@ PenstockError                     stable `code`, a message that says what was wr
 └── Unavailable                   a part Penstock needs (disk, database, broker) did not answer
 
 Each package derives its own errors from these in its `errors.py`; each protocol maps these six once.
-The numbers follow gRPC's canonical codes, as seed 001 does (3 = invalid argument, 5 = not found).
+The numbers follow gRPC's canonical codes (BROKER-7; 3 = invalid argument, 5 = not found).
 """
 
 from collections.abc import Callable

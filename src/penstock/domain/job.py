@@ -94,7 +94,7 @@ class DispatchJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def dedup_id(self) -> str:
-        """What the queue deduplicates by (ruling 17): the same until the job has to come to the queue once more."""
+        """What the queue deduplicates by (SCHED-CLAIM-2): the same until the job has to come to the queue once more."""
         return f"{self.id}:{self.publish_round}"
 
 
@@ -111,7 +111,7 @@ class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def dedup_id(self) -> str:
-        """What the queue deduplicates by (ruling 17)."""
+        """What the queue deduplicates by (SCHED-CLAIM-2)."""
         return f"{self.id}:{self.publish_round}"
 
 

@@ -1,4 +1,4 @@
-"""The life of a dispatch job: its statuses, and the only moves between them (ruling 21)."""
+"""The life of a dispatch job: its statuses, and the only moves between them (JOB-STATUS-1)."""
 
 from enum import StrEnum
 

@@ -1,10 +1,10 @@
-"""Which PENDING jobs may be published now, in which order (rulings 16, 18, 22).
+"""Which PENDING jobs may be published now, in which order (ORDER-1 to ORDER-8).
 
 Jobs of a group wait in up to two lanes: the ordered ones (BLOCK_ON_ERROR, NEXT_ON_ERROR) in one, the IMMEDIATE ones in
 another, since they neither wait nor make wait. Lanes take turns. Plain values in and out: the inline scheduler, the
 databases' claims and Spark follow these same rules.
 
-Whether a job that reached its delivery may be delivered: order is kept there too (ruling 19).
+Whether a job that reached its delivery may be delivered: order is kept there too (ORDER-5).
 """
 
 from collections.abc import Iterable, Mapping

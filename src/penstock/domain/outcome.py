@@ -2,7 +2,7 @@
 
 The Retry-After header (RFC 9110, 10.2.3): a number of seconds, or the date from which to try again.
 
-What an endpoint's answer means: seed 000's response table, as ruling 9 amends it.
+What an endpoint's answer means (DELIVERY-ANSWER-1).
 
 | status                       | outcome                                                             |
 |------------------------------|---------------------------------------------------------------------|

@@ -11,7 +11,7 @@ DEFAULT_POOL_CODE = "DEFAULT-POOL"
 
 
 class DispatchMode(StrEnum):
-    """What a failed message means for the later ones of its group (ruling 4)."""
+    """What a failed message means for the later ones of its group (ROUTER-BATCH-5)."""
 
     IMMEDIATE = "IMMEDIATE"
     NEXT_ON_ERROR = "NEXT_ON_ERROR"

@@ -1,4 +1,4 @@
-"""The rate limit of a pool: at most N permits in any 60 seconds, a burst of N allowed (ruling 11).
+"""The rate limit of a pool: at most N permits in any 60 seconds, a burst of N allowed (ROUTER-RATE-1).
 
 The token bucket: a burst up to its capacity, then a steady refill. Exact, so that no rounding adds up to a grant.
 """

@@ -8,7 +8,7 @@ Every source passes tests/conformance/test_sources.py. What the router relies on
   `ordered` hands out no later message of a group before an earlier one that was given back, is leased elsewhere, or
   waits out its delay; within one `receive` messages of a group stand in order.
 - `ack`, `nack` and `extend` gather what is called in the same moment into as few round trips as the broker allows.
-- Several `receive` calls may run at once, and never put a group out of order (ruling 14).
+- Several `receive` calls may run at once, and never put a group out of order (ROUTER-QUEUE-3).
 
 What a broker says of an ack or a nack, once it has said it.
 

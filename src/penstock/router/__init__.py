@@ -1,1 +1,1 @@
-"""The message router: pulls pointers from queues and delivers them by HTTP, in order per group (seeds 000, 002)."""
+"""The message router: pulls pointers from queues and delivers them by HTTP, in order per group."""

@@ -90,7 +90,7 @@ class Router:
         """Put a new consumer in the place of one; False if there is none, or no new one could be made."""
         return await self._consumers.restart(name)
 
-    # --- tasks that come round (seed 000, "Scheduled Tasks Summary")
+    # --- scheduled tasks (ROUTER-TASK-1)
 
     async def restart_unhealthy_consumers(self) -> None:
         """Every 60 s."""
@@ -115,7 +115,7 @@ class Router:
     # --- stopping
 
     async def shut_down(self) -> None:
-        """Stop polling, finish what is being delivered, give back the rest (seed 000, "Graceful Shutdown")."""
+        """Stop polling, finish what is being delivered, give back the rest (ROUTER-STOP-1 to 3)."""
         limits = self._limits
         failures_before = self._consumers.settlement_failures
         await self._consumers.stop_all(limits.stop_consumers_s)

@@ -1,4 +1,4 @@
-"""Tasks that run again and again (seed 000, "Scheduled Tasks Summary")."""
+"""Tasks that run again and again (ROUTER-TASK-1)."""
 
 import asyncio
 import logging

@@ -76,7 +76,7 @@ async def _run(server: HttpServer, router: Router, sync: ConfigSync) -> None:
 
 
 async def _duties(router: Router, sync: ConfigSync) -> None:
-    """What goes on in the background until the router is told to stop (seed 000, "Scheduled Tasks Summary")."""
+    """What goes on in the background until the router is told to stop (ROUTER-TASK-1)."""
     tasks = (
         PeriodicTask("monitor", MONITOR_S, router.restart_unhealthy_consumers),
         PeriodicTask("clean-up", CLEAN_UP_S, router.clean_up_drained),

@@ -1,4 +1,4 @@
-"""The head of a request: that of seed 000, with all that many deliveries share made once, or any other.
+"""The head of a request: the router's (DELIVERY-REQUEST-1), its shared part built once, or any other.
 
 Where a delivery goes, taken apart once.
 """

@@ -7,7 +7,7 @@ from penstock.ops.config.router_options import HttpVersion
 
 
 class DeliverySettings(msgspec.Struct, frozen=True):
-    """Limits of deliveries; the time-outs are seed 000's."""
+    """Limits of deliveries; the time-outs are DELIVERY-REQUEST-3's."""
 
     request_timeout_s: float = 900.0
     connect_timeout_s: float = 30.0

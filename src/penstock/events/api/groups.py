@@ -175,7 +175,7 @@ def lane_view(group: str, subscription: Subscription | None, lane: Lane, now_ms:
 
 
 def _blocker(jobs: Iterable[DispatchJob], now_ms: int) -> DispatchJob | None:
-    """The first job that a later BLOCK_ON_ERROR job must not pass (ruling 16)."""
+    """The first job that a later BLOCK_ON_ERROR job must not pass (ORDER-2)."""
     for job in jobs:
         waits = job.status is JobStatus.PENDING and job.delivery_count > 0 and job.due_at_ms > now_ms
         if job.mode is DispatchMode.BLOCK_ON_ERROR and (job.status is JobStatus.ERROR or waits):

@@ -2,7 +2,7 @@
 
 Jobs that could not be published go back to PENDING after a pause.
 
-Until then their claims keep the later jobs of their groups back (ruling 18), and nobody tries them in a tight loop.
+Until then their claims keep the later jobs of their groups back (SCHED-PUBLISH-2), and they are not tried in a loop.
 """
 
 import asyncio
@@ -55,10 +55,10 @@ class OpenedPublisher(Protocol):
 
 
 class JobDispatcher:
-    """Published means QUEUED, and so does one that the queue knew already; what failed stays PENDING (ruling 18).
+    """Published means QUEUED, and so does one that the queue knew already; what failed stays PENDING (SCHED-PUBLISH-2).
 
     A crash in between leaves a claim that ends, and then a publication which the queue's deduplication absorbs
-    (ruling 17).
+    (SCHED-CLAIM-2).
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""From a claimed job to the pointer that the queue carries (seed 004, "MessagePointer Format")."""
+"""From a claimed job to the pointer that the queue carries (SCHED-POINTER-1)."""
 
 from typing import Protocol
 

@@ -1,7 +1,7 @@
 """The safety net: jobs that were queued or being delivered, and that nobody has heard of for too long.
 
 A job in the queue has a lease of 15 minutes, which whoever knows of it prolongs. Only one whose lease is over goes back
-to PENDING (ruling 20); the process endpoint delivers it once, whichever of its pointers comes first.
+to PENDING (SCHED-STALE-2); the process endpoint delivers it once, whichever of its pointers comes first.
 
 What a leader does beside publishing, for an engine that publishes elsewhere: chores, lost jobs, retention.
 """

@@ -1,4 +1,4 @@
-"""The numbers a scheduler works by; the defaults are the seed's.
+"""The numbers a scheduler works by; the defaults are SCHED-SETTING-1's.
 
 What the scheduler has done so far, for its metrics and its health.
 """

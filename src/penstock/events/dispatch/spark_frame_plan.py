@@ -43,7 +43,7 @@ def plan_or_rest(jobs: DataFrame, now_ms: int, tasks: int) -> DataFrame:
 
 
 def may_go(now_ms: int) -> Column:
-    """Whether nothing keeps a job back (rulings 16 and 18); never null."""
+    """Whether nothing keeps a job back (ORDER-2 to ORDER-4); never null."""
 
     def answer(rows: pyarrow.Array) -> pyarrow.Array:
         return spark_plan.may_go(pyarrow.RecordBatch.from_struct_array(rows), now_ms)

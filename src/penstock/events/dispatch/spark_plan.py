@@ -112,7 +112,7 @@ def planned(rows: pyarrow.RecordBatch, now_ms: int, share: "int | Numbers") -> p
 
 
 def may_go(rows: pyarrow.RecordBatch, now_ms: int) -> pyarrow.BooleanArray:
-    """Whether nothing keeps each job back (rulings 16 and 18); never null."""
+    """Whether nothing keeps each job back (ORDER-2 to ORDER-4); never null."""
     column = rows.column
     is_its_time = pc.less_equal(column("due_at_ms"), now_ms)
     if (expires_ms := column("expires_at_ms")).null_count < len(rows):

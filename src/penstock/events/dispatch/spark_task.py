@@ -138,7 +138,7 @@ class TaskLanes:
             raise
 
     def add(self, jobs: Sequence[ClaimedJob]) -> None:
-        """These could not be published: nothing of their lanes goes for a while (ruling 18)."""
+        """These could not be published: nothing of their lanes goes for a while (SCHED-PUBLISH-2)."""
         self._failed.update(lane_key(job) for job in jobs)
         self._failed_jobs += len(jobs)
 

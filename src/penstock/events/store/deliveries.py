@@ -1,4 +1,4 @@
-"""The delivery of a job: may it begin, and how did it end (rulings 19 and 21)."""
+"""The delivery of a job: may it begin, and how did it end (ORDER-5, JOB-STATUS-1)."""
 
 from enum import Enum, auto
 

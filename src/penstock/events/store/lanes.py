@@ -2,7 +2,7 @@
 
 Jobs that move, and what it means for their lanes.
 
-Claiming jobs to publish, and telling what became of them (rulings 16 to 18); the rules are those of core.plan.
+Claiming jobs to publish, and telling what became of them (SCHED-CLAIM-1); the rules are those of core.plan.
 
 A lane that is awake may have something to give. One that turns out to have nothing goes to sleep, or is dropped when
 it is empty, and whoever changes that wakes it: so a poll costs what it claims, however much is blocked or done.
@@ -368,7 +368,7 @@ def chores_due(tx: Transaction, now_ms: int) -> list[Chore]:
 
 
 def recover_stale(tx: Transaction, now_ms: int, most: int, token: int | None) -> list[str]:
-    """Jobs whose lease has run out while QUEUED or PROCESSING go back to PENDING (ruling 20), at most so many."""
+    """Jobs whose lease has run out while QUEUED or PROCESSING go back to PENDING (SCHED-STALE-1), at most so many."""
     check_leader(tx, token)
     stale = tx.all("stale_jobs", now_ms=now_ms, most=most)
     return [job.id for job in move_and_wake(tx, "recover_jobs", stale, now_ms=now_ms)]

@@ -2,7 +2,7 @@
 
 What goes over the wire to SQS and back, as far as a consumer and a publisher need it.
 
-How an SQS queue is polled; the numbers are seed 000's.
+How an SQS queue is polled; the numbers are ROUTER-SQS-1's.
 """
 
 from collections.abc import Sequence

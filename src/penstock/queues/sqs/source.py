@@ -1,4 +1,4 @@
-"""The SQS source: long polls, batched deletes and visibility changes, deferred deletes (seed 000).
+"""The SQS source: long polls, batched deletes and visibility changes, deferred deletes (ROUTER-SQS-1 to 6).
 
 A FIFO queue hands out no message of a group while another of that group is in flight, so the order in which messages
 of a group are given back, and in which requests arrive, cannot change the group's order.

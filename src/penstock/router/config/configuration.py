@@ -5,7 +5,7 @@
 
 Fields that are not known are passed over: the platform that writes the configuration may be newer than the router.
 
-Queues of a configuration that cannot be what they say are left out, with a warning; the others go on (seed 000).
+Queues of a configuration that cannot be used are left out, with a warning; the others go on (ROUTER-CONFIG-7).
 """
 
 from collections.abc import Iterable, Sequence

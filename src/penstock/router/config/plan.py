@@ -54,7 +54,7 @@ def plan_pools(
     kept = len(existing) - len(drain)
     room = max(0, max_pools - kept)
     create, refused = tuple(missing[:room]), tuple(missing[room:])
-    # The seed compares the number of pools before each one is made.
+    # The number of pools is compared before each one is made (ROUTER-CONFIG-6).
     crowded = bool(create) and kept + len(create) > warning_threshold
     warnings = [*_refusals(refused, max_pools), *([_crowding(kept + len(create), max_pools)] if crowded else [])]
     return PoolPlan(drain, change, create, refused, tuple(warnings))

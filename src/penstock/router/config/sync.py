@@ -1,7 +1,7 @@
 """Keeping the router at its configuration: at the start, every few minutes, and when leadership changes.
 
 The primary instance fetches and applies; a standby one applies nothing, and an instance that lost its leadership gives
-everything up. A first sync that fails ends the process; a later one keeps the last good configuration (ruling 15).
+everything up. A failed first sync ends the process, a later one keeps the last good configuration (ROUTER-CONFIG-2).
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """A consumer: polls one queue, and keeps the leases of what it has taken.
 
-The lease heartbeat: while a message waits or is being delivered, its lease is extended (ruling 7).
+The lease heartbeat: while a message waits or is being delivered, its lease is extended (ROUTER-TRACK-3).
 
 Messages stand in rounds. A round comes every sixth of the visibility timeout; a message is extended two rounds after
 the one it came in, so after a third of the timeout at most, and stands in a later round then. Adding, removing and a
@@ -59,7 +59,7 @@ class HeartbeatRounds:
         return messages
 
 
-# A pool that a queue has fed within this time stops the queue's polls while it is full (ruling 12).
+# A pool that a queue has fed within this time stops the queue's polls while it is full (ROUTER-ROUTE-7).
 FED_S = 60.0
 _BACK_OFF_S = (0.2, 1.0, 5.0, 15.0)
 

@@ -1,4 +1,4 @@
-"""Routing of a batch in three phases: duplicates out, room in the pools, then group by group in order (seed 000).
+"""Routing of a batch in three phases: duplicates, room in the pools, group by group in order (ROUTER-ROUTE-1 to 5).
 
 It runs to its end without giving way, so that the pools it sees are one snapshot, what it finds free stays free, and
 all of a group's messages are in their lane before the first is delivered.
@@ -86,7 +86,7 @@ class Routing:
         seen: dict[str, Received],
         groups: dict[str, BatchGroup],
     ) -> bool:
-        """Phase 1: what is on its way already. Settles it, or swaps in the newest handle (ruling 6)."""
+        """Phase 1: what is on its way already. Settles it, or swaps in the newest handle (ROUTER-ROUTE-1)."""
         tracked = self._tracker.of_broker_id(consumer.name, received.broker_id)
         if tracked is not None:
             consumer.took_again(tracked, received)

@@ -24,7 +24,7 @@ class Stage(IntEnum):
 
 
 class BatchGroup:
-    """The messages of one group in one batch: when one fails, the later ones go back too (seed 002)."""
+    """The messages of one group in one batch: when one fails, the later ones go back too (ROUTER-BATCH-1)."""
 
     __slots__ = ("failed_until_ms",)
 
@@ -44,7 +44,7 @@ class BatchGroup:
         """How long such a message goes back for."""
         if ordered or self.failed_until_ms is None:
             return FAST_FAIL_DELAY_S
-        # The queue does not hold the later message back, so it must not be seen before the failed one (ruling 3).
+        # The queue does not hold the later message back, so it must not be seen before the failed one (ROUTER-BATCH-3).
         return max(FAST_FAIL_DELAY_S, ceil((self.failed_until_ms - now_ms) / SECOND_MS) + 1)
 
 

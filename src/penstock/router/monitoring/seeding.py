@@ -1,4 +1,4 @@
-"""`POST /api/seed/messages`: puts messages into a queue, to see them delivered (seed 002)."""
+"""`POST /api/seed/messages`: puts messages into a queue, to see them delivered (ROUTER-LOAD-1)."""
 
 from collections.abc import Callable
 from enum import StrEnum

@@ -35,7 +35,7 @@ class Severity(StrEnum):
 
 
 class WarningCode(StrEnum):
-    """What a warning is about (seed 000, "Warning Types"; the last two are ours)."""
+    """What a warning is about (ROUTER-WARN-1)."""
 
     CONFIG_SYNC_FAILED = "CONFIG_SYNC_FAILED"
     ROUTING = "ROUTING"

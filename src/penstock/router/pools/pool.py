@@ -301,7 +301,7 @@ class Pool:
         self._start_workers()
 
     def drain(self) -> None:
-        """Take nothing more in; what waits goes back in order, at once; what is being delivered ends (ruling 13)."""
+        """Take nothing more in; what waits goes back in order; what is being delivered ends (ROUTER-STOP-4)."""
         self.draining = True
         if self._rate_timer is not None:
             self._rate_timer.cancel()

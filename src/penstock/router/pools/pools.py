@@ -46,7 +46,7 @@ class Pools:
 
     @property
     def capacity(self) -> int:
-        """How many messages there can be in all pools (seed 000, "Leak Detection")."""
+        """How many messages there can be in all pools (ROUTER-TRACK-4)."""
         return max(sum(pool.concurrency * CAPACITY_PER_PERMIT for pool in self), MIN_CAPACITY)
 
     def plan(self, wanted: Sequence[PoolConfiguration], max_pools: int, warning_threshold: int) -> PoolPlan:
