@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from penstock.delivery.attempt import Client
 from penstock.delivery.breakers import Breakers
-from penstock.delivery.webhook.courier import Client, Courier
+from penstock.delivery.webhook.courier import Courier
 from penstock.domain.event import Event
 from penstock.domain.ids import TsidFactory
 from penstock.domain.job import DispatchJob

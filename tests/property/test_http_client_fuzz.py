@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.delivery.errors import DeliveryFailed
-from penstock.delivery.http.answer import KEPT_BODY_BYTES, Answer
+from penstock.delivery.http.answer import Answer
 from penstock.delivery.http.connection import Connection
 from penstock.delivery.http.http1 import Http1Connection
 from penstock.delivery.http.http2 import Http2Connection
 from penstock.delivery.http.request import request_head
+from penstock.delivery.http.settings import KEPT_BODY_BYTES, HttpSettings
 from penstock.edge.outbox import Outbox
 
 HEAD = request_head("https://shop.example/hook", "token")
@@ -86,7 +87,7 @@ HTTP1_PIECES = st.sampled_from(
 @given(pieces=st.lists(HTTP1_PIECES | st.binary(max_size=20), max_size=12))
 def test_http1_answers_of_every_kind(pieces: list[bytes]) -> None:
     async def exchange() -> None:
-        connection = Http1Connection(NoHome(), 10)
+        connection = Http1Connection(NoHome(), HttpSettings())
         transport = DeafTransport()
         connection.connection_made(transport)
         answer = connection.send(HEAD, b"{}", None, 1e9)
@@ -114,7 +115,7 @@ FRAMES = st.builds(
 @given(frames=st.lists(FRAMES | st.binary(max_size=20), max_size=10), settled=st.booleans())
 def test_http2_answers_of_every_kind(frames: list[bytes], settled: bool) -> None:
     async def exchange() -> None:
-        connection = Http2Connection(NoHome(), 10)
+        connection = Http2Connection(NoHome(), HttpSettings())
         transport = DeafTransport()
         connection.connection_made(transport)
         if settled:

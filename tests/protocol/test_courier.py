@@ -3,8 +3,6 @@
 import asyncio
 from ipaddress import ip_network
 
-import pytest
-
 from penstock.delivery.breakers import Breakers
 from penstock.delivery.egress import EgressGuard
 from penstock.delivery.http.client import HttpClient
@@ -98,16 +96,3 @@ async def test_a_delivery_that_is_cancelled_gives_its_probe_back() -> None:
     guard.close()
 
     assert delivery.outcome.result is MediationResult.SUCCESS
-
-
-async def test_a_bug_in_the_client_is_a_failed_delivery(caplog: pytest.LogCaptureFixture) -> None:
-    class Broken:
-        async def post(self, *_: object) -> None:
-            raise ZeroDivisionError
-
-    clock = VirtualClock(NOW_MS)
-    courier = Courier(Broken(), Breakers(clock), clock)  # type: ignore[arg-type]  # it never returns
-    delivery = await courier.deliver(delivery_request(dispatch_job(), None, None, NOW_MS))
-
-    assert delivery.outcome.error == NetworkError("ZeroDivisionError")
-    assert "nobody foresaw" in caplog.text

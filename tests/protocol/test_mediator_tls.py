@@ -8,10 +8,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from penstock.delivery.egress import SocketAddress
-from penstock.delivery.http.answer import KEPT_BODY_BYTES, READ_BODY_BYTES
 from penstock.delivery.http.http2 import GoawayFilter
 from penstock.delivery.http.request import request_head
-from penstock.delivery.http.settings import DeliverySettings
+from penstock.delivery.http.settings import KEPT_BODY_BYTES, READ_BODY_BYTES, DeliverySettings
 from penstock.domain.outcome import Deferred, MediationOutcome, MediationResult, NetworkError, RateLimited, Timeout
 from penstock.domain.pointer import MessagePointer
 from penstock.domain.signing import Signature, verify
@@ -206,7 +205,7 @@ async def test_of_a_long_http2_answer_the_beginning_is_kept() -> None:
 
     async with endpoint(http2(handle), "h2") as (_, rig, url):
         for _ in range(5):
-            answer = await rig.client.post(request_head(url, None), b"{}")
+            answer = await rig.client.send(request_head(url, None), b"{}")
             assert (answer.status, answer.body) == (200, b"x" * 40_000)
 
 
@@ -221,7 +220,7 @@ async def test_an_endless_http2_answer_is_cut_off_and_the_connection_goes_on() -
 
     async with endpoint(http2(handle, sessions), "h2") as (server, rig, url):
         endless = request_head(url.replace("/hook", "/endless"), None)
-        answer = await rig.client.post(endless, b"{}")
+        answer = await rig.client.send(endless, b"{}")
         assert (answer.status, len(answer.body)) == (201, KEPT_BODY_BYTES)
         assert await rig.deliver(url) == SUCCESS
         assert server.accepted == 1

@@ -195,7 +195,7 @@ async def test_a_part_that_is_not_there_is_told_in_a_sentence(tmp_path: Path) ->
         (Reply(401, b'{"detail":"token?"}'), 503, "refuses this API's credentials"),
         (Reply(200, b"<html>"), 503, "not JSON"),
         (Reply(500, b"<html>"), 503, "answered 500"),
-        (Reply(200, b'{"half":', ending=Ending.CUT), 503, "hung up"),
+        (Reply(200, b'{"half":', ending=Ending.CUT), 503, "closed the connection"),
         (Reply(200, b"[" * 5_000_000), 503, ""),
     ],
 )

@@ -213,7 +213,7 @@ def test_a_connection_that_the_server_has_closed_is_opened_anew() -> None:
     with server as (url, asked), SqsClient(Endpoint.parse(url), SystemClock()) as client:
         for _ in range(2):
             assert client.attributes("orders") == {}
-            assert select.select([client._connection.sock], [], [], 30)[0]
+            assert select.select([client._http._idle[0].sock], [], [], 30)[0]
     assert len(asked) == 2
 
 

@@ -1,5 +1,8 @@
 """What the client's values and addresses are held against."""
 
+import subprocess
+import sys
+
 import msgspec
 import pytest
 
@@ -75,7 +78,9 @@ def test_an_address_is_read_from_a_url(url: str, host: str, port: int, secure: b
     assert (endpoint.host, endpoint.port, endpoint.secure, endpoint.base_path) == (host, port, secure, base_path)
 
 
-@pytest.mark.parametrize("url", ["", "127.0.0.1:8080", "ftp://a.example", "http://", "http://a:99999", "http://[::1"])
+@pytest.mark.parametrize(
+    "url", ["", "127.0.0.1:8080", "ftp://a.example", "http://", "http://a:99999", "http://a:0", "http://[::1"]
+)
 def test_what_is_no_address_is_told(url: str) -> None:
     with pytest.raises(InvalidArgument, match="URL"):
         Endpoint.parse(url, None)
@@ -86,3 +91,9 @@ def test_secrets_stay_out_of_texts() -> None:
     with pytest.raises(InvalidArgument, match="give the token") as refused:
         Endpoint.parse("http://me:s3cret@127.0.0.1", None)
     assert "s3cret" not in refused.value.message
+
+
+def test_a_program_without_asyncio_does_not_load_it() -> None:
+    program = "import sys, penstock.client as c; print('asyncio' in sys.modules, c.AsyncPenstock.__name__)"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout.split() == ["False", "AsyncPenstock"]

@@ -14,6 +14,7 @@ from penstock.delivery.http.answer import Answer
 from penstock.delivery.http.request import RequestHead
 from penstock.domain.ids import TsidFactory
 from penstock.domain.message import Message
+from penstock.domain.signing import Signature
 from penstock.engine.entry import Entry
 from penstock.engine.store.memory import MemoryStore
 from penstock.pubsub import wire
@@ -37,7 +38,8 @@ class Endpoint:
         self.status: int | None = None
         self.most_at_once = 0
 
-    async def post(self, _: RequestHead, body: bytes) -> Answer:
+    async def send(self, _: RequestHead, body: bytes, signature: Signature | None = None) -> Answer:
+        assert signature is None
         text = msgspec.json.decode(body)["message"]["data"]
         data = msgspec.convert(text, bytes).decode()
         self.came.append(data)

@@ -8,6 +8,7 @@ from botocore.auth import SigV4Auth  # type: ignore[import-untyped]
 from botocore.awsrequest import AWSRequest  # type: ignore[import-untyped]
 from botocore.credentials import Credentials as BotoCredentials  # type: ignore[import-untyped]
 
+from penstock.delivery.http.request import parse_target
 from penstock.queues.sqs.http import AwsKey, RequestWriter, find_key, find_region
 from penstock.sqs.auth.credentials import AccessKey, Credentials, Principal, Role
 from penstock.sqs.auth.sigv4 import verify
@@ -33,7 +34,8 @@ def headers_of(raw: bytes) -> dict[str, str]:
 
 
 def written(key: AwsKey | None, *, region: str = "eu-west-1", body: bytes = b'{"a":1}') -> bytes:
-    return RequestWriter("sqs.example:8443", region, key).write("SendMessageBatch", body, NOW_MS)
+    target = parse_target("https://sqs.example:8443/")
+    return RequestWriter(target, region, key).head("SendMessageBatch", body, NOW_MS).http1(body, None)
 
 
 def test_a_request_without_a_key_is_not_signed() -> None:

@@ -4,8 +4,9 @@ with Penstock("http://127.0.0.1:8080") as penstock:
     penstock.publish(Event(type="orders:placed", key="order-1", data={"total": 7}))
 """
 
+from typing import TYPE_CHECKING
+
 from penstock.client.answers import Attempt, Job, NewSubscription, Pool, Receipt, Subscription
-from penstock.client.asynchronous import AsyncPenstock
 from penstock.client.blocking import Penstock
 from penstock.client.errors import BadSignature, NoAnswer, StrangeAnswer, TokenRefused
 from penstock.client.event import Event
@@ -13,6 +14,9 @@ from penstock.client.webhook import Webhook, verify_webhook
 from penstock.domain.job_state import JobStatus
 from penstock.domain.matching import Comparison, Condition
 from penstock.domain.pointer import DispatchMode
+
+if TYPE_CHECKING:
+    from penstock.client.asynchronous import AsyncPenstock
 
 __all__ = [
     "AsyncPenstock",
@@ -35,3 +39,12 @@ __all__ = [
     "Webhook",
     "verify_webhook",
 ]
+
+
+def __getattr__(name: str) -> object:
+    # When it is asked for: the CLI and blocking programs do without asyncio, and start faster.
+    if name == "AsyncPenstock":
+        from penstock.client.asynchronous import AsyncPenstock
+
+        return AsyncPenstock
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,15 +1,10 @@
-"""Connections of the blocking client: kept open between calls, one for each thread that calls at the time."""
+"""Calls of the blocking client, and their repetition when a connection breaks."""
 
-import http.client
-import select
-import ssl
-from collections import deque
 from threading import Event as Flag
 
+from penstock.client.blocking_http import BROKEN, BlockingHttp
 from penstock.client.calls import A, Call
 from penstock.client.endpoint import REPEAT_AFTER_S, Endpoint
-
-_BROKEN = (OSError, http.client.HTTPException)
 
 
 class BlockingConnections:
@@ -18,8 +13,7 @@ class BlockingConnections:
     def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
         self._endpoint = endpoint
         self._timeout_s = timeout_s
-        self._tls = ssl.create_default_context() if endpoint.secure else None
-        self._idle: deque[http.client.HTTPConnection] = deque()
+        self._http = BlockingHttp(endpoint.host, endpoint.port, secure=endpoint.secure, timeout_s=timeout_s)
         self._closed = Flag()
 
     def ask(self, call: Call[A]) -> A:
@@ -28,49 +22,25 @@ class BlockingConnections:
             try:
                 return self._exchange(call)
             except TimeoutError as error:
-                raise self._endpoint.no_answer(call, error) from error
-            except _BROKEN:
+                raise self._no_answer(call, error) from error
+            except BROKEN:
                 # Ends early if another thread closes the client.
                 self._closed.wait(pause_s)
         try:
             return self._exchange(call)
-        except _BROKEN as error:
-            raise self._endpoint.no_answer(call, error) from error
+        except BROKEN as error:
+            raise self._no_answer(call, error) from error
 
     def close(self) -> None:
-        """Hang up; the next call connects anew."""
+        """Hang up; the next call connects again."""
         self._closed.set()
-        while self._idle:
-            self._idle.pop().close()
+        self._http.close()
 
     def _exchange(self, call: Call[A]) -> A:
-        connection = self._take()
-        try:
-            path = self._endpoint.base_path + call.path
-            connection.request(call.method, path, call.body, self._endpoint.headers(call))
-            answer = connection.getresponse()
-            content = answer.read()
-        except BaseException:
-            connection.close()
-            raise
-        if not answer.will_close:
-            self._idle.append(connection)
-        return self._endpoint.read(call, answer.status, content)
-
-    def _take(self) -> http.client.HTTPConnection:
-        while self._idle:
-            connection = self._idle.pop()
-            if not _has_ended(connection):
-                return connection
-            connection.close()
         endpoint = self._endpoint
-        if self._tls is not None:
-            return http.client.HTTPSConnection(endpoint.host, endpoint.port, timeout=self._timeout_s, context=self._tls)
-        return http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=self._timeout_s)
+        answer = self._http.send(call.method, endpoint.base_path + call.path, call.body, endpoint.headers(call.body))
+        return endpoint.read(call, answer.status, answer.body)
 
-
-def _has_ended(connection: http.client.HTTPConnection) -> bool:
-    # Nothing is due on an idle connection: what can be read is its end.
-    readable = select.poll()
-    readable.register(connection.sock, select.POLLIN)
-    return bool(readable.poll(0))
+    def _no_answer(self, call: Call[A], error: Exception) -> Exception:
+        late = isinstance(error, TimeoutError)
+        return self._endpoint.no_answer(call, f"no answer within {self._timeout_s:g} s" if late else str(error))

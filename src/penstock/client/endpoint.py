@@ -49,7 +49,7 @@ class Endpoint(msgspec.Struct, frozen=True):
             raise InvalidArgument(f"the API's URL cannot be read: {error}") from error
         if "@" in parts.netloc:
             raise InvalidArgument("the API's URL has a user or a password in it: give the token as `token`")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
             raise InvalidArgument(f"{url!r} is not the URL of an API: give one such as http://127.0.0.1:8080")
         secure = parts.scheme == "https"
         base_path = parts.path.rstrip("/")
@@ -59,10 +59,16 @@ class Endpoint(msgspec.Struct, frozen=True):
         # Without the token: a repr finds its way into logs.
         return f"Endpoint({self.url!r})"
 
-    def headers(self, call: Call[A]) -> dict[str, str]:
+    @property
+    def origin(self) -> str:
+        """The URL without its path."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.secure else 'http'}://{host}:{self.port}"
+
+    def headers(self, body: bytes | None) -> dict[str, str]:
         """The headers of a request, besides those of HTTP itself."""
         headers = {"X-Penstock": "1", "Accept": "application/json"}
-        if call.body is not None:
+        if body is not None:
             headers["Content-Type"] = "application/json"
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
@@ -82,8 +88,7 @@ class Endpoint(msgspec.Struct, frozen=True):
         kind = call.conflict if status == 409 else _REFUSALS.get(status, PenstockError)
         raise kind(detail)
 
-    def no_answer(self, call: Call[A], reason: BaseException) -> NoAnswer:
+    def no_answer(self, call: Call[A], reason: str) -> NoAnswer:
         """The error of a call that was not answered."""
-        told = f"{type(reason).__name__}: {reason}" if str(reason) else type(reason).__name__
         unknown = "" if call.repeatable else "; it may have been done all the same: look before you repeat it"
-        return NoAnswer(f"{self.url} did not answer {call.method} {call.path}: {told}{unknown}")
+        return NoAnswer(f"{self.url} did not answer {call.method} {call.path}: {reason}{unknown}")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from ipaddress import ip_address
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -33,11 +33,37 @@ class _Found(msgspec.Struct, frozen=True):
 
 def system_lookup(host: str, port: int) -> list[SocketAddress]:
     """Ask the operating system, which also reads odd forms of addresses such as 0x7f.1 or 2130706433."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [
-        (str(place[0]), port, *place[2:]) if family == socket.AF_INET6 else (str(place[0]), port)
-        for family, _, _, _, place in found
-    ]
+    return [_place(family, place) for family, *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+
+
+def _place(family: int, place: tuple[Any, ...]) -> SocketAddress:
+    return (*place[:2], *place[2:4]) if family == socket.AF_INET6 else (place[0], place[1])
+
+
+class Guard(Protocol):
+    """Says where a client may connect to."""
+
+    async def addresses(self, host: str, port: int) -> list[SocketAddress]:
+        """The addresses of a host that may be connected to; EgressRefused or ConnectFailed if there are none."""
+        ...
+
+    def check_peer(self, sock: socket.socket) -> None:
+        """Make sure that a connected socket is connected to where it may be."""
+
+
+class AnyAddress:
+    """Allows every address: for servers that the operator has named, never for what a user sent."""
+
+    async def addresses(self, host: str, port: int) -> list[SocketAddress]:
+        """All addresses of a host; ConnectFailed if the name is not known."""
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            raise _unresolved(host, error) from error
+        return [_place(family, place) for family, *_, place in found]
+
+    def check_peer(self, sock: socket.socket) -> None:
+        """Nothing to check."""
 
 
 class EgressGuard:
@@ -86,7 +112,7 @@ class EgressGuard:
             # Several callers share a lookup; one that is cancelled must not cancel it for the others.
             return await asyncio.shield(entry.addresses)
         except (OSError, UnicodeError) as error:
-            raise ConnectFailed(f"the name {host} cannot be resolved: {error}; check the name") from error
+            raise _unresolved(host, error) from error
 
     def _look_up(self, host: str, port: int, loop: asyncio.AbstractEventLoop) -> _Found:
         if len(self._found) >= MAX_CACHED_NAMES:
@@ -101,6 +127,10 @@ class EgressGuard:
         failed = addresses.cancelled() or addresses.exception() is not None
         if failed and entry is not None and entry.addresses is addresses:
             del self._found[name]
+
+
+def _unresolved(host: str, error: Exception) -> ConnectFailed:
+    return ConnectFailed(f"the name {host} cannot be resolved: {error}; check the name")
 
 
 def _address(place: SocketAddress) -> Address:

@@ -1,7 +1,7 @@
-"""Errors of the router.
+"""Errors of requests over HTTP.
 
 InvalidArgument
-└── Undeliverable             a pointer's URL, token or secret can never be used
+└── Undeliverable             a URL, token or secret can never be used
 FailedPrecondition
 └── EgressRefused             the egress guard keeps a delivery from leaving
 Unavailable

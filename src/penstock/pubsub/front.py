@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 from penstock.broker.async_broker import AsyncBroker
+from penstock.delivery.attempt import Client
 from penstock.domain.errors import PenstockError
 from penstock.domain.ids import TsidFactory
 from penstock.domain.limits import SECOND_MS
@@ -12,7 +13,6 @@ from penstock.pubsub import wire
 from penstock.pubsub.metrics import PubsubMetrics
 from penstock.pubsub.policies import Policies
 from penstock.pubsub.publish.publisher import Publisher
-from penstock.pubsub.push.pusher import Client
 from penstock.pubsub.push.pushers import Pushers
 from penstock.pubsub.schemas.service import SchemaService
 from penstock.pubsub.schemas.store import SchemaStore

@@ -4,8 +4,6 @@ An error of the server is raised as `Code: message`: NotFound for a queue that d
 is at fault, else FailedPrecondition. Unavailable also says that no SQS server answers at the endpoint.
 """
 
-import http.client
-import select
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TypeVar
@@ -13,6 +11,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
+from penstock.client.blocking_http import BROKEN, BlockingHttp, HttpAnswer
 from penstock.domain.errors import FailedPrecondition, InvalidArgument, NotFound, PenstockError, Unavailable
 from penstock.edge.clock import Clock
 from penstock.sqs.admin.shapes import PeekedPage
@@ -77,8 +76,7 @@ class SqsClient:
         self._endpoint = endpoint
         self._clock = clock
         self._signer = signer
-        make = http.client.HTTPSConnection if endpoint.secure else http.client.HTTPConnection
-        self._connection = make(endpoint.host, endpoint.port, timeout=TIMEOUT_S)
+        self._http = BlockingHttp(endpoint.host, endpoint.port, secure=endpoint.secure, timeout_s=TIMEOUT_S)
 
     def __enter__(self) -> "SqsClient":
         return self
@@ -86,7 +84,7 @@ class SqsClient:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._connection.close()
+        self._http.close()
 
     def call(self, action: str, request: Shape, answer: type[A]) -> A:
         """Ask for an action."""
@@ -143,30 +141,22 @@ class SqsClient:
 
     def _exchange(
         self, method: str, path: str, query: str, headers: list[tuple[bytes, bytes]], body: bytes
-    ) -> tuple[int, bytes]:
+    ) -> HttpAnswer:
         host = (b"Host", self._endpoint.host_header.encode())
         request = SignedRequest(method, path.encode(), query.encode(), [host, *headers], body)
         if self._signer is not None:
             request = self._signer.signed(request, self._clock.now_ms())
         sent_headers = {name.decode(): value.decode() for name, value in request.headers}
-        self._drop_stale()
         try:
-            self._connection.request(method, f"{path}?{query}" if query else path, body or None, sent_headers)
-            answer = self._connection.getresponse()
-            return answer.status, answer.read()
+            return self._http.send(method, f"{path}?{query}" if query else path, body or None, sent_headers)
         except ConnectionRefusedError as error:
             raise Unavailable(
                 f"no server answers at {self._endpoint.url}; start one with `penstock serve sqs`, "
                 "or name another with --endpoint URL"
             ) from error
-        except (OSError, http.client.HTTPException) as error:
+        except BROKEN as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise Unavailable(f"cannot talk to {self._endpoint.url}: {reason}; check the endpoint") from error
-
-    def _drop_stale(self) -> None:
-        """Connect anew if the server hung up in the meantime: only then is an idle connection readable."""
-        if self._connection.sock is not None and select.select([self._connection.sock], [], [], 0)[0]:
-            self._connection.close()
 
     def _strange(self, what: str) -> Unavailable:
         return Unavailable(f"{self._endpoint.url} gave {what}; check that it is an SQS endpoint")

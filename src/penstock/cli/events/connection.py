@@ -10,8 +10,7 @@ from penstock.cli.options import options_of
 from penstock.domain.errors import FailedPrecondition, InvalidArgument, NotFound, PenstockError, Unavailable
 
 if TYPE_CHECKING:
-    import http.client
-    from urllib.parse import SplitResult
+    from penstock.client.endpoint import Endpoint
 
 TIMEOUT_S = 660.0
 """Longer than a subscriber may take to answer a test event."""
@@ -51,9 +50,7 @@ class ApiClient:
     """Asks one API; the API's problems are raised as Penstock's errors."""
 
     def __init__(self, endpoint: str, token: str) -> None:
-        self._endpoint = endpoint
-        self._address = _parsed(endpoint)
-        self._authorization = {"Authorization": f"Bearer {token}"} if token else {}
+        self._endpoint = _parsed(endpoint, token)
 
     def get(self, path: str, query: Mapping[str, str | int | bool | None] | None = None) -> ApiAnswer:
         """Look something up; what is None is not asked for."""
@@ -79,32 +76,22 @@ class ApiClient:
 
     def send(self, method: str, path: str, body: object = None) -> ApiAnswer:
         """Make a request; a body is sent as JSON."""
-        import http.client
-        from contextlib import closing
+        from penstock.client.blocking_http import BROKEN, BlockingHttp
 
+        endpoint = self._endpoint
         content = None if body is None else json.dumps(body).encode()
-        headers = {"X-Penstock": "1", **self._authorization}
-        if content is not None:
-            headers["Content-Type"] = "application/json"
+        http = BlockingHttp(endpoint.host, endpoint.port, secure=endpoint.secure, timeout_s=TIMEOUT_S)
         try:
-            with closing(self._connection()) as connection:
-                connection.request(method, self._address.path.rstrip("/") + path, content, headers)
-                answer = connection.getresponse()
-                received = answer.read()
-        except (OSError, http.client.HTTPException) as error:
+            with http:
+                answer = http.send(method, endpoint.base_path + path, content, endpoint.headers(content))
+        except BROKEN as error:
             raise Unavailable(
-                f"no Penstock API answers at {self._endpoint}: {error}; start one with `penstock serve api`, "
+                f"no Penstock API answers at {endpoint.url}: {error}; start one with `penstock serve api`, "
                 "or give --endpoint"
             ) from error
         if answer.status != 200:
-            raise _refusal(answer.status, received, self._endpoint)
-        return ApiAnswer(received)
-
-    def _connection(self) -> "http.client.HTTPConnection":
-        import http.client
-
-        kind = http.client.HTTPSConnection if self._address.scheme == "https" else http.client.HTTPConnection
-        return kind(self._address.hostname or "", self._address.port, timeout=TIMEOUT_S)
+            raise _refusal(answer.status, answer.body, endpoint.url)
+        return ApiAnswer(answer.body)
 
 
 def connect(ctx: typer.Context, endpoint: str | None) -> ApiClient:
@@ -122,18 +109,13 @@ def path_part(text: str) -> str:
     return quote(text, safe="")
 
 
-def _parsed(endpoint: str) -> "SplitResult":
-    from urllib.parse import urlsplit
+def _parsed(endpoint: str, token: str) -> "Endpoint":
+    from penstock.client.endpoint import Endpoint
 
     try:
-        parts = urlsplit(endpoint)
-        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
-            return parts
-    except ValueError:
-        pass
-    raise typer.BadParameter(
-        f"{endpoint!r} is not the URL of an API; give one such as http://127.0.0.1:8080", param_hint="--endpoint"
-    )
+        return Endpoint.parse(endpoint, token)
+    except InvalidArgument as error:
+        raise typer.BadParameter(error.message, param_hint="--endpoint") from error
 
 
 def _refusal(status: int, content: bytes, endpoint: str) -> PenstockError:

@@ -1,1 +1,1 @@
-"""The HTTP client of deliveries: POST only, kept connections, guarded egress, HTTP/1.1 and HTTP/2."""
+"""The asyncio HTTP client: kept connections, HTTP/1.1 and HTTP/2, guarded egress for deliveries."""

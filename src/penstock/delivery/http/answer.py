@@ -1,12 +1,10 @@
-"""What an endpoint answered, as far as deliveries care."""
+"""What a server answered: the status, Retry-After, and the body up to a limit."""
 
 import msgspec
 
-from penstock.domain.limits import KIB, MIB
+from penstock.delivery.http.settings import HttpSettings
+from penstock.domain.limits import KIB
 
-# More of a body than this is read, but not kept; past the second limit it is not read either.
-KEPT_BODY_BYTES = 64 * KIB
-READ_BODY_BYTES = MIB
 MAX_HEAD_BYTES = 64 * KIB
 
 
@@ -21,9 +19,11 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 class AnswerBody:
     """Gathers a body up to the limits."""
 
-    __slots__ = ("_kept", "_kept_bytes", "read_bytes")
+    __slots__ = ("_kept", "_kept_bytes", "_most_kept_bytes", "_most_read_bytes", "read_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, settings: HttpSettings) -> None:
+        self._most_kept_bytes = settings.kept_body_bytes
+        self._most_read_bytes = settings.read_body_bytes
         self._kept: list[bytes] = []
         self._kept_bytes = 0
         self.read_bytes = 0
@@ -31,14 +31,14 @@ class AnswerBody:
     def add(self, piece: bytes) -> None:
         """Take a piece in."""
         self.read_bytes += len(piece)
-        if self._kept_bytes < KEPT_BODY_BYTES:
-            self._kept.append(piece[: KEPT_BODY_BYTES - self._kept_bytes])
+        if self._kept_bytes < self._most_kept_bytes:
+            self._kept.append(piece[: self._most_kept_bytes - self._kept_bytes])
             self._kept_bytes += len(self._kept[-1])
 
     @property
     def is_too_long(self) -> bool:
         """Whether it is not worth reading on."""
-        return self.read_bytes > READ_BODY_BYTES
+        return self.read_bytes > self._most_read_bytes
 
     def take(self) -> bytes:
         """What was kept; the next body begins."""

@@ -1,24 +1,24 @@
-"""The client: one POST in, one answer out."""
+"""The client: one request in, one answer out."""
 
 import asyncio
 import ssl
 from types import TracebackType
 
-from penstock.delivery.egress import EgressGuard
+from penstock.delivery.egress import AnyAddress, Guard
 from penstock.delivery.errors import StaleConnection
 from penstock.delivery.http.answer import Answer
 from penstock.delivery.http.connections import Connections
 from penstock.delivery.http.dialer import Dialer
 from penstock.delivery.http.request import Origin, RequestHead
-from penstock.delivery.http.settings import DeliverySettings
+from penstock.delivery.http.settings import HttpSettings
 from penstock.domain.signing import Signature
 from penstock.edge.outbox import Outbox
 
 
 class HttpClient:
-    """Posts to endpoints over kept connections. Lives on one event loop; close it with `async with`."""
+    """Sends requests over kept connections. Lives on one event loop; close it with `async with`."""
 
-    def __init__(self, guard: EgressGuard, settings: DeliverySettings, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, guard: Guard, settings: HttpSettings, tls: ssl.SSLContext | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._settings = settings
         self._timeout_s = settings.request_timeout_s
@@ -37,8 +37,23 @@ class HttpClient:
     ) -> None:
         self.close()
 
-    async def post(self, head: RequestHead, body: bytes, signature: Signature | None = None) -> Answer:
-        """Send a request and wait for its answer; DeliveryFailed or EgressRefused if there is none."""
+    async def send(
+        self,
+        head: RequestHead,
+        body: bytes,
+        signature: Signature | None = None,
+        *,
+        repeatable: bool = True,
+        outlives_cancel: bool = False,
+    ) -> Answer:
+        """Send a request and wait for its answer; DeliveryFailed or EgressRefused if there is none.
+
+        A kept connection that is closed before the answer begins was most likely given up by the server before the
+        request came; a request that is `repeatable` is then sent once more, over a new connection.
+
+        `outlives_cancel`: an answer that comes in the moment of a cancel is returned all the same, and the cancel is
+        lost. Only for a task that expects this.
+        """
         deadline_s = self._loop.time() + self._timeout_s
         connections = self._origins.get(head.target.origin) or self._new_origin(head.target.origin)
         connection = connections.take()
@@ -47,9 +62,11 @@ class HttpClient:
             try:
                 return await exchange
             except StaleConnection:
-                # The endpoint closed it while our request was on its way: the race of every kept connection.
-                pass
+                if not repeatable:
+                    raise
             except asyncio.CancelledError:
+                if outlives_cancel and _is_answered(exchange):
+                    return exchange.result()
                 connection.abandon(exchange)
                 raise
         connection = await connections.opened(deadline_s)
@@ -57,13 +74,21 @@ class HttpClient:
         try:
             return await exchange
         except asyncio.CancelledError:
+            if outlives_cancel and _is_answered(exchange):
+                return exchange.result()
             connection.abandon(exchange)
             raise
+
+    def retire(self) -> None:
+        """Close what is idle now, and the other connections when their answers are whole."""
+        for connections in self._origins.values():
+            connections.retire()
 
     def close(self) -> None:
         """Hang up everywhere; requests under way fail."""
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
         for connections in self._origins.values():
             connections.close()
 
@@ -80,3 +105,13 @@ class HttpClient:
             if connections.is_unused:
                 del self._origins[origin]
         self._timer = self._loop.call_later(self._tick_s, self._sweep) if self._origins else None
+
+
+def _is_answered(exchange: "asyncio.Future[Answer]") -> bool:
+    return exchange.done() and not exchange.cancelled() and exchange.exception() is None
+
+
+async def exchange_once(head: RequestHead, body: bytes, settings: HttpSettings) -> Answer:
+    """Send one request to any address, over a connection of its own."""
+    async with HttpClient(AnyAddress(), settings) as client:
+        return await client.send(head, body)

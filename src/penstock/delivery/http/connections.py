@@ -10,7 +10,7 @@ from penstock.delivery.errors import AnswerTimedOut, ConnectFailed, EgressRefuse
 from penstock.delivery.http.connection import Connection
 from penstock.delivery.http.dialer import Dialer
 from penstock.delivery.http.request import Origin
-from penstock.delivery.http.settings import DeliverySettings
+from penstock.delivery.http.settings import HttpSettings
 from penstock.edge.outbox import Outbox
 from penstock.ops.config.router_options import HttpVersion
 
@@ -18,7 +18,7 @@ from penstock.ops.config.router_options import HttpVersion
 class Connections:
     """Hands out connections that can take a request."""
 
-    def __init__(self, origin: Origin, dialer: Dialer, settings: DeliverySettings, outbox: Outbox) -> None:
+    def __init__(self, origin: Origin, dialer: Dialer, settings: HttpSettings, outbox: Outbox) -> None:
         self.outbox = outbox
         self._origin = origin
         self._dialer = dialer
@@ -28,6 +28,7 @@ class Connections:
         self._idle: list[Connection] = []
         self._shared: list[Connection] = []
         self._dialing = 0
+        self._retiring = False
         self._one_at_a_time = origin.secure and settings.http_version is HttpVersion.HTTP_2
         # Each gets a connection to try, or None: look again, there may be a new one to open.
         self._waiting: deque[asyncio.Future[Connection | None]] = deque()
@@ -90,9 +91,15 @@ class Connections:
         for connection in list(self._open):
             connection.expire(now_s)
             idle_s, age_s = now_s - connection.idle_since_s, now_s - connection.opened_s
-            if idle_s >= self._settings.idle_s or age_s >= self._settings.max_age_s:
+            if self._retiring or idle_s >= self._settings.idle_s or age_s >= self._settings.max_age_s:
                 connection.retire()
         self._idle = [connection for connection in self._idle if connection.room()]
+
+    def retire(self) -> None:
+        """Close what is idle now, and the others when their answers are whole; what is being opened, soon after."""
+        self._retiring = True
+        for connection in list(self._open):
+            connection.retire()
 
     def close(self) -> None:
         """Hang up everywhere."""

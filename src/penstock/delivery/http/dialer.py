@@ -6,20 +6,20 @@ import ssl
 from functools import cached_property
 from typing import cast
 
-from penstock.delivery.egress import EgressGuard, SocketAddress
+from penstock.delivery.egress import Guard, SocketAddress
 from penstock.delivery.errors import ConnectFailed, ConnectTimedOut
 from penstock.delivery.http.connection import Connection, Home
 from penstock.delivery.http.http1 import Http1Connection
 from penstock.delivery.http.http2 import Http2Connection
 from penstock.delivery.http.request import Origin
-from penstock.delivery.http.settings import DeliverySettings
+from penstock.delivery.http.settings import HttpSettings
 from penstock.ops.config.router_options import HttpVersion
 
 
 class Dialer:
     """Connects to origins."""
 
-    def __init__(self, guard: EgressGuard, settings: DeliverySettings, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, guard: Guard, settings: HttpSettings, tls: ssl.SSLContext | None = None) -> None:
         self._guard = guard
         self._settings = settings
         self._given_tls = tls
@@ -66,7 +66,7 @@ class Dialer:
             await loop.sock_connect(sock, place)
             self._guard.check_peer(sock)
             _, protocol = await loop.create_connection(
-                lambda: _Opening(home, self._settings.request_timeout_s),
+                lambda: _Opening(home, self._settings),
                 sock=sock,
                 ssl=self._tls if origin.secure else None,
                 # A name's final dot is for the resolver; certificates do not have it.
@@ -92,15 +92,15 @@ class _Opening(asyncio.Protocol):
 
     chosen: Connection
 
-    def __init__(self, home: Home, timeout_s: float) -> None:
+    def __init__(self, home: Home, settings: HttpSettings) -> None:
         self._home = home
-        self._timeout_s = timeout_s
+        self._settings = settings
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Connected, and over TLS agreed on a protocol."""
         tls = transport.get_extra_info("ssl_object")
         speaks_h2 = tls is not None and tls.selected_alpn_protocol() == "h2"
-        protocol = (Http2Connection if speaks_h2 else Http1Connection)(self._home, self._timeout_s)
+        protocol = (Http2Connection if speaks_h2 else Http1Connection)(self._home, self._settings)
         self.chosen = protocol
         cast("asyncio.Transport", transport).set_protocol(protocol)
         protocol.connection_made(transport)

@@ -9,7 +9,10 @@ from penstock.delivery.errors import AnswerTimedOut, ConnectionBroken, DeliveryF
 from penstock.delivery.http.answer import MAX_HEAD_BYTES, Answer, AnswerBody
 from penstock.delivery.http.connection import NEVER, Home
 from penstock.delivery.http.request import RequestHead
+from penstock.delivery.http.settings import HttpSettings
 from penstock.domain.signing import Signature
+
+_WANTED_LENGTHS = frozenset(map(len, ("content-length", "transfer-encoding", "retry-after")))
 
 
 class _Surplus(Exception):
@@ -21,9 +24,9 @@ class Http1Connection(asyncio.Protocol):
 
     is_shared = False
 
-    def __init__(self, home: Home, timeout_s: float) -> None:
+    def __init__(self, home: Home, settings: HttpSettings) -> None:
         self._home = home
-        self._timeout_s = timeout_s
+        self._timeout_s = settings.request_timeout_s
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
         self._parser = httptools.HttpResponseParser(self)
@@ -32,7 +35,7 @@ class Http1Connection(asyncio.Protocol):
         self._reused = False
         self._retiring = False
         self.opened_s = self.idle_since_s = self._loop.time()
-        self._body = AnswerBody()
+        self._body = AnswerBody(settings)
         self._begin()
 
     def _begin(self) -> None:
@@ -131,9 +134,14 @@ class Http1Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header."""
+        # By length first: most headers say nothing that is wanted here, and there are several in every answer.
+        if len(name) not in _WANTED_LENGTHS:
+            return
         match name.lower():
-            case b"content-length" | b"transfer-encoding":
-                self._sized = name[0] in b"cC" or b"chunked" in value.lower()
+            case b"content-length":
+                self._sized = True
+            case b"transfer-encoding":
+                self._sized = b"chunked" in value.lower()
             case b"retry-after":
                 self._retry_after = value.decode("latin-1")
 

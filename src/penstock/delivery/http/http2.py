@@ -26,9 +26,10 @@ from h2.exceptions import H2Error
 from h2.settings import SettingCodes, Settings
 
 from penstock.delivery.errors import AnswerTimedOut, ConnectFailed, ConnectionBroken, DeliveryFailed, StaleConnection
-from penstock.delivery.http.answer import MAX_HEAD_BYTES, READ_BODY_BYTES, Answer, AnswerBody
+from penstock.delivery.http.answer import MAX_HEAD_BYTES, Answer, AnswerBody
 from penstock.delivery.http.connection import NEVER, Home
 from penstock.delivery.http.request import RequestHead, signature_headers
+from penstock.delivery.http.settings import HttpSettings
 from penstock.domain.signing import Signature
 
 HEADER_BYTES = 9
@@ -86,11 +87,13 @@ class _Stream:
 
     __slots__ = ("body", "deadline_s", "exchange", "retry_after", "status", "unsent")
 
-    def __init__(self, exchange: "asyncio.Future[Answer]", unsent: bytes, deadline_s: float) -> None:
+    def __init__(
+        self, exchange: "asyncio.Future[Answer]", unsent: bytes, deadline_s: float, settings: HttpSettings
+    ) -> None:
         self.exchange = exchange
         self.unsent = unsent
         self.deadline_s = deadline_s
-        self.body = AnswerBody()
+        self.body = AnswerBody(settings)
         self.status = 0
         self.retry_after: str | None = None
 
@@ -100,14 +103,14 @@ class Http2Connection(asyncio.Protocol):
 
     is_shared = True
 
-    def __init__(self, home: Home, timeout_s: float) -> None:
+    def __init__(self, home: Home, settings: HttpSettings) -> None:
         self._home = home
-        self._timeout_s = timeout_s
+        self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
         self._frames = GoawayFilter()
         self._h2 = H2Connection(H2Configuration(client_side=True, header_encoding="latin-1"))
-        self._h2.local_settings = Settings(client=True, initial_values=_OUR_SETTINGS)
+        self._h2.local_settings = Settings(client=True, initial_values=_our_settings(settings))
         self._settled: asyncio.Future[None] = self._loop.create_future()
         self._streams: dict[int, _Stream] = {}
         self._retiring = False
@@ -134,8 +137,8 @@ class Http2Connection(asyncio.Protocol):
             exchange.set_exception(StaleConnection("the endpoint takes no more requests on this connection"))
             return exchange
         stream_id = self._h2.get_next_available_stream_id()
-        self._h2.send_headers(stream_id, _headers(head, body, signature))
-        stream = self._streams[stream_id] = _Stream(exchange, body, deadline_s)
+        self._h2.send_headers(stream_id, _headers(head, body, signature), end_stream=not body)
+        stream = self._streams[stream_id] = _Stream(exchange, body, deadline_s, self._settings)
         self.idle_since_s = NEVER
         self._send_body(stream_id, stream)
         self._flush()
@@ -152,7 +155,7 @@ class Http2Connection(asyncio.Protocol):
         for stream_id, stream in list(self._streams.items()):
             if now_s >= stream.deadline_s:
                 self._cancel(stream_id)
-                _fail(stream, AnswerTimedOut(self._timeout_s))
+                _fail(stream, AnswerTimedOut(self._settings.request_timeout_s))
 
     def retire(self) -> None:
         """Take no more requests, and close when none is under way."""
@@ -285,18 +288,19 @@ class Http2Connection(asyncio.Protocol):
             self._transport.write(data)
 
 
-_OUR_SETTINGS = {
-    SettingCodes.ENABLE_PUSH: 0,
-    SettingCodes.MAX_HEADER_LIST_SIZE: MAX_HEAD_BYTES,
-    # Room for a whole answer: one that is read to the limit needs no window update.
-    SettingCodes.INITIAL_WINDOW_SIZE: READ_BODY_BYTES,
-}
+def _our_settings(settings: HttpSettings) -> dict[SettingCodes, int]:
+    return {
+        SettingCodes.ENABLE_PUSH: 0,
+        SettingCodes.MAX_HEADER_LIST_SIZE: MAX_HEAD_BYTES,
+        # Room for a whole answer: one that is read to the limit needs no window update.
+        SettingCodes.INITIAL_WINDOW_SIZE: settings.read_body_bytes,
+    }
 
 
 def _headers(head: RequestHead, body: bytes, signature: Signature | None) -> list[tuple[str, str]]:
     target = head.target
     headers = [
-        (":method", "POST"),
+        (":method", head.method),
         (":scheme", "https"),
         (":authority", target.authority),
         (":path", target.path),

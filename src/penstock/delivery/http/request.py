@@ -1,6 +1,6 @@
-"""The head of a request: the router's (DELIVERY-REQUEST-1), its shared part built once, or any other.
+"""The head of a request, with all that many requests share made once.
 
-Where a delivery goes, taken apart once.
+Where a request goes, taken apart once.
 """
 
 import re
@@ -35,7 +35,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def parse_target(url: str) -> Target:
-    """The parts of a pointer's URL; Undeliverable if nothing can ever be sent there."""
+    """The parts of a URL; Undeliverable if nothing can ever be sent there."""
     # urlsplit drops line breaks and tabs without a word, so they are looked for first.
     if _VISIBLE.fullmatch(url) is None or "\\" in url:
         raise _unusable("it has characters that a URL cannot have; percent-encode them")
@@ -66,7 +66,7 @@ def _target(scheme: str, host: str, port: int, path: str, query: str) -> Target:
 
 def _unusable(reason: str) -> Undeliverable:
     # Without the URL: it may carry a secret in its query or user name.
-    return Undeliverable(f"the mediationTarget cannot be used: {reason}")
+    return Undeliverable(f"the URL cannot be used: {reason}")
 
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
@@ -81,11 +81,12 @@ _SHARED_HEADERS: Headers = (
 
 
 class RequestHead(msgspec.Struct, frozen=True):
-    """What deliveries to one URL with the same headers begin with."""
+    """What requests to one URL with the same method and headers begin with."""
 
     target: Target
     headers: Headers
     opening: bytes  # of an HTTP/1.1 request, up to the length of its body
+    method: str = "POST"
 
     def http1(self, body: bytes, signature: Signature | None) -> bytes:
         """A whole HTTP/1.1 request."""
@@ -105,12 +106,12 @@ def request_head(url: str, token: str | None) -> RequestHead:
     return _head(target, headers)
 
 
-def head_with(url: str, headers: Headers) -> RequestHead:
+def head_with(url: str, headers: Headers, method: str = "POST") -> RequestHead:
     """The head for a URL and headers with names in lower case; Undeliverable if they cannot stand in a request."""
     for name, value in headers:
         if _HEADER_NAME.fullmatch(name) is None or _HEADER_VALUE.fullmatch(value) is None:
             raise Undeliverable(f"the header {name[:100]!r} has characters that a header cannot have")
-    return _head(parse_target(url), headers)
+    return _head(parse_target(url), headers, method)
 
 
 def signature_headers(signature: Signature) -> Headers:
@@ -122,9 +123,9 @@ def signature_headers(signature: Signature) -> Headers:
     )
 
 
-def _head(target: Target, headers: Headers) -> RequestHead:
-    first = f"POST {target.path} HTTP/1.1\r\nhost: {target.authority}\r\n".encode()
-    return RequestHead(target, headers, first + _lines(headers) + b"content-length: ")
+def _head(target: Target, headers: Headers, method: str = "POST") -> RequestHead:
+    first = f"{method} {target.path} HTTP/1.1\r\nhost: {target.authority}\r\n".encode()
+    return RequestHead(target, headers, first + _lines(headers) + b"content-length: ", method)
 
 
 def _lines(headers: Headers) -> bytes:

@@ -12,17 +12,17 @@ import asyncio
 import logging
 from collections import Counter
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from penstock.broker.async_broker import AsyncBroker
 from penstock.broker.errors import SubscriptionNotFound
 from penstock.broker.subscription import Subscription, ack_id_of
-from penstock.delivery.errors import AnswerTimedOut, ConnectTimedOut, DeliveryFailed, EgressRefused
+from penstock.delivery.attempt import Attempts, Client
 from penstock.delivery.http.answer import Answer
-from penstock.delivery.http.request import RequestHead
-from penstock.domain.breaker import ALIVE, CLOSED, FAILED, NEUTRAL, OPEN, OPEN_MS, Breaker, Verdict
+from penstock.domain.breaker import CLOSED, NEUTRAL, OPEN, OPEN_MS, Breaker
 from penstock.domain.errors import PenstockError
 from penstock.domain.limits import MIB, MINUTE_MS, SECOND_MS
+from penstock.domain.outcome import EgressDenied, MediationOutcome, NetworkError, Timeout, outcome_of
 from penstock.domain.sketch import Histogram
 from penstock.edge.clock import Clock, stopwatch
 from penstock.engine.entry import LEASED, Entry
@@ -111,21 +111,10 @@ log = logging.getLogger(__name__)
 _DAY_S = 86_400.0
 # A lease is longer than its request may take: the request has ended before the message can be delivered again.
 _MARGIN_MS = 10 * SECOND_MS
-_TOO_MANY_REQUESTS = 429
-_NOT_IMPLEMENTED = 501
-
-
-class Client(Protocol):
-    """Posts requests."""
-
-    async def post(self, head: RequestHead, body: bytes) -> Answer:
-        """Send a request and wait for its answer; DeliveryFailed or EgressRefused if there is none."""
-        ...
 
 
 class _Ending(NamedTuple):
     outcome: PushOutcome
-    verdict: Verdict
     reason: str = ""
 
 
@@ -136,7 +125,7 @@ class Pusher:
         self, broker: AsyncBroker, client: Client, clock: Clock, name: str, form: PushFormat, counts: PushCounts
     ) -> None:
         self._broker = broker
-        self._client = client
+        self._attempts = Attempts(client, clock)
         self._clock = clock
         self._name = name
         self._format = form
@@ -219,8 +208,7 @@ class Pusher:
     # One message
 
     async def _push(self, subscription: Subscription, entry: Entry, ticket: int, generation: int) -> None:
-        ending = await self._counted_post(subscription, entry)
-        self._breaker.settle(ticket, ending.verdict, self._clock.now_ms())
+        ending = await self._counted_post(subscription, entry, ticket)
         acked = ending.outcome is PushOutcome.ACKED
         if acked:
             await self._ack(subscription, ack_id_of(entry, subscription.tag))
@@ -230,33 +218,30 @@ class Pusher:
         self._window.end(generation, entry.message.size_bytes, succeeded=acked)
         self._changed.set()
 
-    async def _counted_post(self, subscription: Subscription, entry: Entry) -> _Ending:
+    async def _counted_post(self, subscription: Subscription, entry: Entry, ticket: int) -> _Ending:
         started_s = stopwatch()
         self._counts.begin()
-        ending = await self._post(subscription, entry)
+        ending = await self._post(subscription, entry, ticket)
         self._counts.end(ending.outcome, stopwatch() - started_s)
         return ending
 
-    async def _post(self, subscription: Subscription, entry: Entry) -> _Ending:
+    async def _post(self, subscription: Subscription, entry: Entry, ticket: int) -> _Ending:
         options = subscription.config.options
         left_ms = entry.deadline_ms - self._clock.now_ms()
         timeout_s = min(options.ack_deadline_seconds, left_ms / 1000)
         if timeout_s <= 0 or entry.state is not LEASED:
-            return _Ending(PushOutcome.TIMED_OUT, NEUTRAL, "its lease ran out before it could be sent")
+            return self._unsent(ticket, PushOutcome.TIMED_OUT, "its lease ran out before it could be sent")
         try:
             head, body = self._format.request(entry, counts_attempts=options.dead_letter_policy is not None)
-            async with asyncio.timeout(timeout_s):
-                answer = await self._client.post(head, body)
-        except (TimeoutError, AnswerTimedOut, ConnectTimedOut):
-            return _Ending(PushOutcome.TIMED_OUT, FAILED, f"no answer within {timeout_s:g} s")
-        except DeliveryFailed as error:
-            return _Ending(PushOutcome.UNREACHABLE, FAILED, error.message)
-        except EgressRefused as error:
-            return _Ending(PushOutcome.FORBIDDEN, NEUTRAL, error.message)
         except Exception as error:
-            log.exception("a push failed in a way nobody foresaw", extra={"queue": self._name})
-            return _Ending(PushOutcome.UNREACHABLE, NEUTRAL, type(error).__name__)
-        return _ending_of(answer.status)
+            log.exception("a message cannot be written as a push request", extra={"queue": self._name})
+            return self._unsent(ticket, PushOutcome.UNREACHABLE, type(error).__name__)
+        outcome = await self._attempts.make(self._breaker, head, body, None, _read, timeout_s=timeout_s, ticket=ticket)
+        return _ending_of(outcome)
+
+    def _unsent(self, ticket: int, outcome: PushOutcome, reason: str) -> _Ending:
+        self._breaker.settle(ticket, NEUTRAL, self._clock.now_ms())
+        return _Ending(outcome, reason)
 
     async def _ack(self, subscription: Subscription, ack_id: str) -> None:
         try:
@@ -275,11 +260,20 @@ class Pusher:
             log.warning("cannot push to %s: %s", self._format.endpoint, ending.reason, extra={"queue": self._name})
 
 
-def _ending_of(status: int) -> _Ending:
-    if 200 <= status < 300:
-        return _Ending(PushOutcome.ACKED, ALIVE)
-    if status == _TOO_MANY_REQUESTS:
-        verdict = NEUTRAL
-    else:
-        verdict = FAILED if status >= 500 and status != _NOT_IMPLEMENTED else ALIVE
-    return _Ending(PushOutcome.REFUSED, verdict, f"it answered {status}")
+def _read(answer: Answer) -> MediationOutcome:
+    """Go by the status alone, as Google does: the body of an answer means nothing here."""
+    return outcome_of(answer.status, None, b"", 0)
+
+
+def _ending_of(outcome: MediationOutcome) -> _Ending:
+    match outcome.error:
+        case None:
+            return _Ending(PushOutcome.ACKED)
+        case Timeout(after_s=after_s):
+            return _Ending(PushOutcome.TIMED_OUT, f"no answer within {after_s:g} s")
+        case NetworkError(detail=detail):
+            return _Ending(PushOutcome.UNREACHABLE, detail)
+        case EgressDenied(detail=detail):
+            return _Ending(PushOutcome.FORBIDDEN, detail)
+        case _:
+            return _Ending(PushOutcome.REFUSED, f"it answered {outcome.status}")

@@ -7,9 +7,10 @@ from typing import NamedTuple
 from google.pubsub_v1 import types
 
 from penstock.broker.async_broker import AsyncBroker
+from penstock.delivery.attempt import Client
 from penstock.delivery.errors import Undeliverable
 from penstock.edge.clock import Clock
-from penstock.pubsub.push.pusher import Client, PushCounts, Pusher
+from penstock.pubsub.push.pusher import PushCounts, Pusher
 from penstock.pubsub.push.request import PushFormat
 from penstock.pubsub.subscribe.subscriptions import push_config_of
 from penstock.pubsub.wire import encode

@@ -5,15 +5,24 @@ What goes over the wire to SQS and back, as far as a consumer and a publisher ne
 How an SQS queue is polled; the numbers are ROUTER-SQS-1's.
 """
 
+import os
+import ssl
 from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
 
+from penstock.delivery.egress import AnyAddress
+from penstock.delivery.errors import DeliveryFailed
+from penstock.delivery.http.answer import Answer
+from penstock.delivery.http.client import HttpClient
+from penstock.delivery.http.request import Target, parse_target
+from penstock.delivery.http.settings import own_part_settings
 from penstock.domain.errors import PenstockError
+from penstock.domain.limits import MIB
 from penstock.edge.clock import Clock
-from penstock.queues.errors import BrokerQueueNotFound, BrokerRefused, BrokerUnavailable
-from penstock.queues.sqs.http import Answer, HttpPool, RequestWriter, find_key, find_region
+from penstock.queues.errors import BrokerQueueNotFound, BrokerRefused, BrokerUnavailable, SourceClosed
+from penstock.queues.sqs.http import RequestWriter, find_key, find_region
 from penstock.queues.uri import SqsUri
 
 # Carries a group that is not made of SQS's characters.
@@ -137,6 +146,8 @@ class SqsPolling(msgspec.Struct, frozen=True):
 
 
 MAX_BATCH = 10
+# Ten messages of a server that allows 1 MiB, as JSON writes them at worst.
+MAX_ANSWER_BYTES = 64 * MIB
 
 _MISSING = {"QueueDoesNotExist", "NonExistentQueue", "ResourceNotFoundException"}
 _BUSY = {"Throttling", "ThrottlingException", "RequestThrottled", "OverLimit", "ServiceUnavailable", "InternalFailure"}
@@ -157,8 +168,10 @@ class SqsClient:
         self._uri = uri
         self._queue_url = uri.queue_url
         self._clock = clock
-        self._pool = HttpPool(uri.host, uri.port, secure=uri.secure, timeout_s=self._polling.timeout_s)
+        self._target = _target(uri)
         self._writer = self._new_writer()
+        self._http: HttpClient | None = None
+        self._closed = False
 
     async def open(self) -> dict[str, str]:
         """Look for the key anew, for it may have changed, and ask for all attributes of the queue."""
@@ -189,15 +202,21 @@ class SqsClient:
         return await self._batch("SendMessageBatch", BatchRequest(self._queue_url, entries))
 
     def close(self) -> None:
-        """Hang up."""
-        self._pool.close()
+        """Hang up the connections that are idle; the others when their answers are whole."""
+        self._closed = True
+        if self._http is not None:
+            self._http.retire()
 
     def _new_writer(self) -> RequestWriter:
-        uri = self._uri
-        host = f"[{uri.host}]" if ":" in uri.host else uri.host
-        usual_port = 443 if uri.secure else 80
-        header = host if uri.port == usual_port else f"{host}:{uri.port}"
-        return RequestWriter(header, find_region(uri.region), find_key())
+        return RequestWriter(self._target, find_region(self._uri.region), find_key())
+
+    def _new_http(self) -> HttpClient:
+        tls = None
+        if self._uri.secure:
+            tls = ssl.create_default_context(cafile=os.environ.get("AWS_CA_BUNDLE") or None)
+        settings = own_part_settings(self._polling.timeout_s, MAX_ANSWER_BYTES)
+        self._http = HttpClient(AnyAddress(), settings, tls)
+        return self._http
 
     async def _batch(self, action: str, request: BatchRequest) -> Sequence[FailedEntry]:
         return (await self._call(action, _encode(request), _decode_batch)).failed
@@ -205,14 +224,22 @@ class SqsClient:
     async def _call(
         self, action: str, body: bytes, answer: "msgspec.json.Decoder[A]", *, outlives_cancel: bool = False
     ) -> A:
-        request = self._writer.write(action, body, self._clock.now_ms())
-        status, text = await self._pool.exchange(request, outlives_cancel=outlives_cancel)
-        if status == 200:
+        if self._closed:
+            raise SourceClosed(self._target.authority)
+        http = self._http or self._new_http()
+        head = self._writer.head(action, body, self._clock.now_ms())
+        try:
+            answered = await http.send(head, body, outlives_cancel=outlives_cancel)
+        except DeliveryFailed as error:
+            raise BrokerUnavailable(
+                f"cannot talk to {self._target.authority}: {error.message}; check that the server is up"
+            ) from error
+        if answered.status == 200:
             try:
-                return answer.decode(text or b"{}")
+                return answer.decode(answered.body or b"{}")
             except msgspec.DecodeError as error:
                 raise self._strange(f"an answer to {action} that cannot be read ({error})") from error
-        raise self._refusal(Answer(status, text))
+        raise self._refusal(answered)
 
     def _refusal(self, answer: Answer) -> PenstockError:
         try:
@@ -229,6 +256,11 @@ class SqsClient:
 
     def _strange(self, what: str) -> BrokerUnavailable:
         return BrokerUnavailable(f"the server of {self._queue_url} gave {what}; check that it is an SQS endpoint")
+
+
+def _target(uri: SqsUri) -> Target:
+    host = f"[{uri.host}]" if ":" in uri.host else uri.host
+    return parse_target(f"{'https' if uri.secure else 'http'}://{host}:{uri.port}/")
 
 
 def failure(entry: FailedEntry) -> PenstockError:

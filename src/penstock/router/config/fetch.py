@@ -1,18 +1,20 @@
 """Reading the router's configuration from URLs and files."""
 
 import asyncio
-import ssl
 import tomllib
 from base64 import b64encode
 from collections.abc import Sequence
-from contextlib import suppress
+from http import HTTPStatus
 from pathlib import Path
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
-import httptools
 import msgspec
 
-from penstock.domain.errors import InvalidArgument, NotFound, PenstockError, Unavailable
+from penstock.delivery.errors import DeliveryFailed, Undeliverable
+from penstock.delivery.http.client import exchange_once
+from penstock.delivery.http.request import RequestHead, head_with
+from penstock.delivery.http.settings import own_part_settings
+from penstock.domain.errors import InvalidArgument, NotFound, Unavailable
 from penstock.domain.limits import MIB
 from penstock.ops.telemetry.redaction import mask_whole_url
 from penstock.router.config.configuration import RouterConfiguration, merge, parse_configuration
@@ -66,93 +68,31 @@ def _read(path: Path) -> bytes:
 
 
 async def _get(url: str) -> bytes:
-    parts = _checked(url)
+    head = _head(url)
     try:
-        async with asyncio.timeout(TIMEOUT_S):
-            answer = await _exchange(url, parts)
-    except TimeoutError as error:
-        raise Unavailable(f"no router configuration from {_shown(url)} within {TIMEOUT_S:g} s") from error
-    except OSError as error:
-        reason = error.strerror or str(error) or type(error).__name__
-        raise Unavailable(f"cannot get the router configuration from {_shown(url)}: {reason}") from error
-    except httptools.HttpParserError as error:
-        raise Unavailable(f"{_shown(url)} does not speak HTTP: {error}") from error
-    if answer.status != 200:
+        answer = await exchange_once(head, b"", own_part_settings(TIMEOUT_S, MAX_BYTES))
+    except DeliveryFailed as error:
+        raise Unavailable(f"cannot get the router configuration from {_shown(url)}: {error.message}") from error
+    if answer.status != HTTPStatus.OK:
         raise Unavailable(f"{_shown(url)} answered {answer.status} instead of 200; redirects are not followed")
-    return b"".join(answer.pieces)
+    if len(answer.body) > MAX_BYTES:
+        raise _too_large(url)
+    return answer.body
 
 
-def _checked(url: str) -> SplitResult:
-    with suppress(ValueError):
-        parts = urlsplit(url)
-        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and url.isprintable():
-            return parts
-    raise InvalidArgument(f"{_shown(url)} is neither a file nor a URL such as https://host/router.json")
-
-
-class _Answer:
-    """Gathers what the parser finds."""
-
-    def __init__(self, url: str) -> None:
-        self.status = 0
-        self.pieces: list[bytes] = []
-        self.complete = False
-        self._url = url
-        self._parser = httptools.HttpResponseParser(self)
-        self._size_bytes = 0
-        self._length_is_told = False
-
-    def feed(self, data: bytes) -> None:
-        """Take what came; nothing at all is the end of the connection."""
-        if data:
-            self._parser.feed_data(data)
-        elif self.status and not self._length_is_told:
-            self.complete = True
-        else:
-            raise Unavailable(f"{_shown(self._url)} hung up in the middle of its answer")
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._length_is_told |= name.lower() in (b"content-length", b"transfer-encoding")
-
-    def on_headers_complete(self) -> None:
-        self.status = self._parser.get_status_code()
-
-    def on_body(self, body: bytes) -> None:
-        self._size_bytes += len(body)
-        if self._size_bytes > MAX_BYTES:
-            raise _too_large(self._url)
-        self.pieces.append(body)
-
-    def on_message_complete(self) -> None:
-        # An interim answer such as 103 is followed by the real one.
-        self.complete = self.status >= 200
-
-
-async def _exchange(url: str, parts: SplitResult) -> _Answer:
-    tls = ssl.create_default_context() if parts.scheme == "https" else None
-    port = parts.port or (443 if tls else 80)
-    reader, writer = await asyncio.open_connection(parts.hostname, port, ssl=tls)
+def _head(url: str) -> RequestHead:
+    """A GET of a URL; a user name and password in it go into a header."""
+    headers: list[tuple[str, str]] = [("accept", "application/json")]
     try:
-        writer.write(_request(parts))
-        answer = _Answer(url)
-        while not answer.complete:
-            try:
-                answer.feed(await reader.read(65_536))
-            except httptools.HttpParserCallbackError as error:
-                # The parser wraps what a callback raises.
-                raise error.__context__ if isinstance(error.__context__, PenstockError) else error from None
-        return answer
-    finally:
-        writer.transport.abort()
-
-
-def _request(parts: SplitResult) -> bytes:
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    lines = [f"GET {target} HTTP/1.1", f"Host: {parts.netloc.rpartition('@')[2]}", "Accept: application/json"]
-    if parts.username is not None:
-        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        lines.append(f"Authorization: Basic {b64encode(pair.encode()).decode()}")
-    return ("\r\n".join([*lines, "Connection: close"]) + "\r\n\r\n").encode("ascii", "strict")
+        parts = urlsplit(url)
+        if parts.username is not None:
+            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            headers.append(("authorization", f"Basic {b64encode(pair.encode()).decode()}"))
+            # The original text, as urlsplit drops line breaks and tabs.
+            url = url.replace(f"{parts.netloc.rpartition('@')[0]}@", "", 1)
+        return head_with(url, tuple(headers), "GET")
+    except (ValueError, Undeliverable):
+        raise InvalidArgument(f"{_shown(url)} is neither a file nor a URL such as https://host/router.json") from None
 
 
 def _too_large(source: str) -> InvalidArgument:

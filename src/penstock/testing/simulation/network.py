@@ -105,7 +105,7 @@ class NetworkLink:
         self._network = network
         self._is_cut = False
 
-    async def post(self, head: RequestHead, body: bytes, signature: Signature | None = None) -> Answer:
+    async def send(self, head: RequestHead, body: bytes, signature: Signature | None = None) -> Answer:
         """Send a request and wait for its answer."""
         if self._is_cut:
             # Its process is dead: whoever still runs in it ends here, and the rest of it winds down.

@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from typing import NamedTuple
-from urllib.request import urlopen
 
 import grpc  # type: ignore[import-untyped]
 import msgspec
 import uvloop
 from google.pubsub_v1 import types
 
+from penstock.client.blocking_http import BlockingHttp
 from penstock.tools.bench.pubsub_load import Order, Outcome
+from penstock.tools.bench.servers import port_of
 
 _PUBLISHED = 30_000
 _BATCHED = 200_000
@@ -174,8 +175,9 @@ async def _idle_cpu(server: _Server) -> float:
 
 
 def _cpu_seconds(server: _Server) -> float:
-    with urlopen(f"{server.probes}/metrics", timeout=10) as answer:
-        found = re.search(r"^process_cpu_seconds_total (\S+)$", answer.read().decode(), re.MULTILINE)
+    with BlockingHttp("127.0.0.1", port_of(server.probes), secure=False, timeout_s=10) as http:
+        metrics = http.send("GET", "/metrics", None, {}).body.decode()
+    found = re.search(r"^process_cpu_seconds_total (\S+)$", metrics, re.MULTILINE)
     assert found is not None
     return float(found[1])
 

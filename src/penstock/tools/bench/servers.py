@@ -9,9 +9,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.client import HTTPConnection
 
-import msgspec
+from penstock.edge.clock import SystemClock
+from penstock.sqs.client import Endpoint, SqsClient
+from penstock.sqs.model import CreateQueueRequest, QueueUrlResponse
 
 
 @contextmanager
@@ -41,12 +42,13 @@ def sqs_queue(directory: str, name: str) -> Iterator[str]:
     """A FIFO queue of Penstock's SQS server, durable on SQLite with fsync; gives its URL."""
     serve = ("-m", "penstock", "--log-level", "warning", "serve", "sqs", "--port", "0", "--data", directory)
     with server_process(*serve) as url:
-        connection = HTTPConnection(url.removeprefix("http://"), timeout=30)
-        body = msgspec.json.encode({"QueueName": name, "Attributes": {"FifoQueue": "true"}})
-        connection.request("POST", "/", body, {"X-Amz-Target": "AmazonSQS.CreateQueue"})
-        answer = connection.getresponse().read()
-        connection.close()
-        yield msgspec.json.decode(answer, type=dict[str, str])["QueueUrl"]
+        yield create_queue(url, name, {"FifoQueue": "true"})
+
+
+def create_queue(url: str, name: str, attributes: dict[str, str]) -> str:
+    """Create a queue on an SQS server; its URL."""
+    with SqsClient(Endpoint.parse(url), SystemClock()) as client:
+        return client.call("CreateQueue", CreateQueueRequest(name, attributes), QueueUrlResponse).queue_url
 
 
 @contextmanager

@@ -6,11 +6,10 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.client import HTTPConnection
 
 import msgspec
 
-from penstock.tools.bench.servers import port_of, server_process
+from penstock.tools.bench.servers import create_queue, port_of, server_process
 from penstock.tools.bench.sqs_load import Order, Outcome
 
 _FIFO = {"FifoQueue": "true"}
@@ -117,7 +116,7 @@ def _measure(
     client: _Client, port: int, rounds: int, deep: int, noop: float, tell: Callable[[str], None]
 ) -> SqsFigures:
     def queue(name: str, **attributes: str) -> str:
-        return _create_queue(port, name, attributes)
+        return create_queue(f"http://127.0.0.1:{port}", name, attributes)
 
     tell(f"send, batch, receive and delete: a standard queue and a FIFO queue with {_GROUPS:,} groups, by turns")
     standard, fifo = _three(client, port, queue("standard"), queue("ordered.fifo", **_FIFO), rounds)
@@ -152,15 +151,6 @@ def _measure(
         noop_req_per_s=noop,
         send_to_noop_ratio=standard[0] / noop,
     )
-
-
-def _create_queue(port: int, name: str, attributes: dict[str, str]) -> str:
-    connection = HTTPConnection("127.0.0.1", port, timeout=30)
-    body = msgspec.json.encode({"QueueName": name, "Attributes": attributes})
-    connection.request("POST", "/", body, {"X-Amz-Target": "AmazonSQS.CreateQueue"})
-    answer = connection.getresponse().read()
-    connection.close()
-    return msgspec.json.decode(answer, type=dict[str, str])["QueueUrl"]
 
 
 def _three(

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import uvloop
 
-from penstock.tools.bench.bare_client import LeanConnection, post
+from penstock.tools.bench.bare_client import BareConnection, post
 
 _BATCH = 10
 
@@ -70,23 +70,23 @@ class Load:
             message["MessageDeduplicationId"] = f"{time.time_ns()}-{self._number}"
         return message
 
-    async def noop(self, connection: LeanConnection) -> int:
+    async def noop(self, connection: BareConnection) -> int:
         """An empty request."""
         await connection.request(post(self._host, "/", {}, b""))
         return 1
 
-    async def send(self, connection: LeanConnection) -> int:
+    async def send(self, connection: BareConnection) -> int:
         """One message."""
         await connection.request(self._call("SendMessage", **self._message()))
         return 1
 
-    async def send_batch(self, connection: LeanConnection) -> int:
+    async def send_batch(self, connection: BareConnection) -> int:
         """Ten messages."""
         entries = [{"Id": str(n), **self._message()} for n in range(_BATCH)]
         await connection.request(self._call("SendMessageBatch", Entries=entries))
         return _BATCH
 
-    async def receive_delete(self, connection: LeanConnection) -> int:
+    async def receive_delete(self, connection: BareConnection) -> int:
         """Up to ten messages received and deleted."""
         answer = await connection.request(self._call("ReceiveMessage", MaxNumberOfMessages=_BATCH))
         messages = _decode_received(answer).messages
@@ -102,7 +102,7 @@ class Load:
         done = asyncio.Event()
         started = time.perf_counter()
 
-        async def receiver(connection: LeanConnection) -> None:
+        async def receiver(connection: BareConnection) -> None:
             raw = self._call("ReceiveMessage", MaxNumberOfMessages=_BATCH, WaitTimeSeconds=2)
             while not done.is_set():
                 messages = _decode_received(await connection.request(raw)).messages
@@ -114,12 +114,12 @@ class Load:
                 if len(latencies) >= order.operations:
                     done.set()
 
-        async def sender(connection: LeanConnection) -> None:
+        async def sender(connection: BareConnection) -> None:
             for n in range(order.operations):
                 await asyncio.sleep(max(0.0, started + n / order.per_second - time.perf_counter()))
                 await connection.request(self._call("SendMessage", **self._message(str(time.perf_counter()))))
 
-        connections = [await LeanConnection.open("127.0.0.1", order.port) for _ in range(order.connections + 1)]
+        connections = [await BareConnection.open(order.port) for _ in range(order.connections + 1)]
         async with asyncio.TaskGroup() as group:
             for connection in connections[1:]:
                 group.create_task(receiver(connection))
@@ -131,12 +131,12 @@ async def _drive(order: Order) -> Outcome:
     load = Load(order)
     if order.work == "wake":
         return await load.wake()
-    work: Callable[[LeanConnection], Awaitable[int]] = getattr(load, order.work)
-    connections = [await LeanConnection.open("127.0.0.1", order.port) for _ in range(order.connections)]
+    work: Callable[[BareConnection], Awaitable[int]] = getattr(load, order.work)
+    connections = [await BareConnection.open(order.port) for _ in range(order.connections)]
     messages = 0
     left = order.operations
 
-    async def worker(connection: LeanConnection) -> None:
+    async def worker(connection: BareConnection) -> None:
         nonlocal messages, left
         while left > 0:
             left -= 1

@@ -1,0 +1,121 @@
+"""One attempt at an endpoint: admitted by its breaker, sent, classified, and counted by the breaker.
+
+| what happened                           | result           | error              | breaker |
+|-----------------------------------------|------------------|--------------------|---------|
+| an answer                               | the caller's `read` decides           | by the error |
+| no answer in time                       | ERROR_PROCESS    | Timeout            | FAILED  |
+| no connection in time                   | ERROR_CONNECTION | Timeout            | FAILED  |
+| no connection, or it broke              | ERROR_CONNECTION | NetworkError       | FAILED  |
+| the egress guard refused                | ERROR_PROCESS    | EgressDenied       | NEUTRAL |
+| the breaker is open: nothing was sent   | ERROR_PROCESS    | CircuitOpen        | –       |
+| an unexpected exception                 | ERROR_PROCESS    | NetworkError       | FAILED  |
+| cancelled                               | none, CancelledError is raised        | NEUTRAL |
+
+The router, the jobs' courier (with it the replay) and the Pub/Sub push deliver through here.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from penstock.delivery.errors import AnswerTimedOut, ConnectTimedOut, DeliveryFailed, EgressRefused
+from penstock.delivery.http.answer import Answer
+from penstock.delivery.http.request import RequestHead
+from penstock.domain.breaker import NEUTRAL, Breaker, verdict_of
+from penstock.domain.outcome import (
+    CircuitOpen,
+    EgressDenied,
+    MediationOutcome,
+    MediationResult,
+    NetworkError,
+    Timeout,
+)
+from penstock.domain.signing import Signature
+from penstock.edge.clock import Clock
+
+log = logging.getLogger(__name__)
+
+Read = Callable[[Answer], MediationOutcome]
+"""Says what an answer means."""
+
+Report = Callable[[MediationOutcome, str, str, int], None]
+"""Takes an outcome that is an error, the endpoint, the message's id and the number of the attempt."""
+
+
+class Client(Protocol):
+    """Sends requests; HttpClient over real sockets, others in simulations."""
+
+    async def send(self, head: RequestHead, body: bytes, signature: Signature | None = None) -> Answer:
+        """Send a request and wait for its answer; DeliveryFailed or EgressRefused if there is none."""
+        ...
+
+
+class Attempts:
+    """Makes attempts through one client."""
+
+    def __init__(self, client: Client, clock: Clock, report: Report | None = None) -> None:
+        self._client = client
+        self._clock = clock
+        self._report = report
+
+    async def make(
+        self,
+        breaker: Breaker,
+        head: RequestHead,
+        body: bytes,
+        signature: Signature | None,
+        read: Read,
+        *,
+        timeout_s: float | None = None,
+        ticket: int | None = None,
+        message_id: str = "",
+        number: int = 1,
+    ) -> MediationOutcome:
+        """Make one attempt; raises nothing but CancelledError.
+
+        A caller that was admitted by the breaker before passes its ticket.
+        """
+        if ticket is None:
+            ticket = breaker.admit(self._clock.now_ms())
+        if ticket is None:
+            outcome = MediationOutcome(MediationResult.ERROR_PROCESS, error=CircuitOpen(head.target.endpoint))
+        else:
+            verdict = NEUTRAL
+            try:
+                # One coroutine for all of it: each more on the way costs every delivery.
+                try:
+                    if timeout_s is None:
+                        answer = await self._client.send(head, body, signature)
+                    else:
+                        async with asyncio.timeout(timeout_s):
+                            answer = await self._client.send(head, body, signature)
+                    outcome = read(answer)
+                except Exception as error:
+                    outcome = outcome_of_failure(error, head.target.endpoint, timeout_s)
+                verdict = verdict_of(outcome)
+            finally:
+                # A cancelled attempt says nothing about the endpoint, but gives its probe's place back.
+                breaker.settle(ticket, verdict, self._clock.now_ms())
+        if outcome.error is not None and self._report is not None:
+            self._report(outcome, head.target.endpoint, message_id, number)
+        return outcome
+
+
+def outcome_of_failure(error: Exception, endpoint: str, timeout_s: float | None = None) -> MediationOutcome:
+    """Classify an exception of the client; `timeout_s` is the caller's own limit, whose end is a TimeoutError."""
+    match error:
+        case AnswerTimedOut(after_s=after_s):
+            return MediationOutcome(MediationResult.ERROR_PROCESS, error=Timeout(after_s))
+        case ConnectTimedOut(after_s=after_s):
+            return MediationOutcome(MediationResult.ERROR_CONNECTION, error=Timeout(after_s))
+        case DeliveryFailed():
+            return MediationOutcome(MediationResult.ERROR_CONNECTION, error=NetworkError(error.message))
+        case EgressRefused():
+            # Not ERROR_CONFIG: a message must not be lost to a setting that can be corrected.
+            return MediationOutcome(MediationResult.ERROR_PROCESS, error=EgressDenied(error.message))
+        case TimeoutError() if timeout_s is not None:
+            return MediationOutcome(MediationResult.ERROR_PROCESS, error=Timeout(timeout_s))
+        case _:
+            log.error("a delivery failed in an unexpected way", exc_info=error, extra={"endpoint": endpoint})
+            return MediationOutcome(MediationResult.ERROR_PROCESS, error=NetworkError(type(error).__name__))
