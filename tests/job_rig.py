@@ -10,7 +10,10 @@ from penstock.domain.job import Attempt, AttemptOutcome, ClaimedJob, DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
+from penstock.events.dispatch.lane_publisher import LaneClaims
+from penstock.events.dispatch.settings import SchedulerSettings
 from penstock.events.store.deliveries import Begin, Beginning, Done, TryLater, Verdict
+from penstock.events.store.lanes import LaneOwner
 from penstock.events.store.repository import JobRepository
 from penstock.testing.clock import VirtualClock
 
@@ -20,6 +23,7 @@ BLOCK = DispatchMode.BLOCK_ON_ERROR
 TARGET = "https://orders.example/hook"
 LEASE_S = 30
 QUEUE_LEASE_S = 900
+SETTINGS = SchedulerSettings(claim_lease_s=LEASE_S, stale_after_s=QUEUE_LEASE_S)
 WAIT_S = 10
 
 
@@ -63,17 +67,38 @@ class JobRig:
     async def make_many(self, jobs: Sequence[NewJob]) -> list[str]:
         return [created.id for created in await self.repository.create_jobs(jobs, self.now_ms)]
 
-    async def claim(
-        self, most: int = 100, per_group: int = 100, owner: str = "a", token: int | None = None
-    ) -> list[ClaimedJob]:
-        return await self.repository.claim_pending(self.now_ms, owner, LEASE_S * 1000, most, per_group, token)
+    def claims(self, owner: str = "a", token: int | None = None) -> LaneClaims:
+        """What an engine claims lanes with."""
+        return LaneClaims(self.repository.lanes, LaneOwner(owner, token), SETTINGS, self.clock)
 
-    async def claim_ids(self, most: int = 100, per_group: int = 100) -> list[str]:
-        return [job.id for job in await self.claim(most, per_group)]
+    async def claim(
+        self, most: int = 100, per_lane: int = 100, owner: str = "a", token: int | None = None
+    ) -> list[ClaimedJob]:
+        """Claim the lanes whose turn it is, as a poll does; their jobs, lane by lane."""
+        await self.repository.do_chores(self.now_ms)
+        claims = self.claims(owner, token)
+        while runs := await self.repository.lanes.read(self.now_ms, most, per_lane):
+            if taken := await claims.take(runs):
+                return [job for run in taken for job in run.jobs]
+        return []
+
+    async def claim_ids(self, most: int = 100, per_lane: int = 100) -> list[str]:
+        return [job.id for job in await self.claim(most, per_lane)]
 
     async def queue(self, jobs: Sequence[ClaimedJob], owner: str = "a", token: int | None = None) -> list[str]:
-        until_ms = self.now_ms + QUEUE_LEASE_S * 1000
-        return await self.repository.mark_queued(jobs, owner, self.now_ms, until_ms, token)
+        """These are in the queue, and their lanes are free again; the ids of those that are QUEUED by that."""
+        before = [await self.status(job.id) for job in jobs]
+        await self.claims(owner, token).published(jobs, {job.lane for job in jobs})
+        after = [await self.status(job.id) for job in jobs]
+        return [
+            job.id
+            for job, was, is_now in zip(jobs, before, after, strict=True)
+            if (was, is_now) == (JobStatus.PENDING, JobStatus.QUEUED)
+        ]
+
+    async def give_back(self, jobs: Sequence[ClaimedJob], owner: str = "a", token: int | None = None) -> None:
+        """These are not in the queue: their lanes are free again."""
+        await self.claims(owner, token).published([], {job.lane for job in jobs})
 
     async def queue_all(self) -> list[str]:
         """Claim whatever may go, and mark it as published; the ids in order."""

@@ -5,26 +5,32 @@ Everything random comes from one seed, so that a failure can be run again.
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random
+from typing import TypeVar
 
 from penstock.cluster.lease import SqlLease
 from penstock.cluster.standby import Standby
 from penstock.domain.job import ClaimedJob, DispatchJob
 from penstock.domain.job_state import FINAL, JobStatus
+from penstock.domain.order import LaneKey
 from penstock.domain.pointer import DispatchMode
 from penstock.edge.clock import Clock
-from penstock.events.dispatch.claims import ScheduledJobs
 from penstock.events.dispatch.pointers import Pointers
 from penstock.events.dispatch.scheduler import Scheduler
 from penstock.events.dispatch.settings import SchedulerSettings
 from penstock.events.errors import LeaseUnavailable, WrongJobStatus
 from penstock.events.store.deliveries import Beginning, Done, TryLater, Verdict
-from penstock.events.store.signal import JobSignal
+from penstock.events.store.lane_run import LaneRun
+from penstock.events.store.lanes import LaneOwner, Lanes
+from penstock.events.store.sql_repository import SqlRepository
+from penstock.events.store.transaction import Transaction
 from penstock.queues.errors import HeldBack
 from penstock.queues.port import Publication
-from tests.scheduler_rig import BLOCK, ENDPOINT, IMMEDIATE, NEXT, MemoryQueue, PlainTokens, SchedulerRig
+from tests.scheduler_rig import BLOCK, ENDPOINT, IMMEDIATE, NEXT, InlineDatabase, MemoryQueue, PlainTokens, SchedulerRig
+
+Result = TypeVar("Result")
 
 SETTINGS = SchedulerSettings(stale_after_s=40, stale_poll_s=10)
 TTL_S = 6.0
@@ -53,67 +59,75 @@ class Life:
         await self._runs.wait()
 
 
-class MortalJobs:
-    """The repository, as a process sees it that may die before or after any call takes effect."""
+class MortalDatabase:
+    """The database, as a process sees it that may die before or after any call takes effect."""
 
-    def __init__(self, jobs: ScheduledJobs, life: Life) -> None:
-        self._jobs = jobs
+    def __init__(self, database: InlineDatabase, life: Life) -> None:
+        self._database = database
         self._life = life
-        # Claimed, and not known to be marked or released.
-        self.in_hand: set[str] = set()
+        self.signal = database.signal
+
+    async def open(self, now_ms: int) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    def trouble(self) -> str | None:
+        return None
+
+    async def write(self, work: Callable[[Transaction], Result]) -> Result:
+        await self._life.goes_on()
+        result = await self._database.write(work)
+        await self._life.goes_on()
+        return result
+
+    write_one = read = write
+
+    async def keep_months(self, now_ms: int) -> None:
+        pass
+
+    async def drop_before(self, before_ms: int) -> None:
+        pass
+
+
+class MortalLanes(Lanes):
+    """Lanes that keep in mind which jobs such a process has read, and is not known to be done with."""
+
+    def __init__(self, database: MortalDatabase, in_hand: dict[LaneKey, set[str]]) -> None:
+        super().__init__(database)
+        self._in_hand = in_hand
+
+    async def read(self, now_ms: int, most: int, per_lane: int) -> list[LaneRun]:
+        runs = await super().read(now_ms, most, per_lane)
+        for run in runs:
+            self._in_hand.setdefault(run.lane, set()).update(job.id for job in run.jobs)
+        return runs
+
+    async def mark_published(
+        self, jobs: Sequence[ClaimedJob], done: Sequence[LaneKey], owner: LaneOwner, now_ms: int, lease_until_ms: int
+    ) -> None:
+        await super().mark_published(jobs, done, owner, now_ms, lease_until_ms)
+        for lane in done:
+            self._in_hand.pop(lane, None)
+
+    async def hold(self, lanes: Sequence[tuple[LaneKey, int]], owner: LaneOwner) -> None:
+        await super().hold(lanes, owner)
+        for lane, _ in lanes:
+            self._in_hand.pop(lane, None)
+
+
+class MortalJobs(SqlRepository):
+    """The repository of such a process."""
+
+    def __init__(self, database: InlineDatabase, life: Life) -> None:
+        self._mortal = MortalDatabase(database, life)
+        super().__init__(self._mortal)
+        self.in_hand: dict[LaneKey, set[str]] = {}
 
     @property
-    def signal(self) -> JobSignal:
-        return self._jobs.signal
-
-    async def claim_pending(
-        self, now_ms: int, owner: str, lease_ms: int, most: int, per_group: int, token: int | None = None
-    ) -> list[ClaimedJob]:
-        await self._life.goes_on()
-        jobs = await self._jobs.claim_pending(now_ms, owner, lease_ms, most, per_group, token)
-        self.in_hand.update(job.id for job in jobs)
-        await self._life.goes_on()
-        return jobs
-
-    async def mark_queued(
-        self, jobs: Sequence[ClaimedJob], owner: str, now_ms: int, lease_until_ms: int, token: int | None = None
-    ) -> list[str]:
-        await self._life.goes_on()
-        marked = await self._jobs.mark_queued(jobs, owner, now_ms, lease_until_ms, token)
-        self.in_hand.difference_update(job.id for job in jobs)
-        await self._life.goes_on()
-        return marked
-
-    async def release(self, jobs: Sequence[ClaimedJob], owner: str, now_ms: int, token: int | None = None) -> list[str]:
-        await self._life.goes_on()
-        released = await self._jobs.release(jobs, owner, now_ms, token)
-        self.in_hand.difference_update(job.id for job in jobs)
-        await self._life.goes_on()
-        return released
-
-    async def do_chores(self, now_ms: int) -> None:
-        await self._life.goes_on()
-        await self._jobs.do_chores(now_ms)
-
-    async def recover_stale(self, now_ms: int, most: int, token: int | None = None) -> list[str]:
-        await self._life.goes_on()
-        return await self._jobs.recover_stale(now_ms, most, token)
-
-    async def next_due_ms(self) -> int | None:
-        await self._life.goes_on()
-        return await self._jobs.next_due_ms()
-
-    async def archive_finished(self, before_ms: int, now_ms: int, most: int) -> int:
-        await self._life.goes_on()
-        return await self._jobs.archive_finished(before_ms, now_ms, most)
-
-    async def purge_archive(self, before_ms: int) -> None:
-        await self._life.goes_on()
-        await self._jobs.purge_archive(before_ms)
-
-    async def forget_events(self, before_ms: int, most: int) -> int:
-        await self._life.goes_on()
-        return await self._jobs.forget_events(before_ms, most)
+    def lanes(self) -> Lanes:
+        return MortalLanes(self._mortal, self.in_hand)
 
 
 class MortalPublisher:
@@ -178,7 +192,7 @@ class Node:
     def __init__(self, rig: SchedulerRig, name: str) -> None:
         seconds = asyncio.get_running_loop().time
         self.life = Life()
-        self.jobs = MortalJobs(rig.jobs, self.life)
+        self.jobs = MortalJobs(rig.database, self.life)
         lease = MortalLease(SqlLease(rig.jobs, rig.clock, "scheduler", name), self.life)
         self.standby = Standby(lease, ttl_s=TTL_S, renew_s=RENEW_S, seconds=seconds)
         self.scheduler = Scheduler(
@@ -325,14 +339,15 @@ class Consumer:
 
 
 class InHand:
-    """Which jobs some scheduler has claimed and not settled: those may still come to the queue, whatever happens."""
+    """Which jobs some scheduler has read and not settled: those may still come to the queue, whatever happens."""
 
     def __init__(self, *nodes: list[Node]) -> None:
         self._nodes = nodes
 
     def has(self, job_id: str) -> bool:
         """Whether a job is in some scheduler's hand."""
-        return any(job_id in node.jobs.in_hand for nodes in self._nodes for node in nodes)
+        held = (node.jobs.in_hand.values() for nodes in self._nodes for node in nodes)
+        return any(job_id in ids for lanes in held for ids in lanes)
 
 
 class World:

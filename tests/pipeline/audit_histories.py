@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.domain.job import AttemptOutcome
 from penstock.domain.job_state import JobStatus
-from penstock.domain.order import Neighbour, Position, may_be_delivered
+from penstock.domain.order import Position, Standing, holds_back
 from penstock.domain.pointer import DispatchMode
 from tests.pipeline.audit_model import AttemptRow, JobRow
 
@@ -115,13 +115,13 @@ class _Job:
         self.is_archived = False
 
     @property
-    def neighbour(self) -> Neighbour:
+    def neighbour(self) -> Standing:
         """As the others see it."""
-        return Neighbour(self.position, self.mode, self.status, was_tried=self.deliveries > 0, is_due=self.is_due)
+        return Standing(self.position, self.mode, self.status, was_tried=self.deliveries > 0, is_due=self.is_due)
 
 
 class _Group:
-    """A group that keeps to `core.turn`; time stands still between some steps."""
+    """A group that keeps to `core.order`; time stands still between some steps."""
 
     def __init__(self, random: Random, name: str) -> None:
         self._random = random
@@ -156,7 +156,7 @@ class _Group:
                 self._end(job, self._random.choice([JobStatus.CANCELLED, JobStatus.EXPIRED]))
             case JobStatus.PENDING | JobStatus.QUEUED:
                 others = [each.neighbour for each in self.jobs if each is not job and not each.is_archived]
-                if may_be_delivered(job.neighbour, others):
+                if not any(holds_back(other, job.neighbour) for other in others):
                     job.status, job.began_ms = JobStatus.PROCESSING, self._now_ms
                     job.deliveries += 1
             case JobStatus.PROCESSING:

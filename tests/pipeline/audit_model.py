@@ -1,4 +1,4 @@
-"""What an audit should find, in plain Python: it asks `core.turn` of every pair of jobs who holds back whom."""
+"""What an audit should find, in plain Python: it asks `core.order` of every pair of jobs who holds back whom."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -7,7 +7,7 @@ import msgspec
 
 from penstock.domain.job import AttemptOutcome
 from penstock.domain.job_state import FINAL, JobStatus
-from penstock.domain.order import Neighbour, Position, holds_back
+from penstock.domain.order import Position, Standing, holds_back
 from penstock.domain.pointer import DispatchMode
 from penstock.history.audit.findings import FindingKind
 from penstock.history.audit.window import FINISH_LAG_MS, LONGEST_DELIVERY_MS, AuditWindow
@@ -146,7 +146,7 @@ def _overtaken(
     for job in members:
         for attempt in of_job[job.id]:
             assert attempt.at_ms is not None
-            me = Neighbour(_position(job), DispatchMode(str(job.mode)), JobStatus.QUEUED)
+            me = Standing(_position(job), DispatchMode(str(job.mode)), JobStatus.QUEUED)
             known = [(other, _known(other, of_job[other.id], attempt.at_ms, window)) for other in members]
             holding = [
                 neighbour.position.id
@@ -159,7 +159,7 @@ def _overtaken(
     return found
 
 
-def _known(job: JobRow, attempts: Sequence[AttemptRow], at_ms: int, window: AuditWindow) -> Neighbour | None:
+def _known(job: JobRow, attempts: Sequence[AttemptRow], at_ms: int, window: AuditWindow) -> Standing | None:
     """What is certain of a job at a moment; None when nothing that matters is."""
     assert job.created_at_ms is not None
     late_ms = at_ms + window.tolerance_ms
@@ -171,11 +171,11 @@ def _known(job: JobRow, attempts: Sequence[AttemptRow], at_ms: int, window: Audi
     mode = DispatchMode(str(job.mode))
     if job.status in FINAL and (job.finished_at_ms is None or job.finished_at_ms <= late_ms):
         still_blocks = job.status == JobStatus.ERROR and mode is DispatchMode.BLOCK_ON_ERROR
-        return Neighbour(_position(job), mode, JobStatus.ERROR) if still_blocks else None
+        return Standing(_position(job), mode, JobStatus.ERROR) if still_blocks else None
     first_ms = [each.at_ms or 0 for each in attempts if each.number == 1]
     was_tried = min(first_ms) <= late_ms if first_ms else job.delivery_count > 0
     # Unfinished: whether it waited, lay in the queue or had failed for the time being is all the same here.
-    return Neighbour(_position(job), mode, JobStatus.PENDING, was_tried=was_tried)
+    return Standing(_position(job), mode, JobStatus.PENDING, was_tried=was_tried)
 
 
 def _overlaps(

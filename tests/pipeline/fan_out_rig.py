@@ -87,7 +87,7 @@ class FanOutRig:
 
     def claimed(self) -> list[str]:
         """The jobs that a scheduler gets now, in order."""
-        return [job.id for job in self.ask(lambda _: self._made.claim(most=1_000_000, per_group=1_000_000))]
+        return [job.id for job in self.ask(lambda _: self._made.claim(most=1_000_000, per_lane=1_000_000))]
 
     def set_aside(self) -> list[tuple[str, str]]:
         """What was set aside, with the reason."""

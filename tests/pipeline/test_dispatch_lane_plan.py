@@ -1,4 +1,4 @@
-"""Lanes planned where they are read: the rules of `core.plan` on Arrow columns, and how plans travel to tasks."""
+"""Lanes planned where they are read: the rules of `core.order` on Arrow columns, and how plans travel to tasks."""
 
 from collections import defaultdict
 from itertools import accumulate, groupby, pairwise
@@ -7,73 +7,62 @@ import pyarrow
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.domain.order import LaneKey, PendingJob, Position, plan
+from penstock.domain.order import LaneKey, Position
 from penstock.domain.partition import fnv1a_32, partition_of
 from penstock.domain.pointer import DispatchMode
 from penstock.events.dispatch.spark_messages import packed, unpacked
 from penstock.events.dispatch.spark_plan import BLOCKER, first_lanes, hashes_of, planned, whole_lanes
-from tests.plan_worlds import NOW_MS, WORLDS, World
+from tests.order_worlds import GROUPS, JOBS, Job, blocker_of, run_of
 
 LANE_SIZES = st.lists(st.integers(0, 3), max_size=12)
 CUTS = st.lists(st.integers(0, 5), max_size=8)
 
-_NO_JOB = dict.fromkeys(("id", "mode", "sequence", "created_at_ms", "due_at_ms", "expires_at_ms"))
+_NO_JOB = dict.fromkeys(("id", "mode", "sequence", "created_at_ms"))
 _SCHEMA = pyarrow.schema(
     {
         "group_key": pyarrow.string(),
         "ordered": pyarrow.bool_(),
         "turn": pyarrow.int64(),
         "paused": pyarrow.bool_(),
-        "in_flight": pyarrow.bool_(),
         **{name: pyarrow.string() if name.endswith("_id") else pyarrow.int64() for name in BLOCKER},
         **{name: pyarrow.string() if name in ("id", "mode") else pyarrow.int64() for name in _NO_JOB},
     }
 )
 
 
-def rows_of(world: World) -> pyarrow.RecordBatch:
-    """The world's lanes as they are read, each lane's jobs in any order; and one lane without a job."""
-    around = world.around
-    lanes: dict[LaneKey, list[PendingJob]] = defaultdict(list, {LaneKey("empty", True): []})
-    first = dict(around.errors)
-    for job in world.jobs:
-        lanes[job.lane].append(job)
-        if job.was_tried and job.due_at_ms > NOW_MS and job.lane.ordered:
-            first[job.group_key] = min(job.position, first.get(job.group_key, job.position))
+def rows_of(jobs: list[Job], paused: str) -> pyarrow.RecordBatch:
+    """The lanes as they are read, each lane's jobs in any order; and one lane without a job."""
+    lanes: dict[LaneKey, list[Job]] = defaultdict(list, {LaneKey("empty", True): []})
+    for job in jobs:
+        lanes[job.lane] += [job] if job.is_candidate else []
     rows = []
-    for turn, (lane, jobs) in enumerate(lanes.items()):
-        blocker: Position | tuple[None, ...] = first.get(lane.group_key, (None, None, None))
-        of_lane = {
-            "group_key": lane.group_key,
-            "ordered": lane.ordered,
+    for turn, (lane, of_lane) in enumerate(lanes.items()):
+        blocker = blocker_of(jobs, lane.group_key) if lane.ordered else None
+        about = {
+            **lane._asdict(),
             "turn": turn,
-            "in_flight": lane.group_key in around.in_flight,
-            **dict(zip(BLOCKER, blocker, strict=True)),
+            "paused": lane.group_key == paused,
+            **dict(zip(BLOCKER, blocker or (None, None, None), strict=True)),
         }
-        for job in jobs:
-            values = {name: getattr(job, name) for name in _NO_JOB}
-            rows.append({**of_lane, **values, "paused": job.subscription_id in around.paused})
-        if not jobs:
-            rows.append({**of_lane, **_NO_JOB, "paused": False})
+        rows += [{**about, **{name: getattr(job, name) for name in _NO_JOB}} for job in of_lane]
+        rows += [] if of_lane else [{**about, **_NO_JOB}]
     return pyarrow.RecordBatch.from_pylist(rows, schema=_SCHEMA)
 
 
-@given(WORLDS, st.integers(1, 6))
-def test_each_lane_gives_what_the_rules_say_and_a_lane_with_nothing_to_give_one_row(world: World, share: int) -> None:
-    rows = rows_of(world)
-    wanted: dict[LaneKey, list[str]] = defaultdict(list)
-    for job in plan(world.jobs, world.around, NOW_MS, most=1000, per_group=share):
-        wanted[job.lane].append(job.id)
-    found = planned(rows, NOW_MS, share).to_pylist()
+@given(JOBS, st.sampled_from([*GROUPS, ""]), st.integers(1, 6))
+def test_each_lane_gives_what_the_rules_say_and_a_lane_with_nothing_to_give_one_row(
+    jobs: list[Job], paused: str, share: int
+) -> None:
+    rows = rows_of(jobs, paused)
+    found = planned(rows, share).to_pylist()
     lanes = {
         LaneKey(*key): list(of_lane) for key, of_lane in groupby(found, lambda row: (row["group_key"], row["ordered"]))
     }
     assert lanes.keys() == {LaneKey(row["group_key"], row["ordered"]) for row in rows.to_pylist()}
     for lane, of_lane in lanes.items():
-        assert [row["id"] for row in of_lane if row["may_go"]] == wanted.get(lane, [])
-        assert [row["rank"] for row in of_lane] == list(range(1, len(wanted.get(lane, [])) + 1)) or (
-            lane not in wanted and [row["may_go"] for row in of_lane] == [False]
-        )
+        wanted = [] if lane.group_key == paused else run_of(jobs, lane, share)
+        assert [row["id"] for row in of_lane if row["may_go"]] == wanted
+        assert [row["rank"] for row in of_lane] == list(range(1, max(1, len(wanted)) + 1))
 
 
 def batches_of(sizes: list[int], cuts: list[int]) -> tuple[list[str], list[pyarrow.RecordBatch]]:
@@ -134,12 +123,19 @@ def test_modes_are_told_apart_by_the_blocker_only() -> None:
     failed = Position(99, 5, "job 05")
     rows = [
         {
-            "group_key": "s:g", "ordered": True, "turn": 1, "paused": False, "in_flight": False,
+            "group_key": "s:g", "ordered": True, "turn": 1, "paused": False,
             **dict(zip(BLOCKER, failed, strict=True)), "id": f"job {number:02}", "mode": mode.value, "sequence": 99,
-            "created_at_ms": number, "due_at_ms": 0, "expires_at_ms": None,
+            "created_at_ms": number,
         }
         for mode in (DispatchMode.NEXT_ON_ERROR, DispatchMode.BLOCK_ON_ERROR)
         for number in ((2, 9) if mode is DispatchMode.NEXT_ON_ERROR else (1, 4, 8))
     ]  # fmt: skip
-    found = planned(pyarrow.RecordBatch.from_pylist(rows, schema=_SCHEMA), NOW_MS, 10)
+    found = planned(pyarrow.RecordBatch.from_pylist(rows, schema=_SCHEMA), 10)
     assert found.column("id").to_pylist() == ["job 01", "job 02", "job 04", "job 09"]
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8"), max_size=40), max_size=30))
+def test_hashes_of_a_column_are_those_of_the_queue(texts: list[str]) -> None:
+    column = pyarrow.array(texts, pyarrow.string())
+    assert hashes_of(column).to_pylist() == [fnv1a_32(text) for text in texts]
+    assert hashes_of(column[1:]).to_pylist() == [fnv1a_32(text) for text in texts[1:]]

@@ -71,9 +71,7 @@ class LaneRig(JobRig):
     async def claimed(self, job_id: str) -> ClaimedJob:
         """A job as a task read it."""
         job = await self.repository.get_job(job_id)
-        return ClaimedJob(
-            job.id, job.group_key, job.mode, job.pool, job.publish_round, job.subscription_id, job.due_at_ms
-        )
+        return ClaimedJob(job.id, job.group_key, job.mode, job.pool, job.publish_round, job.due_at_ms)
 
     async def chores(self) -> None:
         await self.repository.do_chores(self.now_ms)

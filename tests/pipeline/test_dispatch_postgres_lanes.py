@@ -6,6 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from penstock.domain.job import NewJob
 from penstock.edge.clock import SystemClock
@@ -64,7 +65,8 @@ async def test_the_rows_of_a_lane_stand_together(database: Database) -> None:
 async def test_the_jobs_of_lanes_that_are_not_wanted_are_not_read(database: Database) -> None:
     with psycopg.connect(database.url) as session:
         session.execute("ANALYZE")
-        query = lane_query(f"{database.schema}.", ALL, call(SystemClock().now_ms(), rows=PER_GROUP))
+        session.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(database.schema)))
+        query = lane_query(ALL, call(SystemClock().now_ms(), rows=PER_GROUP))
         ((told,),) = session.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}".encode()).fetchall()
     # The lane that is wanted, and of the next one what says that there is more.
     assert sum(_read_rows(told[0]["Plan"], "jobs")) == 2 * PER_GROUP

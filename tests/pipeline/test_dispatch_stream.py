@@ -14,11 +14,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.domain.job import NewJob
 from penstock.domain.job_state import JobStatus
+from penstock.domain.order import LaneKey
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
 from penstock.events.dispatch.spark import DispatchJob, LeaseSettings
 from penstock.events.dispatch.spark_round import Rounds
 from penstock.events.dispatch.spark_ticks import TickReader
+from penstock.events.store.lanes import LaneOwner
 from penstock.events.store.leader import SCHEDULER
 from penstock.events.store.repository import JobRepository
 from penstock.queues.open import QueueSpec, source_for
@@ -197,8 +199,8 @@ async def test_ticks_come_while_lanes_are_awake_and_only_then(database: Database
         (job,) = await make(jobs, "a")
         assert reader.latestOffset(nothing, limit) == {"tick": 1}
         await jobs.cancel([job], SystemClock().now_ms())
-        # Whoever claims finds out that the lane has nothing to give.
-        assert await jobs.claim_pending(SystemClock().now_ms(), "a", 1000, 10, 10) == []
+        # Whoever reads the lane finds out that it has nothing to give.
+        await jobs.lanes.let_sleep([LaneKey("DISPATCH_JOB:a", True)], LaneOwner("a"), SystemClock().now_ms())
         assert reader.latestOffset({"tick": 1}, limit) == {"tick": 1}
     finally:
         reader.stop()

@@ -15,6 +15,7 @@ from penstock.events.errors import ReplayNotFound, ReplayTakenOver
 from penstock.events.fan_out.rule import check_job_id
 from penstock.events.replay import REPLAY_HEADER, ReplayAttempt, ReplayOrder, ReplayProgress, ReplaySelection, copy_id
 from penstock.events.store.replays import KEPT_MS, Part, Replays
+from penstock.events.store.repository import JobRepository
 from penstock.spark.database import Database
 from tests.pipeline.replay_rig import EVERYTHING, ReplayRig, postgres_schema
 
@@ -95,12 +96,14 @@ def test_the_copy_of_a_job_in_error_takes_its_place(rig: ReplayRig) -> None:
     with_replays(rig, make)
     assert rig.job(job_ids[0]).status is JobStatus.CANCELLED
 
-    async def claim(repository: object) -> list[str]:
-        claimed = await repository.claim_pending(rig.clock.now_ms() + 10_000, "me", 30_000, 10, 10)  # type: ignore[attr-defined]
-        return [job.id for job in claimed]
+    async def free(repository: JobRepository) -> list[str]:
+        now_ms = rig.clock.now_ms() + 10_000
+        await repository.do_chores(now_ms)
+        runs = await repository.lanes.read(now_ms, 10, 10)
+        return [job.id for run in runs for job in run.jobs]
 
     # What it kept back follows its copy.
-    assert rig._with_repository(claim) == [copy_id(job_ids[0], replay_id), job_ids[1]]
+    assert rig._with_repository(free) == [copy_id(job_ids[0], replay_id), job_ids[1]]
 
 
 def test_a_job_whose_event_is_gone_cannot_be_copied(rig: ReplayRig) -> None:

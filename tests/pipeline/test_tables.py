@@ -15,6 +15,7 @@ from penstock.domain.job_state import JobStatus
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
 from penstock.events.store.deliveries import Done
+from penstock.events.store.lanes import LaneOwner
 from penstock.events.store.repository import JobRepository
 from penstock.spark.database import Database
 from penstock.spark.schemas import ATTEMPTS, EVENTS, JOBS, READY_JOBS, SUBSCRIPTIONS
@@ -48,10 +49,9 @@ async def fill(jobs: JobRepository) -> None:
     ]
     later = NewJob(id="later", target="https://a.example", created_at_ms=NOW_MS, scheduled_for_ms=NOW_MS + 10**6)
     await jobs.create_jobs([*made, later], NOW_MS)
-    claimed = {job.id: job for job in await jobs.claim_pending(NOW_MS, "me", 1000, 10, 1)}
-    await jobs.release([claimed["ready"]], "me", NOW_MS)
+    read = {job.id: job for run in await jobs.lanes.read(NOW_MS, 10, 1) for job in run.jobs}
     for name, done in (("done", Done(JobStatus.COMPLETED)), ("failed", Done(JobStatus.ERROR))):
-        await jobs.mark_queued([claimed[name]], "me", NOW_MS, NOW_MS + 1000)
+        await jobs.lanes.mark_published([read[name]], [], LaneOwner("me"), NOW_MS, NOW_MS + 1000)
         await jobs.begin(name, "me", NOW_MS, NOW_MS + 1000)
         outcome = AttemptOutcome.DELIVERED if name == "done" else AttemptOutcome.REFUSED
         attempt = Attempt(number=1, outcome=outcome, at_ms=NOW_MS, duration_ms=3, status_code=200, response="é")

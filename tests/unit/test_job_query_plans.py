@@ -22,17 +22,16 @@ NOW_MS = 1_700_000_000_000
 FIRST_ID = first_id_of(NOW_MS)
 # Per statement: what it is asked with, and the only indexes of jobs it may use.
 ASKED: dict[str, tuple[dict[str, object], set[str]]] = {
-    "chores": ({"now_ms": NOW_MS}, {"jobs_waiting", "jobs_claimed", "jobs_expiring"}),
-    "next_due": ({}, {"jobs_waiting", "jobs_claimed", "jobs_expiring"}),
+    "chores": ({"now_ms": NOW_MS}, {"jobs_waiting", "jobs_expiring"}),
+    "next_due": ({}, {"jobs_waiting", "jobs_expiring"}),
     "stale_jobs": ({"now_ms": NOW_MS, "most": 100}, {"jobs_on_their_way"}),
-    "lapsed_claims": ({"now_ms": NOW_MS, "most": 100}, {"jobs_claimed"}),
     "due_jobs": ({"now_ms": NOW_MS, "most": 100}, {"jobs_waiting"}),
     "begin_job": (
         {"id": "x", "owner": "a", "now_ms": NOW_MS, "lease_until_ms": NOW_MS},
         {"jobs_pkey", "sqlite_autoindex_jobs_1", "jobs_processing", "jobs_blocking", "jobs_in_line"},
     ),
-    "claim_jobs": (
-        {"ids": ["x"], "owner": "a", "now_ms": NOW_MS, "lease_until_ms": NOW_MS},
+    "arrive": (
+        {"ids": ["x"], "now_ms": NOW_MS, "lease_until_ms": NOW_MS},
         {"jobs_pkey", "sqlite_autoindex_jobs_1"},
     ),
     "oldest_waiting": ({"now_ms": NOW_MS, "most": 100}, {"jobs_waiting", "jobs_by_state", "jobs_ready"}),
@@ -98,7 +97,9 @@ async def test_sqlite_finds_a_key_by_the_lanes_of_the_subscriptions(tmp_path: Pa
 async def test_sqlite_uses_only_the_indexes_made_for_the_question(tmp_path: Path) -> None:
     await made(sqlite_repository(tmp_path / "jobs.db"))
     connection = sqlite3.connect(tmp_path / "jobs.db")
-    for name, (values, allowed) in ASKED.items():
+    lane: dict[str, object] = {"group_key": "s:1", "now_ms": NOW_MS, "mode": 2, "share": 5}
+    asked = {**ASKED, "first_jobs": (lane, {"jobs_ready"}), "first_blocker": (lane, {"jobs_blocking"})}
+    for name, (values, allowed) in asked.items():
         texts = {key: "[]" if isinstance(value, list) else value for key, value in values.items()}
         rows = connection.execute("EXPLAIN QUERY PLAN " + queries(Dialect.SQLITE)[name], texts).fetchall()
         used = indexes_of_jobs(" ; ".join(row[3] for row in rows))
@@ -118,12 +119,10 @@ async def finished_jobs(postgres_database: str) -> str:
 
 
 def test_postgres_uses_only_the_indexes_made_for_the_question(finished_jobs: str) -> None:
-    lanes: dict[str, object] = {"group_keys": ["s:1", "s:2"], "now_ms": NOW_MS, "most": 5}
-    asked = {
-        **ASKED,
-        "runs_of_ordered_lanes": (lanes, {"jobs_ready", "jobs_blocking"}),
-        "runs_of_immediate_lanes": (lanes, {"jobs_ready"}),
-    }
+    lanes: dict[str, object] = {
+        "group_keys": ["s:1", "s:2"], "ordereds": [True, False], "now_ms": NOW_MS, "share": 5
+    }  # fmt: skip
+    asked = {**ASKED, "first_jobs": (lanes, {"jobs_ready", "jobs_blocking"})}
     with psycopg.connect(finished_jobs, autocommit=True, options="-c search_path=jobs") as connection:
         for name, (values, allowed) in asked.items():
             rows = connection.execute("EXPLAIN (COSTS OFF) " + queries(Dialect.POSTGRES)[name], values).fetchall()

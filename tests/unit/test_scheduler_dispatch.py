@@ -10,9 +10,11 @@ import pytest
 from penstock.domain.job import ClaimedJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.pointer import DispatchMode
+from penstock.events.dispatch.lane_publisher import LaneClaims
 from penstock.events.dispatch.pointers import Pointers
 from penstock.events.dispatch.settings import SchedulerSettings
 from penstock.events.store.deliveries import Done
+from penstock.events.store.lanes import LaneOwner
 from penstock.queues.errors import InvalidPublication
 from penstock.testing.virtual_loop import LoopClock, run_virtual
 from tests.scheduler_rig import BLOCK, ENDPOINT, IMMEDIATE, NEXT, PlainTokens, SchedulerRig, comes_true
@@ -118,6 +120,23 @@ def test_a_backlog_is_drained_without_waiting_for_the_next_poll() -> None:
         assert now_s() - started_s < POLL_S
         by_group = [[job_id for job_id in rig.queue.ids if job_id in set(ids[group::70])] for group in range(70)]
         assert by_group == [ids[group::70] for group in range(70)]
+
+    on(story)
+
+
+def test_a_job_made_while_its_lane_is_being_published_from_follows_at_once() -> None:
+    async def story(rig: SchedulerRig) -> None:
+        rig.queue.latency_s = 1.0
+        rig.start()
+        first = await rig.make("g")
+        await comes_true(lambda: len(rig.queue.calls) == 1)
+        second = await rig.make("g")
+        await has_status(rig, first, QUEUED)
+        started_s = now_s()
+        await comes_true(lambda: len(rig.queue.calls) == 2)
+        assert now_s() - started_s < 0.1
+        await queued(rig, 2)
+        assert rig.queue.ids == [first, second]
 
     on(story)
 
@@ -334,7 +353,7 @@ def test_a_dispatch_that_breaks_is_logged_and_its_group_is_published_again(caplo
 def test_deduplication_is_a_success_and_the_job_becomes_queued() -> None:
     async def story(rig: SchedulerRig) -> None:
         job_id = await rig.make()
-        (claimed,) = await rig.jobs.claim_pending(rig.clock.now_ms(), "crashed", 30_000, 10, 10)
+        (claimed,) = await claim(rig, "crashed")
         await publish_by_hand(rig, claimed)
         # It crashed before it could tell. Its claim ends, and the job comes to the queue once more.
         scheduler = rig.start()
@@ -441,8 +460,7 @@ def test_a_graceful_stop_lets_publications_end_and_gives_the_rest_back_at_once()
         await rig.stop()
         assert rig.queue.closed
         assert [await rig.status(job_id) for job_id in ids] == [QUEUED, QUEUED, PENDING, PENDING, PENDING]
-        again = await rig.jobs.claim_pending(rig.clock.now_ms(), "next", 30_000, 10, 10)
-        assert [job.id for job in again] == ids[2:]
+        assert [job.id for job in await claim(rig, "next")] == ids[2:]
 
     on(story)
 
@@ -464,6 +482,13 @@ def test_a_final_job_is_never_published() -> None:
         assert await rig.status(expired) is JobStatus.EXPIRED
 
     on(story)
+
+
+async def claim(rig: SchedulerRig, owner: str) -> list[ClaimedJob]:
+    """The jobs of all lanes that may be claimed now."""
+    claims = LaneClaims(rig.jobs.lanes, LaneOwner(owner), SchedulerSettings(), rig.clock)
+    runs = await claims.take(await rig.jobs.lanes.read(rig.clock.now_ms(), 10, 10))
+    return [job for run in runs for job in run.jobs]
 
 
 async def publish_by_hand(rig: SchedulerRig, job: ClaimedJob) -> None:

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -10,14 +11,17 @@ from penstock.cluster.leadership import lease_for
 from penstock.cluster.standby import Alone
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.job import ClaimedJob
+from penstock.domain.order import return_pause_s
 from penstock.domain.pointer import DispatchMode
-from penstock.events.dispatch.message_group_dispatcher import MessageGroupDispatcher, MessageGroupQueue, return_pause_s
+from penstock.events.dispatch.lane_publisher import LaneClaims, LanePublisher
 from penstock.events.dispatch.pending_job_poller import Pace
 from penstock.events.dispatch.pointers import Pointers
 from penstock.events.dispatch.publisher import Backoff
 from penstock.events.dispatch.server import BlockOnErrorChecker, ServerSettings
-from penstock.events.dispatch.settings import SchedulerSettings
+from penstock.events.dispatch.settings import Counts, SchedulerSettings
 from penstock.events.errors import InvalidStandby
+from penstock.events.store.lanes import LaneOwner
+from penstock.queues.port import Publication
 from penstock.router.standby import Leadership as RouterLeadership
 from penstock.testing.clock import VirtualClock
 from penstock.testing.virtual_loop import LoopClock, run_virtual
@@ -27,7 +31,7 @@ FOR_EVER_S = 1e9
 
 
 def job(job_id: str, group: str = "g", mode: DispatchMode = BLOCK, publish_round: int = 0) -> ClaimedJob:
-    return ClaimedJob(job_id, group, mode, "DISPATCH-POOL", publish_round, None, 0)
+    return ClaimedJob(job_id, group, mode, "DISPATCH-POOL", publish_round, 0)
 
 
 def test_a_pointer_has_every_field_of_the_format_so_that_other_routers_can_read_it() -> None:
@@ -94,123 +98,168 @@ def test_a_job_that_came_back_waits_longer_each_time() -> None:
     ]
 
 
-def test_a_group_queue_has_one_run_in_flight_at_a_time() -> None:
-    queue = MessageGroupQueue()
-    queue.add([job("1"), job("2")], FOR_EVER_S)
-    assert [each.id for each in queue.take_run()] == ["1", "2"]
-    queue.add([job("3")], FOR_EVER_S)
-    assert (queue.take_run(), queue.is_waiting) == ([], False)
-    queue.run_ended()
-    assert [each.id for each in queue.take_run()] == ["3"]
-
-
-def test_it_is_too_late_for_a_group_when_the_claim_of_one_of_its_jobs_is_nearly_over() -> None:
-    queue = MessageGroupQueue()
-    queue.add([job("1")], 10.0)
-    queue.add([job("2")], FOR_EVER_S)
-    assert (queue.is_too_late(9.9), queue.is_too_late(10.0)) == (False, True)
-    queue.clear()
-    queue.add([job("3")], FOR_EVER_S)
-    assert not queue.is_too_late(10.0)
-
-
-def test_jobs_whose_claim_is_nearly_over_are_not_published() -> None:
-    async def main(clock: LoopClock) -> None:
-        recorder = Recorder()
-        dispatcher = MessageGroupDispatcher(recorder.dispatch, lambda: 1, asyncio.get_running_loop().time)
-        dispatcher.submit([job("a1", "a"), job("b1", "b")], 0.5)
-        dispatcher.submit([job("c1", "c")], FOR_EVER_S)
-        await dispatcher.has_room(1)
-        assert recorder.waves == [["a1"], ["c1"]]
-        assert (dispatcher.groups, dispatcher.jobs_held) == (0, 0)
-
-    run_virtual(main)
-
-
-class Recorder:
-    """Takes its time for each dispatch, and remembers it."""
+class RecordingQueue:
+    """Takes its time for each call, and remembers it."""
 
     def __init__(self) -> None:
-        self.waves: list[list[str]] = []
-        self.breaks = False
+        self.waves: list[list[str | None]] = []
 
-    async def dispatch(self, jobs: Sequence[ClaimedJob]) -> bool:
-        self.waves.append([each.id for each in jobs])
+    async def opened(self) -> "RecordingQueue":
+        return self
+
+    async def open(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    async def publish(self, publications: Sequence[Publication]) -> "list[Exception | None]":
+        self.waves.append([publication.dedup_id for publication in publications])
         await asyncio.sleep(1)
-        if self.breaks:
-            raise RuntimeError("it breaks")
-        return True
+        return [None] * len(publications)
 
 
-def test_a_dispatcher_serves_groups_in_turn_and_keeps_no_queue_of_a_group_that_is_done() -> None:
+class Lanes:
+    """A publisher of lanes on virtual time, over real tables, and the queue it publishes to."""
+
+    def __init__(self, clock: LoopClock, most_lanes: int) -> None:
+        self.rig = SchedulerRig(clock)
+        self.queue = RecordingQueue()
+        self.claims = LaneClaims(self.rig.jobs.lanes, LaneOwner("me"), SchedulerSettings(), clock)
+        self.publisher = LanePublisher(
+            self.claims,
+            self.queue,
+            Pointers("http://endpoint", PlainTokens()),
+            Backoff(1, 1),
+            Counts(),
+            clock,
+            most_lanes=lambda: most_lanes,
+            may_publish=lambda: True,
+            seconds=asyncio.get_running_loop().time,
+        )
+
+    async def take(self, good_for_s: float = FOR_EVER_S) -> int:
+        """Take all lanes whose turn it is."""
+        runs = await self.rig.jobs.lanes.read(self.rig.clock.now_ms(), 100, 100)
+        return await self.publisher.take(runs, asyncio.get_running_loop().time() + good_for_s)
+
+    async def make(self, *groups: str, **fields: Any) -> list[str]:
+        """Jobs of these groups; what the queue will know them by."""
+        ids = await self.rig.make_all([self.rig.new_job(group, **fields) for group in groups])
+        return [f"{job_id}:0" for job_id in ids]
+
+    @property
+    def held(self) -> tuple[int, int]:
+        return self.publisher.lanes_held, self.publisher.jobs_held
+
+
+def on_lanes(most_lanes: int, story: Callable[[Lanes], Awaitable[None]]) -> None:
+    """Run a story on virtual time."""
+
     async def main(clock: LoopClock) -> None:
-        recorder = Recorder()
-        dispatcher = MessageGroupDispatcher(recorder.dispatch, lambda: 2, asyncio.get_running_loop().time)
-        dispatcher.submit([job("a1", "a"), job("b1", "b"), job("c1", "c"), job("a2", "a")], FOR_EVER_S)
-        dispatcher.submit([job("a3", "a"), job("c2", "c")], FOR_EVER_S)
-        assert (dispatcher.groups, dispatcher.jobs_held) == (3, 6)
-        await dispatcher.has_room(1)
-        assert recorder.waves == [["a1", "a2", "b1"], ["c1", "c2", "a3"]]
-        assert (dispatcher.groups, dispatcher.jobs_held) == (0, 0)
+        lanes = Lanes(clock, most_lanes)
+        try:
+            await story(lanes)
+        finally:
+            await lanes.rig.close()
 
     run_virtual(main)
 
 
-def test_a_dispatch_that_breaks_releases_its_groups(caplog: pytest.LogCaptureFixture) -> None:
-    async def main(clock: LoopClock) -> None:
-        recorder = Recorder()
-        recorder.breaks = True
-        dispatcher = MessageGroupDispatcher(recorder.dispatch, lambda: 1, asyncio.get_running_loop().time)
-        dispatcher.submit([job("a1", "a")], FOR_EVER_S)
-        await dispatcher.has_room(1)
-        recorder.breaks = False
-        dispatcher.submit([job("a2", "a")], FOR_EVER_S)
-        await dispatcher.has_room(1)
-        assert recorder.waves == [["a1"], ["a2"]]
+def test_lanes_are_published_in_turn_a_few_at_once_each_in_order() -> None:
+    async def story(lanes: Lanes) -> None:
+        a1, b1, c1, a2 = await lanes.make("a", "b", "c", "a")
+        assert await lanes.take() == 4
+        assert lanes.held == (3, 4)
+        await lanes.publisher.has_room(1)
+        assert lanes.queue.waves == [[a1, a2, b1], [c1]]
+        assert lanes.held == (0, 0)
 
-    run_virtual(main)
-    assert "a dispatch failed in a way nobody expected" in caplog.messages
+    on_lanes(2, story)
+
+
+def test_a_lane_that_is_being_published_from_gives_nothing_more_until_then() -> None:
+    async def story(lanes: Lanes) -> None:
+        (a1,) = await lanes.make("a")
+        await lanes.take()
+        (a2,) = await lanes.make("a")
+        assert await lanes.take() == 0
+        await lanes.publisher.has_room(1)
+        await lanes.take()
+        await lanes.publisher.has_room(1)
+        assert lanes.queue.waves == [[a1], [a2]]
+
+    on_lanes(9, story)
+
+
+def test_lanes_whose_claim_is_nearly_over_are_not_published_from() -> None:
+    async def story(lanes: Lanes) -> None:
+        a1, _ = await lanes.make("a", "b")
+        await lanes.take(good_for_s=0.5)
+        (c1,) = await lanes.make("c")
+        await lanes.take()
+        await lanes.publisher.has_room(1)
+        assert lanes.queue.waves == [[a1], [c1]]
+        assert lanes.held == (0, 0)
+
+    on_lanes(1, story)
+
+
+def test_a_lane_whose_claim_ended_while_it_is_being_published_from_is_not_published_twice() -> None:
+    async def story(lanes: Lanes) -> None:
+        (a1,) = await lanes.make("a")
+        await lanes.take()
+        later_ms = lanes.rig.clock.now_ms() + 31_000
+        await lanes.rig.jobs.do_chores(later_ms)
+        assert await lanes.take() == 0
+        await lanes.publisher.has_room(1)
+        assert lanes.queue.waves == [[a1]]
+        assert not await lanes.rig.jobs.lanes.any_awake()
+
+    on_lanes(9, story)
+
+
+def test_a_wave_that_breaks_frees_its_place_and_its_lanes_come_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(lanes: Lanes) -> None:
+        mark, lanes.publisher._mark = lanes.publisher._mark, None  # type: ignore[method-assign, assignment]
+        (a1,) = await lanes.make("a")
+        await lanes.take()
+        await lanes.publisher.has_room(1)
+        lanes.publisher._mark = mark  # type: ignore[method-assign]
+        await asyncio.sleep(31)
+        await lanes.rig.jobs.do_chores(lanes.rig.clock.now_ms())
+        await lanes.take()
+        await lanes.publisher.has_room(1)
+        assert lanes.queue.waves == [[a1], [a1]]
+
+    on_lanes(1, story)
+    assert "a dispatch failed unexpectedly" in caplog.messages
 
 
 def test_ordered_and_immediate_jobs_of_a_group_do_not_wait_for_each_other() -> None:
-    async def main(clock: LoopClock) -> None:
-        recorder = Recorder()
-        dispatcher = MessageGroupDispatcher(recorder.dispatch, lambda: 9, asyncio.get_running_loop().time)
-        dispatcher.submit([job("1", publish_round=9), job("2", mode=IMMEDIATE)], FOR_EVER_S)
-        assert dispatcher.jobs_held == 1
+    async def story(lanes: Lanes) -> None:
+        (ordered,) = await lanes.make("g")
+        await lanes.take()
+        (loose,) = await lanes.make("g", mode=IMMEDIATE)
+        await lanes.take()
         await asyncio.sleep(0)
-        assert recorder.waves == [["2"]]
-        await asyncio.sleep(10)
-        assert recorder.waves == [["2"], ["1"]]
+        assert lanes.queue.waves == [[ordered], [loose]]
 
-    run_virtual(main)
+    on_lanes(9, story)
 
 
-def test_a_job_that_came_back_is_published_before_its_claim_is_over_however_short_that_is() -> None:
-    async def main(clock: LoopClock) -> None:
-        recorder = Recorder()
-        dispatcher = MessageGroupDispatcher(recorder.dispatch, lambda: 9, asyncio.get_running_loop().time)
-        dispatcher.submit([job("1", publish_round=99)], asyncio.get_running_loop().time() + 1.5)
-        await asyncio.sleep(1)
-        assert recorder.waves == [["1"]]
-
-    run_virtual(main)
-
-
-def test_what_a_dispatcher_abandons_is_everything_that_is_not_in_flight() -> None:
-    async def main(clock: LoopClock) -> None:
-        recorder = Recorder()
-        dispatcher = MessageGroupDispatcher(recorder.dispatch, lambda: 1, asyncio.get_running_loop().time)
-        dispatcher.submit([job("a1", "a"), job("b1", "b"), job("c1", "c", publish_round=9)], FOR_EVER_S)
-        dispatcher.submit([job("a2", "a")], FOR_EVER_S)
+def test_what_is_not_in_flight_at_the_end_is_given_back() -> None:
+    async def story(lanes: Lanes) -> None:
+        a1, b1, c1 = await lanes.make("a", "b", "c")
+        await lanes.take()
         await asyncio.sleep(0.5)
-        assert sorted(each.id for each in dispatcher.abandon()) == ["a2", "b1", "c1"]
-        await dispatcher.finish(10)
-        await asyncio.sleep(100)
-        assert recorder.waves == [["a1"]]
-        assert (dispatcher.groups, dispatcher.jobs_held) == (0, 0)
+        await lanes.publisher.finish(10)
+        assert (lanes.queue.waves, lanes.held) == ([[a1]], (0, 0))
+        await lanes.take()
+        await lanes.publisher.has_room(1)
+        assert lanes.queue.waves[1:] == [[b1], [c1]]
 
-    run_virtual(main)
+    on_lanes(1, story)
 
 
 @pytest.mark.parametrize("standby", ["", "on", "postgresql://db", "memcached://cache"])

@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.domain.job_state import JobStatus
 from penstock.domain.message import NO_ATTRIBUTES
-from penstock.domain.order import DEFAULT_SEQUENCE, group_key
+from penstock.domain.order import DEFAULT_SEQUENCE, LaneKey, group_key, lane_of
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import DEFAULT_DISPATCH_POOL
 
@@ -99,15 +99,19 @@ class DispatchJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
-    """A claimed job, with what its pointer needs."""
+    """A job of a claimed lane, with what its pointer needs."""
 
     id: str
     group_key: str
     mode: DispatchMode
     pool: str
     publish_round: int
-    subscription_id: str | None
     due_at_ms: int
+
+    @property
+    def lane(self) -> LaneKey:
+        """The lane it waits in."""
+        return lane_of(self.group_key, self.mode)
 
     @property
     def dedup_id(self) -> str:

@@ -1,15 +1,16 @@
-"""Which PENDING jobs may be published now, in which order (ORDER-1 to ORDER-8).
+"""Order per key: which jobs of a lane may be published, and which job holds which back at its delivery. Pure.
 
-Jobs of a group wait in up to two lanes: the ordered ones (BLOCK_ON_ERROR, NEXT_ON_ERROR) in one, the IMMEDIATE ones in
-another, since they neither wait nor make wait. Lanes take turns. Plain values in and out: the inline scheduler, the
-databases' claims and Spark follow these same rules.
+The jobs of a group stand in line by their positions. The ordered ones (BLOCK_ON_ERROR, NEXT_ON_ERROR) are one lane, the
+IMMEDIATE ones another: these neither wait nor make others wait. Order is kept twice: a lane's jobs are published in
+order (`first_of_lane`), and whatever the queue made of that, each is checked again when its delivery begins
+(`holds_back`).
 
-Whether a job that reached its delivery may be delivered: order is kept there too (ORDER-5).
+The SQL form is jobs/sql/order.sql, the Arrow form events/dispatch/spark_plan.py. Hypothesis compares both with this
+module (tests/property/test_order_forms.py, tests/pipeline/test_dispatch_lane_plan.py).
 """
 
-from collections.abc import Iterable, Mapping
-from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -18,6 +19,10 @@ from penstock.domain.pointer import DispatchMode
 
 DEFAULT_GROUP = "default"
 DEFAULT_SEQUENCE = 99
+
+_FREE_ROUNDS = 2
+_FIRST_RETURN_S = 0.1
+_LONGEST_RETURN_S = 5.0
 
 
 def group_key(scope: str, group: str | None) -> str:
@@ -40,128 +45,105 @@ class LaneKey(NamedTuple):
     ordered: bool
 
 
-class PendingJob(msgspec.Struct, frozen=True):
-    """What planning has to know of a PENDING job."""
+def is_ordered(mode: DispatchMode) -> bool:
+    """Whether jobs of a mode wait for each other."""
+    return mode is not DispatchMode.IMMEDIATE
 
-    id: str
-    group_key: str
-    mode: DispatchMode
-    created_at_ms: int
-    due_at_ms: int
-    sequence: int = DEFAULT_SEQUENCE
-    expires_at_ms: int | None = None
-    subscription_id: str | None = None
-    was_tried: bool = False
-    """Whether a delivery of it has begun before: it waits for its next attempt, and keeps its place meanwhile."""
+
+def lane_of(group_key: str, mode: DispatchMode) -> LaneKey:
+    """The lane in which a job waits."""
+    return LaneKey(group_key, is_ordered(mode))
+
+
+class InLine(Protocol):
+    """A job that waits to be published."""
 
     @property
     def position(self) -> Position:
         """Its place in its group."""
-        return Position(self.sequence, self.created_at_ms, self.id)
+        ...
 
     @property
-    def lane(self) -> LaneKey:
-        """The lane it waits in."""
-        return LaneKey(self.group_key, self.mode is not DispatchMode.IMMEDIATE)
+    def mode(self) -> DispatchMode:
+        """Whether it passes a job that failed."""
+        ...
 
 
-class Circumstances(msgspec.Struct, frozen=True):
-    """What keeps PENDING jobs back, beside themselves."""
-
-    errors: Mapping[str, Position] = msgspec.field(default_factory=dict)
-    """Where the first ERROR job of a group stands."""
-    in_flight: AbstractSet[str] = frozenset()
-    """Groups of which ordered jobs are being published."""
-    paused: AbstractSet[str] = frozenset()
-    """Subscriptions that take nothing at the moment."""
-    turns: Mapping[LaneKey, int] = msgspec.field(default_factory=dict)
-    """When lanes were served last: the lowest number goes first, then the lowest key."""
+Job = TypeVar("Job", bound=InLine)
 
 
-def plan(
-    jobs: Iterable[PendingJob], circumstances: Circumstances, now_ms: int, *, most: int, per_group: int
-) -> list[PendingJob]:
-    """The jobs to publish now: each group's in order, the first of every lane before the second of any.
+def first_of_lane(jobs: Iterable[Job], blocker: Position | None, most: int) -> list[Job]:
+    """Return the first jobs of a lane that may be published, in order.
 
-    At most `most` lanes are served, each with the same share of `most`, but one job at least and `per_group` at most.
+    `jobs` are due and not expired. `blocker` is the first job of the group that `blocks`: BLOCK_ON_ERROR jobs stop
+    there, others pass it.
     """
-    waiting = list(jobs)
-    blockers = _first_blockers(waiting, circumstances.errors, now_ms)
-    lanes: dict[LaneKey, list[PendingJob]] = {}
-    for job in waiting:
-        if _may_go(job, circumstances, blockers, now_ms):
-            lanes.setdefault(job.lane, []).append(job)
-    served = sorted(lanes, key=lambda lane: (circumstances.turns.get(lane, 0), lane))[:most]
-    share = share_of(most, len(served), per_group)
-    runs = [sorted(lanes[lane], key=lambda job: job.position)[:share] for lane in served]
-    return [run[rank] for rank in range(share) for run in runs if rank < len(run)]
+    free = (job for job in jobs if blocker is None or not _is_strict(job.mode) or job.position < blocker)
+    return sorted(free, key=lambda job: job.position)[:most]
 
 
-def share_of(most: int, lanes: int, per_group: int) -> int:
-    """How many jobs each of so many lanes may give."""
-    return max(1, min(per_group, most // lanes)) if lanes else 0
+def share_of(most: int, lanes: int, per_lane: int) -> int:
+    """How many of `most` jobs each lane may give: an equal share, at least one, at most `per_lane`."""
+    return max(1, min(per_lane, most // lanes)) if lanes else 0
 
 
-def _first_blockers(jobs: Iterable[PendingJob], errors: Mapping[str, Position], now_ms: int) -> Mapping[str, Position]:
-    """Where the first job of each group stands that later BLOCK_ON_ERROR jobs must not pass."""
-    first = dict(errors)
-    for job in jobs:
-        if job.was_tried and job.due_at_ms > now_ms and job.lane.ordered:
-            first[job.group_key] = min(job.position, first.get(job.group_key, job.position))
-    return first
+def is_expired(expires_at_ms: int | None, now_ms: int) -> bool:
+    """Whether it is too late for a job."""
+    return expires_at_ms is not None and expires_at_ms <= now_ms
 
 
-def _may_go(job: PendingJob, circumstances: Circumstances, blockers: Mapping[str, Position], now_ms: int) -> bool:
-    if job.due_at_ms > now_ms or (job.expires_at_ms is not None and job.expires_at_ms <= now_ms):
-        return False
-    if job.subscription_id in circumstances.paused:
-        return False
-    match job.mode:
-        case DispatchMode.IMMEDIATE:
-            return True
-        case DispatchMode.NEXT_ON_ERROR:
-            return job.group_key not in circumstances.in_flight
-        case DispatchMode.BLOCK_ON_ERROR:
-            blocker = blockers.get(job.group_key)
-            return job.group_key not in circumstances.in_flight and (blocker is None or job.position < blocker)
+def return_pause_s(publish_round: int) -> float:
+    """How long a job that came back from the queue waits before it goes there again.
+
+    Its delivery sends a job back whose turn it is not, and nothing says when that changes. So the first rounds are
+    free; then the pause doubles with every round, up to five seconds.
+    """
+    doublings = publish_round - _FREE_ROUNDS - 1
+    if doublings < 0:
+        return 0.0
+    return float(min(_FIRST_RETURN_S * 2.0 ** min(doublings, 10), _LONGEST_RETURN_S))
 
 
-class Neighbour(msgspec.Struct, frozen=True):
-    """A job of a group as its neighbours see it."""
+class Standing(msgspec.Struct, frozen=True):
+    """A job as the others of its group see it."""
 
     position: Position
     mode: DispatchMode
     status: JobStatus
     was_tried: bool = False
+    """Whether a delivery of it has begun before."""
     is_due: bool = True
+    """False for a PENDING job that waits for its time, or for its next attempt."""
 
 
-def holds_back(other: Neighbour, job: Neighbour) -> bool:
+def blocks(other: Standing) -> bool:
+    """Whether BLOCK_ON_ERROR jobs behind `other` must wait for it: it is in ERROR, or waits for its next attempt."""
+    if other.status is JobStatus.ERROR:
+        return True
+    waits = other.status is JobStatus.PENDING and not other.is_due
+    return waits and other.was_tried and is_ordered(other.mode)
+
+
+def holds_back(other: Standing, job: Standing) -> bool:
     """Whether `job`, about to be delivered, must wait for `other` of its group.
 
-    An earlier BLOCK_ON_ERROR or NEXT_ON_ERROR job that was not tried yet holds back the ones behind it. One that was
-    tried holds back BLOCK_ON_ERROR jobs only, and so does one in ERROR. A job made for later takes its place when due.
+    One delivery of an ordered lane is under way at a time. An earlier job that blocks, or that is still in line, holds
+    BLOCK_ON_ERROR jobs back. NEXT_ON_ERROR jobs wait only for an earlier one of their kind that was never tried. A job
+    created for later takes its place when it is due.
     """
-    if DispatchMode.IMMEDIATE in (job.mode, other.mode) and other.status is not JobStatus.ERROR:
-        return False
-    if job.mode is DispatchMode.IMMEDIATE:
+    if not is_ordered(job.mode):
         return False
     if other.status is JobStatus.PROCESSING:
-        return True
+        return is_ordered(other.mode)
     if other.position > job.position:
         return False
-    strict = job.mode is DispatchMode.BLOCK_ON_ERROR
-    match other.status:
-        case JobStatus.ERROR:
-            return strict
-        case JobStatus.PENDING if not other.is_due:
-            return strict and other.was_tried
-        case JobStatus.PENDING | JobStatus.QUEUED:
-            return strict or (other.mode is DispatchMode.NEXT_ON_ERROR and not other.was_tried)
-        case _:
-            return False
+    if blocks(other):
+        return _is_strict(job.mode)
+    in_line = other.status is JobStatus.QUEUED or (other.status is JobStatus.PENDING and other.is_due)
+    if not in_line or not is_ordered(other.mode):
+        return False
+    return _is_strict(job.mode) or (other.mode is DispatchMode.NEXT_ON_ERROR and not other.was_tried)
 
 
-def may_be_delivered(job: Neighbour, others: Iterable[Neighbour]) -> bool:
-    """Whether none of the others of its group holds a job back."""
-    return not any(holds_back(other, job) for other in others)
+def _is_strict(mode: DispatchMode) -> bool:
+    return mode is DispatchMode.BLOCK_ON_ERROR

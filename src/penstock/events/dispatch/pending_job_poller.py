@@ -1,18 +1,17 @@
-"""Claims PENDING jobs and hands them on: at once when it is called, when one comes due, and every few seconds.
+"""Reads the lanes whose turn it is and hands them on: at once when called, when a job is due, and every few seconds.
 
 How many jobs a claim asks for: few when there is little to do, more and more while there is a backlog.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 
-from penstock.events.dispatch.claims import Claims
-from penstock.events.dispatch.message_group_dispatcher import MessageGroupDispatcher
-from penstock.events.dispatch.publisher import Backoff, PatientPublisher, Pause
-from penstock.events.dispatch.settings import Counts, SchedulerSettings
+from penstock.edge.clock import Clock
+from penstock.events.dispatch.lane_publisher import GOOD_FOR, LanePublisher, OpenedPublisher, rest
+from penstock.events.dispatch.publisher import Backoff, Pause
+from penstock.events.dispatch.settings import MOST_PER_LANE, Counts, SchedulerSettings
 from penstock.events.errors import StaleLeader
+from penstock.events.store.repository import JobRepository
 
 _GROWTH = 4
 
@@ -52,8 +51,6 @@ log = logging.getLogger(__name__)
 
 
 _FIRST_PAUSE_S = 0.5
-# A claim that has waited here for so much of its time is left to end: another node may soon have its jobs.
-_GOOD_FOR = 0.5
 
 
 class PendingJobPoller:
@@ -61,25 +58,27 @@ class PendingJobPoller:
 
     def __init__(
         self,
-        claims: Claims,
-        dispatcher: MessageGroupDispatcher,
-        publisher: PatientPublisher,
+        jobs: JobRepository,
+        lanes: LanePublisher,
+        queue: OpenedPublisher,
         pace: Pace,
         queue_backoff: Backoff,
         counts: Counts,
         settings: SchedulerSettings,
+        clock: Clock,
         seconds: Callable[[], float],
         pause: Pause,
     ) -> None:
-        self._claims = claims
-        self._dispatcher = dispatcher
-        self._publisher = publisher
+        self._jobs = jobs
+        self._lanes = lanes
+        self._queue = queue
         self._pace = pace
         self._queue_backoff = queue_backoff
         self._own_backoff = Backoff(_FIRST_PAUSE_S, settings.poll_interval_s)
         self._counts = counts
         self._poll_interval_s = settings.poll_interval_s
-        self._good_for_s = settings.claim_lease_s * _GOOD_FOR
+        self._good_for_s = settings.claim_lease_s * GOOD_FOR
+        self._clock = clock
         self._seconds = seconds
         self._pause = pause
 
@@ -88,7 +87,7 @@ class PendingJobPoller:
         while True:
             try:
                 await self.poll()
-                await self._rest()
+                await rest(self._jobs, self._clock, self._poll_interval_s)
             except StaleLeader:
                 raise
             except Exception as error:
@@ -101,31 +100,22 @@ class PendingJobPoller:
                 self._own_backoff.succeeded()
 
     async def poll(self) -> None:
-        """Claim and hand on until there is nothing more to claim."""
-        await self._publisher.opened()
+        """Claim lanes and publish from them until none is left whose turn it is."""
+        await self._queue.opened()
         while True:
             await self._until_there_is_room()
-            asked_s = self._seconds()
-            jobs = await self._claims.take(self._pace.batch)
-            self._pace.claimed(len(jobs))
-            self._counts.claimed += len(jobs)
-            self._counts.lag_s = self._claims.waited_s(jobs)
-            if not jobs:
+            good_until_s = self._seconds() + self._good_for_s
+            now_ms = self._clock.now_ms()
+            await self._jobs.do_chores(now_ms)
+            runs = await self._jobs.lanes.read(now_ms, self._pace.batch, MOST_PER_LANE)
+            self._pace.claimed(await self._lanes.take(runs, good_until_s))
+            if not runs:
                 return
-            self._dispatcher.submit(jobs, asked_s + self._good_for_s)
 
     async def _until_there_is_room(self) -> None:
         """One batch may wait while another is being published; a queue in trouble gets one small batch at a time."""
         if self._queue_backoff.delay_s:
             self._pace.slow_down()
-            await self._dispatcher.has_room(1)
+            await self._lanes.has_room(1)
             await self._pause(self._queue_backoff.delay_s)
-        await self._dispatcher.has_room(2 * self._pace.batch)
-
-    async def _rest(self) -> None:
-        """Wait for a call, for the next job to come due, or for the next tick."""
-        next_s = await self._claims.until_next_s()
-        wait_s = self._poll_interval_s if next_s is None else min(next_s, self._poll_interval_s)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
-                await self._claims.called()
+        await self._lanes.has_room(2 * self._pace.batch)

@@ -8,26 +8,38 @@ What a leader does beside publishing, for an engine that publishes elsewhere: ch
 
 import asyncio
 import logging
-from contextlib import suppress
 
-from penstock.events.dispatch.claims import Claims
+from penstock.edge.clock import Clock
+from penstock.events.dispatch.lane_publisher import rest
 from penstock.events.dispatch.publisher import Pause
 from penstock.events.dispatch.retention import Retention
 from penstock.events.dispatch.settings import Counts, SchedulerSettings
 from penstock.events.errors import StaleLeader
+from penstock.events.store.repository import JobRepository
 
 log = logging.getLogger(__name__)
 
 
 class StaleQueuedJobPoller:
-    """Looks for them every so often, and takes so many at most."""
+    """Looks for them every so often, and takes up to a number of them."""
 
-    def __init__(self, claims: Claims, counts: Counts, every_s: float, most: int, pause: Pause) -> None:
-        self._claims = claims
+    def __init__(
+        self,
+        jobs: JobRepository,
+        clock: Clock,
+        settings: SchedulerSettings,
+        counts: Counts,
+        pause: Pause,
+        *,
+        token: int | None,
+    ) -> None:
+        self._jobs = jobs
+        self._clock = clock
+        self._every_s = settings.stale_poll_s
+        self._most = settings.stale_batch_size
         self._counts = counts
-        self._every_s = every_s
-        self._most = most
         self._pause = pause
+        self._token = token
 
     async def run(self) -> None:
         """Poll until cancelled; what goes wrong is logged, and does not end it. StaleLeader when another leads."""
@@ -43,7 +55,7 @@ class StaleQueuedJobPoller:
 
     async def poll(self) -> None:
         """Bring stale jobs back to PENDING; the other poller is called."""
-        recovered = await self._claims.recover(self._most)
+        recovered = await self._jobs.recover_stale(self._clock.now_ms(), self._most, self._token)
         self._counts.recovered += len(recovered)
         if recovered:
             log.warning("stale jobs are pending again", extra={"jobs": len(recovered), "first_job": recovered[0]})
@@ -52,8 +64,9 @@ class StaleQueuedJobPoller:
 class ChorePoller:
     """Sees to jobs that come due or expire and to claims that run out: when the next one does, and every so often."""
 
-    def __init__(self, claims: Claims, counts: Counts, every_s: float, pause: Pause) -> None:
-        self._claims = claims
+    def __init__(self, jobs: JobRepository, clock: Clock, counts: Counts, every_s: float, pause: Pause) -> None:
+        self._jobs = jobs
+        self._clock = clock
         self._counts = counts
         self._every_s = every_s
         self._pause = pause
@@ -62,35 +75,20 @@ class ChorePoller:
         """Poll until cancelled; what goes wrong is logged, and does not end it."""
         while True:
             try:
-                await self._claims.do_chores()
-                await self._rest()
+                await self._jobs.do_chores(self._clock.now_ms())
+                await rest(self._jobs, self._clock, self._every_s)
             except Exception:
                 self._counts.errors += 1
                 log.exception("jobs that came due could not be seen to")
                 await self._pause(self._every_s)
 
-    async def _rest(self) -> None:
-        next_s = await self._claims.until_next_s()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._every_s if next_s is None else min(next_s, self._every_s)):
-                await self._claims.called()
-
 
 class Housekeeping:
     """One term of a leader whose jobs are published elsewhere."""
 
-    def __init__(
-        self,
-        claims: Claims,
-        retention: Retention,
-        settings: SchedulerSettings,
-        counts: Counts,
-        pause: Pause,
-        *,
-        chores_every_s: float,
-    ) -> None:
-        self._chores = ChorePoller(claims, counts, chores_every_s, pause)
-        self._stale = StaleQueuedJobPoller(claims, counts, settings.stale_poll_s, settings.stale_batch_size, pause)
+    def __init__(self, chores: ChorePoller, stale: StaleQueuedJobPoller, retention: Retention) -> None:
+        self._chores = chores
+        self._stale = stale
         self._retention = retention
 
     async def run(self) -> None:

@@ -10,15 +10,15 @@ from collections.abc import Callable
 from penstock.cluster.leadership import Terms
 from penstock.cluster.standby import Leadership
 from penstock.edge.clock import Clock, pause, stopwatch
-from penstock.events.dispatch.claims import Claims, ScheduledJobs
-from penstock.events.dispatch.job_dispatcher import JobDispatcher, PutBack
-from penstock.events.dispatch.message_group_dispatcher import MessageGroupDispatcher
+from penstock.events.dispatch.lane_publisher import LaneClaims, LanePublisher
 from penstock.events.dispatch.pending_job_poller import Pace, PendingJobPoller
 from penstock.events.dispatch.pointers import Pointers
 from penstock.events.dispatch.publisher import Backoff, PatientPublisher, Pause
 from penstock.events.dispatch.recovery import StaleQueuedJobPoller
 from penstock.events.dispatch.retention import Retention
 from penstock.events.dispatch.settings import Counts, SchedulerSettings
+from penstock.events.store.lanes import LaneOwner
+from penstock.events.store.repository import JobRepository
 from penstock.queues.port import Publisher
 
 log = logging.getLogger(__name__)
@@ -30,13 +30,13 @@ _QUEUE_PAUSE_S = 0.25
 
 
 class Term:
-    """The pollers and the dispatcher of one leader."""
+    """The pollers and the publisher of one leader."""
 
     def __init__(
         self,
-        claims: Claims,
-        retention: Retention,
-        publisher: PatientPublisher,
+        jobs: JobRepository,
+        owner: LaneOwner,
+        queue: PatientPublisher,
         pointers: Pointers,
         settings: SchedulerSettings,
         counts: Counts,
@@ -46,35 +46,41 @@ class Term:
         seconds: Callable[[], float],
         pause: Pause,
     ) -> None:
-        self._claims = claims
-        self._retention = retention
-        self._put_back = PutBack(claims, settings.poll_interval_s, seconds)
         backoff = Backoff(_QUEUE_PAUSE_S, settings.poll_interval_s)
-        job_dispatcher = JobDispatcher(claims, publisher, pointers, self._put_back, backoff, counts, clock, may_publish)
         pace = Pace(settings.batch_size, settings.max_batch_size, settings.max_concurrent_groups)
-        self.dispatcher = MessageGroupDispatcher(job_dispatcher.dispatch, lambda: pace.groups, seconds)
+        self.publisher = LanePublisher(
+            LaneClaims(jobs.lanes, owner, settings, clock),
+            queue,
+            pointers,
+            backoff,
+            counts,
+            clock,
+            most_lanes=lambda: pace.groups,
+            may_publish=may_publish,
+            # Jobs may have come while their lane was claimed.
+            landed=jobs.signal.call,
+            seconds=seconds,
+        )
         self._poller = PendingJobPoller(
-            claims, self.dispatcher, publisher, pace, backoff, counts, settings, seconds, pause
+            jobs, self.publisher, queue, pace, backoff, counts, settings, clock, seconds, pause
         )
-        self._stale_poller = StaleQueuedJobPoller(
-            claims, counts, settings.stale_poll_s, settings.stale_batch_size, pause
-        )
+        self._stale_poller = StaleQueuedJobPoller(jobs, clock, settings, counts, pause, token=owner.token)
+        self._retention = Retention(jobs, settings, counts, clock, pause)
 
     async def run(self) -> None:
         """Do everything until cancelled; StaleLeader when another leads."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._poller.run(), name="pending-job-poller")
             group.create_task(self._stale_poller.run(), name="stale-queued-job-poller")
-            group.create_task(self._put_back.run(), name="put-back")
             group.create_task(self._retention.run(), name="retention")
 
     async def close(self) -> None:
         """Publish nothing more; let what is under way end, and give the rest back."""
-        left = self.dispatcher.abandon()
-        await self.dispatcher.finish(FINISH_S)
-        if left:
-            self._put_back.add(left)
-        await self._put_back.give_back_all()
+        try:
+            await self.publisher.finish(FINISH_S)
+        except Exception as error:
+            # Claims end by themselves.
+            log.warning("lanes could not be given back", extra={"error": str(error)})
 
 
 class Scheduler:
@@ -82,7 +88,7 @@ class Scheduler:
 
     def __init__(
         self,
-        jobs: ScheduledJobs,
+        jobs: JobRepository,
         publisher: Publisher,
         pointers: Pointers,
         leadership: Leadership,
@@ -108,12 +114,12 @@ class Scheduler:
     @property
     def jobs_held(self) -> int:
         """Jobs that are claimed here and not published yet."""
-        return 0 if self._term is None else self._term.dispatcher.jobs_held
+        return 0 if self._term is None else self._term.publisher.jobs_held
 
     @property
     def groups_held(self) -> int:
         """Groups that those jobs are of."""
-        return 0 if self._term is None else self._term.dispatcher.groups
+        return 0 if self._term is None else self._term.publisher.lanes_held
 
     async def run(self) -> None:
         """Lead whenever it is this node's turn, until cancelled; nothing that goes wrong ends it."""
@@ -123,11 +129,10 @@ class Scheduler:
             await self._publisher.close()
 
     def _new_term(self) -> Term:
-        owner = f"{self._name}#{self.counts.terms}"
-        claims = Claims(self._jobs, self._clock, self._settings, owner=owner, token=self._leadership.token)
+        owner = LaneOwner(f"{self._name}#{self.counts.terms}", self._leadership.token)
         self._term = Term(
-            claims,
-            Retention(self._jobs, self._settings, self.counts, self._clock, self._pause),
+            self._jobs,
+            owner,
             self._publisher,
             self._pointers,
             self._settings,

@@ -4,10 +4,9 @@ How the scheduler is: for its probes, for `/health`, and for Prometheus.
 
 Whether a group is blocked by a job in ERROR.
 
-The claim itself leaves blocked jobs out, in its query (SCHED-POLL-4): so they never fill a batch, and a poll costs the
-same with one blocked group or a thousand. The rule is `core.plan`'s: an ERROR job blocks the BLOCK_ON_ERROR jobs behind
-it in its group, and nothing else, until somebody retries or ignores it. This checker answers people who ask why a group
-stands still.
+An ERROR job blocks the BLOCK_ON_ERROR jobs behind it in its group, and nothing else, until someone retries or ignores
+it (`core.order.blocks`). Dispatch finds that out by itself, lane by lane; this checker answers people who ask why a
+group stands still.
 
 The scheduler's HTTP surface: probes, metrics, its health, and why a group stands still.
 """

@@ -9,8 +9,8 @@ import msgspec
 
 from penstock.ops.config.dispatch_options import SchedulerOptions
 
-MOST_PER_GROUP = 100
-"""Jobs of one group that are claimed and published together, in order."""
+MOST_PER_LANE = 100
+"""Jobs of one lane that are claimed and published together, in order."""
 
 
 class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,7 +21,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_batch_size: int = 5000
     max_concurrent_groups: int = 10
     claim_lease_s: float = 30.0
-    """How long claimed jobs are kept from others; after a crash they are published again when it is over."""
+    """How long claimed lanes are kept from others; after a crash their jobs are published again when it has ended."""
     stale_after_s: float = 900.0
     stale_poll_s: float = 60.0
     stale_batch_size: int = 100

@@ -19,9 +19,8 @@ from penstock.cluster.standby import RENEW_S, TTL_S, Alone, Standby
 from penstock.domain.ids import TsidFactory
 from penstock.edge.clock import Clock, SystemClock, pause
 from penstock.edge.node import process_ids
-from penstock.events.dispatch.claims import Claims
 from penstock.events.dispatch.publisher import Backoff
-from penstock.events.dispatch.recovery import Housekeeping
+from penstock.events.dispatch.recovery import ChorePoller, Housekeeping, StaleQueuedJobPoller
 from penstock.events.dispatch.retention import Retention
 from penstock.events.dispatch.server import running
 from penstock.events.dispatch.settings import Counts
@@ -123,15 +122,12 @@ class Desk:
             await self._jobs.close()
 
     def _new_term(self) -> Housekeeping:
-        scheduling = self._settings.scheduler
-        claims = Claims(self._jobs, self._clock, scheduling, owner=self._name, token=self.leadership.token)
+        jobs, clock, counts = self._jobs, self._clock, self.counts
+        scheduling, token = self._settings.scheduler, self.leadership.token
         return Housekeeping(
-            claims,
-            Retention(self._jobs, scheduling, self.counts, self._clock, pause),
-            scheduling,
-            self.counts,
-            pause,
-            chores_every_s=self._settings.chores_every_s,
+            ChorePoller(jobs, clock, counts, self._settings.chores_every_s, pause),
+            StaleQueuedJobPoller(jobs, clock, scheduling, counts, pause, token=token),
+            Retention(jobs, scheduling, counts, clock, pause),
         )
 
 

@@ -1,4 +1,4 @@
-"""Which jobs of lanes may be published now, in which order: the rules of `core.plan` on Arrow columns.
+"""Which jobs of lanes may be published now, in which order: `core.order.first_of_lane` on Arrow columns.
 
 A lane's rows stand together, in one batch. So a task plans what it has read where it has read it, a few thousand lanes
 at a time, and only what goes travels.
@@ -33,16 +33,14 @@ POSITION = ("sequence", "created_at_ms", "id")
 BLOCKER = ("blocker_sequence", "blocker_created_at_ms", "blocker_id")
 """The place of the first job that BLOCK_ON_ERROR jobs of the group must not pass; null when there is none."""
 
-_JOB = ("id", "mode", "sequence", "created_at_ms", "due_at_ms", "expires_at_ms", "pool", "publish_round")
+_JOB = ("id", "mode", "sequence", "created_at_ms", "due_at_ms", "pool", "publish_round")
 
 LANE_JOBS = StructType(
     [
         StructField("group_key", _TEXT, nullable=False),
         StructField("ordered", BooleanType(), nullable=False),
-        StructField("group_hash", _NUMBER, nullable=False),
         StructField("turn", _NUMBER, nullable=False),
         StructField("paused", BooleanType(), nullable=False),
-        StructField("in_flight", BooleanType(), nullable=False),
         *(StructField(name, _TEXT if name.endswith("_id") else _NUMBER) for name in BLOCKER),
         *(StructField(name, READY_JOBS[name].dataType) for name in _JOB),
         StructField("updated_at_ms", _NUMBER),
@@ -53,9 +51,6 @@ LANE_JOBS = StructType(
 
 Numbers = numpy.typing.NDArray[numpy.int64]
 Flags = numpy.typing.NDArray[numpy.bool_]
-
-ASKED = (*POSITION, "mode", "due_at_ms", "expires_at_ms", "ordered", "in_flight", "paused", *BLOCKER)
-"""The columns by which `may_go` is told."""
 
 _LANE = (*LANE, "turn")
 
@@ -93,17 +88,16 @@ def first_lanes(lanes: Iterable[pyarrow.RecordBatch], most_rows: int) -> Iterato
             yield batch
 
 
-def planned(rows: pyarrow.RecordBatch, now_ms: int, share: "int | Numbers") -> pyarrow.RecordBatch:
+def planned(rows: pyarrow.RecordBatch, share: int) -> pyarrow.RecordBatch:
     """Of whole lanes the jobs to publish now, in order, at most `share` of each; `may_go` and `rank` are added.
 
     A lane that has nothing to give is one row that may not go: it can be put to sleep.
     """
-    goes = may_go(rows, now_ms)
+    goes = _may_go(rows)
     starts = _starts(rows)
     order = _order(rows, starts, goes)
     if order is not None:
         rows, goes = rows.take(order), goes.take(order)
-        share = share if isinstance(share, int) else share[order]
     firsts = numpy.flatnonzero(starts)
     rank = numpy.arange(len(rows)) - numpy.repeat(firsts, numpy.diff(firsts, append=len(rows))) + 1
     taken = (_flags(goes) & (rank <= share)) | (rank == 1)
@@ -111,15 +105,11 @@ def planned(rows: pyarrow.RecordBatch, now_ms: int, share: "int | Numbers") -> p
     return rows if taken.all() else rows.filter(pyarrow.array(taken))
 
 
-def may_go(rows: pyarrow.RecordBatch, now_ms: int) -> pyarrow.BooleanArray:
-    """Whether nothing keeps each job back (ORDER-2 to ORDER-4); never null."""
-    column = rows.column
-    is_its_time = pc.less_equal(column("due_at_ms"), now_ms)
-    if (expires_ms := column("expires_at_ms")).null_count < len(rows):
-        is_its_time = pc.and_(is_its_time, pc.fill_null(pc.greater(expires_ms, now_ms), True))
-    is_held = pc.and_(column("ordered"), pc.or_(column("in_flight"), _is_blocked(rows)))
-    is_free = pc.and_not(is_its_time, pc.or_(column("paused"), is_held))
-    return pc.fill_null(pc.and_(column("id").is_valid(), is_free), False)
+def _may_go(rows: pyarrow.RecordBatch) -> pyarrow.BooleanArray:
+    """Whether each row is a job that nothing keeps back; never null. All that are read are due and not expired."""
+    is_job = rows.column("id").is_valid()
+    is_free = pc.and_not(is_job, pc.or_(rows.column("paused"), _is_blocked(rows)))
+    return pc.fill_null(is_free, False)
 
 
 def _is_blocked(rows: pyarrow.RecordBatch) -> "pyarrow.BooleanArray | pyarrow.BooleanScalar":

@@ -310,5 +310,5 @@ def in_order(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordB
 
 
 def _group() -> Column:
-    """The rule of `core.plan.group_key`: no group is the group `default`."""
+    """The rule of `core.order.group_key`: no group is the group `default`."""
     return f.when(f.col("group_name") != "", f.col("group_name")).otherwise(DEFAULT_GROUP)

@@ -20,6 +20,7 @@ import msgspec
 from penstock.domain.job import AttemptOutcome, DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.limits import SECOND_MS
+from penstock.domain.order import is_expired
 from penstock.domain.outcome import (
     CircuitOpen,
     Deferred,
@@ -93,6 +94,6 @@ def _deferral_ms(delivered: MediationOutcome, jitter: float) -> int:
 
 
 def _later(job: DispatchJob, due_at_ms: int) -> Verdict:
-    if job.expires_at_ms is not None and due_at_ms >= job.expires_at_ms:
+    if is_expired(job.expires_at_ms, due_at_ms):
         return Done(JobStatus.EXPIRED)
     return TryLater(due_at_ms)

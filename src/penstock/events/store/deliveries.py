@@ -6,6 +6,7 @@ import msgspec
 
 from penstock.domain.job import Attempt, DispatchJob
 from penstock.domain.job_state import FINAL, TRANSITIONS, JobStatus
+from penstock.domain.order import is_expired
 from penstock.events.store.lanes import move, move_and_wake
 from penstock.events.store.statements import STATUS_OF, StoredState, job_of
 from penstock.events.store.transaction import Transaction
@@ -75,7 +76,7 @@ def begin_or_explain(tx: Transaction, job_id: str, owner: str, now_ms: int, leas
         begun = begin_quickly(tx, job_id, owner, now_ms, lease_until_ms)
         if begun is not None:
             return Begin(Beginning.BEGUN, begun)
-        if job.expires_at_ms is not None and job.expires_at_ms <= now_ms:
+        if is_expired(job.expires_at_ms, now_ms):
             move_and_wake(tx, "expire_jobs", [(job.id, job.group_key)], now_ms=now_ms)
         elif move_and_wake(tx, "hold_back", [(job.id, job.group_key)], now_ms=now_ms):
             return Begin(Beginning.HELD_BACK, _now(tx, job))
@@ -102,11 +103,7 @@ def finish(tx: Transaction, job_id: str, attempt: Attempt, verdict: Verdict, now
 
 def _arrive(tx: Transaction, job: DispatchJob, now_ms: int, lease_until_ms: int) -> None:
     # The queue brought it, so it is in the queue: the scheduler has not come to mark it yet, or took it for failed.
-    places = [(job.id, job.group_key)]
-    values: dict[str, object] = {"now_ms": now_ms, "lease_until_ms": lease_until_ms}
-    for state in (StoredState.CLAIMED, StoredState.READY):
-        if move(tx, "arrive", places, state=int(state), **values):
-            return
+    move(tx, "arrive", [(job.id, job.group_key)], now_ms=now_ms, lease_until_ms=lease_until_ms)
 
 
 def _now(tx: Transaction, job: DispatchJob) -> DispatchJob:

@@ -20,18 +20,17 @@ THE_NEWEST: FinishedPlace = (2**62, "")
 
 _COLUMNS = ", ".join("NULL AS payload" if name == "payload" else name for name in JOB_COLUMNS)
 
-# What the index jobs_blocking holds: an ERROR, or an attempt that waits for the next one.
 _HELD = """
 SELECT group_key, min(subscription_id), sum(CASE WHEN state = {ERROR} THEN 1 ELSE 0 END), count(*), min(updated_at_ms)
 FROM jobs
-WHERE (state = {ERROR} OR (state = {WAITING} AND delivery_count > 0 AND mode > 0)) AND mode = {BLOCK_ON_ERROR}
+WHERE {blocking jobs} AND mode = {BLOCK_ON_ERROR}
 """
 _HELD_BY_KEY = _HELD + "AND group_key > :after GROUP BY group_key ORDER BY group_key LIMIT :most"
 _MOST_URGENT = _HELD + "GROUP BY group_key ORDER BY 3 DESC, 5, 1 LIMIT :most"
 _LANE = f"""
 SELECT {_COLUMNS} FROM jobs
-WHERE group_key = :group_key AND state IN ({{WAITING}}, {{READY}}, {{CLAIMED}}, {{QUEUED}}, {{PROCESSING}}, {{ERROR}})
-ORDER BY sequence, created_at_ms, id LIMIT :most
+WHERE group_key = :group_key AND state IN ({{WAITING}}, {{READY}}, {{QUEUED}}, {{PROCESSING}}, {{ERROR}})
+ORDER BY {{position jobs}} LIMIT :most
 """
 _COUNTS = "SELECT state, count(*) FROM jobs WHERE group_key = :group_key GROUP BY state"
 # What the index jobs_finished holds.

@@ -10,8 +10,7 @@ import msgspec
 
 from penstock.domain.event import Event
 from penstock.domain.job import CreatedJob, NewJob
-from penstock.domain.order import LaneKey
-from penstock.domain.pointer import DispatchMode
+from penstock.domain.order import lane_of
 from penstock.events.errors import JobNotFound, WrongJobStatus
 from penstock.events.store.lanes import move_and_wake, wake_lanes
 from penstock.events.store.statements import CODE_OF_MODE, STATUS_OF, StoredState
@@ -55,11 +54,7 @@ def fan_out(tx: Transaction, event_ids: Sequence[str], jobs: Sequence[NewJob], n
 def _insert_jobs(tx: Transaction, jobs: Sequence[NewJob], now_ms: int) -> None:
     wake_lanes(
         tx,
-        {
-            LaneKey(job.group_key, job.mode is not DispatchMode.IMMEDIATE): job.subscription_id
-            for job in jobs
-            if job.due_at_ms <= now_ms
-        },
+        {lane_of(job.group_key, job.mode): job.subscription_id for job in jobs if job.due_at_ms <= now_ms},
     )
     tx.bulk("insert_jobs", [_job_row(job, now_ms) for job in jobs])
     if any(job.due_at_ms > now_ms for job in jobs):
@@ -139,7 +134,7 @@ def _event_row(event: Event, fanned_out: bool) -> Row:
     )
 
 
-_CANCELLABLE = (StoredState.WAITING, StoredState.READY, StoredState.CLAIMED, StoredState.QUEUED)
+_CANCELLABLE = (StoredState.WAITING, StoredState.READY, StoredState.QUEUED)
 
 
 def cancel(tx: Transaction, job_ids: Sequence[str], now_ms: int) -> None:

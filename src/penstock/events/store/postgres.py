@@ -10,19 +10,22 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import blake2b
+from itertools import groupby
+from operator import itemgetter
 from queue import Empty, LifoQueue
 from typing import Any, TypeVar
 
 import psycopg
 
-from penstock.domain.order import LaneKey
+from penstock.domain.order import LaneKey, Position
 from penstock.engine.errors import StoreFailed
 from penstock.engine.store.postgres_address import PostgresAddress, Session
 from penstock.events.errors import DatabaseFailed
+from penstock.events.store.lane_run import LaneContent, LaneJob
 from penstock.events.store.postgres_schema import drop_months, make_months, migrate
 from penstock.events.store.signal import JobSignal, PostgresListener
 from penstock.events.store.sql_repository import SqlRepository
-from penstock.events.store.statements import Dialect, queries, translated
+from penstock.events.store.statements import MODE_OF, Dialect, queries, translated
 from penstock.events.store.transaction import Row, Transaction
 
 _QUERIES = queries(Dialect.POSTGRES)
@@ -66,16 +69,13 @@ class PostgresTransaction:
         """So many numbers, each larger than all before."""
         return [turn for (turn,) in self.all("take_turns", count=count)]
 
-    def runs(self, lanes: Sequence[LaneKey], now_ms: int, most: int) -> list[list[str]]:
-        """Per lane the first jobs that may go, in order."""
-        runs: list[list[str]] = [[] for _ in lanes]
-        for name, ordered in (("runs_of_ordered_lanes", True), ("runs_of_immediate_lanes", False)):
-            places = [place for place, lane in enumerate(lanes) if bool(lane.ordered) is ordered]
-            if places:
-                keys = [lanes[place].group_key for place in places]
-                for number, _, _, job_id in self.all(name, group_keys=keys, now_ms=now_ms, most=most):
-                    runs[places[number - 1]].append(job_id)
-        return runs
+    def first_jobs(self, lanes: Sequence[LaneKey], now_ms: int, share: int) -> list[LaneContent]:
+        """Per lane its first jobs, up to `share` of each mode, and its first blocker."""
+        if not lanes:
+            return []
+        keys, ordereds = [lane.group_key for lane in lanes], [lane.ordered for lane in lanes]
+        rows = self.all("first_jobs", group_keys=keys, ordereds=ordereds, now_ms=now_ms, share=share)
+        return [_content(list(of_lane)) for _, of_lane in groupby(rows, itemgetter(0))]
 
     def take_lanes(self, lanes: Mapping[LaneKey, int], owner: str, until_ms: int) -> list[Row]:
         """Claim lanes that still have the turn given with each."""
@@ -99,6 +99,13 @@ class PostgresTransaction:
     def _run(self, text: str, values: Any) -> list[Row]:
         cursor = self._session.execute(text, values or None, binary=True)
         return cursor.fetchall() if cursor.description is not None else []
+
+
+def _content(rows: list[Row]) -> LaneContent:
+    """A lane from its rows: its number, its blocker, and a job each; one row without a job if it has none."""
+    _, *blocker = rows[0][:4]
+    jobs = [LaneJob(row[4], MODE_OF[row[5]], *row[6:]) for row in rows if row[4] is not None]
+    return LaneContent(Position(*blocker) if blocker[-1] is not None else None, jobs)
 
 
 Result = TypeVar("Result")

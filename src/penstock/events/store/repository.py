@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from penstock.domain.event import Event
-from penstock.domain.job import Attempt, AttemptPlace, ClaimedJob, CreatedJob, DispatchJob, NewJob
+from penstock.domain.job import Attempt, AttemptPlace, CreatedJob, DispatchJob, NewJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.subscription import Pool, Subscription
 from penstock.events.statistics.store import Statistics
@@ -33,7 +33,7 @@ class JobRepository(Protocol):
 
     @property
     def lanes(self) -> Lanes:
-        """The lanes that jobs wait in, for whoever claims them as a whole."""
+        """The lanes that jobs wait in, for whoever publishes from them."""
         ...
 
     @property
@@ -142,30 +142,8 @@ class JobRepository(Protocol):
 
     # The scheduler
 
-    async def claim_pending(
-        self, now_ms: int, owner: str, lease_ms: int, most: int, per_group: int, token: int | None = None
-    ) -> list[ClaimedJob]:
-        """Take PENDING jobs to publish, by the rules of `core.plan`; what came due or ran out is seen to before.
-
-        An ordered group gives nothing more until all that was taken of it is marked or released, or the lease is over.
-        """
-        ...
-
-    async def mark_queued(
-        self, jobs: Sequence[ClaimedJob], owner: str, now_ms: int, lease_until_ms: int, token: int | None = None
-    ) -> list[str]:
-        """Claimed jobs are in the queue; the ids of those that were still claimed by this owner.
-
-        One that is missing was cancelled, is being delivered already, or was claimed anew after its lease.
-        """
-        ...
-
-    async def release(self, jobs: Sequence[ClaimedJob], owner: str, now_ms: int, token: int | None = None) -> list[str]:
-        """Claimed jobs are not in the queue, and may be claimed again; the ids of those that were still claimed."""
-        ...
-
     async def do_chores(self, now_ms: int) -> None:
-        """See to what has come due or run out, as a claim does before it takes anything."""
+        """See to what has come due or run out; to be done before lanes are read."""
 
     async def recover_stale(self, now_ms: int, most: int, token: int | None = None) -> list[str]:
         """QUEUED and PROCESSING jobs whose lease is over go back to PENDING, at most so many; their ids."""
@@ -180,7 +158,7 @@ class JobRepository(Protocol):
         ...
 
     async def next_due_ms(self) -> int | None:
-        """The next moment at which a claim finds something that it does not find now, if nothing else happens."""
+        """The next moment at which there are chores to do, if nothing else happens."""
         ...
 
     # The delivery

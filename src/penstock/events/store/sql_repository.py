@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from penstock.domain.event import Event
-from penstock.domain.job import Attempt, AttemptPlace, ClaimedJob, CreatedJob, DispatchJob, NewJob
+from penstock.domain.job import Attempt, AttemptPlace, CreatedJob, DispatchJob, NewJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.subscription import Pool, Subscription
 from penstock.events.errors import EventNotFound
@@ -27,9 +27,6 @@ from penstock.events.store import (
 )
 from penstock.events.store import (
     jobs as making,
-)
-from penstock.events.store import (
-    lanes as claiming,
 )
 from penstock.events.store.archive import Month
 from penstock.events.store.changes import ChangePage, KeptChange
@@ -178,27 +175,10 @@ class SqlRepository(JobRepository):
     async def cancel_of_subscription(self, subscription_id: str, now_ms: int, most: int) -> int:
         return await self._write(deciding.cancel_of_subscription, subscription_id, now_ms, most)
 
-    async def claim_pending(
-        self, now_ms: int, owner: str, lease_ms: int, most: int, per_group: int, token: int | None = None
-    ) -> list[ClaimedJob]:
-        await self.do_chores(now_ms)
-        claim = claiming.Claim(
-            now_ms=now_ms, owner=owner, lease_ms=lease_ms, most=most, per_group=per_group, token=token
-        )
-        return await self._write(claiming.claim_jobs, claim)
-
     async def do_chores(self, now_ms: int) -> None:
         for chore in await self._read(lanes.chores_due, now_ms):
             while await self._database.write(chore) == lanes.AT_ONCE:
                 continue
-
-    async def mark_queued(
-        self, jobs: Sequence[ClaimedJob], owner: str, now_ms: int, lease_until_ms: int, token: int | None = None
-    ) -> list[str]:
-        return await self._write(claiming.mark_queued, jobs, owner, now_ms, lease_until_ms, token)
-
-    async def release(self, jobs: Sequence[ClaimedJob], owner: str, now_ms: int, token: int | None = None) -> list[str]:
-        return await self._write(claiming.release, jobs, owner, now_ms, token)
 
     async def recover_stale(self, now_ms: int, most: int, token: int | None = None) -> list[str]:
         return await self._write(lanes.recover_stale, now_ms, most, token)

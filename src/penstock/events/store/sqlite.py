@@ -21,19 +21,20 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock.domain.errors import InvalidArgument, PenstockError
-from penstock.domain.order import LaneKey
+from penstock.domain.order import LaneKey, Position
 from penstock.edge.disk_room import DiskRoom, FreeBytes, free_bytes, is_for_lack_of_room
 from penstock.events.errors import DatabaseFailed
+from penstock.events.store.lane_run import LaneContent, LaneJob
 from penstock.events.store.migration import Applied, migrations, missing
 from penstock.events.store.signal import JobSignal
 from penstock.events.store.sql_repository import SqlRepository
-from penstock.events.store.statements import Dialect, queries, translated
+from penstock.events.store.statements import MODE_OF, Dialect, StoredMode, queries, translated
 from penstock.events.store.transaction import Row, Transaction
 
 _QUERIES = queries(Dialect.SQLITE)
 _FIRST_BLOCKER = _QUERIES["first_blocker"]
-_RUN_OF_ORDERED_LANE = _QUERIES["run_of_ordered_lane"]
-_BEHIND_ALL = (2**63 - 1, 0, "")
+_FIRST_JOBS = _QUERIES["first_jobs"]
+_MODES = {True: (StoredMode.BLOCK_ON_ERROR, StoredMode.NEXT_ON_ERROR), False: (StoredMode.IMMEDIATE,)}
 
 
 class SqliteTransaction:
@@ -74,11 +75,9 @@ class SqliteTransaction:
         ((last,),) = self.all("take_turns", count=count)
         return list(range(last - count + 1, last + 1))
 
-    def runs(self, lanes: Sequence[LaneKey], now_ms: int, most: int) -> list[list[str]]:
-        """Per lane the first jobs that may go, in order."""
-        return [
-            self._ordered_run(key, now_ms, most) if ordered else self._run(key, now_ms, most) for key, ordered in lanes
-        ]
+    def first_jobs(self, lanes: Sequence[LaneKey], now_ms: int, share: int) -> list[LaneContent]:
+        """Per lane its first jobs, up to `share` of each mode, and its first blocker."""
+        return [self._content(lane, now_ms, share) for lane in lanes]
 
     def take_lanes(self, lanes: Mapping[LaneKey, int], owner: str, until_ms: int) -> list[Row]:
         """Claim lanes that still have the turn given with each."""
@@ -100,26 +99,15 @@ class SqliteTransaction:
         """Call whoever waits, after the commit."""
         self.announced = True
 
-    def _ordered_run(self, group_key: str, now_ms: int, most: int) -> list[str]:
-        execute = self._connection.execute
-        blocker = execute(_FIRST_BLOCKER, {"group_key": group_key}).fetchone()
-        sequence, created_at_ms, job_id = blocker or _BEHIND_ALL
-        values = {
-            "group_key": group_key,
-            "now_ms": now_ms,
-            "most": most,
-            "sequence": sequence,
-            "created_at_ms": created_at_ms,
-            "id": job_id,
-        }
-        rows = execute(_RUN_OF_ORDERED_LANE, values).fetchall()
-        # Two modes, each in order.
-        rows.sort()
-        return [row[2] for row in rows[:most]]
-
-    def _run(self, group_key: str, now_ms: int, most: int) -> list[str]:
-        rows = self.all("run_of_immediate_lane", group_key=group_key, now_ms=now_ms, most=most)
-        return [row[2] for row in rows]
+    def _content(self, lane: LaneKey, now_ms: int, share: int) -> LaneContent:
+        execute, group_key = self._connection.execute, lane.group_key
+        found = execute(_FIRST_BLOCKER, {"group_key": group_key}).fetchone() if lane.ordered else None
+        jobs: list[LaneJob] = []
+        for mode in _MODES[bool(lane.ordered)]:
+            values = {"group_key": group_key, "mode": int(mode), "now_ms": now_ms, "share": share}
+            known = MODE_OF[mode]
+            jobs += [LaneJob(job_id, known, *rest) for job_id, _, *rest in execute(_FIRST_JOBS, values)]
+        return LaneContent(Position(*found) if found else None, jobs)
 
 
 def _plain(value: object) -> object:

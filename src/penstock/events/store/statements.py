@@ -22,11 +22,11 @@ from penstock.events.store.transaction import Row
 
 
 class StoredState(IntEnum):
-    """A status as it is kept. PENDING is three of them, so that each can be found without looking at the others."""
+    """A status as it is kept. PENDING is two of them, so that each can be found without looking at the other."""
 
     WAITING = 0  # PENDING, not due yet
     READY = 1  # PENDING and due
-    CLAIMED = 2  # PENDING and being published
+    RESERVED = 2  # until 0.1: PENDING and being published; no job has it any more
     QUEUED = 3
     PROCESSING = 4
     COMPLETED = 5
@@ -43,7 +43,7 @@ class StoredMode(IntEnum):
     BLOCK_ON_ERROR = 2
 
 
-_PENDING = (StoredState.WAITING, StoredState.READY, StoredState.CLAIMED)
+_PENDING = (StoredState.WAITING, StoredState.READY, StoredState.RESERVED)
 
 STATUS_OF: tuple[JobStatus, ...] = tuple(
     JobStatus.PENDING if state in _PENDING else JobStatus[state.name] for state in StoredState
@@ -107,13 +107,27 @@ def named_blocks(source: str) -> dict[str, str]:
 
 def translated(text: str, dialect: Dialect) -> str:
     """A block as its database wants it: without comments and shorthand."""
-    plain = _MACRO.sub(lambda found: _spelled_out(found[1], dialect), _COMMENT.sub("", text)).strip()
+    plain = _expanded(text, dialect)
     return _PLACEHOLDER.sub(r"%(\1)s", plain) if dialect is Dialect.POSTGRES else plain
+
+
+@cache
+def _rules() -> Mapping[str, str]:
+    """The rules of order, by name."""
+    return named_blocks((files("penstock.events.store") / "sql" / "order.sql").read_text(encoding="utf-8"))
+
+
+def _expanded(text: str, dialect: Dialect) -> str:
+    return _MACRO.sub(lambda found: _spelled_out(found[1], dialect), _COMMENT.sub("", text)).strip()
 
 
 def _spelled_out(shorthand: str, dialect: Dialect) -> str:
     if shorthand in _WORDS:
         return _WORDS[shorthand]
+    *words, what = shorthand.split(" ")
+    rule = _rules().get("_".join(words))
+    if rule is not None:
+        return _expanded(rule.replace("@", what), dialect)
     postgres = dialect is Dialect.POSTGRES
     if shorthand == "stored state":
         return "CAST(state AS integer)" if postgres else "state"

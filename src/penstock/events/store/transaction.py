@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from penstock.domain.order import LaneKey
+from penstock.events.store.lane_run import LaneContent
 
 Row = tuple[Any, ...]
 
@@ -42,8 +43,8 @@ class Transaction(Protocol):
         """So many numbers, each larger than all that were taken before."""
         ...
 
-    def runs(self, lanes: Sequence[LaneKey], now_ms: int, most: int) -> list[list[str]]:
-        """Per lane the first jobs that may go, in order."""
+    def first_jobs(self, lanes: Sequence[LaneKey], now_ms: int, share: int) -> list[LaneContent]:
+        """Per lane its first jobs, up to `share` of each mode, and its first blocker."""
         ...
 
     def take_lanes(self, lanes: Mapping[LaneKey, int], owner: str, until_ms: int) -> list[Row]:

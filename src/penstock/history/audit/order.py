@@ -1,6 +1,8 @@
 """Order per key: no delivery began while an earlier job of its group held it back.
 
-When a job holds back the ones behind it, as far as its row and its attempts prove it (core.turn is the rule).
+When a job holds back the ones behind it, as far as its row and its attempts prove it.
+
+The rule is `core.order.holds_back`; the property test of the audit asks it about every pair of jobs.
 
 A BLOCK_ON_ERROR or NEXT_ON_ERROR job holds back BLOCK_ON_ERROR jobs from when it was made until it is over; in ERROR it
 goes on doing so, until somebody retries or ignores it. A NEXT_ON_ERROR job holds back others of its kind until its
@@ -28,7 +30,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.domain.job_state import FINAL, JobStatus
-from penstock.domain.order import Position
+from penstock.domain.order import Position, Standing, holds_back
 from penstock.domain.pointer import DispatchMode
 from penstock.events.replay import COPY_JOINT
 from penstock.history.audit.findings import FINDINGS, FindingKind, as_findings
@@ -36,9 +38,22 @@ from penstock.history.audit.window import ROUNDING_MS, AuditWindow, Said, by_nam
 
 FOREVER_MS = (1 << 63) - 1
 
+_BLOCKING = DispatchMode.BLOCK_ON_ERROR.value
+
+
+def _holds_back(mode: DispatchMode, status: JobStatus, behind: DispatchMode) -> bool:
+    """Whether a job that was never tried holds back one behind it that is about to be delivered."""
+    earlier, later = Position(0, 0, ""), Position(1, 0, "")
+    return holds_back(Standing(earlier, mode, status), Standing(later, behind, JobStatus.QUEUED))
+
+
 _FINAL = tuple(status.value for status in FINAL)
-_OVER = tuple(status for status in _FINAL if status != JobStatus.ERROR)
-_BLOCKING, _PASSING = DispatchMode.BLOCK_ON_ERROR.value, DispatchMode.NEXT_ON_ERROR.value
+_OVER = tuple(
+    status.value
+    for status in JobStatus
+    if not _holds_back(DispatchMode.BLOCK_ON_ERROR, status, DispatchMode.BLOCK_ON_ERROR)
+)
+(_PASSING,) = (mode.value for mode in DispatchMode if _holds_back(mode, JobStatus.PENDING, DispatchMode.NEXT_ON_ERROR))
 
 
 def holds(jobs: DataFrame, attempts: DataFrame) -> DataFrame:

@@ -17,7 +17,11 @@ import msgspec
 import psycopg
 import uvloop
 
-from penstock.edge.clock import SystemClock
+from penstock.edge.clock import Clock, SystemClock
+from penstock.events.dispatch.lane_publisher import LaneClaims
+from penstock.events.dispatch.settings import MOST_PER_LANE, SchedulerSettings
+from penstock.events.store.lane_run import LaneRun
+from penstock.events.store.lanes import LaneOwner
 from penstock.events.store.postgres import postgres_repository
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.sqlite import sqlite_repository
@@ -77,16 +81,24 @@ async def flat_ratio(full: JobRepository, empty: JobRepository) -> float:
 async def _poll(jobs: JobRepository) -> float:
     """Seconds for a poll that finds a batch: claim, mark, ask again, and when to come back."""
     await fill(jobs, _BATCH, _BATCH)
-    now_ms = SystemClock().now_ms
+    clock = SystemClock()
+    claims = LaneClaims(jobs.lanes, LaneOwner("bench"), SchedulerSettings(), clock)
     started_s = time.perf_counter()
-    claimed = await jobs.claim_pending(now_ms(), "bench", 30_000, _BATCH, 100)
-    await jobs.mark_queued(claimed, "bench", now_ms(), now_ms() + 900_000)
-    await jobs.claim_pending(now_ms(), "bench", 30_000, _BATCH, 100)
+    runs = await claims.take(await _read(jobs, clock))
+    claimed = [job for run in runs for job in run.jobs]
+    await claims.published(claimed, [run.lane for run in runs])
+    await _read(jobs, clock)
     await jobs.next_due_ms()
     took_s = time.perf_counter() - started_s
     if len(claimed) != _BATCH:
         raise RuntimeError(f"a poll claimed {len(claimed)} jobs of {_BATCH}")
     return took_s
+
+
+async def _read(jobs: JobRepository, clock: Clock) -> list[LaneRun]:
+    """The lanes whose turn it is, as a poll reads them."""
+    await jobs.do_chores(clock.now_ms())
+    return await jobs.lanes.read(clock.now_ms(), _BATCH, MOST_PER_LANE)
 
 
 _JOBS = 100_000

@@ -37,17 +37,6 @@ ON CONFLICT (group_key, ordered) DO UPDATE SET awake = (lanes.in_flight = 0)
 -- take_turns --
 SELECT nextval('lane_turns') FROM generate_series(1, :count)
 
--- serve_lanes --
-UPDATE lanes SET in_flight = served.in_flight, awake = served.awake, turn = served.turn
-FROM unnest(%b::text[], %b::boolean[], %b::bigint[], %b::boolean[], %b::bigint[])
-    AS served (group_key, ordered, in_flight, awake, turn)
-WHERE lanes.group_key = served.group_key AND lanes.ordered = served.ordered
-
--- land_lanes --
-UPDATE lanes SET in_flight = greatest(lanes.in_flight - landed.count, 0), awake = (lanes.in_flight <= landed.count)
-FROM unnest(%b::text[], %b::bigint[]) AS landed (group_key, count)
-WHERE lanes.group_key = landed.group_key AND lanes.ordered
-
 -- drop_empty_lanes --
 DELETE FROM lanes USING unnest(%b::text[], %b::boolean[]) AS idle (group_key, ordered)
 WHERE lanes.group_key = idle.group_key AND lanes.ordered = idle.ordered AND NOT EXISTS (
@@ -94,50 +83,34 @@ FROM unnest(%b::text[], %b::boolean[], %b::bigint[]) AS lapsed (group_key, order
 WHERE lanes.group_key = lapsed.group_key AND lanes.ordered = lapsed.ordered
   AND lanes.claimed_until_ms <= lapsed.now_ms
 
--- runs_of_ordered_lanes --
-SELECT lane.number, job.sequence, job.created_at_ms, job.id
-FROM unnest(:group_keys::text[]) WITH ORDINALITY AS lane (group_key, number)
-LEFT JOIN LATERAL (
-    SELECT sequence, created_at_ms, id FROM jobs
-    WHERE (state = {ERROR} OR (state = {WAITING} AND delivery_count > 0 AND mode > 0))
-      AND jobs.group_key = lane.group_key
-    ORDER BY sequence, created_at_ms, id LIMIT 1
-) AS blocker ON true
-CROSS JOIN LATERAL (
-    SELECT * FROM (
-        (
-            SELECT sequence, created_at_ms, id FROM jobs
-            WHERE state = {READY} AND jobs.group_key = lane.group_key AND mode = {BLOCK_ON_ERROR}
-              AND (expires_at_ms IS NULL OR expires_at_ms > :now_ms)
-              -- As one comparison, not "no blocker or before it": so the index stops at the blocker.
-              AND (sequence, created_at_ms, jobs.id) < (
-                  coalesce(blocker.sequence, 9223372036854775807), coalesce(blocker.created_at_ms, 0),
-                  coalesce(blocker.id, '')
-              )
-            ORDER BY sequence, created_at_ms, id LIMIT :most
-        )
-        UNION ALL
-        (
-            SELECT sequence, created_at_ms, id FROM jobs
-            WHERE state = {READY} AND jobs.group_key = lane.group_key AND mode = {NEXT_ON_ERROR}
-              AND (expires_at_ms IS NULL OR expires_at_ms > :now_ms)
-            ORDER BY sequence, created_at_ms, id LIMIT :most
-        )
-    ) AS both_modes
-    ORDER BY sequence, created_at_ms, id LIMIT :most
-) AS job
-ORDER BY lane.number, job.sequence, job.created_at_ms, job.id
+-- first_jobs --
+SELECT lane.number, {position blocker}, {lane job job}
+FROM unnest(:group_keys::text[], :ordereds::boolean[]) WITH ORDINALITY AS lane (group_key, ordered, number)
+{first jobs lane}
+ORDER BY lane.number
 
--- runs_of_immediate_lanes --
-SELECT lane.number, job.sequence, job.created_at_ms, job.id
-FROM unnest(:group_keys::text[]) WITH ORDINALITY AS lane (group_key, number)
-CROSS JOIN LATERAL (
-    SELECT sequence, created_at_ms, id FROM jobs
-    WHERE state = {READY} AND jobs.group_key = lane.group_key AND mode = {IMMEDIATE}
-      AND (expires_at_ms IS NULL OR expires_at_ms > :now_ms)
-    ORDER BY sequence, created_at_ms, id LIMIT :most
-) AS job
-ORDER BY lane.number, job.sequence, job.created_at_ms, job.id
+-- lanes_with_jobs --
+-- Lanes come by their turns, which costs nothing: that is the order in which the index has them. Both kinds of lanes are
+-- put in order by themselves, too, or else PostgreSQL reads the jobs of all lanes, sorts them, and throws most of them
+-- away. So the rows of a lane stand together. Of the last lane that is read rows may be missing.
+SELECT lane.group_key, lane.ordered, lane.turn, lane.paused,
+    blocker.sequence AS blocker_sequence, blocker.created_at_ms AS blocker_created_at_ms, blocker.id AS blocker_id,
+    {lane job job}
+FROM (
+    (
+        SELECT group_key, ordered, turn,
+            EXISTS (SELECT 1 FROM subscriptions AS s WHERE s.id = lanes.subscription_id AND s.paused) AS paused
+        FROM lanes WHERE turn BETWEEN :first AND :last AND awake ORDER BY turn
+    )
+    UNION ALL
+    (
+        SELECT group_key, ordered, turn,
+            EXISTS (SELECT 1 FROM subscriptions AS s WHERE s.id = lanes.subscription_id AND s.paused) AS paused
+        FROM lanes WHERE turn BETWEEN :first AND :last AND claimed_until_ms IS NOT NULL AND claimed_by = :owner ORDER BY turn
+    )
+) AS lane
+{first jobs lane}
+ORDER BY lane.turn LIMIT :rows
 
 -- finish_job --
 WITH finished AS (

@@ -1,6 +1,6 @@
 -- Statements that both databases understand. `{READY}` and the like are numbers of stored_state.py, `{among ids}` asks
 -- for one of a list, `{for share}` and `{skip locked}` lock rows where a database has several writers, `{by some_index}`
--- names the index to a database that would guess without statistics. `{stored state}` is the state as the index knows it
+-- names the index to a database that would guess without statistics, `{name what}` is a rule of order.sql. `{stored state}` is the state as the index knows it
 -- that leads with it; where ids are given, `state + 0` keeps both databases from taking an index of a state instead.
 
 -- Jobs: making and looking up
@@ -43,10 +43,6 @@ SELECT held, min(since_ms) FROM (
         SELECT due_at_ms FROM jobs {by jobs_by_state} WHERE {stored state} = {QUEUED} ORDER BY id LIMIT :most
     ) AS queued
     UNION ALL
-    SELECT false, due_at_ms FROM (
-        SELECT due_at_ms FROM jobs {by jobs_by_state} WHERE {stored state} = {CLAIMED} ORDER BY id LIMIT :most
-    ) AS claimed
-    UNION ALL
     SELECT coalesce(NOT lanes.awake AND lanes.in_flight = 0, false), due_at_ms FROM (
         SELECT due_at_ms, group_key, mode FROM jobs {by jobs_by_state} WHERE {stored state} = {READY}
         ORDER BY id LIMIT :most
@@ -64,8 +60,9 @@ GROUP BY held
 -- Lanes
 
 -- awake_lanes --
-SELECT group_key, ordered, subscription_id, turn FROM lanes WHERE awake AND turn > :after
-ORDER BY turn LIMIT :most {skip locked}
+SELECT group_key, ordered, turn,
+    EXISTS (SELECT 1 FROM subscriptions AS s WHERE s.id = lanes.subscription_id AND s.paused)
+FROM lanes {by lanes_awake} WHERE awake ORDER BY turn LIMIT :most
 
 -- wake_lanes_of_subscription --
 UPDATE lanes SET awake = (in_flight = 0) WHERE subscription_id = :subscription_id
@@ -73,7 +70,7 @@ UPDATE lanes SET awake = (in_flight = 0) WHERE subscription_id = :subscription_i
 -- paused_subscriptions --
 SELECT id FROM subscriptions WHERE id {among ids} AND paused
 
--- Lanes claimed as a whole; a re-run finds those of its predecessor awake
+-- Claims of lanes; a re-run takes over those of its predecessor
 
 -- any_lane_awake --
 SELECT EXISTS (SELECT 1 FROM lanes {by lanes_awake} WHERE awake)
@@ -99,14 +96,10 @@ WHERE claimed_until_ms IS NOT NULL AND claimed_until_ms <= :now_ms ORDER BY clai
 -- count_ready --
 SELECT count(*) FROM (SELECT 1 FROM jobs {by jobs_ready} WHERE state = {READY} LIMIT :most) AS counted
 
--- Claiming
+-- What happens by itself: whether there is something, which jobs, and the move
 
 -- chores --
 SELECT EXISTS (SELECT 1 FROM jobs {by jobs_waiting} WHERE state = {WAITING} AND due_at_ms <= :now_ms),
-       EXISTS (
-           SELECT 1 FROM jobs {by jobs_claimed}
-           WHERE state = {CLAIMED} AND lease_until_ms <= :now_ms
-       ),
        EXISTS (
            SELECT 1 FROM jobs {by jobs_expiring} WHERE expires_at_ms IS NOT NULL AND expires_at_ms <= :now_ms
              AND state IN ({WAITING}, {READY}, {QUEUED})
@@ -119,31 +112,11 @@ SELECT EXISTS (SELECT 1 FROM jobs {by jobs_waiting} WHERE state = {WAITING} AND 
 SELECT min(at_ms) FROM (
     SELECT min(due_at_ms) AS at_ms FROM jobs {by jobs_waiting} WHERE state = {WAITING}
     UNION ALL
-    SELECT min(lease_until_ms) FROM jobs {by jobs_claimed}
-    WHERE state = {CLAIMED}
-    UNION ALL
     SELECT min(expires_at_ms) FROM jobs {by jobs_expiring}
     WHERE expires_at_ms IS NOT NULL AND state IN ({WAITING}, {READY}, {QUEUED})
     UNION ALL
     SELECT min(claimed_until_ms) FROM lanes {by lanes_claimed} WHERE claimed_until_ms IS NOT NULL
 ) AS times
-
--- claim_jobs --
-UPDATE jobs SET state = {CLAIMED}, owner = :owner, lease_until_ms = :lease_until_ms, updated_at_ms = :now_ms
-WHERE id {among ids} AND state + 0 = {READY}
-RETURNING id, group_key, mode, pool, publish_round, subscription_id, due_at_ms
-
--- queue_jobs --
-UPDATE jobs SET state = {QUEUED}, lease_until_ms = :lease_until_ms, updated_at_ms = :now_ms
-WHERE id {among ids} AND state + 0 = {CLAIMED} AND owner = :owner
-RETURNING id, group_key, mode, subscription_id, {CLAIMED}
-
--- release_jobs --
-UPDATE jobs SET state = {READY}, owner = NULL, lease_until_ms = NULL, updated_at_ms = :now_ms
-WHERE id {among ids} AND state + 0 = {CLAIMED} AND owner = :owner
-RETURNING id, group_key, mode, subscription_id, {CLAIMED}
-
--- What happens by itself: which jobs, and the move
 
 -- due_jobs --
 SELECT id, group_key FROM jobs {by jobs_waiting} WHERE state = {WAITING} AND due_at_ms <= :now_ms ORDER BY due_at_ms LIMIT :most
@@ -151,15 +124,6 @@ SELECT id, group_key FROM jobs {by jobs_waiting} WHERE state = {WAITING} AND due
 -- promote_jobs --
 UPDATE jobs SET state = {READY}, updated_at_ms = :now_ms WHERE id {among ids} AND state + 0 = {WAITING}
 RETURNING id, group_key, mode, subscription_id, {WAITING}
-
--- lapsed_claims --
-SELECT id, group_key FROM jobs {by jobs_claimed}
-WHERE state = {CLAIMED} AND lease_until_ms <= :now_ms ORDER BY lease_until_ms LIMIT :most
-
--- unclaim_jobs --
-UPDATE jobs SET state = {READY}, owner = NULL, lease_until_ms = NULL, updated_at_ms = :now_ms
-WHERE id {among ids} AND state + 0 = {CLAIMED} AND lease_until_ms <= :now_ms
-RETURNING id, group_key, mode, subscription_id, {CLAIMED}
 
 -- expiring_jobs --
 SELECT id, group_key FROM jobs {by jobs_expiring} WHERE expires_at_ms IS NOT NULL AND expires_at_ms <= :now_ms
@@ -191,29 +155,15 @@ RETURNING id
 UPDATE jobs SET state = {PROCESSING}, delivery_count = delivery_count + 1, owner = :owner,
     lease_until_ms = :lease_until_ms, updated_at_ms = :now_ms
 WHERE id = :id AND state + 0 = {QUEUED}
-  AND (expires_at_ms IS NULL OR expires_at_ms > :now_ms)
+  AND {in time jobs}
   AND NOT EXISTS (SELECT 1 FROM subscriptions AS s WHERE s.id = jobs.subscription_id AND s.paused)
-  AND (mode = {IMMEDIATE} OR NOT EXISTS (
-      SELECT 1 FROM jobs AS k {by jobs_processing} WHERE k.state = {PROCESSING} AND k.mode > 0 AND k.group_key = jobs.group_key
-  ))
-  AND (mode <> {BLOCK_ON_ERROR} OR NOT EXISTS (
-      SELECT 1 FROM jobs AS k {by jobs_blocking}
-      WHERE (k.state = {ERROR} OR (k.state = {WAITING} AND k.delivery_count > 0 AND k.mode > 0))
-        AND k.group_key = jobs.group_key
-        AND (k.sequence, k.created_at_ms, k.id) < (jobs.sequence, jobs.created_at_ms, jobs.id)
-  ))
-  AND (mode = {IMMEDIATE} OR NOT EXISTS (
-      SELECT 1 FROM jobs AS k {by jobs_in_line}
-      WHERE k.state BETWEEN {READY} AND {QUEUED} AND k.mode > 0 AND k.group_key = jobs.group_key
-        AND (k.sequence, k.created_at_ms, k.id) < (jobs.sequence, jobs.created_at_ms, jobs.id)
-        AND (jobs.mode = {BLOCK_ON_ERROR} OR (k.mode = {NEXT_ON_ERROR} AND k.delivery_count = 0))
-  ))
+  AND NOT {held back jobs}
 RETURNING {job columns}
 
 -- arrive --
 UPDATE jobs SET state = {QUEUED}, lease_until_ms = :lease_until_ms, updated_at_ms = :now_ms
-WHERE id {among ids} AND state + 0 = :state
-RETURNING id, group_key, mode, subscription_id, CAST(:state AS integer)
+WHERE id {among ids} AND state + 0 = {READY}
+RETURNING id, group_key, mode, subscription_id, {READY}
 
 -- hold_back --
 UPDATE jobs SET state = {READY}, owner = NULL, lease_until_ms = NULL, publish_round = publish_round + 1,
@@ -242,13 +192,12 @@ RETURNING id, group_key, mode, subscription_id, CAST(:state AS integer)
 
 -- errors_of_group --
 SELECT id, group_key FROM jobs
-WHERE (state = {ERROR} OR (state = {WAITING} AND delivery_count > 0 AND mode > 0)) AND group_key = :group_key
-  AND state = {ERROR}
-ORDER BY sequence, created_at_ms, id LIMIT :most
+WHERE {blocking jobs} AND group_key = :group_key AND state = {ERROR}
+ORDER BY {position jobs} LIMIT :most
 
 -- unfinished_of_subscription --
 SELECT id, group_key FROM jobs {by jobs_by_state}
-WHERE subscription_id = :subscription_id AND {stored state} IN ({WAITING}, {READY}, {CLAIMED}, {QUEUED}) LIMIT :most
+WHERE subscription_id = :subscription_id AND {stored state} IN ({WAITING}, {READY}, {QUEUED}) LIMIT :most
 
 -- groups_of_jobs --
 SELECT id, group_key FROM jobs WHERE id {among ids}

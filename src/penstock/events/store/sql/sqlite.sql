@@ -22,12 +22,6 @@ ON CONFLICT (group_key, ordered) DO UPDATE SET awake = (in_flight = 0)
 -- take_turns --
 UPDATE lane_turns SET last = last + :count RETURNING last
 
--- serve_lanes --
-UPDATE lanes SET in_flight = ?3, awake = ?4, turn = ?5 WHERE group_key = ?1 AND ordered = ?2
-
--- land_lanes --
-UPDATE lanes SET in_flight = max(in_flight - ?2, 0), awake = (in_flight <= ?2) WHERE group_key = ?1 AND ordered = 1
-
 -- drop_empty_lanes --
 DELETE FROM lanes WHERE group_key = ?1 AND ordered = ?2 AND NOT EXISTS (
     SELECT 1 FROM jobs {by jobs_ready} WHERE state = {READY} AND jobs.group_key = ?1 AND (mode > 0) = ?2
@@ -62,31 +56,17 @@ UPDATE lanes SET in_flight = 0, awake = true, claimed_by = NULL, claimed_until_m
 WHERE group_key = ?1 AND ordered = ?2 AND claimed_until_ms <= ?3
 
 -- first_blocker --
-SELECT sequence, created_at_ms, id FROM jobs
-WHERE (state = {ERROR} OR (state = {WAITING} AND delivery_count > 0 AND mode > 0)) AND group_key = :group_key
-ORDER BY sequence, created_at_ms, id LIMIT 1
+SELECT {position jobs} FROM jobs {by jobs_blocking} WHERE {blocking jobs} AND group_key = :group_key
+ORDER BY {position jobs} LIMIT 1
 
--- run_of_immediate_lane --
-SELECT sequence, created_at_ms, id FROM jobs
-WHERE state = {READY} AND group_key = :group_key AND mode = {IMMEDIATE}
-  AND (expires_at_ms IS NULL OR expires_at_ms > :now_ms)
-ORDER BY sequence, created_at_ms, id LIMIT :most
+-- first_jobs --
+SELECT {lane job jobs} FROM jobs {by jobs_ready}
+WHERE {candidate jobs} AND group_key = :group_key AND mode = :mode
+ORDER BY {position jobs} LIMIT :share
 
--- run_of_ordered_lane --
-SELECT * FROM (
-    SELECT sequence, created_at_ms, id FROM jobs
-    WHERE state = {READY} AND group_key = :group_key AND mode = {BLOCK_ON_ERROR}
-      AND (expires_at_ms IS NULL OR expires_at_ms > :now_ms)
-      AND (sequence, created_at_ms, id) < (:sequence, :created_at_ms, :id)
-    ORDER BY sequence, created_at_ms, id LIMIT :most
-)
-UNION ALL
-SELECT * FROM (
-    SELECT sequence, created_at_ms, id FROM jobs
-    WHERE state = {READY} AND group_key = :group_key AND mode = {NEXT_ON_ERROR}
-      AND (expires_at_ms IS NULL OR expires_at_ms > :now_ms)
-    ORDER BY sequence, created_at_ms, id LIMIT :most
-)
+-- lanes_in_turns --
+SELECT group_key, ordered, turn, EXISTS (SELECT 1 FROM subscriptions AS s WHERE s.id = subscription_id AND s.paused)
+FROM lanes WHERE turn BETWEEN :first AND :last AND (awake OR claimed_by = :owner) ORDER BY turn
 
 -- finish_job --
 UPDATE jobs SET state = :state, attempt_count = attempt_count + :spent, publish_round = publish_round + :rounds,

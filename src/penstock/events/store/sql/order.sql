@@ -1,0 +1,54 @@
+-- The rules of domain/order.py in SQL, each written once (tests/property/test_order_forms.py compares them). A statement
+-- takes one in by `{name what}`: the text of the block, with `what` for every @.
+
+-- position --
+@.sequence, @.created_at_ms, @.id
+
+-- in_time --
+(@.expires_at_ms IS NULL OR @.expires_at_ms > :now_ms)
+
+-- candidate --
+-- @ waits to be published, and may go as soon as nothing blocks it.
+@.state = {READY} AND {in time @}
+
+-- blocking --
+-- BLOCK_ON_ERROR jobs behind @ must wait for it; the words of the index jobs_blocking.
+(@.state = {ERROR} OR (@.state = {WAITING} AND @.delivery_count > 0 AND @.mode > 0))
+
+-- held_back --
+-- @, about to be delivered, must wait for another job of its group; each reason has an index of its own.
+(@.mode <> {IMMEDIATE} AND (
+    EXISTS (
+        SELECT 1 FROM jobs AS k {by jobs_processing}
+        WHERE k.state = {PROCESSING} AND k.mode > 0 AND k.group_key = @.group_key
+    )
+    OR (@.mode = {BLOCK_ON_ERROR} AND EXISTS (
+        SELECT 1 FROM jobs AS k {by jobs_blocking}
+        WHERE {blocking k} AND k.group_key = @.group_key AND ({position k}) < ({position @})
+    ))
+    OR EXISTS (
+        SELECT 1 FROM jobs AS k {by jobs_in_line}
+        WHERE k.state BETWEEN {READY} AND {QUEUED} AND k.mode > 0 AND k.group_key = @.group_key
+          AND ({position k}) < ({position @})
+          AND (@.mode = {BLOCK_ON_ERROR} OR (k.mode = {NEXT_ON_ERROR} AND k.delivery_count = 0))
+    )
+))
+
+-- first_jobs --
+-- PostgreSQL only: beside each lane @ its first blocker, and its first candidates, :share of each mode. So blocked jobs
+-- never hide others; which of them go is decided by whoever reads them. One row without a job for a lane without any.
+LEFT JOIN LATERAL (
+    SELECT {position jobs} FROM jobs WHERE {blocking jobs} AND jobs.group_key = @.group_key
+    ORDER BY {position jobs} LIMIT 1
+) AS blocker ON @.ordered
+LEFT JOIN LATERAL (
+    ({jobs of mode BLOCK_ON_ERROR}) UNION ALL ({jobs of mode NEXT_ON_ERROR}) UNION ALL ({jobs of mode IMMEDIATE})
+) AS job ON true
+
+-- jobs_of_mode --
+SELECT {lane job jobs} FROM jobs
+WHERE {candidate jobs} AND jobs.group_key = lane.group_key AND jobs.mode = {@} AND lane.ordered = ({@} > 0)
+ORDER BY {position jobs} LIMIT :share
+
+-- lane_job --
+@.id, @.mode, @.sequence, @.created_at_ms, @.due_at_ms, @.pool, @.publish_round, @.updated_at_ms
