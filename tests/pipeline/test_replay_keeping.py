@@ -7,13 +7,12 @@ from uuid import uuid4
 import pytest
 
 from penstock.delivery.webhook.request import checked_headers
-from penstock.domain.errors import InvalidArgument
 from penstock.domain.job import Attempt, AttemptOutcome
 from penstock.domain.job_state import JobStatus
 from penstock.domain.pointer import DispatchMode
 from penstock.events.errors import ReplayNotFound, ReplayTakenOver
 from penstock.events.fan_out.rule import check_job_id
-from penstock.events.replay import REPLAY_HEADER, ReplayAttempt, ReplayOrder, ReplayProgress, ReplaySelection, copy_id
+from penstock.events.replay import REPLAY_HEADER, Copied, ReplayAttempt, ReplayOrder, ReplayProgress, copy_id
 from penstock.events.store.replays import KEPT_MS, Part, Replays
 from penstock.events.store.repository import JobRepository
 from penstock.spark.database import Database
@@ -49,11 +48,11 @@ def test_a_copy_stands_where_its_original_stood(rig: ReplayRig) -> None:
     rig.end(job_ids)
     replay_id, part = part_of(rig)
 
-    async def make(replays: Replays) -> bool:
+    async def make(replays: Replays) -> Copied:
         await replays.own(part)
         return await replays.make_copies(part, [(job_ids[0], None), (job_ids[1], 4_000_000_000_000)])
 
-    assert with_replays(rig, make) is True
+    assert with_replays(rig, make) == Copied(copies=2, in_error=0, goes_on=True)
     original, copy = rig.job(job_ids[0]), rig.job(copy_id(job_ids[0], replay_id))
     check_job_id(copy.id)
     assert (copy.group_key, copy.sequence, copy.created_at_ms) == (
@@ -120,6 +119,44 @@ def test_a_job_whose_event_is_gone_cannot_be_copied(rig: ReplayRig) -> None:
     assert with_replays(rig, lambda replays: replays.progress(replay_id)) == ReplayProgress(done=1, failed=1)
 
 
+def test_a_job_that_is_on_its_way_again_or_whose_subscription_is_gone_cannot_be_copied(rig: ReplayRig) -> None:
+    kept, gone = rig.subscribe(TARGET), rig.subscribe(TARGET, "gone")
+    job_ids = [*rig.publish(["a", "b"], kept), *rig.publish(["a"], gone)]
+    rig.end([job_ids[0], job_ids[2]])
+    rig._with_repository(lambda repository: repository.delete_subscription(gone.id))
+    _, part = part_of(rig)
+
+    async def make(replays: Replays) -> ReplayProgress:
+        await replays.own(part)
+        made = await replays.make_copies(part, [(job_id, None) for job_id in job_ids])
+        assert made == Copied(copies=1)
+        return await replays.progress(part.replay_id)
+
+    assert with_replays(rig, make) == ReplayProgress(done=1, failed=2)
+
+
+def test_a_replay_copies_a_job_once_whichever_of_its_copies_it_finds(rig: ReplayRig) -> None:
+    (job_id,) = rig.publish(["a"], rig.subscribe(TARGET))
+    rig.end([job_id], JobStatus.ERROR)
+    earlier, part = part_of(rig)
+    later = rig.begin()
+    again = Part(later.id, later.run, 0, "first")
+
+    async def make(replays: Replays, of: Part, copied_id: str) -> Copied:
+        await replays.own(of)
+        return await replays.make_copies(of, [(copied_id, None)])
+
+    assert with_replays(rig, lambda replays: make(replays, part, job_id)) == Copied(copies=1, in_error=1)
+    copy = copy_id(job_id, earlier)
+    rig.end([copy], JobStatus.ERROR)
+    assert with_replays(rig, lambda replays: make(replays, again, copy)) == Copied(copies=1, in_error=1)
+    assert rig.job(copy).status is JobStatus.CANCELLED
+    rig.execute(f"DELETE FROM jobs WHERE id = '{copy_id(job_id, later.id)}'")
+    rig.end([job_id])
+    assert with_replays(rig, lambda replays: make(replays, again, job_id)) == Copied()
+    assert with_replays(rig, lambda replays: replays.progress(later.id)) == ReplayProgress(done=1)
+
+
 def test_what_was_delivered_is_not_loaded_again(rig: ReplayRig) -> None:
     job_ids = rig.publish(["a", "a", "a"], rig.subscribe(TARGET))
     rig.end(job_ids)
@@ -132,6 +169,7 @@ def test_what_was_delivered_is_not_loaded_again(rig: ReplayRig) -> None:
         assert all(load.event is not None and load.event.id == load.job.event_id for load in before)
         failed = delivered(job_ids[1], 1, AttemptOutcome.FAILED)
         assert await replays.record(part, [delivered(job_ids[0]), failed], ReplayProgress(1, 1))
+        assert await replays.loads(replay_id, [copy_id(job_ids[0], "0HZXEQ5Y8JY60")]) == []
         return [(load.job.id, load.deliveries) for load in await replays.loads(replay_id, job_ids)]
 
     assert with_replays(rig, deliver) == [(job_ids[1], 1), (job_ids[2], 0)]
@@ -212,10 +250,3 @@ def test_replays_of_long_ago_are_forgotten(rig: ReplayRig) -> None:
 
 def test_a_copy_of_a_copy_names_the_first_original() -> None:
     assert copy_id(copy_id("0HZXEQ5Y8JY5Z", "0HZXEQ5Y8JY60"), "0HZXEQ5Y8JY61") == "0HZXEQ5Y8JY5Z~0HZXEQ5Y8JY61"
-
-
-def test_a_selection_of_nothing_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="say what to replay"):
-        ReplaySelection()
-    with pytest.raises(InvalidArgument, match="no time between"):
-        ReplaySelection(from_ms=5, to_ms=5)

@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.domain.job_state import JobStatus
-from penstock.events.replay import ReplayProgress, ReplaySelection, copy_id
+from penstock.events.replay import Copied, ReplayProgress, ReplaySelection, copy_id
+from penstock.events.store.replays import Part, Replays
 from penstock.history.errors import ReplayBroken
 from penstock.history.replay.runner import ReplayRunner
 from penstock.history.replay.task import DirectSettings
@@ -66,11 +67,10 @@ def test_a_direct_replay_is_stopped_and_goes_on(
     ended = runner.run(rig.go_on(replay), count, LOOPBACK, NEVER, nobody)
     assert (ended.stopped, ended.progress) == (False, ReplayProgress(done=400))
     came = [request.headers["webhook-id"] for request in receiver.requests]
-    copies = [copy_id(job_id, replay.id) for job_id in job_ids]
-    assert sorted(came) == sorted(copies)
+    assert sorted(came) == sorted(job_ids)
     for key in range(4):
-        of_key = set(copies[key::4])
-        assert [name for name in came if name in of_key] == copies[key::4]
+        of_key = set(job_ids[key::4])
+        assert [name for name in came if name in of_key] == job_ids[key::4]
 
 
 def test_through_the_queue_what_failed_is_copied_once(spark: SparkSession, rig: ReplayRig) -> None:
@@ -93,6 +93,31 @@ def test_through_the_queue_what_failed_is_copied_once(spark: SparkSession, rig: 
     assert len(set(due)) == 10
     # Their places are taken: there is nothing left that failed.
     assert runner.count(selection, as_of_ms).jobs == 0
+
+
+def test_a_replay_that_the_api_did_not_finish_is_gone_on_with(spark: SparkSession, rig: ReplayRig) -> None:
+    subscription = rig.subscribe("https://orders.example/hook")
+    job_ids = rig.publish(["a", "b", "a", "a"], subscription)
+    rig.end(job_ids)
+    rig.end(job_ids[3:], JobStatus.EXPIRED)
+    selection = ReplaySelection(
+        type="orders:created", group_key=f"{subscription.id}:a", status=JobStatus.COMPLETED, from_ms=0
+    )
+    replay = rig.begin(selection, total=2)
+    part = Part(replay.id, replay.run, 0, "1:api")
+
+    async def begin(replays: Replays) -> Copied:
+        await replays.own(part)
+        return await replays.make_copies(part, [(job_ids[0], None)])
+
+    assert rig._with_replays(begin) == Copied(copies=1)
+    runner = ReplayRunner(spark, rig.database, rig.clock)
+    count = runner.count(selection, replay.requested_at_ms)
+    assert (count.jobs, count.groups) == (2, 1)
+    ended = runner.run(rig.go_on(replay), count, LOOPBACK, NEVER, nobody)
+    assert ended.progress == ReplayProgress(done=2)
+    made = [row[0] for row in rig.execute("SELECT id FROM jobs WHERE id LIKE '%~%' ORDER BY id")]
+    assert made == [copy_id(job_id, replay.id) for job_id in (job_ids[0], job_ids[2])]
 
 
 def test_a_database_that_fails_is_said_in_a_sentence(spark: SparkSession, rig: ReplayRig) -> None:

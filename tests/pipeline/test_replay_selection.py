@@ -27,6 +27,7 @@ ROWS = st.fixed_dictionaries(
         "id": st.builds(lambda original, copy: original + copy, IDS, REPLAYS),
         "subscription_id": st.sampled_from(["s1", "s2", None]),
         "group_name": st.sampled_from(["a", "b", "default", "ключ", None]),
+        "type": st.sampled_from(["orders:created", "orders:paid"]),
         "sequence": st.sampled_from([1, 99]),
         "status": st.sampled_from([str(status) for status in JobStatus]),
         "created_at_ms": MOMENTS,
@@ -41,11 +42,14 @@ SELECTIONS = st.builds(
     subscription_id=st.sampled_from([None, "s1", "gone"]),
     key=st.sampled_from([None, None, "a", "default", "ключ"]),
     failed_since_ms=st.none() | MOMENTS,
+    status=st.sampled_from([None, None, *JobStatus]),
+    type=st.sampled_from([None, None, "orders:created"]),
+    group_key=st.sampled_from([None, None, "s1:a", "orders:created:default"]),
 )
 
 
 def group_key(row: dict[str, Any]) -> str:
-    return f"{row['subscription_id'] or 'orders:created'}:{row['group_name'] or 'default'}"
+    return f"{row['subscription_id'] or row['type']}:{row['group_name'] or 'default'}"
 
 
 def frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
@@ -60,13 +64,15 @@ def fits(row: dict[str, Any], wanted: ReplaySelection) -> bool:
         and (wanted.to_ms is None or row["created_at_ms"] < wanted.to_ms)
         and (wanted.subscription_id is None or row["subscription_id"] == wanted.subscription_id)
         and (wanted.key is None or (row["group_name"] or "default") == wanted.key)
-        and (wanted.failed_since_ms is not None or COPY_JOINT not in row["id"])
+        and (wanted.type is None or row["type"] == wanted.type)
+        and (wanted.group_key is None or group_key(row) == wanted.group_key)
     )
 
 
 def expected(rows: list[dict[str, Any]], wanted: ReplaySelection) -> set[str]:
     failed_only = wanted.failed_since_ms is not None
     statuses = {"ERROR", "EXPIRED"} | (set() if failed_only else {"COMPLETED"})
+    statuses = statuses if wanted.status is None else statuses & {wanted.status}
     over = [
         row["id"]
         for row in rows
@@ -76,7 +82,7 @@ def expected(rows: list[dict[str, Any]], wanted: ReplaySelection) -> set[str]:
         and (wanted.failed_since_ms or 0) <= row["finished_at_ms"] <= AS_OF_MS
     ]
     last = {job_id.partition(COPY_JOINT)[0]: job_id for job_id in sorted(over)}
-    return set(last.values()) if failed_only else set(over)
+    return set(last.values())
 
 
 @settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -119,6 +125,7 @@ def test_the_count_tells_jobs_and_groups_of_each_part(spark: SparkSession) -> No
             "id": f"j{number:02}",
             "subscription_id": "s",
             "group_name": f"g{number % 7}",
+            "type": "orders:created",
             "sequence": 99,
             "status": "COMPLETED",
             "created_at_ms": number,

@@ -232,7 +232,7 @@ async def test_every_list_that_can_grow_has_a_cursor() -> None:
     router = router_routes(ServedApi(RouterSettings()).parts()).routes
 
     async with open_service({HOME: MemoryStore()}, VirtualClock(), TsidFactory(1), ServerSettings()) as service:
-        sqs = AdminSurface(service).routes()
+        sqs = AdminSurface(service).table.routes
 
     without: set[str] = set()
     for route in (*jobs_routes(product).routes, *front.routes(product), *router, *sqs):

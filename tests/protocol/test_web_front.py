@@ -12,6 +12,7 @@ import pytest
 from penstock.console.front import WebFront
 from penstock.console.page import CONTENT_SECURITY_POLICY
 from penstock.edge.clock import pause
+from penstock.events.replay import ReplayProgress, ReplaySelection
 from penstock.events.statistics.inline import InlineCounter
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.testing.receiver import Ending, RecordingReceiver, Reply
@@ -300,7 +301,7 @@ async def test_a_replay_is_counted_first_and_keeps_the_order(rig: DispatchRig) -
     assert [b'"number":%d' % number in request.body for number, request in enumerate(again)] == [True] * 5
 
 
-async def test_a_replay_begins_anew_with_errors_and_leaves_out_what_cannot_go(rig: DispatchRig) -> None:
+async def test_a_replay_replaces_errors_and_leaves_out_what_cannot_go(rig: DispatchRig) -> None:
     gone, _ = await rig.subscribe("gone")
     subscription_id, _ = await rig.subscribe(retryDelaysS=[])
     rig.receiver.script(*[Reply(500)] * 4)
@@ -319,8 +320,54 @@ async def test_a_replay_begins_anew_with_errors_and_leaves_out_what_cannot_go(ri
         "groups": 1,
         "truncated": False,
     }
-    assert (await rig.ask("POST", "/api/v1/replays", {})).body["retried"] == 1
-    assert (await rig.job(failed["id"]))["status"] == "PENDING"
+    done = (await rig.ask("POST", "/api/v1/replays", {})).body
+    assert (done["retried"], done["made"]) == (1, 0)
+    assert (await rig.job(failed["id"]))["status"] == "CANCELLED"
+    assert (await rig.job(f"{failed['id']}~{done['replayId']}"))["status"] == "PENDING"
+    assert (await rig.ask("GET", "/api/v1/replays/count?status=CANCELLED")).body["made"] == 0
+
+
+async def test_a_webhook_keeps_its_id_through_retries_and_replays(rig: DispatchRig) -> None:
+    _, secret = await rig.subscribe(retryDelaysS=[])
+    rig.receiver.script(Reply(500))
+    await rig.publish()
+    await rig.publish(2)
+    await rig.dispatch_all()
+    (failed, _) = await rig.jobs()
+    replays = []
+    for _ in range(2):  # the second finds the copy in ERROR, and replaces that
+        rig.receiver.script(Reply(500))
+        replays.append((await rig.ask("POST", "/api/v1/replays", {"status": "ERROR"})).body)
+        await rig.dispatch_all()
+    await rig.ask("POST", f"/api/v1/jobs/{failed['id']}~{replays[1]['replayId']}/retry")
+    await rig.dispatch_all()
+    replays.append((await rig.ask("POST", "/api/v1/replays", {})).body)
+    await rig.dispatch_all()
+
+    assert [(done["retried"], done["made"]) for done in replays] == [(1, 0), (1, 0), (0, 2)]
+    first, second, third = (done["replayId"] for done in replays)
+    of_failed = [each for each in rig.receiver.requests if b'"number":1' in each.body]
+    assert [each.headers.get("penstock-replay") for each in of_failed] == [None, first, second, second, third]
+    assert {each.headers["webhook-id"] for each in of_failed} == {failed["id"]}
+    assert [each.headers["penstock-job"] for each in of_failed[1:]] == [
+        f"{failed['id']}~{replay_id}" for replay_id in (first, second, second, third)
+    ]
+    # The blocked job of the same key follows, and in the last replay both come in their first order.
+    numbers = [b'"number":2' in each.body for each in rig.receiver.requests]
+    assert numbers == [False, False, False, False, True, False, True]
+    assert all(rig.signed_by(each, secret) for each in rig.receiver.requests)
+
+
+async def test_a_replay_by_the_api_is_kept_as_one(rig: DispatchRig) -> None:
+    subscription_id, _ = await rig.subscribe()
+    await rig.publish()
+    await rig.dispatch_all()
+    done = (await rig.ask("POST", "/api/v1/replays", {"subscriptionId": subscription_id, "createdFromMs": 5})).body
+    replays = rig.repository.replays(rig.clock)
+    kept = await replays.get(done["replayId"])
+    assert kept.order.selection == ReplaySelection(subscription_id=subscription_id, from_ms=5)
+    assert (kept.total, kept.finished_at_ms) == (1, rig.now_ms)
+    assert await replays.progress(kept.id) == ReplayProgress(done=1)
 
 
 async def test_the_breakers_of_subscribers_are_shown_and_reset(rig: DispatchRig) -> None:

@@ -10,6 +10,7 @@ from penstock.domain.event import Event
 from penstock.domain.job import DispatchJob
 from penstock.domain.signing import verify
 from penstock.domain.subscription import Subscription
+from penstock.events.replay import REPLAY_HEADER, as_copy
 from tests.made_jobs import JOB_ID, NOW_MS, dispatch_job
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -41,6 +42,24 @@ def test_without_a_secret_there_is_an_id_and_a_time_but_no_signature() -> None:
     assert request.signature is None
     assert headers_of(request)["webhook-id"] == JOB_ID
     assert headers_of(request)["webhook-timestamp"] == str(NOW_MS // 1000)
+
+
+@pytest.mark.parametrize("secrets", [(), (SECRET,)])
+def test_attempts_copies_and_copies_of_copies_have_the_webhook_id_of_the_first_job(secrets: tuple[str, ...]) -> None:
+    subscription = msgspec.structs.replace(SUBSCRIPTION, secrets=secrets)
+
+    def webhook_id(job: DispatchJob) -> str:
+        request = delivery_request(job, None, subscription, NOW_MS)
+        return headers_of(request)["webhook-id"] if request.signature is None else request.signature.message_id
+
+    job = dispatch_job()
+    copy = as_copy(job, "0HZXEQ5Y8JY60", 1)
+    copy_of_copy = as_copy(copy, "0HZXEQ5Y8JY61", 3)
+    again = dispatch_job(delivery_count=2)
+    assert {webhook_id(each) for each in (job, again, copy, copy_of_copy)} == {JOB_ID}
+    headers = headers_of(delivery_request(copy_of_copy, None, subscription, NOW_MS))
+    assert headers["penstock-job"] == f"{JOB_ID}~0HZXEQ5Y8JY61"
+    assert headers[REPLAY_HEADER] == "0HZXEQ5Y8JY61"
 
 
 def test_a_jobs_headers_go_before_its_subscriptions_and_ours_before_both() -> None:

@@ -13,8 +13,9 @@ from penstock.http.api.app import ApiApp
 from penstock.http.api.openapi import openapi_document
 from penstock.http.api.problems import problem_of
 from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import MAX_BODY_BYTES, Call, NoBody, Route, RouteTable
+from penstock.http.api.routes import MAX_BODY_BYTES, Call, NoBody, RouteTable, route, routes_of
 from penstock.http.auth.guard import RequestGuard
+from penstock.http.auth.keys import MAY_LOOK
 from penstock.http.server.asgi import Message
 
 
@@ -33,32 +34,24 @@ class ThingQuery(msgspec.Struct, frozen=True, rename="camel"):
     must: bool | None = None
 
 
+@route("GET", "/things/{name}", summary="Show.")
 def show(call: Call[ThingQuery, NoBody]) -> Thing:
     return Thing(call.path["name"], 0 if call.query.must else call.query.most_things)
 
 
+@route("POST", "/things/all", summary="Store.", refusals=(HTTPStatus.NOT_FOUND,))
 async def store(call: Call[NoQuery, Thing]) -> Thing:
     if call.body.name == "none":
         raise NotFound("no such thing")
     return call.body
 
 
+@route("DELETE", "/things/{name}", summary="Clear.")
 def clear(_: Call[NoQuery, NoBody]) -> Thing:
     return Thing("x")
 
 
-SHOW = Route(method="GET", path="/things/{name}", summary="Show.", answer=Thing, query=ThingQuery, handler=show)
-STORE = Route(
-    method="POST",
-    path="/things/all",
-    summary="Store.",
-    answer=Thing,
-    body=Thing,
-    handler=store,
-    refusals=(HTTPStatus.NOT_FOUND,),
-)
-CLEAR = Route(method="DELETE", path="/things/{name}", summary="Clear.", answer=Thing, handler=clear)
-TABLE = RouteTable(SHOW, STORE, CLEAR)
+TABLE = RouteTable(*routes_of(show, store, clear))
 
 
 async def ask(method: str, target: str, *chunks: bytes | None) -> tuple[int, Any] | None:
@@ -129,7 +122,60 @@ async def test_what_is_wrong_with_a_body_has_its_status(chunks: tuple[bytes, ...
 
 def test_a_route_stands_in_a_table_once() -> None:
     with pytest.raises(ValueError, match="stands in the table twice"):
-        RouteTable(SHOW, SHOW)
+        RouteTable(*routes_of(show, show))
+
+
+class Shelf:
+    """Declares routes out of the order of the alphabet, with an ordinary method between them."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @route("PUT", "/shelf", summary="Put.", max_body_bytes=7, roles=MAY_LOOK, media_types=("text/x",), open=True)
+    async def _put(self, call: Call[ThingQuery, list[Thing] | Thing]) -> Thing:
+        return self._thing(call.query.most_things)
+
+    def _thing(self, size: int) -> Thing:
+        return Thing(self._name, size)
+
+    @route("GET", "/shelf", summary="Get.")
+    def _get(self, _: Call[NoQuery, NoBody]) -> list[Thing]:
+        return [self._thing(0)]
+
+
+async def test_the_methods_of_an_object_declare_its_routes_in_order() -> None:
+    put, get = routes_of(Shelf("oak"))
+
+    assert (put.method, put.path, put.summary, put.query, put.body, put.answer) == (
+        "PUT",
+        "/shelf",
+        "Put.",
+        ThingQuery,
+        list[Thing] | Thing,
+        Thing,
+    )
+    assert (put.max_body_bytes, put.allowed_roles, put.media_types, put.open) == (7, MAY_LOOK, ("text/x",), True)
+    assert (get.method, get.query, get.body, get.answer) == ("GET", NoQuery, NoBody, list[Thing])
+    assert await put.answered(Call({}, ThingQuery(3), [])) == Thing("oak", 3)
+    assert await get.answered(Call({}, NoQuery(), NoBody())) == [Thing("oak", 0)]
+
+
+def test_a_handler_without_annotations_is_refused_where_it_is_declared() -> None:
+    def unsaid(call):  # type: ignore[no-untyped-def]
+        return call
+
+    def without_answer(call: Call[NoQuery, NoBody]):  # type: ignore[no-untyped-def]
+        return call
+
+    for handler in (unsaid, without_answer):
+        with pytest.raises(TypeError, match="needs annotations"):
+            route("GET", "/x", summary="X.")(handler)
+
+
+def test_what_declares_no_route_is_refused() -> None:
+    for owner in (object(), test_operation_ids_are_unique):
+        with pytest.raises(TypeError, match="declares no route"):
+            routes_of(owner)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from penstock.edge.clock import wall_seconds
 
 
 class Webhook(msgspec.Struct, frozen=True):
-    """A genuine delivery. Another delivery of the same job has the same `id`: remember it to work only once."""
+    """A genuine delivery. Another attempt and a replay have the same `id`: remember it to work only once."""
 
     id: str
     sent_at: datetime

@@ -9,7 +9,7 @@ from penstock.events.api.breakers import BreakerRoutes
 from penstock.events.api.groups import GroupRoutes
 from penstock.events.api.replays import ReplayRoutes
 from penstock.events.api.statistics import DeliveryRoutes, StatisticsRoutes
-from penstock.http.api.routes import AnyRoute
+from penstock.http.api.routes import AnyRoute, routes_of
 from penstock.http.server.asgi import App
 
 
@@ -36,15 +36,17 @@ class WebFront:
     def routes(self, parts: JobsParts) -> tuple[AnyRoute, ...]:
         """Routes beside those of jobs."""
         return (
-            *GroupRoutes(parts.repository, parts.clock).routes(),
-            *DeliveryRoutes(parts.repository).routes(),
-            *StatisticsRoutes(parts.repository, parts.clock).routes(),
-            *ReplayRoutes(parts.repository, parts.new_id, parts.clock).routes(),
-            *BreakerRoutes(parts.courier.breakers).routes(),
-            *MetricRoutes(parts.metrics, self._router, parts.clock).routes(),
+            *routes_of(
+                GroupRoutes(parts.repository, parts.clock),
+                DeliveryRoutes(parts.repository),
+                StatisticsRoutes(parts.repository, parts.clock),
+                ReplayRoutes(parts.repository, parts.new_id, parts.clock),
+                BreakerRoutes(parts.courier.breakers),
+                MetricRoutes(parts.metrics, self._router, parts.clock),
+            ),
             *router_routes(self._router),
             *queue_routes(self._queues),
-            *PipelineRoutes(self._pipeline).routes(),
+            *routes_of(PipelineRoutes(self._pipeline)),
         )
 
     def pools_changed(self) -> None:

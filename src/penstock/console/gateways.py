@@ -26,7 +26,7 @@ from penstock.domain.errors import PenstockError
 from penstock.http.api.paging import WholeOrPageQuery
 from penstock.http.api.problems import Refused
 from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.http.api.routes import AnyRoute, Call, NoBody, Route, route
 from penstock.router.monitoring.app import Reloaded
 from penstock.router.monitoring.breakers import BreakerList, BreakerReset, ResetCount
 from penstock.router.monitoring.in_flight import InFlightList, InFlightQuery
@@ -150,18 +150,7 @@ class PipelineRoutes:
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
 
-    def routes(self) -> tuple[AnyRoute, ...]:
-        """What is served."""
-        return (
-            Route(
-                method="GET",
-                path=PIPELINE_PATH,
-                summary="The pipeline's streaming queries, or why there are none.",
-                answer=PipelineState,
-                handler=self._state,
-            ),
-        )
-
+    @route("GET", PIPELINE_PATH, summary="The pipeline's streaming queries, or why there are none.")
     async def _state(self, _: Call[NoQuery, NoBody]) -> PipelineState:
         try:
             told = msgspec.json.decode(await self._upstream.ask("GET", PIPELINE_PATH), type=_Told)

@@ -9,7 +9,7 @@ from penstock.console.errors import PartUnreachable
 from penstock.console.upstream import Upstream
 from penstock.edge.clock import Clock
 from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.http.api.routes import Call, NoBody, route
 from penstock.ops.telemetry.metrics import Metrics
 
 _PREFIX = "penstock_"
@@ -38,28 +38,11 @@ class MetricRoutes:
         self._router = router
         self._clock = clock
 
-    def routes(self) -> tuple[AnyRoute, ...]:
-        """What is served."""
-        return (
-            Route(
-                method="GET",
-                path="/api/v1/metrics",
-                summary="The metrics of the API, as JSON.",
-                answer=Samples,
-                handler=self._own,
-            ),
-            Route(
-                method="GET",
-                path="/api/router/metrics",
-                summary="The metrics of the router, as JSON.",
-                answer=Samples,
-                handler=self._of_router,
-            ),
-        )
-
+    @route("GET", "/api/v1/metrics", summary="The metrics of the API, as JSON.")
     def _own(self, _: Call[NoQuery, NoBody]) -> Samples:
         return Samples(self._clock.now_ms(), list(samples_of(self._metrics.exposition().decode())))
 
+    @route("GET", "/api/router/metrics", summary="The metrics of the router, as JSON.")
     async def _of_router(self, _: Call[NoQuery, NoBody]) -> Samples:
         content = await self._router.ask("GET", "/metrics")
         try:

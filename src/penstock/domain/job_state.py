@@ -38,7 +38,7 @@ TRANSITIONS: frozenset[tuple[JobStatus, JobStatus]] = frozenset(
         (PROCESSING, QUEUED),  # to be tried again when the queue brings it again
         (PROCESSING, EXPIRED),  # its time is over before the next attempt
         (ERROR, PENDING),  # retried by a person
-        (ERROR, CANCELLED),  # ignored by a person, so that its group moves on
+        (ERROR, CANCELLED),  # ignored by a person, or replaced by its copy in a replay
     }
 )
 

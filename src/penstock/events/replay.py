@@ -1,14 +1,14 @@
-"""A replay: jobs that are over, delivered once more. What was asked, and the copy that is delivered.
+"""A replay delivers finished jobs once more. This is the one rule for the API, the web page, the CLI and Spark.
 
 A copy stands where its original stands in its group: same key, sequence and age. So copies keep their originals' order,
-go before younger jobs that wait, and a copy of a job in ERROR takes its place (docs/howto/replay-a-day.md).
+go before younger jobs that wait, and a copy of a job in ERROR takes its place. To the receiver a copy is the same
+webhook again, with the same `webhook-id`, and says so in a header (docs/decisions/0025-one-replay-rule.md).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from penstock.domain.errors import InvalidArgument
 from penstock.domain.job import Attempt, DispatchJob, NewJob
 from penstock.domain.job_state import JobStatus
 
@@ -16,24 +16,27 @@ COPY_JOINT = "~"
 REPLAY_HEADER = "penstock-replay"
 
 REPLAYABLE = (JobStatus.COMPLETED, JobStatus.ERROR, JobStatus.EXPIRED)
-"""What can be delivered once more: others are on their way, or were given up by somebody."""
+"""What can be delivered once more: others are on their way, or were cancelled by a person."""
 FAILED = (JobStatus.ERROR, JobStatus.EXPIRED)
 
 
 class ReplaySelection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which jobs: all that is given has to fit. Times are of the event, or of the job if it has none."""
+    """Which jobs: everything that is given has to match. Times are of the event, or of the job if it has none."""
 
     from_ms: int | None = None
     to_ms: int | None = None
     subscription_id: str | None = None
     key: str | None = None
     failed_since_ms: int | None = None
+    status: JobStatus | None = None
+    type: str | None = None
+    group_key: str | None = None
 
-    def __post_init__(self) -> None:
-        if all(value is None for value in msgspec.structs.astuple(self)):
-            raise InvalidArgument("say what to replay: a time range, a subscription, a key, or what failed since when")
-        if self.from_ms is not None and self.to_ms is not None and self.from_ms >= self.to_ms:
-            raise InvalidArgument("there is no time between --from and --to: give an earlier and a later moment")
+    @property
+    def statuses(self) -> tuple[JobStatus, ...]:
+        """The statuses of the jobs it takes."""
+        wanted = REPLAYABLE if self.failed_since_ms is None else FAILED
+        return tuple(status for status in wanted if self.status in (None, status))
 
 
 class ReplayOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +72,15 @@ class ReplayProgress(msgspec.Struct, frozen=True):
         return self.done + self.failed + self.held_back
 
 
+class Copied(msgspec.Struct, frozen=True):
+    """What copying jobs came to: how many copies were created, and how many of them replace a job in ERROR."""
+
+    copies: int = 0
+    in_error: int = 0
+    goes_on: bool = True
+    """False if the replay is to stop."""
+
+
 class ReplayAttempt(msgspec.Struct, frozen=True):
     """A delivery of a replay."""
 
@@ -76,9 +88,20 @@ class ReplayAttempt(msgspec.Struct, frozen=True):
     attempt: Attempt
 
 
+def original_id(job_id: str) -> str:
+    """Return the id of the job that this one is a copy of, or its own: what all deliveries of one webhook share."""
+    return job_id.partition(COPY_JOINT)[0]
+
+
 def copy_id(job_id: str, replay_id: str) -> str:
-    """The id of a job's copy; that of a copy's copy names the first original."""
-    return f"{job_id.partition(COPY_JOINT)[0]}{COPY_JOINT}{replay_id}"
+    """Return the id of a job's copy; that of a copy's copy names the first original."""
+    return f"{original_id(job_id)}{COPY_JOINT}{replay_id}"
+
+
+def last_copies(jobs: Iterable[DispatchJob]) -> list[DispatchJob]:
+    """Of each job and its copies keep the last, so that a replay delivers no webhook twice; in the order of groups."""
+    last = {original_id(job.id): job for job in sorted(jobs, key=lambda job: job.id)}
+    return sorted(last.values(), key=lambda job: (job.sequence, job.created_at_ms, job.id))
 
 
 def copy_of(job: DispatchJob, replay_id: str, due_ms: int | None) -> NewJob:

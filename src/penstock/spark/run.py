@@ -13,7 +13,7 @@ from penstock.edge.clock import pause
 from penstock.http.api.app import ApiApp
 from penstock.http.api.probes import CheckResult, Probes
 from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import Call, NoBody, Route, RouteTable
+from penstock.http.api.routes import Call, NoBody, RouteTable, route, routes_of
 from penstock.http.auth.guard import RequestGuard
 from penstock.http.server.asgi import App
 from penstock.http.server.server import HttpServer, stop_signal
@@ -37,6 +37,7 @@ class PipelineView(msgspec.Struct, frozen=True):
 def run_app(supervisor: Supervisor, metrics: Metrics, master: str) -> App:
     """Health, metrics and the state of every query."""
 
+    @route("GET", "/api/pipeline", summary="The streaming jobs: batches, rows, pace, lag, failures.")
     def pipeline(_: Call[NoQuery, NoBody]) -> PipelineView:
         return PipelineView(master, supervisor.views)
 
@@ -45,16 +46,7 @@ def run_app(supervisor: Supervisor, metrics: Metrics, master: str) -> App:
         return CheckResult(not troubled, ", ".join(troubled) or "all jobs run")
 
     metrics.register(ProgressCollector(supervisor.progresses))
-    table = RouteTable(
-        Route(
-            method="GET",
-            path="/api/pipeline",
-            summary="The streaming jobs: batches, rows, pace, lag, failures.",
-            answer=PipelineView,
-            handler=pipeline,
-        )
-    )
-    return Probes(metrics, {"streaming": streaming}).wrap(ApiApp(table, RequestGuard()))
+    return Probes(metrics, {"streaming": streaming}).wrap(ApiApp(RouteTable(*routes_of(pipeline)), RequestGuard()))
 
 
 _LOOK_S = 0.05

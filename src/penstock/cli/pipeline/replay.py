@@ -101,6 +101,7 @@ def _order(
     resume: str | None,
 ) -> "ReplayOrder | None":
     """What is asked for; None if it is to go on with what was asked before."""
+    from penstock.domain.errors import InvalidArgument
     from penstock.events.replay import ReplayOrder, ReplaySelection
 
     given = (from_, to, subscription, key, failed_since, rate)
@@ -115,6 +116,10 @@ def _order(
         key=key,
         failed_since_ms=_moment_ms(failed_since, "--failed-since"),
     )
+    if selection == ReplaySelection():
+        raise InvalidArgument("say what to replay: a time range, a subscription, a key, or what failed since when")
+    if selection.from_ms is not None and selection.to_ms is not None and selection.from_ms >= selection.to_ms:
+        raise InvalidArgument("there is no time between --from and --to: give an earlier and a later moment")
     return ReplayOrder(selection=selection, direct=direct, per_s=rate)
 
 

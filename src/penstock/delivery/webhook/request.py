@@ -22,6 +22,7 @@ from penstock.domain.job import DispatchJob
 from penstock.domain.limits import SECOND_MS
 from penstock.domain.signing import ID_HEADER, TIMESTAMP_HEADER, Signature, sign
 from penstock.domain.subscription import DEFAULT_TIMEOUT_S, Subscription
+from penstock.events.replay import original_id
 from penstock.ops.telemetry.spans import NoSpans, Spans
 
 SPEC_VERSION = "1.0"
@@ -149,12 +150,14 @@ def delivery_request(
 ) -> DeliveryRequest:
     """The request for the attempt that has begun; InvalidArgument if the target, a header or a secret cannot be used.
 
-    `webhook-id` is the job's id: the same for every attempt, and another for every subscription that gets the event.
+    `webhook-id` is the id of the first job: the same for every attempt and every replay, and another for every
+    subscription that gets the event.
     """
+    webhook_id = original_id(job.id)
     envelope = envelope_of(job, event)
     now_s = now_ms // SECOND_MS
     secrets = () if subscription is None else subscription.secrets
-    signature = sign(secrets, job.id, now_s, envelope.body) if secrets else None
+    signature = sign(secrets, webhook_id, now_s, envelope.body) if secrets else None
     headers = {
         **({} if subscription is None else subscription.headers),
         **job.headers,
@@ -166,7 +169,7 @@ def delivery_request(
         **_names(job),
     }
     if signature is None:
-        headers |= {ID_HEADER: job.id, TIMESTAMP_HEADER: str(now_s)}
+        headers |= {ID_HEADER: webhook_id, TIMESTAMP_HEADER: str(now_s)}
     head = head_with(job.target, tuple((name.lower(), value) for name, value in headers.items()))
     return DeliveryRequest(
         head, envelope.body, signature, DEFAULT_TIMEOUT_S if subscription is None else subscription.timeout_s

@@ -1,7 +1,6 @@
 """`/api/v1/events`: publishing events, and looking one up."""
 
 from collections.abc import Callable
-from typing import cast
 
 import msgspec
 from msgspec import Raw
@@ -15,7 +14,7 @@ from penstock.events.fan_out.inline import EventPublisher
 from penstock.events.store.repository import JobRepository
 from penstock.events.tracing import record_published
 from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.http.api.routes import Call, NoBody, route
 from penstock.http.auth.keys import EVERYONE, MAY_PUBLISH
 from penstock.ops.telemetry.spans import Spans
 
@@ -59,30 +58,14 @@ class EventRoutes:
         self._clock = clock
         self._spans = spans
 
-    def routes(self) -> tuple[AnyRoute, ...]:
-        """What is served."""
-        return (
-            Route(
-                method="POST",
-                path=PATH,
-                summary="Publish an event, or up to 1000: each becomes a job of every subscription that wants it.",
-                answer=EventReceipts,
-                body=cast("type[CloudEventOrBatch]", CloudEventOrBatch),
-                media_types=MEDIA_TYPES,
-                max_body_bytes=MAX_BATCH_BYTES,
-                handler=self._publish,
-                roles=MAY_PUBLISH,
-            ),
-            Route(
-                method="GET",
-                path=f"{PATH}/{{id}}",
-                summary="An event, by the id that Penstock gave it.",
-                answer=EventView,
-                handler=self._get,
-                roles=EVERYONE,
-            ),
-        )
-
+    @route(
+        "POST",
+        PATH,
+        summary="Publish an event, or up to 1000: each becomes a job of every subscription that wants it.",
+        media_types=MEDIA_TYPES,
+        max_body_bytes=MAX_BATCH_BYTES,
+        roles=MAY_PUBLISH,
+    )
     async def _publish(self, call: Call[NoQuery, CloudEventOrBatch]) -> EventReceipts:
         given = [call.body] if isinstance(call.body, CloudEvent) else call.body
         now_ms = self._clock.now_ms()
@@ -94,6 +77,7 @@ class EventRoutes:
         record_published(self._spans, events, ids, self._clock.now_ms())
         return EventReceipts([EventReceipt(kept, kept == event.id) for kept, event in zip(ids, events, strict=True)])
 
+    @route("GET", f"{PATH}/{{id}}", summary="An event, by the id that Penstock gave it.", roles=EVERYONE)
     async def _get(self, call: Call[NoQuery, NoBody]) -> EventView:
         event = await self._repository.get_event(checked_id(call.path["id"], EventNotFound))
         return EventView(event.id, Raw(cloud_event(event)))

@@ -19,10 +19,9 @@ from penstock.events.process.route import ProcessRoute
 from penstock.events.process.tokens import AuthTokens
 from penstock.events.store.repository import JobRepository
 from penstock.http.api.app import ApiApp
-from penstock.http.api.openapi import Json, openapi_document
+from penstock.http.api.openapi import Json, documented, openapi_document
 from penstock.http.api.probes import Check, CheckResult, Probes
-from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import AnyRoute, Call, NoBody, Route, RouteTable
+from penstock.http.api.routes import AnyRoute, RouteTable, routes_of
 from penstock.http.auth.guard import RequestGuard
 from penstock.http.auth.keys import KeyFile
 from penstock.http.server.asgi import App
@@ -70,11 +69,11 @@ class Front(Protocol):
 
 def jobs_app(parts: JobsParts, front: Front | None = None) -> App:
     """The whole HTTP surface."""
-    beside = () if front is None else front.routes(parts)
-    table = route_table(parts, _nobody_hears if front is None else front.pools_changed)
+    own = route_table(parts, _nobody_hears if front is None else front.pools_changed)
+    table = RouteTable(*own.routes, *(() if front is None else front.routes(parts)))
     keys = None if parts.api_keys is None else parts.api_keys.current
     changes = DatabaseChanges(parts.repository, parts.new_id, parts.clock)
-    api = ApiApp(_documented(RouteTable(*table.routes, *beside)), RequestGuard(parts.api_token, keys), changes)
+    api = ApiApp(documented(table, openapi(table)), RequestGuard(parts.api_token, keys), changes)
 
     async def database() -> CheckResult:
         pools = await parts.repository.list_pools()
@@ -96,30 +95,21 @@ def route_table(parts: JobsParts, pools_changed: Callable[[], None] = _nobody_he
     """The routes of every part."""
     repository, new_id, clock = parts.repository, parts.new_id, parts.clock
     return RouteTable(
-        *EventRoutes(repository, publisher_for(parts.fan_out, repository, clock), new_id, clock, parts.spans).routes(),
-        *JobRoutes(repository, new_id, clock).routes(),
-        *JobDecisionRoutes(repository, clock).routes(),
-        *SubscriptionRoutes(repository, new_id, clock).routes(),
-        *SigningSecretRoutes(repository).routes(),
-        *TrialRoutes(repository, parts.courier, new_id, clock).routes(),
-        *PoolRoutes(repository, pools_changed).routes(),
-        *RouterConfigRoutes(repository, parts.queue_uri, parts.default_pool).routes(),
-        *ChangeRoutes(repository).routes(),
-        *ProcessRoute(parts.processor, parts.tokens, clock).routes(),
+        *routes_of(
+            EventRoutes(repository, publisher_for(parts.fan_out, repository, clock), new_id, clock, parts.spans),
+            JobRoutes(repository, new_id, clock),
+            JobDecisionRoutes(repository, clock),
+            SubscriptionRoutes(repository, new_id, clock),
+            SigningSecretRoutes(repository),
+            TrialRoutes(repository, parts.courier, new_id, clock),
+            PoolRoutes(repository, pools_changed),
+            RouterConfigRoutes(repository, parts.queue_uri, parts.default_pool),
+            ChangeRoutes(repository),
+            ProcessRoute(parts.processor, parts.tokens, clock),
+        )
     )
 
 
 def openapi(table: RouteTable) -> Json:
     """The document that describes the routes."""
     return openapi_document(table, "Penstock", _DESCRIPTION)
-
-
-def _documented(table: RouteTable) -> RouteTable:
-    """The routes, and one more that describes them."""
-    document = openapi(table)
-
-    def describe(_: Call[NoQuery, NoBody]) -> Json:
-        return document
-
-    about = Route(method="GET", path="/openapi.json", summary="This document.", answer=dict, handler=describe)
-    return RouteTable(*table.routes, about)

@@ -6,7 +6,7 @@ from penstock.delivery.breakers import Breakers
 from penstock.domain.errors import NotFound
 from penstock.http.api.paging import WholeOrPageQuery
 from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.http.api.routes import Call, NoBody, route
 from penstock.router.monitoring.breakers import BreakerList, BreakerReset, ResetCount, breaker_list
 
 PATH = "/api/v1/breakers"
@@ -18,42 +18,21 @@ class BreakerRoutes:
     def __init__(self, breakers: Breakers) -> None:
         self._breakers = breakers
 
-    def routes(self) -> tuple[AnyRoute, ...]:
-        """What is served."""
-        return (
-            Route(
-                method="GET",
-                path=PATH,
-                summary="The breakers of subscribers' endpoints.",
-                answer=BreakerList,
-                query=WholeOrPageQuery,
-                handler=self._list,
-            ),
-            Route(
-                method="POST",
-                path=f"{PATH}/reset",
-                summary="Close the breaker of one subscriber's endpoint.",
-                answer=ResetCount,
-                body=BreakerReset,
-                handler=self._reset,
-                refusals=(HTTPStatus.NOT_FOUND,),
-            ),
-            Route(
-                method="POST",
-                path=f"{PATH}/reset-all",
-                summary="Close the breakers of all subscribers' endpoints.",
-                answer=ResetCount,
-                handler=self._reset_all,
-            ),
-        )
-
+    @route("GET", PATH, summary="The breakers of subscribers' endpoints.")
     def _list(self, call: Call[WholeOrPageQuery, NoBody]) -> BreakerList:
         return breaker_list(self._breakers.views(), call.query)
 
+    @route(
+        "POST",
+        f"{PATH}/reset",
+        summary="Close the breaker of one subscriber's endpoint.",
+        refusals=(HTTPStatus.NOT_FOUND,),
+    )
     def _reset(self, call: Call[NoQuery, BreakerReset]) -> ResetCount:
         if not self._breakers.reset(call.body.endpoint):
             raise NotFound(f"there is no breaker of {call.body.endpoint[:200]!r}; GET {PATH} has them all")
         return ResetCount(1)
 
+    @route("POST", f"{PATH}/reset-all", summary="Close the breakers of all subscribers' endpoints.")
     def _reset_all(self, _: Call[NoQuery, NoBody]) -> ResetCount:
         return ResetCount(self._breakers.reset_all())

@@ -14,7 +14,7 @@ from penstock.events.store.changes import KeptChange
 from penstock.events.store.repository import JobRepository
 from penstock.http.api.changes import Change, LoggedChanges
 from penstock.http.api.paging import Cursor, Limit
-from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.http.api.routes import Call, NoBody, route
 
 PATH = "/api/v1/changes"
 
@@ -51,19 +51,7 @@ class ChangeRoutes:
     def __init__(self, repository: JobRepository) -> None:
         self._repository = repository
 
-    def routes(self) -> tuple[AnyRoute, ...]:
-        """What is served."""
-        return (
-            Route(
-                method="GET",
-                path=PATH,
-                summary="What people changed through this API, the newest first.",
-                answer=ChangeList,
-                query=ChangeQuery,
-                handler=self._list,
-            ),
-        )
-
+    @route("GET", PATH, summary="What people changed through this API, the newest first.")
     async def _list(self, call: Call[ChangeQuery, NoBody]) -> ChangeList:
         page = await self._repository.list_changes(call.query.cursor, call.query.limit)
         return ChangeList([_view(kept) for kept in page.changes], page.cursor)

@@ -17,7 +17,7 @@ from penstock.events.api.job_types import JobView, job_view
 from penstock.events.store.inspection import HeldGroup, Lane
 from penstock.events.store.repository import JobRepository
 from penstock.http.api.paging import Cursor, Limit, check_no_cursor, first_of, key_before, page_of
-from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.http.api.routes import Call, NoBody, route
 
 PATH = "/api/v1/groups"
 SHOWN_JOBS = 50
@@ -96,27 +96,7 @@ class GroupRoutes:
         self._repository = repository
         self._clock = clock
 
-    def routes(self) -> tuple[AnyRoute, ...]:
-        """What is served."""
-        return (
-            Route(
-                method="GET",
-                path=f"{PATH}/held",
-                summary="Groups that wait for a job that failed, by key or the most urgent ones.",
-                answer=HeldGroupList,
-                query=HeldQuery,
-                handler=self._held,
-            ),
-            Route(
-                method="GET",
-                path=f"{PATH}/lanes",
-                summary=f"The lanes of a key: the first {SHOWN_JOBS} jobs of each, and what they wait for.",
-                answer=LaneList,
-                query=LaneQuery,
-                handler=self._lanes,
-            ),
-        )
-
+    @route("GET", f"{PATH}/held", summary="Groups that wait for a job that failed, by key or the most urgent ones.")
     async def _held(self, call: Call[HeldQuery, NoBody]) -> HeldGroupList:
         names = {each.id: each.name for each in await self._repository.list_subscriptions()}
         held, cursor = await self._held_page(call.query)
@@ -141,6 +121,11 @@ class GroupRoutes:
         found = await self._repository.held_groups(after, asked.limit + 1)
         return first_of(found, lambda group: (group.group_key,), asked.limit)
 
+    @route(
+        "GET",
+        f"{PATH}/lanes",
+        summary=f"The lanes of a key: the first {SHOWN_JOBS} jobs of each, and what they wait for.",
+    )
     async def _lanes(self, call: Call[LaneQuery, NoBody]) -> LaneList:
         key = call.query.key
         subscriptions = await self._repository.list_subscriptions()

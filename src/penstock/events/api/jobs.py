@@ -30,7 +30,7 @@ from penstock.events.store.listing import JobFilter
 from penstock.events.store.repository import JobRepository
 from penstock.http.api.paging import Cursor, Limit, PageQuery, first_of, key_before
 from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.http.api.routes import Call, NoBody, route
 from penstock.http.auth.keys import EVERYONE, MAY_PUBLISH
 
 PATH = "/api/v1/jobs"
@@ -111,76 +111,26 @@ class JobRoutes:
         self._new_id = new_id
         self._clock = clock
 
-    def routes(self) -> tuple[AnyRoute, ...]:
-        """What is served."""
-        return (
-            Route(
-                method="POST",
-                path=PATH,
-                summary="Make a job; for a known idempotency key the answer is the job that has it.",
-                answer=JobReceipt,
-                body=NewJobBody,
-                max_body_bytes=MAX_ITEM_BYTES,
-                handler=self._create,
-                roles=MAY_PUBLISH,
-                refusals=(HTTPStatus.NOT_FOUND,),
-            ),
-            Route(
-                method="POST",
-                path=f"{PATH}/batch",
-                summary=f"Make up to {MOST_AT_ONCE} jobs, all of them or none.",
-                answer=JobReceipts,
-                body=NewJobs,
-                max_body_bytes=MAX_BATCH_BYTES,
-                handler=self._create_many,
-                roles=MAY_PUBLISH,
-                refusals=(HTTPStatus.NOT_FOUND,),
-            ),
-            Route(
-                method="GET",
-                path=PATH,
-                summary="Jobs, the newest first.",
-                answer=JobList,
-                query=JobQuery,
-                handler=self._list,
-            ),
-            Route(
-                method="GET",
-                path=f"{PATH}/counts",
-                summary="How many jobs have each status.",
-                answer=JobCounts,
-                handler=self._counts,
-            ),
-            Route(
-                method="GET",
-                path=f"{PATH}/oldest-waiting",
-                summary="For how long the oldest job has waited for its delivery.",
-                answer=OldestAges,
-                handler=self._oldest_waiting,
-            ),
-            Route(
-                method="GET",
-                path=f"{PATH}/{{id}}",
-                summary="One job, archived or not, with its payload.",
-                answer=JobView,
-                handler=self._get,
-                roles=EVERYONE,
-            ),
-            Route(
-                method="GET",
-                path=f"{PATH}/{{id}}/attempts",
-                summary="The deliveries of a job, the first one first.",
-                answer=AttemptList,
-                query=PageQuery,
-                handler=self._attempts,
-                roles=EVERYONE,
-            ),
-        )
-
+    @route(
+        "POST",
+        PATH,
+        summary="Make a job; for a known idempotency key the answer is the job that has it.",
+        max_body_bytes=MAX_ITEM_BYTES,
+        roles=MAY_PUBLISH,
+        refusals=(HTTPStatus.NOT_FOUND,),
+    )
     async def _create(self, call: Call[NoQuery, NewJobBody]) -> JobReceipt:
         (created,) = await self._made([call.body])
         return JobReceipt(created.id, created.is_new)
 
+    @route(
+        "POST",
+        f"{PATH}/batch",
+        summary=f"Make up to {MOST_AT_ONCE} jobs, all of them or none.",
+        max_body_bytes=MAX_BATCH_BYTES,
+        roles=MAY_PUBLISH,
+        refusals=(HTTPStatus.NOT_FOUND,),
+    )
     async def _create_many(self, call: Call[NoQuery, NewJobs]) -> JobReceipts:
         return JobReceipts([JobReceipt(created.id, created.is_new) for created in await self._made(call.body.jobs)])
 
@@ -194,6 +144,7 @@ class JobRoutes:
         jobs = [new_job(body, subscriptions.get(body.subscription_id or ""), self._new_id(), now_ms) for body in bodies]
         return await self._repository.create_jobs(jobs, now_ms)
 
+    @route("GET", PATH, summary="Jobs, the newest first.")
     async def _list(self, call: Call[JobQuery, NoBody]) -> JobList:
         asked = call.query
         which = JobFilter(
@@ -211,17 +162,21 @@ class JobRoutes:
         page = await self._repository.list_jobs(which, asked.cursor, asked.limit)
         return JobList([job_view(job) for job in page.jobs], page.cursor)
 
+    @route("GET", f"{PATH}/counts", summary="How many jobs have each status.")
     async def _counts(self, _: Call[NoQuery, NoBody]) -> JobCounts:
         return JobCounts(await self._repository.counts())
 
+    @route("GET", f"{PATH}/oldest-waiting", summary="For how long the oldest job has waited for its delivery.")
     async def _oldest_waiting(self, _: Call[NoQuery, NoBody]) -> OldestAges:
         now_ms = self._clock.now_ms()
         oldest = await self._repository.oldest_waiting(now_ms)
         return OldestAges(age_s=_age_s(oldest.since_ms, now_ms), held_age_s=_age_s(oldest.held_since_ms, now_ms))
 
+    @route("GET", f"{PATH}/{{id}}", summary="One job, archived or not, with its payload.", roles=EVERYONE)
     async def _get(self, call: Call[NoQuery, NoBody]) -> JobView:
         return job_view(await self._repository.get_job(checked_job_id(call.path["id"])))
 
+    @route("GET", f"{PATH}/{{id}}/attempts", summary="The deliveries of a job, the first one first.", roles=EVERYONE)
     async def _attempts(self, call: Call[PageQuery, NoBody]) -> AttemptList:
         job_id, asked = checked_job_id(call.path["id"]), call.query
         after = BEFORE_ALL_ATTEMPTS if asked.cursor is None else key_before(asked.cursor, tuple[Count, EpochMs])
@@ -234,9 +189,6 @@ class JobRoutes:
 
 def _age_s(since_ms: int | None, now_ms: int) -> float | None:
     return None if since_ms is None else max(0, now_ms - since_ms) / 1000
-
-
-_Decide = Callable[[Sequence[str], int], Awaitable[None]]
 
 
 class JobIds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -264,55 +216,65 @@ class JobDecisionRoutes:
         self._repository = repository
         self._clock = clock
 
-    def routes(self) -> tuple[AnyRoute, ...]:
-        """What is served."""
-        repository = self._repository
-        return (
-            *self._pair("cancel", "Give up {} that no delivery has begun of.", repository.cancel),
-            *self._pair("retry", "Begin anew with {} in ERROR.", repository.retry),
-            *self._pair("ignore", "Give up {} in ERROR, so that what they block moves on.", repository.ignore),
-            Route(
-                method="POST",
-                path=f"{PATH}/retry-group",
-                summary=f"Begin anew with a group's jobs in ERROR, in order, the first {MOST_AT_ONCE} of them.",
-                answer=Decided,
-                body=GroupToRetry,
-                handler=self._retry_group,
-            ),
-        )
+    @route(
+        "POST",
+        f"{PATH}/{{id}}/cancel",
+        summary="Give up a job that no delivery has begun of.",
+        refusals=(HTTPStatus.CONFLICT,),
+    )
+    async def _cancel(self, call: Call[NoQuery, NoBody]) -> Decided:
+        return await self._decide(self._repository.cancel, [call.path["id"]])
 
-    def _pair(self, verb: str, summary: str, decide: _Decide) -> tuple[AnyRoute, AnyRoute]:
-        async def decided(ids: Sequence[str]) -> Decided:
-            checked = list(dict.fromkeys(checked_job_id(each) for each in ids))
-            await decide(checked, self._clock.now_ms())
-            return Decided(checked)
+    @route(
+        "POST",
+        f"{PATH}/cancel",
+        summary="Give up jobs that no delivery has begun of.",
+        refusals=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+    )
+    async def _cancel_several(self, call: Call[NoQuery, JobIds]) -> Decided:
+        return await self._decide(self._repository.cancel, call.body.ids)
 
-        async def one(call: Call[NoQuery, NoBody]) -> Decided:
-            return await decided([call.path["id"]])
+    @route("POST", f"{PATH}/{{id}}/retry", summary="Begin anew with a job in ERROR.", refusals=(HTTPStatus.CONFLICT,))
+    async def _retry(self, call: Call[NoQuery, NoBody]) -> Decided:
+        return await self._decide(self._repository.retry, [call.path["id"]])
 
-        async def several(call: Call[NoQuery, JobIds]) -> Decided:
-            return await decided(call.body.ids)
+    @route(
+        "POST",
+        f"{PATH}/retry",
+        summary="Begin anew with jobs in ERROR.",
+        refusals=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+    )
+    async def _retry_several(self, call: Call[NoQuery, JobIds]) -> Decided:
+        return await self._decide(self._repository.retry, call.body.ids)
 
-        return (
-            Route(
-                method="POST",
-                path=f"{PATH}/{{id}}/{verb}",
-                summary=summary.format("a job"),
-                answer=Decided,
-                handler=one,
-                refusals=(HTTPStatus.CONFLICT,),
-            ),
-            Route(
-                method="POST",
-                path=f"{PATH}/{verb}",
-                summary=summary.format("jobs"),
-                answer=Decided,
-                body=JobIds,
-                handler=several,
-                refusals=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
-            ),
-        )
+    @route(
+        "POST",
+        f"{PATH}/{{id}}/ignore",
+        summary="Give up a job in ERROR, so that what they block moves on.",
+        refusals=(HTTPStatus.CONFLICT,),
+    )
+    async def _ignore(self, call: Call[NoQuery, NoBody]) -> Decided:
+        return await self._decide(self._repository.ignore, [call.path["id"]])
 
+    @route(
+        "POST",
+        f"{PATH}/ignore",
+        summary="Give up jobs in ERROR, so that what they block moves on.",
+        refusals=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+    )
+    async def _ignore_several(self, call: Call[NoQuery, JobIds]) -> Decided:
+        return await self._decide(self._repository.ignore, call.body.ids)
+
+    @route(
+        "POST",
+        f"{PATH}/retry-group",
+        summary=f"Begin anew with a group's jobs in ERROR, in order, the first {MOST_AT_ONCE} of them.",
+    )
     async def _retry_group(self, call: Call[NoQuery, GroupToRetry]) -> Decided:
         ids = await self._repository.retry_group(call.body.group_key, self._clock.now_ms(), MOST_AT_ONCE)
         return Decided(ids)
+
+    async def _decide(self, decide: Callable[[Sequence[str], int], Awaitable[None]], ids: Sequence[str]) -> Decided:
+        checked = list(dict.fromkeys(checked_job_id(each) for each in ids))
+        await decide(checked, self._clock.now_ms())
+        return Decided(checked)

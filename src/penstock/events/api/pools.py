@@ -15,9 +15,10 @@ from penstock.events.errors import PoolNotFound
 from penstock.events.store.repository import JobRepository
 from penstock.http.api.paging import PageQuery, page_of
 from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.http.api.routes import Call, NoBody, route
 
 PATH = "/api/v1/pools"
+_ONE = f"{PATH}/{{code}}"
 MOST_CODE_CHARS = 256
 
 
@@ -50,38 +51,17 @@ class PoolRoutes:
         self._repository = repository
         self._changed = changed
 
-    def routes(self) -> tuple[AnyRoute, ...]:
-        """What is served."""
-        one = f"{PATH}/{{code}}"
-        return (
-            Route(
-                method="GET",
-                path=PATH,
-                summary="Pools, by code.",
-                answer=PoolList,
-                query=PageQuery,
-                handler=self._list,
-            ),
-            Route(method="GET", path=one, summary="One pool.", answer=PoolView, handler=self._get),
-            Route(
-                method="PUT",
-                path=one,
-                summary="Make a pool, or change it. Routers that ask for their configuration here follow.",
-                answer=PoolView,
-                body=PoolBody,
-                handler=self._put,
-            ),
-            Route(method="DELETE", path=one, summary="Remove a pool.", answer=PoolView, handler=self._delete),
-        )
-
+    @route("GET", PATH, summary="Pools, by code.")
     async def _list(self, call: Call[PageQuery, NoBody]) -> PoolList:
         found = await self._repository.list_pools()
         page, cursor = page_of(found, lambda pool: (pool.code,), tuple[str], call.query.limit, call.query.cursor)
         return PoolList([_view(pool) for pool in page], cursor)
 
+    @route("GET", _ONE, summary="One pool.")
     async def _get(self, call: Call[NoQuery, NoBody]) -> PoolView:
         return _view(await self._repository.get_pool(_known(call.path["code"])))
 
+    @route("PUT", _ONE, summary="Make a pool, or change it. Routers that ask for their configuration here follow.")
     async def _put(self, call: Call[NoQuery, PoolBody]) -> PoolView:
         code = call.path["code"]
         if not _is_code(code):
@@ -91,6 +71,7 @@ class PoolRoutes:
         self._changed()
         return _view(pool)
 
+    @route("DELETE", _ONE, summary="Remove a pool.")
     async def _delete(self, call: Call[NoQuery, NoBody]) -> PoolView:
         code = _known(call.path["code"])
         pool = await self._repository.get_pool(code)
@@ -140,18 +121,11 @@ class RouterConfigRoutes:
         self._queues = [QueueToConsume(QUEUE_NAME, queue_uri)] if queue_uri else []
         self._default_pool = default_pool
 
-    def routes(self) -> tuple[AnyRoute, ...]:
-        """What is served."""
-        return (
-            Route(
-                method="GET",
-                path=ROUTER_CONFIG_PATH,
-                summary="The configuration of routers: all pools, and the queue that jobs are published to.",
-                answer=RouterConfiguration,
-                handler=self._get,
-            ),
-        )
-
+    @route(
+        "GET",
+        ROUTER_CONFIG_PATH,
+        summary="The configuration of routers: all pools, and the queue that jobs are published to.",
+    )
     async def _get(self, _: Call[NoQuery, NoBody]) -> RouterConfiguration:
         pools = self._with_default(await self._repository.list_pools())
         shown = [PoolView(pool.code, pool.concurrency, pool.rate_limit_per_minute) for pool in pools]

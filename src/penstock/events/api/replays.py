@@ -1,7 +1,7 @@
-"""`/api/v1/replays`: deliver again what a filter finds, after a look at how much that is.
+"""`/api/v1/replays`: deliver again the finished jobs that a filter finds, after a count of them.
 
-Small replays, made by this process: each job found is made anew and goes the usual way, in order per key. Days and
-millions are `penstock pipeline replay`'s.
+For small replays, by this process and through the queue. `penstock pipeline replay` does the same for millions of jobs:
+both create their copies with `jobs.replays_keeping`.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,22 +9,23 @@ from http import HTTPStatus
 
 import msgspec
 
-from penstock.domain.job import DispatchJob, NewJob
-from penstock.domain.job_state import FINAL, JobStatus
+from penstock.domain.job import DispatchJob
+from penstock.domain.job_state import JobStatus
 from penstock.edge.clock import Clock
 from penstock.events.api.fields import MOST_AT_ONCE, EpochMs, GroupKey, Name
+from penstock.events.replay import ReplayOrder, ReplaySelection, last_copies
 from penstock.events.store.listing import JobFilter
 from penstock.events.store.repository import JobRepository
 from penstock.http.api.problems import Refused
 from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.http.api.routes import Call, NoBody, route
 
 PATH = "/api/v1/replays"
 MOST_JOBS = 10_000
 
 
 class Selection(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """Which jobs; only those that are over are found."""
+    """Which jobs; only those that can be replayed are found."""
 
     status: JobStatus | None = None
     subscription_id: Name | None = None
@@ -33,9 +34,20 @@ class Selection(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
     created_from_ms: EpochMs | None = None
     created_to_ms: EpochMs | None = None
 
+    def for_replay(self) -> ReplaySelection:
+        """The same selection as it is kept with a replay."""
+        return ReplaySelection(
+            from_ms=self.created_from_ms,
+            to_ms=self.created_to_ms,
+            subscription_id=self.subscription_id,
+            status=self.status,
+            type=self.type,
+            group_key=self.group_key,
+        )
+
 
 class Found(msgspec.Struct, frozen=True, rename="camel"):
-    """What a replay would do: begin anew with jobs in ERROR, and make the others once more."""
+    """What a replay would do: create a copy of each job. A copy of a job in ERROR replaces it and counts as retried."""
 
     retried: int
     made: int
@@ -45,7 +57,7 @@ class Found(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Replayed(msgspec.Struct, frozen=True, rename="camel"):
-    """What a replay did; the jobs it made have idempotency keys that begin with `replay:` and its id."""
+    """What a replay did; the ids of the jobs it created end with `~` and its id."""
 
     replay_id: str
     retried: int
@@ -60,82 +72,42 @@ class ReplayRoutes:
         self._new_id = new_id
         self._clock = clock
 
-    def routes(self) -> tuple[AnyRoute, ...]:
-        """What is served."""
-        return (
-            Route(
-                method="GET",
-                path=f"{PATH}/count",
-                summary="How many jobs a replay would make; nothing is done.",
-                answer=Found,
-                query=Selection,
-                handler=self._count,
-            ),
-            Route(
-                method="POST",
-                path=PATH,
-                summary=f"Make the jobs found anew, up to {MOST_JOBS}, in order per key.",
-                answer=Replayed,
-                body=Selection,
-                handler=self._replay,
-                refusals=(HTTPStatus.CONFLICT,),
-            ),
-        )
-
+    @route("GET", f"{PATH}/count", summary="Count the jobs that a replay would deliver; nothing is changed.")
     async def _count(self, call: Call[Selection, NoBody]) -> Found:
         return found_in(await self._jobs(call.query))
 
+    @route(
+        "POST",
+        PATH,
+        summary=f"Deliver the jobs found once more, up to {MOST_JOBS}, in order per key.",
+        refusals=(HTTPStatus.CONFLICT,),
+    )
     async def _replay(self, call: Call[NoQuery, Selection]) -> Replayed:
         jobs = await self._jobs(call.body)
         if found_in(jobs).truncated:
             detail = f"the filter finds more than {MOST_JOBS} jobs: narrow it, or use `penstock pipeline replay`"
             raise Refused(HTTPStatus.CONFLICT, detail)
-        replay_id, now_ms = self._new_id(), self._clock.now_ms()
-        ordered = sorted(jobs, key=lambda job: (job.sequence, job.created_at_ms, job.id))
-        # A copy of a job in ERROR would wait behind it.
-        errors = [job.id for job in ordered if job.status is JobStatus.ERROR]
-        made = [await self._copy(job, replay_id, now_ms) for job in ordered if job.status is not JobStatus.ERROR]
-        for first in range(0, len(errors), MOST_AT_ONCE):
-            await self._repository.retry(errors[first : first + MOST_AT_ONCE], now_ms)
-        for first in range(0, len(made), MOST_AT_ONCE):
-            await self._repository.create_jobs(made[first : first + MOST_AT_ONCE], now_ms)
-        return Replayed(replay_id, len(errors), len(made))
+        replay_id, order = self._new_id(), ReplayOrder(selection=call.body.for_replay())
+        copied = await self._repository.replays(self._clock).copy_all(replay_id, order, [job.id for job in jobs])
+        return Replayed(replay_id, copied.in_error, copied.copies - copied.in_error)
 
     async def _jobs(self, selection: Selection) -> Sequence[DispatchJob]:
-        """The jobs of a selection, one more than a replay takes at most, without those that cannot be delivered."""
-        known = {each.id for each in await self._repository.list_subscriptions()}
+        """The jobs of a selection in order, at least one more than a replay takes if there are more.
+
+        Without those whose subscription is gone: they cannot be delivered.
+        """
+        known = {None, *(each.id for each in await self._repository.list_subscriptions())}
         found: list[DispatchJob] = []
-        for status in FINAL if selection.status is None else FINAL & {selection.status}:
+        for status in selection.for_replay().statuses:
             which = JobFilter(**{**msgspec.structs.asdict(selection), "status": status})
             cursor: str | None = None
             while len(found) <= MOST_JOBS:
                 page = await self._repository.list_jobs(which, cursor, MOST_AT_ONCE)
-                found += (job for job in page.jobs if job.subscription_id is None or job.subscription_id in known)
+                found = last_copies([*found, *(job for job in page.jobs if job.subscription_id in known)])
                 cursor = page.cursor
                 if cursor is None:
                     break
-        return found[: MOST_JOBS + 1]
-
-    async def _copy(self, job: DispatchJob, replay_id: str, now_ms: int) -> NewJob:
-        # A page of jobs has no payloads; that of an event is found by the event.
-        whole = job if job.event_id is not None else await self._repository.get_job(job.id)
-        return NewJob(
-            id=self._new_id(),
-            target=job.target,
-            created_at_ms=now_ms,
-            type=job.type,
-            event_id=job.event_id,
-            subscription_id=job.subscription_id,
-            tenant=job.tenant,
-            group=job.group,
-            sequence=job.sequence,
-            mode=job.mode,
-            pool=job.pool,
-            payload=whole.payload,
-            content_type=job.content_type,
-            headers=job.headers,
-            idempotency_key=f"replay:{replay_id}:{job.id}",
-        )
+        return found
 
 
 def found_in(jobs: Sequence[DispatchJob]) -> Found:

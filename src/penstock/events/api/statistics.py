@@ -16,7 +16,7 @@ from penstock.events.statistics.store import KEPT_MS
 from penstock.events.store.inspection import THE_NEWEST, FinishedJob
 from penstock.events.store.repository import JobRepository
 from penstock.http.api.paging import Cursor, Limit, first_of, key_before
-from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.http.api.routes import Call, NoBody, route
 
 PATH = "/api/v1/statistics"
 
@@ -57,19 +57,7 @@ class StatisticsRoutes:
         self._repository = repository
         self._clock = clock
 
-    def routes(self) -> tuple[AnyRoute, ...]:
-        """What is served."""
-        return (
-            Route(
-                method="GET",
-                path=f"{PATH}/history",
-                summary="Deliveries by outcome and their response times, in steps of minutes.",
-                answer=History,
-                query=HistoryQuery,
-                handler=self._history,
-            ),
-        )
-
+    @route("GET", f"{PATH}/history", summary="Deliveries by outcome and their response times, in steps of minutes.")
     async def _history(self, call: Call[HistoryQuery, NoBody]) -> History:
         asked, now_ms = call.query, self._clock.now_ms()
         since_ms = now_ms - 180 * MINUTE_MS if asked.since_ms is None else asked.since_ms
@@ -122,19 +110,9 @@ class DeliveryRoutes:
     def __init__(self, repository: JobRepository) -> None:
         self._repository = repository
 
-    def routes(self) -> tuple[AnyRoute, ...]:
-        """What is served."""
-        return (
-            Route(
-                method="GET",
-                path=DELIVERIES_PATH,
-                summary="Jobs that were finished lately, with their last delivery, the last one first.",
-                answer=DeliveryList,
-                query=DeliveryQuery,
-                handler=self._list,
-            ),
-        )
-
+    @route(
+        "GET", DELIVERIES_PATH, summary="Jobs that were finished lately, with their last delivery, the last one first."
+    )
     async def _list(self, call: Call[DeliveryQuery, NoBody]) -> DeliveryList:
         asked = call.query
         before = THE_NEWEST if asked.cursor is None else key_before(asked.cursor, tuple[EpochMs, Name])

@@ -26,7 +26,7 @@ from penstock.events.errors import SubscriptionNotFound
 from penstock.events.store.repository import JobRepository
 from penstock.http.api.paging import PageQuery, page_of
 from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.http.api.routes import Call, NoBody, route
 
 _KEY_BYTES = 32
 
@@ -62,27 +62,12 @@ class SigningSecretRoutes:
     def __init__(self, repository: JobRepository) -> None:
         self._repository = repository
 
-    def routes(self) -> tuple[AnyRoute, ...]:
-        """What is served."""
-        return (
-            Route(
-                method="POST",
-                path="/api/v1/subscriptions/{id}/rotate-secret",
-                summary="Sign with a new secret, and with the previous one too unless told otherwise.",
-                answer=Rotated,
-                body=Rotation,
-                max_body_bytes=SMALL_BODY_BYTES,
-                handler=self._rotate,
-            ),
-            Route(
-                method="POST",
-                path="/api/v1/subscriptions/{id}/finish-rotation",
-                summary="Sign with the newest secret alone.",
-                answer=RotationFinished,
-                handler=self._finish,
-            ),
-        )
-
+    @route(
+        "POST",
+        "/api/v1/subscriptions/{id}/rotate-secret",
+        summary="Sign with a new secret, and with the previous one too unless told otherwise.",
+        max_body_bytes=SMALL_BODY_BYTES,
+    )
     async def _rotate(self, call: Call[NoQuery, Rotation]) -> Rotated:
         subscription = await self._subscription(call.path["id"])
         secret = call.body.secret or new_secret()
@@ -92,6 +77,7 @@ class SigningSecretRoutes:
         await self._repository.change_subscription(msgspec.structs.replace(subscription, secrets=secrets))
         return Rotated(secret, len(secrets))
 
+    @route("POST", "/api/v1/subscriptions/{id}/finish-rotation", summary="Sign with the newest secret alone.")
     async def _finish(self, call: Call[NoQuery, NoBody]) -> RotationFinished:
         subscription = await self._subscription(call.path["id"])
         secrets = subscription.secrets[:1]
@@ -103,6 +89,7 @@ class SigningSecretRoutes:
 
 
 PATH = "/api/v1/subscriptions"
+_ONE = f"{PATH}/{{id}}"
 
 
 class SubscriptionMade(msgspec.Struct, frozen=True):
@@ -134,89 +121,52 @@ class SubscriptionRoutes:
         self._new_id = new_id
         self._clock = clock
 
-    def routes(self) -> tuple[AnyRoute, ...]:
-        """What is served."""
-        one = f"{PATH}/{{id}}"
-        return (
-            Route(
-                method="POST",
-                path=PATH,
-                summary="Make a subscription: from now on matching events become jobs for its target.",
-                answer=SubscriptionMade,
-                body=NewSubscription,
-                max_body_bytes=SMALL_BODY_BYTES,
-                handler=self._create,
-                refusals=(HTTPStatus.CONFLICT,),
-            ),
-            Route(
-                method="GET",
-                path=PATH,
-                summary="Subscriptions, the oldest first.",
-                answer=SubscriptionList,
-                query=PageQuery,
-                handler=self._list,
-            ),
-            Route(method="GET", path=one, summary="One subscription.", answer=SubscriptionView, handler=self._get),
-            Route(
-                method="PATCH",
-                path=one,
-                summary="Change a subscription. Jobs that were made keep their target, mode and pool.",
-                answer=SubscriptionView,
-                body=SubscriptionChange,
-                max_body_bytes=SMALL_BODY_BYTES,
-                handler=self._change,
-                refusals=(HTTPStatus.CONFLICT,),
-            ),
-            Route(
-                method="POST",
-                path=f"{one}/pause",
-                summary="Deliver nothing more; matching events still become jobs, which wait.",
-                answer=SubscriptionView,
-                handler=self._pause,
-            ),
-            Route(
-                method="POST",
-                path=f"{one}/resume",
-                summary="Deliver again, beginning with what has waited.",
-                answer=SubscriptionView,
-                handler=self._resume,
-            ),
-            Route(
-                method="DELETE",
-                path=one,
-                summary="Remove a subscription, and cancel its jobs that no delivery has begun of.",
-                answer=SubscriptionRemoved,
-                handler=self._delete,
-            ),
-        )
-
+    @route(
+        "POST",
+        PATH,
+        summary="Make a subscription: from now on matching events become jobs for its target.",
+        max_body_bytes=SMALL_BODY_BYTES,
+        refusals=(HTTPStatus.CONFLICT,),
+    )
     async def _create(self, call: Call[NoQuery, NewSubscription]) -> SubscriptionMade:
         secret = call.body.secret or new_secret()
         subscription = new_subscription(call.body, self._new_id(), secret)
         await self._repository.add_subscription(subscription)
         return SubscriptionMade(subscription_view(subscription), secret)
 
+    @route("GET", PATH, summary="Subscriptions, the oldest first.")
     async def _list(self, call: Call[PageQuery, NoBody]) -> SubscriptionList:
         found = await self._repository.list_subscriptions()
         page, cursor = page_of(found, lambda each: (each.id,), tuple[str], call.query.limit, call.query.cursor)
         return SubscriptionList([subscription_view(each) for each in page], cursor)
 
+    @route("GET", _ONE, summary="One subscription.")
     async def _get(self, call: Call[NoQuery, NoBody]) -> SubscriptionView:
         return await self._view(_id(call.path))
 
+    @route(
+        "PATCH",
+        _ONE,
+        summary="Change a subscription. Jobs that were made keep their target, mode and pool.",
+        max_body_bytes=SMALL_BODY_BYTES,
+        refusals=(HTTPStatus.CONFLICT,),
+    )
     async def _change(self, call: Call[NoQuery, SubscriptionChange]) -> SubscriptionView:
         changed = changed_subscription(await self._repository.get_subscription(_id(call.path)), call.body)
         await self._repository.change_subscription(changed)
         return subscription_view(changed)
 
+    @route("POST", f"{_ONE}/pause", summary="Deliver nothing more; matching events still become jobs, which wait.")
     async def _pause(self, call: Call[NoQuery, NoBody]) -> SubscriptionView:
         await self._repository.pause_subscription(_id(call.path))
         return await self._view(_id(call.path))
 
+    @route("POST", f"{_ONE}/resume", summary="Deliver again, beginning with what has waited.")
     async def _resume(self, call: Call[NoQuery, NoBody]) -> SubscriptionView:
         await self._repository.resume_subscription(_id(call.path))
         return await self._view(_id(call.path))
 
+    @route("DELETE", _ONE, summary="Remove a subscription, and cancel its jobs that no delivery has begun of.")
     async def _delete(self, call: Call[NoQuery, NoBody]) -> SubscriptionRemoved:
         subscription_id = _id(call.path)
         # First, so that no event makes another job for it.

@@ -19,7 +19,7 @@ from penstock.events.errors import SubscriptionNotFound
 from penstock.events.process.verdict import told
 from penstock.events.store.repository import JobRepository
 from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.http.api.routes import Call, NoBody, route
 
 EVENT_TYPE = "penstock:test"
 _DATA = b'{"message":"This is a test event of Penstock. Answer with any 2xx status."}'
@@ -44,18 +44,11 @@ class TrialRoutes:
         self._new_id = new_id
         self._clock = clock
 
-    def routes(self) -> tuple[AnyRoute, ...]:
-        """What is served."""
-        return (
-            Route(
-                method="POST",
-                path="/api/v1/subscriptions/{id}/test",
-                summary="Deliver a test event to a subscription now, paused or not, and tell what came of it.",
-                answer=Trial,
-                handler=self._try,
-            ),
-        )
-
+    @route(
+        "POST",
+        "/api/v1/subscriptions/{id}/test",
+        summary="Deliver a test event to a subscription now, paused or not, and tell what came of it.",
+    )
     async def _try(self, call: Call[NoQuery, NoBody]) -> Trial:
         subscription = await self._repository.get_subscription(checked_id(call.path["id"], SubscriptionNotFound))
         now_ms = self._clock.now_ms()

@@ -36,7 +36,7 @@ from penstock.events.store.repository import JobRepository
 from penstock.http.api.app import ApiApp
 from penstock.http.api.probes import CheckResult, Probes
 from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import Call, NoBody, Route, RouteTable
+from penstock.http.api.routes import Call, NoBody, RouteTable, route, routes_of
 from penstock.http.auth.guard import RequestGuard
 from penstock.http.server.asgi import App
 from penstock.http.server.server import HttpServer, stop_signal
@@ -149,9 +149,15 @@ class GroupView(msgspec.Struct, frozen=True):
 def scheduler_app(scheduler: Scheduler, leadership: Leadership, checker: BlockOnErrorChecker) -> App:
     """The whole surface; it changes nothing, so it asks for no token and is for loopback."""
 
+    @route("GET", "/health", summary="How it is.")
     def health(_: Call[NoQuery, NoBody]) -> SchedulerHealth:
         return assess(scheduler, leadership)
 
+    @route(
+        "GET",
+        "/groups/{group}",
+        summary="Whether a group is blocked by jobs in ERROR; the key is `subscription:group`.",
+    )
     async def group(call: Call[NoQuery, NoBody]) -> GroupView:
         errors = await checker.errors_of(call.path["group"])
         return GroupView(call.path["group"], bool(errors), errors)
@@ -162,17 +168,9 @@ def scheduler_app(scheduler: Scheduler, leadership: Leadership, checker: BlockOn
 
     metrics = Metrics("scheduler")
     metrics.register(SchedulerCollector(scheduler, leadership))
-    table = RouteTable(
-        Route(method="GET", path="/health", summary="How it is.", answer=SchedulerHealth, handler=health),
-        Route(
-            method="GET",
-            path="/groups/{group}",
-            summary="Whether a group is blocked by jobs in ERROR; the key is `subscription:group`.",
-            answer=GroupView,
-            handler=group,
-        ),
+    return Probes(metrics, {"publishing": publishing}).wrap(
+        ApiApp(RouteTable(*routes_of(health, group)), RequestGuard())
     )
-    return Probes(metrics, {"publishing": publishing}).wrap(ApiApp(table, RequestGuard()))
 
 
 class Part(Protocol):

@@ -12,7 +12,7 @@ from penstock.events.process.process import Processed, Processor
 from penstock.events.process.tokens import AuthTokens
 from penstock.http.api.problems import Refused
 from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import AnyRoute, Call, Route
+from penstock.http.api.routes import Call, route
 
 PATH = "/api/dispatch/process"
 _BEARER = "Bearer "
@@ -32,22 +32,14 @@ class ProcessRoute:
         self._tokens = tokens
         self._clock = clock
 
-    def routes(self) -> tuple[AnyRoute, ...]:
-        """What is served."""
-        return (
-            Route(
-                method="POST",
-                path=PATH,
-                summary="Deliver a job. For routers: the token is the one in the job's pointer.",
-                answer=Processed,
-                body=Pointed,
-                max_body_bytes=4 * KIB,
-                handler=self._process,
-                refusals=(HTTPStatus.SERVICE_UNAVAILABLE,),
-                open=True,
-            ),
-        )
-
+    @route(
+        "POST",
+        PATH,
+        summary="Deliver a job. For routers: the token is the one in the job's pointer.",
+        max_body_bytes=4 * KIB,
+        refusals=(HTTPStatus.SERVICE_UNAVAILABLE,),
+        open=True,
+    )
     async def _process(self, call: Call[NoQuery, Pointed]) -> Processed:
         authorization = call.headers.get("authorization", "")
         token = authorization.removeprefix(_BEARER) if authorization.startswith(_BEARER) else ""

@@ -6,6 +6,7 @@ What is kept of replays: each function is one piece of work in a transaction.
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,11 +17,19 @@ from penstock.domain.limits import MINUTE_MS
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock
 from penstock.events.errors import ReplayNotFound, ReplayTakenOver
-from penstock.events.replay import Replay, ReplayAttempt, ReplayOrder, ReplayProgress, copy_of
+from penstock.events.replay import (
+    REPLAYABLE,
+    Copied,
+    Replay,
+    ReplayAttempt,
+    ReplayOrder,
+    ReplayProgress,
+    copy_of,
+    original_id,
+)
 from penstock.events.store import subscriptions
 from penstock.events.store.jobs import create_jobs
 from penstock.events.store.lanes import move_and_wake
-from penstock.events.store.sql_repository import Database
 from penstock.events.store.statements import event_of, job_of
 from penstock.events.store.transaction import Row, Transaction
 
@@ -110,35 +119,48 @@ def record(tx: Transaction, part: Part, attempts: Sequence[ReplayAttempt], by: R
 
 def loads(tx: Transaction, replay_id: str, job_ids: Sequence[str]) -> list[Load]:
     """Jobs with their events, in the order asked for; those that this replay has delivered are left out."""
-    ids = list(job_ids)
-    made = {
-        job_id: (number, delivered)
-        for job_id, number, delivered in tx.all("replayed_jobs", replay_id=replay_id, ids=ids)
-    }
-    jobs = _jobs(tx, [job_id for job_id in ids if not made.get(job_id, (0, 0))[1]])
+    # By the original, as copies are: whichever copy of it a later run selects, it is the same webhook.
+    originals = [original_id(job_id) for job_id in job_ids]
+    rows = tx.all("replayed_jobs", replay_id=replay_id, ids=originals)
+    deliveries = {job_id: number for job_id, number, _ in rows}
+    delivered = {job_id for job_id, _, is_delivered in rows if is_delivered}
+    jobs = _jobs(tx, [job_id for job_id in job_ids if original_id(job_id) not in delivered])
     wanted = sorted({job.event_id for job in jobs if job.event_id is not None})
     events = {event.id: event for event in map(event_of, tx.all("events_to_replay", ids=wanted))}
-    return [Load(job, events.get(job.event_id or ""), made.get(job.id, (0, 0))[0]) for job in jobs]
+    return [Load(job, events.get(job.event_id or ""), deliveries.get(original_id(job.id), 0)) for job in jobs]
 
 
-def make_copies(tx: Transaction, part: Part, due_ms: Sequence[tuple[str, int | None]], now_ms: int) -> bool:
-    """Make the copies of jobs, given with when each is due, and pass over those made before; whether to go on.
+def make_copies(tx: Transaction, part: Part, due_ms: Sequence[tuple[str, int | None]], now_ms: int) -> Copied:
+    """Create the copies of jobs, given with when each is due; skip what this replay has copied before.
 
     A job in ERROR gives its place to its copy: it is CANCELLED.
     """
-    jobs = _jobs(tx, [job_id for job_id, _ in due_ms])
-    wanted = sorted({job.event_id for job in jobs if job.event_id is not None})
-    kept = {event_id for (event_id,) in tx.all("kept_events", ids=wanted)}
-    whole = [job for job in jobs if job.event_id is None or job.event_id in kept]
-    new_ids = tx.all("keep_copies", replay_id=part.replay_id, ids=[job.id for job in whole])
+    due = _not_copied(tx, part.replay_id, dict(due_ms))
+    whole = _deliverable(tx, _jobs(tx, list(due)))
+    new_ids = tx.all("keep_copies", replay_id=part.replay_id, ids=[original_id(job.id) for job in whole])
     fresh = {job_id for (job_id,) in new_ids}
-    new = [job for job in whole if job.id in fresh]
+    new = [job for job in whole if original_id(job.id) in fresh]
     tx.lock_lanes({job.group_key for job in new})
     in_error = [(job.id, job.group_key) for job in new if job.status is JobStatus.ERROR]
     move_and_wake(tx, "ignore_jobs", in_error, now_ms=now_ms)
-    due = dict(due_ms)
     create_jobs(tx, [copy_of(job, part.replay_id, due[job.id]) for job in new], now_ms)
-    return advance(tx, part, ReplayProgress(len(new), len(due) - len(whole)))
+    goes_on = advance(tx, part, ReplayProgress(len(new), len(due) - len(whole)))
+    return Copied(len(new), len(in_error), goes_on)
+
+
+def _not_copied(tx: Transaction, replay_id: str, due_ms: dict[str, int | None]) -> dict[str, int | None]:
+    ids = [original_id(job_id) for job_id in due_ms]
+    copied = {job_id for (job_id,) in tx.all("copied_jobs", replay_id=replay_id, ids=ids)}
+    return {job_id: at_ms for job_id, at_ms in due_ms.items() if original_id(job_id) not in copied}
+
+
+def _deliverable(tx: Transaction, jobs: Sequence[DispatchJob]) -> list[DispatchJob]:
+    """The jobs that are still finished, and whose event and subscription still exist."""
+    events = sorted({job.event_id for job in jobs if job.event_id is not None})
+    subscriptions = sorted({job.subscription_id for job in jobs if job.subscription_id is not None})
+    kept = {None, *(event_id for (event_id,) in tx.all("kept_events", ids=events))}
+    known = {None, *(name for (name,) in tx.all("kept_subscriptions", ids=subscriptions))}
+    return [job for job in jobs if job.status in REPLAYABLE and job.event_id in kept and job.subscription_id in known]
 
 
 def attempts(tx: Transaction, replay_id: str) -> list[ReplayAttempt]:
@@ -184,7 +206,7 @@ def _attempt_row(replay_id: str, made: ReplayAttempt) -> Row:
     attempt = made.attempt
     return (
         replay_id,
-        made.job_id,
+        original_id(made.job_id),
         attempt.number,
         str(attempt.outcome),
         attempt.at_ms,
@@ -195,10 +217,17 @@ def _attempt_row(replay_id: str, made: ReplayAttempt) -> Row:
     )
 
 
+if TYPE_CHECKING:
+    from penstock.events.store.sql_repository import Database
+
+AT_A_TIME = 1000
+"""How many copies one transaction creates."""
+
+
 class Replays(AbstractAsyncContextManager["Replays"]):
     """Replays and their progress; open it with `async with`."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: "Database", clock: Clock) -> None:
         self._database = database
         self._clock = clock
 
@@ -245,6 +274,19 @@ class Replays(AbstractAsyncContextManager["Replays"]):
         """The deliveries that a replay made directly."""
         return await self._database.read(lambda tx: attempts(tx, replay_id))
 
+    async def copy_all(self, replay_id: str, order: ReplayOrder, job_ids: Sequence[str]) -> Copied:
+        """Do a whole replay through the queue in this process, as one part, with the jobs in order."""
+        replay = await self.add(replay_id, order, len(job_ids), self._clock.now_ms())
+        part = Part(replay.id, replay.run, number=0, owner=f"{replay.run}:api")
+        done = Copied(goes_on=await self.own(part))
+        for first in range(0, len(job_ids), AT_A_TIME):
+            if not done.goes_on:
+                return done
+            made = await self.make_copies(part, [(job_id, None) for job_id in job_ids[first : first + AT_A_TIME]])
+            done = Copied(done.copies + made.copies, done.in_error + made.in_error, made.goes_on)
+        await self.end(replay)
+        return done
+
     # What tasks do with their part
 
     async def own(self, part: Part) -> bool:
@@ -264,7 +306,7 @@ class Replays(AbstractAsyncContextManager["Replays"]):
         """Keep deliveries; False if the replay is to stop. ReplayTakenOver keeps nothing."""
         return await self._database.write(lambda tx: record(tx, part, attempts, by))
 
-    async def make_copies(self, part: Part, due_ms: Sequence[tuple[str, int | None]]) -> bool:
-        """Make the copies of jobs, each due at its time; False if the replay is to stop."""
+    async def make_copies(self, part: Part, due_ms: Sequence[tuple[str, int | None]]) -> Copied:
+        """Create the copies of jobs, each due at its time."""
         now_ms = self._clock.now_ms()
         return await self._database.write(lambda tx: make_copies(tx, part, due_ms, now_ms))

@@ -13,6 +13,7 @@ from penstock.domain.event import Event
 from penstock.domain.job import Attempt, AttemptPlace, CreatedJob, DispatchJob, NewJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.subscription import Pool, Subscription
+from penstock.edge.clock import Clock
 from penstock.events.statistics.store import Statistics
 from penstock.events.store.changes import ChangePage, KeptChange
 from penstock.events.store.deliveries import Begin, Verdict
@@ -20,6 +21,7 @@ from penstock.events.store.inspection import FinishedJob, FinishedPlace, HeldGro
 from penstock.events.store.lanes import Lanes
 from penstock.events.store.leader import LeaderLease
 from penstock.events.store.listing import JobFilter, JobPage
+from penstock.events.store.replays import Replays
 from penstock.events.store.signal import JobSignal
 
 
@@ -39,6 +41,10 @@ class JobRepository(Protocol):
     @property
     def statistics(self) -> Statistics:
         """What was delivered, minute by minute."""
+        ...
+
+    def replays(self, clock: Clock) -> Replays:
+        """Replays of these jobs."""
         ...
 
     async def open(self, now_ms: int) -> None:

@@ -7,6 +7,7 @@ from penstock.domain.event import Event
 from penstock.domain.job import Attempt, AttemptPlace, CreatedJob, DispatchJob, NewJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.subscription import Pool, Subscription
+from penstock.edge.clock import Clock
 from penstock.events.errors import EventNotFound
 from penstock.events.statistics.store import Statistics
 from penstock.events.store import (
@@ -35,6 +36,7 @@ from penstock.events.store.inspection import FinishedJob, FinishedPlace, HeldGro
 from penstock.events.store.lanes import Lanes
 from penstock.events.store.leader import LeaderLease
 from penstock.events.store.listing import JobFilter, JobPage
+from penstock.events.store.replays import Replays
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.signal import JobSignal
 from penstock.events.store.statements import event_of
@@ -98,6 +100,9 @@ class SqlRepository(JobRepository):
     @property
     def statistics(self) -> Statistics:
         return Statistics(self._database)
+
+    def replays(self, clock: Clock) -> Replays:
+        return Replays(self._database, clock)
 
     async def open(self, now_ms: int) -> None:
         await self._database.open(now_ms)

@@ -30,10 +30,7 @@ from penstock.domain.addresses import Network
 from penstock.domain.limits import SECOND_MS
 from penstock.edge.clock import Clock, SystemClock, pause
 from penstock.events.api.subscription_types import LONGEST_TIMEOUT_S
-from penstock.events.store.postgres import PostgresDatabase
 from penstock.events.store.replays import Part, Replays
-from penstock.events.store.sqlite import SqliteDatabase
-from penstock.events.store.statements import Dialect
 from penstock.history.replay.rounds import PART, Rounds
 from penstock.history.replay.timetable import Pace, Timetable
 from penstock.history.replay.visit import Outcomes, Visits
@@ -61,9 +58,7 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True):
 
 def replays_in(database: Database, clock: Clock) -> Replays:
     """The replays that a database keeps."""
-    if database.dialect is Dialect.SQLITE:
-        return Replays(SqliteDatabase(database.path), clock)
-    return Replays(PostgresDatabase(database.url, schema=database.schema), clock)
+    return database.repository().replays(clock)
 
 
 LOOK_S = 1.0
@@ -91,7 +86,7 @@ async def do_part(errand: Errand, part: Part, next_ids: NextIds, clock: Clock) -
 async def _copy(replays: Replays, part: Part, next_ids: NextIds, pace: Pace) -> None:
     """One transaction after another: a later job of a group never comes to the queue before an earlier one."""
     while ids := await asyncio.to_thread(next_ids):
-        if not await replays.make_copies(part, [(job_id, pace.due_ms()) for job_id in ids]):
+        if not (await replays.make_copies(part, [(job_id, pace.due_ms()) for job_id in ids])).goes_on:
             return
 
 

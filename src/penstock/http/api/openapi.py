@@ -7,7 +7,8 @@ import msgspec
 
 from penstock import __version__
 from penstock.http.api.problems import MEDIA_TYPE, Problem
-from penstock.http.api.routes import AnyRoute, RouteTable
+from penstock.http.api.query import NoQuery
+from penstock.http.api.routes import AnyRoute, Call, NoBody, RouteTable, route, routes_of
 
 # OpenAPI is a tree of JSON; this is the one place that says so.
 Json = dict[str, Any]
@@ -23,19 +24,29 @@ _WITH_BODY = (
 
 def openapi_document(table: RouteTable, title: str, description: str) -> Json:
     """The document as a tree."""
-    types = [Problem, *(route.answer for route in table.routes), *(r.body for r in table.routes if r.takes_body)]
-    queries = [route.query for route in table.routes]
+    types = [Problem, *(each.answer for each in table.routes), *(r.body for r in table.routes if r.takes_body)]
+    queries = [each.query for each in table.routes]
     _, described = msgspec.json.schema_components([*types, *queries], ref_template=_REF)
     query_names = {query.__name__ for query in queries}
     paths: dict[str, Json] = {}
-    for route in table.routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, described)
+    for each in table.routes:
+        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, described)
     return {
         "openapi": "3.1.0",
         "info": {"title": title, "version": __version__, "description": description},
         "paths": paths,
         "components": {"schemas": {name: of for name, of in described.items() if name not in query_names}},
     }
+
+
+def documented(table: RouteTable, document: Json) -> RouteTable:
+    """The routes, and one more that answers the document that describes them."""
+
+    @route("GET", "/openapi.json", summary="This document.")
+    def describe(_: Call[NoQuery, NoBody]) -> Json:
+        return document
+
+    return RouteTable(*table.routes, *routes_of(describe))
 
 
 def _operation(route: AnyRoute, described: dict[str, Json]) -> Json:

@@ -1,14 +1,15 @@
-"""A table of routes: what an HTTP API answers, said once, for serving it and for its OpenAPI document.
+"""A table of routes: what an HTTP API answers, declared once, for serving it and for its OpenAPI document.
 
-A handler gets a `Call` with everything checked and typed, and returns the answer's value or an awaitable of it. What it
-refuses it raises as one of Penstock's errors.
+A handler is a function or method with the decorator `route`. It gets a `Call` with everything checked and typed, and
+returns the answer's value or is a coroutine that does. What it refuses it raises as one of Penstock's errors.
 """
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 from urllib.parse import unquote
 
 import msgspec
@@ -18,6 +19,9 @@ from penstock.http.api.query import NoQuery
 from penstock.http.auth.keys import ADMIN_ONLY, MAY_LOOK, Role
 
 MAX_BODY_BYTES = MIB
+JSON = ("application/json",)
+
+_DECLARED = "declared_route"
 
 Q = TypeVar("Q", bound=msgspec.Struct)
 B = TypeVar("B")
@@ -50,7 +54,7 @@ class Route(Generic[Q, B, A]):
     handler: Callable[[Call[Q, B]], A | Awaitable[A]]
     query: type[Q] = NoQuery  # type: ignore[assignment]  # the default of a type parameter
     body: type[B] = NoBody  # type: ignore[assignment]
-    media_types: tuple[str, ...] = ("application/json",)
+    media_types: tuple[str, ...] = JSON
     max_body_bytes: int = MAX_BODY_BYTES
     # What it may answer instead, beyond what every route may.
     refusals: tuple[HTTPStatus, ...] = ()
@@ -91,6 +95,69 @@ class Route(Generic[Q, B, A]):
 
 
 AnyRoute = Route[Any, Any, Any]
+Handler = TypeVar("Handler", bound=Callable[[Any, Call[Any, Any]], object] | Callable[[Call[Any, Any]], object])
+
+
+def route(
+    method: str,
+    path: str,
+    *,
+    summary: str,
+    media_types: tuple[str, ...] = JSON,
+    max_body_bytes: int = MAX_BODY_BYTES,
+    refusals: tuple[HTTPStatus, ...] = (),
+    open: bool = False,
+    roles: frozenset[Role] | None = None,
+) -> Callable[[Handler], Handler]:
+    """Declare a function or a method as the handler of an operation; `routes_of` collects the routes.
+
+    The types of query, body and answer are those of its annotations: `Call[Query, Body]`, and what it returns.
+    """
+
+    def declare(handler: Handler) -> Handler:
+        query, body, answer = _types_of(handler)
+        vars(handler)[_DECLARED] = partial(
+            Route,
+            method=method,
+            path=path,
+            summary=summary,
+            answer=answer,
+            query=query,
+            body=body,
+            media_types=media_types,
+            max_body_bytes=max_body_bytes,
+            refusals=refusals,
+            open=open,
+            roles=roles,
+        )
+        return handler
+
+    return declare
+
+
+def routes_of(*owners: object) -> tuple[AnyRoute, ...]:
+    """Return the routes that functions, or the methods of objects, declare, in the order of their definition."""
+    return tuple(each for owner in owners for each in _routes_of(owner))
+
+
+def _routes_of(owner: object) -> list[AnyRoute]:
+    functions = [(owner, owner)]
+    if not inspect.isfunction(owner):
+        members = vars(type(owner)).items()
+        functions = [(member, getattr(owner, name)) for name, member in members if inspect.isfunction(member)]
+    found = [vars(each)[_DECLARED](handler=handler) for each, handler in functions if _DECLARED in vars(each)]
+    if not found:
+        raise TypeError(f"{owner!r} declares no route")
+    return found
+
+
+def _types_of(handler: Callable[..., object]) -> tuple[Any, Any, Any]:
+    hints = get_type_hints(handler, include_extras=True)
+    answer = hints.pop("return", None)
+    calls = [get_args(hint) for hint in hints.values() if get_origin(hint) is Call]
+    if answer is None or len(calls) != 1:
+        raise TypeError(f"{handler.__qualname__} needs annotations: one Call[Query, Body], and the type of its answer")
+    return (*calls[0], answer)
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ import msgspec
 
 from penstock.edge.clock import pause
 from penstock.http.api.app import ApiApp
-from penstock.http.api.openapi import Json, openapi_document
+from penstock.http.api.openapi import Json, documented, openapi_document
 from penstock.http.api.probes import Probes
 from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import AnyRoute, Call, NoBody, Route, RouteTable
+from penstock.http.api.routes import Call, NoBody, RouteTable, route, routes_of
 from penstock.http.auth.guard import RequestGuard
 from penstock.http.auth.keys import KeyFile
 from penstock.http.server.asgi import App, Receive, Scope, Send
@@ -52,19 +52,12 @@ class ReloadRoutes:
     def __init__(self, sync: ConfigSync) -> None:
         self._sync = sync
 
-    def routes(self) -> tuple[AnyRoute, ...]:
-        """What is served."""
-        return (
-            Route(
-                method="POST",
-                path="/config/reload",
-                summary="Fetch and apply the configuration now, in one attempt.",
-                answer=Reloaded,
-                handler=self._reload,
-                refusals=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.SERVICE_UNAVAILABLE),
-            ),
-        )
-
+    @route(
+        "POST",
+        "/config/reload",
+        summary="Fetch and apply the configuration now, in one attempt.",
+        refusals=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.SERVICE_UNAVAILABLE),
+    )
     async def _reload(self, _: Call[NoQuery, NoBody]) -> Reloaded:
         configuration = await self._sync.reload()
         return Reloaded(len(configuration.processing_pools), len(configuration.queues))
@@ -95,7 +88,7 @@ def router_app(parts: RouterParts) -> App:
     metrics.register(RouterCollector(parts.router, parts.metrics, parts.warnings))
     settings = parts.settings
     keys = None if settings.api_keys is None else KeyFile(settings.api_keys).current
-    api = ApiApp(_documented(parts), RequestGuard(settings.api_token, keys))
+    api = ApiApp(documented(route_table(parts), openapi(parts)), RequestGuard(settings.api_token, keys))
     app = _with_test_endpoints(api) if settings.test_endpoints else api
     return Probes(metrics, readiness(parts.sync, parts.router)).wrap(app)
 
@@ -108,31 +101,22 @@ def route_table(parts: RouterParts) -> RouteTable:
         return parts.own_url() if settings.test_endpoints else None
 
     return RouteTable(
-        *OverviewRoutes(router, sync, parts.warnings, parts.leadership, enabled=settings.enabled).routes(),
-        *PoolRoutes(router).routes(),
-        *QueueRoutes(router).routes(),
-        *BreakerRoutes(router).routes(),
-        *InFlightRoutes(router).routes(),
-        *WarningRoutes(parts.warnings).routes(),
-        *ReloadRoutes(sync).routes(),
-        *SeedRoutes(sync, parts.publisher_for, parts.new_id, test_endpoints_url).routes(),
+        *routes_of(
+            OverviewRoutes(router, sync, parts.warnings, parts.leadership, enabled=settings.enabled),
+            PoolRoutes(router),
+            QueueRoutes(router),
+            BreakerRoutes(router),
+            InFlightRoutes(router),
+            WarningRoutes(parts.warnings),
+            ReloadRoutes(sync),
+            SeedRoutes(sync, parts.publisher_for, parts.new_id, test_endpoints_url),
+        )
     )
 
 
 def openapi(parts: RouterParts) -> Json:
     """The document that describes the routes."""
     return openapi_document(route_table(parts), "Penstock router", _DESCRIPTION)
-
-
-def _documented(parts: RouterParts) -> RouteTable:
-    """The routes, and one more that describes them."""
-    document = openapi(parts)
-
-    def describe(_: Call[NoQuery, NoBody]) -> Json:
-        return document
-
-    about = Route(method="GET", path="/openapi.json", summary="This document.", answer=dict, handler=describe)
-    return RouteTable(*route_table(parts).routes, about)
 
 
 def _with_test_endpoints(api: App) -> App:

@@ -10,7 +10,7 @@ from penstock.delivery.breakers import BreakerView
 from penstock.domain.errors import NotFound
 from penstock.http.api.paging import WholeOrPageQuery, whole_or_page_of
 from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.http.api.routes import Call, NoBody, route
 from penstock.router.monitoring.views import RouterSurface
 
 _PATH = "/monitoring/circuit-breakers"
@@ -48,43 +48,17 @@ class BreakerRoutes:
     def __init__(self, router: RouterSurface) -> None:
         self._router = router
 
-    def routes(self) -> tuple[AnyRoute, ...]:
-        """What is served."""
-        return (
-            Route(
-                method="GET",
-                path=_PATH,
-                summary="The breakers of all endpoints.",
-                answer=BreakerList,
-                query=WholeOrPageQuery,
-                handler=self._list,
-            ),
-            Route(
-                method="POST",
-                path=f"{_PATH}/reset",
-                summary="Close the breaker of one endpoint.",
-                answer=ResetCount,
-                body=BreakerReset,
-                handler=self._reset,
-                refusals=(HTTPStatus.NOT_FOUND,),
-            ),
-            Route(
-                method="POST",
-                path=f"{_PATH}/reset-all",
-                summary="Close all breakers.",
-                answer=ResetCount,
-                handler=self._reset_all,
-            ),
-        )
-
+    @route("GET", _PATH, summary="The breakers of all endpoints.")
     def _list(self, call: Call[WholeOrPageQuery, NoBody]) -> BreakerList:
         return breaker_list(self._router.breakers(), call.query)
 
+    @route("POST", f"{_PATH}/reset", summary="Close the breaker of one endpoint.", refusals=(HTTPStatus.NOT_FOUND,))
     def _reset(self, call: Call[NoQuery, BreakerReset]) -> ResetCount:
         endpoint = call.body.endpoint
         if not self._router.reset_breaker(endpoint):
             raise NotFound(f"there is no breaker of {endpoint[:200]!r}; GET {_PATH} has them all")
         return ResetCount(1)
 
+    @route("POST", f"{_PATH}/reset-all", summary="Close all breakers.")
     def _reset_all(self, _: Call[NoQuery, NoBody]) -> ResetCount:
         return ResetCount(self._router.reset_breakers())

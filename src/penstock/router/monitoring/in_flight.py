@@ -8,7 +8,7 @@ from msgspec import Meta
 from penstock.domain.errors import NotFound
 from penstock.http.api.paging import Cursor, Limit, cursor_after, key_before
 from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.http.api.routes import Call, NoBody, route
 from penstock.http.auth.keys import MAY_LOOK
 from penstock.ops.telemetry.redaction import mask_whole_url
 from penstock.router.monitoring.views import InFlightFilter, InFlightView, RouterSurface
@@ -65,43 +65,7 @@ class InFlightRoutes:
     def __init__(self, router: RouterSurface) -> None:
         self._router = router
 
-    def routes(self) -> tuple[AnyRoute, ...]:
-        """What is served."""
-        return (
-            Route(
-                method="GET",
-                path=_PATH,
-                summary="Messages on their way, the oldest first.",
-                answer=InFlightList,
-                query=InFlightQuery,
-                handler=self._list,
-            ),
-            Route(
-                method="GET",
-                path=f"{_PATH}/check",
-                summary="Whether a message is on its way, by its own id or the broker's.",
-                answer=Presence,
-                query=CheckQuery,
-                handler=self._check,
-            ),
-            Route(
-                method="POST",
-                path=f"{_PATH}/check-batch",
-                summary="Whether each of several messages is on its way.",
-                answer=PresenceList,
-                body=CheckBatch,
-                handler=self._check_batch,
-                roles=MAY_LOOK,
-            ),
-            Route(
-                method="GET",
-                path=f"{_PATH}/{{id}}",
-                summary="A message on its way, by its own id or the broker's.",
-                answer=InFlightView,
-                handler=self._detail,
-            ),
-        )
-
+    @route("GET", _PATH, summary="Messages on their way, the oldest first.")
     def _list(self, call: Call[InFlightQuery, NoBody]) -> InFlightList:
         asked = call.query
         page = self._router.in_flight(
@@ -112,12 +76,15 @@ class InFlightRoutes:
         cursor = None if page.last is None else cursor_after(page.last)
         return InFlightList([_without_secrets(message) for message in page.messages], cursor)
 
+    @route("GET", f"{_PATH}/check", summary="Whether a message is on its way, by its own id or the broker's.")
     def _check(self, call: Call[CheckQuery, NoBody]) -> Presence:
         return self._presence(call.query.message_id)
 
+    @route("POST", f"{_PATH}/check-batch", summary="Whether each of several messages is on its way.", roles=MAY_LOOK)
     def _check_batch(self, call: Call[NoQuery, CheckBatch]) -> PresenceList:
         return PresenceList([self._presence(message_id) for message_id in call.body.message_ids])
 
+    @route("GET", f"{_PATH}/{{id}}", summary="A message on its way, by its own id or the broker's.")
     def _detail(self, call: Call[NoQuery, NoBody]) -> InFlightView:
         found = self._router.find(call.path["id"])
         if found is None:

@@ -3,7 +3,7 @@
 import msgspec
 
 from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.http.api.routes import Call, NoBody, route
 from penstock.router.config.sync import ConfigSync, SyncState
 from penstock.router.monitoring.health import Health, assess
 from penstock.router.monitoring.views import PoolView, QueueView, RouterSurface
@@ -61,25 +61,7 @@ class OverviewRoutes:
         self._leadership = leadership
         self._enabled = enabled
 
-    def routes(self) -> tuple[AnyRoute, ...]:
-        """What is served."""
-        return (
-            Route(
-                method="GET",
-                path="/monitoring",
-                summary="The health of the router, with reasons, and its totals.",
-                answer=Overview,
-                handler=self._overview,
-            ),
-            Route(
-                method="GET",
-                path="/monitoring/standby-status",
-                summary="Whether this instance is the primary one and consumes.",
-                answer=StandbyStatus,
-                handler=self._standby_status,
-            ),
-        )
-
+    @route("GET", "/monitoring", summary="The health of the router, with reasons, and its totals.")
     def _overview(self, _: Call[NoQuery, NoBody]) -> Overview:
         pools, queues, breakers = self._router.pools(), self._router.queues(), self._router.breakers()
         warnings = self._warnings.counts()
@@ -91,6 +73,7 @@ class OverviewRoutes:
             sync=self._sync.state,
         )
 
+    @route("GET", "/monitoring/standby-status", summary="Whether this instance is the primary one and consumes.")
     def _standby_status(self, _: Call[NoQuery, NoBody]) -> StandbyStatus:
         state = self._sync.state
         return StandbyStatus(self._enabled, self._leadership.is_primary(), state.initialised, state.consuming)

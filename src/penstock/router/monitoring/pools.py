@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from penstock.domain.errors import NotFound
 from penstock.http.api.paging import Cursor, Limit, WholeOrPageQuery, check_no_cursor, page_of, whole_or_page_of
 from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.http.api.routes import Call, NoBody, route
 from penstock.router.config.configuration import MAX_CONCURRENCY, MAX_RATE_PER_MINUTE
 from penstock.router.monitoring.views import GroupView, PoolView, RouterSurface, longest
 
@@ -61,48 +61,17 @@ class PoolRoutes:
     def __init__(self, router: RouterSurface) -> None:
         self._router = router
 
-    def routes(self) -> tuple[AnyRoute, ...]:
-        """What is served."""
-        return (
-            Route(
-                method="GET",
-                path="/monitoring/pools",
-                summary="All pools, those that are draining too.",
-                answer=PoolList,
-                query=WholeOrPageQuery,
-                handler=self._list,
-            ),
-            Route(
-                method="PUT",
-                path="/monitoring/pools/{code}",
-                summary="Change a pool's limits until the configuration says otherwise.",
-                answer=PoolView,
-                body=PoolChange,
-                handler=self._change,
-                refusals=(HTTPStatus.CONFLICT,),
-            ),
-            Route(
-                method="GET",
-                path="/monitoring/groups",
-                summary="Groups that have messages, by name or the longest queues.",
-                answer=GroupList,
-                query=GroupQuery,
-                handler=self._groups,
-            ),
-        )
-
+    @route("GET", "/monitoring/pools", summary="All pools, those that are draining too.")
     def _list(self, call: Call[WholeOrPageQuery, NoBody]) -> PoolList:
         pools, asked = self._router.pools(), call.query
         return PoolList(*whole_or_page_of(pools, lambda pool: (pool.code,), tuple[str], asked.limit, asked.cursor))
 
-    def _groups(self, call: Call[GroupQuery, NoBody]) -> GroupList:
-        asked = call.query
-        groups = self._router.groups(asked.pool)
-        if asked.order is GroupOrder.LONGEST:
-            check_no_cursor(asked.cursor, "order=longest")
-            return GroupList(longest(groups, asked.limit), None)
-        return GroupList(*page_of(groups, _name, tuple[str, str], asked.limit, asked.cursor))
-
+    @route(
+        "PUT",
+        "/monitoring/pools/{code}",
+        summary="Change a pool's limits until the configuration says otherwise.",
+        refusals=(HTTPStatus.CONFLICT,),
+    )
     async def _change(self, call: Call[NoQuery, PoolChange]) -> PoolView:
         code, change = call.path["code"], call.body
         if change != _NO_CHANGE:
@@ -113,6 +82,15 @@ class PoolRoutes:
                 unlimited_rate=change.rate_limit_per_minute is None,
             )
         return self._find(code)
+
+    @route("GET", "/monitoring/groups", summary="Groups that have messages, by name or the longest queues.")
+    def _groups(self, call: Call[GroupQuery, NoBody]) -> GroupList:
+        asked = call.query
+        groups = self._router.groups(asked.pool)
+        if asked.order is GroupOrder.LONGEST:
+            check_no_cursor(asked.cursor, "order=longest")
+            return GroupList(longest(groups, asked.limit), None)
+        return GroupList(*page_of(groups, _name, tuple[str, str], asked.limit, asked.cursor))
 
     def _find(self, code: str) -> PoolView:
         for pool in self._router.pools():

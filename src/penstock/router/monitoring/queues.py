@@ -7,7 +7,7 @@ import msgspec
 from penstock.domain.errors import NotFound, Unavailable
 from penstock.http.api.paging import WholeOrPageQuery, whole_or_page_of
 from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.http.api.routes import Call, NoBody, route
 from penstock.ops.telemetry.redaction import mask_whole_url
 from penstock.router.monitoring.views import QueueView, RouterSurface
 
@@ -49,39 +49,12 @@ class QueueRoutes:
     def __init__(self, router: RouterSurface) -> None:
         self._router = router
 
-    def routes(self) -> tuple[AnyRoute, ...]:
-        """What is served."""
-        return (
-            Route(
-                method="GET",
-                path="/monitoring/queues",
-                summary="All consumed queues with their counts.",
-                answer=QueueList,
-                query=WholeOrPageQuery,
-                handler=self._list,
-            ),
-            Route(
-                method="GET",
-                path="/monitoring/consumer-health",
-                summary="Whether the consumers poll.",
-                answer=ConsumerHealthList,
-                query=WholeOrPageQuery,
-                handler=self._health,
-            ),
-            Route(
-                method="POST",
-                path="/monitoring/queues/{name}/restart",
-                summary="Put a new consumer in the place of a queue's.",
-                answer=Restarted,
-                handler=self._restart,
-                refusals=(HTTPStatus.SERVICE_UNAVAILABLE,),
-            ),
-        )
-
+    @route("GET", "/monitoring/queues", summary="All consumed queues with their counts.")
     def _list(self, call: Call[WholeOrPageQuery, NoBody]) -> QueueList:
         page, cursor = _page_of(self._router.queues(), call.query)
         return QueueList([_without_password(queue) for queue in page], cursor)
 
+    @route("GET", "/monitoring/consumer-health", summary="Whether the consumers poll.")
     def _health(self, call: Call[WholeOrPageQuery, NoBody]) -> ConsumerHealthList:
         queues = self._router.queues()
         page, cursor = _page_of(queues, call.query)
@@ -91,6 +64,12 @@ class QueueRoutes:
         ]
         return ConsumerHealthList(all(queue.healthy or queue.draining for queue in queues), consumers, cursor)
 
+    @route(
+        "POST",
+        "/monitoring/queues/{name}/restart",
+        summary="Put a new consumer in the place of a queue's.",
+        refusals=(HTTPStatus.SERVICE_UNAVAILABLE,),
+    )
     async def _restart(self, call: Call[NoQuery, NoBody]) -> Restarted:
         name = call.path["name"]
         if not any(queue.name == name and not queue.draining for queue in self._router.queues()):

@@ -11,7 +11,7 @@ from msgspec import Meta
 from penstock.domain.errors import FailedPrecondition, NotFound
 from penstock.domain.partition import partition_of
 from penstock.domain.pointer import DEFAULT_POOL_CODE, MessagePointer, encode_pointer
-from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.http.api.routes import Call, NoBody, route
 from penstock.ops.telemetry.redaction import mask_secrets
 from penstock.queues.open import QueueSpec
 from penstock.queues.port import Publication, Publisher
@@ -66,20 +66,12 @@ class SeedRoutes:
         self._new_id = new_id
         self._own_url = own_url
 
-    def routes(self) -> tuple[AnyRoute, ...]:
-        """What is served."""
-        return (
-            Route(
-                method="POST",
-                path="/api/seed/messages",
-                summary="Put messages into a queue, to see them delivered.",
-                answer=Seeded,
-                query=SeedQuery,
-                handler=self._seed,
-                refusals=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.SERVICE_UNAVAILABLE),
-            ),
-        )
-
+    @route(
+        "POST",
+        "/api/seed/messages",
+        summary="Put messages into a queue, to see them delivered.",
+        refusals=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.SERVICE_UNAVAILABLE),
+    )
     async def _seed(self, call: Call[SeedQuery, NoBody]) -> Seeded:
         asked = call.query
         queue, target = self._queue(asked.queue), self._target(asked.endpoint)

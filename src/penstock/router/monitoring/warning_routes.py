@@ -9,7 +9,7 @@ from penstock.domain.errors import NotFound
 from penstock.domain.limits import SECOND_MS
 from penstock.http.api.paging import Cursor, Limit, whole_or_page_of
 from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import AnyRoute, Call, NoBody, Route
+from penstock.http.api.routes import Call, NoBody, route
 from penstock.router.monitoring.warnings import RouterWarning, Severity, WarningCode, WarningFilter, Warnings
 
 
@@ -55,41 +55,7 @@ class WarningRoutes:
     def __init__(self, warnings: Warnings) -> None:
         self._warnings = warnings
 
-    def routes(self) -> tuple[AnyRoute, ...]:
-        """What is served."""
-        return (
-            Route(
-                method="GET",
-                path="/warnings",
-                summary="Warnings, newest first.",
-                answer=WarningList,
-                query=WarningQuery,
-                handler=self._list,
-            ),
-            Route(
-                method="DELETE",
-                path="/warnings",
-                summary="Remove warnings that have not come for a while.",
-                answer=WarningCount,
-                query=OlderQuery,
-                handler=self._remove,
-            ),
-            Route(
-                method="POST",
-                path="/warnings/acknowledge-all",
-                summary="Mark all warnings as seen.",
-                answer=WarningCount,
-                handler=self._acknowledge_all,
-            ),
-            Route(
-                method="POST",
-                path="/warnings/{id}/acknowledge",
-                summary="Mark a warning as seen.",
-                answer=RouterWarning,
-                handler=self._acknowledge,
-            ),
-        )
-
+    @route("GET", "/warnings", summary="Warnings, newest first.")
     def _list(self, call: Call[WarningQuery, NoBody]) -> WarningList:
         asked = call.query
         wanted = WarningFilter(asked.severity, asked.code, asked.source, asked.acknowledged, asked.since)
@@ -98,12 +64,15 @@ class WarningRoutes:
         )
         return WarningList(page, self._warnings.counts(), cursor)
 
+    @route("DELETE", "/warnings", summary="Remove warnings that have not come for a while.")
     def _remove(self, call: Call[OlderQuery, NoBody]) -> WarningCount:
         return WarningCount(self._warnings.remove_older(call.query.older_than_s * SECOND_MS))
 
+    @route("POST", "/warnings/acknowledge-all", summary="Mark all warnings as seen.")
     def _acknowledge_all(self, _: Call[NoQuery, NoBody]) -> WarningCount:
         return WarningCount(self._warnings.acknowledge_all())
 
+    @route("POST", "/warnings/{id}/acknowledge", summary="Mark a warning as seen.")
     def _acknowledge(self, call: Call[NoQuery, NoBody]) -> RouterWarning:
         found = self._warnings.acknowledge(call.path["id"])
         if found is None:

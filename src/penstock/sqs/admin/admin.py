@@ -18,7 +18,7 @@ from penstock.engine.entry import Entry, EntryState
 from penstock.http.api.paging import WholeOrPageQuery, whole_or_page_of
 from penstock.http.api.problems import Refused
 from penstock.http.api.query import NoQuery, parse_query
-from penstock.http.api.routes import AnyRoute, Call, NoBody, Route, RouteTable
+from penstock.http.api.routes import Call, NoBody, RouteTable, route, routes_of
 from penstock.http.errors import BadCursor
 from penstock.sqs.actions.dead_letters import start_message_move_task
 from penstock.sqs.actions.queues import live_counters, purge
@@ -44,6 +44,7 @@ from penstock.sqs.queue.snapshot import QueueStanding, SnapshotPage, SnapshotQue
 from penstock.sqs.service import SqsService
 
 PREFIX = "/admin/queues"
+_ONE = f"{PREFIX}/{{name}}"
 _SHOWN_TASKS = 10
 _encode = msgspec.json.Encoder().encode
 
@@ -53,74 +54,11 @@ class AdminSurface:
 
     def __init__(self, service: SqsService) -> None:
         self._service = service
-        self._table = RouteTable(*self.routes())
-
-    def routes(self) -> tuple[AnyRoute, ...]:
-        """What is served."""
-        one = f"{PREFIX}/{{name}}"
-        return (
-            Route(
-                method="GET",
-                path=PREFIX,
-                summary="All queues, by name.",
-                answer=QueueSummaries,
-                query=WholeOrPageQuery,
-                handler=self._list,
-            ),
-            Route(
-                method="GET", path=one, summary="All about a queue.", answer=QueueDescription, handler=self._description
-            ),
-            Route(
-                method="GET",
-                path=f"{one}/messages",
-                summary="Messages of a queue; nothing is received.",
-                answer=PeekedPage,
-                query=PeekQuery,
-                handler=self._peek,
-            ),
-            Route(
-                method="GET",
-                path=f"{one}/partitions",
-                summary="How its partitions stand.",
-                answer=QueueStanding,
-                handler=self._standing,
-            ),
-            Route(
-                method="GET",
-                path=f"{one}/partitions/{{index}}/messages",
-                summary="Messages of a partition, with all that their senders gave.",
-                answer=SnapshotPage,
-                query=SnapshotQuery,
-                handler=self._snapshot,
-            ),
-            Route(
-                method="POST",
-                path=f"{one}/retire",
-                summary="Delete a queue that is as it was seen.",
-                answer=Retired,
-                body=QueueStanding,
-                handler=self._retire,
-            ),
-            Route(
-                method="POST",
-                path=f"{one}/purge",
-                summary="Delete all messages of a queue.",
-                answer=Purged,
-                handler=self._purge,
-            ),
-            Route(
-                method="POST",
-                path=f"{one}/redrive",
-                summary="Move dead letters back to where they came from.",
-                answer=RedriveStarted,
-                body=RedriveOrder,
-                handler=self._redrive,
-            ),
-        )
+        self.table = RouteTable(*routes_of(self))
 
     async def answer(self, method: str, raw_path: bytes, query_string: bytes, content: bytes) -> tuple[int, bytes]:
         """Status and JSON body."""
-        found = self._table.find(raw_path.rstrip(b"/"))
+        found = self.table.find(raw_path.rstrip(b"/"))
         route = None if found is None else found.routes.get(method)
         if found is None or route is None:
             return 404, _encode({"error": f"no such admin endpoint: {method} {raw_path.decode('latin-1')[:200]}"})
@@ -135,6 +73,7 @@ class AdminSurface:
         except msgspec.DecodeError as error:
             raise SqsError(ErrorKind.SERIALIZATION, str(error)) from None
 
+    @route("GET", PREFIX, summary="All queues, by name.")
     def _list(self, call: Call[WholeOrPageQuery, NoBody]) -> QueueSummaries:
         queues, asked = self._service.queues, call.query
         names, cursor = whole_or_page_of(sorted(queues), lambda name: (name,), tuple[str], asked.limit, asked.cursor)
@@ -152,6 +91,7 @@ class AdminSurface:
             waiting_receivers=len(queue.waiters),
         )
 
+    @route("GET", _ONE, summary="All about a queue.")
     def _description(self, call: Call[NoQuery, NoBody]) -> QueueDescription:
         service, queue = self._service, self._find(call.path)
         live = live_counters(service, queue)
@@ -170,6 +110,7 @@ class AdminSurface:
             },
         )
 
+    @route("GET", f"{_ONE}/messages", summary="Messages of a queue; nothing is received.")
     async def _peek(self, call: Call[PeekQuery, NoBody]) -> PeekedPage:
         """Messages in the order of each partition, one partition after another; nothing is leased or changed."""
         queue, limit = self._find(call.path), call.query.limit
@@ -184,25 +125,34 @@ class AdminSurface:
                 index, after_seq = index + 1, 0
         return PeekedPage(messages, f"{index}.{after_seq}" if index < len(queue.partitions) else None)
 
+    @route("GET", f"{_ONE}/partitions", summary="How its partitions stand.")
     def _standing(self, call: Call[NoQuery, NoBody]) -> QueueStanding:
         return standing(self._find(call.path))
 
+    @route(
+        "GET",
+        f"{_ONE}/partitions/{{index}}/messages",
+        summary="Messages of a partition, with all that their senders gave.",
+    )
     async def _snapshot(self, call: Call[SnapshotQuery, NoBody]) -> SnapshotPage:
         queue, index = self._find(call.path), call.path["index"]
         if not (index.isascii() and index.isdecimal()):
             raise invalid_parameter(f"a partition is a number, not {index[:100]!r}")
         return await snapshot(queue, int(index), call.query.after, call.query.limit)
 
+    @route("POST", f"{_ONE}/retire", summary="Delete a queue that is as it was seen.")
     async def _retire(self, call: Call[NoQuery, QueueStanding]) -> Retired:
         name = call.path["name"]
         await retire(self._service, name, call.body)
         return Retired(name)
 
+    @route("POST", f"{_ONE}/purge", summary="Delete all messages of a queue.")
     async def _purge(self, call: Call[NoQuery, NoBody]) -> Purged:
         queue = self._find(call.path)
         await purge(self._service, queue)
         return Purged(queue.name)
 
+    @route("POST", f"{_ONE}/redrive", summary="Move dead letters back to where they came from.")
     async def _redrive(self, call: Call[NoQuery, RedriveOrder]) -> RedriveStarted:
         service, queue, order = self._service, self._find(call.path), call.body
         destination = None if order.destination is None else service.arn_of(service.find(order.destination).name)

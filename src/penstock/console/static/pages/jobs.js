@@ -11,10 +11,10 @@ import { attempt } from "../toast.js";
 
 const PAGE = 50;
 const STATUSES = ["PENDING", "QUEUED", "PROCESSING", "COMPLETED", "ERROR", "CANCELLED", "EXPIRED"];
-const FINAL = ["COMPLETED", "ERROR", "CANCELLED", "EXPIRED"];
-// A job of an event has its id, and the subscription's behind it; any other has one of its own.
+const REPLAYABLE = ["COMPLETED", "ERROR", "EXPIRED"];
+// A job of an event has its id, and the subscription's behind it; any other has one of its own. A copy names its replay.
 const ID_LENGTH = 13;
-const ID = /^[0-9A-HJKMNP-TV-Z]{13}(-.+)?$/;
+const ID = /^[0-9A-HJKMNP-TV-Z]{13}([-~].+)?$/;
 // A lane is a subscription's id and a key; a key may have colons of its own.
 const LANE = /^[0-9A-HJKMNP-TV-Z]{13}:/;
 
@@ -141,9 +141,9 @@ export function mount(main, { signal, query }) {
 
   async function askToReplay() {
     const filter = await filterOf(query).catch((error) => ({ problem: error.message }));
-    const status = filter.status && !FINAL.includes(filter.status) ? { problem: `Jobs that are ${filter.status} are on their way already; choose a final status.` } : filter;
+    const status = filter.status && !REPLAYABLE.includes(filter.status) ? { problem: `Jobs that are ${filter.status} cannot be replayed: choose ${REPLAYABLE.join(", ")} or any status.` } : filter;
     const count = status.problem ? null : await get("/api/v1/replays/count", filter).catch((error) => ({ problem: error.message }));
-    const trouble = status.problem ?? count.problem ?? (count.retried + count.made === 0 ? "No finished job fits the search." : count.truncated ? "More than 10,000 jobs fit. Narrow the search, or use penstock pipeline replay." : null);
+    const trouble = status.problem ?? count.problem ?? (count.retried + count.made === 0 ? "No job that can be replayed fits the search." : count.truncated ? "More than 10,000 jobs fit. Narrow the search, or use penstock pipeline replay." : null);
     if (trouble) {
       await confirmed({ title: "There is nothing to replay here", about: trouble, action: "Well", danger: false });
       return;
@@ -153,12 +153,12 @@ export function mount(main, { signal, query }) {
       title: `Replay ${format.plural(total, "job")}?`,
       about: [
         `The search finds ${format.plural(total, "finished job")} in ${format.plural(count.groups, "group")}.`,
-        `${format.plural(count.made, "job")} are made anew and delivered once more, in order per key. ${format.plural(count.retried, "job")} in ERROR begin anew.`,
-        "Subscribers get these events again; the webhook-id is the event's, so that those who remember ids notice.",
+        `Each gets a copy in its place, and the copies are delivered in order per key. ${format.plural(count.retried, "job")} in ERROR are cancelled for their copies.`,
+        "Subscribers get the same webhook-id as before and the header penstock-replay: those who remember ids can tell what they have handled.",
       ],
       action: `Replay ${format.count(total)}`,
     });
-    if (yes && (await attempt(() => post("/api/v1/replays", filter, 120_000), (done) => `Replay ${done.replayId}: ${done.made} made anew, ${done.retried} retried.`))) await load(false);
+    if (yes && (await attempt(() => post("/api/v1/replays", filter, 120_000), (done) => `Replay ${done.replayId}: ${done.made + done.retried} copies created.`))) await load(false);
   }
 
   subscriptions({ anew: true })

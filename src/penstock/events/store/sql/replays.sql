@@ -69,3 +69,9 @@ FROM events WHERE id {among ids}
 
 -- kept_events --
 SELECT id FROM events WHERE id {among ids}
+
+-- kept_subscriptions --
+SELECT id FROM subscriptions WHERE id {among ids}
+
+-- copied_jobs --
+SELECT job_id FROM replay_copies WHERE replay_id = :replay_id AND job_id {among ids}
