@@ -6,8 +6,9 @@ from typing import Any
 
 from penstock.domain.event import Event
 from penstock.domain.ids import TsidFactory
-from penstock.domain.job import Attempt, AttemptOutcome, ClaimedJob, DispatchJob, NewJob
+from penstock.domain.job import Attempt, ClaimedJob, DispatchJob, NewJob
 from penstock.domain.job_state import JobStatus
+from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
 from penstock.events.dispatch.lane_publisher import LaneClaims

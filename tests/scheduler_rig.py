@@ -10,8 +10,9 @@ import msgspec
 from penstock.cluster.standby import Alone, Leadership
 from penstock.domain.errors import Unavailable
 from penstock.domain.ids import TsidFactory
-from penstock.domain.job import Attempt, AttemptOutcome, DispatchJob, NewJob
+from penstock.domain.job import Attempt, DispatchJob, NewJob
 from penstock.domain.job_state import JobStatus
+from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.pointer import DispatchMode, MessagePointer, decode_pointer
 from penstock.edge.clock import Clock
 from penstock.events.dispatch.pointers import Pointers

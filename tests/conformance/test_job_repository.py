@@ -9,9 +9,10 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from penstock.domain.job import BEFORE_ALL_ATTEMPTS, DIRECT_TYPE, Attempt, AttemptOutcome, CreatedJob
-from penstock.domain.job_state import JobStatus
+from penstock.domain.job import BEFORE_ALL_ATTEMPTS, Attempt, CreatedJob
+from penstock.domain.job_state import DIRECT_TYPE, JobStatus
 from penstock.domain.matching import Condition, EventFilter
+from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.retry import RetrySchedule
 from penstock.domain.subscription import Pool
 from penstock.events.errors import (

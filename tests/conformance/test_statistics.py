@@ -7,9 +7,10 @@ import msgspec
 import psycopg
 import pytest
 
-from penstock.domain.job import Attempt, AttemptOutcome
+from penstock.domain.job import Attempt
 from penstock.domain.job_state import JobStatus
 from penstock.domain.limits import MINUTE_MS
+from penstock.domain.outcome import AttemptOutcome
 from penstock.events.statistics.inline import InlineCounter
 from penstock.events.statistics.minutes import BEFORE_ALL, OTHERS, Counted, Dimension, Leader, Leaders, Minute, Place
 from penstock.events.statistics.store import KEPT_MS, NAMES_PER_MINUTE, Statistics

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.domain.job import AttemptOutcome
+from penstock.domain.outcome import AttemptOutcome
 from penstock.ops.telemetry.metrics import Metrics
 from penstock.spark.metrics import BatchTimes, ProgressCollector
 from penstock.spark.progress import Progress

@@ -4,9 +4,9 @@ from random import Random
 
 import msgspec
 
-from penstock.domain.job import AttemptOutcome
 from penstock.domain.job_state import JobStatus
 from penstock.domain.order import Position, Standing, holds_back
+from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.pointer import DispatchMode
 from tests.pipeline.audit_model import AttemptRow, JobRow
 

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.domain.job import AttemptOutcome
 from penstock.domain.job_state import FINAL, JobStatus
 from penstock.domain.order import Position, Standing, holds_back
+from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.pointer import DispatchMode
 from penstock.history.audit.findings import FindingKind
 from penstock.history.audit.window import FINISH_LAG_MS, LONGEST_DELIVERY_MS, AuditWindow

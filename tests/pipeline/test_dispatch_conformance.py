@@ -8,8 +8,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from penstock.domain.job import Attempt, AttemptOutcome, NewJob
+from penstock.domain.job import Attempt, NewJob
 from penstock.domain.job_state import JobStatus
+from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import SystemClock

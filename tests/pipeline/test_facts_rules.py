@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from penstock.domain.job import AttemptOutcome
+from penstock.domain.outcome import AttemptOutcome
 from penstock.events.statistics.facts import AttemptRow, JobOrigin, fact_of, flaw_of, latest_ms
 from penstock.events.statistics.minutes import BEFORE_ALL, count, count_leaders
 from penstock.history.lake.facts import ORIGIN, judged, shaped

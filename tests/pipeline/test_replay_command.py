@@ -54,7 +54,7 @@ async def test_a_dry_run_only_counts(tmp_path: Path) -> None:
     [
         ((), "say what to replay"),
         (("--from", "2030-01-02", "--to", "2030-01-01"), "no time between"),
-        (("--from", "yesterday"), "is no time"),
+        (("--from", "lately"), "is not a time"),
         (("--resume", "0000000000000", "--direct"), "give --resume alone"),
         (("--resume", "0000000000000"), "Replay not found"),
     ],

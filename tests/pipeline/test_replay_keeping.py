@@ -7,8 +7,9 @@ from uuid import uuid4
 import pytest
 
 from penstock.delivery.webhook.request import checked_headers
-from penstock.domain.job import Attempt, AttemptOutcome
+from penstock.domain.job import Attempt
 from penstock.domain.job_state import JobStatus
+from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.pointer import DispatchMode
 from penstock.events.errors import ReplayNotFound, ReplayTakenOver
 from penstock.events.fan_out.rule import check_job_id

@@ -10,9 +10,8 @@ import pytest
 
 from penstock.delivery.webhook.courier import Courier, Delivery
 from penstock.delivery.webhook.request import DeliveryRequest
-from penstock.domain.job import AttemptOutcome
 from penstock.domain.job_state import JobStatus
-from penstock.domain.outcome import SUCCESS
+from penstock.domain.outcome import SUCCESS, AttemptOutcome
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.signing import Signature, verify
 from penstock.events.errors import ReplayTakenOver

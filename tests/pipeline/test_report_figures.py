@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from penstock.domain.job import AttemptOutcome
+from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.partition import partition_of
 from penstock.events.statistics.facts import Fact
 from penstock.events.statistics.minutes import count

@@ -10,8 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
 from penstock.domain.errors import InvalidArgument
-from penstock.domain.job import Attempt, AttemptOutcome, NewJob
+from penstock.domain.job import Attempt, NewJob
 from penstock.domain.job_state import JobStatus
+from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
 from penstock.events.store.deliveries import Done

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from psycopg import sql
 
 from penstock.domain.errors import FailedPrecondition
-from penstock.domain.job import AttemptOutcome, ClaimedJob, DispatchJob
+from penstock.domain.job import ClaimedJob, DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.order import LaneKey, Position, Standing, blocks, first_of_lane, holds_back, is_expired, lane_of
+from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.pointer import DispatchMode
 from penstock.events.store.deliveries import Beginning, Done, TryFromQueue, TryLater
 from penstock.events.store.lane_run import LaneJob, run_of

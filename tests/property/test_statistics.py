@@ -7,7 +7,7 @@ from math import ceil
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.domain.job import AttemptOutcome
+from penstock.domain.outcome import AttemptOutcome
 from penstock.events.statistics.facts import Fact
 from penstock.events.statistics.minutes import (
     BUCKETS,

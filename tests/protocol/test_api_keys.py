@@ -117,7 +117,7 @@ def test_the_file_is_for_its_owner_and_has_no_keys(keys: dict[str, str]) -> None
 def test_names_are_taken_once_and_unknown_ones_are_refused(keys: dict[str, str]) -> None:
     taken = runner.invoke(app, ["keys", "create", "the-admin", "--role", "viewer", "--file", keys["file"]])
     assert taken.exit_code != 0
-    assert "take another name" in taken.output
+    assert "use another name" in taken.output
     unknown = runner.invoke(app, ["keys", "delete", "nobody", "--file", keys["file"]])
     assert unknown.exit_code != 0
     listed = runner.invoke(app, ["keys", "list", "--file", keys["file"], "--json"])

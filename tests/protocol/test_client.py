@@ -164,6 +164,56 @@ async def test_a_delivery_is_verified_and_jobs_are_decided_about(penstock: Any, 
         await penstock.retry(ignored.id)
 
 
+async def test_a_subscription_is_changed_tested_and_given_a_new_secret(penstock: Any) -> None:
+    async with RecordingReceiver() as receiver:
+        receiver.script(Reply(200, b"fine"), Reply(500))
+        made = await penstock.subscribe(fresh("shop"), "orders:*", receiver.url, dead_letter_topic="failed")
+        found = made.subscription.id
+        accepted, refused = await penstock.test_subscription(found), await penstock.test_subscription(found)
+    assert (accepted.delivered, accepted.status_code, accepted.response) == (True, 200, "fine")
+    assert (refused.delivered, refused.status_code) == (False, 500)
+
+    changed = await penstock.update_subscription(found, timeout_s=4, dead_letter_topic=None)
+    assert (changed.timeout_s, changed.dead_letter_topic, changed.target) == (4, None, made.subscription.target)
+    rotated = await penstock.rotate_secret(found)
+    assert (rotated.secrets, rotated.secret != made.secret) == (2, True)
+    assert (await penstock.finish_rotation(found)).secrets == 1
+    assert (await penstock.rotate_secret(found, secret=made.secret, keep_previous=False)).secret == made.secret
+
+
+@pytest.mark.parametrize(
+    ("payload", "content_type", "shown"),
+    [
+        ({"total": 7}, "application/json", ({"total": 7}, None)),
+        (b"\x89PNG", "image/png", (None, b"\x89PNG")),
+    ],
+    ids=["JSON", "bytes"],
+)
+async def test_a_job_is_created_once_and_shown_with_its_payload(
+    penstock: Any, payload: object, content_type: str, shown: tuple[object, object]
+) -> None:
+    job_type, key = fresh("type"), fresh("key")
+    options: Any = {"target": "https://a.example", "type": job_type, "idempotency_key": key, "payload": payload}
+    made = await penstock.create_job(content_type=content_type, group="order-1", **options)
+    again = await penstock.create_job(content_type=content_type, group="order-1", **options)
+    assert (made.is_new, again.id, again.is_new) == (True, made.id, False)
+
+    job = await penstock.job(made.id)
+    assert (job.payload, job.payload_base64) == shown
+    assert await penstock.retry_group(job.group_key) == []
+    page = await penstock.job_page(1, type=job_type)
+    assert ([each.id for each in page.jobs], page.cursor) == ([made.id], None)
+
+
+async def test_changes_are_listed_page_by_page(penstock: Any) -> None:
+    codes = [fresh("POOL") for _ in range(2)]
+    for code in codes:
+        await penstock.put_pool(code, 1)
+    first = await penstock.change_page(1)
+    second = await penstock.change_page(1, first.cursor)
+    assert [change.target for page in (second, first) for change in page.changes] == [{"code": code} for code in codes]
+
+
 async def test_pools_are_set_listed_and_removed(penstock: Any) -> None:
     code = fresh("POOL/slow")
     pool = await penstock.put_pool(code, 2, rate_limit_per_minute=60)
@@ -199,6 +249,9 @@ async def test_a_wrong_token_is_refused(kind: str, server: str) -> None:
 
 
 # Connections
+
+
+PROBLEM = b'{"status":404,"code":"NOT_FOUND","title":"Not Found","detail":"no"}'
 
 
 def answer(content: bytes = _POOLS, status: str = "200 OK", headers: str = "") -> bytes:
@@ -245,7 +298,7 @@ async def _head(reader: asyncio.StreamReader) -> str:
 
 
 async def test_one_connection_serves_call_after_call(kind: str) -> None:
-    flaky = Flaky(answer(), answer(b'{"detail":"no"}', "404 Not Found"), answer())
+    flaky = Flaky(answer(), answer(PROBLEM, "404 Not Found"), answer())
     async with flaky.serving(), client(kind, flaky.url) as penstock:
         await penstock.pools()
         with pytest.raises(NotFound, match="no"):

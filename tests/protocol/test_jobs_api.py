@@ -13,8 +13,8 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
+from penstock.client.types import OldestAges
 from penstock.events.api.app import openapi, route_table
-from penstock.events.api.jobs import OldestAges
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.http.api.probes import PATHS
 from penstock.http.errors import ExposedWithoutCredentials

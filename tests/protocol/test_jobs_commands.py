@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,23 @@ def test_a_long_list_tells_how_to_go_on() -> None:
     assert [row[0] for row in table("jobs", "list", "--type", job_type, "--cursor", cursor)] == ids[:1]
 
 
+def test_jobs_are_listed_by_when_they_were_created() -> None:
+    job_type = fresh("type")
+    (new,) = [answer("jobs", "create", "--target", "https://a.example", "--type", job_type)["id"]]
+    listed = ("jobs", "list", "--type", job_type)
+    assert [job["id"] for job in answer(*listed, "--since", "1h")["jobs"]] == [new]
+    assert answer(*listed, "--until", "1h")["jobs"] == []
+    assert answer(*listed, "--since", "+1h")["jobs"] == []
+
+
+def test_a_job_waits_for_its_time_which_may_be_given_from_now() -> None:
+    create = ("jobs", "create", "--target", "https://a.example", "--scheduled-for", "+1h", "--expires-at", "+2h")
+    shown = answer("jobs", "show", answer(*create)["id"])["job"]
+    due, expires = (datetime.fromisoformat(shown[name]) for name in ("dueAt", "expiresAt"))
+    assert timedelta(minutes=59) < due - datetime.now(UTC) <= timedelta(hours=1)
+    assert timedelta(minutes=59) < expires - due < timedelta(minutes=61)
+
+
 def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -244,7 +262,10 @@ def test_pools_are_set_listed_and_deleted() -> None:
     [
         (("jobs", "show", UNKNOWN), 1, "Job not found"),
         (("jobs", "create", "--target", "nowhere"), 1, "no URL to deliver to"),
-        (("jobs", "list", "--status", "lost"), 1, "query is wrong"),
+        (("jobs", "list", "--status", "lost"), 2, "'lost' is not one of PENDING, QUEUED"),
+        (("jobs", "create", "--mode", "sometimes"), 2, "not one of IMMEDIATE, NEXT_ON_ERROR"),
+        (("jobs", "list", "--since", "lately"), 2, "'lately' is not a time: write 2030-01-31"),
+        (("jobs", "create", "--target", "https://a.example", "--expires-at", "2h"), 1, "expiresAt"),
         (("jobs", "retry"), 2, "--group"),
         (("publish", "orders:created", "--data", "{"), 2, "not JSON"),
         (("publish", "orders:created", "--data", "@none.json"), 2, "cannot read none.json"),

@@ -10,17 +10,18 @@ from typing import Any, get_origin
 
 import msgspec
 import pytest
+from typer.testing import CliRunner
 
-from penstock.cli.events.connection import ApiClient
+from penstock.cli.app import app
 from penstock.client import AsyncPenstock, Penstock
+from penstock.client.types import MOST_ON_A_PAGE
 from penstock.console.front import WebFront
 from penstock.domain.ids import TsidFactory
 from penstock.engine.store.memory import MemoryStore
 from penstock.events.api import groups
 from penstock.events.api.app import route_table as jobs_routes
-from penstock.events.api.jobs import AttemptList
 from penstock.events.store.sqlite import sqlite_repository
-from penstock.http.api.paging import MOST_ON_A_PAGE, cursor_after
+from penstock.http.api.paging import cursor_after
 from penstock.router.monitoring.app import route_table as router_routes
 from penstock.router.settings import RouterSettings
 from penstock.sqs.admin.admin import AdminSurface
@@ -258,8 +259,15 @@ async def test_clients_tell_the_attempts_of_every_page(rig: DispatchRig, tmp_pat
             return [each.number for each in penstock.attempts(tried)]
 
     assert await asyncio.to_thread(blocking) == numbers
-    told = await asyncio.to_thread(ApiClient(rig.server.url, "").get_all, f"{V1}/jobs/{tried}/attempts", "attempts")
-    assert [each.number for each in told.read_as(AttemptList).attempts] == numbers
+    told = await command("jobs", "show", tried, "--endpoint", rig.server.url)
+    assert [each["number"] for each in told["attempts"]] == numbers
+
+
+async def command(*arguments: str) -> Any:
+    """What a command prints as JSON."""
+    result = await asyncio.to_thread(CliRunner().invoke, app, [*arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
 
 
 async def test_clients_and_commands_ask_for_every_page() -> None:
@@ -277,6 +285,6 @@ async def test_clients_and_commands_ask_for_every_page() -> None:
                 return [each.code for each in penstock.pools()]
 
         assert await asyncio.to_thread(blocking) == ["a", "b"]
-        told = await asyncio.to_thread(ApiClient(url, "").get_all, f"{V1}/pools", "pools")
-        assert told.json == {"pools": [{"code": "a", **pool}, {"code": "b", **pool}], "cursor": None}
+        told = await command("pools", "list", "--endpoint", url)
+        assert told == {"pools": [{"code": "a", **pool}, {"code": "b", **pool}], "cursor": None}
     assert [request.path for request in server.requests] == [f"{V1}/pools", f"{V1}/pools?cursor=a%2F1"] * 3

@@ -101,5 +101,5 @@ def test_without_java_it_says_so(tmp_path: Path, engine: str, code: int) -> None
     assert process.wait(STOP_S) == code, log.read_text()
     text = log.read_text()
     assert "Java 17" in text
-    assert ("without Spark, with --engine inline" in text) == (engine == "auto")
+    assert ("Spark is not available, using --engine inline" in text) == (engine == "auto")
     assert "Traceback" not in text

@@ -111,7 +111,7 @@ def test_half_a_backup_is_refused_and_leaves_nothing(data: Path, file: Path, tmp
     run("backup", "--data", data, "--to", file)
     content = file.read_bytes()
     file.write_bytes(content[: int(len(content) * share)])
-    assert "not a whole backup" in refused("restore", "--from", file, "--data", tmp_path / "fresh")
+    assert "not a complete backup" in refused("restore", "--from", file, "--data", tmp_path / "fresh")
     assert not (tmp_path / "fresh").exists()
 
 
@@ -132,14 +132,16 @@ def archive(path: Path, *files: tuple[str, bytes, bytes]) -> Path:
 @pytest.mark.parametrize("name", ["../evil.db", "/tmp/evil.db", "a/evil.db"])
 def test_no_file_is_put_outside_of_the_directory(tmp_path: Path, name: str) -> None:
     made = archive(tmp_path / "evil.tar.gz", (name, b"x", b"x"))
-    assert "not a whole backup" in refused("restore", "--from", made, "--data", tmp_path / "fresh")
+    assert "not a complete backup" in refused("restore", "--from", made, "--data", tmp_path / "fresh")
     assert not (tmp_path / "evil.db").exists()
     assert not Path("/tmp/evil.db").exists()
 
 
 def test_a_file_that_was_changed_is_refused(tmp_path: Path) -> None:
     made = archive(tmp_path / "changed.tar.gz", ("dispatch.secret", b"other", b"right"))
-    assert "dispatch.secret is not what was put in" in refused("restore", "--from", made, "--data", tmp_path / "fresh")
+    assert "dispatch.secret differs from its checksum" in refused(
+        "restore", "--from", made, "--data", tmp_path / "fresh"
+    )
 
 
 def test_a_damaged_database_is_refused_on_both_ways(data: Path, tmp_path: Path) -> None:
@@ -156,7 +158,7 @@ def test_a_damaged_database_is_refused_on_both_ways(data: Path, tmp_path: Path) 
 def test_what_cannot_be_backed_up_or_restored_is_told(data: Path, tmp_path: Path) -> None:
     assert "end it with .tar.gz or .tar.zst" in refused("backup", "--data", data, "--to", tmp_path / "backup.zip")
     assert "no databases" in refused("backup", "--data", tmp_path, "--to", tmp_path / "backup.tar.gz")
-    assert "there is no file" in refused("restore", "--from", tmp_path / "none.tar.gz", "--data", tmp_path / "fresh")
+    assert "does not exist" in refused("restore", "--from", tmp_path / "none.tar.gz", "--data", tmp_path / "fresh")
     below_a_file = data / "sqs.db" / "backup.tar.gz"
     assert "cannot write to" in refused("backup", "--data", data, "--to", below_a_file)
 
@@ -179,5 +181,5 @@ def test_a_disk_too_small_for_the_copy_is_told(data: Path, tmp_path: Path, monke
 
     monkeypatch.setattr(sqlite3, "connect", cramped)
     told = refused("backup", "--data", data, "--to", tmp_path / "b.tar.gz")
-    assert told == f"error: the disk of {tmp_path} is full: make room, or name a file on another disk\n"
+    assert told == f"error: the disk of {tmp_path} is full: free some space, or give a file on another disk\n"
     assert not (tmp_path / "b.tar.gz").exists()

@@ -2,14 +2,17 @@ import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from penstock.cli.app import Level
+from penstock.cli.app import app as penstock
 from penstock.cli.failures import FailureGroup
 from penstock.cli.options import Options, load_config
+from penstock.domain.pointer import DispatchMode
 from penstock.ops.config.tree import LogLevel
 
 app = typer.Typer(cls=FailureGroup)
@@ -50,6 +53,32 @@ def test_the_option_wins_over_the_setting() -> None:
     Path("penstock.toml").write_text('[log]\nlevel = "debug"\n')
     result = CliRunner().invoke(app, ["level"], obj=Options(log_level="error"))
     assert (result.stdout, result.stderr) == ("error 8080\n", "")
+
+
+def walk(command: Any) -> Iterator[Any]:
+    """Every option of every command."""
+    yield from command.params
+    for inner in getattr(command, "commands", {}).values():
+        yield from walk(inner)
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        *("--json", "--yes", "--cursor", "--tenant", "--header", "--mode", "--memory", "--dead-letters"),
+        *("--master", "--conf", "--lake", "--format", "--once"),
+    ],
+)
+def test_an_option_is_the_same_in_every_command_that_has_it(flag: str) -> None:
+    declared = [option for option in walk(typer.main.get_command(penstock)) if flag in option.opts]
+    assert len(declared) > 1
+    assert len({(option.help, option.metavar, tuple(option.opts)) for option in declared}) == 1
+
+
+@pytest.mark.parametrize("path", [("jobs", "create"), ("subscriptions", "create"), ("subscriptions", "update")])
+def test_help_names_every_mode(path: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(penstock, [*path, "--help"]).output
+    assert all(mode in shown for mode in DispatchMode)
 
 
 def test_the_option_offers_what_the_setting_allows() -> None:

@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from penstock.cli.app import app
+from penstock.cli.output import printable
 from penstock.cli.queue.connection import DEFAULT_ENDPOINT, endpoint_url, find_signer, region_of
-from penstock.cli.queue.messages import printable
 from penstock.domain.errors import InvalidArgument, Unavailable
 from penstock.edge.clock import SystemClock
 from penstock.sqs.auth.signing import Signer

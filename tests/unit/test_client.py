@@ -7,49 +7,62 @@ import msgspec
 import pytest
 
 from penstock import client
-from penstock.client import answers
-from penstock.client.calls import JobFilter, SubscriptionOptions
+from penstock.client import calls, types
+from penstock.client.calls import JobFilter, JobOptions, SubscriptionChanges, SubscriptionOptions
 from penstock.client.endpoint import Endpoint
 from penstock.domain.errors import InvalidArgument
-from penstock.events.accept import routes
-from penstock.events.api import job_types, jobs, pools, subscription_types, subscriptions
-from penstock.events.api import jobs as job_decisions
-
-
-@pytest.mark.parametrize(
-    ("ours", "served"),
-    [
-        (answers.Receipt, routes.EventReceipt),
-        (answers.Receipts, routes.EventReceipts),
-        (answers.Subscription, subscription_types.SubscriptionView),
-        (answers.NewSubscription, subscriptions.SubscriptionMade),
-        (answers.Subscriptions, subscriptions.SubscriptionList),
-        (answers.RemovedSubscription, subscriptions.SubscriptionRemoved),
-        (answers.Job, job_types.JobView),
-        (answers.JobPage, jobs.JobList),
-        (answers.Attempt, job_types.AttemptView),
-        (answers.Attempts, jobs.AttemptList),
-        (answers.DecidedJobs, job_decisions.Decided),
-        (answers.Pool, pools.PoolView),
-        (answers.Pools, pools.PoolList),
-    ],
-)
-def test_every_answer_has_the_members_that_the_server_sends(
-    ours: type[msgspec.Struct], served: type[msgspec.Struct]
-) -> None:
-    assert ours.__struct_encode_fields__ == served.__struct_encode_fields__
 
 
 def test_every_option_of_a_subscription_can_be_given() -> None:
     required = {"name", "pattern", "target"}
-    assert set(SubscriptionOptions.__annotations__) | required == set(
-        subscription_types.NewSubscription.__struct_fields__
-    )
+    assert set(SubscriptionOptions.__annotations__) | required == set(types.NewSubscription.__struct_fields__)
+
+
+def test_everything_that_may_change_about_a_subscription_can_be_given() -> None:
+    assert set(SubscriptionChanges.__annotations__) == set(types.SubscriptionChange.__struct_fields__)
+
+
+def test_every_option_of_a_job_can_be_given() -> None:
+    # One payload, which is sent as JSON or in base64.
+    assert set(JobOptions.__annotations__) | {"payload_base64"} == set(types.NewJobBody.__struct_fields__)
 
 
 def test_every_filter_of_jobs_can_be_given() -> None:
     of_pages = {"limit", "cursor"}
-    assert set(JobFilter.__annotations__) | of_pages == set(jobs.JobQuery.__struct_fields__)
+    assert set(JobFilter.__annotations__) | of_pages == set(types.JobQuery.__struct_fields__)
+
+
+def test_a_query_says_what_is_given_and_nothing_else() -> None:
+    assert calls.jobs({}, None).path == "/api/v1/jobs"
+    asked = calls.jobs({"status": client.JobStatus.ERROR, "key": "a b", "archived": True}, "next", 5)
+    assert asked.path == "/api/v1/jobs?status=ERROR&key=a+b&archived=true&limit=5&cursor=next"
+
+
+@pytest.mark.parametrize(
+    ("payload", "sent"),
+    [({"total": 7}, {"payload": {"total": 7}}), (b"PNG", {"payloadBase64": "UE5H"}), (None, {})],
+    ids=["JSON", "bytes", "none"],
+)
+def test_a_payload_is_sent_as_what_it_is(payload: object, sent: dict[str, object]) -> None:
+    call = calls.create_job({"target": "https://a.example", "payload": payload})
+    assert msgspec.json.decode(call.body or b"") == {"target": "https://a.example", **sent}
+
+
+def test_a_job_is_sent_again_only_if_that_cannot_create_two() -> None:
+    assert not calls.create_job({"target": "https://a.example"}).repeatable
+    assert calls.create_job({"target": "https://a.example", "idempotency_key": "1"}).repeatable
+
+
+def test_what_is_not_changed_is_not_sent() -> None:
+    assert calls.update_subscription("1", {"dead_letter_topic": None}).body == b'{"deadLetterTopic":null}'
+
+
+def test_the_client_imports_no_server_no_spark_and_no_database() -> None:
+    program = "import sys, penstock.client; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    ours = {name.split(".")[1] for name in found if name.startswith("penstock.")}
+    assert ours <= {"client", "core", "edge"}
+    assert not {"psycopg", "pyspark", "pyarrow", "grpc", "uvloop", "typer", "sqlite3"} & set(found)
 
 
 def test_the_package_exports_what_it_names() -> None:

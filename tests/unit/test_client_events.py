@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.client import BadSignature, Event, Webhook, verify_webhook
-from penstock.client.event import MOST_AT_ONCE, MOST_BYTES_AT_ONCE, decode_event, encode_event, in_batches
+from penstock.client.event import MOST_BYTES_AT_ONCE, decode_event, encode_event, in_batches
+from penstock.client.types import MOST_AT_ONCE, CloudEvent
 from penstock.delivery.webhook.request import cloud_event
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.signing import sign
-from penstock.events.accept.cloud_event import CloudEvent, event_of, members_of
+from penstock.events.accept.cloud_event import event_of, members_of
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER_SECRET = "whsec_b2xkIHNlY3JldCBvZiBhIHN1YnNjcmliZXI="

@@ -2,10 +2,11 @@
 
 import pytest
 
-from penstock.domain.job import AttemptOutcome, DispatchJob
+from penstock.domain.job import DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.outcome import (
     SUCCESS,
+    AttemptOutcome,
     CircuitOpen,
     Deferred,
     EgressDenied,

@@ -32,7 +32,7 @@ from penstock.cli import (
     doctor as version,
 )
 from penstock.cli.events import changes, jobs, pools, publish, subscriptions
-from penstock.cli.failures import FAILURE, FailureGroup, tell_trace
+from penstock.cli.failures import FAILURE, FailureGroup, print_trace
 from penstock.cli.family import CONTEXT, examples
 from penstock.cli.options import Options
 from penstock.cli.pipeline import commands
@@ -91,9 +91,9 @@ def main() -> None:
     try:
         app(prog_name="penstock")
     except Exception as error:
-        # A bug: whoever meets it gets a line to report, not a screen of our internals.
+        # A bug: the user gets one line to report, not a screen of internals.
         if "--debug" in sys.argv:
-            tell_trace(error)
+            print_trace(error)
         typer.echo(
             f"error: this is a bug in penstock: {type(error).__name__}: {error}; "
             "run again with `penstock --debug …` and report the stack trace",
@@ -108,7 +108,7 @@ def _flush_quietly() -> None:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader is gone; without this the interpreter would complain at exit.
+        # The reader has closed the pipe; without this the interpreter would complain at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -122,7 +122,7 @@ def _print_version(wanted: bool) -> None:
 def penstock(
     ctx: typer.Context,
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings file; else ./penstock.toml, if it is there.")
+        Path | None, typer.Option(metavar="FILE", help="Settings file; else ./penstock.toml, if it exists.")
     ] = None,
     log_level: Annotated[Level | None, typer.Option(help="Overrides the setting log.level.")] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show the stack trace of an error.")] = False,

@@ -7,7 +7,8 @@ import typer
 
 from penstock.cli.family import examples
 from penstock.cli.options import load_config
-from penstock.cli.output import AsJson, print_json, print_table
+from penstock.cli.output import print_json, print_table
+from penstock.cli.parameters import AsJson, DataDir
 
 if TYPE_CHECKING:
     from penstock.ops.backup import KeptFile
@@ -26,40 +27,37 @@ def backup(
     to: Annotated[
         Path, typer.Option("--to", metavar="FILE", help="A new file; its name ends with .tar.gz or .tar.zst.")
     ],
-    data: Annotated[
-        Path | None, typer.Option(help="The data directory; else the setting data.dir.", metavar="DIR")
-    ] = None,
+    data: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Copy the embedded data into one file, while it is in use.
 
-    The data are the databases and the secret of the process endpoint.
-    Each database is copied as it is at one moment; what was answered before the backup began is in it.
-    The file can be read by its owner only: it holds secrets.
+    The file holds the databases and the secret of the process endpoint. Each database is copied at one moment, with
+    everything that was confirmed before the backup started. Only its owner can read the file, as it holds secrets.
     """
     from penstock.ops.backup import back_up
 
-    _tell(back_up(data or load_config(ctx).data.dir, to), as_json)
+    _print(back_up(data or load_config(ctx).data.dir, to), as_json)
 
 
 def restore(
     ctx: typer.Context,
-    source: Annotated[Path, typer.Option("--from", metavar="FILE", help="A file that `penstock backup` made.")],
+    source: Annotated[Path, typer.Option("--from", metavar="FILE", help="A file that `penstock backup` wrote.")],
     data: Annotated[
-        Path | None, typer.Option(help="A directory that is new or empty; else the setting data.dir.", metavar="DIR")
+        Path | None, typer.Option(help="A new or empty directory; else the setting data.dir.", metavar="DIR")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a data directory of a backup.
+    """Create a data directory from a backup.
 
-    Nothing is made before every file of the backup was found whole.
+    Nothing is created before every file of the backup has been checked.
     """
     from penstock.ops.backup import restore as restored
 
-    _tell(restored(source, data or load_config(ctx).data.dir), as_json)
+    _print(restored(source, data or load_config(ctx).data.dir), as_json)
 
 
-def _tell(files: "list[KeptFile]", as_json: bool) -> None:
+def _print(files: "list[KeptFile]", as_json: bool) -> None:
     if as_json:
         print_json([{"name": file.name, "sizeBytes": file.size_bytes, "sha256": file.sha256} for file in files])
         return

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from penstock.cli.family import examples, family
-from penstock.cli.output import AsJson, print_table
+from penstock.cli.output import print_table
+from penstock.cli.parameters import AsJson
 
 app = family(
     "Measure a part of Penstock on this machine.",
@@ -14,7 +15,9 @@ app = family(
     "penstock bench broker --rounds 3 --json",
 )
 
-Rounds = Annotated[int, typer.Option(min=1, max=99, help="Runs of each measurement; the median is told.")]
+Rounds = Annotated[
+    int, typer.Option(min=1, max=99, metavar="N", help="Runs of each measurement; the median is reported.")
+]
 
 
 @app.callback()
@@ -24,52 +27,52 @@ def bench() -> None:
 
 @app.command(epilog=examples("penstock bench broker", "penstock bench broker --json | tail -n 1"))
 def broker(rounds: Rounds = 5, as_json: AsJson = False) -> None:
-    """The broker: in-memory rates, durable sends, cost of depth, memory, idle CPU.
+    """Measure the broker: in-memory rates, durable sends, cost of depth, memory, idle CPU.
 
-    What is being measured is told on standard error; the last line of `--json` is one JSON object.
+    Progress is shown on standard error; the last line of `--json` is one JSON object.
     """
     from penstock.tools.bench.broker import bench_broker
 
-    _print(bench_broker(rounds, _tell), as_json)
+    _print(bench_broker(rounds, _show_step), as_json)
 
 
 @app.command(epilog=examples("penstock bench sqs", "penstock bench sqs --rounds 1 --deep 100000 --json | tail -n 1"))
 def sqs(
     rounds: Rounds = 5,
-    deep: Annotated[int, typer.Option(min=1000, help="Messages waiting when the cost of depth is measured.")] = (
-        1_000_000
-    ),
+    deep: Annotated[
+        int, typer.Option(min=1000, metavar="N", help="Messages waiting while the cost of depth is measured.")
+    ] = (1_000_000),
     as_json: AsJson = False,
 ) -> None:
-    """The SQS server, durable on SQLite with fsync: sends, batches, receives, FIFO, partitions, throttle, wake-up.
+    """Measure the SQS server on SQLite with fsync: sends, batches, receives, FIFO, partitions, throttle, wake-up.
 
-    The load comes from a lean client in a process of its own; the last line of `--json` is one JSON object.
+    The load comes from a lean client in another process; the last line of `--json` is one JSON object.
     """
     from penstock.tools.bench.sqs import bench_sqs
 
-    _print(bench_sqs(rounds, deep, _tell), as_json)
+    _print(bench_sqs(rounds, deep, _show_step), as_json)
 
 
 @app.command(epilog=examples("penstock bench router", "penstock bench router --rounds 3 --json | tail -n 1"))
 def router(rounds: Rounds = 5, as_json: AsJson = False) -> None:
-    """The router: deliveries a second beside a bare client's, from memory and from SQS; memory, fairness, idling.
+    """Measure the router: deliveries per second, and those of a bare client; memory, fairness, idle CPU.
 
-    The receiver runs in a process of its own; the last line of `--json` is one JSON object.
+    The receiver runs in another process; the last line of `--json` is one JSON object.
     """
     from penstock.tools.bench.router import bench_router
 
-    _print(bench_router(rounds, _tell), as_json)
+    _print(bench_router(rounds, _show_step), as_json)
 
 
 @app.command(epilog=examples("penstock bench pubsub", "penstock bench pubsub --rounds 1 --json | tail -n 1"))
 def pubsub(rounds: Rounds = 5, as_json: AsJson = False) -> None:
-    """The Pub/Sub front, in memory and on SQLite with fsync: publish, requests of 100, streaming pull and ack, idling.
+    """Measure the Pub/Sub API, in memory and on SQLite with fsync: publish, streaming pull and ack, idle CPU.
 
-    The load comes from Google's own client, and for requests of 100 from a lean one, in a process of its own.
+    The load comes from Google's own client, and for requests of 100 from a lean one, in another process.
     """
     from penstock.tools.bench.pubsub import bench_pubsub
 
-    _print(bench_pubsub(rounds, _tell), as_json)
+    _print(bench_pubsub(rounds, _show_step), as_json)
 
 
 @app.command(
@@ -80,20 +83,20 @@ def pubsub(rounds: Rounds = 5, as_json: AsJson = False) -> None:
 def scheduler(
     rounds: Rounds = 3,
     finished: Annotated[
-        int, typer.Option(min=1000, help="Finished jobs in the table when the cost of a poll is measured.")
+        int, typer.Option(min=1000, metavar="N", help="Finished jobs in the table while polls are measured.")
     ] = 1_000_000,
     database: Annotated[
-        str | None, typer.Option(help="PostgreSQL to measure; one of this run if there is none.", metavar="URL")
+        str | None, typer.Option(help="PostgreSQL to measure; else a temporary one.", metavar="URL")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The scheduler: jobs a second from PostgreSQL and SQLite to the queue, latency of one job, cost of finished jobs.
+    """Measure the scheduler: jobs per second to the queue, latency of one job, cost of finished jobs.
 
-    Queue, router and process endpoint run in processes of their own; the last line of `--json` is one JSON object.
+    Queue, router and process endpoint run in other processes; the last line of `--json` is one JSON object.
     """
     from penstock.tools.bench.scheduler import bench_scheduler
 
-    _print(bench_scheduler(rounds, finished, database, _tell), as_json)
+    _print(bench_scheduler(rounds, finished, database, _show_step), as_json)
 
 
 @app.command(
@@ -105,21 +108,21 @@ def scheduler(
 )
 def pipeline(
     rounds: Rounds = 3,
-    events: Annotated[int, typer.Option(min=1000, help="Events that are fanned out.")] = 1_000_000,
-    jobs: Annotated[int, typer.Option(min=1000, help="Jobs that are planned; a tenth of them is dispatched.")] = (
+    events: Annotated[int, typer.Option(min=1000, metavar="N", help="Events to fan out.")] = 1_000_000,
+    jobs: Annotated[int, typer.Option(min=1000, metavar="N", help="Jobs to plan; a tenth of them is dispatched.")] = (
         1_000_000
     ),
-    attempts: Annotated[int, typer.Option(min=1000, help="Attempts that are audited.")] = 10_000_000,
-    replays: Annotated[int, typer.Option(min=100, help="Jobs that are delivered once more.")] = 30_000,
-    seconds: Annotated[int, typer.Option(min=1, help="For how long the latency of events is measured.")] = 20,
+    attempts: Annotated[int, typer.Option(min=1000, metavar="N", help="Attempts to audit.")] = 10_000_000,
+    replays: Annotated[int, typer.Option(min=100, metavar="N", help="Jobs to replay.")] = 30_000,
+    seconds: Annotated[int, typer.Option(min=1, metavar="N", help="Seconds to measure the latency of events.")] = 20,
     database: Annotated[
-        str | None, typer.Option(help="PostgreSQL to measure; one of this run if there is none.", metavar="URL")
+        str | None, typer.Option(help="PostgreSQL to measure; else a temporary one.", metavar="URL")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The pipeline on Spark: fan-out, plan, dispatch, audit and replay in bulk; latency, start and memory of the JVM.
+    """Measure the pipeline on Spark: fan-out, plan, dispatch, audit, replay; latency, start and memory of the JVM.
 
-    Takes several minutes; fan-out is held against a plain loop. The last line of `--json` is one JSON object.
+    Takes several minutes; fan-out is compared with a plain loop. The last line of `--json` is one JSON object.
     """
     from penstock.spark.requirements import require_spark
 
@@ -127,10 +130,10 @@ def pipeline(
     from penstock.tools.bench.pipeline.pipeline import PipelineSizes, bench_pipeline
 
     sizes = PipelineSizes(events=events, jobs=jobs, attempts=attempts, replays=replays, seconds=seconds)
-    _print(bench_pipeline(rounds, sizes, database, _tell), as_json)
+    _print(bench_pipeline(rounds, sizes, database, _show_step), as_json)
 
 
-def _tell(step: str) -> None:
+def _show_step(step: str) -> None:
     typer.echo(f"measuring {step}", err=True)
 
 

@@ -7,7 +7,8 @@ import typer
 
 from penstock.cli.family import examples, family
 from penstock.cli.options import options_of
-from penstock.cli.output import AsJson, print_json, print_table
+from penstock.cli.output import print_json, print_table
+from penstock.cli.parameters import AsJson
 from penstock.domain.errors import AlreadyExists, Unavailable
 
 app = family(
@@ -20,9 +21,9 @@ app = family(
 
 @app.command(epilog=examples("penstock config show", "penstock config show --json"))
 def show(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """Print the settings in force.
+    """Print the settings in force, each with the file or variable it comes from.
 
-    Each with the file or variable it comes from; passwords and secrets are masked.
+    Passwords and secrets are masked.
     """
     from penstock.ops.config.loading import trace
     from penstock.ops.config.rendering import as_literal, as_tree, shown
@@ -40,9 +41,9 @@ def show(ctx: typer.Context, as_json: AsJson = False) -> None:
 
 @app.command(epilog=examples("penstock config check", "penstock --config other.toml config check"))
 def check(ctx: typer.Context) -> None:
-    """Check the settings, reporting every problem.
+    """Check the settings, and report every problem.
 
-    The exit code is 2 if they cannot be used.
+    The exit code is 2 if they are invalid.
     """
     from penstock.ops.config.loading import trace
 
@@ -55,7 +56,7 @@ def check(ctx: typer.Context) -> None:
     epilog=examples("penstock config init", "penstock config init /etc/penstock.toml", "penstock config init --force")
 )
 def init(
-    file: Annotated[Path, typer.Argument(help="Where to write.")] = Path("penstock.toml"),
+    file: Annotated[Path, typer.Argument(help="The file to write.")] = Path("penstock.toml"),
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")] = False,
 ) -> None:
     """Write a settings file with every default, explained."""

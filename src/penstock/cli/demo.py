@@ -1,27 +1,30 @@
-"""`penstock demo`: the whole product on its own data, in a minute or two."""
+"""`penstock demo`: the whole product on sample data, in a minute or two."""
 
 from typing import Annotated
 
 import typer
 
 from penstock.cli.family import examples
-from penstock.cli.output import AsJson, print_json, print_table
+from penstock.cli.output import print_json, print_table
+from penstock.cli.parameters import AsJson
 from penstock.cli.up import EngineChoice, EngineOption, chosen_engine
 
 EXAMPLES = examples("penstock demo", "penstock demo --orders 100 --json", "penstock demo --keep")
 
 
 def demo(
-    orders: Annotated[int, typer.Option(min=1, max=100_000, help="How many orders; each has seven events.")] = 1000,
+    orders: Annotated[
+        int, typer.Option(min=1, max=100_000, metavar="N", help="Orders to publish; each has seven events.")
+    ] = 1000,
     engine: EngineOption = EngineChoice.AUTO,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave it running afterwards, for the web page.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep it running afterwards, for the web page.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """See events of a thousand orders delivered, in order.
+    """Publish the events of a thousand orders, and watch them arrive in order.
 
     Starts everything as `penstock up` does, in a temporary directory, subscribes a quick, a slow, a flaky and a
-    rate-limited endpoint of its own, publishes the events of all orders, and lets Spark audit what was delivered. Exits
-    with 0 only if every endpoint got every event, signed, and in order per order, and the audit is clean.
+    rate-limited endpoint of its own, publishes the events of all orders, and audits the deliveries with Spark. The exit
+    code is 0 only if every endpoint got every event, signed and in order per order, and the audit is clean.
     """
     import uvloop
     from msgspec import to_builtins

@@ -10,7 +10,8 @@ import typer
 from penstock import __version__
 from penstock.cli.family import examples
 from penstock.cli.options import options_of
-from penstock.cli.output import AsJson, print_json, print_table
+from penstock.cli.output import print_json, print_table
+from penstock.cli.parameters import AsJson
 
 EXAMPLES = examples("penstock doctor", "penstock doctor --json")
 
@@ -18,8 +19,8 @@ EXAMPLES = examples("penstock doctor", "penstock doctor --json")
 def doctor(ctx: typer.Context, as_json: AsJson = False) -> None:
     """Check that this machine can run Penstock.
 
-    What is missing comes with what to do about it.
-    The exit code is 1 if something that is needed is missing; warnings do not count.
+    Each problem comes with a remedy. The exit code is 1 if something that Penstock needs is missing; warnings do not
+    count.
     """
     from dataclasses import asdict
 

@@ -24,18 +24,18 @@ class FailureGroup(TyperGroup):
             return super().invoke(ctx)
         except PenstockError as error:
             if options_of(ctx).debug:
-                tell_trace(error)
-            raise typer.Exit(_tell(error)) from error
+                print_trace(error)
+            raise typer.Exit(_print(error)) from error
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
 
 
-def tell_trace(error: BaseException) -> None:
+def print_trace(error: BaseException) -> None:
     """Print the stack trace of an error."""
     typer.echo("".join(traceback.format_exception(error)), err=True, nl=False)
 
 
-def _tell(error: PenstockError) -> int:
+def _print(error: PenstockError) -> int:
     from penstock.ops.config import ConfigError
 
     if isinstance(error, ConfigError):

@@ -1,4 +1,4 @@
-"""How every command is made: one Typer app per family, plain help, and a block of examples."""
+"""How commands are built: one Typer app per family, plain help, and a block of examples."""
 
 import typer
 
@@ -6,7 +6,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
 def family(help: str, *example_lines: str) -> typer.Typer:
-    """A family of commands; called without a command it shows its help."""
+    """Return a family of commands; called without a command it shows its help."""
     return typer.Typer(
         help=help,
         epilog=examples(*example_lines),
@@ -20,5 +20,5 @@ def family(help: str, *example_lines: str) -> typer.Typer:
 
 
 def examples(*lines: str) -> str:
-    """The Examples block that ends a command's help."""
+    """Return the Examples block that ends a command's help."""
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])

@@ -1,4 +1,4 @@
-"""`penstock keys`: who may call the API, and as what."""
+"""`penstock keys`: who may call the API, and in which role."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -8,7 +8,8 @@ import typer
 
 from penstock.cli.family import examples, family
 from penstock.cli.options import load_config
-from penstock.cli.output import AsJson, print_json, print_table
+from penstock.cli.output import print_json, print_table
+from penstock.cli.parameters import AsJson
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,15 +18,19 @@ if TYPE_CHECKING:
 
 FileOption: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--file", metavar="FILE", show_default=False, help="The file of keys; else the setting api.keys."),
+    typer.Option(
+        "--file", metavar="FILE", show_default=False, help="The file with the keys; else the setting api.keys."
+    ),
 ]
-Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="Who has the key.")]
+Name: TypeAlias = Annotated[
+    str, typer.Argument(metavar="NAME", help="The name of the key, such as the service that uses it.")
+]
 
 _RANDOM_BYTES = 30
 
 
 class KeyRole(StrEnum):
-    """What a key is good for: `telemetry.api_keys.Role`, which is not imported before it is needed."""
+    """What a key allows: `telemetry.api_keys.Role`, which is not imported before it is needed."""
 
     ADMIN = "admin"
     PUBLISHER = "publisher"
@@ -33,7 +38,7 @@ class KeyRole(StrEnum):
 
 
 app = family(
-    "Make and remove keys of the API.",
+    "Manage the keys of the API.",
     "penstock keys create orders-service --role publisher --file keys.toml",
     "penstock keys list --file keys.toml",
 )
@@ -41,18 +46,18 @@ app = family(
 
 @app.callback()
 def keys() -> None:
-    """Make and remove keys of the API. A running API sees the change at its next request."""
+    """Manage the keys of the API. A running API sees a change at its next request."""
 
 
 @app.command(epilog=examples("penstock keys create grafana --role viewer"))
 def create(
     ctx: typer.Context,
     name: Name,
-    role: Annotated[KeyRole, typer.Option(help="admin: everything. publisher: publish. viewer: look.")],
+    role: Annotated[KeyRole, typer.Option(help="admin: everything. publisher: publish. viewer: read.")],
     file: FileOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a key and show it, this once; the file keeps only its hash."""
+    """Create a key and show it, only now; the file keeps only its hash."""
     from base64 import urlsafe_b64encode
 
     from penstock.edge.chance import random_bytes
@@ -61,7 +66,7 @@ def create(
     path = _path(ctx, file)
     known = _known(path)
     if any(key.name == name for key in known):
-        raise typer.BadParameter(f"{path} has a key of {name!r}; remove it first, or take another name")
+        raise typer.BadParameter(f"{path} has a key {name!r} already; delete it first, or use another name")
     key = f"pk_{urlsafe_b64encode(random_bytes(_RANDOM_BYTES)).decode()}"
     _write(path, [*known, ApiKey(name, Role(role), digest_of(key))])
     if as_json:
@@ -73,7 +78,7 @@ def create(
 
 @app.command("list", epilog=examples("penstock keys list --json"))
 def list_keys(ctx: typer.Context, file: FileOption = None, as_json: AsJson = False) -> None:
-    """List who has a key, and what it is good for."""
+    """List the names of keys, and their roles."""
     from penstock.http.auth.keys import read_keys
 
     known = read_keys(_path(ctx, file))
@@ -85,21 +90,21 @@ def list_keys(ctx: typer.Context, file: FileOption = None, as_json: AsJson = Fal
 
 @app.command(epilog=examples("penstock keys delete grafana"))
 def delete(ctx: typer.Context, name: Name, file: FileOption = None) -> None:
-    """Remove a key: whoever has it is refused from now on."""
+    """Remove a key; it takes effect immediately."""
     from penstock.http.auth.keys import read_keys
 
     path = _path(ctx, file)
     known = read_keys(path)
     if all(key.name != name for key in known):
-        raise typer.BadParameter(f"{path} has no key of {name!r}; `penstock keys list` shows all")
+        raise typer.BadParameter(f"{path} has no key {name!r}; `penstock keys list` shows all")
     _write(path, [key for key in known if key.name != name])
-    typer.echo(f"the key of {name} is removed", err=True)
+    typer.echo(f"the key {name} is deleted", err=True)
 
 
 def _path(ctx: typer.Context, file: Path | None) -> Path:
     configured = load_config(ctx).api.keys
     if file is None and not configured:
-        raise typer.BadParameter("give --file FILE, or set api.keys to the file of keys")
+        raise typer.BadParameter("give --file FILE, or set api.keys to the file with the keys")
     return file or Path(configured).expanduser()
 
 
@@ -110,7 +115,7 @@ def _known(path: Path) -> "tuple[ApiKey, ...]":
 
 
 def _write(path: Path, known: "Sequence[ApiKey]") -> None:
-    """The whole file anew and in one step, so that a running API never reads half of it."""
+    """Replace the whole file in one step, so that a running API never reads half of it."""
     import os
 
     from penstock.http.auth.keys import parsed_keys

@@ -1,8 +1,8 @@
-"""The options before the command, and what commands get from them."""
+"""The options before the command's name, and the configuration that commands get from them."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
@@ -21,31 +21,32 @@ class Options:
     debug: bool = False
 
     def as_arguments(self) -> list[str]:
-        """The same options for a command that this one starts."""
+        """Return the same options for a command that this one starts."""
         config = [] if self.config_file is None else ["--config", str(self.config_file)]
         level = [] if self.log_level is None else ["--log-level", self.log_level]
         return [*config, *level, *(["--debug"] if self.debug else [])]
 
 
-def port_option(what: str, setting: str, usual: int) -> Any:
-    """An option for a port that is a setting, too."""
-    about = f"Port of {what}; 0 takes a free one. Else the setting {setting}, {usual} unless set."
-    return typer.Option(min=0, max=65535, show_default=False, help=about)
-
-
 def given_or(given: T | None, configured: T) -> T:
-    """What was given on the command line, else what is configured."""
+    """Return what was given on the command line, else what is configured."""
     return configured if given is None else given
 
 
+def database_url(config: "Config", data: Path | None, database: str | None) -> str:
+    """Return the URL of PostgreSQL, if one is given or configured; empty if data is kept in files of a directory."""
+    if data is not None and database is not None:
+        raise typer.BadParameter("give one of --data and --database")
+    return database or ("" if data is not None else config.data.database)
+
+
 def options_of(ctx: typer.Context) -> Options:
-    """The options of this run."""
+    """Return the options of this run."""
     found = ctx.find_object(Options)
     return found if found is not None else Options()
 
 
 def load_config(ctx: typer.Context) -> "Config":
-    """The configuration of this run, with logging set up as it says."""
+    """Load the configuration of this run, and set up logging as it says."""
     from penstock.ops.config import load
     from penstock.ops.config.tree import LogLevel
     from penstock.ops.telemetry.logs import configure_logging

@@ -1,17 +1,16 @@
 """What commands print: tables for readers, JSON for programs."""
 
-import json
 from collections.abc import Sequence
-from typing import Annotated, TypeAlias
+from datetime import UTC, datetime
 
 import typer
-
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 def print_json(value: object) -> None:
     """Print one JSON document."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    import msgspec
+
+    typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -20,3 +19,19 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     widths = [max(len(row[index]) for row in table) for index in range(len(columns))]
     for row in table:
         typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def printable(text: str) -> str:
+    """Return one line that a terminal shows as it is: text may hold line ends, or codes that move the cursor."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def time_text(moment: datetime | int) -> str:
+    """Return a time, or milliseconds since 1970, as people read it, in UTC."""
+    time = datetime.fromtimestamp(moment / 1000, UTC) if isinstance(moment, int) else moment.astimezone(UTC)
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def yes_or_no(value: bool) -> str:
+    """Return a yes or a no."""
+    return "yes" if value else "no"

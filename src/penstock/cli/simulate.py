@@ -11,9 +11,10 @@ import typer
 from penstock.cli.failures import FAILURE, INTERRUPTED
 from penstock.cli.family import examples, family
 from penstock.cli.options import options_of
-from penstock.cli.output import AsJson, print_json
+from penstock.cli.output import print_json
+from penstock.cli.parameters import AsJson
 
-_TELL_EVERY_S = 2.0
+_SHOW_EVERY_S = 2.0
 
 app = family(
     "Search simulated histories for one that breaks a promise.",
@@ -28,7 +29,7 @@ def simulate() -> None:
 
 
 class Ran(NamedTuple):
-    """What became of one seed; `finding` is empty if all went well."""
+    """The result of one seed; `finding` is empty if every promise held."""
 
     seed: int
     messages: int = 0
@@ -46,21 +47,21 @@ class Ran(NamedTuple):
 )
 def router(
     ctx: typer.Context,
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to run.")] = 500,
-    first: Annotated[int, typer.Option(min=0, help="The first of them.")] = 0,
-    jobs: Annotated[int, typer.Option(min=1, max=1024, help="Processes to run them in.")] = 2,
+    seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Seeds to run.")] = 500,
+    first: Annotated[int, typer.Option(min=0, metavar="N", help="The first seed.")] = 0,
+    jobs: Annotated[int, typer.Option(min=1, max=1024, metavar="N", help="Processes to use.")] = 2,
     as_json: AsJson = False,
 ) -> None:
-    """The real router among simulated queues, endpoints and faults, on virtual time.
+    """Run the real router with simulated queues, endpoints and faults, on virtual time.
 
-    A seed decides everything that happens: run again, it gives the same history. Exits with 1 if a promise did not
-    hold, and says which seed shows it. The router's log is silent unless --log-level is given.
+    A seed decides everything that happens: the same seed gives the same history. The exit code is 1 if a promise was
+    broken; the output names the seed. The router logs nothing unless --log-level is given.
     """
     level = options_of(ctx).log_level
     began_s, ran, interrupted = time.perf_counter(), list[Ran](), False
     try:
         with _runs(range(first, first + seeds), min(jobs, seeds), level) as runs:
-            for each in _told(runs, seeds):
+            for each in _shown(runs, seeds):
                 ran.append(each)
     except KeyboardInterrupt:
         interrupted = True
@@ -88,7 +89,7 @@ def _runs(seeds: Sequence[int], jobs: int, log_level: str | None) -> Iterator[It
 
 
 def _set_up_process(log_level: str | None) -> None:
-    # Ctrl-C reaches the whole group of processes; only the first one answers it.
+    # Ctrl-C reaches the whole group of processes; only the first one handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _set_up_logs(log_level)
 
@@ -105,7 +106,7 @@ def _set_up_logs(log_level: str | None) -> None:
 
 
 def run_seed(seed: int) -> Ran:
-    """Run one seed; whatever goes wrong in it is its finding."""
+    """Run one seed; anything that goes wrong is its finding."""
     from penstock.testing.simulation.history import InvariantBroken
     from penstock.testing.simulation.world import simulate_router
 
@@ -118,14 +119,14 @@ def run_seed(seed: int) -> Ran:
     return Ran(seed, history.messages, len(history.deliveries), history.passed_s)
 
 
-def _told(runs: Iterable[Ran], seeds: int) -> Iterator[Ran]:
-    """The same runs, with findings told at once and progress now and then, on standard error."""
-    told_s = time.perf_counter()
+def _shown(runs: Iterable[Ran], seeds: int) -> Iterator[Ran]:
+    """Yield the runs; print findings immediately and progress every few seconds, on standard error."""
+    shown_s = time.perf_counter()
     for done, each in enumerate(runs, start=1):
         if each.finding:
             typer.echo(each.finding, err=True)
-        if time.perf_counter() - told_s >= _TELL_EVERY_S:
-            told_s = time.perf_counter()
+        if time.perf_counter() - shown_s >= _SHOW_EVERY_S:
+            shown_s = time.perf_counter()
             typer.echo(f"{done:,} of {seeds:,} seeds", err=True)
         yield each
 

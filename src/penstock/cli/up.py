@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from penstock.cli.family import examples
-from penstock.cli.options import given_or, load_config, options_of, port_option
+from penstock.cli.options import given_or, load_config, options_of
 from penstock.cli.output import print_table
+from penstock.cli.parameters import DataDir, port_option
 
 if TYPE_CHECKING:
     from penstock.ops.parts import Engine
@@ -24,24 +25,21 @@ _TOKEN_BYTES = 32
 
 
 class EngineChoice(StrEnum):
-    """What makes jobs of events and publishes them; auto is Spark where it can run."""
+    """What creates the jobs of events and publishes them; auto is Spark where it can run."""
 
     AUTO = "auto"
     SPARK = "spark"
     INLINE = "inline"
 
 
-EngineOption: TypeAlias = Annotated[EngineChoice, typer.Option(help="What makes jobs of events and publishes them.")]
+EngineOption: TypeAlias = Annotated[
+    EngineChoice, typer.Option(help="What creates the jobs of events and publishes them.")
+]
 
 
 def up(
     ctx: typer.Context,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help="Where everything is kept; else the setting data.dir, ./penstock-data unless set.", metavar="DIR"
-        ),
-    ] = None,
+    data: DataDir = None,
     http: Annotated[int | None, port_option("the API and the web page", "http.port", 8080)] = None,
     sqs: Annotated[int | None, port_option("the SQS server", "ports.sqs", 9324)] = None,
     pubsub: Annotated[int | None, port_option("the Pub/Sub API", "ports.pubsub", 8085)] = None,
@@ -51,14 +49,14 @@ def up(
 ) -> None:
     """Run everything on this machine, until Ctrl-C stops it.
 
-    That is the API with the web page, the SQS server, the Pub/Sub API, the router and the Spark pipeline; they stop in
-    order, and nothing is lost.
+    It starts the API with the web page, the SQS server, the Pub/Sub API, the router and the Spark pipeline. They stop
+    in order, and nothing is lost. A part that dies is restarted.
 
-    With --engine spark, which is the default where Java 17 and PySpark are, the Spark pipeline makes jobs of events and
-    publishes them; with inline the API's process does both, which needs less memory.
+    With --engine spark, the default where Java 17 and PySpark are installed, the Spark pipeline creates the jobs of
+    events and publishes them. With inline, the API's process does both, which needs less memory.
 
-    Everything listens on loopback, the API where the setting http.host says; deliveries may go to loopback unless the
-    setting egress.allow says otherwise. A part that dies is started again.
+    Everything listens on loopback, except that the API listens where the setting http.host says. Deliveries may go to
+    loopback unless the setting egress.allow says otherwise.
     """
     import uvloop
 
@@ -72,7 +70,7 @@ def up(
     if not config.egress.allow:
         environment["PENSTOCK_EGRESS__ALLOW"] = LOOPBACK
     if config.api.token or config.api.keys:
-        # Parts ask each other too, and of keys only their hashes are known.
+        # The parts call each other too, and of keys only the hashes are known.
         environment[API_TOKEN] = config.api.token or random_bytes(_TOKEN_BYTES).hex()
     ports = Ports(
         http=given_or(http, config.http.port),
@@ -86,7 +84,7 @@ def up(
 
 
 def _check_room(directory: Path) -> None:
-    """FailedPrecondition if nothing can be kept there; little room is only told, as emptying queues needs little."""
+    """Refuse a directory that cannot be written; only warn of a full disk, as emptying queues needs little room."""
     from penstock.domain.errors import FailedPrecondition
     from penstock.ops.doctor import Status, data_directory, disk_space
 
@@ -98,7 +96,7 @@ def _check_room(directory: Path) -> None:
 
 
 def chosen_engine(choice: EngineChoice) -> "Engine":
-    """The engine to run; SparkUnavailable if Spark was asked for and cannot run."""
+    """Return the engine to run; SparkUnavailable if Spark was requested and cannot run."""
     from penstock.ops.parts import Engine
     from penstock.spark.errors import SparkUnavailable
     from penstock.spark.requirements import require_spark
@@ -110,7 +108,7 @@ def chosen_engine(choice: EngineChoice) -> "Engine":
     except SparkUnavailable as error:
         if choice is EngineChoice.SPARK:
             raise
-        typer.echo(f"without Spark, with --engine inline: {error.message}", err=True)
+        typer.echo(f"Spark is not available, using --engine inline: {error.message}", err=True)
         return Engine.INLINE
     return Engine.SPARK
 

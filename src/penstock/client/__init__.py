@@ -6,10 +6,15 @@ with Penstock("http://127.0.0.1:8080") as penstock:
 
 from typing import TYPE_CHECKING
 
-from penstock.client.answers import Attempt, Job, NewSubscription, Pool, Receipt, Subscription
 from penstock.client.blocking import Penstock
 from penstock.client.errors import BadSignature, NoAnswer, StrangeAnswer, TokenRefused
 from penstock.client.event import Event
+from penstock.client.types import AttemptView as Attempt
+from penstock.client.types import EventReceipt as Receipt
+from penstock.client.types import JobView as Job
+from penstock.client.types import PoolView as Pool
+from penstock.client.types import SubscriptionMade as NewSubscription
+from penstock.client.types import SubscriptionView as Subscription
 from penstock.client.webhook import Webhook, verify_webhook
 from penstock.domain.job_state import JobStatus
 from penstock.domain.matching import Comparison, Condition

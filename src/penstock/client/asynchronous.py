@@ -1,13 +1,12 @@
 """The client for asyncio."""
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Self, Unpack
 
-from penstock.client import calls
-from penstock.client.answers import Attempt, Job, NewSubscription, Pool, Receipt, RemovedSubscription, Subscription
+from penstock.client import calls, types
 from penstock.client.async_connections import AsyncConnections
-from penstock.client.blocking import DEFAULT_TIMEOUT_S, DEFAULT_URL
-from penstock.client.calls import JobFilter, SubscriptionOptions
+from penstock.client.blocking import DEFAULT_TIMEOUT_S, DEFAULT_URL, P
+from penstock.client.calls import Call, JobFilter, JobOptions, SubscriptionChanges, SubscriptionOptions
 from penstock.client.endpoint import Endpoint
 from penstock.client.event import Event, encode_event, in_batches
 
@@ -19,6 +18,7 @@ class AsyncPenstock:
         self, url: str = DEFAULT_URL, token: str | None = None, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> None:
         self._connections = AsyncConnections(Endpoint.parse(url, token), timeout_s)
+        self._ask = self._connections.ask
 
     async def __aenter__(self) -> Self:
         return self
@@ -27,99 +27,122 @@ class AsyncPenstock:
         await self.close()
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         await self._connections.close()
 
-    async def publish(self, event: Event) -> Receipt:
+    async def publish(self, event: Event) -> types.EventReceipt:
         """Publish an event; safe to repeat, as the same `source` and `id` are kept once."""
-        return (await self._connections.ask(calls.publish(encode_event(event)))).events[0]
+        return (await self._ask(calls.publish(encode_event(event)))).events[0]
 
-    async def publish_all(self, events: Iterable[Event]) -> list[Receipt]:
+    async def publish_all(self, events: Iterable[Event]) -> list[types.EventReceipt]:
         """Publish events in order, up to 1,000 in one transaction; after an error the same list may be given again."""
-        receipts: list[Receipt] = []
-        for body in in_batches(events):
-            receipts += (await self._connections.ask(calls.publish(body))).events
-        return receipts
+        answers = [await self._ask(calls.publish(body)) for body in in_batches(events)]
+        return [receipt for answer in answers for receipt in answer.events]
 
     async def subscribe(
         self, name: str, pattern: str, target: str, **options: Unpack[SubscriptionOptions]
-    ) -> NewSubscription:
+    ) -> types.SubscriptionMade:
         """Have events of a type such as `orders:**` delivered to a URL; the answer has the secret, this once."""
-        return await self._connections.ask(calls.subscribe(name, pattern, target, options))
+        return await self._ask(calls.subscribe(name, pattern, target, options))
 
-    async def subscriptions(self) -> list[Subscription]:
-        """All subscriptions, the oldest first."""
-        page = await self._connections.ask(calls.subscriptions(None))
-        found = page.subscriptions
-        while page.cursor is not None:
-            page = await self._connections.ask(calls.subscriptions(page.cursor))
-            found += page.subscriptions
-        return found
+    async def subscriptions(self) -> list[types.SubscriptionView]:
+        """Return all subscriptions, the oldest first."""
+        return [each async for page in self._pages(calls.subscriptions) for each in page.subscriptions]
 
-    async def subscription(self, subscription_id: str) -> Subscription:
-        """One subscription."""
-        return await self._connections.ask(calls.subscription(subscription_id))
+    async def subscription(self, subscription_id: str) -> types.SubscriptionView:
+        """Return one subscription."""
+        return await self._ask(calls.subscription(subscription_id))
 
-    async def pause(self, subscription_id: str) -> Subscription:
-        """Deliver nothing more for now; matching events wait."""
-        return await self._connections.ask(calls.pause(subscription_id))
+    async def update_subscription(
+        self, subscription_id: str, **changes: Unpack[SubscriptionChanges]
+    ) -> types.SubscriptionView:
+        """Change what is given; a filter or headers are replaced as a whole."""
+        return await self._ask(calls.update_subscription(subscription_id, changes))
 
-    async def resume(self, subscription_id: str) -> Subscription:
-        """Deliver again, beginning with what has waited."""
-        return await self._connections.ask(calls.resume(subscription_id))
+    async def pause(self, subscription_id: str) -> types.SubscriptionView:
+        """Stop deliveries for now; matching events wait."""
+        return await self._ask(calls.pause(subscription_id))
 
-    async def unsubscribe(self, subscription_id: str) -> RemovedSubscription:
-        """Remove a subscription and cancel its jobs that no delivery has begun of."""
-        return await self._connections.ask(calls.unsubscribe(subscription_id))
+    async def resume(self, subscription_id: str) -> types.SubscriptionView:
+        """Deliver again, starting with the events that waited."""
+        return await self._ask(calls.resume(subscription_id))
 
-    async def jobs(self, **which: Unpack[JobFilter]) -> AsyncIterator[Job]:
-        """The jobs that fit, the newest first, page by page as they are asked for."""
-        page = await self._connections.ask(calls.jobs(which, None))
-        for job in page.jobs:
-            yield job
-        while page.cursor is not None:
-            page = await self._connections.ask(calls.jobs(which, page.cursor))
+    async def unsubscribe(self, subscription_id: str) -> types.SubscriptionRemoved:
+        """Remove a subscription and cancel its jobs that no delivery has started for."""
+        return await self._ask(calls.unsubscribe(subscription_id))
+
+    async def rotate_secret(
+        self, subscription_id: str, *, secret: str | None = None, keep_previous: bool = True
+    ) -> types.Rotated:
+        """Sign with a new secret, and with the previous one too until the rotation is finished."""
+        return await self._ask(calls.rotate_secret(subscription_id, types.Rotation(secret, keep_previous)))
+
+    async def finish_rotation(self, subscription_id: str) -> types.RotationFinished:
+        """Sign with the newest secret alone."""
+        return await self._ask(calls.finish_rotation(subscription_id))
+
+    async def test_subscription(self, subscription_id: str) -> types.Trial:
+        """Deliver a test event now, and return how the endpoint answered it."""
+        return await self._ask(calls.test_subscription(subscription_id))
+
+    async def create_job(self, **options: Unpack[JobOptions]) -> types.JobReceipt:
+        """Create a job: one delivery of a payload to a URL."""
+        return await self._ask(calls.create_job(options))
+
+    async def jobs(self, **which: Unpack[JobFilter]) -> AsyncIterator[types.JobView]:
+        """Yield the matching jobs, the newest first, page by page as they are asked for."""
+        async for page in self._pages(lambda cursor: calls.jobs(which, cursor)):
             for job in page.jobs:
                 yield job
 
-    async def job(self, job_id: str) -> Job:
-        """One job, with its payload."""
-        return await self._connections.ask(calls.job(job_id))
+    async def job_page(self, limit: int, cursor: str | None = None, **which: Unpack[JobFilter]) -> types.JobList:
+        """Return one page of the matching jobs, the newest first, and the cursor of the next page."""
+        return await self._ask(calls.jobs(which, cursor, limit))
 
-    async def attempts(self, job_id: str) -> list[Attempt]:
-        """The deliveries of a job, the first one first."""
-        page = await self._connections.ask(calls.attempts(job_id, None))
-        found = page.attempts
-        while page.cursor is not None:
-            page = await self._connections.ask(calls.attempts(job_id, page.cursor))
-            found += page.attempts
-        return found
+    async def job(self, job_id: str) -> types.JobView:
+        """Return one job, with its payload."""
+        return await self._ask(calls.job(job_id))
+
+    async def attempts(self, job_id: str) -> list[types.AttemptView]:
+        """Return the deliveries of a job, the first one first."""
+        pages = self._pages(lambda cursor: calls.attempts(job_id, cursor))
+        return [attempt async for page in pages for attempt in page.attempts]
 
     async def retry(self, *job_ids: str) -> list[str]:
-        """Begin anew with jobs in ERROR: all of them or none."""
-        return (await self._connections.ask(calls.decide("retry", job_ids))).ids
+        """Retry jobs in ERROR: all of them or none."""
+        return (await self._ask(calls.decide("retry", job_ids))).ids
+
+    async def retry_group(self, group_key: str) -> list[str]:
+        """Retry a group's jobs in ERROR, in order, the first 1,000 of them."""
+        return (await self._ask(calls.retry_group(group_key))).ids
 
     async def cancel(self, *job_ids: str) -> list[str]:
-        """Give up jobs that no delivery has begun of: all of them or none."""
-        return (await self._connections.ask(calls.decide("cancel", job_ids))).ids
+        """Cancel jobs that no delivery has started for: all of them or none."""
+        return (await self._ask(calls.decide("cancel", job_ids))).ids
 
     async def ignore(self, *job_ids: str) -> list[str]:
-        """Give up jobs in ERROR, so that what they block moves on: all of them or none."""
-        return (await self._connections.ask(calls.decide("ignore", job_ids))).ids
+        """Give up jobs in ERROR, so that the jobs they block move on: all of them or none."""
+        return (await self._ask(calls.decide("ignore", job_ids))).ids
 
-    async def pools(self) -> list[Pool]:
-        """All pools, by code."""
-        page = await self._connections.ask(calls.pools(None))
-        found = page.pools
-        while page.cursor is not None:
-            page = await self._connections.ask(calls.pools(page.cursor))
-            found += page.pools
-        return found
+    async def pools(self) -> list[types.PoolView]:
+        """Return all pools, by code."""
+        return [pool async for page in self._pages(calls.pools) for pool in page.pools]
 
-    async def put_pool(self, code: str, concurrency: int, rate_limit_per_minute: int | None = None) -> Pool:
-        """Make a pool, or change it."""
-        return await self._connections.ask(calls.put_pool(Pool(code, concurrency, rate_limit_per_minute)))
+    async def put_pool(self, code: str, concurrency: int, rate_limit_per_minute: int | None = None) -> types.PoolView:
+        """Create a pool, or change it."""
+        return await self._ask(calls.put_pool(code, types.PoolBody(concurrency, rate_limit_per_minute)))
 
-    async def delete_pool(self, code: str) -> Pool:
+    async def delete_pool(self, code: str) -> types.PoolView:
         """Remove a pool."""
-        return await self._connections.ask(calls.delete_pool(code))
+        return await self._ask(calls.delete_pool(code))
+
+    async def change_page(self, limit: int, cursor: str | None = None) -> types.ChangeList:
+        """Return one page of what people changed, the newest first, and the cursor of the next page."""
+        return await self._ask(calls.changes(cursor, limit))
+
+    async def _pages(self, call: Callable[[str | None], Call[P]]) -> AsyncIterator[P]:
+        page = await self._ask(call(None))
+        yield page
+        while page.cursor is not None:
+            page = await self._ask(call(page.cursor))
+            yield page

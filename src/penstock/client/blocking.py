@@ -1,17 +1,18 @@
 """The client for code that waits for its answers."""
 
-from collections.abc import Iterable, Iterator
-from typing import Self, Unpack
+from collections.abc import Callable, Iterable, Iterator
+from typing import Self, TypeVar, Unpack
 
-from penstock.client import calls
-from penstock.client.answers import Attempt, Job, NewSubscription, Pool, Receipt, RemovedSubscription, Subscription
+from penstock.client import calls, types
 from penstock.client.blocking_connections import BlockingConnections
-from penstock.client.calls import JobFilter, SubscriptionOptions
+from penstock.client.calls import Call, JobFilter, JobOptions, Page, SubscriptionChanges, SubscriptionOptions
 from penstock.client.endpoint import Endpoint
 from penstock.client.event import Event, encode_event, in_batches
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 DEFAULT_TIMEOUT_S = 30.0
+
+P = TypeVar("P", bound=Page)
 
 
 class Penstock:
@@ -21,6 +22,7 @@ class Penstock:
         self, url: str = DEFAULT_URL, token: str | None = None, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> None:
         self._connections = BlockingConnections(Endpoint.parse(url, token), timeout_s)
+        self._ask = self._connections.ask
 
     def __enter__(self) -> Self:
         return self
@@ -29,95 +31,120 @@ class Penstock:
         self.close()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         self._connections.close()
 
-    def publish(self, event: Event) -> Receipt:
+    def publish(self, event: Event) -> types.EventReceipt:
         """Publish an event; safe to repeat, as the same `source` and `id` are kept once."""
-        return self._connections.ask(calls.publish(encode_event(event))).events[0]
+        return self._ask(calls.publish(encode_event(event))).events[0]
 
-    def publish_all(self, events: Iterable[Event]) -> list[Receipt]:
+    def publish_all(self, events: Iterable[Event]) -> list[types.EventReceipt]:
         """Publish events in order, up to 1,000 in one transaction; after an error the same list may be given again."""
-        asked = (self._connections.ask(calls.publish(body)) for body in in_batches(events))
-        return [receipt for answer in asked for receipt in answer.events]
+        answers = (self._ask(calls.publish(body)) for body in in_batches(events))
+        return [receipt for answer in answers for receipt in answer.events]
 
     def subscribe(
         self, name: str, pattern: str, target: str, **options: Unpack[SubscriptionOptions]
-    ) -> NewSubscription:
+    ) -> types.SubscriptionMade:
         """Have events of a type such as `orders:**` delivered to a URL; the answer has the secret, this once."""
-        return self._connections.ask(calls.subscribe(name, pattern, target, options))
+        return self._ask(calls.subscribe(name, pattern, target, options))
 
-    def subscriptions(self) -> list[Subscription]:
-        """All subscriptions, the oldest first."""
-        page = self._connections.ask(calls.subscriptions(None))
-        found = page.subscriptions
-        while page.cursor is not None:
-            page = self._connections.ask(calls.subscriptions(page.cursor))
-            found += page.subscriptions
-        return found
+    def subscriptions(self) -> list[types.SubscriptionView]:
+        """Return all subscriptions, the oldest first."""
+        return [each for page in self._pages(calls.subscriptions) for each in page.subscriptions]
 
-    def subscription(self, subscription_id: str) -> Subscription:
-        """One subscription."""
-        return self._connections.ask(calls.subscription(subscription_id))
+    def subscription(self, subscription_id: str) -> types.SubscriptionView:
+        """Return one subscription."""
+        return self._ask(calls.subscription(subscription_id))
 
-    def pause(self, subscription_id: str) -> Subscription:
-        """Deliver nothing more for now; matching events wait."""
-        return self._connections.ask(calls.pause(subscription_id))
+    def update_subscription(
+        self, subscription_id: str, **changes: Unpack[SubscriptionChanges]
+    ) -> types.SubscriptionView:
+        """Change what is given; a filter or headers are replaced as a whole."""
+        return self._ask(calls.update_subscription(subscription_id, changes))
 
-    def resume(self, subscription_id: str) -> Subscription:
-        """Deliver again, beginning with what has waited."""
-        return self._connections.ask(calls.resume(subscription_id))
+    def pause(self, subscription_id: str) -> types.SubscriptionView:
+        """Stop deliveries for now; matching events wait."""
+        return self._ask(calls.pause(subscription_id))
 
-    def unsubscribe(self, subscription_id: str) -> RemovedSubscription:
-        """Remove a subscription and cancel its jobs that no delivery has begun of."""
-        return self._connections.ask(calls.unsubscribe(subscription_id))
+    def resume(self, subscription_id: str) -> types.SubscriptionView:
+        """Deliver again, starting with the events that waited."""
+        return self._ask(calls.resume(subscription_id))
 
-    def jobs(self, **which: Unpack[JobFilter]) -> Iterator[Job]:
-        """The jobs that fit, the newest first, page by page as they are asked for."""
-        page = self._connections.ask(calls.jobs(which, None))
-        yield from page.jobs
-        while page.cursor is not None:
-            page = self._connections.ask(calls.jobs(which, page.cursor))
-            yield from page.jobs
+    def unsubscribe(self, subscription_id: str) -> types.SubscriptionRemoved:
+        """Remove a subscription and cancel its jobs that no delivery has started for."""
+        return self._ask(calls.unsubscribe(subscription_id))
 
-    def job(self, job_id: str) -> Job:
-        """One job, with its payload."""
-        return self._connections.ask(calls.job(job_id))
+    def rotate_secret(
+        self, subscription_id: str, *, secret: str | None = None, keep_previous: bool = True
+    ) -> types.Rotated:
+        """Sign with a new secret, and with the previous one too until the rotation is finished."""
+        return self._ask(calls.rotate_secret(subscription_id, types.Rotation(secret, keep_previous)))
 
-    def attempts(self, job_id: str) -> list[Attempt]:
-        """The deliveries of a job, the first one first."""
-        page = self._connections.ask(calls.attempts(job_id, None))
-        found = page.attempts
-        while page.cursor is not None:
-            page = self._connections.ask(calls.attempts(job_id, page.cursor))
-            found += page.attempts
-        return found
+    def finish_rotation(self, subscription_id: str) -> types.RotationFinished:
+        """Sign with the newest secret alone."""
+        return self._ask(calls.finish_rotation(subscription_id))
+
+    def test_subscription(self, subscription_id: str) -> types.Trial:
+        """Deliver a test event now, and return how the endpoint answered it."""
+        return self._ask(calls.test_subscription(subscription_id))
+
+    def create_job(self, **options: Unpack[JobOptions]) -> types.JobReceipt:
+        """Create a job: one delivery of a payload to a URL."""
+        return self._ask(calls.create_job(options))
+
+    def jobs(self, **which: Unpack[JobFilter]) -> Iterator[types.JobView]:
+        """Yield the matching jobs, the newest first, page by page as they are asked for."""
+        return (job for page in self._pages(lambda cursor: calls.jobs(which, cursor)) for job in page.jobs)
+
+    def job_page(self, limit: int, cursor: str | None = None, **which: Unpack[JobFilter]) -> types.JobList:
+        """Return one page of the matching jobs, the newest first, and the cursor of the next page."""
+        return self._ask(calls.jobs(which, cursor, limit))
+
+    def job(self, job_id: str) -> types.JobView:
+        """Return one job, with its payload."""
+        return self._ask(calls.job(job_id))
+
+    def attempts(self, job_id: str) -> list[types.AttemptView]:
+        """Return the deliveries of a job, the first one first."""
+        pages = self._pages(lambda cursor: calls.attempts(job_id, cursor))
+        return [attempt for page in pages for attempt in page.attempts]
 
     def retry(self, *job_ids: str) -> list[str]:
-        """Begin anew with jobs in ERROR: all of them or none."""
-        return self._connections.ask(calls.decide("retry", job_ids)).ids
+        """Retry jobs in ERROR: all of them or none."""
+        return self._ask(calls.decide("retry", job_ids)).ids
+
+    def retry_group(self, group_key: str) -> list[str]:
+        """Retry a group's jobs in ERROR, in order, the first 1,000 of them."""
+        return self._ask(calls.retry_group(group_key)).ids
 
     def cancel(self, *job_ids: str) -> list[str]:
-        """Give up jobs that no delivery has begun of: all of them or none."""
-        return self._connections.ask(calls.decide("cancel", job_ids)).ids
+        """Cancel jobs that no delivery has started for: all of them or none."""
+        return self._ask(calls.decide("cancel", job_ids)).ids
 
     def ignore(self, *job_ids: str) -> list[str]:
-        """Give up jobs in ERROR, so that what they block moves on: all of them or none."""
-        return self._connections.ask(calls.decide("ignore", job_ids)).ids
+        """Give up jobs in ERROR, so that the jobs they block move on: all of them or none."""
+        return self._ask(calls.decide("ignore", job_ids)).ids
 
-    def pools(self) -> list[Pool]:
-        """All pools, by code."""
-        page = self._connections.ask(calls.pools(None))
-        found = page.pools
-        while page.cursor is not None:
-            page = self._connections.ask(calls.pools(page.cursor))
-            found += page.pools
-        return found
+    def pools(self) -> list[types.PoolView]:
+        """Return all pools, by code."""
+        return [pool for page in self._pages(calls.pools) for pool in page.pools]
 
-    def put_pool(self, code: str, concurrency: int, rate_limit_per_minute: int | None = None) -> Pool:
-        """Make a pool, or change it."""
-        return self._connections.ask(calls.put_pool(Pool(code, concurrency, rate_limit_per_minute)))
+    def put_pool(self, code: str, concurrency: int, rate_limit_per_minute: int | None = None) -> types.PoolView:
+        """Create a pool, or change it."""
+        return self._ask(calls.put_pool(code, types.PoolBody(concurrency, rate_limit_per_minute)))
 
-    def delete_pool(self, code: str) -> Pool:
+    def delete_pool(self, code: str) -> types.PoolView:
         """Remove a pool."""
-        return self._connections.ask(calls.delete_pool(code))
+        return self._ask(calls.delete_pool(code))
+
+    def change_page(self, limit: int, cursor: str | None = None) -> types.ChangeList:
+        """Return one page of what people changed, the newest first, and the cursor of the next page."""
+        return self._ask(calls.changes(cursor, limit))
+
+    def _pages(self, call: Callable[[str | None], Call[P]]) -> Iterator[P]:
+        page = self._ask(call(None))
+        yield page
+        while page.cursor is not None:
+            page = self._ask(call(page.cursor))
+            yield page

@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypedDict, TypeVar
+from datetime import datetime
+from typing import Generic, Protocol, TypedDict, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
+from msgspec import UNSET
 
-from penstock.client import answers
+from penstock.client import types
+from penstock.client.event import json_of
 from penstock.domain.errors import AlreadyExists, FailedPrecondition, PenstockError
 from penstock.domain.job_state import JobStatus
 from penstock.domain.matching import Condition
@@ -16,7 +19,7 @@ from penstock.domain.pointer import DispatchMode
 A = TypeVar("A")
 
 _EVENTS, _JOBS, _POOLS = "/api/v1/events", "/api/v1/jobs", "/api/v1/pools"
-_SUBSCRIPTIONS = "/api/v1/subscriptions"
+_SUBSCRIPTIONS, _CHANGES = "/api/v1/subscriptions", "/api/v1/changes"
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,15 @@ class Call(Generic[A]):
     repeatable: bool = False
     conflict: type[PenstockError] = FailedPrecondition
     """What the status 409 means here."""
+
+
+class Page(Protocol):
+    """A page of a list; None is the cursor of the last one."""
+
+    @property
+    def cursor(self) -> str | None:
+        """Where the next page begins."""
+        ...
 
 
 class SubscriptionOptions(TypedDict, total=False):
@@ -46,105 +58,200 @@ class SubscriptionOptions(TypedDict, total=False):
     tenant: str
 
 
-class JobFilter(TypedDict, total=False):
-    """Which jobs to list; archived ones are left out unless asked for."""
+class SubscriptionChanges(TypedDict, total=False):
+    """What may be changed about a subscription; a dead-letter topic of None removes it."""
 
-    status: JobStatus
+    name: str
+    pattern: str
+    target: str
+    filter: Sequence[Condition]
+    pool: str
+    mode: DispatchMode
+    retry_delays_s: Sequence[float]
+    timeout_s: float
+    headers: Mapping[str, str]
+    dead_letter_topic: str | None
+
+
+class JobOptions(TypedDict, total=False):
+    """What may be said about a new job; it needs a target, or a subscription whose target it gets.
+
+    `payload` is any JSON, or bytes of the type `content_type`.
+    """
+
+    target: str
     subscription_id: str
-    group_key: str
-    key: str
-    created_from_ms: int
-    created_to_ms: int
-    event_id: str
-    tenant: str
     type: str
+    tenant: str
+    group: str
+    sequence: int
+    mode: DispatchMode
+    pool: str
+    payload: object
+    content_type: str
+    headers: Mapping[str, str]
+    scheduled_for: datetime
+    expires_at: datetime
+    idempotency_key: str
+
+
+class JobFilter(TypedDict, total=False):
+    """Which jobs to list; archived ones are left out unless asked for. None is as good as nothing."""
+
+    status: JobStatus | None
+    subscription_id: str | None
+    group_key: str | None
+    key: str | None
+    created_from_ms: int | None
+    created_to_ms: int | None
+    event_id: str | None
+    tenant: str | None
+    type: str | None
     archived: bool
 
 
-def publish(body: bytes) -> Call[answers.Receipts]:
+def publish(body: bytes) -> Call[types.EventReceipts]:
     """Publish events; sent again it changes nothing, as each has its id."""
-    return Call("POST", _EVENTS, answers.Receipts, body, repeatable=True)
+    return Call("POST", _EVENTS, types.EventReceipts, body, repeatable=True)
 
 
-def subscribe(name: str, pattern: str, target: str, options: SubscriptionOptions) -> Call[answers.NewSubscription]:
-    """Make a subscription."""
-    given = {_camel(option): value for option, value in options.items()}
-    body = msgspec.json.encode({"name": name, "pattern": pattern, "target": target, **given})
-    return Call("POST", _SUBSCRIPTIONS, answers.NewSubscription, body, conflict=AlreadyExists)
+def subscribe(name: str, pattern: str, target: str, options: SubscriptionOptions) -> Call[types.SubscriptionMade]:
+    """Create a subscription."""
+    body = types.NewSubscription(name=name, pattern=pattern, target=target, **options)
+    return Call("POST", _SUBSCRIPTIONS, types.SubscriptionMade, _encode(body), conflict=AlreadyExists)
 
 
-def subscriptions(cursor: str | None) -> Call[answers.Subscriptions]:
-    """A page of subscriptions, from a cursor on."""
-    return Call("GET", _SUBSCRIPTIONS + _query({}, cursor), answers.Subscriptions, repeatable=True)
+def subscriptions(cursor: str | None) -> Call[types.SubscriptionList]:
+    """List a page of subscriptions, from a cursor on."""
+    return _get(_SUBSCRIPTIONS, types.SubscriptionList, types.PageQuery(cursor=cursor))
 
 
-def subscription(subscription_id: str) -> Call[answers.Subscription]:
-    """One subscription."""
-    return Call("GET", f"{_SUBSCRIPTIONS}/{_part(subscription_id)}", answers.Subscription, repeatable=True)
+def subscription(subscription_id: str) -> Call[types.SubscriptionView]:
+    """Look up one subscription."""
+    return _get(_one_subscription(subscription_id), types.SubscriptionView)
 
 
-def pause(subscription_id: str) -> Call[answers.Subscription]:
-    """Deliver nothing more for now."""
-    return Call("POST", f"{_SUBSCRIPTIONS}/{_part(subscription_id)}/pause", answers.Subscription, repeatable=True)
+def update_subscription(subscription_id: str, changes: SubscriptionChanges) -> Call[types.SubscriptionView]:
+    """Change a subscription."""
+    body = _encode(types.SubscriptionChange(**changes))
+    path = _one_subscription(subscription_id)
+    return Call("PATCH", path, types.SubscriptionView, body, repeatable=True, conflict=AlreadyExists)
 
 
-def resume(subscription_id: str) -> Call[answers.Subscription]:
+def pause(subscription_id: str) -> Call[types.SubscriptionView]:
+    """Stop the deliveries of a subscription for now."""
+    return Call("POST", f"{_one_subscription(subscription_id)}/pause", types.SubscriptionView, repeatable=True)
+
+
+def resume(subscription_id: str) -> Call[types.SubscriptionView]:
     """Deliver again."""
-    return Call("POST", f"{_SUBSCRIPTIONS}/{_part(subscription_id)}/resume", answers.Subscription, repeatable=True)
+    return Call("POST", f"{_one_subscription(subscription_id)}/resume", types.SubscriptionView, repeatable=True)
 
 
-def unsubscribe(subscription_id: str) -> Call[answers.RemovedSubscription]:
+def unsubscribe(subscription_id: str) -> Call[types.SubscriptionRemoved]:
     """Remove a subscription."""
-    return Call("DELETE", f"{_SUBSCRIPTIONS}/{_part(subscription_id)}", answers.RemovedSubscription)
+    return Call("DELETE", _one_subscription(subscription_id), types.SubscriptionRemoved)
 
 
-def jobs(which: JobFilter, cursor: str | None) -> Call[answers.JobPage]:
-    """A page of jobs, from a cursor on."""
-    given = {_camel(name): str(value).lower() if value is True else value for name, value in which.items() if value}
-    return Call("GET", _JOBS + _query(given, cursor), answers.JobPage, repeatable=True)
+def rotate_secret(subscription_id: str, rotation: types.Rotation) -> Call[types.Rotated]:
+    """Sign with another secret."""
+    return Call("POST", f"{_one_subscription(subscription_id)}/rotate-secret", types.Rotated, _encode(rotation))
 
 
-def job(job_id: str) -> Call[answers.Job]:
-    """One job."""
-    return Call("GET", f"{_JOBS}/{_part(job_id)}", answers.Job, repeatable=True)
+def finish_rotation(subscription_id: str) -> Call[types.RotationFinished]:
+    """Sign with the newest secret alone."""
+    path = f"{_one_subscription(subscription_id)}/finish-rotation"
+    return Call("POST", path, types.RotationFinished, repeatable=True)
 
 
-def attempts(job_id: str, cursor: str | None) -> Call[answers.Attempts]:
-    """A page of the deliveries of a job, from a cursor on."""
-    path = f"{_JOBS}/{_part(job_id)}/attempts"
-    return Call("GET", path + _query({}, cursor), answers.Attempts, repeatable=True)
+def test_subscription(subscription_id: str) -> Call[types.Trial]:
+    """Deliver a test event."""
+    return Call("POST", f"{_one_subscription(subscription_id)}/test", types.Trial)
 
 
-def decide(verb: str, job_ids: Sequence[str]) -> Call[answers.DecidedJobs]:
+def create_job(options: JobOptions) -> Call[types.JobReceipt]:
+    """Create a job; with an idempotency key it is created once, however often it is sent."""
+    payload = options.get("payload")
+    named = {name: value for name, value in options.items() if name != "payload"}
+    body: types.NewJobBody = msgspec.structs.replace(
+        types.NewJobBody(
+            payload=UNSET if isinstance(payload, bytes) else json_of(payload),
+            payload_base64=payload if isinstance(payload, bytes) else None,
+        ),
+        **named,
+    )
+    return Call("POST", _JOBS, types.JobReceipt, _encode(body), repeatable="idempotency_key" in options)
+
+
+def jobs(which: JobFilter, cursor: str | None, limit: int | None = None) -> Call[types.JobList]:
+    """List a page of jobs, from a cursor on."""
+    query = types.JobQuery(**which, cursor=cursor)
+    return _get(_JOBS, types.JobList, query if limit is None else msgspec.structs.replace(query, limit=limit))
+
+
+def job(job_id: str) -> Call[types.JobView]:
+    """Look up one job."""
+    return _get(f"{_JOBS}/{_part(job_id)}", types.JobView)
+
+
+def attempts(job_id: str, cursor: str | None) -> Call[types.AttemptList]:
+    """List a page of the deliveries of a job, from a cursor on."""
+    return _get(f"{_JOBS}/{_part(job_id)}/attempts", types.AttemptList, types.PageQuery(cursor=cursor))
+
+
+def decide(verb: str, job_ids: Sequence[str]) -> Call[types.Decided]:
     """Retry, cancel or ignore jobs: all of them or none."""
-    return Call("POST", f"{_JOBS}/{verb}", answers.DecidedJobs, msgspec.json.encode({"ids": job_ids}))
+    return Call("POST", f"{_JOBS}/{verb}", types.Decided, _encode(types.JobIds(job_ids)))
 
 
-def pools(cursor: str | None) -> Call[answers.Pools]:
-    """A page of pools, from a cursor on."""
-    return Call("GET", _POOLS + _query({}, cursor), answers.Pools, repeatable=True)
+def retry_group(group_key: str) -> Call[types.Decided]:
+    """Retry the jobs of a group that are in ERROR."""
+    return Call("POST", f"{_JOBS}/retry-group", types.Decided, _encode(types.GroupToRetry(group_key)))
 
 
-def put_pool(pool: answers.Pool) -> Call[answers.Pool]:
-    """Make a pool, or change it."""
-    body = {"concurrency": pool.concurrency, "rateLimitPerMinute": pool.rate_limit_per_minute}
-    return Call("PUT", f"{_POOLS}/{_part(pool.code)}", answers.Pool, msgspec.json.encode(body), repeatable=True)
+def pools(cursor: str | None) -> Call[types.PoolList]:
+    """List a page of pools, from a cursor on."""
+    return _get(_POOLS, types.PoolList, types.PageQuery(cursor=cursor))
 
 
-def delete_pool(code: str) -> Call[answers.Pool]:
+def put_pool(code: str, pool: types.PoolBody) -> Call[types.PoolView]:
+    """Create a pool, or change it."""
+    return Call("PUT", f"{_POOLS}/{_part(code)}", types.PoolView, _encode(pool), repeatable=True)
+
+
+def delete_pool(code: str) -> Call[types.PoolView]:
     """Remove a pool."""
-    return Call("DELETE", f"{_POOLS}/{_part(code)}", answers.Pool)
+    return Call("DELETE", f"{_POOLS}/{_part(code)}", types.PoolView)
 
 
-def _query(given: Mapping[str, object], cursor: str | None) -> str:
-    query = urlencode({**given, **({} if cursor is None else {"cursor": cursor})})
-    return f"?{query}" if query else ""
+def changes(cursor: str | None, limit: int) -> Call[types.ChangeList]:
+    """List a page of what people changed, from a cursor on."""
+    return _get(_CHANGES, types.ChangeList, types.ChangeQuery(limit, cursor))
+
+
+def _get(path: str, answer: type[A], query: msgspec.Struct | None = None) -> Call[A]:
+    given = {} if query is None else _given(query)
+    return Call("GET", f"{path}?{urlencode(given)}" if given else path, answer, repeatable=True)
+
+
+def _given(query: msgspec.Struct) -> dict[str, str]:
+    """Return what a query says besides its defaults, written as the API reads it."""
+    fields = msgspec.structs.fields(query)
+    values = {field.encode_name: getattr(query, field.name) for field in fields}
+    defaults = {field.encode_name: field.default for field in fields}
+    return {name: _written(value) for name, value in values.items() if value != defaults[name]}
+
+
+def _written(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _one_subscription(subscription_id: str) -> str:
+    return f"{_SUBSCRIPTIONS}/{_part(subscription_id)}"
 
 
 def _part(text: str) -> str:
     return quote(text, safe="")
 
 
-def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(word.capitalize() for word in others)
+_encode = msgspec.json.Encoder().encode

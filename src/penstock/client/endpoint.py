@@ -6,6 +6,7 @@ import msgspec
 
 from penstock.client.calls import A, Call
 from penstock.client.errors import NoAnswer, StrangeAnswer, TokenRefused
+from penstock.client.types import Problem
 from penstock.domain.errors import InvalidArgument, NotFound, PenstockError, ResourceExhausted, Unavailable
 
 REPEAT_AFTER_S = (0.1, 0.5)
@@ -23,10 +24,6 @@ _REFUSALS: dict[int, type[PenstockError]] = {
     429: ResourceExhausted,
     503: Unavailable,
 }
-
-
-class _Problem(msgspec.Struct, frozen=True):
-    detail: str
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -79,7 +76,7 @@ class Endpoint(msgspec.Struct, frozen=True):
         try:
             if status == _OK:
                 return msgspec.json.decode(content, type=call.answer)
-            detail = msgspec.json.decode(content, type=_Problem).detail
+            detail = msgspec.json.decode(content, type=Problem).detail
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise StrangeAnswer(
                 f"{self.url} answered {call.method} {call.path} with {status} and something that is not Penstock's: "

@@ -1,24 +1,26 @@
 """An event, as publishers give it and as subscribers get it; on the wire it is a CloudEvent."""
 
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 import msgspec
+from msgspec import UNSET, Raw, UnsetType
 
+from penstock.client.types import MOST_AT_ONCE, CloudEvent
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.limits import MIB
 from penstock.edge.chance import random_bytes
 
-MOST_AT_ONCE = 1000
 MOST_BYTES_AT_ONCE = 8 * MIB
 
 _DEFAULT_CONTENT_TYPE = "application/json"
 _ID_BYTES = 16
+_NAMED = frozenset(CloudEvent.__struct_fields__)
 
 
 def new_event_id() -> str:
-    """An id that no other event has."""
+    """Return an id that no other event has."""
     return random_bytes(_ID_BYTES).hex()
 
 
@@ -40,7 +42,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     attributes: Mapping[str, str | int | bool] = msgspec.field(default_factory=dict)
 
 
-class _CloudEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class _Delivered(msgspec.Struct, frozen=True, kw_only=True):
+    """A CloudEvent in a webhook, read without the limits that publishing has: a newer server may have wider ones."""
+
     id: str
     source: str
     type: str
@@ -53,51 +57,60 @@ class _CloudEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     data_base64: str | None = None
 
 
-_NAMED = frozenset({"specversion", *_CloudEvent.__struct_fields__})
-
-
 def encode_event(event: Event) -> bytes:
-    """The event as the API takes it."""
-    told = _CloudEvent(
-        id=event.id,
-        source=event.source,
-        type=event.type,
-        subject=event.subject,
-        time=event.time,
-        partitionkey=event.key,
-        tenant=event.tenant,
-        datacontenttype=event.content_type,
-        data=None if isinstance(event.data, bytes) else event.data,
-        data_base64=b64encode(event.data).decode() if isinstance(event.data, bytes) else None,
+    """Return the event as the API takes it."""
+    named = msgspec.json.encode(
+        CloudEvent(
+            specversion="1.0",
+            id=event.id,
+            source=event.source,
+            type=event.type,
+            subject=event.subject,
+            time=event.time,
+            partitionkey=event.key,
+            tenant=event.tenant,
+            datacontenttype=None if event.content_type == _DEFAULT_CONTENT_TYPE else event.content_type,
+            data=UNSET if isinstance(event.data, bytes) else json_of(event.data),
+            data_base64=event.data if isinstance(event.data, bytes) else None,
+        )
     )
-    named: dict[str, object] = msgspec.to_builtins(told, builtin_types=(datetime,))
-    return msgspec.json.encode({**event.attributes, "specversion": "1.0", **named})
+    if not event.attributes:
+        return named
+    # Attributes first: none of them can pass for a member that has a meaning.
+    return msgspec.json.encode({**event.attributes, **msgspec.json.decode(named, type=dict[str, Raw])})
+
+
+def json_of(value: object) -> Raw | UnsetType:
+    """Return a value as JSON, for a member of a request that may be left out; None is left out."""
+    if value is None:
+        return UNSET
+    return value if isinstance(value, Raw) else Raw(msgspec.json.encode(value))
 
 
 def decode_event(content: bytes) -> Event:
-    """The event in a webhook's body; InvalidArgument if there is none."""
+    """Return the event in a webhook's body; InvalidArgument if there is none."""
     try:
-        told = msgspec.json.decode(content, type=_CloudEvent)
+        read = msgspec.json.decode(content, type=_Delivered)
         members = msgspec.json.decode(content, type=dict[str, object])
-        data = told.data if told.data_base64 is None else b64decode(told.data_base64, validate=True)
+        data = read.data if read.data_base64 is None else b64decode(read.data_base64, validate=True)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise InvalidArgument(f"the body is not an event: {error}") from error
     return Event(
-        type=told.type,
+        type=read.type,
         data=data,
-        key=told.partitionkey,
-        id=told.id,
-        source=told.source,
-        subject=told.subject,
-        time=told.time,
-        tenant=told.tenant,
-        content_type=told.datacontenttype,
+        key=read.partitionkey,
+        id=read.id,
+        source=read.source,
+        subject=read.subject,
+        time=read.time,
+        tenant=read.tenant,
+        content_type=read.datacontenttype,
         attributes={name: str(value) for name, value in members.items() if name not in _NAMED},
     )
 
 
 def in_batches(events: Iterable[Event]) -> Iterator[bytes]:
-    """Bodies of requests that publish these events, in order, none larger than the API takes."""
+    """Yield the bodies of requests that publish these events, in order, none larger than the API takes."""
     batch: list[bytes] = []
     size_bytes = 0
     for encoded in map(encode_event, events):

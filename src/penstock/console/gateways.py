@@ -20,10 +20,10 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec import UNSET, Raw
 
+from penstock.client.types import WholeOrPageQuery
 from penstock.console.errors import PartNotConfigured, PartUnreachable
 from penstock.console.upstream import TIMEOUT_S, Upstream
 from penstock.domain.errors import PenstockError
-from penstock.http.api.paging import WholeOrPageQuery
 from penstock.http.api.problems import Refused
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import AnyRoute, Call, NoBody, Route, route

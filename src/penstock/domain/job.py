@@ -4,18 +4,14 @@ An attempt: one delivery of a job and what came of it.
 """
 
 from collections.abc import Mapping
-from enum import StrEnum
 
 import msgspec
 
-from penstock.domain.job_state import JobStatus
+from penstock.domain.job_state import DEFAULT_DISPATCH_POOL, DIRECT_TYPE, JobStatus
 from penstock.domain.message import NO_ATTRIBUTES
 from penstock.domain.order import DEFAULT_SEQUENCE, LaneKey, group_key, lane_of
+from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.pointer import DispatchMode
-from penstock.domain.subscription import DEFAULT_DISPATCH_POOL
-
-DIRECT_TYPE = "DISPATCH_JOB"
-"""The type of a job that no event caused."""
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,15 +121,6 @@ AttemptPlace = tuple[int, int]
 """The number of an attempt and its time: a job's attempts stand in this order."""
 
 BEFORE_ALL_ATTEMPTS: AttemptPlace = (0, 0)
-
-
-class AttemptOutcome(StrEnum):
-    """How a delivery ended."""
-
-    DELIVERED = "DELIVERED"
-    FAILED = "FAILED"
-    REFUSED = "REFUSED"
-    DEFERRED = "DEFERRED"
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,7 @@
-"""The life of a dispatch job: its statuses, and the only moves between them (JOB-STATUS-1)."""
+"""The life of a dispatch job: its statuses, and the only moves between them (JOB-STATUS-1).
+
+What a job, a subscription or a pool has unless it says otherwise.
+"""
 
 from enum import StrEnum
 
@@ -49,3 +52,11 @@ FINAL = frozenset({COMPLETED, ERROR, CANCELLED, EXPIRED})
 def sources_of(target: JobStatus) -> frozenset[JobStatus]:
     """The statuses from which a job may move to `target`."""
     return frozenset(source for source, to in TRANSITIONS if to is target)
+
+
+DIRECT_TYPE = "DISPATCH_JOB"
+"""The type of a job that no event caused."""
+
+DEFAULT_DISPATCH_POOL = "DISPATCH-POOL"
+DEFAULT_TIMEOUT_S = 30.0
+DEFAULT_CONCURRENCY = 10

@@ -39,6 +39,15 @@ class MediationResult(StrEnum):
     ERROR_CONNECTION = "ERROR_CONNECTION"
 
 
+class AttemptOutcome(StrEnum):
+    """How a delivery ended."""
+
+    DELIVERED = "DELIVERED"
+    FAILED = "FAILED"
+    REFUSED = "REFUSED"
+    DEFERRED = "DEFERRED"
+
+
 class Timeout(msgspec.Struct, frozen=True, tag=True):
     """No answer in time."""
 

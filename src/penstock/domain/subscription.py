@@ -8,13 +8,11 @@ from collections.abc import Mapping
 import msgspec
 
 from penstock.domain.errors import InvalidArgument
+from penstock.domain.job_state import DEFAULT_CONCURRENCY, DEFAULT_DISPATCH_POOL, DEFAULT_TIMEOUT_S
 from penstock.domain.matching import EventFilter, EventPattern
 from penstock.domain.message import NO_ATTRIBUTES
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.retry import DEFAULT_RETRY_SCHEDULE, RetrySchedule
-
-DEFAULT_TIMEOUT_S = 30.0
-DEFAULT_DISPATCH_POOL = "DISPATCH-POOL"
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,9 +43,6 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         # Without the secrets, which must not come into a log.
         return f"Subscription({self.id!r}, {self.name!r}, {self.pattern!r} -> {self.target!r})"
-
-
-DEFAULT_CONCURRENCY = 10
 
 
 class Pool(msgspec.Struct, frozen=True):

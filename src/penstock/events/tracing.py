@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from penstock.delivery.webhook.trace import span_of_delivery, span_of_event, trace_of_event, trace_of_job
 from penstock.domain.event import Event
-from penstock.domain.job import Attempt, AttemptOutcome, DispatchJob
+from penstock.domain.job import Attempt, DispatchJob
+from penstock.domain.outcome import AttemptOutcome
 from penstock.ops.telemetry.spans import Span, Spans
 
 

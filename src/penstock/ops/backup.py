@@ -1,4 +1,4 @@
-"""A data directory as one file: consistent copies of its databases, its secret, and a list to check them by.
+"""A data directory as one file: consistent copies of its databases, its secret, and a list to check them against.
 
 A compressed file as a stream: gzip by Python, zstd by the program of that name.
 """
@@ -29,14 +29,14 @@ Stream: TypeAlias = IO[bytes] | gzip.GzipFile
 
 
 class PackingFailed(Exception):
-    """The stream is not what it should be."""
+    """A compressed stream cannot be read or written."""
 
 
 def ending_of(path: Path) -> str:
-    """How a file is packed, by its name; an error if there is no way to do that."""
+    """Return how a file is packed, by its name; an error if it cannot be."""
     ending = next((each for each in (GZIP, ZSTD) if path.name.endswith(each)), None)
     if ending is None:
-        raise InvalidArgument(f"{path.name!r} is no name for a backup: end it with {GZIP} or {ZSTD}")
+        raise InvalidArgument(f"{path.name!r} is not the name of a backup: end it with {GZIP} or {ZSTD}")
     if ending == ZSTD and shutil.which("zstd") is None:
         raise FailedPrecondition(f"{path.name} needs the program zstd: install it, or use a name that ends with {GZIP}")
     return ending
@@ -72,9 +72,9 @@ def unpacking(path: Path) -> Iterator[Stream]:
 def _zstd(*options: str, stdin: int | IO[bytes], stdout: int | IO[bytes]) -> "Iterator[subprocess.Popen[bytes]]":
     with subprocess.Popen(["zstd", *options], stdin=stdin, stdout=stdout, stderr=subprocess.PIPE) as process:
         yield process
-        _, told = process.communicate()
+        _, output = process.communicate()
     if process.returncode:
-        raise PackingFailed(told.decode(errors="replace").strip() or f"zstd ended with {process.returncode}")
+        raise PackingFailed(output.decode(errors="replace").strip() or f"zstd ended with {process.returncode}")
 
 
 DATABASES = "*.db"
@@ -87,7 +87,7 @@ _DAMAGE = (tarfile.TarError, EOFError, BadGzipFile, zlib.error, PackingFailed, m
 
 
 class KeptFile(msgspec.Struct, frozen=True):
-    """A file of the archive, and what it must look like."""
+    """A file of the archive, with its size and checksum."""
 
     name: str
     size_bytes: int
@@ -95,21 +95,21 @@ class KeptFile(msgspec.Struct, frozen=True):
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """What is in an archive."""
+    """The contents of an archive."""
 
     penstock: str
     files: list[KeptFile]
 
 
 def back_up(directory: Path, target: Path) -> list[KeptFile]:
-    """Copy a data directory, which may be in use, into a new file; what was put there."""
+    """Copy a data directory, which may be in use, into a new file; return its contents."""
     ending = ending_of(target)
     if target.exists():
         raise AlreadyExists(f"{target} exists and is not overwritten: give another name")
     databases = sorted(directory.glob(DATABASES))
     if not databases:
         raise InvalidArgument(f"there are no databases in {directory}: give the directory that --data names")
-    # Beside the target: it has room for as much, and the last step is then a link.
+    # On the disk of the target, so that the last step is a link.
     with _scratch(target.parent) as scratch:
         copies = [_copied(database, scratch / database.name) for database in databases]
         secret = directory / SECRET
@@ -123,10 +123,10 @@ def back_up(directory: Path, target: Path) -> list[KeptFile]:
 
 
 def restore(source: Path, directory: Path) -> list[KeptFile]:
-    """Make a data directory of an archive, once everything in it was checked; what is there now."""
+    """Create a data directory from an archive, once everything in it is checked; return its contents."""
     ending_of(source)
     if not source.is_file():
-        raise InvalidArgument(f"there is no file {source}")
+        raise InvalidArgument(f"the file {source} does not exist")
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise FailedPrecondition(f"{directory} is not empty: restore into a new directory, then start Penstock there")
     with _scratch(directory.parent) as scratch:
@@ -136,14 +136,14 @@ def restore(source: Path, directory: Path) -> list[KeptFile]:
         for file in files:
             if Path(file.name).match(DATABASES):
                 _check(fresh / file.name)
-        # An empty directory makes way for another by one step of the file system.
+        # Renaming over an empty directory is one step of the file system.
         os.rename(fresh, directory)
     return files
 
 
 @contextmanager
 def _scratch(beside: Path) -> Iterator[Path]:
-    """A directory for drafts; what the file system refuses is told in one sentence."""
+    """Yield a directory for drafts; errors of the file system become one sentence."""
     try:
         beside.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".penstock-", dir=beside) as scratch:
@@ -153,7 +153,7 @@ def _scratch(beside: Path) -> Iterator[Path]:
 
 
 def _copied(database: Path, copy: Path) -> Path:
-    """A copy of a database as it is at one moment; its owner goes on meanwhile."""
+    """Copy a database at one moment, while it is in use."""
     try:
         with (
             closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as original,
@@ -164,7 +164,9 @@ def _copied(database: Path, copy: Path) -> Path:
     except sqlite3.Error as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
             beside = copy.parent.parent.resolve()
-            raise Unavailable(f"the disk of {beside} is full: make room, or name a file on another disk") from error
+            raise Unavailable(
+                f"the disk of {beside} is full: free some space, or give a file on another disk"
+            ) from error
         raise Unavailable(f"{database} cannot be copied: {error}") from error
     _check(copy)
     return copy
@@ -189,14 +191,14 @@ def _write(draft: Path, contents: Contents, copies: list[Path]) -> None:
     listing = draft.with_name(CONTENTS)
     listing.write_bytes(msgspec.json.format(msgspec.json.encode(contents)))
     with packing(draft) as stream, tarfile.open(fileobj=stream, mode="w|") as archive:
-        # The list first: who restores reads the archive once, from its beginning.
+        # The list first: restoring reads the archive once, from the start.
         for path in (listing, *copies):
             _add(archive, path)
     draft.chmod(_OWNER_ONLY)
 
 
 def _add(archive: tarfile.TarFile, path: Path) -> None:
-    # A member made by hand says nothing about the user and the machine that made it.
+    # Built by hand, a member does not name the user and the machine.
     member = tarfile.TarInfo(path.name)
     member.size = path.stat().st_size
     member.mode = _OWNER_ONLY
@@ -211,7 +213,7 @@ def _publish(draft: Path, target: Path) -> None:
     finally:
         os.close(descriptor)
     try:
-        # A link, not a rename: it does not replace a file that has come meanwhile.
+        # A link, not a rename: it does not replace a file that was created meanwhile.
         os.link(draft, target)
     except FileExistsError:
         raise AlreadyExists(f"{target} exists and is not overwritten: give another name") from None
@@ -225,20 +227,20 @@ def _unpack(source: Path, directory: Path) -> list[KeptFile]:
             for file in contents.files:
                 _take(archive, next(members, None), file, directory)
     except _DAMAGE as error:
-        raise InvalidArgument(f"{source} is not a whole backup of Penstock: {error}") from error
+        raise InvalidArgument(f"{source} is not a complete backup of Penstock: {error}") from error
     return contents.files
 
 
 def _content(archive: tarfile.TarFile, member: tarfile.TarInfo | None) -> bytes:
     content = None if member is None or member.name != CONTENTS else archive.extractfile(member)
     if content is None:
-        raise tarfile.TarError(f"it does not begin with {CONTENTS}")
+        raise tarfile.TarError(f"it does not start with {CONTENTS}")
     return content.read()
 
 
 def _take(archive: tarfile.TarFile, member: tarfile.TarInfo | None, file: KeptFile, directory: Path) -> None:
     content = None if member is None or member.name != file.name else archive.extractfile(member)
-    # No name leads out of the directory, whoever wrote the list.
+    # No name leads out of the directory, whatever the list says.
     if content is None or Path(file.name).name != file.name:
         raise tarfile.TarError(f"{file.name} is missing")
     path = directory / file.name
@@ -247,4 +249,4 @@ def _take(archive: tarfile.TarFile, member: tarfile.TarInfo | None, file: KeptFi
         kept.flush()
         os.fsync(kept.fileno())
     if _described(path) != file:
-        raise tarfile.TarError(f"{file.name} is not what was put in")
+        raise tarfile.TarError(f"{file.name} differs from its checksum")

@@ -1,4 +1,4 @@
-"""What `penstock doctor` looks at: one function per check, each telling what it found and what to do."""
+"""The checks of `penstock doctor`: one function each, which returns what it found and what to do."""
 
 import socket
 import sys
@@ -24,7 +24,7 @@ DISK_WANTED_BYTES = 5 * 2**30
 
 
 class Status(StrEnum):
-    """How a check ended."""
+    """The result of a check."""
 
     OK = "ok"
     WARNING = "warning"
@@ -42,12 +42,12 @@ class Finding:
 
     @property
     def sentence(self) -> str:
-        """Detail and remedy on one line."""
+        """Return detail and remedy on one line."""
         return f"{self.detail}; {self.remedy}" if self.remedy else self.detail
 
 
 def examine(config_file: Path | None) -> list[Finding]:
-    """Everything there is to find; settings that cannot be used do not keep the rest from being checked."""
+    """Run all checks; with settings that are invalid the other checks use the defaults."""
     try:
         config, findings = load(config_file), [Finding("configuration", Status.OK, "valid")]
     except ConfigError as error:
@@ -74,7 +74,7 @@ def _examine_machine(config: Config) -> Iterator[Finding]:
 
 
 def python_version(found: tuple[int, ...] = sys.version_info[:3]) -> Finding:
-    """Is this Python new enough."""
+    """Check that this Python is new enough."""
     text, least = ".".join(map(str, found)), ".".join(map(str, PYTHON_LEAST))
     if found >= PYTHON_LEAST:
         return Finding("Python", Status.OK, text)
@@ -82,7 +82,7 @@ def python_version(found: tuple[int, ...] = sys.version_info[:3]) -> Finding:
 
 
 def java() -> Finding:
-    """Is there a Java that Spark can use."""
+    """Check for a Java that Spark can use."""
     remedy = f"the inline engine will be used; for Spark install Java {LEAST} or newer and set JAVA_HOME"
     try:
         found = find_java()
@@ -92,7 +92,7 @@ def java() -> Finding:
 
 
 def spark() -> Finding:
-    """Are Spark and the Python packages it needs here, and will it start quickly."""
+    """Check for Spark, its Python packages, and the archive that makes it start quickly."""
     remedy = "the inline engine will be used; for Spark run `pip install 'penstock[spark]'`"
     try:
         version = spark_version()
@@ -105,7 +105,7 @@ def spark() -> Finding:
 
 
 def data_directory(path: Path) -> Finding:
-    """Can messages be kept there."""
+    """Check that messages can be kept there."""
     remedy = "give this user the right to write there, or set PENSTOCK_DATA__DIR to another directory"
     place = _nearest_existing(path)
     if not place.is_dir():
@@ -119,17 +119,17 @@ def data_directory(path: Path) -> Finding:
     return Finding(
         "data directory",
         Status.OK,
-        f"{path} is writable" if place == path.absolute() else f"{path} can be made",
+        f"{path} is writable" if place == path.absolute() else f"{path} can be created",
     )
 
 
 def disk_space(path: Path) -> Finding:
-    """Is there room to keep messages."""
+    """Check that the disk has room for messages."""
     try:
         found_bytes = free_bytes(_nearest_existing(path))
     except OSError as error:
         reason = error.strerror or error
-        return Finding("disk space", Status.WARNING, f"cannot be read ({reason})", "look at the disk by hand")
+        return Finding("disk space", Status.WARNING, f"cannot be read ({reason})", "check the disk by hand")
     status = Status.OK
     if found_bytes < DISK_WANTED_BYTES:
         status = Status.FAILED if found_bytes < DISK_NEEDED_BYTES else Status.WARNING
@@ -138,7 +138,7 @@ def disk_space(path: Path) -> Finding:
 
 
 def port_free(part: str, port: int, how_to_change: str) -> Finding:
-    """Could a service listen on the port."""
+    """Check that a service could listen on the port."""
     name = f"port {port}"
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -151,7 +151,7 @@ def port_free(part: str, port: int, how_to_change: str) -> Finding:
 
 
 def database(url: str) -> Finding:
-    """Does the configured database answer."""
+    """Check that the configured database answers."""
     if not url:
         return Finding("database", Status.OK, "embedded SQLite in the data directory")
     import psycopg
@@ -167,22 +167,26 @@ def database(url: str) -> Finding:
 
 
 def api_keys(config: Config) -> Finding:
-    """Does the API know its callers, if others than this machine may call."""
+    """Check that the API asks for credentials, if other machines can reach it."""
     name, host = "API keys", config.http.host
     try:
         keys = () if config.api.key_file is None else read_keys(config.api.key_file)
     except ConfigError as error:
-        return Finding(name, Status.FAILED, str(error.problems[0]), "mend it, or make another: `penstock keys create`")
+        return Finding(
+            name, Status.FAILED, str(error.problems[0]), "correct it, or create another: `penstock keys create`"
+        )
     if config.api.token or config.api.keys:
         return Finding(name, Status.OK, f"{len(keys)} in api.keys, {'a' if config.api.token else 'no'} token")
     if host == "localhost" or host.startswith("127.") or host == "::1":
         return Finding(name, Status.OK, "none: the API answers this machine only")
-    remedy = "make one with `penstock keys create` and set PENSTOCK_API__KEYS, or set PENSTOCK_HTTP__HOST to 127.0.0.1"
+    remedy = (
+        "create one with `penstock keys create` and set PENSTOCK_API__KEYS, or set PENSTOCK_HTTP__HOST to 127.0.0.1"
+    )
     return Finding(name, Status.FAILED, f"none, and the API would listen on {host}", remedy)
 
 
 def aws_credentials(queue: str) -> Finding:
-    """Is there a key for a queue of AWS."""
+    """Check for an access key, if the queue is on AWS."""
     name = "AWS credentials"
     if ".amazonaws.com" not in queue:
         return Finding(name, Status.OK, "not needed: scheduler.queue is not AWS's")

@@ -1,27 +1,39 @@
-"""`penstock jobs`: looking at jobs, and deciding about them."""
+"""`penstock jobs`: show jobs, and decide about those that failed."""
 
+from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from penstock.cli.events.connection import EndpointOption, connect, path_part
-from penstock.cli.events.publish import ContentTypeOption, DataOption, data_members
+from penstock.cli.events.connection import connect
+from penstock.cli.events.publish import ContentTypeOption, DataOption, read_data
 from penstock.cli.family import examples, family
-from penstock.cli.output import AsJson, print_json, print_table
-from penstock.cli.queue.messages import pairs, printable
+from penstock.cli.moments import epoch_ms, time_option
+from penstock.cli.output import print_json, print_table, printable, time_text, yes_or_no
+from penstock.cli.parameters import (
+    ApiEndpoint,
+    AsJson,
+    Cursor,
+    Headers,
+    Limit,
+    Mode,
+    Pool,
+    SubscriptionId,
+    Tenant,
+    given,
+    one_of,
+    pairs,
+)
+from penstock.domain.job_state import JobStatus
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from penstock.client import Attempt, Job
 
-    from penstock.cli.events.connection import ApiAnswer
-    from penstock.events.api.job_types import JobView
-
-PATH = "/api/v1/jobs"
-
-JobIds: TypeAlias = Annotated[list[str], typer.Argument(metavar="ID…", help="Jobs; it is done to all or none.")]
+JobIds: TypeAlias = Annotated[list[str], typer.Argument(metavar="ID…", help="Jobs; either all are changed or none.")]
 
 app = family(
-    "Look at dispatch jobs, and decide about those that failed.",
+    "Show jobs, and retry, cancel or ignore them.",
     "penstock jobs list --status ERROR",
     "penstock jobs show 0S898QRG1D800",
     "penstock jobs retry --group 0S898QREHD800:customer-1",
@@ -30,69 +42,76 @@ app = family(
 
 @app.callback()
 def jobs() -> None:
-    """Look at dispatch jobs, and decide about those that failed."""
+    """Show jobs, and retry, cancel or ignore them."""
 
 
 @app.command(
     "list",
     epilog=examples(
         "penstock jobs list",
-        "penstock jobs list --status ERROR --limit 100",
+        "penstock jobs list --status ERROR --since 24h --limit 100",
         "penstock jobs list --group 0S898QREHD800:customer-1 --json",
     ),
 )
 def list_jobs(
     ctx: typer.Context,
-    status: Annotated[str | None, typer.Option(help="PENDING, QUEUED, PROCESSING, COMPLETED, ERROR …")] = None,
-    subscription: Annotated[str | None, typer.Option(metavar="ID", help="Of this subscription.")] = None,
-    group: Annotated[str | None, typer.Option(metavar="KEY", help="Of this group, by its whole key.")] = None,
-    event: Annotated[str | None, typer.Option(metavar="ID", help="Caused by this event.")] = None,
-    job_type: Annotated[str | None, typer.Option("--type", help="Of this type.")] = None,
-    tenant: Annotated[str | None, typer.Option(help="Of this tenant.")] = None,
-    archived: Annotated[bool, typer.Option("--archived", help="From the archive of finished jobs.")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")] = 50,
-    cursor: Annotated[str | None, typer.Option(help="Where to go on; the last page names it.")] = None,
-    endpoint: EndpointOption = None,
+    status: Annotated[
+        JobStatus | None,
+        typer.Option(
+            parser=partial(one_of, JobStatus),
+            metavar="STATUS",
+            help=f"Only jobs of this status: {', '.join(JobStatus)}.",
+        ),
+    ] = None,
+    subscription: SubscriptionId = None,
+    group: Annotated[str | None, typer.Option(metavar="KEY", help="Only jobs of this group, by its whole key.")] = None,
+    event: Annotated[str | None, typer.Option(metavar="ID", help="Only jobs of this event.")] = None,
+    job_type: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only jobs of this type.")] = None,
+    tenant: Tenant = None,
+    since: Annotated[datetime | None, time_option("--since", "Only jobs created at or after this time.")] = None,
+    until: Annotated[datetime | None, time_option("--until", "Only jobs created before this time.")] = None,
+    archived: Annotated[bool, typer.Option("--archived", help="List the archive of finished jobs.")] = False,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    endpoint: ApiEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
     """List jobs, the newest first."""
-    asked: dict[str, str | int | bool | None] = {
-        "status": None if status is None else status.upper(),
-        "subscriptionId": subscription,
-        "groupKey": group,
-        "eventId": event,
-        "type": job_type,
-        "tenant": tenant,
-        "archived": archived or None,
-        "limit": limit,
-        "cursor": cursor,
-    }
-    answer = connect(ctx, endpoint).get(PATH, asked)
+    with connect(ctx, endpoint) as client:
+        page = client.job_page(
+            limit,
+            cursor,
+            status=status,
+            subscription_id=subscription,
+            group_key=group,
+            event_id=event,
+            type=job_type,
+            tenant=tenant,
+            created_from_ms=epoch_ms(since),
+            created_to_ms=epoch_ms(until),
+            archived=archived,
+        )
     if as_json:
-        print_json(answer.json)
+        print_json(page)
         return
-    from penstock.events.api.jobs import JobList
-
-    page = answer.read_as(JobList)
     rows = [(job.id, job.status, job.type, job.group_key, str(job.attempts_spent), _error(job)) for job in page.jobs]
     print_table(("id", "status", "type", "group", "attempts", "last error"), rows)
     if page.cursor is not None:
-        typer.echo(f"there are more: --cursor {page.cursor}", err=True)
+        typer.echo(f"for more: --cursor {page.cursor}", err=True)
 
 
 @app.command(epilog=examples("penstock jobs show 0S898QRG1D800", "penstock jobs show 0S898QRG1D800 --json"))
 def show(
     ctx: typer.Context,
     job_id: Annotated[str, typer.Argument(metavar="ID", help="The job.")],
-    endpoint: EndpointOption = None,
+    endpoint: ApiEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a job and its attempts."""
-    client = connect(ctx, endpoint)
-    path = f"{PATH}/{path_part(job_id)}"
-    job, attempts = client.get(path), client.get_all(f"{path}/attempts", "attempts")
+    with connect(ctx, endpoint) as client:
+        job, attempts = client.job(job_id), client.attempts(job_id)
     if as_json:
-        print_json({"job": job.json, "attempts": _member(attempts, "attempts")})
+        print_json({"job": job, "attempts": attempts})
         return
     _print_job(job)
     _print_attempts(attempts)
@@ -103,55 +122,52 @@ def show(
         """penstock jobs create --target https://orders.example/hook --data '{"total": 7}' --group customer-1""",
         "penstock jobs create --subscription 0S898QREHD800 --data @order.json --idempotency-key order-7",
         "penstock jobs create --target https://orders.example/hook --scheduled-for 2030-01-01T00:00:00Z",
+        "penstock jobs create --target https://orders.example/hook --scheduled-for +2h --expires-at +3h",
     )
 )
 def create(
     ctx: typer.Context,
-    target: Annotated[str | None, typer.Option(metavar="URL", help="Where it is delivered to.")] = None,
+    target: Annotated[str | None, typer.Option(metavar="URL", help="Where to deliver the job.")] = None,
     subscription: Annotated[
         str | None, typer.Option(metavar="ID", help="Deliver it as this subscription's events are.")
     ] = None,
     data: DataOption = None,
     content_type: ContentTypeOption = "application/json",
-    group: Annotated[str | None, typer.Option(help="Jobs of one group go out in order.")] = None,
-    sequence: Annotated[int | None, typer.Option(help="The place in the group; lower goes first.")] = None,
-    mode: Annotated[str | None, typer.Option(help="IMMEDIATE, NEXT_ON_ERROR or BLOCK_ON_ERROR.")] = None,
-    pool: Annotated[str | None, typer.Option(metavar="CODE", help="The pool it runs in.")] = None,
-    job_type: Annotated[str | None, typer.Option("--type", help="What kind of job it is.")] = None,
-    header: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A header to send; repeatable.")] = None,
-    scheduled_for: Annotated[str | None, typer.Option(metavar="TIME", help="Not before (RFC 3339).")] = None,
-    expires_at: Annotated[str | None, typer.Option(metavar="TIME", help="Not after (RFC 3339).")] = None,
-    idempotency_key: Annotated[str | None, typer.Option(metavar="KEY", help="The same key makes one job.")] = None,
-    endpoint: EndpointOption = None,
+    group: Annotated[str | None, typer.Option(metavar="NAME", help="Jobs of one group are delivered in order.")] = None,
+    sequence: Annotated[int | None, typer.Option(metavar="N", help="The place in the group; lower goes first.")] = None,
+    mode: Mode = None,
+    pool: Pool = None,
+    job_type: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="The type of the job.")] = None,
+    header: Headers = None,
+    scheduled_for: Annotated[
+        datetime | None, time_option("--scheduled-for", "Do not deliver before this time.")
+    ] = None,
+    expires_at: Annotated[datetime | None, time_option("--expires-at", "Do not deliver after this time.")] = None,
+    idempotency_key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="A job with the same key is created once.")
+    ] = None,
+    endpoint: ApiEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a job: one delivery of your data to a URL."""
-    named = {
-        "target": target,
-        "subscriptionId": subscription,
-        "group": group,
-        "sequence": sequence,
-        "mode": None if mode is None else mode.upper(),
-        "pool": pool,
-        "type": job_type,
-        "scheduledFor": scheduled_for,
-        "expiresAt": expires_at,
-        "idempotencyKey": idempotency_key,
-    }
-    body = {
-        **{name: value for name, value in named.items() if value is not None},
-        "contentType": content_type,
-        "headers": pairs(header, "--header"),
-        **data_members(data, content_type, "payload", "payloadBase64"),
-    }
-    answer = connect(ctx, endpoint).send("POST", PATH, body)
-    if as_json:
-        print_json(answer.json)
-        return
-    from penstock.events.api.jobs import JobReceipt
-
-    receipt = answer.read_as(JobReceipt)
-    print_table(("id", "new"), [(receipt.id, "yes" if receipt.is_new else "no")])
+    """Create a job: one delivery of your data to a URL."""
+    options = given(
+        target=target,
+        subscription_id=subscription,
+        group=group,
+        sequence=sequence,
+        mode=mode,
+        pool=pool,
+        type=job_type,
+        scheduled_for=scheduled_for,
+        expires_at=expires_at,
+        idempotency_key=idempotency_key,
+        content_type=content_type,
+        headers=pairs(header, "--header"),
+        payload=read_data(data, content_type),
+    )
+    with connect(ctx, endpoint) as client:
+        receipt = client.create_job(**options)
+    print_json(receipt) if as_json else print_table(("id", "new"), [(receipt.id, yes_or_no(receipt.is_new))])
 
 
 @app.command(
@@ -166,52 +182,36 @@ def retry(
     group: Annotated[
         str | None, typer.Option(metavar="KEY", help="All jobs of this group that are in ERROR, in order.")
     ] = None,
-    endpoint: EndpointOption = None,
+    endpoint: ApiEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
-    """Begin anew with jobs in ERROR."""
+    """Retry jobs in ERROR."""
     if bool(job_ids) == bool(group):
         raise typer.BadParameter("give jobs, or --group")
-    if group is None:
-        _decide(ctx, endpoint, "retry", job_ids or [], as_json=as_json)
-        return
-    answer = connect(ctx, endpoint).send("POST", f"{PATH}/retry-group", {"groupKey": group})
-    _print_decided(answer, "retried", as_json=as_json)
+    with connect(ctx, endpoint) as client:
+        ids = client.retry(*(job_ids or ())) if group is None else client.retry_group(group)
+    _print_ids("retried", ids, as_json=as_json)
 
 
 @app.command(epilog=examples("penstock jobs cancel 0S898QRG1D800"))
-def cancel(ctx: typer.Context, job_ids: JobIds, endpoint: EndpointOption = None, as_json: AsJson = False) -> None:
-    """Give up jobs that no delivery has begun of."""
-    _decide(ctx, endpoint, "cancel", job_ids, as_json=as_json)
+def cancel(ctx: typer.Context, job_ids: JobIds, endpoint: ApiEndpoint = None, as_json: AsJson = False) -> None:
+    """Cancel jobs that no delivery has started for."""
+    with connect(ctx, endpoint) as client:
+        _print_ids("cancelled", client.cancel(*job_ids), as_json=as_json)
 
 
 @app.command(epilog=examples("penstock jobs ignore 0S898QRG1D800"))
-def ignore(ctx: typer.Context, job_ids: JobIds, endpoint: EndpointOption = None, as_json: AsJson = False) -> None:
-    """Give up jobs in ERROR, so that what they block moves on."""
-    _decide(ctx, endpoint, "ignore", job_ids, as_json=as_json)
+def ignore(ctx: typer.Context, job_ids: JobIds, endpoint: ApiEndpoint = None, as_json: AsJson = False) -> None:
+    """Give up jobs in ERROR, so that the jobs they block move on."""
+    with connect(ctx, endpoint) as client:
+        _print_ids("ignored", client.ignore(*job_ids), as_json=as_json)
 
 
-_DONE = {"retry": "retried", "cancel": "cancelled", "ignore": "ignored"}
+def _print_ids(done: str, ids: list[str], *, as_json: bool) -> None:
+    print_json({"ids": ids}) if as_json else print_table((done,), [(job_id,) for job_id in ids])
 
 
-def _decide(ctx: typer.Context, endpoint: str | None, verb: str, job_ids: list[str], *, as_json: bool) -> None:
-    answer = connect(ctx, endpoint).send("POST", f"{PATH}/{verb}", {"ids": job_ids})
-    _print_decided(answer, _DONE[verb], as_json=as_json)
-
-
-def _print_decided(answer: "ApiAnswer", done: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json(answer.json)
-        return
-    from penstock.events.api.jobs import Decided
-
-    print_table((done,), [(job_id,) for job_id in answer.read_as(Decided).ids])
-
-
-def _print_job(answer: "ApiAnswer") -> None:
-    from penstock.events.api.job_types import JobView
-
-    job = answer.read_as(JobView)
+def _print_job(job: "Job") -> None:
     shown = {
         "id": job.id,
         "status": job.status,
@@ -224,42 +224,31 @@ def _print_job(answer: "ApiAnswer") -> None:
         "subscription": job.subscription_id or "",
         "attempts": f"{job.attempts_spent} spent, {job.deliveries} made",
         "last error": _error(job),
-        "created": _moment(job.created_at),
-        "updated": _moment(job.updated_at),
-        "due": _moment(job.due_at),
-        "expires": "" if job.expires_at is None else _moment(job.expires_at),
-        "finished": "" if job.finished_at is None else _moment(job.finished_at),
+        "created": time_text(job.created_at),
+        "updated": time_text(job.updated_at),
+        "due": time_text(job.due_at),
+        "expires": "" if job.expires_at is None else time_text(job.expires_at),
+        "finished": "" if job.finished_at is None else time_text(job.finished_at),
     }
     print_table(("job", ""), [(name, printable(value)) for name, value in shown.items() if value])
 
 
-def _print_attempts(answer: "ApiAnswer") -> None:
-    from penstock.events.api.jobs import AttemptList
-
+def _print_attempts(attempts: list["Attempt"]) -> None:
     rows = [
         (
             str(attempt.number),
             attempt.outcome,
             "" if attempt.status_code is None else str(attempt.status_code),
             f"{attempt.duration_ms} ms",
-            _moment(attempt.at),
+            time_text(attempt.at),
             printable(attempt.error or attempt.response or ""),
         )
-        for attempt in answer.read_as(AttemptList).attempts
+        for attempt in attempts
     ]
     if rows:
         typer.echo("")
         print_table(("attempt", "outcome", "status", "took", "at", "response"), rows)
 
 
-def _moment(time: "datetime") -> str:
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _error(job: "JobView") -> str:
+def _error(job: "Job") -> str:
     return printable(job.last_error or "")
-
-
-def _member(answer: "ApiAnswer", name: str) -> object:
-    document = answer.json
-    return document.get(name) if isinstance(document, dict) else None

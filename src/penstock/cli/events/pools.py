@@ -4,14 +4,13 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from penstock.cli.events.connection import EndpointOption, connect, path_part
+from penstock.cli.events.connection import connect
 from penstock.cli.family import examples, family
-from penstock.cli.output import AsJson, print_json, print_table
+from penstock.cli.output import print_json, print_table
+from penstock.cli.parameters import ApiEndpoint, AsJson
 
 if TYPE_CHECKING:
-    from penstock.events.api.pools import PoolView
-
-PATH = "/api/v1/pools"
+    from penstock.client import Pool
 
 Code: TypeAlias = Annotated[str, typer.Argument(metavar="CODE", help="The pool.")]
 
@@ -28,56 +27,41 @@ def pools() -> None:
 
 
 @app.command("list", epilog=examples("penstock pools list", "penstock pools list --json"))
-def list_pools(ctx: typer.Context, endpoint: EndpointOption = None, as_json: AsJson = False) -> None:
+def list_pools(ctx: typer.Context, endpoint: ApiEndpoint = None, as_json: AsJson = False) -> None:
     """List all pools with their limits."""
-    answer = connect(ctx, endpoint).get_all(PATH, "pools")
+    with connect(ctx, endpoint) as client:
+        found = client.pools()
     if as_json:
-        print_json(answer.json)
-        return
-    from penstock.events.api.pools import PoolList
-
-    _print(*answer.read_as(PoolList).pools)
+        print_json({"pools": found, "cursor": None})
+    else:
+        _print(*found)
 
 
 @app.command("set", epilog=examples("penstock pools set SLOW --concurrency 2 --rate 60"))
 def set_pool(
     ctx: typer.Context,
     code: Code,
-    concurrency: Annotated[int, typer.Option(min=1, help="Deliveries at once.")] = 10,
+    concurrency: Annotated[int, typer.Option(min=1, metavar="N", help="Deliveries at the same time.")] = 10,
     rate: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Deliveries per minute; no limit unless given.")
     ] = None,
-    endpoint: EndpointOption = None,
+    endpoint: ApiEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a pool, or change it; the router of this API follows at once, others at their next sync."""
-    body = {"concurrency": concurrency, "rateLimitPerMinute": rate}
-    answer = connect(ctx, endpoint).send("PUT", f"{PATH}/{path_part(code)}", body)
-    if as_json:
-        print_json(answer.json)
-        return
-    from penstock.events.api.pools import PoolView
-
-    _print(answer.read_as(PoolView))
+    """Create a pool, or change it; the router of this API follows immediately, others at their next sync."""
+    with connect(ctx, endpoint) as client:
+        pool = client.put_pool(code, concurrency, rate)
+    print_json(pool) if as_json else _print(pool)
 
 
 @app.command(epilog=examples("penstock pools delete SLOW"))
-def delete(ctx: typer.Context, code: Code, endpoint: EndpointOption = None, as_json: AsJson = False) -> None:
+def delete(ctx: typer.Context, code: Code, endpoint: ApiEndpoint = None, as_json: AsJson = False) -> None:
     """Remove a pool; its jobs then run in the router's default pool."""
-    answer = connect(ctx, endpoint).send("DELETE", f"{PATH}/{path_part(code)}")
-    if as_json:
-        print_json(answer.json)
-        return
-    print_table(("deleted",), [(code,)])
+    with connect(ctx, endpoint) as client:
+        pool = client.delete_pool(code)
+    print_json(pool) if as_json else print_table(("deleted",), [(code,)])
 
 
-def _print(*shown: "PoolView") -> None:
-    rows = [
-        (
-            pool.code,
-            str(pool.concurrency),
-            "none" if pool.rate_limit_per_minute is None else str(pool.rate_limit_per_minute),
-        )
-        for pool in shown
-    ]
+def _print(*shown: "Pool") -> None:
+    rows = [(pool.code, str(pool.concurrency), str(pool.rate_limit_per_minute or "none")) for pool in shown]
     print_table(("code", "concurrency", "rate per minute"), rows)

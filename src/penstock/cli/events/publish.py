@@ -1,31 +1,43 @@
-"""`penstock publish`: an event, to everybody who wants it.
+"""`penstock publish`: an event, to every subscription that matches it.
 
 Data given on the command line: as it is, from a file (@FILE), or from standard input (@-).
 """
 
-import json
 import sys
-from base64 import b64encode
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
 
-from penstock.cli.events.connection import EndpointOption, connect
+from penstock.cli.events.connection import connect
 from penstock.cli.family import examples
-from penstock.cli.output import AsJson, print_json, print_table
-from penstock.cli.queue.messages import pairs
+from penstock.cli.output import print_json, print_table, yes_or_no
+from penstock.cli.parameters import ApiEndpoint, AsJson, Tenant, pairs
 
 DataOption: TypeAlias = Annotated[
     str | None, typer.Option("--data", metavar="JSON|@FILE", help="The data; @FILE reads a file, @- standard input.")
 ]
 ContentTypeOption: TypeAlias = Annotated[
-    str, typer.Option("--content-type", metavar="TYPE", help="What the data is, if it is not JSON.")
+    str, typer.Option("--content-type", metavar="TYPE", help="The type of the data, if it is not JSON.")
 ]
 
 
-def read_data(given: str | None) -> bytes | None:
-    """The bytes that were meant."""
+def read_data(given: str | None, content_type: str) -> object:
+    """Return the data as the client takes it: JSON as it was written, else bytes; None if none was given."""
+    content = _content(given)
+    if content is None or not content_type.partition(";")[0].strip().lower().endswith(("/json", "+json")):
+        return content
+    import msgspec
+
+    try:
+        return msgspec.json.decode(content, type=msgspec.Raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(
+            f"it is not JSON: {error}; give --content-type if it is something else", param_hint="--data"
+        ) from error
+
+
+def _content(given: str | None) -> bytes | None:
     if given is None or not given.startswith("@"):
         return None if given is None else given.encode()
     if given == "@-":
@@ -34,21 +46,6 @@ def read_data(given: str | None) -> bytes | None:
         return Path(given[1:]).read_bytes()
     except OSError as error:
         raise typer.BadParameter(f"cannot read {given[1:]}: {error.strerror}", param_hint="--data") from error
-
-
-def data_members(given: str | None, content_type: str, name: str, base64_name: str) -> dict[str, object]:
-    """The members of a request that carry the data: as JSON if it is JSON, else in base64."""
-    content = read_data(given)
-    if content is None:
-        return {}
-    if content_type.partition(";")[0].strip().lower().endswith(("/json", "+json")):
-        try:
-            return {name: json.loads(content)}
-        except ValueError as error:
-            raise typer.BadParameter(
-                f"it is not JSON: {error}; give --content-type if it is something else", param_hint="--data"
-            ) from error
-    return {base64_name: b64encode(content).decode()}
 
 
 EXAMPLES = examples(
@@ -61,40 +58,40 @@ EXAMPLES = examples(
 def publish(
     ctx: typer.Context,
     event_type: Annotated[str, typer.Argument(metavar="TYPE", help="What happened, such as orders:created.")],
-    key: Annotated[str | None, typer.Option(help="Events of one key arrive in order.", metavar="K")] = None,
+    key: Annotated[str | None, typer.Option(metavar="KEY", help="Events of one key arrive in order.")] = None,
     data: DataOption = None,
     content_type: ContentTypeOption = "application/json",
-    source: Annotated[str, typer.Option(help="Who tells it.")] = "/penstock/cli",
+    source: Annotated[str, typer.Option(metavar="URI", help="Where the event comes from.")] = "/penstock/cli",
     event_id: Annotated[
-        str | None, typer.Option("--id", help="The event's id; the same id and source again change nothing.")
+        str | None,
+        typer.Option("--id", metavar="ID", help="The event's id; the same id and source again do nothing."),
     ] = None,
-    subject: Annotated[str | None, typer.Option(help="What it happened to.")] = None,
-    tenant: Annotated[str | None, typer.Option(help="Whose event it is.")] = None,
+    subject: Annotated[str | None, typer.Option(metavar="TEXT", help="What the event is about.")] = None,
+    tenant: Tenant = None,
     attribute: Annotated[
-        list[str] | None, typer.Option(metavar="K=V", help="An attribute that filters can ask for; repeatable.")
+        list[str] | None, typer.Option(metavar="K=V", help="An attribute that filters can use; repeatable.")
     ] = None,
-    endpoint: EndpointOption = None,
+    endpoint: ApiEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
-    """Publish an event to all who want it, in order per key."""
-    import uuid
+    """Publish an event to every subscription that matches it, in order per key."""
+    from penstock.client import Event
+    from penstock.client.event import new_event_id
 
-    named = {"subject": subject, "partitionkey": key, "tenant": tenant}
-    event = {
-        "specversion": "1.0",
-        "id": event_id or str(uuid.uuid4()),
-        "source": source,
-        "type": event_type,
-        **pairs(attribute, "--attribute"),
-        **{name: value for name, value in named.items() if value is not None},
-        "datacontenttype": content_type,
-        **data_members(data, content_type, "data", "data_base64"),
-    }
-    answer = connect(ctx, endpoint).send("POST", "/api/v1/events", event)
+    event = Event(
+        type=event_type,
+        data=read_data(data, content_type),
+        key=key,
+        id=event_id or new_event_id(),
+        source=source,
+        subject=subject,
+        tenant=tenant,
+        content_type=content_type,
+        attributes=pairs(attribute, "--attribute"),
+    )
+    with connect(ctx, endpoint) as client:
+        receipt = client.publish(event)
     if as_json:
-        print_json(answer.json)
-        return
-    from penstock.events.accept.routes import EventReceipts
-
-    (receipt,) = answer.read_as(EventReceipts).events
-    print_table(("id", "type", "new"), [(receipt.id, event_type, "yes" if receipt.is_new else "no")])
+        print_json({"events": [receipt]})
+    else:
+        print_table(("id", "type", "new"), [(receipt.id, event_type, yes_or_no(receipt.is_new))])

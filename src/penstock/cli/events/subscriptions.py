@@ -1,46 +1,37 @@
-"""`penstock subscriptions`: who gets which events, and where."""
+"""`penstock subscriptions`: which events are delivered, and where."""
 
 import json
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from penstock.cli.events.connection import EndpointOption, connect, path_part
+from penstock.cli.events.connection import connect
 from penstock.cli.failures import FAILURE
 from penstock.cli.family import examples, family
-from penstock.cli.output import AsJson, print_json, print_table
-from penstock.cli.queue.connection import Yes
-from penstock.cli.queue.messages import pairs, printable
+from penstock.cli.output import print_json, print_table, printable, yes_or_no
+from penstock.cli.parameters import ApiEndpoint, AsJson, Headers, Mode, Pool, Tenant, Yes, given, pairs
 from penstock.domain.errors import FailedPrecondition
 
 if TYPE_CHECKING:
-    from penstock.cli.events.connection import ApiAnswer, ApiClient
-    from penstock.events.api.subscription_types import SubscriptionView
-
-PATH = "/api/v1/subscriptions"
+    from penstock.client import Condition, Penstock, Subscription
 
 Which: TypeAlias = Annotated[str, typer.Argument(metavar="NAME|ID", help="The subscription, by its name or its id.")]
 Filters: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--filter", metavar="K=V,…", help="Only events whose attribute has one of the values; repeatable."),
 ]
-Headers: TypeAlias = Annotated[
-    list[str] | None, typer.Option("--header", metavar="K=V", help="A header to send; repeatable.")
-]
 Retry: TypeAlias = Annotated[
     str | None, typer.Option("--retry", metavar="S,S,…", help="Seconds to wait after each failed attempt.")
 ]
-Timeout: TypeAlias = Annotated[float | None, typer.Option("--timeout", metavar="S", help="Time for an answer.")]
-Mode: TypeAlias = Annotated[
-    str | None, typer.Option("--mode", help="BLOCK_ON_ERROR (unless given), NEXT_ON_ERROR or IMMEDIATE.")
+Timeout: TypeAlias = Annotated[
+    float | None, typer.Option("--timeout", metavar="S", help="Seconds that the endpoint has to answer.")
 ]
-Pool: TypeAlias = Annotated[str | None, typer.Option("--pool", metavar="CODE", help="The pool its jobs run in.")]
 DeadLetters: TypeAlias = Annotated[
-    str | None, typer.Option("--dead-letter-topic", metavar="TOPIC", help="Gets a copy of what is given up.")
+    str | None, typer.Option("--dead-letter-topic", metavar="TOPIC", help="Topic that gets a copy of failed events.")
 ]
 
 app = family(
-    "Say who gets which events, and where.",
+    "Manage subscriptions: which events are delivered, and where.",
     "penstock subscriptions create billing --pattern 'orders:**' --target https://billing.example/hook",
     "penstock subscriptions list",
     "penstock subscriptions test billing",
@@ -49,19 +40,18 @@ app = family(
 
 @app.callback()
 def subscriptions() -> None:
-    """Say who gets which events, and where."""
+    """Manage subscriptions: which events are delivered, and where."""
 
 
 @app.command("list", epilog=examples("penstock subscriptions list", "penstock subscriptions list --json"))
-def list_subscriptions(ctx: typer.Context, endpoint: EndpointOption = None, as_json: AsJson = False) -> None:
+def list_subscriptions(ctx: typer.Context, endpoint: ApiEndpoint = None, as_json: AsJson = False) -> None:
     """List all subscriptions."""
-    answer = connect(ctx, endpoint).get_all(PATH, "subscriptions")
+    with connect(ctx, endpoint) as client:
+        found = client.subscriptions()
     if as_json:
-        print_json(answer.json)
-        return
-    from penstock.events.api.subscriptions import SubscriptionList
-
-    _print(*answer.read_as(SubscriptionList).subscriptions)
+        print_json({"subscriptions": found, "cursor": None})
+    else:
+        _print(*found)
 
 
 @app.command(
@@ -73,11 +63,11 @@ def list_subscriptions(ctx: typer.Context, endpoint: EndpointOption = None, as_j
 )
 def create(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name; each tenant has it once.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name, unique within its tenant.")],
     pattern: Annotated[
-        str, typer.Option(metavar="P", help="Which types; * is one segment, ** at the end is the rest.")
+        str, typer.Option(metavar="PATTERN", help="Types of events; * is one segment, ** at the end is the rest.")
     ],
-    target: Annotated[str, typer.Option(metavar="URL", help="Where events go.")],
+    target: Annotated[str, typer.Option(metavar="URL", help="Where to deliver events.")],
     filters: Filters = None,
     mode: Mode = None,
     pool: Pool = None,
@@ -85,27 +75,19 @@ def create(
     timeout_s: Timeout = None,
     header: Headers = None,
     dead_letter_topic: DeadLetters = None,
-    tenant: Annotated[str | None, typer.Option(help="Whose events it gets.")] = None,
-    endpoint: EndpointOption = None,
+    tenant: Tenant = None,
+    endpoint: ApiEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a subscription; the secret that signs its deliveries is shown this once."""
-    body = {
-        "name": name,
-        "pattern": pattern,
-        "target": target,
-        **({} if tenant is None else {"tenant": tenant}),
-        **_options(filters, mode, pool, retry, timeout_s, header, dead_letter_topic),
-    }
-    answer = connect(ctx, endpoint).send("POST", PATH, body)
+    """Create a subscription; the secret that signs its deliveries is shown only now."""
+    options = _options(filters, mode, pool, retry, timeout_s, header, dead_letter_topic)
+    with connect(ctx, endpoint) as client:
+        made = client.subscribe(name, pattern, target, **options, **given(tenant=tenant))
     if as_json:
-        print_json(answer.json)
+        print_json(made)
         return
-    from penstock.events.api.subscriptions import SubscriptionMade
-
-    made = answer.read_as(SubscriptionMade)
     _print(made.subscription)
-    typer.echo(f"\nits secret, shown this once: {made.secret}")
+    typer.echo(f"\nits secret, shown only now: {made.secret}")
 
 
 @app.command(
@@ -117,9 +99,9 @@ def create(
 def update(
     ctx: typer.Context,
     which: Which,
-    name: Annotated[str | None, typer.Option(help="A new name.")] = None,
-    pattern: Annotated[str | None, typer.Option(metavar="P", help="Which types it gets.")] = None,
-    target: Annotated[str | None, typer.Option(metavar="URL", help="Where events go.")] = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="A new name.")] = None,
+    pattern: Annotated[str | None, typer.Option(metavar="PATTERN", help="Types of events to deliver.")] = None,
+    target: Annotated[str | None, typer.Option(metavar="URL", help="Where to deliver events.")] = None,
     filters: Filters = None,
     mode: Mode = None,
     pool: Pool = None,
@@ -127,50 +109,47 @@ def update(
     timeout_s: Timeout = None,
     header: Headers = None,
     dead_letter_topic: DeadLetters = None,
-    endpoint: EndpointOption = None,
+    endpoint: ApiEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change what is given; headers and filters are replaced as a whole."""
-    named = {"name": name, "pattern": pattern, "target": target}
-    change = {
-        **{key: value for key, value in named.items() if value is not None},
-        **_options(filters, mode, pool, retry, timeout_s, header, dead_letter_topic),
-    }
-    client = connect(ctx, endpoint)
-    _show(client.send("PATCH", _path(client, which), change), as_json=as_json)
+    """Change the options that are given; headers and filters are replaced as a whole."""
+    options = _options(filters, mode, pool, retry, timeout_s, header, dead_letter_topic)
+    with connect(ctx, endpoint) as client:
+        changes = given(name=name, pattern=pattern, target=target)
+        changed = client.update_subscription(_id(client, which), **changes, **options)
+    print_json(changed) if as_json else _print(changed)
 
 
 @app.command(epilog=examples("penstock subscriptions pause billing"))
-def pause(ctx: typer.Context, which: Which, endpoint: EndpointOption = None, as_json: AsJson = False) -> None:
-    """Deliver nothing more for now; what is published meanwhile waits."""
-    client = connect(ctx, endpoint)
-    _show(client.send("POST", f"{_path(client, which)}/pause"), as_json=as_json)
+def pause(ctx: typer.Context, which: Which, endpoint: ApiEndpoint = None, as_json: AsJson = False) -> None:
+    """Stop deliveries for now; events published meanwhile wait."""
+    with connect(ctx, endpoint) as client:
+        paused = client.pause(_id(client, which))
+    print_json(paused) if as_json else _print(paused)
 
 
 @app.command(epilog=examples("penstock subscriptions resume billing"))
-def resume(ctx: typer.Context, which: Which, endpoint: EndpointOption = None, as_json: AsJson = False) -> None:
-    """Deliver again, beginning with what has waited."""
-    client = connect(ctx, endpoint)
-    _show(client.send("POST", f"{_path(client, which)}/resume"), as_json=as_json)
+def resume(ctx: typer.Context, which: Which, endpoint: ApiEndpoint = None, as_json: AsJson = False) -> None:
+    """Deliver again, starting with the events that waited."""
+    with connect(ctx, endpoint) as client:
+        resumed = client.resume(_id(client, which))
+    print_json(resumed) if as_json else _print(resumed)
 
 
 @app.command(epilog=examples("penstock subscriptions delete billing", "penstock subscriptions delete billing --yes"))
 def delete(
-    ctx: typer.Context, which: Which, yes: Yes = False, endpoint: EndpointOption = None, as_json: AsJson = False
+    ctx: typer.Context, which: Which, yes: Yes = False, endpoint: ApiEndpoint = None, as_json: AsJson = False
 ) -> None:
     """Remove a subscription and cancel its waiting jobs, after asking; --json does not ask."""
-    client = connect(ctx, endpoint)
-    path = _path(client, which)
-    if not (yes or as_json):
-        typer.confirm(f"delete the subscription {which} and cancel its waiting jobs?", abort=True, err=True)
-    answer = client.send("DELETE", path)
+    with connect(ctx, endpoint) as client:
+        subscription_id = _id(client, which)
+        if not (yes or as_json):
+            typer.confirm(f"delete the subscription {which} and cancel its waiting jobs?", abort=True, err=True)
+        removed = client.unsubscribe(subscription_id)
     if as_json:
-        print_json(answer.json)
-        return
-    from penstock.events.api.subscriptions import SubscriptionRemoved
-
-    removed = answer.read_as(SubscriptionRemoved)
-    print_table(("deleted", "cancelled jobs"), [(removed.id, str(removed.cancelled_jobs))])
+        print_json(removed)
+    else:
+        print_table(("deleted", "cancelled jobs"), [(removed.id, str(removed.cancelled_jobs))])
 
 
 @app.command(
@@ -184,51 +163,43 @@ def delete(
 def rotate_secret(
     ctx: typer.Context,
     which: Which,
-    finish: Annotated[bool, typer.Option("--finish", help="Make none: sign with the newest secret alone.")] = False,
-    at_once: Annotated[
-        bool, typer.Option("--at-once", help="Sign with the new one alone, as when the previous one has leaked.")
+    finish: Annotated[
+        bool, typer.Option("--finish", help="Create none: from now on sign with the newest secret only.")
     ] = False,
-    endpoint: EndpointOption = None,
+    at_once: Annotated[
+        bool, typer.Option("--at-once", help="Sign with the new secret only, as when the previous one has leaked.")
+    ] = False,
+    endpoint: ApiEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a new secret; deliveries are signed with the previous one too, until --finish."""
+    """Create a new secret; deliveries are signed with the previous one too, until --finish."""
     if finish and at_once:
         raise typer.BadParameter("give one of --finish and --at-once")
-    client = connect(ctx, endpoint)
-    path = _path(client, which)
-    answer = (
-        client.send("POST", f"{path}/finish-rotation")
-        if finish
-        else client.send("POST", f"{path}/rotate-secret", {"keepPrevious": not at_once})
-    )
+    with connect(ctx, endpoint) as client:
+        if finish:
+            finished = client.finish_rotation(_id(client, which))
+            print_json(finished) if as_json else print_table(("signing secrets",), [(str(finished.secrets),)])
+            return
+        rotated = client.rotate_secret(_id(client, which), keep_previous=not at_once)
     if as_json:
-        print_json(answer.json)
-        return
-    from penstock.events.api.subscriptions import Rotated, RotationFinished
-
-    if finish:
-        print_table(("secrets that sign",), [(str(answer.read_as(RotationFinished).secrets),)])
+        print_json(rotated)
     else:
-        rotated = answer.read_as(Rotated)
-        print_table(("secrets that sign", "new secret, shown this once"), [(str(rotated.secrets), rotated.secret)])
+        print_table(("signing secrets", "new secret, shown only now"), [(str(rotated.secrets), rotated.secret)])
 
 
 @app.command(
     "test", epilog=examples("penstock subscriptions test billing", "penstock subscriptions test billing --json")
 )
-def send_test(ctx: typer.Context, which: Which, endpoint: EndpointOption = None, as_json: AsJson = False) -> None:
-    """Deliver a test event now; exit code 1 if it is not accepted."""
-    from penstock.events.api.trial import Trial
-
-    client = connect(ctx, endpoint)
-    answer = client.send("POST", f"{_path(client, which)}/test")
-    trial = answer.read_as(Trial)
+def send_test(ctx: typer.Context, which: Which, endpoint: ApiEndpoint = None, as_json: AsJson = False) -> None:
+    """Deliver a test event now; the exit code is 1 if the endpoint does not accept it."""
+    with connect(ctx, endpoint) as client:
+        trial = client.test_subscription(_id(client, which))
     if as_json:
-        print_json(answer.json)
+        print_json(trial)
     else:
         status = "" if trial.status_code is None else str(trial.status_code)
-        told = printable(trial.error or trial.response or "")
-        row = ("yes" if trial.delivered else "no", status, f"{trial.duration_ms} ms", told)
+        answer = printable(trial.error or trial.response or "")
+        row = (yes_or_no(trial.delivered), status, f"{trial.duration_ms} ms", answer)
         print_table(("delivered", "status", "took", "response"), [row])
     if not trial.delivered:
         raise typer.Exit(FAILURE)
@@ -242,22 +213,23 @@ def _options(
     timeout_s: float | None,
     header: list[str] | None,
     dead_letter_topic: str | None,
-) -> dict[str, object]:
-    given: dict[str, object] = {
-        "filter": _conditions(filters) if filters else None,
-        "mode": None if mode is None else mode.upper(),
-        "pool": pool,
-        "retryDelaysS": None if retry is None else _delays(retry),
-        "timeoutS": timeout_s,
-        "headers": pairs(header, "--header") if header else None,
-        "deadLetterTopic": dead_letter_topic,
-    }
-    return {name: value for name, value in given.items() if value is not None}
+) -> dict[str, Any]:
+    return given(
+        filter=_conditions(filters) if filters else None,
+        mode=mode,
+        pool=pool,
+        retry_delays_s=None if retry is None else _delays(retry),
+        timeout_s=timeout_s,
+        headers=pairs(header, "--header") if header else None,
+        dead_letter_topic=dead_letter_topic,
+    )
 
 
-def _conditions(filters: list[str]) -> list[dict[str, object]]:
+def _conditions(filters: list[str]) -> list["Condition"]:
+    from penstock.client import Comparison, Condition
+
     return [
-        {"attribute": attribute, "comparison": "in", "values": values.split(",")}
+        Condition(attribute, Comparison.IN, tuple(values.split(",")))
         for attribute, values in pairs(filters, "--filter").items()
     ]
 
@@ -271,29 +243,16 @@ def _delays(text: str) -> list[float]:
         ) from error
 
 
-def _path(client: "ApiClient", which: str) -> str:
-    """The path of a subscription: the one that has this name, else this id."""
-    from penstock.events.api.subscriptions import SubscriptionList
-
-    found = client.get_all(PATH, "subscriptions").read_as(SubscriptionList).subscriptions
-    named = [each.id for each in found if each.name == which]
+def _id(client: "Penstock", which: str) -> str:
+    """Return the id of the subscription that has this name, else what was given."""
+    named = [each.id for each in client.subscriptions() if each.name == which]
     if len(named) > 1:
         raise FailedPrecondition(f"several tenants have a subscription {which!r}; give one of the ids {named}")
-    return f"{PATH}/{path_part(named[0] if named else which)}"
+    return named[0] if named else which
 
 
-def _show(answer: "ApiAnswer", *, as_json: bool) -> None:
-    if as_json:
-        print_json(answer.json)
-        return
-    from penstock.events.api.subscription_types import SubscriptionView
-
-    _print(answer.read_as(SubscriptionView))
-
-
-def _print(*shown: "SubscriptionView") -> None:
+def _print(*shown: "Subscription") -> None:
     rows = [
-        (each.id, each.name, each.pattern, each.target, each.mode, each.pool, "yes" if each.paused else "no")
-        for each in shown
+        (each.id, each.name, each.pattern, each.target, each.mode, each.pool, yes_or_no(each.paused)) for each in shown
     ]
     print_table(("id", "name", "pattern", "target", "mode", "pool", "paused"), rows)

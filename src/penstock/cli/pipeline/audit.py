@@ -1,17 +1,18 @@
-"""`penstock pipeline audit`: proof that nothing was lost and every key kept its order."""
+"""`penstock pipeline audit`: proof that nothing was lost and every key kept its order; `golden-day` rehearses it."""
 
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.failures import tell_trace
+from penstock.cli.failures import print_trace
 from penstock.cli.family import examples
-from penstock.cli.moments import duration_ms, moment_ms
-from penstock.cli.options import load_config, options_of
-from penstock.cli.output import AsJson, print_json, print_table
-from penstock.cli.pipeline.options import Conf, Data, DatabaseUrl, Master, database_of, session_settings
-from penstock.cli.queue.messages import printable
+from penstock.cli.moments import duration_ms, epoch_ms, time_option
+from penstock.cli.options import given_or, load_config, options_of
+from penstock.cli.output import print_json, print_table, printable
+from penstock.cli.parameters import AsJson, Conf, DatabaseUrl, DataDir, Master, SubscriptionId
+from penstock.cli.pipeline.options import database_of, session_settings
 from penstock.domain.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -21,38 +22,42 @@ if TYPE_CHECKING:
     from penstock.spark.database import Database
     from penstock.spark.session import SessionSettings
 
-EXAMPLES = examples(
+AUDIT_EXAMPLES = examples(
     "penstock pipeline audit --data ./penstock-data",
     "penstock pipeline audit --since 24h --html audit.html",
     "penstock pipeline audit --database postgresql://penstock@db/penstock --since 2030-01-01 --until 2030-01-02 --json",
 )
 
+GOLDEN_DAY_EXAMPLES = examples(
+    "penstock pipeline golden-day", "penstock pipeline golden-day --events 1000000 --keys 5000"
+)
+
 BROKEN = 1
 FAILED = 3
-"""Beside 1, which says that the audit was made and found something."""
+"""Not 1, which says that the audit was made and found something."""
 
 
 def audit(
     ctx: typer.Context,
-    since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="From then on: ISO 8601, a day, or 24h for a day ago.")
-    ] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Up to then; else five seconds ago.")] = None,
-    subscription: Annotated[str | None, typer.Option(metavar="ID", help="This subscription alone.")] = None,
+    since: Annotated[datetime | None, time_option("--since", "Audit from this time; else everything kept.")] = None,
+    until: Annotated[datetime | None, time_option("--until", "Audit up to this time; else five seconds ago.")] = None,
+    subscription: SubscriptionId = None,
     tolerance: Annotated[
-        str, typer.Option(metavar="TIME", help="By how much the clocks of your machines may differ.")
+        str, typer.Option(metavar="DURATION", help="How much the clocks of your machines may differ, such as 50ms.")
     ] = "0ms",
-    most: Annotated[int, typer.Option("--examples", min=0, max=10_000, help="Findings shown of each kind.")] = 20,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the audit as a page, too.")] = None,
+    most: Annotated[
+        int, typer.Option("--examples", min=0, max=10_000, metavar="N", help="Findings to show of each kind.")
+    ] = 20,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the audit as a web page, too.")] = None,
     master: Master = "",
     conf: Conf = None,
     database: DatabaseUrl = None,
-    data: Data = None,
+    data: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Prove from events, jobs and attempts that nothing was lost, and that every key kept its order.
 
-    Exit code 0: nothing was broken. 1: something was, and the rows are shown that prove it. 3: the audit failed.
+    Exit code 0: no promise was broken. 1: one was, and the rows that prove it are shown. 3: the audit failed.
     """
     config = load_config(ctx)
     window = _window(config, since, until, subscription, tolerance)
@@ -61,32 +66,68 @@ def audit(
         result = _audited(place, session_settings(config, master, conf, app_name="penstock-audit"), window, most)
     except PenstockError as error:
         if options_of(ctx).debug:
-            tell_trace(error)
+            print_trace(error)
         typer.echo(f"error: {' '.join(error.message.split())}", err=True)
         raise typer.Exit(FAILED) from error
-    _tell(result, as_json=as_json)
+    _print(result, as_json=as_json)
     if html is not None:
         _write(html, result)
     if not result.is_clean:
         raise typer.Exit(BROKEN)
 
 
+def golden_day(
+    ctx: typer.Context,
+    events: Annotated[int, typer.Option(min=1_000, metavar="N", help="Events of the day.")] = 100_000,
+    keys: Annotated[int, typer.Option(min=10, metavar="N", help="Keys that they are ordered by.")] = 500,
+    master: Master = "",
+    conf: Conf = None,
+) -> None:
+    """Create a day of events in a temporary database, fan it out with Spark, and audit it: it must be clean.
+
+    Then one breach of each kind is planted, and the audit must find exactly these. Nothing is delivered.
+    """
+    from tempfile import TemporaryDirectory
+
+    import msgspec
+
+    from penstock.edge.clock import SystemClock
+    from penstock.history.audit.audit import SPARK_SETTINGS
+    from penstock.history.audit.golden_day import DAY_MS, PLANTED, GoldenDay, rehearse
+    from penstock.history.audit.page import summary, verdict
+    from penstock.spark.database import Database
+    from penstock.spark.session import spark_session
+
+    settings = session_settings(load_config(ctx), master, conf, app_name="penstock-golden-day")
+    settings = msgspec.structs.replace(settings, conf={**SPARK_SETTINGS, **settings.conf})
+    day = GoldenDay(from_ms=SystemClock().now_ms() - 2 * DAY_MS, events=events, keys=keys)
+    with TemporaryDirectory(prefix="penstock-golden-day-") as directory, spark_session(settings) as spark:
+        database = Database(f"sqlite://{Path(directory).absolute()}/jobs.db")
+        rehearsed = rehearse(spark, database, f"{directory}/checkpoint", day)
+    for title, result in (("As it was", rehearsed.day), ("With breaches", rehearsed.broken)):
+        typer.echo(f"{title}: {verdict(result)}")
+        print_table(("check", "guarantee", "findings"), [(*texts, str(number)) for *texts, number in summary(result)])
+        typer.echo("")
+    if not (rehearsed.day.is_clean and rehearsed.broken.totals == PLANTED):
+        raise typer.Exit(BROKEN)
+
+
 def _window(
-    config: "Config", since: str | None, until: str | None, subscription: str | None, tolerance: str
+    config: "Config", since: datetime | None, until: datetime | None, subscription: str | None, tolerance: str
 ) -> "AuditWindow":
     from penstock.edge.clock import SystemClock
     from penstock.history.audit.window import SETTLED_MS, AuditWindow
 
     now_ms = SystemClock().now_ms()
     kept_since_ms = now_ms - round(config.scheduler.keep_archive_s * 1000)
-    since_ms = kept_since_ms if since is None else moment_ms(since, now_ms, "--since")
+    since_ms = given_or(epoch_ms(since), kept_since_ms)
     if since_ms < kept_since_ms:
         since_ms = kept_since_ms
-        typer.echo("what is older than scheduler.keep_archive_s is not kept: the audit begins there", err=True)
+        typer.echo("jobs older than scheduler.keep_archive_s are not kept: the audit starts there", err=True)
     settled_ms = now_ms - SETTLED_MS
-    until_ms = settled_ms if until is None else min(moment_ms(until, now_ms, "--until"), settled_ms)
+    until_ms = min(given_or(epoch_ms(until), settled_ms), settled_ms)
     if until_ms <= since_ms:
-        raise typer.BadParameter("there is nothing between --since and --until")
+        raise typer.BadParameter("--until is not after --since")
     return AuditWindow(
         since_ms=since_ms,
         until_ms=until_ms,
@@ -119,7 +160,7 @@ def _write(file: Path, result: "AuditResult") -> None:
         raise typer.Exit(FAILED) from error
 
 
-def _tell(result: "AuditResult", *, as_json: bool) -> None:
+def _print(result: "AuditResult", *, as_json: bool) -> None:
     import msgspec
 
     from penstock.history.audit.page import FINDING_COLUMNS, finding_cells, looked_at, summary, verdict

@@ -1,28 +1,17 @@
-"""`penstock pipeline`: the Spark jobs.
+"""`penstock pipeline`: the Spark jobs, and what prepares a machine or a cluster for them.
 
-A job's command is `cli/pipeline_JOB.py` with one function named after the job and its EXAMPLES, and one line below.
+The command of a job is in `cli/pipeline_*.py`, with one line below.
 """
 
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
+import typer
 from typer.core import TyperCommand
 
-from penstock.cli.family import family
-from penstock.cli.pipeline import (
-    audit,
-    dispatch,
-    facts,
-    fan_out,
-    golden_day,
-    package,
-    repartition,
-    replay,
-    report,
-    run,
-)
-from penstock.cli.pipeline import (
-    package as pipeline_warm_up,
-)
+from penstock.cli.family import examples, family
+from penstock.cli.options import load_config
+from penstock.cli.pipeline import audit, facts, repartition, replay, report, run
 
 
 class SparkCommand(TyperCommand):
@@ -48,15 +37,47 @@ def pipeline() -> None:
     """Run the data pipeline on Spark: streaming and batch jobs over events, jobs and attempts."""
 
 
-app.command(epilog=run.EXAMPLES, cls=SparkCommand)(run.run)
-app.command(epilog=fan_out.EXAMPLES, cls=SparkCommand)(fan_out.fan_out)
-app.command(epilog=dispatch.EXAMPLES, cls=SparkCommand)(dispatch.dispatch)
+app.command(epilog=run.RUN_EXAMPLES, cls=SparkCommand)(run.run)
+app.command(epilog=run.FAN_OUT_EXAMPLES, cls=SparkCommand)(run.fan_out)
+app.command(epilog=run.DISPATCH_EXAMPLES, cls=SparkCommand)(run.dispatch)
 app.command(epilog=facts.EXAMPLES, cls=SparkCommand)(facts.facts)
-# Not a SparkCommand: it has an exit code of its own for an audit that could not be made.
-app.command(epilog=audit.EXAMPLES)(audit.audit)
-app.command(epilog=golden_day.EXAMPLES, cls=SparkCommand)(golden_day.golden_day)
+# Not a SparkCommand: it has an exit code of its own for an audit that failed.
+app.command(epilog=audit.AUDIT_EXAMPLES)(audit.audit)
+app.command(epilog=audit.GOLDEN_DAY_EXAMPLES, cls=SparkCommand)(audit.golden_day)
 app.command(epilog=replay.EXAMPLES, cls=SparkCommand)(replay.replay)
 app.command(epilog=repartition.EXAMPLES, cls=SparkCommand)(repartition.repartition)
 app.command(epilog=report.EXAMPLES, cls=SparkCommand)(report.report)
-app.command(epilog=package.EXAMPLES)(package.package)
-app.command(epilog=pipeline_warm_up.WARM_UP_EXAMPLES, cls=SparkCommand)(pipeline_warm_up.warm_up)
+
+
+@app.command(epilog=examples("penstock pipeline package --output penstock.zip"))
+def package(
+    output: Annotated[Path, typer.Option(metavar="FILE", help="The file to write.")] = Path("penstock.zip"),
+) -> None:
+    """Write penstock as an archive for executors that lack it: spark-submit --py-files penstock.zip.
+
+    The other commands do this by themselves; this one is for images, and for clusters with a storage of their own.
+    """
+    from penstock.domain.errors import Unavailable
+    from penstock.spark.packaging import write_package
+
+    try:
+        write_package(output)
+    except OSError as error:
+        raise Unavailable(
+            f"cannot write {output}: {error.strerror or error}; give a file that can be written"
+        ) from error
+    typer.echo(f"wrote {output} ({output.stat().st_size / 2**10:.0f} KB)")
+
+
+@app.command("warm-up", epilog=examples("penstock pipeline warm-up"), cls=SparkCommand)
+def warm_up(ctx: typer.Context) -> None:
+    """Make Spark start faster on this machine, once for each version of Java and Spark.
+
+    It keeps an archive of Spark's classes, 160 MB, in the user's cache (XDG_CACHE_HOME, else ~/.cache). It takes a
+    minute.
+    """
+    from penstock.spark.warm_up import warm_up as write_archive
+
+    load_config(ctx)
+    archive = write_archive()
+    typer.echo(f"wrote {archive} ({archive.stat().st_size / 2**20:.0f} MB)")

@@ -1,22 +1,14 @@
 """`penstock pipeline facts`: the lake of delivery facts, and the statistics of the web page."""
 
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock.cli.family import examples
+from penstock.cli.moments import day_option
 from penstock.cli.options import load_config
-from penstock.cli.pipeline.options import (
-    Conf,
-    Data,
-    DatabaseUrl,
-    Lake,
-    Master,
-    checkpoint_of,
-    database_of,
-    lake_of,
-    session_settings,
-)
+from penstock.cli.parameters import Conf, DatabaseUrl, DataDir, Lake, LakeFormatName, Master, Once
+from penstock.cli.pipeline.options import checkpoint_of, database_of, lake_format_of, lake_of, session_settings
 
 if TYPE_CHECKING:
     from penstock.history.lake.lake import LakeFormat
@@ -28,31 +20,25 @@ EXAMPLES = examples(
     "penstock pipeline facts --compact --day 2030-01-31",
 )
 
-LakeFormatName: TypeAlias = Annotated[
-    str, typer.Option("--format", metavar="NAME", help="The lake's format: parquet, or delta if it is installed.")
-]
-
 
 def facts(
     ctx: typer.Context,
-    once: Annotated[bool, typer.Option("--once", help="End when no attempt waits any more.")] = False,
+    once: Once = False,
     compact: Annotated[
-        bool, typer.Option("--compact", help="Only write the lake's small files into few, then end.")
+        bool, typer.Option("--compact", help="Only combine the lake's small files into a few, then stop.")
     ] = False,
-    day: Annotated[
-        str | None, typer.Option(metavar="DAY", help="The day to compact, as 2030-01-31; else all days.")
-    ] = None,
+    day: Annotated[str | None, day_option("--day", "The day to compact, in UTC; else all days.")] = None,
     lake_format: LakeFormatName = "parquet",
     lake: Lake = "",
     master: Master = "",
     conf: Conf = None,
     database: DatabaseUrl = None,
-    data: Data = None,
+    data: DataDir = None,
 ) -> None:
-    """Turn attempts into a lake of delivery facts, one directory a day, and into statistics by the minute.
+    """Write attempts to a lake of delivery facts, one directory per day, and into statistics per minute.
 
-    It may be stopped at any time and started again: every attempt is in the lake once and counted once. Attempts that
-    cannot be true are set aside.
+    The command may be stopped at any time and started again: every attempt is in the lake once and counted once.
+    Attempts that are invalid are set aside.
     """
     config = load_config(ctx)
     chosen = lake_format_of(lake_format)
@@ -73,16 +59,6 @@ def facts(
     # A free port: several jobs may run beside each other, each in a process of its own.
     run = RunSettings(session=session, checkpoint=checkpoint_of(config, data), once=once, port=0, stop_s=options.stop_s)
     run_service(run_pipeline([job], run))
-
-
-def lake_format_of(name: str) -> "LakeFormat":
-    """The format that was asked for."""
-    from penstock.history.lake.lake import LakeFormat
-
-    try:
-        return LakeFormat(name)
-    except ValueError:
-        raise typer.BadParameter(f"--format is {' or '.join(LakeFormat)}, not {name!r}") from None
 
 
 def _compact(session: "SessionSettings", path: str, chosen: "LakeFormat", day: str | None) -> None:

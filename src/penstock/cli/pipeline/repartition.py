@@ -7,8 +7,9 @@ import typer
 
 from penstock.cli.family import examples
 from penstock.cli.options import load_config
-from penstock.cli.output import AsJson, print_json
-from penstock.cli.pipeline.options import Conf, Master, session_settings
+from penstock.cli.output import print_json
+from penstock.cli.parameters import AsJson, Conf, Master
+from penstock.cli.pipeline.options import session_settings
 from penstock.cli.queue.connection import find_signer
 
 EXAMPLES = examples(
@@ -21,11 +22,11 @@ EXAMPLES = examples(
 
 def repartition(
     ctx: typer.Context,
-    source: Annotated[str, typer.Option(metavar="QUEUE_URL", help="The queue to rebuild, of a Penstock server.")],
-    target: Annotated[str, typer.Option(metavar="NAME", help="The new queue; made if it is not there.")],
-    partitions: Annotated[int, typer.Option(metavar="M", help="How many partitions it has: 1, 2, 4, 8, 16 or 32.")],
+    source: Annotated[str, typer.Option(metavar="QUEUE_URL", help="The queue to copy, on a Penstock server.")],
+    target: Annotated[str, typer.Option(metavar="NAME", help="The new queue; created if it does not exist.")],
+    partitions: Annotated[int, typer.Option(metavar="M", help="Partitions of the new queue: 1, 2, 4, 8, 16 or 32.")],
     commit: Annotated[
-        bool, typer.Option("--commit", help="Delete the source once the target holds all of it.")
+        bool, typer.Option("--commit", help="Delete the source once all of it is in the target.")
     ] = False,
     master: Master = "",
     conf: Conf = None,
@@ -33,7 +34,7 @@ def repartition(
 ) -> None:
     """Copy a FIFO queue into a new one with another number of partitions, in order per group, and verify the copy.
 
-    Run it again to go on after a failure, or to copy what arrived since. The source stays as it is until --commit.
+    Run it again to continue after a failure, or to copy messages that arrived since. The source stays until --commit.
     """
     from penstock.history.repartition.messages import QueueAccess
     from penstock.history.repartition.runner import Repartitioner
@@ -60,4 +61,4 @@ def repartition(
     if done.committed:
         typer.echo(f"{queue.name} is deleted: send to {new.url} and receive from it")
     else:
-        typer.echo("the source is as it was; with --commit it is deleted after what arrives until then is copied")
+        typer.echo("the source is unchanged; --commit copies the messages that arrived since, and deletes it")

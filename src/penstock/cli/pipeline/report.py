@@ -1,25 +1,16 @@
 """`penstock pipeline report`: a day or a week of deliveries as one HTML file."""
 
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock.cli.family import examples
+from penstock.cli.moments import day_of, day_option
 from penstock.cli.options import load_config
-from penstock.cli.output import AsJson, print_json
-from penstock.cli.pipeline.facts import LakeFormatName, lake_format_of
-from penstock.cli.pipeline.options import (
-    Conf,
-    Data,
-    DatabaseUrl,
-    Lake,
-    Master,
-    database_of,
-    lake_of,
-    session_settings,
-)
+from penstock.cli.output import print_json
+from penstock.cli.parameters import AsJson, Conf, DatabaseUrl, DataDir, Lake, LakeFormatName, Master
+from penstock.cli.pipeline.options import database_of, lake_format_of, lake_of, session_settings
 
 if TYPE_CHECKING:
     from penstock.history.lake.lake import LakeFormat
@@ -37,23 +28,23 @@ EXAMPLES = examples(
 
 def report(
     ctx: typer.Context,
-    day: Annotated[str | None, typer.Option(metavar="DAY", help="A day in UTC, as 2030-01-31; else yesterday.")] = None,
-    week: Annotated[str | None, typer.Option(metavar="WEEK", help="A week, as 2030-W05.")] = None,
+    day: Annotated[str | None, day_option("--day", "The day of the report, in UTC; else yesterday.")] = None,
+    week: Annotated[str | None, typer.Option(metavar="WEEK", help="The week of the report, such as 2030-W05.")] = None,
     output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The file to write; else report-DAY.html here.")
+        Path | None, typer.Option(metavar="FILE", help="The file to write; else report-DAY.html.")
     ] = None,
     partitions: Annotated[
-        int, typer.Option(min=2, max=128, metavar="N", help="Partitions to show the skew of: a power of two.")
+        int, typer.Option(min=2, max=128, metavar="N", help="Partitions to show the skew for, a power of two.")
     ] = 16,
     from_database: Annotated[
-        bool, typer.Option("--from-database", help="Read the database of jobs instead of the lake.")
+        bool, typer.Option("--from-database", help="Read the database instead of the lake.")
     ] = False,
     lake: Lake = "",
     lake_format: LakeFormatName = "parquet",
     master: Master = "",
     conf: Conf = None,
     database: DatabaseUrl = None,
-    data: Data = None,
+    data: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a report of a day or a week: volumes, skew, latencies, failures, slow endpoints and retries.
@@ -63,7 +54,7 @@ def report(
     """
     config = load_config(ctx)
     if partitions & (partitions - 1):
-        raise typer.BadParameter(f"--partitions is a power of two, not {partitions}")
+        raise typer.BadParameter(f"--partitions must be a power of two, not {partitions}")
     span = _span(day, week)
     session = session_settings(config, master, conf, app_name="penstock-report")
     if from_database:
@@ -89,7 +80,7 @@ def _span(day: str | None, week: str | None) -> "Span":
         raise typer.BadParameter("give one of --day and --week")
     if week is not None:
         return week_span(week)
-    return day_span(day or (datetime.now(UTC) - timedelta(days=1)).date().isoformat())
+    return day_span(day or day_of("yesterday"))
 
 
 def _of_lake(

@@ -1,7 +1,4 @@
-"""`penstock pipeline run`: all streaming jobs in one Spark application.
-
-The streaming jobs that `penstock pipeline run` runs together, made as the command line and the configuration say.
-"""
+"""`penstock pipeline run`, `fan-out` and `dispatch`: streaming jobs, all in one Spark application or one alone."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,22 +8,41 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.family import examples
-from penstock.cli.options import given_or, load_config, port_option
-from penstock.cli.pipeline.options import (
+from penstock.cli.options import given_or, load_config
+from penstock.cli.parameters import (
     Conf,
-    Data,
     DatabaseUrl,
+    DataDir,
+    DispatchQueue,
     Lake,
     Master,
-    checkpoint_of,
-    database_of,
-    lake_of,
-    session_settings,
+    Once,
+    ProbeHost,
+    ProcessEndpoint,
+    port_option,
 )
+from penstock.cli.pipeline.options import checkpoint_of, database_of, lake_of, session_settings
 
 if TYPE_CHECKING:
+    from penstock.events.fan_out.spark import FannedOut
     from penstock.ops.config import Config
     from penstock.spark.supervision import StreamingJob
+
+RUN_EXAMPLES = examples(
+    "penstock pipeline run --data ./penstock-data --queue http://127.0.0.1:9324/000000000000/dispatch.fifo",
+    "penstock pipeline run --only fan-out,facts --once",
+    "penstock pipeline run --master spark://spark:7077 --database postgresql://penstock@db/penstock "
+    "--queue https://sqs.eu-west-1.amazonaws.com/123456789012/dispatch.fifo",
+)
+FAN_OUT_EXAMPLES = examples(
+    "penstock pipeline fan-out --data ./penstock-data",
+    "penstock pipeline fan-out --once --database postgresql://penstock@db/penstock --master spark://spark:7077",
+)
+DISPATCH_EXAMPLES = examples(
+    "penstock pipeline dispatch --data ./penstock-data --queue http://127.0.0.1:9324/000000000000/dispatch.fifo",
+    "penstock pipeline dispatch --once --database postgresql://penstock@db/penstock --master spark://spark:7077 "
+    "--queue https://sqs.eu-west-1.amazonaws.com/123456789012/dispatch.fifo",
+)
 
 
 class Stream(StrEnum):
@@ -35,6 +51,92 @@ class Stream(StrEnum):
     FAN_OUT = "fan-out"
     DISPATCH = "dispatch"
     FACTS = "facts"
+
+
+def run(
+    ctx: typer.Context,
+    only: Annotated[
+        str, typer.Option(metavar="JOBS", help="Only these jobs: fan-out, dispatch, facts, separated by commas.")
+    ] = "",
+    once: Once = False,
+    data: DataDir = None,
+    database: DatabaseUrl = None,
+    queue: DispatchQueue = "",
+    endpoint: ProcessEndpoint = "",
+    lake: Lake = "",
+    checkpoint: Annotated[
+        str, typer.Option(metavar="DIR", help="Where jobs record their progress; else pipeline.checkpoint.")
+    ] = "",
+    master: Master = "",
+    conf: Conf = None,
+    port: Annotated[int | None, port_option("health and metrics", "ports.pipeline", 8083)] = None,
+    host: ProbeHost = "127.0.0.1",
+) -> None:
+    """Run the streaming jobs in one Spark application, and restart a job that fails.
+
+    SIGINT or SIGTERM lets the running micro-batches finish first. Without --data or --database, the data directory or
+    the database of the configuration is used.
+    """
+    from penstock.http.server.server import run as run_service
+    from penstock.spark.run import RunSettings, run_pipeline
+
+    config = load_config(ctx)
+    streams = Streams(config=config, data=data, database=database, queue=queue, endpoint=endpoint, lake=lake, once=once)
+    settings = RunSettings(
+        session=session_settings(config, master, conf),
+        checkpoint=checkpoint or checkpoint_of(config, data),
+        once=once,
+        host=host,
+        port=given_or(port, config.ports.pipeline),
+        stop_s=config.pipeline.stop_s,
+    )
+    run_service(run_pipeline([streams.job(stream) for stream in chosen(only)], settings))
+
+
+def fan_out(
+    ctx: typer.Context,
+    once: Once = False,
+    master: Master = "",
+    conf: Conf = None,
+    database: DatabaseUrl = None,
+    data: DataDir = None,
+) -> None:
+    """Create the jobs of events that were published with the setting jobs.fan_out = "pipeline".
+
+    Each event gets one job for every subscription that matches it at that moment. The command may be stopped at any
+    time and started again: no event is skipped, and none gets a job twice.
+    """
+    streams = Streams(config=load_config(ctx), data=data, database=database, once=once, reports_batches=True)
+    _run_alone(streams, Stream.FAN_OUT, master, conf)
+
+
+def dispatch(
+    ctx: typer.Context,
+    queue: DispatchQueue = "",
+    endpoint: ProcessEndpoint = "",
+    once: Once = False,
+    master: Master = "",
+    conf: Conf = None,
+    database: DatabaseUrl = None,
+    data: DataDir = None,
+) -> None:
+    """Publish pending jobs to the queue, in order per group: the scheduler with Spark as its engine.
+
+    It shares a lease with `penstock serve scheduler`, so that only one of them publishes. It may be stopped or killed
+    at any time and started again: nothing is lost, and the queue gets every job once.
+    """
+    streams = Streams(config=load_config(ctx), data=data, database=database, queue=queue, endpoint=endpoint, once=once)
+    _run_alone(streams, Stream.DISPATCH, master, conf)
+
+
+def chosen(only: str) -> list[Stream]:
+    """Return the jobs that were named, each once; all if none was."""
+    names = dict.fromkeys(name.strip() for name in only.split(",") if name.strip())
+    try:
+        return [Stream(name) for name in names] or list(Stream)
+    except ValueError as error:
+        known = ", ".join(Stream)
+        raise typer.BadParameter(f"{error.args[0].split()[0]} is not a streaming job: there are {known}") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +150,11 @@ class Streams:
     endpoint: str = ""
     lake: str = ""
     once: bool = False
+    reports_batches: bool = False
+    """Whether fan-out prints a line for each batch."""
 
     def job(self, stream: Stream) -> "StreamingJob":
-        """One of them."""
+        """Return one of the jobs."""
         makers = {Stream.FAN_OUT: self._fan_out, Stream.DISPATCH: self._dispatch, Stream.FACTS: self._facts}
         return makers[stream]()
 
@@ -59,7 +163,8 @@ class Streams:
 
         options = self.config.pipeline
         settings = FanOutSettings(most_rows=options.max_rows_per_batch, trigger_ms=options.trigger_ms, once=self.once)
-        return FanOutJob(database_of(self.config, self.data, self.database), settings)
+        on_batch = _report_batch if self.reports_batches else _report_nothing
+        return FanOutJob(database_of(self.config, self.data, self.database), settings, on_batch)
 
     def _facts(self) -> "StreamingJob":
         from penstock.history.lake.job import FactsJob, FactsSettings
@@ -98,63 +203,28 @@ class Streams:
         return DispatchJob(rounds, lease, once=self.once, ids=process_ids(self.config.node.id))
 
 
-EXAMPLES = examples(
-    "penstock pipeline run --data ./penstock-data --queue http://127.0.0.1:9324/000000000000/dispatch.fifo",
-    "penstock pipeline run --only fan-out,facts --once",
-    "penstock pipeline run --master spark://spark:7077 --database postgresql://penstock@db/penstock "
-    "--queue https://sqs.eu-west-1.amazonaws.com/123456789012/dispatch.fifo",
-)
+def _run_alone(streams: Streams, stream: Stream, master: str, conf: list[str] | None) -> None:
+    import asyncio
 
-
-def run(
-    ctx: typer.Context,
-    only: Annotated[
-        str, typer.Option(help="Some of the jobs: fan-out, dispatch, facts, separated by commas.", metavar="JOBS")
-    ] = "",
-    once: Annotated[bool, typer.Option("--once", help="Go through what waits now, and end.")] = False,
-    data: Data = None,
-    database: DatabaseUrl = None,
-    queue: Annotated[
-        str, typer.Option(help="The queue that dispatch publishes to; else scheduler.queue.", metavar="URI")
-    ] = "",
-    endpoint: Annotated[
-        str, typer.Option(help="The process endpoint that the router calls; else scheduler.endpoint.", metavar="URL")
-    ] = "",
-    lake: Lake = "",
-    checkpoint: Annotated[
-        str, typer.Option(help="Where progress is written down; else pipeline.checkpoint.", metavar="DIR")
-    ] = "",
-    master: Master = "",
-    conf: Conf = None,
-    port: Annotated[int | None, port_option("health and metrics", "ports.pipeline", 8083)] = None,
-    host: Annotated[str, typer.Option(help="Address of health and metrics; loopback only.")] = "127.0.0.1",
-) -> None:
-    """Run the streaming jobs in one Spark application, and start again what fails.
-
-    SIGINT or SIGTERM lets the running micro-batches end first. Without --data or --database the data directory or the
-    database of the configuration is used.
-    """
-    from penstock.http.server.server import run as run_service
     from penstock.spark.run import RunSettings, run_pipeline
 
-    config = load_config(ctx)
-    streams = Streams(config=config, data=data, database=database, queue=queue, endpoint=endpoint, lake=lake, once=once)
+    config = streams.config
     settings = RunSettings(
-        session=session_settings(config, master, conf),
-        checkpoint=checkpoint or checkpoint_of(config, data),
-        once=once,
-        host=host,
-        port=given_or(port, config.ports.pipeline),
+        session=session_settings(config, master, conf, app_name=f"penstock-{stream}"),
+        checkpoint=checkpoint_of(config, streams.data),
+        once=streams.once,
+        # A free one: several jobs may run beside each other, each in a process of its own.
+        port=0,
         stop_s=config.pipeline.stop_s,
     )
-    run_service(run_pipeline([streams.job(stream) for stream in chosen(only)], settings))
+    asyncio.run(run_pipeline([streams.job(stream)], settings))
 
 
-def chosen(only: str) -> list[Stream]:
-    """The jobs that were named, each once; all if none was."""
-    names = dict.fromkeys(name.strip() for name in only.split(",") if name.strip())
-    try:
-        return [Stream(name) for name in names] or list(Stream)
-    except ValueError as error:
-        known = ", ".join(Stream)
-        raise typer.BadParameter(f"{error.args[0].split()[0]} is no streaming job: there are {known}") from None
+def _report_nothing(_: "FannedOut") -> None:
+    """Leave the output to the other jobs of the application."""
+
+
+def _report_batch(done: "FannedOut") -> None:
+    if done.events:
+        damaged = f", {done.set_aside} damaged events set aside" if done.set_aside else ""
+        typer.echo(f"batch {done.batch_id}: {done.events} events, {done.jobs} jobs{damaged}")

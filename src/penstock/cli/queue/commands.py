@@ -1,4 +1,4 @@
-"""`penstock queue`: a person's command line for any SQS endpoint. What is about messages is in the other modules."""
+"""`penstock queue`: a command line for any SQS endpoint; the commands for messages are in `queue_*.py`."""
 
 import json
 from typing import TYPE_CHECKING, Annotated
@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.family import examples, family
-from penstock.cli.output import AsJson, print_json, print_table
-from penstock.cli.queue import messages as queue_messages
-from penstock.cli.queue import redrive
+from penstock.cli.output import print_json, print_table
+from penstock.cli.parameters import AsJson, Yes, pairs
+from penstock.cli.queue import messages, redrive
 from penstock.cli.queue import send as queue_send
-from penstock.cli.queue.connection import EndpointOption, FamilyOptions, QueueName, Yes, connect
-from penstock.cli.queue.messages import messages, name_of, pairs
+from penstock.cli.queue.connection import FamilyOptions, QueueName, SqsEndpoint, connect, count_of, name_of
 from penstock.domain.errors import FailedPrecondition, NotFound
 
 if TYPE_CHECKING:
@@ -42,8 +41,8 @@ app = family(
 
 
 @app.callback()
-def queue(ctx: typer.Context, endpoint: EndpointOption = None) -> None:
-    """Take the options of the family."""
+def queue(ctx: typer.Context, endpoint: SqsEndpoint = None) -> None:
+    """Keep the options of the family."""
     ctx.obj = FamilyOptions(endpoint)
 
 
@@ -56,17 +55,17 @@ def queue(ctx: typer.Context, endpoint: EndpointOption = None) -> None:
 )
 def create(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name; one that ends with .fifo makes a FIFO queue.")],
-    fifo: Annotated[bool, typer.Option("--fifo", help="A FIFO queue; .fifo is added to the name.")] = False,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name; if it ends with .fifo, the queue is FIFO.")],
+    fifo: Annotated[bool, typer.Option("--fifo", help="Create a FIFO queue; .fifo is added to the name.")] = False,
     attribute: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A queue attribute; repeatable.")] = None,
     partitions: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Partitions of a FIFO queue, a power of two; Penstock only.")
     ] = None,
     tag: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A tag; repeatable.")] = None,
-    endpoint: EndpointOption = None,
+    endpoint: SqsEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create a queue; the same one again changes nothing."""
+    """Create a queue; creating the same one again does nothing."""
     from penstock.sqs.model import CreateQueueRequest, QueueUrlResponse
     from penstock.sqs.names import FIFO_SUFFIX
 
@@ -89,11 +88,11 @@ def create(
 @app.command("list", epilog=examples("penstock queue list", "penstock queue list orders- --json"))
 def list_queues(
     ctx: typer.Context,
-    prefix: Annotated[str, typer.Argument(metavar="[PREFIX]", help="How the names begin.")] = "",
-    endpoint: EndpointOption = None,
+    prefix: Annotated[str, typer.Argument(metavar="[PREFIX]", help="List only names that start with this.")] = "",
+    endpoint: SqsEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
-    """List queues with their numbers of messages."""
+    """List queues and how many messages they hold."""
     found: list[dict[str, str | int]] = []
     with connect(ctx, endpoint) as client:
         for url in client.queue_urls(prefix):
@@ -120,7 +119,7 @@ def attrs(
     changes: Annotated[
         list[str] | None, typer.Option("--set", metavar="K=V", help="An attribute to change; repeatable.")
     ] = None,
-    endpoint: EndpointOption = None,
+    endpoint: SqsEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the attributes of a queue, after changing those given with --set."""
@@ -139,12 +138,12 @@ def attrs(
 
 
 app.add_typer(queue_send.app)
-app.add_typer(queue_messages.app)
+app.add_typer(messages.app)
 
 
 @app.command(epilog=examples("penstock queue purge orders", "penstock queue purge orders --yes"))
 def purge(
-    ctx: typer.Context, name: QueueName, yes: Yes = False, endpoint: EndpointOption = None, as_json: AsJson = False
+    ctx: typer.Context, name: QueueName, yes: Yes = False, endpoint: SqsEndpoint = None, as_json: AsJson = False
 ) -> None:
     """Drop all messages of a queue, after asking; --json does not ask."""
     _remove(ctx, endpoint, name, "purge", ask=not (yes or as_json), as_json=as_json)
@@ -152,7 +151,7 @@ def purge(
 
 @app.command(epilog=examples("penstock queue delete orders", "penstock queue delete orders --yes"))
 def delete(
-    ctx: typer.Context, name: QueueName, yes: Yes = False, endpoint: EndpointOption = None, as_json: AsJson = False
+    ctx: typer.Context, name: QueueName, yes: Yes = False, endpoint: SqsEndpoint = None, as_json: AsJson = False
 ) -> None:
     """Delete a queue with its messages, after asking; --json does not ask."""
     _remove(ctx, endpoint, name, "delete", ask=not (yes or as_json), as_json=as_json)
@@ -174,10 +173,10 @@ def throttle(
     send: Annotated[str | None, typer.Option(metavar="CAP/REFILL", help=_LIMIT_HELP)] = None,
     receive: Annotated[str | None, typer.Option(metavar="CAP/REFILL", help="The same for receives.")] = None,
     default: Annotated[
-        str | None, typer.Option(metavar="CAP/REFILL", help="Shared by what has no limit of its own.")
+        str | None, typer.Option(metavar="CAP/REFILL", help="The limit of operations that have none of their own.")
     ] = None,
-    off: Annotated[bool, typer.Option("--off", help="Take all limits away, but those given beside it.")] = False,
-    endpoint: EndpointOption = None,
+    off: Annotated[bool, typer.Option("--off", help="Remove all limits except those that are given.")] = False,
+    endpoint: SqsEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a queue's limits, after changing those given; for admins of a Penstock server."""
@@ -193,7 +192,9 @@ def throttle(
             client.call("SetQueueAttributes", SetQueueAttributesRequest(url, changes), EmptyResponse)
         limits = client.attributes(url, *asked)
     if not limits:
-        raise FailedPrecondition(f"the server does not show the limits of {name_of(name)}: that is for its admins only")
+        raise FailedPrecondition(
+            f"the server does not show the limits of {name_of(name)}: only its admins may see them"
+        )
     shown = {verb: (limits[prefix + _CAPACITY], limits[prefix + _REFILL]) for verb, prefix in _LIMITS.items()}
     if as_json:
         keys = ("capacity", "refill_per_second")
@@ -211,17 +212,17 @@ def _remove(ctx: typer.Context, endpoint: str | None, name: str, verb: str, *, a
         counters = _counters(client, url)
         total = sum(counters.values())
         if ask:
-            told = ", ".join(f"{count} {kind}" for kind, count in counters.items())
-            typer.confirm(f"{verb} {name_of(name)} and drop {messages(total)} ({told})?", abort=True, err=True)
+            parts = ", ".join(f"{count} {kind}" for kind, count in counters.items())
+            typer.confirm(f"{verb} {name_of(name)} and drop {count_of(total)} ({parts})?", abort=True, err=True)
         client.call(f"{verb.capitalize()}Queue", QueueUrlRequest(url), EmptyResponse)
     if as_json:
         print_json({f"{verb}d": name_of(name), "messages": total})
     else:
-        typer.echo(f"{verb}d {name_of(name)} with {messages(total)}")
+        typer.echo(f"{verb}d {name_of(name)} with {count_of(total)}")
 
 
 def _counters_if_there(client: "SqsClient", url: str) -> dict[str, int] | None:
-    """The counters of a listed queue; None if it was deleted since."""
+    """Return the counters of a listed queue; None if it was deleted meanwhile."""
     try:
         return _counters(client, url)
     except NotFound:

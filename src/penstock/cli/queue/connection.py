@@ -1,4 +1,4 @@
-"""Which SQS endpoint `penstock queue` talks to, and as whom."""
+"""The SQS endpoint that `penstock queue` talks to, and its credentials."""
 
 import os
 import re
@@ -23,7 +23,7 @@ ENDPOINT_VARIABLES = ("SQS_ENDPOINT_OVERRIDE", "AWS_ENDPOINT_URL_SQS", "AWS_ENDP
 
 _AWS_HOST = re.compile(r"https?://(?:sqs\.([a-z0-9-]+)|([a-z0-9-]+)\.queue)\.amazonaws\.com")
 
-EndpointOption: TypeAlias = Annotated[
+SqsEndpoint: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--endpoint",
@@ -33,7 +33,6 @@ EndpointOption: TypeAlias = Annotated[
     ),
 ]
 QueueName: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The queue's name, or its URL.")]
-Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class FamilyOptions:
 
 
 def connect(ctx: typer.Context, endpoint: str | None) -> "SqsClient":
-    """A client for the endpoint of this run."""
+    """Return a client for the endpoint of this run."""
     from penstock.edge.clock import SystemClock
     from penstock.sqs.client import Endpoint, SqsClient
 
@@ -57,14 +56,24 @@ def connect(ctx: typer.Context, endpoint: str | None) -> "SqsClient":
     return SqsClient(parsed, SystemClock(), find_signer(url, os.environ))
 
 
+def name_of(name_or_url: str) -> str:
+    """Return the queue's name, from its name or its URL."""
+    return name_or_url.rpartition("/")[2]
+
+
+def count_of(messages: int) -> str:
+    """Return how many messages, in words."""
+    return f"{messages} {'message' if messages == 1 else 'messages'}"
+
+
 def endpoint_url(given: str | None, environment: Mapping[str, str]) -> str:
-    """The endpoint given, else the first that a variable names, else a server on this machine."""
+    """Return the endpoint given, else the first that a variable names, else a server on this machine."""
     named = (environment.get(variable) for variable in ENDPOINT_VARIABLES)
     return given or next((url for url in named if url), DEFAULT_ENDPOINT)
 
 
 def find_signer(url: str, environment: Mapping[str, str]) -> "Signer | None":
-    """Signs with the key of the environment, else of the AWS credentials file; None if there is neither."""
+    """Return a signer with the key of the environment, else of the AWS credentials file; None without a key."""
     from penstock.sqs.auth.signing import Signer
 
     names = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
@@ -78,7 +87,7 @@ def find_signer(url: str, environment: Mapping[str, str]) -> "Signer | None":
 
 
 def region_of(url: str, environment: Mapping[str, str]) -> str:
-    """The region in the name of AWS's own endpoints, else of the environment."""
+    """Return the region in the name of an AWS endpoint, else the one of the environment."""
     if aws := _AWS_HOST.match(url):
         return aws[1] or aws[2]
     return environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or DEFAULT_REGION
@@ -93,6 +102,6 @@ def _profile(environment: Mapping[str, str]) -> Mapping[str, str]:
         profiles.read(path, encoding="utf-8")
     except (ConfigParserError, UnicodeDecodeError, OSError) as error:
         # The parser's own message quotes lines, which may hold a secret.
-        raise Unavailable(f"cannot read {path}: {type(error).__name__}; mend it, or set AWS_ACCESS_KEY_ID") from None
+        raise Unavailable(f"cannot read {path}: {type(error).__name__}; correct it, or set AWS_ACCESS_KEY_ID") from None
     name = environment.get("AWS_PROFILE") or "default"
     return profiles[name] if profiles.has_section(name) else {}

@@ -1,50 +1,17 @@
-"""`penstock queue receive` and `peek`.
-
-Texts that `penstock queue` reads and shows.
-"""
+"""`penstock queue receive` and `peek`."""
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock.cli.family import examples, family
-from penstock.cli.output import AsJson, print_json, print_table
-from penstock.cli.queue.connection import EndpointOption, QueueName, connect
+from penstock.cli.output import print_json, print_table, printable, time_text
+from penstock.cli.parameters import AsJson, Cursor
+from penstock.cli.queue.connection import QueueName, SqsEndpoint, connect, name_of
 from penstock.domain.errors import FailedPrecondition
-
-
-def pairs(texts: Sequence[str] | None, option: str) -> dict[str, str]:
-    """The KEY=VALUE texts of a repeated option."""
-    split = [text.partition("=") for text in texts or ()]
-    for key, equals, value in split:
-        if not key or not equals:
-            raise typer.BadParameter(f"{key + equals + value!r} is not of the form KEY=VALUE", param_hint=option)
-    return {key: value for key, _, value in split}
-
-
-def name_of(name_or_url: str) -> str:
-    """The queue's name in what was given as one."""
-    return name_or_url.rpartition("/")[2]
-
-
-def printable(text: str) -> str:
-    """One line that a terminal shows as it is: a message may hold line ends, or codes that move the cursor."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-
-
-def moment(epoch_ms: int) -> str:
-    """A time as people read it, in UTC."""
-    return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def messages(count: int) -> str:
-    """How many messages, in words."""
-    return f"{count} {'message' if count == 1 else 'messages'}"
-
 
 if TYPE_CHECKING:
     from penstock.sqs.client import SqsClient
@@ -52,7 +19,7 @@ if TYPE_CHECKING:
 
 _BATCH = 10
 
-app = family("Receive and look at messages.")
+app = family("Receive messages, or look at them.")
 
 
 @app.command(
@@ -67,19 +34,21 @@ def receive(
     name: QueueName,
     max_messages: Annotated[int, typer.Option("--max", min=1, metavar="N", help="How many at most.")] = 1,
     wait: Annotated[
-        int | None, typer.Option(min=0, max=20, metavar="S", help="Seconds to wait for the first.", show_default=False)
+        int | None,
+        typer.Option(min=0, max=20, metavar="S", help="Seconds to wait for the first message.", show_default=False),
     ] = None,
-    delete: Annotated[bool, typer.Option("--delete", help="Delete them once they are printed.")] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete messages once they are printed.")] = False,
     visibility: Annotated[
-        int | None, typer.Option(min=0, metavar="S", help="Seconds until they are visible again.", show_default=False)
+        int | None,
+        typer.Option(min=0, metavar="S", help="Seconds until the messages are visible again.", show_default=False),
     ] = None,
-    endpoint: EndpointOption = None,
+    endpoint: SqsEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
-    """Receive messages; others do not see them until the visibility timeout is over.
+    """Receive messages; other receivers do not see them until the visibility timeout expires.
 
-    What is not given is taken from the queue's attributes. Messages come in batches of 10, and with --delete each batch
-    is deleted when it is printed: of a FIFO queue's group no more are given while those before are in flight.
+    Options that are not given come from the queue's attributes. Messages come in batches of 10. With --delete each
+    batch is deleted when it is printed: a FIFO queue gives no more messages of a group while some are in flight.
     """
     with connect(ctx, endpoint) as client:
         url = client.queue_url(name)
@@ -88,7 +57,7 @@ def receive(
             for batch in _received(client, url, max_messages, wait, visibility):
                 _show(batch, shown, as_json=as_json)
                 shown += len(batch)
-                # Whoever reads must have them before they are gone.
+                # The reader must have them before they are deleted.
                 sys.stdout.flush()
                 if delete:
                     _delete(client, url, batch)
@@ -106,8 +75,8 @@ def peek(
     ctx: typer.Context,
     name: QueueName,
     limit: Annotated[int, typer.Option(min=1, max=100, metavar="N", help="How many at most.")] = 10,
-    cursor: Annotated[str | None, typer.Option(metavar="C", help="The position to go on after.")] = None,
-    endpoint: EndpointOption = None,
+    cursor: Cursor = None,
+    endpoint: SqsEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
     """Look at messages without receiving them; for admins of a Penstock server."""
@@ -125,7 +94,7 @@ def peek(
             printable(message.group or "-"),
             message.state,
             str(message.receive_count),
-            moment(message.sent_ms),
+            time_text(message.sent_ms),
             printable(message.body),
         )
         for message in page.messages
@@ -138,7 +107,7 @@ def peek(
 def _received(
     client: "SqsClient", url: str, max_messages: int, wait: int | None, visibility: int | None
 ) -> Iterator[list["ReceivedMessage"]]:
-    """Batches until there are enough or none is left; only the first request waits."""
+    """Yield batches until there are enough or none is left; only the first request waits."""
     from penstock.sqs.model import ReceiveMessageRequest, ReceiveMessageResponse
 
     left = max_messages
@@ -197,6 +166,6 @@ def _row(message: "ReceivedMessage") -> tuple[str, ...]:
         message.message_id,
         printable(system.get("MessageGroupId", "-")),
         system.get("ApproximateReceiveCount", "-"),
-        moment(int(system["SentTimestamp"])) if "SentTimestamp" in system else "-",
+        time_text(int(system["SentTimestamp"])) if "SentTimestamp" in system else "-",
         printable(message.body),
     )

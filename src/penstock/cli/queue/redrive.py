@@ -1,4 +1,4 @@
-"""`penstock queue redrive`: dead letters back to where they came from."""
+"""`penstock queue redrive`: move dead letters back to the queues they came from."""
 
 import sys
 import time
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.family import examples, family
-from penstock.cli.output import AsJson, print_json
-from penstock.cli.queue.connection import EndpointOption, QueueName, connect
-from penstock.cli.queue.messages import name_of
+from penstock.cli.output import print_json
+from penstock.cli.parameters import AsJson
+from penstock.cli.queue.connection import QueueName, SqsEndpoint, connect, name_of
 from penstock.domain.errors import FailedPrecondition
 
 if TYPE_CHECKING:
@@ -33,12 +33,10 @@ app = family("Move dead letters.")
 def redrive(
     ctx: typer.Context,
     name: QueueName,
-    to: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Another queue than those the messages came from.")
-    ] = None,
+    to: Annotated[str | None, typer.Option(metavar="NAME", help="Move to this queue instead.")] = None,
     per_second: Annotated[int | None, typer.Option(min=1, metavar="N", help="Messages per second at most.")] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Show the progress until all are moved.")] = False,
-    endpoint: EndpointOption = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Show progress until all messages are moved.")] = False,
+    endpoint: SqsEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
     """Move the messages of a dead-letter queue back to the queues they came from.
@@ -52,7 +50,7 @@ def redrive(
         request = StartMessageMoveTaskRequest(source, None if to is None else _arn(client, to), per_second)
         handle = client.call("StartMessageMoveTask", request, TaskHandleResponse).task_handle
         if watch:
-            _tell_end(name_of(name), _watched(client, source, name_of(name), quiet=as_json), as_json=as_json)
+            _print_end(name_of(name), _watched(client, source, name_of(name), quiet=as_json), as_json=as_json)
         elif as_json:
             print_json({"task": handle})
         else:
@@ -64,17 +62,17 @@ def _arn(client: "SqsClient", name: str) -> str:
 
 
 def _watched(client: "SqsClient", source: str, name: str, *, quiet: bool) -> "MessageMoveTask":
-    """The task when it has ended; until then its progress is shown."""
+    """Show the progress of a task until it ends; return the task."""
     on_terminal = sys.stderr.isatty()
-    told = ""
+    shown = ""
     try:
         for task in _progress(client, source):
             line = f"moved {task.approximate_number_of_messages_moved or 0} of {_to_move(task)}"
-            if line != told and not quiet:
+            if line != shown and not quiet:
                 typer.echo(f"{_CLEAR_LINE}{line}" if on_terminal else line, err=True, nl=not on_terminal)
-            told = line
+            shown = line
     except KeyboardInterrupt:
-        typer.echo(f"{_CLEAR_LINE if on_terminal else ''}the server goes on with the move of {name}", err=True)
+        typer.echo(f"{_CLEAR_LINE if on_terminal else ''}the server continues to move the messages of {name}", err=True)
         raise
     if on_terminal and not quiet:
         typer.echo(_CLEAR_LINE, err=True, nl=False)
@@ -89,14 +87,14 @@ def _progress(client: "SqsClient", source: str) -> Iterator["MessageMoveTask"]:
             "ListMessageMoveTasks", ListMessageMoveTasksRequest(source, 1), ListMessageMoveTasksResponse
         )
         if not listed.results:
-            raise FailedPrecondition("the server lists no task for this queue any more; was it started anew?")
+            raise FailedPrecondition("the server lists no task for this queue any more; was it restarted?")
         yield listed.results[0]
         if listed.results[0].status not in _UNDER_WAY:
             return
         time.sleep(_POLL_S)
 
 
-def _tell_end(name: str, task: "MessageMoveTask", *, as_json: bool) -> None:
+def _print_end(name: str, task: "MessageMoveTask", *, as_json: bool) -> None:
     moved, to_move = task.approximate_number_of_messages_moved or 0, _to_move(task)
     if as_json:
         print_json({"status": task.status, "moved": moved, "to_move": task.approximate_number_of_messages_to_move})

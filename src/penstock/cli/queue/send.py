@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.family import examples, family
-from penstock.cli.output import AsJson, print_json, print_table
-from penstock.cli.queue.connection import EndpointOption, QueueName, connect
-from penstock.cli.queue.messages import messages, name_of, pairs
+from penstock.cli.output import print_json, print_table
+from penstock.cli.parameters import AsJson, pairs
+from penstock.cli.queue.connection import QueueName, SqsEndpoint, connect, count_of, name_of
 from penstock.domain.errors import FailedPrecondition, InvalidArgument, PenstockError
 
 if TYPE_CHECKING:
@@ -38,19 +38,21 @@ def send(
     dedup_id: Annotated[
         str | None, typer.Option(metavar="D", help="Deduplication id; with --lines, -1, -2, … is added to it.")
     ] = None,
-    delay: Annotated[int | None, typer.Option(min=0, metavar="S", help="Seconds until it can be received.")] = None,
+    delay: Annotated[
+        int | None, typer.Option(min=0, metavar="S", help="Seconds until the message can be received.")
+    ] = None,
     attribute: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="Message attribute; NAME:Number=5 gives its type; repeatable."),
     ] = None,
-    lines: Annotated[bool, typer.Option("--lines", help="Each line of standard input that is not empty.")] = False,
-    endpoint: EndpointOption = None,
+    lines: Annotated[bool, typer.Option("--lines", help="Send each non-empty line of standard input.")] = False,
+    endpoint: SqsEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
     """Send a message, or one for each line of a file.
 
-    A line end at the end of standard input is not part of the body. Lines are sent in order, in batches of 10; the
-    first that is refused ends the command.
+    A line break at the end of standard input is not part of the body. Lines are sent in order, in batches of 10, until
+    one is refused.
     """
     from penstock.sqs.model import SendMessageRequest, SendMessageResponse
 
@@ -62,7 +64,7 @@ def send(
         if lines:
             entries = _entries(_input_lines(), delay, typed, dedup_id, group)
             sent = _send_all(client, url, entries)
-            print_json({"sent": sent}) if as_json else typer.echo(f"sent {messages(sent)} to {name_of(name)}")
+            print_json({"sent": sent}) if as_json else typer.echo(f"sent {count_of(sent)} to {name_of(name)}")
             return
         text = _input_text() if body == "-" else body
         request = SendMessageRequest(url, text, delay, typed, {}, dedup_id, group)
@@ -90,7 +92,7 @@ def _input_text() -> str:
 
 
 def _input_lines() -> Iterator[tuple[int, str]]:
-    """The lines that hold something, with their numbers."""
+    """Yield the lines that are not empty, with their numbers."""
     for number, line in enumerate(typer.get_binary_stream("stdin"), start=1):
         if text := _decoded(line).removesuffix("\n").removesuffix("\r"):
             yield number, text
@@ -110,7 +112,7 @@ def _entries(
     dedup_id: str | None,
     group: str | None,
 ) -> Iterator["SendMessageBatchRequestEntry"]:
-    """One for each line, with the line's number as its id."""
+    """Yield one entry for each line, with the line's number as its id."""
     from penstock.sqs.model import SendMessageBatchRequestEntry
 
     for number, text in lines:
@@ -132,7 +134,7 @@ def _send_all(client: "SqsClient", url: str, entries: Iterable["SendMessageBatch
                     f"{answer.failed[0].code}: {answer.failed[0].message} (refused lines: {lines})"
                 )
     except PenstockError:
-        typer.echo(f"sent {messages(sent)} before this:", err=True)
+        typer.echo(f"sent {count_of(sent)} before this:", err=True)
         raise
     return sent
 

@@ -1,22 +1,7 @@
 """`penstock serve`: one part of Penstock alone."""
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from penstock.cli.family import examples, family
-from penstock.cli.options import given_or, load_config, port_option
-from penstock.cli.serve.api import EXAMPLES as API_EXAMPLES
-from penstock.cli.serve.api import api
-from penstock.cli.serve.dispatch import EXAMPLES as DISPATCH_EXAMPLES
-from penstock.cli.serve.dispatch import dispatch
-from penstock.cli.serve.pubsub import EXAMPLES as PUBSUB_EXAMPLES
-from penstock.cli.serve.pubsub import pubsub
-from penstock.cli.serve.router import EXAMPLES as ROUTER_EXAMPLES
-from penstock.cli.serve.router import router
-from penstock.cli.serve.scheduler import EXAMPLES as SCHEDULER_EXAMPLES
-from penstock.cli.serve.scheduler import scheduler
+from penstock.cli.family import family
+from penstock.cli.serve import api, pubsub, router, scheduler, sqs
 
 app = family(
     "Run one part of Penstock alone.",
@@ -31,71 +16,9 @@ def serve() -> None:
     """Run one part of Penstock alone."""
 
 
-@app.command(
-    epilog=examples(
-        "penstock serve sqs --memory",
-        "penstock serve sqs --data /var/lib/penstock --credentials keys.toml --host 0.0.0.0",
-        "penstock serve sqs --database postgresql://penstock@db/penstock",
-    )
-)
-def sqs(
-    ctx: typer.Context,
-    port: Annotated[int | None, port_option("the server", "ports.sqs", 9324)] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on; other than loopback needs --credentials.")] = (
-        "127.0.0.1"
-    ),
-    data: Annotated[Path | None, typer.Option(help="Directory for the embedded database.", metavar="DIR")] = None,
-    database: Annotated[str | None, typer.Option(help="PostgreSQL instead of the embedded one.", metavar="URL")] = None,
-    memory: Annotated[bool, typer.Option("--memory", help="Keep nothing: queues live in memory only.")] = False,
-    credentials: Annotated[
-        Path | None, typer.Option(help="TOML file of access keys; requests must then be signed.", metavar="FILE")
-    ] = None,
-    region: Annotated[str, typer.Option(help="Region in ARNs.")] = "us-east-1",
-    account: Annotated[str, typer.Option(help="Account id in ARNs and queue URLs.")] = "000000000000",
-    fifo_partition_map: Annotated[
-        str, typer.Option(help="Databases of a queue's partitions: orders.fifo:4=a,a,b,b", metavar="MAP")
-    ] = "",
-) -> None:
-    """The SQS-compatible server: any AWS SDK works by setting its endpoint URL, and the AWS CLI by --endpoint-url.
-
-    Without --data, --database or --memory the data directory of the configuration is used.
-    """
-    from penstock.cli.serve.stores import named_stores, store_of
-    from penstock.edge.clock import SystemClock
-    from penstock.edge.node import process_ids
-    from penstock.engine.policy import Window
-    from penstock.http.server.server import run
-    from penstock.sqs.auth.credentials import load
-    from penstock.sqs.queue.placement import HOME, parse_partition_map
-    from penstock.sqs.server import ServerSettings, serve_sqs
-    from penstock.sqs.service import ServiceSettings
-
-    if sum([data is not None, database is not None, memory]) > 1:
-        raise typer.BadParameter("give one of --data, --database and --memory")
-    config = load_config(ctx)
-    others = named_stores(config)
-    settings = ServerSettings(
-        host=host,
-        port=given_or(port, config.ports.sqs),
-        service=ServiceSettings(
-            region=region,
-            account=account,
-            default_partitions=config.sqs.default_partitions,
-            placements=parse_partition_map(fifo_partition_map, set(others)),
-        ),
-        window=Window(
-            messages=config.queue.window_messages,
-            size_bytes=config.queue.window_bytes,
-            lookahead=config.queue.lookahead_messages,
-        ),
-    )
-    stores = {HOME: store_of(config, "sqs", data=data, database=database, memory=memory), **others}
-    keys = load(credentials) if credentials is not None else None
-    run(serve_sqs(stores, SystemClock(), process_ids(config.node.id), settings, keys))
-
-
-app.command(epilog=PUBSUB_EXAMPLES)(pubsub)
-app.command(epilog=ROUTER_EXAMPLES)(router)
-app.command(epilog=SCHEDULER_EXAMPLES)(scheduler)
-app.command(epilog=API_EXAMPLES)(api)
-app.command(epilog=DISPATCH_EXAMPLES)(dispatch)
+app.command(epilog=sqs.EXAMPLES)(sqs.sqs)
+app.command(epilog=pubsub.EXAMPLES)(pubsub.pubsub)
+app.command(epilog=router.EXAMPLES)(router.router)
+app.command(epilog=scheduler.EXAMPLES)(scheduler.scheduler)
+app.command(epilog=api.API_EXAMPLES)(api.api)
+app.command(epilog=api.DISPATCH_EXAMPLES)(api.dispatch)

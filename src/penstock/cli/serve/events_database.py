@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-import typer
-
+from penstock.cli.options import database_url
 from penstock.events.api.server import ApiSettings
 from penstock.events.process.tokens import auth_secrets
 from penstock.events.store.postgres import postgres_repository
@@ -21,31 +20,25 @@ class JobsDatabase(NamedTuple):
 
 
 def jobs_database(config: Config, data: Path | None, database: str | None, *, listen: bool) -> JobsDatabase:
-    """Jobs, and the secrets that sign their tokens."""
+    """Return the repository of jobs, and the secrets that sign their tokens."""
     repository = jobs_repository(config, data, database, listen=listen)
-    directory = None if _url(config, data, database) else data or config.data.dir
+    directory = None if database_url(config, data, database) else data or config.data.dir
     return JobsDatabase(repository, auth_secrets(config.jobs, directory))
 
 
 def jobs_repository(config: Config, data: Path | None, database: str | None, *, listen: bool) -> SqlRepository:
-    """PostgreSQL if a URL is given or configured, else a file in the data directory; not opened yet."""
-    if data is not None and database is not None:
-        raise typer.BadParameter("give one of --data and --database")
-    if url := _url(config, data, database):
+    """Return the repository of jobs, not opened yet: PostgreSQL, or a file in the data directory."""
+    if url := database_url(config, data, database):
         return postgres_repository(url, listen=listen)
     directory = data or config.data.dir
     directory.mkdir(parents=True, exist_ok=True)
     return sqlite_repository(directory / "jobs.db", durability=config.data.durability)
 
 
-def _url(config: Config, data: Path | None, database: str | None) -> str:
-    return database or ("" if data is not None else config.data.database)
-
-
 def api_settings(
     config: Config, secrets: tuple[bytes, ...], *, host: str, port: int, queue_uri: str, dead_letters: str = ""
 ) -> ApiSettings:
-    """The API's settings from the configuration."""
+    """Return the API's settings from the configuration."""
     return ApiSettings(
         host=host,
         port=port,

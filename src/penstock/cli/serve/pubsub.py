@@ -1,12 +1,12 @@
 """`penstock serve pubsub`: the Google Pub/Sub front alone."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from penstock.cli.family import examples
-from penstock.cli.options import given_or, load_config, port_option
+from penstock.cli.options import given_or, load_config
+from penstock.cli.parameters import DatabaseUrl, DataDir, Memory, host_option, port_option
 
 EXAMPLES = examples(
     "penstock serve pubsub --memory",
@@ -21,19 +21,17 @@ def pubsub(
     probe_port: Annotated[
         int | None, port_option("/health/live, /health/ready and /metrics", "ports.pubsub_probes", 8086)
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on; other than loopback needs --allow-remote.")] = (
-        "127.0.0.1"
-    ),
+    host: Annotated[str, host_option("--allow-remote")] = "127.0.0.1",
     allow_remote: Annotated[
-        bool, typer.Option("--allow-remote", help="Let other machines in, though no credentials are asked for.")
+        bool, typer.Option("--allow-remote", help="Let other machines in; the API asks for no credentials.")
     ] = False,
-    data: Annotated[Path | None, typer.Option(help="Directory for the embedded database.", metavar="DIR")] = None,
-    database: Annotated[str | None, typer.Option(help="PostgreSQL instead of the embedded one.", metavar="URL")] = None,
-    memory: Annotated[bool, typer.Option("--memory", help="Keep nothing: topics live in memory only.")] = False,
+    data: DataDir = None,
+    database: DatabaseUrl = None,
+    memory: Memory = False,
 ) -> None:
-    """The Google Pub/Sub API: Google's clients work by setting PUBSUB_EMULATOR_HOST to the address it prints.
+    """Serve the Google Pub/Sub API: Google's clients work by setting PUBSUB_EMULATOR_HOST to the address it prints.
 
-    Without --data, --database or --memory the data directory of the configuration is used.
+    Without --data, --database or --memory, the data directory of the configuration is used.
     """
     from penstock.cli.serve.stores import store_of
     from penstock.edge.clock import SystemClock
@@ -42,8 +40,6 @@ def pubsub(
     from penstock.http.server.server import run
     from penstock.pubsub.server import ServerSettings, serve_pubsub
 
-    if sum([data is not None, database is not None, memory]) > 1:
-        raise typer.BadParameter("give one of --data, --database and --memory")
     config = load_config(ctx)
     settings = ServerSettings(
         host=host,

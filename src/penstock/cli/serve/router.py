@@ -1,6 +1,6 @@
 """`penstock serve router`: the message router.
 
-Several processes that do one service together: started, told to stop, and ended as one.
+Several processes that run one service together: they start and stop as one.
 """
 
 import multiprocessing
@@ -18,7 +18,8 @@ import typer
 
 from penstock.cli.failures import FAILURE
 from penstock.cli.family import examples
-from penstock.cli.options import given_or, load_config, port_option
+from penstock.cli.options import given_or, load_config
+from penstock.cli.parameters import host_option, port_option
 
 if TYPE_CHECKING:
     from penstock.ops.config.tree import Config, LogSettings
@@ -39,24 +40,23 @@ def router(
         typer.Option(
             metavar="URL|FILE,…",
             envvar="MESSAGE_ROUTER_CONFIG_URL",
-            help="Where the pools and queues are written down; of several, the first wins.",
+            help="Files or URLs with the pools and queues; of several, the first wins.",
         ),
     ] = "",
     port: Annotated[int | None, port_option("the router's API", "ports.router", 8081)] = None,
-    host: Annotated[
-        str, typer.Option(help="Address of the API; other than loopback needs router.api_token or api.keys.")
-    ] = "127.0.0.1",
+    host: Annotated[str, host_option("router.api_token or api.keys")] = "127.0.0.1",
     standby: Annotated[
-        str, typer.Option(help="Of several routers one consumes: off, sql or redis://…", metavar="HOW")
+        str, typer.Option(help="How one of several routers is chosen to consume: off, sql or redis://…", metavar="HOW")
     ] = "off",
     database: Annotated[
-        str | None, typer.Option(help="PostgreSQL that the standby's lease is in; else data.database.", metavar="URL")
+        str | None, typer.Option(help="PostgreSQL that holds the standby's lease; else data.database.", metavar="URL")
     ] = None,
     workers: Annotated[
-        int, typer.Option(min=1, max=64, help="Processes that share the work; each has an API on a port of its own.")
+        int,
+        typer.Option(min=1, max=64, metavar="N", help="Processes that share the work; each has its own API and port."),
     ] = 1,
 ) -> None:
-    """The message router: pulls messages from queues and delivers them by HTTP, in order per group.
+    """Run the message router: it takes messages from queues and delivers them by HTTP, in order per group.
 
     Pools and queues come from --config, else from the setting router.config; they may change while the router runs.
     """
@@ -103,7 +103,7 @@ def _serve_standby(config: "Config", settings: "RouterSettings", standby: str, d
 
 
 def _serve_worker(settings: "RouterSettings", log: "LogSettings", worker: int) -> None:
-    """One of several processes; it has to set up by itself what the command sets up for one."""
+    """Run one of several processes; it sets up logging by itself."""
     from penstock.domain.errors import PenstockError
     from penstock.http.server.server import run
     from penstock.ops.telemetry.logs import configure_logging
@@ -118,9 +118,9 @@ def _serve_worker(settings: "RouterSettings", log: "LogSettings", worker: int) -
 
 
 def run_workers(count: int, work: Callable[[int], None]) -> bool:
-    """Run `work(0)` to `work(count - 1)`, each in a process of its own; whether all of them ended well.
+    """Run `work(0)` to `work(count - 1)`, each in its own process; return whether all of them succeeded.
 
-    Signals to stop go to every worker. When one ends by itself the others are told to stop: together or not at all.
+    Signals to stop go to every worker. When one ends by itself, the others are stopped.
     """
     # A fork would take this process's locks and threads along in whatever state they are.
     context = multiprocessing.get_context("spawn")
@@ -128,10 +128,10 @@ def run_workers(count: int, work: Callable[[int], None]) -> bool:
         context.Process(target=_worker, args=(work, n), name=f"worker {n}") for n in range(count)
     ]
 
-    told: set[int] = set()
+    sent: set[int] = set()
 
     def forward(number: int, _: FrameType | None) -> None:
-        told.add(number)
+        sent.add(number)
         for worker in workers:
             if worker.pid is not None and worker.is_alive():
                 os.kill(worker.pid, number)
@@ -141,8 +141,8 @@ def run_workers(count: int, work: Callable[[int], None]) -> bool:
         for worker in workers:
             worker.start()
         wait([worker.sentinel for worker in workers])
-        # One that is stopping already would take a second signal for impatience.
-        if not told:
+        # A worker that is stopping already would take a second signal as a request to stop at once.
+        if not sent:
             forward(signal.SIGTERM, None)
         for worker in workers:
             worker.join()
@@ -153,7 +153,7 @@ def run_workers(count: int, work: Callable[[int], None]) -> bool:
 
 
 def _worker(work: Callable[[int], None], number: int) -> None:
-    # Out of the terminal's group: Ctrl-C reaches the parent alone, which passes it on once.
+    # Out of the terminal's group: Ctrl-C reaches only the parent, which passes it on once.
     os.setpgrp()
     parent = multiprocessing.parent_process()
     assert parent is not None
@@ -162,6 +162,6 @@ def _worker(work: Callable[[int], None], number: int) -> None:
 
 
 def _stop_with(parent: int) -> None:
-    """Stop this process when its parent is gone, however that ended."""
+    """Stop this process when its parent has ended, for whatever reason."""
     wait([parent])
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,12 +1,12 @@
 """`penstock serve scheduler`: the dispatch scheduler."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from penstock.cli.family import examples
-from penstock.cli.options import given_or, load_config, port_option
+from penstock.cli.options import given_or, load_config
+from penstock.cli.parameters import DatabaseUrl, DataDir, DispatchQueue, ProbeHost, ProcessEndpoint, port_option
 
 EXAMPLES = examples(
     "penstock serve scheduler --data ./penstock-data --queue http://127.0.0.1:9324/000000000000/dispatch.fifo",
@@ -18,29 +18,26 @@ EXAMPLES = examples(
 
 def scheduler(
     ctx: typer.Context,
-    data: Annotated[Path | None, typer.Option(help="Directory of the embedded database.", metavar="DIR")] = None,
-    database: Annotated[str | None, typer.Option(help="PostgreSQL instead of the embedded one.", metavar="URL")] = None,
-    queue: Annotated[
-        str, typer.Option(help="The queue to publish to; else the setting scheduler.queue.", metavar="URI")
-    ] = "",
-    endpoint: Annotated[
-        str, typer.Option(help="The process endpoint that the router calls; else scheduler.endpoint.", metavar="URL")
-    ] = "",
+    data: DataDir = None,
+    database: DatabaseUrl = None,
+    queue: DispatchQueue = "",
+    endpoint: ProcessEndpoint = "",
     pool: Annotated[
-        str, typer.Option(help="Router pool of jobs that name none; else scheduler.pool.", metavar="CODE")
+        str, typer.Option(help="Router pool of jobs that name no pool; else scheduler.pool.", metavar="CODE")
     ] = "",
     standby: Annotated[
         str,
         typer.Option(
-            help="Of several schedulers one works: off, sql or redis://…; else scheduler.standby.", metavar="HOW"
+            help="How one of several schedulers is chosen: off, sql or redis://…; else scheduler.standby.",
+            metavar="HOW",
         ),
     ] = "",
     port: Annotated[int | None, port_option("health and metrics", "ports.scheduler", 8082)] = None,
-    host: Annotated[str, typer.Option(help="Address of health and metrics; loopback only.")] = "127.0.0.1",
+    host: ProbeHost = "127.0.0.1",
 ) -> None:
-    """The dispatch scheduler: publishes pending jobs to the queue, in order per group.
+    """Run the dispatch scheduler: it publishes pending jobs to the queue, in order per group.
 
-    Without --data or --database the data directory or the database of the configuration is used.
+    Without --data or --database, the data directory or the database of the configuration is used.
     """
     from penstock.cli.serve.events_database import jobs_database
     from penstock.events.dispatch.pointers import Pointers

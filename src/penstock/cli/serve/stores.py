@@ -1,7 +1,10 @@
-"""The stores a served part keeps its queues in."""
+"""Where a served part keeps its queues, as the command line and the configuration say."""
 
 from pathlib import Path
 
+import typer
+
+from penstock.cli.options import database_url
 from penstock.domain.errors import InvalidArgument
 from penstock.engine.store.memory import MemoryStore
 from penstock.engine.store.port import Store
@@ -13,23 +16,23 @@ from penstock.ops.config import Config
 def store_of(
     config: Config, part: str, *, data: Path | None = None, database: str | None = None, memory: bool = False
 ) -> Store:
-    """The store of a part: what was asked for on the command line, else what the configuration says."""
+    """Return the store of a part's queues: the one that the command line names, else the configured one."""
+    if sum([data is not None, database is not None, memory]) > 1:
+        raise typer.BadParameter("give one of --data, --database and --memory")
     if memory:
         return MemoryStore()
-    if database is None and data is None:
-        database = config.data.database or None
-    if database is not None:
-        return PostgresStore(database, schema=f"penstock_{part}")
+    if url := database_url(config, data, database):
+        return PostgresStore(url, schema=f"penstock_{part}")
     directory = data or Path(config.data.dir)
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InvalidArgument(f"cannot make the data directory {directory}: {error.strerror}") from error
+        raise InvalidArgument(f"cannot create the data directory {directory}: {error.strerror}") from error
     return SqliteStore(directory / f"{part}.db", durability=config.data.durability)
 
 
 def named_stores(config: Config) -> dict[str, Store]:
-    """The databases that partitions can be placed in, by name."""
+    """Return the databases that partitions can be placed in, by name."""
     stores: dict[str, Store] = {}
     for entry in config.sqs.databases:
         name, _, url = entry.partition("=")

@@ -19,9 +19,10 @@ from penstock.delivery.webhook.trace import span_of_delivery, trace_headers, tra
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.event import Event
 from penstock.domain.job import DispatchJob
+from penstock.domain.job_state import DEFAULT_TIMEOUT_S
 from penstock.domain.limits import SECOND_MS
 from penstock.domain.signing import ID_HEADER, TIMESTAMP_HEADER, Signature, sign
-from penstock.domain.subscription import DEFAULT_TIMEOUT_S, Subscription
+from penstock.domain.subscription import Subscription
 from penstock.events.replay import original_id
 from penstock.ops.telemetry.spans import NoSpans, Spans
 

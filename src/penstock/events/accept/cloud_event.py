@@ -1,16 +1,16 @@
-"""CloudEvents in their JSON format, as publishers send them."""
+"""From a CloudEvent as publishers send it to the event that is kept."""
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Literal, TypeAlias
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, UnsetType
+from msgspec import UNSET, Raw
 
+from penstock.client.types import MAX_DATA_BYTES, CloudEvent
 from penstock.delivery.webhook.request import is_json
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.event import Event
 from penstock.domain.message import NO_ATTRIBUTES
-from penstock.events.api.fields import MAX_DATA_BYTES, MOST_AT_ONCE, Moment, Name, Text, epoch_ms_of
+from penstock.events.api.fields import epoch_ms_of
 
 MEDIA_TYPES = ("application/cloudevents+json", "application/cloudevents-batch+json", "application/json")
 MOST_EXTENSIONS = 50
@@ -18,24 +18,6 @@ MOST_EXTENSION_CHARS = 4096
 
 _DEFAULT_CONTENT_TYPE = "application/json"
 
-
-class CloudEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event. `partitionkey` is the key its order is kept by; members that are not named here are extensions."""
-
-    specversion: Literal["1.0"]
-    id: Name
-    source: Text
-    type: Name
-    subject: Text | None = None
-    time: Moment | None = None
-    partitionkey: Name | None = None
-    tenant: Name | None = None
-    datacontenttype: Name | None = None
-    data: Raw | UnsetType = UNSET
-    data_base64: bytes | None = None
-
-
-CloudEventOrBatch: TypeAlias = CloudEvent | Annotated[list[CloudEvent], Meta(min_length=1, max_length=MOST_AT_ONCE)]
 
 _NAMED = frozenset(CloudEvent.__struct_fields__)
 _members = msgspec.json.Decoder(dict[str, Raw] | list[dict[str, Raw]])

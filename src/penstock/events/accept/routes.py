@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-import msgspec
 from msgspec import Raw
 
+from penstock.client.types import CloudEvent, CloudEventOrBatch, EventReceipt, EventReceipts, EventView
 from penstock.delivery.webhook.request import cloud_event
 from penstock.edge.clock import Clock
-from penstock.events.accept.cloud_event import MEDIA_TYPES, CloudEvent, CloudEventOrBatch, event_of, members_of
+from penstock.events.accept.cloud_event import MEDIA_TYPES, event_of, members_of
 from penstock.events.api.fields import MAX_BATCH_BYTES, checked_id
 from penstock.events.errors import EventNotFound
 from penstock.events.fan_out.inline import EventPublisher
@@ -19,26 +19,6 @@ from penstock.http.auth.keys import EVERYONE, MAY_PUBLISH
 from penstock.ops.telemetry.spans import Spans
 
 PATH = "/api/v1/events"
-
-
-class EventReceipt(msgspec.Struct, frozen=True, rename="camel"):
-    """An event that was kept, or the same one told before (same tenant, source and id)."""
-
-    id: str
-    is_new: bool
-
-
-class EventReceipts(msgspec.Struct, frozen=True):
-    """Events that were kept, in the order they came."""
-
-    events: list[EventReceipt]
-
-
-class EventView(msgspec.Struct, frozen=True):
-    """An event as its subscribers get it."""
-
-    id: str
-    event: Raw
 
 
 class EventRoutes:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.delivery.webhook.courier import Courier
-from penstock.domain.subscription import DEFAULT_DISPATCH_POOL
+from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
 from penstock.edge.clock import Clock
 from penstock.events.accept.routes import EventRoutes
 from penstock.events.api.changes import ChangeRoutes, DatabaseChanges

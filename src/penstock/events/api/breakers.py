@@ -2,9 +2,9 @@
 
 from http import HTTPStatus
 
+from penstock.client.types import WholeOrPageQuery
 from penstock.delivery.breakers import Breakers
 from penstock.domain.errors import NotFound
-from penstock.http.api.paging import WholeOrPageQuery
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import Call, NoBody, route
 from penstock.router.monitoring.breakers import BreakerList, BreakerReset, ResetCount, breaker_list

@@ -3,46 +3,17 @@
 The change log of the API: the database, beside the things that were changed, and a line in the log.
 """
 
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Callable
 
-import msgspec
-
+from penstock.client.types import ChangeList, ChangeQuery, ChangeView
 from penstock.edge.clock import Clock
 from penstock.events.api.fields import moment_of
 from penstock.events.store.changes import KeptChange
 from penstock.events.store.repository import JobRepository
 from penstock.http.api.changes import Change, LoggedChanges
-from penstock.http.api.paging import Cursor, Limit
 from penstock.http.api.routes import Call, NoBody, route
 
 PATH = "/api/v1/changes"
-
-
-class ChangeQuery(msgspec.Struct, frozen=True):
-    """How many changes, and where to go on."""
-
-    limit: Limit = 100
-    cursor: Cursor | None = None
-
-
-class ChangeView(msgspec.Struct, frozen=True):
-    """One change: `action` is the operation, `target` the variable parts of its path, `detail` its body."""
-
-    id: str
-    at: datetime
-    who: str
-    role: str
-    action: str
-    target: Mapping[str, str]
-    detail: str
-
-
-class ChangeList(msgspec.Struct, frozen=True):
-    """Changes, the newest first; the cursor asks for the next page, null after the last."""
-
-    changes: list[ChangeView]
-    cursor: str | None
 
 
 class ChangeRoutes:

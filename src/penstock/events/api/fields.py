@@ -1,37 +1,20 @@
-"""What fields of requests may hold, said once for decoding and for the OpenAPI document."""
+"""Times and ids of requests, as the API keeps and checks them; how large requests may be."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Annotated, TypeAlias
 
-from msgspec import Meta
-
+from penstock.client.types import MAX_DATA_BYTES
 from penstock.domain.errors import InvalidArgument, NotFound
 from penstock.domain.ids import decode_tsid
 from penstock.domain.limits import KIB, MIB
 from penstock.events.errors import JobNotFound
 from penstock.events.fan_out.rule import check_job_id
 
-MOST_AT_ONCE = 1000
-MAX_DATA_BYTES = MIB
 MAX_BATCH_BYTES = 16 * MIB
 MAX_ITEM_BYTES = 2 * MAX_DATA_BYTES
 """Of a request with one item: base64 is longer than what it stands for."""
 
 SMALL_BODY_BYTES = 64 * KIB
-
-# No control characters: databases cannot keep a NUL, and a terminal must be able to show it.
-# By itself `$` would let a line break pass at the end.
-_ON_ONE_LINE = r"^[^\x00-\x1f\x7f]+$(?!\n)"
-
-Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256, pattern=_ON_ONE_LINE)]
-Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=2048, pattern=_ON_ONE_LINE)]
-GroupKey: TypeAlias = Annotated[str, Meta(min_length=1, max_length=600, pattern=_ON_ONE_LINE)]
-# Until the year 9999, the last that a time can be told in.
-EpochMs: TypeAlias = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]
-# As large as a database's column.
-Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Moment: TypeAlias = Annotated[datetime, Meta(tz=True)]
 
 
 def moment_of(epoch_ms: int) -> datetime:

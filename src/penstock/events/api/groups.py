@@ -6,17 +6,18 @@ from enum import StrEnum
 
 import msgspec
 
+from penstock.client.types import Cursor, GroupKey, JobView, Limit
 from penstock.domain.job import DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.order import group_key
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock
-from penstock.events.api.fields import GroupKey, moment_of
-from penstock.events.api.job_types import JobView, job_view
+from penstock.events.api.fields import moment_of
+from penstock.events.api.job_types import job_view
 from penstock.events.store.inspection import HeldGroup, Lane
 from penstock.events.store.repository import JobRepository
-from penstock.http.api.paging import Cursor, Limit, check_no_cursor, first_of, key_before, page_of
+from penstock.http.api.paging import check_no_cursor, first_of, key_before, page_of
 from penstock.http.api.routes import Call, NoBody, route
 
 PATH = "/api/v1/groups"

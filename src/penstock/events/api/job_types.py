@@ -1,49 +1,21 @@
-"""Jobs as callers ask for them, and as they are made.
+"""From a job as callers ask for it to the job that is created.
 
-Jobs and attempts as the API shows them.
+From jobs and attempts to what the API shows of them.
 """
 
-from collections.abc import Mapping
-from datetime import datetime
-from typing import Annotated
-
 import msgspec
-from msgspec import UNSET, Meta, Raw, UnsetType
+from msgspec import UNSET, Raw
 
+from penstock.client.types import MAX_DATA_BYTES, AttemptView, JobView, NewJobBody
 from penstock.delivery.webhook.request import checked_headers, is_json
 from penstock.domain.errors import InvalidArgument
-from penstock.domain.job import DIRECT_TYPE, Attempt, AttemptOutcome, DispatchJob, NewJob
-from penstock.domain.job_state import JobStatus
+from penstock.domain.job import Attempt, DispatchJob, NewJob
+from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
 from penstock.domain.message import NO_ATTRIBUTES
-from penstock.domain.order import DEFAULT_SEQUENCE
 from penstock.domain.pointer import DispatchMode
-from penstock.domain.subscription import DEFAULT_DISPATCH_POOL, Subscription
-from penstock.events.api.fields import MAX_DATA_BYTES, Moment, Name, Text, epoch_ms_of, moment_of, optional_moment
+from penstock.domain.subscription import Subscription
+from penstock.events.api.fields import epoch_ms_of, moment_of, optional_moment
 from penstock.events.api.subscription_types import checked_target
-
-_MOST = 2**31 - 1
-
-
-class NewJobBody(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """A job to be made. One that names a subscription is delivered as its events are; target, mode and pool are
-    the subscription's unless given. `payload` is any JSON, `payloadBase64` anything else.
-    """
-
-    target: Text | None = None
-    subscription_id: Name | None = None
-    type: Name = DIRECT_TYPE
-    tenant: Name | None = None
-    group: Name | None = None
-    sequence: Annotated[int, Meta(ge=-_MOST, le=_MOST)] = DEFAULT_SEQUENCE
-    mode: DispatchMode | None = None
-    pool: Name | None = None
-    payload: Raw | UnsetType = UNSET
-    payload_base64: bytes | None = None
-    content_type: Name = "application/json"
-    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
-    scheduled_for: Moment | None = None
-    expires_at: Moment | None = None
-    idempotency_key: Name | None = None
 
 
 def new_job(body: NewJobBody, subscription: Subscription | None, job_id: str, now_ms: int) -> NewJob:
@@ -89,49 +61,6 @@ def _ascii(content_type: str) -> str:
     return content_type
 
 
-class JobView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A job. Its own payload is shown when one job is asked for; that of an event is the event's."""
-
-    id: str
-    status: JobStatus
-    type: str
-    tenant: str
-    event_id: str | None
-    subscription_id: str | None
-    group: str | None
-    group_key: str
-    sequence: int
-    mode: DispatchMode
-    pool: str
-    target: str
-    headers: Mapping[str, str]
-    content_type: str
-    idempotency_key: str | None
-    attempts_spent: int
-    deliveries: int
-    last_error: str | None
-    created_at: datetime
-    updated_at: datetime
-    due_at: datetime
-    scheduled_for: datetime | None
-    expires_at: datetime | None
-    finished_at: datetime | None
-    payload: Raw | UnsetType = UNSET
-    payload_base64: bytes | UnsetType = UNSET
-
-
-class AttemptView(msgspec.Struct, frozen=True, rename="camel"):
-    """One delivery of a job."""
-
-    number: int
-    outcome: AttemptOutcome
-    at: datetime
-    duration_ms: int
-    status_code: int | None
-    response: str | None
-    error: str | None
-
-
 def job_view(job: DispatchJob) -> JobView:
     """A job as it is shown."""
     shown_as_json = job.payload is not None and is_json(job.content_type) and _is_valid(job.payload)
@@ -160,8 +89,8 @@ def job_view(job: DispatchJob) -> JobView:
         scheduled_for=optional_moment(job.scheduled_for_ms),
         expires_at=optional_moment(job.expires_at_ms),
         finished_at=optional_moment(job.finished_at_ms),
-        payload=Raw(job.payload) if job.payload is not None and shown_as_json else UNSET,
-        payload_base64=job.payload if job.payload is not None and not shown_as_json else UNSET,
+        payload_json=Raw(job.payload) if job.payload is not None and shown_as_json else UNSET,
+        payload_bytes=job.payload if job.payload is not None and not shown_as_json else UNSET,
     )
 
 

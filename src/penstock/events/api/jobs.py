@@ -5,102 +5,39 @@ What people decide about jobs: cancel, retry and ignore, one, several or a group
 
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
-from typing import Annotated
 
-import msgspec
-from msgspec import Meta
-
-from penstock.domain.job import BEFORE_ALL_ATTEMPTS, CreatedJob
-from penstock.domain.job_state import JobStatus
-from penstock.edge.clock import Clock
-from penstock.events.api.fields import (
-    MAX_BATCH_BYTES,
-    MAX_ITEM_BYTES,
+from penstock.client.types import (
     MOST_AT_ONCE,
+    AttemptList,
     Count,
+    Decided,
     EpochMs,
-    GroupKey,
-    Name,
-    checked_id,
-    checked_job_id,
+    GroupToRetry,
+    JobCounts,
+    JobIds,
+    JobList,
+    JobQuery,
+    JobReceipt,
+    JobReceipts,
+    JobView,
+    NewJobBody,
+    NewJobs,
+    OldestAges,
+    PageQuery,
 )
-from penstock.events.api.job_types import AttemptView, JobView, NewJobBody, attempt_view, job_view, new_job
+from penstock.domain.job import BEFORE_ALL_ATTEMPTS, CreatedJob
+from penstock.edge.clock import Clock
+from penstock.events.api.fields import MAX_BATCH_BYTES, MAX_ITEM_BYTES, checked_id, checked_job_id
+from penstock.events.api.job_types import attempt_view, job_view, new_job
 from penstock.events.errors import SubscriptionNotFound
 from penstock.events.store.listing import JobFilter
 from penstock.events.store.repository import JobRepository
-from penstock.http.api.paging import Cursor, Limit, PageQuery, first_of, key_before
+from penstock.http.api.paging import first_of, key_before
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import Call, NoBody, route
 from penstock.http.auth.keys import EVERYONE, MAY_PUBLISH
 
 PATH = "/api/v1/jobs"
-
-
-class JobReceipt(msgspec.Struct, frozen=True, rename="camel"):
-    """A job that was made, or the one that has its idempotency key already."""
-
-    id: str
-    is_new: bool
-
-
-class NewJobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Jobs to be made together: all of them or none."""
-
-    jobs: Annotated[list[NewJobBody], Meta(min_length=1, max_length=MOST_AT_ONCE)]
-
-
-class JobReceipts(msgspec.Struct, frozen=True):
-    """Jobs that were made, in the order they were asked for."""
-
-    jobs: list[JobReceipt]
-
-
-class JobQuery(msgspec.Struct, frozen=True, rename="camel"):
-    """Which jobs to list, and where to go on."""
-
-    status: JobStatus | None = None
-    subscription_id: Name | None = None
-    group_key: GroupKey | None = None
-    key: GroupKey | None = None
-    event_id: Name | None = None
-    tenant: Name | None = None
-    type: Name | None = None
-    created_from_ms: EpochMs | None = None
-    created_to_ms: EpochMs | None = None
-    archived: bool = False
-    limit: Limit = 100
-    cursor: Cursor | None = None
-
-
-class JobList(msgspec.Struct, frozen=True):
-    """Jobs, the newest first and without their payloads; the cursor asks for the next page, null after the last."""
-
-    jobs: list[JobView]
-    cursor: str | None
-
-
-class AttemptList(msgspec.Struct, frozen=True):
-    """Deliveries of a job, the first one first; the cursor asks for the next page, null after the last."""
-
-    attempts: list[AttemptView]
-    cursor: str | None
-
-
-class JobCounts(msgspec.Struct, frozen=True):
-    """How many jobs have each status, archived ones left out."""
-
-    counts: dict[JobStatus, int]
-
-
-class OldestAges(msgspec.Struct, frozen=True, rename="camel"):
-    """For how long the oldest has waited, null if nothing waits.
-
-    `heldAgeS` is that of due jobs that something holds: an earlier job of their group, or a pause of their
-    subscription. `ageS` is that of everything else: events that are to become jobs, and due jobs.
-    """
-
-    age_s: float | None
-    held_age_s: float | None
 
 
 class JobRoutes:
@@ -189,24 +126,6 @@ class JobRoutes:
 
 def _age_s(since_ms: int | None, now_ms: int) -> float | None:
     return None if since_ms is None else max(0, now_ms - since_ms) / 1000
-
-
-class JobIds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Jobs: it is done to all of them or, with an error, to none."""
-
-    ids: Annotated[list[Name], Meta(min_length=1, max_length=MOST_AT_ONCE)]
-
-
-class GroupToRetry(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A group, named as its jobs name it."""
-
-    group_key: GroupKey
-
-
-class Decided(msgspec.Struct, frozen=True):
-    """The jobs it was done to, in order."""
-
-    ids: list[str]
 
 
 class JobDecisionRoutes:

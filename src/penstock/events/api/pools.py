@@ -4,44 +4,19 @@
 """
 
 from collections.abc import Callable, Sequence
-from typing import Annotated
 
-import msgspec
-from msgspec import Meta
-
+from penstock.client.types import PageQuery, PoolBody, PoolList, PoolView, QueueToConsume, RouterConfiguration
 from penstock.domain.errors import InvalidArgument
-from penstock.domain.subscription import DEFAULT_CONCURRENCY, Pool
+from penstock.domain.subscription import Pool
 from penstock.events.errors import PoolNotFound
 from penstock.events.store.repository import JobRepository
-from penstock.http.api.paging import PageQuery, page_of
+from penstock.http.api.paging import page_of
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import Call, NoBody, route
 
 PATH = "/api/v1/pools"
 _ONE = f"{PATH}/{{code}}"
 MOST_CODE_CHARS = 256
-
-
-class PoolBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What a pool allows: so many deliveries at once, and so many a minute (null: as many as there are)."""
-
-    concurrency: Annotated[int, Meta(ge=1, le=100_000)] = DEFAULT_CONCURRENCY
-    rate_limit_per_minute: Annotated[int, Meta(ge=1, le=100_000_000)] | None = None
-
-
-class PoolView(msgspec.Struct, frozen=True, rename="camel"):
-    """A pool."""
-
-    code: str
-    concurrency: int
-    rate_limit_per_minute: int | None
-
-
-class PoolList(msgspec.Struct, frozen=True):
-    """Pools, by code; the cursor asks for the next page, null after the last."""
-
-    pools: list[PoolView]
-    cursor: str | None
 
 
 class PoolRoutes:
@@ -96,21 +71,6 @@ def _known(code: str) -> str:
 
 ROUTER_CONFIG_PATH = "/api/router/config"
 QUEUE_NAME = "dispatch"
-
-
-class QueueToConsume(msgspec.Struct, frozen=True, rename="camel"):
-    """A queue that routers consume."""
-
-    queue_name: str
-    queue_uri: str
-    connections: int = 1
-
-
-class RouterConfiguration(msgspec.Struct, frozen=True, rename="camel"):
-    """The configuration in the form that routers read."""
-
-    processing_pools: list[PoolView]
-    queues: list[QueueToConsume]
 
 
 class RouterConfigRoutes:

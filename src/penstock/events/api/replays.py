@@ -9,10 +9,10 @@ from http import HTTPStatus
 
 import msgspec
 
+from penstock.client.types import MOST_AT_ONCE, EpochMs, GroupKey, Name
 from penstock.domain.job import DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.edge.clock import Clock
-from penstock.events.api.fields import MOST_AT_ONCE, EpochMs, GroupKey, Name
 from penstock.events.replay import ReplayOrder, ReplaySelection, last_copies
 from penstock.events.store.listing import JobFilter
 from penstock.events.store.repository import JobRepository

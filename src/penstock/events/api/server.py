@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from penstock.client.types import LONGEST_TIMEOUT_S
 from penstock.delivery.breakers import Breakers
 from penstock.delivery.egress import EgressGuard
 from penstock.delivery.http.client import HttpClient
@@ -16,10 +17,9 @@ from penstock.delivery.http.settings import DeliverySettings
 from penstock.delivery.webhook.courier import Courier
 from penstock.domain.addresses import Network
 from penstock.domain.ids import TsidFactory
-from penstock.domain.subscription import DEFAULT_DISPATCH_POOL
+from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
 from penstock.edge.clock import Clock
 from penstock.events.api.app import Front, JobsParts, jobs_app
-from penstock.events.api.subscription_types import LONGEST_TIMEOUT_S
 from penstock.events.process.dead_letters import DeadLetters, NoDeadLetters
 from penstock.events.process.process import ProcessMetrics, Processor
 from penstock.events.process.tokens import AuthTokens

@@ -8,14 +8,14 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from penstock.client.types import Cursor, EpochMs, Limit, Name
 from penstock.domain.limits import MINUTE_MS
 from penstock.edge.clock import Clock
-from penstock.events.api.fields import EpochMs, Name
 from penstock.events.statistics.minutes import Dimension, Minute, merged
 from penstock.events.statistics.store import KEPT_MS
 from penstock.events.store.inspection import THE_NEWEST, FinishedJob
 from penstock.events.store.repository import JobRepository
-from penstock.http.api.paging import Cursor, Limit, first_of, key_before
+from penstock.http.api.paging import first_of, key_before
 from penstock.http.api.routes import Call, NoBody, route
 
 PATH = "/api/v1/statistics"

@@ -1,25 +1,21 @@
-"""Subscriptions as callers give them, and as the API shows them.
+"""From subscriptions as callers give them to those that are kept, and back to what the API shows.
 
 The URLs that deliveries go to, checked when they are given.
 """
 
-from collections.abc import Mapping
-from typing import Annotated
-
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET
 
+from penstock.client.types import NewSubscription, SubscriptionChange, SubscriptionView
 from penstock.delivery.errors import Undeliverable
 from penstock.delivery.http.request import parse_target
 from penstock.delivery.webhook.request import checked_headers
 from penstock.domain.errors import InvalidArgument
-from penstock.domain.matching import Condition, EventFilter
+from penstock.domain.matching import EventFilter
 from penstock.domain.message import NO_ATTRIBUTES
-from penstock.domain.pointer import DispatchMode
 from penstock.domain.retry import DEFAULT_RETRY_SCHEDULE, RetrySchedule
 from penstock.domain.signing import key_of
-from penstock.domain.subscription import DEFAULT_DISPATCH_POOL, DEFAULT_TIMEOUT_S, Subscription
-from penstock.events.api.fields import Name, Text
+from penstock.domain.subscription import Subscription
 
 
 def checked_target(url: str) -> str:
@@ -30,66 +26,6 @@ def checked_target(url: str) -> str:
         # Without the URL: it may carry a secret.
         raise InvalidArgument(f"the target is no URL to deliver to: {error.message.partition(': ')[2]}") from error
     return url
-
-
-LONGEST_TIMEOUT_S = 600
-_WEEK_S = 7 * 24 * 60 * 60
-
-Filter = Annotated[list[Condition], Meta(max_length=50)]
-RetryDelays = Annotated[list[Annotated[float, Meta(ge=0, le=_WEEK_S)]], Meta(max_length=50)]
-Timeout = Annotated[float, Meta(ge=0.1, le=LONGEST_TIMEOUT_S)]
-
-
-class NewSubscription(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """A subscription to be made. Without a secret (`whsec_` and base64) one is made."""
-
-    name: Name
-    pattern: Name
-    target: Text
-    filter: Filter = msgspec.field(default_factory=list)
-    secret: Text | None = None
-    pool: Name = DEFAULT_DISPATCH_POOL
-    mode: DispatchMode = DispatchMode.BLOCK_ON_ERROR
-    retry_delays_s: RetryDelays | None = None
-    timeout_s: Timeout = DEFAULT_TIMEOUT_S
-    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
-    dead_letter_topic: Name | None = None
-    tenant: Name | None = None
-
-
-class SubscriptionChange(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """What shall be different; a dead-letter topic of null takes it away."""
-
-    name: Name | UnsetType = UNSET
-    pattern: Name | UnsetType = UNSET
-    target: Text | UnsetType = UNSET
-    filter: Filter | UnsetType = UNSET
-    pool: Name | UnsetType = UNSET
-    mode: DispatchMode | UnsetType = UNSET
-    retry_delays_s: RetryDelays | UnsetType = UNSET
-    timeout_s: Timeout | UnsetType = UNSET
-    headers: Mapping[str, str] | UnsetType = UNSET
-    dead_letter_topic: Name | UnsetType | None = UNSET
-
-
-class SubscriptionView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A subscription, without its secrets."""
-
-    id: str
-    name: str
-    pattern: str
-    target: str
-    filter: tuple[Condition, ...]
-    pool: str
-    mode: DispatchMode
-    retry_delays_s: tuple[float, ...]
-    timeout_s: float
-    headers: Mapping[str, str]
-    paused: bool
-    dead_letter_topic: str | None
-    tenant: str
-    secrets: int
-    """How many secrets sign its deliveries: two while one replaces the other."""
 
 
 def new_subscription(body: NewSubscription, subscription_id: str, secret: str) -> Subscription:

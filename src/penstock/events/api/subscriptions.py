@@ -9,22 +9,28 @@ from http import HTTPStatus
 
 import msgspec
 
+from penstock.client.types import (
+    MOST_AT_ONCE,
+    NewSubscription,
+    PageQuery,
+    Rotated,
+    Rotation,
+    RotationFinished,
+    SubscriptionChange,
+    SubscriptionList,
+    SubscriptionMade,
+    SubscriptionRemoved,
+    SubscriptionView,
+)
 from penstock.domain.signing import SECRET_PREFIX, key_of
 from penstock.domain.subscription import Subscription
 from penstock.edge.chance import random_bytes
 from penstock.edge.clock import Clock
-from penstock.events.api.fields import MOST_AT_ONCE, SMALL_BODY_BYTES, Text, checked_id
-from penstock.events.api.subscription_types import (
-    NewSubscription,
-    SubscriptionChange,
-    SubscriptionView,
-    changed_subscription,
-    new_subscription,
-    subscription_view,
-)
+from penstock.events.api.fields import SMALL_BODY_BYTES, checked_id
+from penstock.events.api.subscription_types import changed_subscription, new_subscription, subscription_view
 from penstock.events.errors import SubscriptionNotFound
 from penstock.events.store.repository import JobRepository
-from penstock.http.api.paging import PageQuery, page_of
+from penstock.http.api.paging import page_of
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import Call, NoBody, route
 
@@ -34,26 +40,6 @@ _KEY_BYTES = 32
 def new_secret() -> str:
     """A secret to sign with, in the form of Standard Webhooks."""
     return SECRET_PREFIX + b64encode(random_bytes(_KEY_BYTES)).decode()
-
-
-class Rotation(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """How to replace a secret; the one that was newest so far goes on signing beside it unless it is dropped."""
-
-    secret: Text | None = None
-    keep_previous: bool = True
-
-
-class Rotated(msgspec.Struct, frozen=True):
-    """The new secret, shown this once, and how many secrets sign now."""
-
-    secret: str
-    secrets: int
-
-
-class RotationFinished(msgspec.Struct, frozen=True):
-    """How many secrets sign now: the newest alone."""
-
-    secrets: int
 
 
 class SigningSecretRoutes:
@@ -90,27 +76,6 @@ class SigningSecretRoutes:
 
 PATH = "/api/v1/subscriptions"
 _ONE = f"{PATH}/{{id}}"
-
-
-class SubscriptionMade(msgspec.Struct, frozen=True):
-    """A new subscription, and the secret that signs its deliveries: it is shown this once."""
-
-    subscription: SubscriptionView
-    secret: str
-
-
-class SubscriptionList(msgspec.Struct, frozen=True):
-    """Subscriptions, the oldest first; the cursor asks for the next page, null after the last."""
-
-    subscriptions: list[SubscriptionView]
-    cursor: str | None
-
-
-class SubscriptionRemoved(msgspec.Struct, frozen=True, rename="camel"):
-    """A subscription that is no more, and how many of its jobs were cancelled with it."""
-
-    id: str
-    cancelled_jobs: int
 
 
 class SubscriptionRoutes:

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-import msgspec
-
+from penstock.client.types import Trial
 from penstock.delivery.webhook.courier import Courier
 from penstock.delivery.webhook.request import delivery_request
 from penstock.domain.event import Event
@@ -23,16 +22,6 @@ from penstock.http.api.routes import Call, NoBody, route
 
 EVENT_TYPE = "penstock:test"
 _DATA = b'{"message":"This is a test event of Penstock. Answer with any 2xx status."}'
-
-
-class Trial(msgspec.Struct, frozen=True, rename="camel"):
-    """What the endpoint made of the test event."""
-
-    delivered: bool
-    status_code: int | None
-    duration_ms: int
-    response: str | None
-    error: str | None
 
 
 class TrialRoutes:

@@ -5,8 +5,8 @@ from typing import Protocol
 import msgspec
 
 from penstock.domain.job import ClaimedJob
+from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
 from penstock.domain.pointer import DispatchMode, MediationType
-from penstock.domain.subscription import DEFAULT_DISPATCH_POOL
 from penstock.queues.port import Publication
 
 

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
-from penstock.domain.subscription import DEFAULT_DISPATCH_POOL
+from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
 from penstock.events.dispatch.pointers import Pointers
 from penstock.events.dispatch.settings import SchedulerSettings
 from penstock.events.process.tokens import AuthTokens

@@ -15,9 +15,10 @@ from penstock.delivery.webhook.courier import Courier, Delivery, undeliverable
 from penstock.delivery.webhook.request import DeliveryRequest, delivery_request
 from penstock.domain.errors import InvalidArgument, NotFound, PenstockError
 from penstock.domain.event import Event
-from penstock.domain.job import Attempt, AttemptOutcome, DispatchJob
+from penstock.domain.job import Attempt, DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.limits import SECOND_MS
+from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.subscription import Subscription
 from penstock.edge.chance import random_share
 from penstock.edge.clock import Clock

@@ -17,11 +17,12 @@ from http import HTTPStatus
 
 import msgspec
 
-from penstock.domain.job import AttemptOutcome, DispatchJob
+from penstock.domain.job import DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.limits import SECOND_MS
 from penstock.domain.order import is_expired
 from penstock.domain.outcome import (
+    AttemptOutcome,
     CircuitOpen,
     Deferred,
     EgressDenied,

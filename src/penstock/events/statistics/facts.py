@@ -7,8 +7,8 @@ import re
 
 import msgspec
 
-from penstock.domain.job import AttemptOutcome
 from penstock.domain.limits import MINUTE_MS
+from penstock.domain.outcome import AttemptOutcome
 
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS

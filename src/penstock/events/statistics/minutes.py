@@ -20,7 +20,7 @@ from itertools import accumulate, pairwise
 
 import msgspec
 
-from penstock.domain.job import AttemptOutcome
+from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.sketch import Histogram
 from penstock.events.statistics.facts import Fact
 

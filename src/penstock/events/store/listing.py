@@ -13,9 +13,10 @@ import msgspec
 
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.ids import first_id_of
-from penstock.domain.job import Attempt, AttemptOutcome, AttemptPlace, DispatchJob
+from penstock.domain.job import Attempt, AttemptPlace, DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.limits import SECOND_MS
+from penstock.domain.outcome import AttemptOutcome
 from penstock.events.errors import JobNotFound
 from penstock.events.fan_out.rule import check_job_id
 from penstock.events.store.statements import JOB_COLUMNS, STATUS_OF, codes_of, job_of

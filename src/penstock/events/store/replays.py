@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.domain.event import Event
-from penstock.domain.job import Attempt, AttemptOutcome, DispatchJob
+from penstock.domain.job import Attempt, DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.limits import MINUTE_MS
+from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock
 from penstock.events.errors import ReplayNotFound, ReplayTakenOver

@@ -8,8 +8,8 @@ Rows that cannot be right: they are told, and prove nothing.
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
-from penstock.domain.job import AttemptOutcome
 from penstock.domain.job_state import JobStatus
+from penstock.domain.outcome import AttemptOutcome
 from penstock.history.audit.catalog import Catalog
 from penstock.history.audit.findings import FindingKind, as_findings
 from penstock.history.audit.window import (

@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession
 
 from penstock.domain.event import Event
 from penstock.domain.ids import TsidFactory
-from penstock.domain.job import AttemptOutcome
 from penstock.domain.matching import Condition, EventFilter
+from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
 from penstock.events.fan_out.spark import FanOutJob, FanOutSettings

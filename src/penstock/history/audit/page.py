@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from penstock.domain.job import AttemptOutcome
 from penstock.domain.job_state import JobStatus
+from penstock.domain.outcome import AttemptOutcome
 from penstock.history.audit.findings import WAITING_EVENTS, AuditResult, Finding, FindingKind
 from penstock.history.audit.screen import UNRECORDED
 from penstock.history.page import Section, figures, page, table

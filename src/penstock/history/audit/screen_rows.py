@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from penstock.domain.job import AttemptOutcome
 from penstock.domain.job_state import JobStatus
+from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.pointer import DispatchMode
 from penstock.history.audit.deliveries import owes_proof
 from penstock.history.audit.order import strict_until, untried_until

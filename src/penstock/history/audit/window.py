@@ -9,9 +9,9 @@ import msgspec
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from penstock.domain.job import AttemptOutcome
 from penstock.domain.job_state import FINAL, JobStatus
 from penstock.domain.limits import MINUTE_MS, SECOND_MS
+from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.pointer import DispatchMode
 
 SETTLED_MS = 5 * SECOND_MS

@@ -8,7 +8,7 @@ import msgspec
 import pyarrow
 from pyspark.sql import DataFrame
 
-from penstock.domain.job import AttemptOutcome
+from penstock.domain.outcome import AttemptOutcome
 from penstock.events.statistics.facts import Fact, named
 from penstock.events.statistics.minutes import BEFORE_ALL, Leaders, Minute, Place, count, count_leaders, joined, summed
 from penstock.history.lake.facts import DAY, FLAW

@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from penstock.client.types import LONGEST_TIMEOUT_S
 from penstock.delivery.breakers import Breakers
 from penstock.delivery.egress import EgressGuard
 from penstock.delivery.http.client import HttpClient
@@ -29,7 +30,6 @@ from penstock.delivery.webhook.courier import Courier
 from penstock.domain.addresses import Network
 from penstock.domain.limits import SECOND_MS
 from penstock.edge.clock import Clock, SystemClock, pause
-from penstock.events.api.subscription_types import LONGEST_TIMEOUT_S
 from penstock.events.store.replays import Part, Replays
 from penstock.history.replay.rounds import PART, Rounds
 from penstock.history.replay.timetable import Pace, Timetable

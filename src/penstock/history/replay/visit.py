@@ -19,8 +19,8 @@ from enum import Enum, auto
 from penstock.delivery.webhook.courier import Courier, Delivery, undeliverable
 from penstock.delivery.webhook.request import delivery_request
 from penstock.domain.errors import InvalidArgument
-from penstock.domain.job import Attempt, AttemptOutcome
-from penstock.domain.outcome import MediationOutcome, retry_delay_s
+from penstock.domain.job import Attempt
+from penstock.domain.outcome import AttemptOutcome, MediationOutcome, retry_delay_s
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock
 from penstock.events.process.verdict import judge, told

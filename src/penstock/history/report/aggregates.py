@@ -3,7 +3,7 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from penstock.domain.job import AttemptOutcome
+from penstock.domain.outcome import AttemptOutcome
 from penstock.events.dispatch.spark_plan import group_hash
 from penstock.events.statistics.minutes import BUCKETS, LATENCY_BOUNDS_MS
 

@@ -6,9 +6,10 @@ from http import HTTPStatus
 
 import msgspec
 
+from penstock.client.types import PROBLEM_MEDIA_TYPE, Problem
 from penstock.domain.errors import PenstockError
 from penstock.http.api.changes import Change, ChangeLog, LoggedChanges, shown
-from penstock.http.api.problems import MEDIA_TYPE, Problem, Refused, problem, problem_of
+from penstock.http.api.problems import Refused, problem, problem_of
 from penstock.http.api.query import parse_query
 from penstock.http.api.routes import AnyRoute, Call, NoBody, RouteTable
 from penstock.http.auth.guard import LOCAL, RequestGuard, media_type_of
@@ -133,4 +134,4 @@ async def _read(receive: Receive, max_bytes: int) -> bytes:
 
 
 async def _send_problem(scope: Scope, send: Send, told: Problem, headers: Mapping[str, str]) -> None:
-    await answer(scope, send, told.status, _encode(told), {**_HEADERS, **headers, "content-type": MEDIA_TYPE})
+    await answer(scope, send, told.status, _encode(told), {**_HEADERS, **headers, "content-type": PROBLEM_MEDIA_TYPE})

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from penstock import __version__
-from penstock.http.api.problems import MEDIA_TYPE, Problem
+from penstock.client.types import PROBLEM_MEDIA_TYPE, Problem
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import AnyRoute, Call, NoBody, RouteTable, route, routes_of
 
@@ -102,7 +102,7 @@ def _problems(route: AnyRoute) -> Json:
     if route.path_names:
         statuses.add(HTTPStatus.NOT_FOUND)
     ordered = sorted(statuses)
-    return {str(status.value): _content(f"{status.phrase}.", MEDIA_TYPE, Problem) for status in ordered}
+    return {str(status.value): _content(f"{status.phrase}.", PROBLEM_MEDIA_TYPE, Problem) for status in ordered}
 
 
 def _content(description: str, media_type: str, kind: type) -> Json:

@@ -1,15 +1,15 @@
-"""Lists told page by page: how many, and where to go on.
+"""Lists served page by page: the rows of one page, and the cursor of the next.
 
 Cursors of lists: where the next page begins, as text that a client passes on and does not look into.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Meta
 
+from penstock.client.types import MOST_ON_A_PAGE
 from penstock.domain.errors import InvalidArgument
 from penstock.http.errors import BadCursor
 
@@ -34,28 +34,8 @@ def key_before(cursor: str, kind: type[Key]) -> Key:
     return key
 
 
-MOST_ON_A_PAGE = 1000
-
-Limit: TypeAlias = Annotated[int, Meta(ge=1, le=MOST_ON_A_PAGE)]
-# Room for the longest key: 600 characters of four bytes each, written in base64.
-Cursor: TypeAlias = Annotated[str, Meta(min_length=1, max_length=4096)]
-
 T = TypeVar("T")
 K = TypeVar("K", bound=tuple[Any, ...])
-
-
-class PageQuery(msgspec.Struct, frozen=True):
-    """How many, and where to go on."""
-
-    limit: Limit = MOST_ON_A_PAGE
-    cursor: Cursor | None = None
-
-
-class WholeOrPageQuery(msgspec.Struct, frozen=True):
-    """How many, and where to go on; a list that is asked for with neither comes whole."""
-
-    limit: Limit | None = None
-    cursor: Cursor | None = None
 
 
 def check_no_cursor(cursor: str | None, order: str) -> None:

@@ -2,8 +2,7 @@
 
 from http import HTTPStatus
 
-import msgspec
-
+from penstock.client.types import Problem
 from penstock.domain.errors import (
     AlreadyExists,
     FailedPrecondition,
@@ -14,8 +13,6 @@ from penstock.domain.errors import (
     Unavailable,
 )
 
-MEDIA_TYPE = "application/problem+json"
-
 _STATUSES: tuple[tuple[type[PenstockError], HTTPStatus], ...] = (
     (InvalidArgument, HTTPStatus.BAD_REQUEST),
     (NotFound, HTTPStatus.NOT_FOUND),
@@ -25,16 +22,6 @@ _STATUSES: tuple[tuple[type[PenstockError], HTTPStatus], ...] = (
     (Unavailable, HTTPStatus.SERVICE_UNAVAILABLE),
     (PenstockError, HTTPStatus.INTERNAL_SERVER_ERROR),
 )
-
-
-class Problem(msgspec.Struct, frozen=True):
-    """What went wrong; `code` is for programs, `detail` for people."""
-
-    status: int
-    code: str
-    title: str
-    detail: str
-    type: str = "about:blank"
 
 
 class Refused(Exception):

@@ -6,9 +6,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from penstock.client.types import WholeOrPageQuery
 from penstock.delivery.breakers import BreakerView
 from penstock.domain.errors import NotFound
-from penstock.http.api.paging import WholeOrPageQuery, whole_or_page_of
+from penstock.http.api.paging import whole_or_page_of
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import Call, NoBody, route
 from penstock.router.monitoring.views import RouterSurface

@@ -5,8 +5,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from penstock.client.types import Cursor, Limit
 from penstock.domain.errors import NotFound
-from penstock.http.api.paging import Cursor, Limit, cursor_after, key_before
+from penstock.http.api.paging import cursor_after, key_before
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import Call, NoBody, route
 from penstock.http.auth.keys import MAY_LOOK

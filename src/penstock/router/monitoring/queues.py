@@ -4,8 +4,9 @@ from http import HTTPStatus
 
 import msgspec
 
+from penstock.client.types import WholeOrPageQuery
 from penstock.domain.errors import NotFound, Unavailable
-from penstock.http.api.paging import WholeOrPageQuery, whole_or_page_of
+from penstock.http.api.paging import whole_or_page_of
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import Call, NoBody, route
 from penstock.ops.telemetry.redaction import mask_whole_url

@@ -5,9 +5,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from penstock.client.types import Cursor, Limit
 from penstock.domain.errors import NotFound
 from penstock.domain.limits import SECOND_MS
-from penstock.http.api.paging import Cursor, Limit, whole_or_page_of
+from penstock.http.api.paging import whole_or_page_of
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import Call, NoBody, route
 from penstock.router.monitoring.warnings import RouterWarning, Severity, WarningCode, WarningFilter, Warnings

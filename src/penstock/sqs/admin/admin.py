@@ -14,8 +14,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from penstock.client.types import WholeOrPageQuery
 from penstock.engine.entry import Entry, EntryState
-from penstock.http.api.paging import WholeOrPageQuery, whole_or_page_of
+from penstock.http.api.paging import whole_or_page_of
 from penstock.http.api.problems import Refused
 from penstock.http.api.query import NoQuery, parse_query
 from penstock.http.api.routes import Call, NoBody, RouteTable, route, routes_of

@@ -10,9 +10,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from penstock.domain.ids import encode_tsid
-from penstock.domain.job import AttemptOutcome
+from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
+from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.pointer import DispatchMode
-from penstock.domain.subscription import DEFAULT_DISPATCH_POOL
 from penstock.history.audit.audit import audit_frame
 from penstock.history.audit.findings import AuditResult, result_of
 from penstock.history.audit.window import AuditWindow

@@ -8,7 +8,8 @@ import psycopg
 import uvloop
 from psycopg import sql
 
-from penstock.domain.subscription import DEFAULT_DISPATCH_POOL, Subscription
+from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
+from penstock.domain.subscription import Subscription
 from penstock.events.store.postgres import postgres_repository
 from penstock.events.store.statements import StoredMode, StoredState
 from penstock.spark.database import Database

@@ -1,0 +1,68 @@
+"""`penstock serve sqs`: the SQS-compatible server."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.family import examples
+from penstock.cli.options import given_or, load_config
+from penstock.cli.parameters import DatabaseUrl, DataDir, Memory, host_option, port_option
+
+EXAMPLES = examples(
+    "penstock serve sqs --memory",
+    "penstock serve sqs --data /var/lib/penstock --credentials keys.toml --host 0.0.0.0",
+    "penstock serve sqs --database postgresql://penstock@db/penstock",
+)
+
+
+def sqs(
+    ctx: typer.Context,
+    port: Annotated[int | None, port_option("the server", "ports.sqs", 9324)] = None,
+    host: Annotated[str, host_option("--credentials")] = "127.0.0.1",
+    data: DataDir = None,
+    database: DatabaseUrl = None,
+    memory: Memory = False,
+    credentials: Annotated[
+        Path | None, typer.Option(help="TOML file of access keys; requests must then be signed.", metavar="FILE")
+    ] = None,
+    region: Annotated[str, typer.Option(metavar="NAME", help="Region in ARNs.")] = "us-east-1",
+    account: Annotated[str, typer.Option(metavar="ID", help="Account id in ARNs and queue URLs.")] = "000000000000",
+    fifo_partition_map: Annotated[
+        str, typer.Option(help="Databases of a queue's partitions: orders.fifo:4=a,a,b,b", metavar="MAP")
+    ] = "",
+) -> None:
+    """Serve the SQS API: any AWS SDK works by setting its endpoint URL, and the AWS CLI by --endpoint-url.
+
+    Without --data, --database or --memory, the data directory of the configuration is used.
+    """
+    from penstock.cli.serve.stores import named_stores, store_of
+    from penstock.edge.clock import SystemClock
+    from penstock.edge.node import process_ids
+    from penstock.engine.policy import Window
+    from penstock.http.server.server import run
+    from penstock.sqs.auth.credentials import load
+    from penstock.sqs.queue.placement import HOME, parse_partition_map
+    from penstock.sqs.server import ServerSettings, serve_sqs
+    from penstock.sqs.service import ServiceSettings
+
+    config = load_config(ctx)
+    others = named_stores(config)
+    settings = ServerSettings(
+        host=host,
+        port=given_or(port, config.ports.sqs),
+        service=ServiceSettings(
+            region=region,
+            account=account,
+            default_partitions=config.sqs.default_partitions,
+            placements=parse_partition_map(fifo_partition_map, set(others)),
+        ),
+        window=Window(
+            messages=config.queue.window_messages,
+            size_bytes=config.queue.window_bytes,
+            lookahead=config.queue.lookahead_messages,
+        ),
+    )
+    stores = {HOME: store_of(config, "sqs", data=data, database=database, memory=memory), **others}
+    keys = load(credentials) if credentials is not None else None
+    run(serve_sqs(stores, SystemClock(), process_ids(config.node.id), settings, keys))

@@ -1,0 +1,178 @@
+"""Jobs and attempts as callers give them and as the API shows them."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, UnsetType
+
+from penstock.client.types.fields import MOST_AT_ONCE, Cursor, EpochMs, GroupKey, Limit, Moment, Name, Text
+from penstock.domain.job_state import DIRECT_TYPE, JobStatus
+from penstock.domain.order import DEFAULT_SEQUENCE
+from penstock.domain.outcome import AttemptOutcome
+from penstock.domain.pointer import DispatchMode
+
+_MOST = 2**31 - 1
+
+
+class NewJobBody(
+    msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """A job to be made. One that names a subscription is delivered as its events are; target, mode and pool are
+    the subscription's unless given. `payload` is any JSON, `payloadBase64` anything else.
+    """
+
+    target: Text | None = None
+    subscription_id: Name | None = None
+    type: Name = DIRECT_TYPE
+    tenant: Name | None = None
+    group: Name | None = None
+    sequence: Annotated[int, Meta(ge=-_MOST, le=_MOST)] = DEFAULT_SEQUENCE
+    mode: DispatchMode | None = None
+    pool: Name | None = None
+    payload: Raw | UnsetType = UNSET
+    payload_base64: bytes | None = None
+    content_type: Name = "application/json"
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    scheduled_for: Moment | None = None
+    expires_at: Moment | None = None
+    idempotency_key: Name | None = None
+
+
+class NewJobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Jobs to be made together: all of them or none."""
+
+    jobs: Annotated[list[NewJobBody], Meta(min_length=1, max_length=MOST_AT_ONCE)]
+
+
+class JobReceipt(msgspec.Struct, frozen=True, rename="camel"):
+    """A job that was made, or the one that has its idempotency key already."""
+
+    id: str
+    is_new: bool
+
+
+class JobReceipts(msgspec.Struct, frozen=True):
+    """Jobs that were made, in the order they were asked for."""
+
+    jobs: list[JobReceipt]
+
+
+class JobQuery(msgspec.Struct, frozen=True, rename="camel"):
+    """Which jobs to list, and where to go on."""
+
+    status: JobStatus | None = None
+    subscription_id: Name | None = None
+    group_key: GroupKey | None = None
+    key: GroupKey | None = None
+    event_id: Name | None = None
+    tenant: Name | None = None
+    type: Name | None = None
+    created_from_ms: EpochMs | None = None
+    created_to_ms: EpochMs | None = None
+    archived: bool = False
+    limit: Limit = 100
+    cursor: Cursor | None = None
+
+
+class JobView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A job. Its own payload is shown when one job is asked for; that of an event is the event's."""
+
+    id: str
+    status: JobStatus
+    type: str
+    tenant: str
+    event_id: str | None
+    subscription_id: str | None
+    group: str | None
+    group_key: str
+    sequence: int
+    mode: DispatchMode
+    pool: str
+    target: str
+    headers: Mapping[str, str]
+    content_type: str
+    idempotency_key: str | None
+    attempts_spent: int
+    deliveries: int
+    last_error: str | None
+    created_at: datetime
+    updated_at: datetime
+    due_at: datetime
+    scheduled_for: datetime | None
+    expires_at: datetime | None
+    finished_at: datetime | None
+    payload_json: Raw | UnsetType = msgspec.field(default=UNSET, name="payload")
+    payload_bytes: bytes | UnsetType = msgspec.field(default=UNSET, name="payloadBase64")
+
+    @property
+    def payload(self) -> object:
+        """The payload, if it is JSON and was shown; else None."""
+        return msgspec.json.decode(self.payload_json) if isinstance(self.payload_json, Raw) else None
+
+    @property
+    def payload_base64(self) -> bytes | None:
+        """The payload, if it is not JSON and was shown; else None."""
+        return self.payload_bytes if isinstance(self.payload_bytes, bytes) else None
+
+
+class JobList(msgspec.Struct, frozen=True):
+    """Jobs, the newest first and without their payloads; the cursor asks for the next page, null after the last."""
+
+    jobs: list[JobView]
+    cursor: str | None
+
+
+class AttemptView(msgspec.Struct, frozen=True, rename="camel"):
+    """One delivery of a job."""
+
+    number: int
+    outcome: AttemptOutcome
+    at: datetime
+    duration_ms: int
+    status_code: int | None
+    response: str | None
+    error: str | None
+
+
+class AttemptList(msgspec.Struct, frozen=True):
+    """Deliveries of a job, the first one first; the cursor asks for the next page, null after the last."""
+
+    attempts: list[AttemptView]
+    cursor: str | None
+
+
+class JobCounts(msgspec.Struct, frozen=True):
+    """How many jobs have each status, archived ones left out."""
+
+    counts: dict[JobStatus, int]
+
+
+class OldestAges(msgspec.Struct, frozen=True, rename="camel"):
+    """For how long the oldest has waited, null if nothing waits.
+
+    `heldAgeS` is that of due jobs that something holds: an earlier job of their group, or a pause of their
+    subscription. `ageS` is that of everything else: events that are to become jobs, and due jobs.
+    """
+
+    age_s: float | None
+    held_age_s: float | None
+
+
+class JobIds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Jobs: it is done to all of them or, with an error, to none."""
+
+    ids: Annotated[Sequence[Name], Meta(min_length=1, max_length=MOST_AT_ONCE)]
+
+
+class GroupToRetry(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A group, named as its jobs name it."""
+
+    group_key: GroupKey
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """The jobs it was done to, in order."""
+
+    ids: list[str]

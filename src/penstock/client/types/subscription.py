@@ -1,0 +1,164 @@
+"""Subscriptions as callers give them and as the API shows them, with their secrets and their test.
+
+Pools as callers give them and as the API shows them, and what routers are configured with.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from penstock.client.types.fields import Name, Text
+from penstock.domain.job_state import DEFAULT_CONCURRENCY, DEFAULT_DISPATCH_POOL, DEFAULT_TIMEOUT_S
+from penstock.domain.matching import Condition
+from penstock.domain.pointer import DispatchMode
+
+LONGEST_TIMEOUT_S = 600
+_WEEK_S = 7 * 24 * 60 * 60
+
+Filter = Annotated[Sequence[Condition], Meta(max_length=50)]
+RetryDelays = Annotated[Sequence[Annotated[float, Meta(ge=0, le=_WEEK_S)]], Meta(max_length=50)]
+Timeout = Annotated[float, Meta(ge=0.1, le=LONGEST_TIMEOUT_S)]
+
+
+class NewSubscription(
+    msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """A subscription to be made. Without a secret (`whsec_` and base64) one is made."""
+
+    name: Name
+    pattern: Name
+    target: Text
+    filter: Filter = msgspec.field(default_factory=list)
+    secret: Text | None = None
+    pool: Name = DEFAULT_DISPATCH_POOL
+    mode: DispatchMode = DispatchMode.BLOCK_ON_ERROR
+    retry_delays_s: RetryDelays | None = None
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    dead_letter_topic: Name | None = None
+    tenant: Name | None = None
+
+
+class SubscriptionChange(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
+    """What shall be different; a dead-letter topic of null takes it away."""
+
+    name: Name | UnsetType = UNSET
+    pattern: Name | UnsetType = UNSET
+    target: Text | UnsetType = UNSET
+    filter: Filter | UnsetType = UNSET
+    pool: Name | UnsetType = UNSET
+    mode: DispatchMode | UnsetType = UNSET
+    retry_delays_s: RetryDelays | UnsetType = UNSET
+    timeout_s: Timeout | UnsetType = UNSET
+    headers: Mapping[str, str] | UnsetType = UNSET
+    dead_letter_topic: Name | UnsetType | None = UNSET
+
+
+class SubscriptionView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A subscription, without its secrets."""
+
+    id: str
+    name: str
+    pattern: str
+    target: str
+    filter: tuple[Condition, ...]
+    pool: str
+    mode: DispatchMode
+    retry_delays_s: tuple[float, ...]
+    timeout_s: float
+    headers: Mapping[str, str]
+    paused: bool
+    dead_letter_topic: str | None
+    tenant: str
+    secrets: int
+    """How many secrets sign its deliveries: two while one replaces the other."""
+
+
+class SubscriptionMade(msgspec.Struct, frozen=True):
+    """A new subscription, and the secret that signs its deliveries: it is shown this once."""
+
+    subscription: SubscriptionView
+    secret: str
+
+
+class SubscriptionList(msgspec.Struct, frozen=True):
+    """Subscriptions, the oldest first; the cursor asks for the next page, null after the last."""
+
+    subscriptions: list[SubscriptionView]
+    cursor: str | None
+
+
+class SubscriptionRemoved(msgspec.Struct, frozen=True, rename="camel"):
+    """A subscription that is no more, and how many of its jobs were cancelled with it."""
+
+    id: str
+    cancelled_jobs: int
+
+
+class Rotation(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """How to replace a secret; the one that was newest so far goes on signing beside it unless it is dropped."""
+
+    secret: Text | None = None
+    keep_previous: bool = True
+
+
+class Rotated(msgspec.Struct, frozen=True):
+    """The new secret, shown this once, and how many secrets sign now."""
+
+    secret: str
+    secrets: int
+
+
+class RotationFinished(msgspec.Struct, frozen=True):
+    """How many secrets sign now: the newest alone."""
+
+    secrets: int
+
+
+class Trial(msgspec.Struct, frozen=True, rename="camel"):
+    """What the endpoint made of the test event."""
+
+    delivered: bool
+    status_code: int | None
+    duration_ms: int
+    response: str | None
+    error: str | None
+
+
+class PoolBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What a pool allows: so many deliveries at once, and so many a minute (null: as many as there are)."""
+
+    concurrency: Annotated[int, Meta(ge=1, le=100_000)] = DEFAULT_CONCURRENCY
+    rate_limit_per_minute: Annotated[int, Meta(ge=1, le=100_000_000)] | None = None
+
+
+class PoolView(msgspec.Struct, frozen=True, rename="camel"):
+    """A pool."""
+
+    code: str
+    concurrency: int
+    rate_limit_per_minute: int | None
+
+
+class PoolList(msgspec.Struct, frozen=True):
+    """Pools, by code; the cursor asks for the next page, null after the last."""
+
+    pools: list[PoolView]
+    cursor: str | None
+
+
+class QueueToConsume(msgspec.Struct, frozen=True, rename="camel"):
+    """A queue that routers consume."""
+
+    queue_name: str
+    queue_uri: str
+    connections: int = 1
+
+
+class RouterConfiguration(msgspec.Struct, frozen=True, rename="camel"):
+    """The configuration in the form that routers read."""
+
+    processing_pools: list[PoolView]
+    queues: list[QueueToConsume]
