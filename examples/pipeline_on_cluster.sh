@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Run the pipeline on a Spark cluster: here a standalone master and two workers, all on this machine.
-# Needs Java 17 or newer, penstock[spark] (with penstock and python on the PATH) and an empty PostgreSQL database:
+# Needs Java 17 or newer, penstock-events[spark] (with penstock and python on the PATH) and an empty PostgreSQL database:
 #
 #   DATABASE_URL=postgresql://penstock@127.0.0.1/penstock examples/pipeline_on_cluster.sh
 #

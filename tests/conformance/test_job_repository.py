@@ -185,7 +185,7 @@ class TestEvents:
     async def test_events_wait_for_their_fan_out_and_get_it_once(self, rig: JobRig) -> None:
         events = [rig.new_event() for _ in range(3)]
         await rig.repository.add_events(events)
-        assert [event.id for event in await rig.repository.events_to_fan_out(2)] == [e.id for e in events[:2]]
+        assert await rig.repository.count_events_to_fan_out(9) == 3
         done = []
 
         for _ in range(2):
@@ -193,7 +193,7 @@ class TestEvents:
             done.append(await rig.repository.fan_out([event.id for event in events[:2]], jobs, rig.now_ms))
 
         assert done == [[event.id for event in events[:2]], []]
-        assert [event.id for event in await rig.repository.events_to_fan_out(9)] == [events[2].id]
+        assert await rig.repository.count_events_to_fan_out(9) == 1
         assert (await rig.repository.counts())[PENDING] == 2
 
     async def test_events_that_wait_are_counted_up_to_a_number(self, rig: JobRig) -> None:
@@ -245,7 +245,7 @@ class TestEvents:
     async def test_published_events_do_not_wait_for_a_fan_out(self, rig: JobRig) -> None:
         await rig.repository.publish([rig.new_event()], [], rig.now_ms)
 
-        assert await rig.repository.events_to_fan_out(9) == []
+        assert await rig.repository.count_events_to_fan_out(9) == 0
 
     async def test_old_events_are_forgotten_once_no_job_needs_them(self, rig: JobRig) -> None:
         needed, done, waiting = rig.new_event(), rig.new_event(), rig.new_event()
@@ -1028,9 +1028,7 @@ class TestLeadership:
         first = await repository.acquire_lease(SCHEDULER, "a", rig.now_ms, 30_000)
         assert first is not None
         assert await repository.acquire_lease(SCHEDULER, "b", rig.now_ms, 30_000) is None
-        assert await repository.lease_holder(SCHEDULER, rig.now_ms) == first
         rig.clock.advance(30)
-        assert await repository.lease_holder(SCHEDULER, rig.now_ms) is None
 
         second = await repository.acquire_lease(SCHEDULER, "b", rig.now_ms, 30_000)
 

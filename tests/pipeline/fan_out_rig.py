@@ -17,6 +17,7 @@ from penstock.events.fan_out.spark import OpenedRepository
 from penstock.events.store.listing import JobFilter
 from penstock.events.store.repository import JobRepository
 from penstock.spark.database import Database
+from penstock.spark.sources.reading import reading_of
 from tests.job_rig import JobRig
 
 Result = TypeVar("Result")
@@ -70,7 +71,12 @@ class FanOutRig:
         return events
 
     def waiting(self) -> list[str]:
-        return [event.id for event in self.ask(lambda repository: repository.events_to_fan_out(1_000_000))]
+        """The events whose jobs are to be made, by id."""
+        reading = reading_of(self.database)
+        found = reading.rows(f"SELECT id FROM {reading.prefix}events WHERE fanned_out = 0 ORDER BY id")
+        ids = [str(name) for (name,) in found]
+        reading.close()
+        return ids
 
     def jobs(self) -> list[DispatchJob]:
         """All of them, by id."""

@@ -119,7 +119,9 @@ async def start(job: StreamingJob, spark: SparkSession, checkpoint: Path) -> Str
 
 async def nobody_leads(jobs: JobRepository) -> None:
     async def holds() -> bool:
-        return await jobs.lease_holder(SCHEDULER, SystemClock().now_ms()) is None
+        now_ms = SystemClock().now_ms()
+        lease = await jobs.acquire_lease(SCHEDULER, "test", now_ms, 1000)
+        return lease is not None and await jobs.release_lease(lease, now_ms)
 
     await comes_true(holds)
 

@@ -12,7 +12,7 @@ from penstock.domain.event import Event
 from penstock.domain.order import group_key
 from penstock.domain.subscription import Subscription
 from penstock.events.fan_out.rule import FanOut
-from penstock.events.fan_out.spark_plan import by_group, damaged_events, in_order, packed, planned_jobs
+from penstock.events.fan_out.spark_plan import by_group, in_order, packed, planned_jobs
 from tests.pipeline.fan_out_worlds import events, frame_of, row_of, subscriptions
 
 pytestmark = [pytest.mark.xdist_group("spark")]
@@ -72,15 +72,6 @@ def test_a_batch_of_several_tasks_is_divided_by_groups_and_in_order(spark: Spark
     assert all(met == sorted(met) for met in places.values())
     assert len(found) == 1000
     assert len({row.task for row in found}) > 1
-
-
-def test_damaged_events_are_found_with_the_reason(spark: SparkSession) -> None:
-    good, bad = (Event(id=name, source="shop", type="a", received_ms=1) for name in ("E1", "E2"))
-
-    (row,) = damaged_events(frame_of(spark, [row_of(good), row_of(bad, attributes="{")])).collect()
-
-    assert row.event_id == "E2"
-    assert "no JSON object of texts" in row.reason
 
 
 def test_nobody_who_wants_anything_and_no_events_at_all(spark: SparkSession) -> None:

@@ -110,7 +110,7 @@ def test_a_java_that_does_not_start_spark_is_told_with_its_own_words(tmp_path: P
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requirements, "PACKAGES", ("pyspark", "no_such_package"))
-    with pytest.raises(SparkUnavailable, match=r"no_such_package.*pip install 'penstock\[spark\]'"):
+    with pytest.raises(SparkUnavailable, match=r"no_such_package.*pip install 'penstock-events\[spark\]'"):
         requirements.require_spark()
 
 

@@ -86,7 +86,6 @@ def test_a_table_divided_by_its_own_keys_is_read_once(database: Database, splits
 
     for table, key, expected in (
         ("jobs", "id", names),
-        ("ready_jobs", "id", names[:2000]),
         ("attempts", "job_id", names),
     ):
         reading = reading_of(database)

@@ -19,7 +19,8 @@ from penstock.events.store.deliveries import Done
 from penstock.events.store.lanes import LaneOwner
 from penstock.events.store.repository import JobRepository
 from penstock.spark.database import Database
-from penstock.spark.schemas import ATTEMPTS, EVENTS, JOBS, READY_JOBS, SUBSCRIPTIONS
+from penstock.spark.schemas import ATTEMPTS, EVENTS, JOBS, SUBSCRIPTIONS
+from penstock.spark.sources.table_source import registered
 from penstock.spark.tables import Tables
 from tests.pipeline.source_rig import (
     NOW_MS,
@@ -74,7 +75,6 @@ def test_all_tables_are_read_with_the_values_they_have(tables: Tables) -> None:
     frames = {
         "events": (tables.events(), EVENTS),
         "jobs": (tables.jobs(), JOBS),
-        "ready": (tables.ready_jobs(), READY_JOBS),
         "attempts": (tables.attempts(), ATTEMPTS),
         "subscriptions": (tables.subscriptions(), SUBSCRIPTIONS),
     }
@@ -92,7 +92,6 @@ def test_all_tables_are_read_with_the_values_they_have(tables: Tables) -> None:
     }
     assert read["jobs"]["failed"]["mode"] == "NEXT_ON_ERROR"
     assert read["jobs"]["failed"]["group_key"] == "DISPATCH_JOB:failed"
-    assert list(read["ready"]) == ["ready"]
     assert read["events"]["e1"]["data"] == b"\x00\xff"
     assert read["events"]["e1"]["attributes"] == '{"k":"é"}'
     assert 0 < read["events"]["e1"]["position"] < read["events"]["e2"]["position"]
@@ -156,8 +155,9 @@ def test_events_come_as_a_stream_until_they_are_fanned_out(
     with_repository(database, fill)
     seen: list[str] = []
     stream = (
-        Tables(spark, database)
-        .event_stream()
+        spark.readStream.format(registered(spark, database))
+        .option("table", "events")
+        .load()
         .writeStream.foreachBatch(lambda batch, _: seen.extend(row.id for row in batch.collect()))
     )
     query = stream.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
@@ -214,7 +214,7 @@ def test_a_url_that_cannot_be_used_is_refused(url: str) -> None:
 
 def test_a_batch_of_no_rows_is_refused(spark: SparkSession, sqlite_place: Database) -> None:
     with pytest.raises(InvalidArgument, match="1 or more"):
-        Tables(spark, sqlite_place).event_stream(most_rows=0)
+        Tables(spark, sqlite_place).attempt_stream(most_rows=0)
 
 
 def _plan(frame: DataFrame, mode: str) -> str:

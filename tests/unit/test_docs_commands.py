@@ -73,3 +73,13 @@ def test_commands_are_found_and_mistakes_in_them_too() -> None:
         ("nope", "there is no command 'nope'"),
     ]
     assert sum(len(list(shown_in(page.read_text()))) for page in PAGES) > 200
+
+
+def test_what_the_tutorial_creates_in_a_checkout_is_ignored_by_git() -> None:
+    tutorial = (ROOT / "docs" / "tutorial" / "ten-minutes.md").read_text()
+    directories = {f"/{name}/" for name in re.findall(r"--data \./(\S+)", tutorial)}
+    files = {f"/{name}" for name in re.findall(r" > (\S+\.json)$", tutorial, re.MULTILINE)}
+
+    assert directories
+    assert files
+    assert directories | files <= set((ROOT / ".gitignore").read_text().splitlines())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.domain.job_state import FINAL, TRANSITIONS, JobStatus, sources_of
+from penstock.domain.job_state import FINAL, TRANSITIONS, JobStatus
 from penstock.domain.pointer import DispatchMode
 from penstock.events.store.statements import (
     CODE_OF_MODE,
@@ -37,7 +37,7 @@ def test_the_diagram_shows_exactly_the_transitions_of_the_code() -> None:
 
 def test_only_an_error_is_ever_left_again() -> None:
     assert {source for source, _ in TRANSITIONS} & FINAL == {JobStatus.ERROR}
-    assert sources_of(JobStatus.PROCESSING) == {JobStatus.QUEUED}
+    assert {source for source, to in TRANSITIONS if to is JobStatus.PROCESSING} == {JobStatus.QUEUED}
 
 
 def test_every_guarded_statement_makes_only_moves_of_the_table() -> None:

@@ -1,5 +1,7 @@
 """Protocol-buffer definitions: what can be read, what is refused, and where."""
 
+from time import process_time
+
 import pytest
 
 from penstock.pubsub.errors import InvalidSchema, MessageDoesNotFit
@@ -52,6 +54,31 @@ def test_messages_of_it_are_told_from_others() -> None:
     for wrong in (b"\x0a\x05a", b"\x52\x01x", b"\xff"):
         with pytest.raises(MessageDoesNotFit):
             definition.check_binary(wrong)
+
+
+def test_a_name_for_json_is_taken_from_the_options_of_a_field() -> None:
+    definition = ProtoDefinition(
+        'syntax = "proto3"; message A { int32 a = 1 [(x) = { y: [1, 2]; z: "]" }, json_name = "n" "ame"]; }'
+    )
+
+    definition.check_json(b'{"name": 1}')
+    with pytest.raises(MessageDoesNotFit):
+        definition.check_json(b'{"other": 1}')
+
+
+def test_an_option_may_hold_brackets_with_semicolons() -> None:
+    definition = ProtoDefinition('syntax = "proto3"; option (x) = { a: 1; b: "};" }; message A { int32 a = 1; }')
+
+    definition.check_json(b'{"a": 1}')
+
+
+@pytest.mark.parametrize("text", ["{" * 300_000, ";" * 300_000, "a " * 150_000, "option a = " + "{" * 299_000])
+def test_a_definition_of_the_greatest_size_is_refused_in_bounded_time(text: str) -> None:
+    before_s = process_time()
+    with pytest.raises(InvalidSchema):
+        ProtoDefinition(text)
+
+    assert process_time() - before_s < 5
 
 
 def test_required_fields_are_required() -> None:

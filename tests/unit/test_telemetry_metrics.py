@@ -6,12 +6,10 @@ def test_metrics_are_exposed_as_text() -> None:
     metrics = Metrics("router")
     metrics.counter("sent", "Messages sent.", ("pool",)).labels("p").inc(2)
     metrics.gauge("waiting", "Messages waiting.").set(3)
-    metrics.gauge_of("free_bytes", "Room.", lambda: 7.0)
     metrics.histogram("delay_seconds", "Delays.").observe(0.2)
     lines = metrics.exposition().decode().splitlines()
     assert 'penstock_sent_total{pool="p"} 2.0' in lines
     assert "penstock_waiting 3.0" in lines
-    assert "penstock_free_bytes 7.0" in lines
     assert 'penstock_delay_seconds_bucket{le="0.25"} 1.0' in lines
     assert f'penstock_build_info{{part="router",version="{__version__}"}} 1.0' in lines
     assert metrics.content_type.startswith("text/plain; version=")

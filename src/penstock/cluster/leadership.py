@@ -47,7 +47,9 @@ def _redis_lease(url: str, name: str, holder: str) -> "RedisLease":
     try:
         from penstock.cluster.redis_lease import RedisLease
     except ModuleNotFoundError as error:
-        raise InvalidStandby(f"a lease in Redis needs its client ({error}): pip install 'penstock[redis]'") from error
+        raise InvalidStandby(
+            f"a lease in Redis needs its client ({error}): pip install 'penstock-events[redis]'"
+        ) from error
     return RedisLease(url, name, holder)
 
 

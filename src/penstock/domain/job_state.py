@@ -49,11 +49,6 @@ FINAL = frozenset({COMPLETED, ERROR, CANCELLED, EXPIRED})
 """Where a job stays, whatever is written late; only a person moves one out of ERROR."""
 
 
-def sources_of(target: JobStatus) -> frozenset[JobStatus]:
-    """The statuses from which a job may move to `target`."""
-    return frozenset(source for source, to in TRANSITIONS if to is target)
-
-
 DIRECT_TYPE = "DISPATCH_JOB"
 """The type of a job that no event caused."""
 

@@ -39,16 +39,6 @@ class EventPattern(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return SEPARATOR.join(self.segments)
 
-    def matches(self, event_type: str) -> bool:
-        """Whether an event of this type is wanted."""
-        wanted, given = self.segments, event_type.split(SEPARATOR)
-        if wanted[-1] == THE_REST:
-            wanted = wanted[:-1]
-            given = given[: len(wanted)]
-        return len(wanted) == len(given) and all(
-            want in (ONE_SEGMENT, segment) for want, segment in zip(wanted, given, strict=True)
-        )
-
 
 def _fault(segment: str, *, last: bool) -> str | None:
     if not segment:

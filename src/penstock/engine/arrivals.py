@@ -65,7 +65,7 @@ def _answer_duplicates(
             receipts.append(Receipt(message.id, seq))
             seq += 1
             continue
-        receipts.append(Receipt(known.message_id, known.seq, duplicate=True))
+        receipts.append(Receipt(known.message_id, known.seq))
         origin = stream.undecided_send_of(known)
         if origin is not None:
             send.originals.append(origin)

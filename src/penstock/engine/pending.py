@@ -13,7 +13,6 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 
     message_id: str
     seq: int
-    duplicate: bool = False
 
 
 class Pending:

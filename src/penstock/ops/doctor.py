@@ -93,7 +93,7 @@ def java() -> Finding:
 
 def spark() -> Finding:
     """Check for Spark, its Python packages, and the archive that makes it start quickly."""
-    remedy = "the inline engine will be used; for Spark run `pip install 'penstock[spark]'`"
+    remedy = "the inline engine will be used; for Spark run `pip install 'penstock-events[spark]'`"
     try:
         version = spark_version()
     except SparkUnavailable as error:

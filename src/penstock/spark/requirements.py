@@ -68,7 +68,7 @@ def spark_version() -> str:
     """The installed PySpark's version; SparkUnavailable if it, or a package it needs, is not there."""
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing:
-        remedy = f"install them with `pip install 'penstock[spark]'`, {INSTEAD}"
+        remedy = f"install them with `pip install 'penstock-events[spark]'`, {INSTEAD}"
         raise SparkUnavailable(f"the pipeline needs Python packages that are not here ({', '.join(missing)}); {remedy}")
     try:
         return version("pyspark")

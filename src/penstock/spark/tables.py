@@ -29,10 +29,6 @@ class Tables:
         """All jobs, archived or not."""
         return self._read("jobs", columns)
 
-    def ready_jobs(self, columns: Sequence[str] | None = None) -> DataFrame:
-        """The PENDING jobs that are due and unclaimed."""
-        return self._read("ready_jobs", columns)
-
     def attempts(self, columns: Sequence[str] | None = None) -> DataFrame:
         """All attempts."""
         return self._read("attempts", columns)
@@ -41,19 +37,9 @@ class Tables:
         """All subscriptions, as they are when an action reads them."""
         return self._read("subscriptions", None)
 
-    def event_stream(self, most_rows: int | None = None) -> DataFrame:
-        """Events that were not fanned out yet, as they come; at most so many in a batch.
-
-        A batch that is read again after a crash has those of its events that are still not fanned out.
-        """
-        return self._stream("events", most_rows)
-
     def attempt_stream(self, most_rows: int | None = None) -> DataFrame:
         """All attempts, as they come; at most so many in a batch. A batch that is read again is the same."""
-        return self._stream("attempts", most_rows)
-
-    def _stream(self, table: str, most_rows: int | None) -> DataFrame:
-        reader = self._spark.readStream.format(self._format).option("table", table)
+        reader = self._spark.readStream.format(self._format).option("table", "attempts")
         if most_rows is not None:
             if most_rows < 1:
                 raise InvalidPipelineOption(f"a batch of at most {most_rows} rows reads nothing: use 1 or more")

@@ -47,9 +47,6 @@ PLANNED_JOBS = StructType(
 
 PLANNED_JOBS_ARROW = to_arrow_schema(PLANNED_JOBS)
 
-SET_ASIDE = StructType([_text("event_id", nullable=True), _text("reason")])
-"""An event that no job can be made of."""
-
 
 _decode = msgspec.json.Decoder(dict[str, str]).decode
 _NO_ATTRIBUTES = b"{}"

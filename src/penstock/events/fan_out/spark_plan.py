@@ -23,20 +23,12 @@ import pyarrow.compute
 from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.domain.matching import EventFilter, EventPattern, PatternIndex
 from penstock.domain.order import DEFAULT_GROUP
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
-from penstock.events.fan_out.columns import (
-    EVENT_COLUMNS,
-    PLANNED_JOBS,
-    PLANNED_JOBS_ARROW,
-    SET_ASIDE,
-    SetAside,
-    examined,
-)
+from penstock.events.fan_out.columns import EVENT_COLUMNS, PLANNED_JOBS, PLANNED_JOBS_ARROW, SetAside, examined
 from penstock.events.fan_out.rule import job_id_for
 from penstock.spark.schemas import POSITION
 
@@ -282,18 +274,6 @@ def planned_jobs(events: DataFrame, catalog: bytes) -> DataFrame:
                 yield planned.jobs
 
     return events.select(*EVENT_COLUMNS).mapInArrow(plan, PLANNED_JOBS)
-
-
-def damaged_events(events: DataFrame) -> DataFrame:
-    """The events that no job can be made of, and why."""
-
-    def find(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-        schema = to_arrow_schema(SET_ASIDE)
-        for batch in batches:
-            rows = [each._asdict() for each in examined(batch).set_aside]
-            yield pyarrow.RecordBatch.from_pylist(rows, schema=schema)
-
-    return events.select(*EVENT_COLUMNS).mapInArrow(find, SET_ASIDE)
 
 
 def by_group(events: DataFrame, tasks: int) -> DataFrame:

@@ -40,12 +40,6 @@ def give_up(tx: Transaction, lease: LeaderLease, now_ms: int) -> bool:
     return tx.first("release_lease", **values) is not None
 
 
-def current(tx: Transaction, name: str, now_ms: int) -> LeaderLease | None:
-    """Who holds a lease."""
-    row = tx.first("lease", name=name)
-    return None if row is None or row[0] is None or row[2] <= now_ms else LeaderLease(name, *row)
-
-
 def check_leader(tx: Transaction, token: int | None) -> None:
     """Refuse a leader that was followed by another; without a token there is only one scheduler."""
     if token is None:

@@ -69,10 +69,6 @@ class JobRepository(Protocol):
         """Keep events whose jobs are made later, by `fan_out`; the id of each, or of the same event told before."""
         ...
 
-    async def events_to_fan_out(self, most: int) -> list[Event]:
-        """The oldest events whose jobs were not made yet."""
-        ...
-
     async def count_events_to_fan_out(self, most: int) -> int:
         """How many events wait for their jobs, counted up to so many."""
         ...
@@ -228,10 +224,6 @@ class JobRepository(Protocol):
 
     async def release_lease(self, lease: LeaderLease, now_ms: int) -> bool:
         """Let the next one have it at once; False when it was not held any more."""
-        ...
-
-    async def lease_holder(self, name: str, now_ms: int) -> LeaderLease | None:
-        """Who holds a lease."""
         ...
 
     # What people changed

@@ -119,9 +119,6 @@ class SqlRepository(JobRepository):
     async def add_events(self, events: Sequence[Event]) -> list[str]:
         return await self._database.write(lambda tx: making.add_events(tx, events, fanned_out=False))
 
-    async def events_to_fan_out(self, most: int) -> list[Event]:
-        return await self._database.read(lambda tx: [event_of(row) for row in tx.all("events_to_fan_out", most=most)])
-
     async def count_events_to_fan_out(self, most: int) -> int:
         ((count,),) = await self._database.read(lambda tx: tx.all("count_events_to_fan_out", most=most))
         return int(count)
@@ -251,9 +248,6 @@ class SqlRepository(JobRepository):
 
     async def release_lease(self, lease: LeaderLease, now_ms: int) -> bool:
         return await self._write(leader.give_up, lease, now_ms)
-
-    async def lease_holder(self, name: str, now_ms: int) -> LeaderLease | None:
-        return await self._read(leader.current, name, now_ms)
 
     async def keep_change(self, change: KeptChange) -> None:
         await self._write(changes.keep_change, change)

@@ -147,7 +147,7 @@ class PipelineOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TraceSettings:
-    """OpenTelemetry traces from publishing to the webhook; they need `pip install penstock[traces]`."""
+    """OpenTelemetry traces from publishing to the webhook; they need `pip install "penstock-events[traces]"`."""
 
     endpoint: str = setting(
         "",

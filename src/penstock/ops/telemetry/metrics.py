@@ -1,6 +1,6 @@
 """Metrics of one served part, in a registry of its own."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -30,10 +30,6 @@ class Metrics:
     def gauge(self, name: str, doc: str, labels: Sequence[str] = ()) -> Gauge:
         """A value that goes up and down."""
         return Gauge(name, doc, labels, namespace="penstock", registry=self._registry)
-
-    def gauge_of(self, name: str, doc: str, read: Callable[[], float]) -> None:
-        """A gauge that is read when metrics are asked for."""
-        self.gauge(name, doc).set_function(read)
 
     def histogram(
         self, name: str, doc: str, labels: Sequence[str] = (), buckets: Sequence[float] = DELAY_BUCKETS_S

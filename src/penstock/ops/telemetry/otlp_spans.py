@@ -1,4 +1,4 @@
-"""Spans to an OpenTelemetry collector, by OTLP over HTTP; needs the extra `penstock[traces]`."""
+"""Spans to an OpenTelemetry collector, by OTLP over HTTP; needs the extra `penstock-events[traces]`."""
 
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter

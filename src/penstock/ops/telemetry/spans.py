@@ -71,7 +71,7 @@ def otlp_spans(endpoint: str, ratio: float, service: str) -> Spans:
         from penstock.ops.telemetry.otlp_spans import OtlpSpans
     except ImportError as error:
         raise TracesUnavailable(
-            f"traces need OpenTelemetry, which is not installed ({error}): pip install 'penstock[traces]', or unset "
-            "traces.endpoint"
+            f"traces need OpenTelemetry, which is not installed ({error}): pip install 'penstock-events[traces]', "
+            "or unset traces.endpoint"
         ) from None
     return OtlpSpans(endpoint, ratio, service)

@@ -1,8 +1,11 @@
 """Protocol-buffer schemas: a definition made into a message class of its own.
 
-The words of a protocol-buffer definition, with their lines.
+The words, numbers, strings and signs of a protocol-buffer definition, read one after another.
 
-Reads a protocol-buffer definition: one file that imports nothing, with messages and enums.
+Reads a protocol-buffer definition: one file of proto2 or proto3 with messages and enums, no imports, no services.
+
+Of all options only `json_name` is read: no other changes what a message may look like. What the names mean, and whether
+they fit together, is checked by the descriptor pool that takes the result.
 """
 
 import re
@@ -12,10 +15,9 @@ from google.protobuf import json_format  # type: ignore[import-untyped]
 from google.protobuf.descriptor_pb2 import (  # type: ignore[import-untyped]
     DescriptorProto,
     EnumDescriptorProto,
-    EnumOptions,
+    EnumValueDescriptorProto,
     FieldDescriptorProto,
     FileDescriptorProto,
-    MessageOptions,
 )
 from google.protobuf.descriptor_pool import DescriptorPool  # type: ignore[import-untyped]
 from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]
@@ -24,44 +26,45 @@ from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[impor
 
 from penstock.pubsub.errors import InvalidSchema, MessageDoesNotFit
 
+_SPACE = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*+", re.DOTALL)
 _TOKEN = re.compile(
-    r"(?P<space>\s+|//[^\n]*|/\*.*?\*/)"
-    r"|(?P<word>[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*|(?:\.[A-Za-z_][A-Za-z0-9_]*)+)"
+    r"(?P<word>\.?[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)"
     r"|(?P<number>-?(?:0[xX][0-9a-fA-F]+|\d+(?:\.\d*)?(?:[eE][-+]?\d+)?))"
     r"|(?P<string>\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')"
     r"|(?P<sign>[{}\[\]()<>=;,:.+-])",
-    re.DOTALL,
+    re.ASCII | re.DOTALL,
 )
+_MAX_NUMBER = (1 << 31) - 1
 
 
-_MOST = (1 << 31) - 1
-
-
-class Token(NamedTuple):
-    """A word, number, string or sign."""
-
+class _Token(NamedTuple):
     kind: str
     text: str
-    line: int
+    start: int
 
 
 class Tokens:
-    """The tokens of a definition, taken one after another."""
+    """The tokens of a definition, read one after another."""
 
     def __init__(self, text: str) -> None:
-        self._tokens = _read(text)
-        self._at = 0
+        self._text = text
+        self._end = 0
+        self.next = self._read()
 
-    @property
-    def next(self) -> Token:
-        """What comes next."""
-        return self._tokens[self._at]
+    def advance(self) -> str:
+        """Take the next token, whatever it is."""
+        taken = self.next
+        if taken.kind == "end":
+            raise self.unexpected("more")
+        self.next = self._read()
+        return taken.text
 
-    def take(self, *texts: str) -> bool:
-        """Take the next token if it is one of these."""
-        taken = self.next.text in texts
-        self._at += taken
-        return taken
+    def take(self, text: str) -> bool:
+        """Take the next token if it is this."""
+        if self.next.text != text:
+            return False
+        self.advance()
+        return True
 
     def expect(self, text: str) -> None:
         """Take the next token, which must be this."""
@@ -73,61 +76,58 @@ class Tokens:
         return self._of("word", "a name")
 
     def string(self) -> str:
-        """Take a string."""
-        return self._of("string", "a string")[1:-1]
+        """Take a string, which may be written in several pieces."""
+        text = self._of("string", "a string")[1:-1]
+        while self.next.kind == "string":
+            text += self.advance()[1:-1]
+        return text
 
     def number(self) -> int:
         """Take a whole number."""
-        line, text = self.next.line, self._of("number", "a number")
+        token = self.next
+        text = self._of("number", "a number")
         try:
             value = int(text, 0)
         except ValueError:
-            value = _MOST + 1
-        if not -_MOST <= value <= _MOST:
-            raise InvalidSchema(f"line {line} of the definition: expected a whole number of 31 bits, found {text!r}")
+            value = _MAX_NUMBER + 1
+        if abs(value) > _MAX_NUMBER:
+            raise self._wrong(f"expected a whole number of 31 bits, found {text!r}", token.start)
         return value
 
+    def skip_to(self, *ends: str) -> None:
+        """Pass over everything before one of these signs, which stay; brackets and what they hold are passed over."""
+        depth = 0
+        while depth > 0 or self.next.text not in ends:
+            depth += (self.next.text in ("{", "[", "(")) - (self.next.text in ("}", "]", ")"))
+            self.advance()
+
     def skip_statement(self) -> None:
-        """Pass over everything up to the next semicolon."""
-        while not self.take(";"):
-            self.skip_one()
-
-    def skip_brackets(self) -> None:
-        """Pass over options in brackets, if there are any."""
-        if self.take("["):
-            while not self.take("]"):
-                self.skip_one()
-
-    def skip_one(self) -> None:
-        """Pass over the next token."""
-        if self.next.kind == "end":
-            raise self.unexpected("more")
-        self._at += 1
+        """Pass over everything up to and with the next semicolon."""
+        self.skip_to(";")
+        self.advance()
 
     def unexpected(self, wanted: str) -> InvalidSchema:
-        """What is wrong with the next token."""
-        return InvalidSchema(f"line {self.next.line} of the definition: expected {wanted}, found {self.next.text!r}")
+        """Return what is wrong with the next token."""
+        return self._wrong(f"expected {wanted}, found {self.next.text!r}", self.next.start)
 
     def _of(self, kind: str, wanted: str) -> str:
         if self.next.kind != kind:
             raise self.unexpected(wanted)
-        self._at += 1
-        return self._tokens[self._at - 1].text
+        return self.advance()
 
-
-def _read(text: str) -> list[Token]:
-    tokens: list[Token] = []
-    at, line = 0, 1
-    while at < len(text):
-        match = _TOKEN.match(text, at)
+    def _read(self) -> _Token:
+        space = _SPACE.match(self._text, self._end)
+        start = space.end() if space else self._end
+        if start == len(self._text):
+            return _Token("end", "the end", start)
+        match = _TOKEN.match(self._text, start)
         if match is None:
-            raise InvalidSchema(f"line {line} of the definition: cannot read {text[at : at + 10]!r}")
-        kind = match.lastgroup or ""
-        if kind != "space":
-            tokens.append(Token(kind, match[0], line))
-        line += match[0].count("\n")
-        at = match.end()
-    return [*tokens, Token("end", "the end", line)]
+            raise self._wrong(f"cannot read {self._text[start : start + 10]!r}", start)
+        self._end = match.end()
+        return _Token(match.lastgroup or "", match[0], start)
+
+    def _wrong(self, problem: str, at: int) -> InvalidSchema:
+        return InvalidSchema(f"line {self._text.count(chr(10), 0, at) + 1} of the definition: {problem}")
 
 
 _SCALARS = {
@@ -142,13 +142,13 @@ _LABELS = {
     "required": FieldDescriptorProto.LABEL_REQUIRED,
     "repeated": FieldDescriptorProto.LABEL_REPEATED,
 }
-_MOST_NESTED = 32
+_MAX_DEPTH = 32
 
 
 def parse_proto(text: str) -> FileDescriptorProto:
-    """The descriptor of a definition; InvalidSchema with the line when it cannot be read."""
+    """Return the descriptor of a definition; raise InvalidSchema with the line when it cannot be read."""
     parser = _Parser(Tokens(text))
-    parser.file_body()
+    parser.read_file()
     return parser.file
 
 
@@ -157,51 +157,56 @@ class _Parser:
         self._tokens = tokens
         self.file = FileDescriptorProto(name="schema.proto", syntax="proto2")
 
-    def file_body(self) -> None:
+    def read_file(self) -> None:
         tokens = self._tokens
         if tokens.take("syntax"):
-            tokens.expect("=")
-            syntax = tokens.string()
-            if syntax not in ("proto2", "proto3"):
-                raise InvalidSchema(f"syntax must be proto2 or proto3, got {syntax!r}")
-            self.file.syntax = syntax
-            tokens.expect(";")
+            self._syntax()
         while tokens.next.kind != "end":
-            if tokens.take("package"):
-                self.file.package = tokens.word()
-                tokens.expect(";")
-            elif tokens.take("option"):
-                tokens.skip_statement()
-            elif tokens.take("message"):
+            if tokens.take(";"):
+                continue
+            if tokens.take("message"):
                 self._message(self.file.message_type.add(), 0)
             elif tokens.take("enum"):
                 self._enum(self.file.enum_type.add())
-            elif not tokens.take(";"):
+            elif tokens.take("option"):
+                tokens.skip_statement()
+            elif tokens.take("package"):
+                self.file.package = tokens.word()
+                tokens.expect(";")
+            else:
                 raise tokens.unexpected("a message or an enum (imports, services and extensions are not allowed)")
 
+    def _syntax(self) -> None:
+        self._tokens.expect("=")
+        self.file.syntax = self._tokens.string()
+        if self.file.syntax not in ("proto2", "proto3"):
+            raise InvalidSchema(f"syntax must be proto2 or proto3, got {self.file.syntax!r}")
+        self._tokens.expect(";")
+
     def _message(self, message: DescriptorProto, depth: int) -> None:
-        if depth > _MOST_NESTED:
-            raise InvalidSchema(f"messages are nested more than {_MOST_NESTED} deep")
+        if depth > _MAX_DEPTH:
+            raise InvalidSchema(f"messages are nested more than {_MAX_DEPTH} deep")
         tokens = self._tokens
         message.name = tokens.word()
         tokens.expect("{")
         while not tokens.take("}"):
+            if tokens.take(";"):
+                continue
             if tokens.take("message"):
                 self._message(message.nested_type.add(), depth + 1)
             elif tokens.take("enum"):
                 self._enum(message.enum_type.add())
             elif tokens.take("oneof"):
                 self._oneof(message)
-            elif tokens.take("option", "reserved"):
+            elif tokens.take("option") or tokens.take("reserved"):
                 tokens.skip_statement()
-            elif not tokens.take(";"):
+            else:
                 self._field(message)
 
     def _field(self, message: DescriptorProto) -> None:
         tokens = self._tokens
-        label = tokens.next.text
-        if tokens.take(*_LABELS):
-            self._one_field(message, _LABELS[label])
+        if tokens.next.text in _LABELS:
+            self._one_field(message, _LABELS[tokens.advance()])
         elif tokens.take("map"):
             self._map_field(message)
         elif self.file.syntax == "proto3":
@@ -212,7 +217,7 @@ class _Parser:
     def _one_field(self, message: DescriptorProto, label: int, oneof_index: int | None = None) -> None:
         field = message.field.add(label=label, oneof_index=oneof_index)
         _set_type(field, self._tokens.word())
-        self._name_and_number(field)
+        self._rest_of_field(field)
 
     def _map_field(self, message: DescriptorProto) -> None:
         """A map is a repeated message of its own with a key and a value."""
@@ -223,19 +228,25 @@ class _Parser:
         value_type = tokens.word()
         tokens.expect(">")
         field = message.field.add(label=FieldDescriptorProto.LABEL_REPEATED)
-        self._name_and_number(field)
-        options = MessageOptions(map_entry=True)
-        entry = message.nested_type.add(name=f"{_camel_case(field.name)}Entry", options=options)
+        self._rest_of_field(field)
+        entry = message.nested_type.add(name=f"{_camel_case(field.name)}Entry")
+        entry.options.map_entry = True
         for number, (name, type_name) in enumerate((("key", key_type), ("value", value_type)), 1):
             _set_type(entry.field.add(name=name, number=number, label=FieldDescriptorProto.LABEL_OPTIONAL), type_name)
         field.type_name = entry.name
 
-    def _name_and_number(self, field: FieldDescriptorProto) -> None:
+    def _rest_of_field(self, field: FieldDescriptorProto) -> None:
         tokens = self._tokens
         field.name = tokens.word()
         tokens.expect("=")
         field.number = tokens.number()
-        tokens.skip_brackets()
+        has_option = tokens.take("[")
+        while has_option:
+            if tokens.take("json_name"):
+                tokens.expect("=")
+                field.json_name = tokens.string()
+            tokens.skip_to(",", "]")
+            has_option = tokens.advance() == ","
         tokens.expect(";")
 
     def _oneof(self, message: DescriptorProto) -> None:
@@ -254,18 +265,21 @@ class _Parser:
         enum.name = tokens.word()
         tokens.expect("{")
         while not tokens.take("}"):
-            if tokens.take("reserved"):
+            if tokens.take(";"):
+                continue
+            if tokens.take("option") or tokens.take("reserved"):
                 tokens.skip_statement()
-            elif tokens.take("option"):
-                if tokens.next.text == "allow_alias":
-                    enum.options.CopyFrom(EnumOptions(allow_alias=True))
-                tokens.skip_statement()
-            elif not tokens.take(";"):
-                value = enum.value.add(name=tokens.word())
-                tokens.expect("=")
-                value.number = tokens.number()
-                tokens.skip_brackets()
-                tokens.expect(";")
+            else:
+                self._enum_value(enum.value.add())
+
+    def _enum_value(self, value: EnumValueDescriptorProto) -> None:
+        tokens = self._tokens
+        value.name = tokens.word()
+        tokens.expect("=")
+        value.number = tokens.number()
+        if tokens.next.text == "[":
+            tokens.skip_to(";")
+        tokens.expect(";")
 
 
 def _set_type(field: FieldDescriptorProto, name: str) -> None:
@@ -293,7 +307,7 @@ class ProtoDefinition:
             full_name = f"{file.package}.{names[0]}" if file.package else names[0]
             self._kind: Any = GetMessageClass(pool.FindMessageTypeByName(full_name))
         except (TypeError, KeyError) as error:
-            raise InvalidSchema(f"the definition is no protocol-buffer message: {error}") from error
+            raise InvalidSchema(f"the definition is not a protocol-buffer message: {error}") from error
 
     def check_binary(self, data: bytes) -> None:
         """Raise MessageDoesNotFit unless these bytes are a message of the definition, without unknown fields."""

@@ -24,7 +24,6 @@ class StompAddress(msgspec.Struct, frozen=True):
 
     host: str
     port: int
-    tls: bool = False
     login: str | None = None
     passcode: str | None = None
 
@@ -133,7 +132,7 @@ class StompConnection(asyncio.Protocol):
 
     async def _open(self) -> None:
         address = self._address
-        await self._loop.create_connection(lambda: self, address.host, address.port, ssl=address.tls or None)
+        await self._loop.create_connection(lambda: self, address.host, address.port)
         headers = {"accept-version": "1.2", "host": address.host, "heart-beat": f"{HEART_BEAT_MS},{HEART_BEAT_MS}"}
         if address.login is not None:
             headers["login"] = address.login

@@ -1,7 +1,4 @@
-"""STOMP 1.2 frames and how they are written.
-
-Reads STOMP 1.2 frames from a stream of bytes that comes in pieces of any size.
-"""
+"""STOMP 1.2 frames: how they are written, and how they are read from a stream that comes in pieces of any size."""
 
 import re
 from collections.abc import Mapping
@@ -10,10 +7,15 @@ import msgspec
 
 from penstock.queues.errors import MalformedFrame
 
-# CONNECT and CONNECTED are written without escapes, so that STOMP 1.0 peers understand them.
-UNESCAPED_COMMANDS = frozenset({"CONNECT", "CONNECTED"})
-_ESCAPES = str.maketrans({"\\": "\\\\", "\r": "\\r", "\n": "\\n", ":": "\\c"})
+MAX_HEAD_BYTES = 64 * 1024
+MAX_BODY_BYTES = 64 * 1024 * 1024
 HEART_BEAT = b"\n"
+# CONNECT and CONNECTED are written without escapes, so that STOMP 1.0 peers understand them.
+_UNESCAPED_COMMANDS = frozenset({"CONNECT", "CONNECTED"})
+_ESCAPES = str.maketrans({"\\": "\\\\", "\r": "\\r", "\n": "\\n", ":": "\\c"})
+_ESCAPE = re.compile(r"\\.?", re.DOTALL)
+_MEANINGS = {"\\\\": "\\", "\\r": "\r", "\\n": "\n", "\\c": ":"}
+_NUL = 0
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -26,7 +28,7 @@ class Frame(msgspec.Struct, frozen=True):
 
 def encoded(command: str, headers: Mapping[str, str], body: bytes | None = None) -> bytes:
     """A frame as it goes over the wire. A body gets its content-length, so it may hold any byte."""
-    if command in UNESCAPED_COMMANDS:
+    if command in _UNESCAPED_COMMANDS:
         lines = [f"{name}:{_on_one_line(value)}\n" for name, value in headers.items()]
     else:
         lines = [f"{name.translate(_ESCAPES)}:{value.translate(_ESCAPES)}\n" for name, value in headers.items()]
@@ -40,13 +42,6 @@ def _on_one_line(value: str) -> str:
     if "\n" in value or "\r" in value or "\0" in value:
         raise ValueError("a header of a CONNECT frame must stand on one line")
     return value
-
-
-MAX_HEAD_BYTES = 64 * 1024
-MAX_BODY_BYTES = 64 * 1024 * 1024
-_ESCAPE = re.compile(r"\\.?", re.DOTALL)
-_MEANINGS = {"\\\\": "\\", "\\r": "\r", "\\n": "\n", "\\c": ":"}
-_NUL = 0
 
 
 class FrameParser:
@@ -139,7 +134,7 @@ def _parsed_head(head: bytes) -> tuple[str, dict[str, str]]:
         name, colon, value = line.removesuffix("\r").partition(":")
         if not colon:
             raise MalformedFrame(f"its header {line[:80]!r} has no colon")
-        if command not in UNESCAPED_COMMANDS:
+        if command not in _UNESCAPED_COMMANDS:
             name, value = _unescaped(name), _unescaped(value)
         headers.setdefault(name, value)
     return command, headers

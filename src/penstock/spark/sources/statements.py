@@ -28,8 +28,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import LongType, StringType, StructType
 
-from penstock.events.store.statements import MODE_OF, STATUS_OF, Dialect, StoredState
-from penstock.spark.schemas import ATTEMPTS, EVENTS, JOBS, READY_JOBS
+from penstock.events.store.statements import MODE_OF, STATUS_OF, Dialect
+from penstock.spark.schemas import ATTEMPTS, EVENTS, JOBS
 
 CODES: dict[str, tuple[str, tuple[str, ...]]] = {
     "status": ("state", tuple(status.value for status in STATUS_OF)),
@@ -49,7 +49,6 @@ class StoredTable(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[str, ...]
     key: str
     identity: tuple[str, ...] = ("id",)
-    where: str = "true"
 
     def key_in(self, dialect: Dialect) -> str:
         """What ranges are made of: SQLite's events and attempts lie in the order of their positions."""
@@ -63,13 +62,6 @@ STORED = {
         # Both in one statement: a job that moves to the archive meanwhile is in one of them.
         StoredTable(name="jobs", schema=JOBS, parts=("jobs", "archived_jobs"), key="id"),
         StoredTable(name="attempts", schema=ATTEMPTS, parts=("attempts",), key="job_id", identity=("job_id", "number")),
-        StoredTable(
-            name="ready_jobs",
-            schema=READY_JOBS,
-            parts=("jobs",),
-            key="group_key",
-            where=f"state = {int(StoredState.READY)}",
-        ),
     )
 }
 
@@ -137,7 +129,7 @@ class Query(msgspec.Struct, frozen=True):
     @property
     def where(self) -> str:
         """What a row has to meet."""
-        return " AND ".join((self.table.where, *self.conditions))
+        return " AND ".join(self.conditions) or "true"
 
     @property
     def selected(self) -> tuple[str, ...]:

@@ -212,10 +212,6 @@ FROM events WHERE id = :id
 SELECT id, source, external_id FROM events WHERE tenant = :tenant AND external_id {among external_ids}
   AND source {among sources}
 
--- events_to_fan_out --
-SELECT id, tenant, source, external_id, type, subject, time_ms, data, content_type, group_name, attributes, received_ms
-FROM events WHERE fanned_out = 0 ORDER BY id LIMIT :most
-
 -- count_events_to_fan_out --
 SELECT count(*) FROM (SELECT 1 FROM events WHERE fanned_out = 0 LIMIT :most) AS waiting
 
@@ -261,9 +257,6 @@ SELECT code, concurrency, rate_limit_per_minute FROM pools ORDER BY code
 DELETE FROM pools WHERE code = :code RETURNING code
 
 -- Leases
-
--- lease --
-SELECT holder, token, expires_ms FROM leases WHERE name = :name
 
 -- leader_token --
 SELECT token FROM leases WHERE name = :name {for share}
