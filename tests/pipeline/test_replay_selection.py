@@ -91,7 +91,7 @@ def test_the_selection_is_that_of_plain_python(
     spark: SparkSession, rows: list[dict[str, Any]], wanted: ReplaySelection
 ) -> None:
     jobs = frame(spark, rows)
-    chosen = selected(jobs, wanted, AS_OF_MS).select("id", f.lit(True).alias("chosen"))
+    chosen = selected(lambda: jobs, wanted, AS_OF_MS).select("id", f.lit(True).alias("chosen"))
     found = chosen.union(on_their_way(jobs, wanted).select("id", f.lit(False))).collect()
     assert sorted(row["id"] for row in found if row["chosen"]) == sorted(expected(rows, wanted))
     unfinished = [row["id"] for row in rows if row["status"] in ("PENDING", "QUEUED", "PROCESSING")]

@@ -20,6 +20,7 @@ from pyspark.sql.datasource import (
     LessThan,
     LessThanOrEqual,
     Not,
+    StringContains,
     StringStartsWith,
 )
 
@@ -41,6 +42,7 @@ COMPARED: dict[type[Filter], Callable[[Any, Any], bool]] = {
     LessThan: operator.lt,
     LessThanOrEqual: operator.le,
     In: lambda value, wanted: value in wanted,
+    StringContains: lambda value, wanted: wanted in value,
 }
 NUMBERS = st.sampled_from([-4, -1, 0, 1, 2, 3, 7, 2**62])
 STATUSES = st.sampled_from(sorted({status.value for status in STATUS_OF}))
@@ -52,14 +54,15 @@ COLUMNS = {
     "status": STATUSES,
     "mode": st.sampled_from([mode.value for mode in MODE_OF]),
 }
+TEXT_COLUMNS = {"id", "group_key", "status", "mode"}
 
 
 @st.composite
 def filters(draw: st.DrawFn) -> Filter:
-    column = draw(st.sampled_from(sorted(COLUMNS)))
-    values = COLUMNS[column]
     # Their constructors differ, and their common class has none.
     kind: Any = draw(st.sampled_from([*COMPARED, IsNull, IsNotNull]))
+    column = draw(st.sampled_from(sorted(TEXT_COLUMNS if kind is StringContains else COLUMNS)))
+    values = COLUMNS[column]
     made: Filter
     if kind in (IsNull, IsNotNull):
         made = kind((column,))

@@ -1,15 +1,15 @@
 """One attempt at an endpoint: admitted by its breaker, sent, classified, and counted by the breaker.
 
-| what happened                           | result           | error              | breaker |
-|-----------------------------------------|------------------|--------------------|---------|
-| an answer                               | the caller's `read` decides           | by the error |
-| no answer in time                       | ERROR_PROCESS    | Timeout            | FAILED  |
-| no connection in time                   | ERROR_CONNECTION | Timeout            | FAILED  |
-| no connection, or it broke              | ERROR_CONNECTION | NetworkError       | FAILED  |
-| the egress guard refused                | ERROR_PROCESS    | EgressDenied       | NEUTRAL |
-| the breaker is open: nothing was sent   | ERROR_PROCESS    | CircuitOpen        | –       |
-| an unexpected exception                 | ERROR_PROCESS    | NetworkError       | FAILED  |
-| cancelled                               | none, CancelledError is raised        | NEUTRAL |
+| what happened                         | result           | error        | breaker      |
+|---------------------------------------|------------------|--------------|--------------|
+| an answer                             | as `read` says   | as it says   | by the error |
+| no answer in time                     | ERROR_PROCESS    | Timeout      | FAILED       |
+| no connection in time                 | ERROR_CONNECTION | Timeout      | FAILED       |
+| no connection, or it broke            | ERROR_CONNECTION | NetworkError | FAILED       |
+| the egress guard refused              | ERROR_PROCESS    | EgressDenied | NEUTRAL      |
+| the breaker is open, nothing was sent | ERROR_PROCESS    | CircuitOpen  | not counted  |
+| an unexpected exception               | ERROR_PROCESS    | NetworkError | FAILED       |
+| cancelled                             | CancelledError   | none         | NEUTRAL      |
 
 The router, the jobs' courier (with it the replay) and the Pub/Sub push deliver through here.
 """

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples(
     "penstock pipeline replay --from 2030-01-01 --to 2030-01-02 --dry-run",
+    "penstock pipeline replay --failed-since 24h --rate 50",
     "penstock pipeline replay --subscription 0S898QREHD800 --failed-since 2030-01-01T09:00:00Z --rate 50",
     "penstock pipeline replay --key customer-1 --from 2030-01-01 --direct --yes",
     "penstock pipeline replay --resume 0S898QRG1D800",
@@ -67,9 +68,9 @@ def replay(
     The jobs are counted first. Order per key is kept. The exit code is 1 if a job could not be delivered.
     """
     config = load_config(ctx)
-    order = _order(from_, to, subscription, key, failed_since, rate, direct=direct, resume=resume)
+    request = _request(from_, to, subscription, key, failed_since, rate, direct=direct, resume=resume)
     place = database_of(config, data, database)
-    found, order = _begun(place, order, resume)
+    found, request = _begun(place, request, resume)
     from penstock.edge.clock import SystemClock
     from penstock.history.replay.runner import ReplayRunner
     from penstock.spark.session import spark_session
@@ -78,11 +79,11 @@ def replay(
     with spark_session(session_settings(config, master, conf, app_name="penstock-replay")) as spark:
         runner = ReplayRunner(spark, place, clock)
         as_of_ms = clock.now_ms() if found is None else found.requested_at_ms
-        count = runner.count(order.selection, as_of_ms)
-        _print_count(count, order, as_json=as_json and dry_run)
+        count = runner.count(request.selection, as_of_ms)
+        _print_count(count, request, as_json=as_json and dry_run)
         if dry_run or not (count.jobs or found) or not _confirmed(count, yes=yes):
             return
-        run = _begin(place, order, count, as_of_ms, found)
+        run = _begin(place, request, count, as_of_ms, found)
         progress = ProgressLine(count.jobs, quiet=as_json)
         with _stopping() as stop:
             ended = runner.run(run, count, _direct_settings(config), stop, progress.show)
@@ -133,7 +134,7 @@ def progress_text(progress: "ReplayProgress", total: int, per_s: float) -> str:
     return ", ".join(parts)
 
 
-def _order(
+def _request(
     from_: datetime | None,
     to: datetime | None,
     subscription: str | None,
@@ -167,7 +168,7 @@ def _order(
     return ReplayOrder(selection=selection, direct=direct, per_s=rate)
 
 
-def _begun(place: "Database", order: "ReplayOrder | None", resume: str | None) -> "tuple[Replay | None, ReplayOrder]":
+def _begun(place: "Database", request: "ReplayOrder | None", resume: str | None) -> "tuple[Replay | None, ReplayOrder]":
     """Return the replay to continue, if there is one, and the request."""
     import asyncio
 
@@ -178,13 +179,13 @@ def _begun(place: "Database", order: "ReplayOrder | None", resume: str | None) -
         async with replays_in(place, SystemClock()) as replays:
             return await replays.get(replay_id)
 
-    if order is not None:
-        return None, order
+    if request is not None:
+        return None, request
     found = asyncio.run(look(resume or ""))
     return found, found.order
 
 
-def _begin(place: "Database", order: "ReplayOrder", count: "Count", now_ms: int, found: "Replay | None") -> "Replay":
+def _begin(place: "Database", request: "ReplayOrder", count: "Count", now_ms: int, found: "Replay | None") -> "Replay":
     import asyncio
 
     from penstock.edge.clock import SystemClock
@@ -195,17 +196,21 @@ def _begin(place: "Database", order: "ReplayOrder", count: "Count", now_ms: int,
         async with replays_in(place, SystemClock()) as replays:
             if found is not None:
                 return await replays.go_on(found.id)
-            return await replays.add(process_ids().next_id(now_ms), order, count.jobs, now_ms)
+            return await replays.add(process_ids().next_id(now_ms), request, count.jobs, now_ms)
 
     return asyncio.run(begin())
 
 
-def _print_count(count: "Count", order: "ReplayOrder", *, as_json: bool) -> None:
+def _print_count(count: "Count", request: "ReplayOrder", *, as_json: bool) -> None:
     if as_json:
         print_json({"jobs": count.jobs, "groups": count.groups, "onTheirWay": count.on_their_way})
         return
-    way = "directly" if order.direct else "through the queue"
-    pace = "" if order.per_s is None else f", at most {order.per_s}/s ({_duration(count.jobs / order.per_s)} at least)"
+    way = "directly" if request.direct else "through the queue"
+    pace = (
+        ""
+        if request.per_s is None
+        else f", at most {request.per_s}/s ({_duration(count.jobs / request.per_s)} at least)"
+    )
     typer.echo(f"{count.jobs} jobs of {count.groups} groups would be delivered once more {way}{pace}", err=True)
     if count.on_their_way:
         typer.echo(f"{count.on_their_way} more are not finished yet, and are left out", err=True)

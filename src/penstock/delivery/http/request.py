@@ -17,7 +17,7 @@ _HOST = re.compile(r"[a-z0-9._-]{1,253}|[0-9a-f:.]*:[0-9a-f:.]*")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-class Origin(msgspec.Struct, frozen=True):
+class Origin(msgspec.Struct, frozen=True, cache_hash=True):
     """What connections are shared by."""
 
     secure: bool

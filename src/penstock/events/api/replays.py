@@ -92,7 +92,7 @@ class ReplayRoutes:
         return Replayed(replay_id, copied.in_error, copied.copies - copied.in_error)
 
     async def _jobs(self, selection: Selection) -> Sequence[DispatchJob]:
-        """The jobs of a selection in order, at least one more than a replay takes if there are more.
+        """The jobs of a selection in order, up to one more than a replay takes.
 
         Without those whose subscription is gone: they cannot be delivered.
         """
@@ -107,7 +107,7 @@ class ReplayRoutes:
                 cursor = page.cursor
                 if cursor is None:
                     break
-        return found
+        return found[: MOST_JOBS + 1]
 
 
 def found_in(jobs: Sequence[DispatchJob]) -> Found:

@@ -67,17 +67,25 @@ COLUMNS = ("group_key", *_POSITION, "group_name", "subscription_id", "type", "st
 """What has to be known of jobs to select them."""
 
 
-def selected(jobs: DataFrame, selection: ReplaySelection, as_of_ms: int) -> DataFrame:
-    """The jobs to deliver once more: `id`, `group_key` and what orders them within it.
+def selected(jobs: Callable[[], DataFrame], selection: ReplaySelection, as_of_ms: int) -> DataFrame:
+    """The jobs to deliver once more: `id`, `group_key` and what orders them within it. `jobs` loads the table.
 
     Only what was finished at `as_of_ms`: so a replay that goes on later selects the same. Of a job and its copies, the
     last alone (`jobs.replays.last_copies`).
     """
-    finished = f.col("status").isin(*selection.statuses) & (f.col("finished_at_ms") <= as_of_ms)
-    over = fitting(jobs, selection).where(finished)
-    if selection.failed_since_ms is not None:
-        over = over.where(f.col("finished_at_ms") >= selection.failed_since_ms)
-    return _last_copies(over).select("group_key", *_POSITION)
+    found = _finished(jobs(), selection, as_of_ms)
+    # Grouping takes ten times as long as the scan, and most selections have no copies.
+    if not _finished(jobs(), selection, as_of_ms).where(f.col("id").contains(COPY_JOINT)).isEmpty():
+        found = _last_copies(found)
+    return found.select("group_key", *_POSITION)
+
+
+def _finished(jobs: DataFrame, selection: ReplaySelection, as_of_ms: int) -> DataFrame:
+    finished = fitting(jobs, selection).where(f.col("status").isin(*selection.statuses))
+    finished = finished.where(f.col("finished_at_ms") <= as_of_ms)
+    if selection.failed_since_ms is None:
+        return finished
+    return finished.where(f.col("finished_at_ms") >= selection.failed_since_ms)
 
 
 def on_their_way(jobs: DataFrame, selection: ReplaySelection) -> DataFrame:
@@ -155,10 +163,10 @@ class ReplayRunner:
 
     def run(self, replay: Replay, count: Count, direct: DirectSettings, stop: Event, on_progress: OnProgress) -> Ended:
         """Do a run that was begun, until it is through or `stop` is set; ReplayBroken if its tasks fail."""
-        jobs = planned(self._selected(replay.order.selection, replay.requested_at_ms), self._parts)
         with watched(self._database, replay.id, self._clock, stop, on_progress):
             try:
-                deliver(jobs, self._errand(replay, count, direct))
+                jobs = self._selected(replay.order.selection, replay.requested_at_ms)
+                deliver(planned(jobs, self._parts), self._errand(replay, count, direct))
             except (Py4JError, PySparkException) as error:
                 raise ReplayBroken(replay.id, told_by_tasks(error)) from error
         return asyncio.run(self._ended(replay))
@@ -171,7 +179,7 @@ class ReplayRunner:
             return Ended(replay, await replays.progress(replay.id), stopped)
 
     def _selected(self, selection: ReplaySelection, as_of_ms: int) -> DataFrame:
-        return selected(self._jobs(), selection, as_of_ms)
+        return selected(self._jobs, selection, as_of_ms)
 
     def _jobs(self) -> DataFrame:
         # Anew each time: scans of one load share what was pushed down, and one would read with the other's filters.

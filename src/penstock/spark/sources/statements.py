@@ -25,6 +25,7 @@ from pyspark.sql.datasource import (
     LessThan,
     LessThanOrEqual,
     Not,
+    StringContains,
 )
 from pyspark.sql.types import LongType, StringType, StructType
 
@@ -177,6 +178,9 @@ def condition(wanted: Filter, schema: StructType, dialect: Dialect) -> str | Non
             return _among(column, (value,), schema, dialect)
         case In(value=values):
             return _among(column, values, schema, dialect)
+        case StringContains(value=part) if column not in CODES and _comparable(column, part, schema):
+            found = "strpos" if dialect is Dialect.POSTGRES else "instr"
+            return f"{found}({column}, {literal(part, dialect)}) > 0"
         case GreaterThan() | GreaterThanOrEqual() | LessThan() | LessThanOrEqual() if column not in CODES:
             return _ordering(column, _ORDERINGS[type(wanted)], wanted.value, schema, dialect)
     return None
