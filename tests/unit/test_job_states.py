@@ -20,7 +20,8 @@ from penstock.events.store.statements import (
 
 ROOT = Path(__file__).parents[2]
 DIAGRAM = ROOT / "docs" / "explanation" / "job-states.md"
-STATEMENTS = [ROOT / "src" / "penstock" / "events" / "store" / "sql" / f"{name}.sql" for name in ("shared", "sqlite", "postgres")]
+SQL = ROOT / "src" / "penstock" / "events" / "store" / "sql"
+STATEMENTS = [SQL / f"{name}.sql" for name in ("shared", "sqlite", "postgres")]
 
 # `finish_job` takes its target from delivering.py, which checks it against the table.
 MOVE = re.compile(
