@@ -13,11 +13,11 @@ import msgspec
 from penstock.delivery.attempt import Client
 from penstock.delivery.breakers import Breakers
 from penstock.delivery.webhook.courier import Courier
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.domain.ids import TsidFactory
 from penstock.domain.job import DispatchJob
 from penstock.domain.signing import Signature, verify
-from penstock.events.api.app import Front, JobsParts
+from penstock.events.api.app import ApiFront, JobsParts
 from penstock.events.api.server import ApiSettings, api_server
 from penstock.events.process.process import ProcessMetrics, Processor
 from penstock.events.process.tokens import AuthTokens
@@ -48,7 +48,7 @@ class KeptDeadLetters:
         self.copies: list[tuple[str, str, str | None, str]] = []
         self.failure: Exception | None = None
 
-    async def publish(self, topic: str, job: DispatchJob, event: Event | None, reason: str) -> None:
+    async def publish(self, topic: str, job: DispatchJob, event: StoredEvent | None, reason: str) -> None:
         if self.failure is not None:
             raise self.failure
         self.copies.append((topic, job.id, None if event is None else event.id, reason))
@@ -154,7 +154,7 @@ def request(url: str, method: str, path: str, body: object = None, headers: Mapp
 
 @asynccontextmanager
 async def dispatch_rig(
-    repository: JobRepository, front: Front | None = None, **settings: Any
+    repository: JobRepository, front: ApiFront | None = None, **settings: Any
 ) -> AsyncIterator[DispatchRig]:
     """A rig that is served, on a repository that is not open yet."""
     given = {"port": 0, "secrets": (SECRET,), "egress_allow": (ip_network("127.0.0.0/8"),), **settings}

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.domain.ids import TsidFactory
 from penstock.domain.job import Attempt, ClaimedJob, DispatchJob, NewJob
 from penstock.domain.job_state import JobStatus
@@ -47,7 +47,7 @@ class JobRig:
         values = {"id": self.new_id(), "target": TARGET, "created_at_ms": self.now_ms, "group": group, **fields}
         return NewJob(**values)
 
-    def new_event(self, **fields: Any) -> Event:
+    def new_event(self, **fields: Any) -> StoredEvent:
         values = {
             "id": self.new_id(),
             "source": "shop",
@@ -55,7 +55,7 @@ class JobRig:
             "received_ms": self.now_ms,
             **fields,
         }
-        return Event(**values)
+        return StoredEvent(**values)
 
     def new_subscription(self, name: str = "billing", **fields: Any) -> Subscription:
         return Subscription(**{"id": self.new_id(), "name": name, "pattern": "orders:**", "target": TARGET, **fields})

@@ -19,7 +19,7 @@ from penstock.queues.port import Publication
 from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration
 from penstock.router.config.sync import ConfigSync
 from penstock.router.monitoring.app import RouterParts, router_app
-from penstock.router.monitoring.warnings import Severity, WarningCode, Warnings
+from penstock.router.monitoring.warnings import WarningCode, Warnings, WarningSeverity
 from penstock.router.pools.counts import RouterMetrics
 from penstock.router.settings import RouterSettings
 from penstock.router.standby import AlwaysPrimary
@@ -121,9 +121,11 @@ class ServedApi:
 
     def seed_warnings(self) -> None:
         """Some warnings to look at."""
-        self.warnings.add(WarningCode.ROUTING, Severity.WARN, "QueueManager", "no pool Q")
+        self.warnings.add(WarningCode.ROUTING, WarningSeverity.WARN, "QueueManager", "no pool Q")
         self.clock.advance(1)
-        self.warnings.add(WarningCode.CONFIGURATION, Severity.ERROR, "HttpMediator", "404 from https://shop.example")
+        self.warnings.add(
+            WarningCode.CONFIGURATION, WarningSeverity.ERROR, "HttpMediator", "404 from https://shop.example"
+        )
 
 
 @contextmanager

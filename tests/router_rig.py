@@ -27,7 +27,7 @@ from penstock.queues.open import QueueSpec
 from penstock.queues.port import Confirmation, Received
 from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration
 from penstock.router.intake.tracker import BatchGroup, TrackedMessage
-from penstock.router.monitoring.views import PoolView
+from penstock.router.monitoring.views import RouterPoolView
 from penstock.router.monitoring.warnings import RouterWarning, WarningCode, WarningFilter, Warnings
 from penstock.router.pools.counts import RouterMetrics
 from penstock.router.router import Router
@@ -289,7 +289,7 @@ class RouterRig:
         """The warnings of a code, newest first."""
         return self.warnings.listed(WarningFilter(code=code))
 
-    def pool(self, code: str = "P") -> PoolView:
+    def pool(self, code: str = "P") -> RouterPoolView:
         """A pool as it is shown."""
         return next(view for view in self.router.pools() if view.code == code)
 

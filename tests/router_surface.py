@@ -6,13 +6,13 @@ from penstock.delivery.breakers import BreakerView
 from penstock.domain.errors import FailedPrecondition
 from penstock.router.config.configuration import RouterConfiguration
 from penstock.router.monitoring.views import (
-    GroupView,
     InFlightFilter,
     InFlightPage,
     InFlightPlace,
     InFlightView,
-    PoolView,
     QueueView,
+    RouterGroupView,
+    RouterPoolView,
 )
 
 NOW_MS = 1_700_000_000_000
@@ -30,7 +30,9 @@ class FakeRouter:
         self.restarted: list[str] = []
         self.pool_views = [pool_view("P"), pool_view("pool/with space", queued=7, rate_limit_per_minute=600)]
         self.queue_views = [queue_view("orders"), queue_view("slow")]
-        self.group_views = [GroupView("P", f"group-{number}", 20 - number, number == 0, 1.5) for number in range(20)]
+        self.group_views = [
+            RouterGroupView("P", f"group-{number}", 20 - number, number == 0, 1.5) for number in range(20)
+        ]
         self.tracked = [in_flight_view(f"m{number}", elapsed_ms=1000 - number) for number in range(150)]
         self.breaker_views = [
             BreakerView("https://shop.example:443/hook", "CLOSED", 10, 2, 0.2, None, 0),
@@ -47,13 +49,13 @@ class FakeRouter:
             raise self.apply_fails
         self.applied.append(configuration)
 
-    def pools(self) -> list[PoolView]:
+    def pools(self) -> list[RouterPoolView]:
         return self.pool_views
 
     def queues(self) -> list[QueueView]:
         return self.queue_views
 
-    def groups(self, pool: str | None) -> list[GroupView]:
+    def groups(self, pool: str | None) -> list[RouterGroupView]:
         return [group for group in self.group_views if pool in (None, group.pool)]
 
     def in_flight(self, most: int, wanted: InFlightFilter, after: InFlightPlace | None) -> InFlightPage:
@@ -98,9 +100,9 @@ class FakeRouter:
         return any(each.name == name for each in self.queue_views)
 
 
-def pool_view(code: str, *, queued: int = 3, rate_limit_per_minute: int | None = None) -> PoolView:
+def pool_view(code: str, *, queued: int = 3, rate_limit_per_minute: int | None = None) -> RouterPoolView:
     """A pool with something to do."""
-    return PoolView(
+    return RouterPoolView(
         code=code,
         concurrency=10,
         rate_limit_per_minute=rate_limit_per_minute,

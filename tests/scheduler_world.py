@@ -10,6 +10,7 @@ from contextlib import suppress
 from random import Random
 from typing import TypeVar
 
+from penstock.cluster.errors import LeaseUnavailable
 from penstock.cluster.lease import SqlLease
 from penstock.cluster.standby import Standby
 from penstock.domain.job import ClaimedJob, DispatchJob
@@ -20,7 +21,7 @@ from penstock.edge.clock import Clock
 from penstock.events.dispatch.pointers import Pointers
 from penstock.events.dispatch.scheduler import Scheduler
 from penstock.events.dispatch.settings import SchedulerSettings
-from penstock.events.errors import LeaseUnavailable, WrongJobStatus
+from penstock.events.errors import WrongJobStatus
 from penstock.events.store.deliveries import Beginning, Done, TryLater, Verdict
 from penstock.events.store.lane_run import LaneRun
 from penstock.events.store.lanes import LaneOwner, Lanes

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from penstock.spark.progress import Batch, Progress
+from penstock.spark.progress import BatchProgress, QueryProgress
 from tests.browser.receiver import Receiver
 from tests.browser.site import Site
 from tests.services.served_part import ServedPart
@@ -429,10 +429,10 @@ def test_sparks_queries_are_shown_with_their_pace_and_their_last_error(
     site: Site, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PENSTOCK_SCREENSHOTS", raising=False)
-    well, ill = Progress("fan-out"), Progress("dispatch")
+    well, ill = QueryProgress("fan-out"), QueryProgress("dispatch")
     for progress in (well, ill):
         progress.started()
-        progress.advanced(Batch(7, 1200, 340, 3529.0))
+        progress.advanced(BatchProgress(7, 1200, 340, 3529.0))
     ill.failed("the queue is gone", 4.0)
     pipeline = site.receiver()
     pipeline.answer = msgspec.json.encode({"master": "local[2]", "queries": [well.view(), ill.view()]})

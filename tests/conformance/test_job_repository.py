@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from penstock.cluster.errors import StaleLeader
 from penstock.domain.job import BEFORE_ALL_ATTEMPTS, Attempt, CreatedJob
 from penstock.domain.job_state import DIRECT_TYPE, JobStatus
 from penstock.domain.matching import Condition, EventFilter
@@ -19,9 +20,8 @@ from penstock.events.errors import (
     EventNotFound,
     JobNotFound,
     PoolNotFound,
-    StaleLeader,
-    SubscriptionExists,
-    SubscriptionNotFound,
+    SubscriptionNameTaken,
+    UnknownSubscription,
     WrongJobStatus,
 )
 from penstock.events.store.archive import Month
@@ -868,9 +868,9 @@ class TestSubscriptionsAndPools:
         other = rig.new_subscription("other")
         await rig.repository.add_subscription(other)
 
-        with pytest.raises(SubscriptionExists, match="'billing'"):
+        with pytest.raises(SubscriptionNameTaken, match="'billing'"):
             await rig.repository.add_subscription(rig.new_subscription("billing"))
-        with pytest.raises(SubscriptionExists, match="'billing'"):
+        with pytest.raises(SubscriptionNameTaken, match="'billing'"):
             await rig.repository.change_subscription(rig.new_subscription("billing", id=other.id))
 
     async def test_a_change_leaves_it_paused(self, rig: JobRig) -> None:
@@ -904,9 +904,9 @@ class TestSubscriptionsAndPools:
             repository.resume_subscription,
             repository.delete_subscription,
         ):
-            with pytest.raises(SubscriptionNotFound):
+            with pytest.raises(UnknownSubscription):
                 await call("nobody")
-        with pytest.raises(SubscriptionNotFound):
+        with pytest.raises(UnknownSubscription):
             await repository.change_subscription(rig.new_subscription())
         for find in (repository.get_pool, repository.delete_pool):
             with pytest.raises(PoolNotFound):

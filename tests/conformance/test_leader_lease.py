@@ -8,11 +8,11 @@ from uuid import uuid4
 
 import pytest
 
+from penstock.cluster.errors import LeaseUnavailable
 from penstock.cluster.lease import FencedLease, Lease, SqlLease
 from penstock.cluster.redis_lease import RedisLease
 from penstock.cluster.standby import Standby
 from penstock.domain.errors import Unavailable
-from penstock.events.errors import LeaseUnavailable
 from penstock.events.store.postgres import postgres_repository
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.sqlite import sqlite_repository

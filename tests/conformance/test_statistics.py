@@ -12,10 +12,19 @@ from penstock.domain.job_state import JobStatus
 from penstock.domain.limits import MINUTE_MS
 from penstock.domain.outcome import AttemptOutcome
 from penstock.events.statistics.inline import InlineCounter
-from penstock.events.statistics.minutes import BEFORE_ALL, OTHERS, Counted, Dimension, Leader, Leaders, Minute, Place
-from penstock.events.statistics.store import KEPT_MS, NAMES_PER_MINUTE, Statistics
+from penstock.events.statistics.minutes import (
+    BEFORE_ALL,
+    OTHERS,
+    Counted,
+    Dimension,
+    Leader,
+    Leaders,
+    Minute,
+    StatisticsPlace,
+)
 from penstock.events.store.deliveries import Done
 from penstock.events.store.postgres import postgres_repository
+from penstock.events.store.statistics import KEPT_MS, NAMES_PER_MINUTE, Statistics
 from tests.job_databases import Connect, connect
 from tests.job_rig import JobRig
 from tests.virtual_pauses import VirtualPauses
@@ -24,7 +33,7 @@ __all__ = ["connect"]
 
 MINUTE = Minute(minute_ms=1_700_000_040_000, by=Dimension.POOL, name="p", delivered=2, failed=1, waits=1, waited_ms=5)
 NOW_MS = MINUTE.minute_ms + MINUTE_MS
-FIRST, SECOND = Place(1, "a", 1, NOW_MS), Place(2, "b", 1, NOW_MS)
+FIRST, SECOND = StatisticsPlace(1, "a", 1, NOW_MS), StatisticsPlace(2, "b", 1, NOW_MS)
 
 
 @pytest.fixture

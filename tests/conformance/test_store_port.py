@@ -22,8 +22,8 @@ from penstock.engine.store.port import (
     SegmentRow,
     Store,
     StoredSegment,
+    StoreTotals,
     StreamRecord,
-    Totals,
     WriteBatch,
 )
 from penstock.engine.store.postgres import PostgresStore
@@ -169,7 +169,7 @@ class TestCatalog:
 
     def test_an_unknown_queue_has_nothing(self, store: Store) -> None:
         assert store.read(99, 0, 10, 10) == []
-        assert store.totals(99) == Totals(0, 0)
+        assert store.totals(99) == StoreTotals(0, 0)
         assert store.deliveries(99, 0, LARGEST) == []
 
     def test_an_empty_batch_is_no_harm(self, store: Store) -> None:
@@ -203,7 +203,7 @@ class TestSegments:
     def test_a_queue_is_not_concerned_with_what_is_before_its_start(self, store: Store) -> None:
         store.apply(WriteBatch(segments=[segment(1, n) for n in (0, 10, 20)], put_queues=[queue(12, 1, 10)]))
         assert first_seqs(store, 12) == [10, 20]
-        assert store.totals(12) == Totals(20, 200)
+        assert store.totals(12) == StoreTotals(20, 200)
 
     @pytest.mark.parametrize(
         ("max_messages", "max_bytes", "expected"),
@@ -263,20 +263,20 @@ class TestAcks:
         store.apply(WriteBatch(segments=[segment(1, 0), segment(1, 10)], acks=[partly(10, 1, 0)]))
         store.apply(WriteBatch(acks=[partly(10, 1, 0, b"\x07", 3), partly(10, 1, 10), partly(10, 1, 0, b"\x0f", 4)]))
         assert [s.dead for s in reopened(store).read(10, 0, 99, 999)] == [b"\x0f", b"\x03"]
-        assert store.totals(10) == Totals(20 - 6, 200 - 60)
+        assert store.totals(10) == StoreTotals(20 - 6, 200 - 60)
 
     def test_an_empty_bitmap_is_not_done(self, store: Store) -> None:
         store.apply(WriteBatch(segments=[segment(1, 0)], acks=[partly(10, 1, 0, b"", 0)]))
         assert [s.dead for s in reopened(store).read(10, 0, 99, 999)] == [b""]
-        assert store.totals(10) == Totals(10, 100)
+        assert store.totals(10) == StoreTotals(10, 100)
 
     def test_totals_are_what_is_left(self, store: Store) -> None:
         store.apply(WriteBatch(segments=[segment(1, n) for n in (0, 10, 20, 30)]))
-        assert store.totals(10) == Totals(40, 400)
+        assert store.totals(10) == StoreTotals(40, 400)
         store.apply(WriteBatch(acks=[done(10, 1, 0), partly(10, 1, 20)]))
         reopened(store)
-        assert store.totals(10) == Totals(28, 280)
-        assert store.totals(11) == Totals(40, 400)
+        assert store.totals(10) == StoreTotals(28, 280)
+        assert store.totals(11) == StoreTotals(40, 400)
         assert first_seqs(store, 10) == [10, 20, 30]
 
 
@@ -308,7 +308,7 @@ class TestPurge:
         store.apply(WriteBatch(purge_queues=[(10, 20), (999, 20)]))
         reopened(store)
         assert [(s.first_seq, s.dead) for s in store.read(10, 0, 99, 999)] == [(20, b"\x03")]
-        assert store.totals(10) == Totals(8, 80)
+        assert store.totals(10) == StoreTotals(8, 80)
         assert store.deliveries(10, 0, 99) == [DeliveryRow(10, 20, 1, 1)]
         assert first_seqs(store, 11) == [0, 10, 20]
         assert store.deliveries(11, 0, 99) == [DeliveryRow(11, 19, 1, 1)]

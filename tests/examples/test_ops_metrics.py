@@ -10,7 +10,7 @@ import pytest
 from penstock.domain.outcome import AttemptOutcome
 from penstock.ops.telemetry.metrics import Metrics
 from penstock.spark.metrics import BatchTimes, ProgressCollector
-from penstock.spark.progress import Progress
+from penstock.spark.progress import QueryProgress
 from tests.protocol.test_up import Machine
 from tests.services.pubsub_server import running
 from tests.services.scheduler_process import SchedulerProcess
@@ -76,7 +76,7 @@ def exposed_by_the_pipeline() -> str:
     """What the pipeline's process exposes of its streaming jobs, without Spark."""
     made = Metrics("pipeline")
     BatchTimes(made)
-    made.register(ProgressCollector([Progress("fan-out")]))
+    made.register(ProgressCollector([QueryProgress("fan-out")]))
     return made.exposition().decode()
 
 

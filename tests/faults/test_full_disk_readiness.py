@@ -17,7 +17,7 @@ from penstock.events.errors import DatabaseFailed
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.http.server.server import HttpServer
 from penstock.sqs.model import CreateQueueRequest, SendMessageRequest
-from penstock.sqs.server import ServerSettings, open_service, sqs_app
+from penstock.sqs.server import SqsServerSettings, open_service, sqs_app
 from penstock.sqs.service import SqsService
 from penstock.testing.clock import VirtualClock
 from tests.dispatch_rig import dispatch_rig, request
@@ -91,7 +91,7 @@ async def send(service: SqsService, url: str) -> None:
 
 async def test_the_sqs_server(tmp_path: Path, disk: SmallDisk) -> None:
     store = SqliteStore(tmp_path / "sqs.db", free=disk.free)
-    async with open_service({"": store}, VirtualClock(), TsidFactory(1), ServerSettings()) as service:
+    async with open_service({"": store}, VirtualClock(), TsidFactory(1), SqsServerSettings()) as service:
         queue_url = (await act(service, "CreateQueue", CreateQueueRequest("q", {}))).queue_url
         async with HttpServer(sqs_app(service, None), "127.0.0.1", 0) as server:
             for ends_by_itself in (True, False):
@@ -122,7 +122,7 @@ class Touchy(SqliteStore):
 
 async def test_room_does_not_heal_what_failed_for_another_reason(tmp_path: Path, disk: SmallDisk) -> None:
     store = Touchy(tmp_path / "sqs.db", free=disk.free)
-    async with open_service({"": store}, VirtualClock(), TsidFactory(1), ServerSettings()) as service:
+    async with open_service({"": store}, VirtualClock(), TsidFactory(1), SqsServerSettings()) as service:
         queue_url = (await act(service, "CreateQueue", CreateQueueRequest("q", {}))).queue_url
         store.refuse = True
         with pytest.raises(PenstockError, match="refused by the test"):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.pipeline.replay_command import ReplayCommand, assert_in_order, jobs_over
 from tests.services.spark_cluster import running_cluster
@@ -20,7 +20,9 @@ ALL = ("--from", "2000-01-01", "--direct", "--yes", "--json")
 async def test_a_killed_worker_loses_nothing_and_keeps_the_order(tmp_path: Path, postgres_database: str) -> None:
     with running_cluster(tmp_path) as cluster:
         async with RecordingReceiver(Reply(delay_s=0.02)) as receiver:
-            job_ids = await jobs_over(Database(postgres_database), receiver, [f"k{n % GROUPS}" for n in range(JOBS)])
+            job_ids = await jobs_over(
+                SparkDatabase(postgres_database), receiver, [f"k{n % GROUPS}" for n in range(JOBS)]
+            )
             options = (*ALL, "--database", postgres_database, *cluster.options)
             async with ReplayCommand(tmp_path, *options) as command:
                 await command.delivers(receiver, JOBS // 10)
@@ -36,7 +38,7 @@ async def test_a_killed_worker_loses_nothing_and_keeps_the_order(tmp_path: Path,
 async def test_a_killed_driver_is_gone_on_with(tmp_path: Path, postgres_database: str) -> None:
     place = ("--database", postgres_database, "--master", "local[2]")
     async with RecordingReceiver(Reply(delay_s=0.02)) as receiver:
-        job_ids = await jobs_over(Database(postgres_database), receiver, [f"k{n % GROUPS}" for n in range(JOBS)])
+        job_ids = await jobs_over(SparkDatabase(postgres_database), receiver, [f"k{n % GROUPS}" for n in range(JOBS)])
         async with ReplayCommand(tmp_path, *ALL, *place) as command:
             await command.delivers(receiver, JOBS // 10)
             await command.kill()

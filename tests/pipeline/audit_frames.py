@@ -6,7 +6,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.domain.subscription import Subscription
 from penstock.spark.schemas import EVENTS, SUBSCRIPTIONS
 from tests.pipeline.audit_histories import History
@@ -45,7 +45,7 @@ def frames(spark: SparkSession, histories: Sequence[History]) -> tuple[DataFrame
     )
 
 
-def event_frame(spark: SparkSession, events: Iterable[Event], attributes: str | None = None) -> DataFrame:
+def event_frame(spark: SparkSession, events: Iterable[StoredEvent], attributes: str | None = None) -> DataFrame:
     """Rows of events; all with these attributes if they are given, which may be no JSON."""
     rows = [
         {

@@ -14,12 +14,12 @@ from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
 from penstock.events.dispatch.scheduler import Scheduler
 from penstock.events.dispatch.settings import SchedulerSettings
-from penstock.events.dispatch.spark import Desk, DispatchJob, LeaseSettings
+from penstock.events.dispatch.spark import Desk, DispatchQuery, LeaseSettings
 from penstock.events.dispatch.spark_messages import Destination, DispatchSettings
-from penstock.events.dispatch.spark_round import Rounds
+from penstock.events.dispatch.spark_round import DispatchRounds
 from penstock.events.store.repository import JobRepository
 from penstock.queues.open import publisher_for
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from tests.services.sqs_server import SqsServer, counts, receive
 
 ENDPOINT = "http://127.0.0.1:8080/api/dispatch/process"
@@ -70,7 +70,7 @@ class InlineEngine:
 class SparkEngine:
     """Rounds on Spark, as the streaming job makes them."""
 
-    def __init__(self, spark: SparkSession, database: Database, queue_url: str) -> None:
+    def __init__(self, spark: SparkSession, database: SparkDatabase, queue_url: str) -> None:
         self._spark = spark
         self._database = database
         self._queue_url = queue_url
@@ -80,11 +80,11 @@ class SparkEngine:
         await asyncio.to_thread(self._rounds)
 
     def _rounds(self) -> None:
-        rounds = Rounds(database=self._database, destination=destination(self._queue_url), settings=SETTINGS)
+        rounds = DispatchRounds(database=self._database, destination=destination(self._queue_url), settings=SETTINGS)
         desk = Desk(self._database, SETTINGS, LeaseSettings(), SystemClock(), process_ids())
         desk.open()
         try:
-            job = DispatchJob(rounds)
+            job = DispatchQuery(rounds)
             while desk.ask(lambda jobs: jobs.lanes.any_awake()):
                 report = job.round(self._spark, desk, f"{uuid4().hex}/0")
                 assert not report.in_trouble, report

@@ -11,9 +11,9 @@ import psycopg
 from penstock.domain.job import NewJob
 from penstock.events.statistics.inline import InlineCounter
 from penstock.events.statistics.minutes import Dimension, Leader, Minute
-from penstock.events.statistics.store import Progress
 from penstock.events.store.statements import Dialect
-from penstock.spark.database import Database
+from penstock.events.store.statistics import StatisticsProgress
+from penstock.spark.database import SparkDatabase
 from penstock.testing.clock import VirtualClock
 
 NOW_MS = 1_762_000_000_000
@@ -30,7 +30,7 @@ def attempt(job_id: str, number: int = 1, **fields: Any) -> tuple[Any, ...]:
 class FactsRig:
     """One database, and what its statistics say."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SparkDatabase) -> None:
         self.database = database
         self.clock = VirtualClock(NOW_MS)
         asyncio.run(self._make([]))
@@ -72,9 +72,9 @@ class FactsRig:
         """The leading groups of all time."""
         return asyncio.run(self._asked(lambda statistics: statistics.leaders(0, 2**53, 1000)))
 
-    def progress(self) -> Progress:
+    def progress(self) -> StatisticsProgress:
         """How far attempts were counted."""
-        progress: Progress = asyncio.run(self._asked(lambda statistics: statistics.progress()))
+        progress: StatisticsProgress = asyncio.run(self._asked(lambda statistics: statistics.progress()))
         return progress
 
     def set_aside(self) -> set[tuple[str, str, str]]:

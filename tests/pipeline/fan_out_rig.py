@@ -10,13 +10,13 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.domain.job import DispatchJob
 from penstock.domain.subscription import Subscription
 from penstock.events.fan_out.spark import OpenedRepository
 from penstock.events.store.listing import JobFilter
 from penstock.events.store.repository import JobRepository
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.spark.sources.reading import reading_of
 from tests.job_rig import JobRig
 
@@ -24,20 +24,20 @@ Result = TypeVar("Result")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SparkDatabase]:
     """One of each kind."""
     if request.param == "sqlite":
-        yield Database(f"sqlite://{tmp_path}/jobs.db")
+        yield SparkDatabase(f"sqlite://{tmp_path}/jobs.db")
         return
     url = str(request.getfixturevalue("postgres_url"))
     schema = f"jobs_{uuid4().hex}"
-    yield Database(url, schema)
+    yield SparkDatabase(url, schema)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
 
 
 @pytest.fixture
-def rig(database: Database) -> Iterator["FanOutRig"]:
+def rig(database: SparkDatabase) -> Iterator["FanOutRig"]:
     """The database, opened."""
     rig = FanOutRig(database)
     yield rig
@@ -47,7 +47,7 @@ def rig(database: Database) -> Iterator["FanOutRig"]:
 class FanOutRig:
     """A database of events, subscriptions and jobs, asked from a test without an event loop."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SparkDatabase) -> None:
         self.database = database
         self._opened = OpenedRepository(database)
         self._made = JobRig(self._opened.ask(_itself))
@@ -60,11 +60,11 @@ class FanOutRig:
         self.ask(lambda repository: repository.add_subscription(subscription))
         return subscription
 
-    def new_events(self, count: int, **fields: Any) -> list[Event]:
+    def new_events(self, count: int, **fields: Any) -> list[StoredEvent]:
         """Events that are not published yet."""
         return [self._made.new_event(**fields) for _ in range(count)]
 
-    def publish(self, count: int = 1, **fields: Any) -> list[Event]:
+    def publish(self, count: int = 1, **fields: Any) -> list[StoredEvent]:
         """Events whose jobs are to be made."""
         events = self.new_events(count, **fields)
         self.ask(lambda repository: repository.add_events(events))
@@ -113,7 +113,7 @@ async def _itself(repository: JobRepository) -> JobRepository:
     return repository
 
 
-def run_statement(database: Database, statement: str) -> Sequence[tuple[Any, ...]]:
+def run_statement(database: SparkDatabase, statement: str) -> Sequence[tuple[Any, ...]]:
     """A statement on a connection of its own."""
     if database.url.startswith("sqlite"):
         import sqlite3

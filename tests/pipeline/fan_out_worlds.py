@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.domain.matching import ONE_SEGMENT, SEPARATOR, THE_REST, Comparison, Condition, EventFilter
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
@@ -64,9 +64,9 @@ def subscriptions(draw: st.DrawFn) -> Subscription:
 
 
 @st.composite
-def events(draw: st.DrawFn) -> Event:
+def events(draw: st.DrawFn) -> StoredEvent:
     """One that nobody else has."""
-    return Event(
+    return StoredEvent(
         id=f"E{next(_numbers)}",
         source=draw(st.sampled_from(VALUES)),
         type=draw(types),
@@ -80,7 +80,7 @@ def events(draw: st.DrawFn) -> Event:
     )
 
 
-def row_of(event: Event, **instead: object) -> dict[str, Any]:
+def row_of(event: StoredEvent, **instead: object) -> dict[str, Any]:
     """An event as its table has it; `instead` are columns that are damaged."""
     return {
         "id": event.id,

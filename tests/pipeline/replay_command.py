@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.testing.receiver import RecordingReceiver
 from tests.pipeline.replay_rig import ReplayRig
 from tests.services.spark_cluster import descendants
@@ -75,7 +75,7 @@ class ReplayCommand:
         return self.process.returncode, json.loads(out) if out.strip() else None, err.decode()
 
 
-async def jobs_over(database: Database, receiver: RecordingReceiver, keys: Sequence[str]) -> list[str]:
+async def jobs_over(database: SparkDatabase, receiver: RecordingReceiver, keys: Sequence[str]) -> list[str]:
     """Jobs that are over, one for each key, of a subscription at the receiver."""
 
     def prepare() -> list[str]:

@@ -10,18 +10,18 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.domain.ids import TsidFactory
 from penstock.domain.job import DispatchJob
 from penstock.domain.job_state import JobStatus
+from penstock.domain.replay import Replay, ReplayAttempt, ReplayProgress, ReplayRequest, ReplaySelection
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import SystemClock
 from penstock.events.fan_out.rule import FanOut
-from penstock.events.replay import Replay, ReplayAttempt, ReplayOrder, ReplayProgress, ReplaySelection
 from penstock.events.store.replays import Replays
 from penstock.events.store.statements import Dialect, codes_of
 from penstock.history.replay.task import replays_in
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 EVERYTHING = ReplaySelection(from_ms=0)
@@ -31,7 +31,7 @@ NEVER = ThreadEvent()
 class ReplayRig:
     """A database of jobs, and a short word for each step."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SparkDatabase) -> None:
         self.database = database
         self.clock = SystemClock()
         self.ids = TsidFactory(1)
@@ -51,7 +51,7 @@ class ReplayRig:
         """One event per key, in order; the ids of their jobs."""
         now_ms = self.clock.now_ms()
         events = [
-            Event(
+            StoredEvent(
                 id=self.new_id(),
                 source="shop",
                 type="orders:created",
@@ -94,7 +94,7 @@ class ReplayRig:
         """A replay in its first run."""
         replay_id, now_ms = self.new_id(), self.clock.now_ms() + 1_000_000
         replay: Replay = self._with_replays(
-            lambda replays: replays.add(replay_id, ReplayOrder(selection=selection, **order), total, now_ms)
+            lambda replays: replays.add(replay_id, ReplayRequest(selection=selection, **order), total, now_ms)
         )
         return replay
 
@@ -130,9 +130,9 @@ class ReplayRig:
 
 
 @contextmanager
-def postgres_schema(url: str, schema: str) -> Iterator[Database]:
+def postgres_schema(url: str, schema: str) -> Iterator[SparkDatabase]:
     """A schema that is dropped on the way out."""
-    yield Database(url, schema)
+    yield SparkDatabase(url, schema)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
 

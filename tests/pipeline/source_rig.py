@@ -12,38 +12,38 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.statements import Dialect
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 
 NOW_MS = 1_700_000_000_000
 Result = TypeVar("Result")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest) -> Database:
+def database(request: pytest.FixtureRequest) -> SparkDatabase:
     """An empty database with the tables of jobs."""
-    found: Database = request.getfixturevalue(f"{request.param}_place")
+    found: SparkDatabase = request.getfixturevalue(f"{request.param}_place")
     return found
 
 
 @pytest.fixture
-def sqlite_place(tmp_path: Path) -> Database:
+def sqlite_place(tmp_path: Path) -> SparkDatabase:
     """An SQLite file with the tables of jobs."""
-    return made(Database(f"sqlite://{tmp_path}/jobs.db"))
+    return made(SparkDatabase(f"sqlite://{tmp_path}/jobs.db"))
 
 
 @pytest.fixture
-def postgres_place(postgres_url: str) -> Iterator[Database]:
+def postgres_place(postgres_url: str) -> Iterator[SparkDatabase]:
     """A schema of PostgreSQL with the tables of jobs."""
-    database = made(Database(postgres_url, f"jobs_{uuid4().hex}"))
+    database = made(SparkDatabase(postgres_url, f"jobs_{uuid4().hex}"))
     yield database
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(database.schema)))
 
 
-def made(database: Database) -> Database:
+def made(database: SparkDatabase) -> SparkDatabase:
     """The same with its tables."""
 
     async def make() -> None:
@@ -55,7 +55,7 @@ def made(database: Database) -> Database:
     return database
 
 
-def with_repository(database: Database, work: "Callable[[JobRepository], Any]") -> Any:
+def with_repository(database: SparkDatabase, work: "Callable[[JobRepository], Any]") -> Any:
     """Do asynchronous work on a repository, from a test that is not asynchronous."""
 
     async def do() -> Any:
@@ -69,7 +69,7 @@ def with_repository(database: Database, work: "Callable[[JobRepository], Any]") 
     return asyncio.run(do())
 
 
-def execute(database: Database, statement: str, rows: Iterable[tuple[Any, ...]] = ((),)) -> None:
+def execute(database: SparkDatabase, statement: str, rows: Iterable[tuple[Any, ...]] = ((),)) -> None:
     """Run a statement with question marks for each row, all in one transaction."""
     if database.dialect is Dialect.SQLITE:
         with closing(sqlite3.connect(database.path)) as connection, connection:
@@ -79,7 +79,7 @@ def execute(database: Database, statement: str, rows: Iterable[tuple[Any, ...]] 
             cursor.executemany(statement.replace("?", "%s").encode(), list(rows))
 
 
-def fetch(database: Database, query: str) -> list[tuple[Any, ...]]:
+def fetch(database: SparkDatabase, query: str) -> list[tuple[Any, ...]]:
     """The rows of a query."""
     if database.dialect is Dialect.SQLITE:
         with closing(sqlite3.connect(database.path)) as connection:
@@ -88,14 +88,14 @@ def fetch(database: Database, query: str) -> list[tuple[Any, ...]]:
         return session.execute(query.encode()).fetchall()
 
 
-def postgres(database: Database) -> "psycopg.Connection[tuple[Any, ...]]":
+def postgres(database: SparkDatabase) -> "psycopg.Connection[tuple[Any, ...]]":
     """A connection in whose transactions a test decides when to commit."""
     return psycopg.connect(database.url, options=f"-c search_path={database.schema}")
 
 
-def events(*ids: str, **fields: Any) -> list[Event]:
+def events(*ids: str, **fields: Any) -> list[StoredEvent]:
     """Events with these ids."""
-    return [Event(id=name, source="shop", type="orders:created", received_ms=NOW_MS, **fields) for name in ids]
+    return [StoredEvent(id=name, source="shop", type="orders:created", received_ms=NOW_MS, **fields) for name in ids]
 
 
 ATTEMPT = "INSERT INTO attempts (job_id, number, outcome, at_ms, duration_ms) VALUES (?, ?, 'DELIVERED', ?, 1)"
@@ -108,12 +108,12 @@ INSERT INTO {} (
 
 
 def add_jobs(
-    database: Database, rows: "Iterable[tuple[str, str, int, int, int, int | None]]", table: str = "jobs"
+    database: SparkDatabase, rows: "Iterable[tuple[str, str, int, int, int, int | None]]", table: str = "jobs"
 ) -> None:
     """Jobs as (id, group key, mode, state, created, finished)."""
     execute(database, JOB.format(table), rows)
 
 
-def add_attempts(database: Database, *job_ids: str, at_ms: int = NOW_MS) -> None:
+def add_attempts(database: SparkDatabase, *job_ids: str, at_ms: int = NOW_MS) -> None:
     """A delivered attempt of each job, in one transaction."""
     execute(database, ATTEMPT, [(job_id, 1, at_ms) for job_id in job_ids])

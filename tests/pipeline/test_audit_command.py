@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.app import app
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from tests.pipeline.fan_out_rig import FanOutRig
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
@@ -23,7 +23,7 @@ def _audit(*options: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_findings_are_told_in_json_and_on_a_page_and_the_exit_code_is_one(tmp_path: Path) -> None:
-    rig = FanOutRig(Database(f"sqlite://{tmp_path}/jobs.db"))
+    rig = FanOutRig(SparkDatabase(f"sqlite://{tmp_path}/jobs.db"))
     rig.close()
     rig.run(
         "INSERT INTO attempts (job_id, number, outcome, at_ms, duration_ms) "

@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.domain.ids import TsidFactory
 from penstock.domain.job import NewJob
 from penstock.domain.matching import Condition, EventFilter
@@ -38,7 +38,7 @@ class _World:
         self.late = self._subscription(ids.next_id(self.middle_ms), "late", "**")
         self.subscriptions = (self.orders, self.europe, self.changed, self.late)
         self.events = [
-            Event(
+            StoredEvent(
                 id=ids.next_id(T0_MS + number * MINUTE_MS),
                 source="test",
                 type=KINDS[number % 3][0],

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.history.audit import packed_rows, screening
-from penstock.history.audit.packed_rows import PARTS, Sender, columns_of, numbers_of, opened, parcel
+from penstock.history.audit.packed_rows import PARTS, RowSender, columns_of, numbers_of, opened, parcel
 from penstock.history.audit.screen_rows import JOB_WIDTH, PLACE_WIDTH, job_columns
 from penstock.history.audit.screening import (
     BLOCKS,
     LATEST_MS,
     NONE_MS,
     PASSES,
-    Attempts,
+    AttemptColumns,
     Jobs,
     Met,
     Places,
@@ -123,7 +123,7 @@ def _met(groups: Sequence[Sequence[_Job]], chance: Random) -> Met:
         [number * 7 % 101, each.at_ms, each.end_ms, each.delivered, each.is_damaged] for number, each in tried
     ]
     jobs_columns = Jobs(*numpy.array(of_jobs, dtype=numpy.int64).reshape(-1, len(Jobs._fields)).T.copy())
-    attempt_columns = Attempts(*numpy.array(of_attempts, dtype=numpy.int64).reshape(-1, 5).T.copy())
+    attempt_columns = AttemptColumns(*numpy.array(of_attempts, dtype=numpy.int64).reshape(-1, 5).T.copy())
     return met(
         jobs_columns._replace(
             untried=jobs_columns.untried > 0,
@@ -152,7 +152,7 @@ def test_the_screen_suspects_exactly_the_groups_in_which_something_is_suspect(
 
 def _sent(places: Places) -> Places:
     """As they arrive, part by part."""
-    sender = Sender("places")
+    sender = RowSender("places")
     arrived = opened([*sender.add(places), *sender.rest()])
     return Places(*columns_of(list(chain(*arrived.values())), PLACE_WIDTH))
 
@@ -167,14 +167,14 @@ def _jobs(*hashes: int) -> Jobs:
 def test_an_attempt_without_a_job_is_told_wherever_it_stands() -> None:
     hashes = numpy.array([9, -9, 5, 6, 5], dtype=numpy.int64)
     at_ms = numpy.arange(5, dtype=numpy.int64)
-    seen = met(_jobs(7, 5, -8), Attempts(hashes, at_ms, at_ms, at_ms < 0, at_ms < 0))
+    seen = met(_jobs(7, 5, -8), AttemptColumns(hashes, at_ms, at_ms, at_ms < 0, at_ms < 0))
     assert seen.without_job.tolist() == [True, True, False, True, False]
-    assert met(_jobs(), Attempts(hashes, at_ms, at_ms, at_ms < 0, at_ms < 0)).without_job.all()
+    assert met(_jobs(), AttemptColumns(hashes, at_ms, at_ms, at_ms < 0, at_ms < 0)).without_job.all()
 
 
 def test_a_job_that_is_there_twice_is_suspect() -> None:
     nothing = numpy.zeros(0, dtype=numpy.int64)
-    attempts = Attempts(nothing, nothing, nothing, nothing > 0, nothing > 0)
+    attempts = AttemptColumns(nothing, nothing, nothing, nothing > 0, nothing > 0)
     assert met(_jobs(7, 5, 7, -8), attempts).suspect_groups.tolist() == [7]
 
 
@@ -185,7 +185,7 @@ def test_a_job_that_is_there_twice_is_suspect() -> None:
 def test_rows_arrive_whole_and_those_of_one_hash_together(pieces: list[list[int]], rows_at_once: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packed_rows, "_ROWS_AT_ONCE", rows_at_once)
-        sender, sent = Sender("rows"), []
+        sender, sent = RowSender("rows"), []
         for piece in pieces:
             key = numpy.array(piece, dtype=numpy.int64)
             sent += list(sender.add([key, ~key]))

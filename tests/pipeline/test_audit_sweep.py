@@ -6,16 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.domain.order import Position
-from penstock.history.audit.order import Delivery, GroupSweep, Hold
+from penstock.history.audit.order import AuditedDelivery, GroupSweep, Hold
 
 MOMENT = st.integers(0, 12)
 POSITION = st.builds(Position, st.integers(1, 2), MOMENT, st.sampled_from("abcd"))
 UNTIL = st.none() | MOMENT
 HOLDS = st.lists(st.builds(Hold, POSITION, st.just("PENDING"), MOMENT, UNTIL, UNTIL), max_size=8)
-DELIVERIES = st.lists(st.builds(Delivery, POSITION, MOMENT, st.booleans()), max_size=8)
+DELIVERIES = st.lists(st.builds(AuditedDelivery, POSITION, MOMENT, st.booleans()), max_size=8)
 
 
-def _overtaken(delivery: Delivery, holds: Sequence[Hold], tolerance_ms: int) -> Position | None:
+def _overtaken(delivery: AuditedDelivery, holds: Sequence[Hold], tolerance_ms: int) -> Position | None:
     """By looking at every hold."""
     holding = [
         hold.position
@@ -30,10 +30,10 @@ def _overtaken(delivery: Delivery, holds: Sequence[Hold], tolerance_ms: int) -> 
 
 @given(holds=HOLDS, deliveries=DELIVERIES, tolerance_ms=st.integers(0, 2))
 def test_a_sweep_finds_the_first_job_that_was_overtaken(
-    holds: list[Hold], deliveries: list[Delivery], tolerance_ms: int
+    holds: list[Hold], deliveries: list[AuditedDelivery], tolerance_ms: int
 ) -> None:
     sweep = GroupSweep(tolerance_ms)
-    steps: list[tuple[int, int, Hold | Delivery]] = [(hold.from_ms + tolerance_ms, 1, hold) for hold in holds]
+    steps: list[tuple[int, int, Hold | AuditedDelivery]] = [(hold.from_ms + tolerance_ms, 1, hold) for hold in holds]
     steps += [(delivery.at_ms, 0, delivery) for delivery in deliveries]
     for _, _, step in sorted(steps, key=lambda step: step[:2]):
         if isinstance(step, Hold):

@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 from penstock.events.fan_out.rule import FanOut
 from penstock.events.fan_out.spark_plan import packed, planned_jobs
 from penstock.tools.bench.pipeline import audit
-from penstock.tools.bench.pipeline.audit import History, audited_per_s, history
+from penstock.tools.bench.pipeline.audit import SampleHistory, audited_per_s, history
 from penstock.tools.bench.pipeline.dispatch import dispatched_per_s, plan_per_s
 from penstock.tools.bench.pipeline.fan_out import KINDS, WANTING, event_of, events_frame, subscriptions
 from penstock.tools.bench.pipeline.latency import jvm_kb
@@ -51,10 +51,10 @@ def test_the_audited_history_is_clean_and_looked_at_whole(spark: SparkSession, t
 def test_an_audit_that_finds_something_is_no_measurement(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def with_a_job_lost(spark: SparkSession, directory: Path, attempts: int) -> History:
+    def with_a_job_lost(spark: SparkSession, directory: Path, attempts: int) -> SampleHistory:
         made = history(spark, directory, attempts)
         jobs = made.jobs.where(f.col("id") != "0000000000007-0000000000001")
-        return History(made.events, made.subscriptions, jobs, made.attempts, made.until_ms)
+        return SampleHistory(made.events, made.subscriptions, jobs, made.attempts, made.until_ms)
 
     monkeypatch.setattr(audit, "history", with_a_job_lost)
     with pytest.raises(RuntimeError, match="LOST"):

@@ -16,7 +16,7 @@ from penstock.domain.subscription import Subscription
 from penstock.edge.clock import SystemClock
 from penstock.events.store.deliveries import Beginning, Done, TryLater, Verdict
 from penstock.events.store.repository import JobRepository
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from tests.job_rig import BLOCK, IMMEDIATE, NEXT
 from tests.pipeline.dispatch_engines import Engine, InlineEngine, SparkEngine, in_queue
 from tests.services.sqs_server import SqsServer, running
@@ -43,19 +43,19 @@ def queue_url(sqs: SqsServer) -> str:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SparkDatabase]:
     if request.param == "sqlite":
-        yield Database(f"sqlite:///{tmp_path}/jobs.db")
+        yield SparkDatabase(f"sqlite:///{tmp_path}/jobs.db")
         return
     url = str(request.getfixturevalue("postgres_url"))
     schema = f"jobs_{uuid4().hex}"
-    yield Database(url, schema)
+    yield SparkDatabase(url, schema)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
 
 
 @pytest.fixture(params=["inline", "spark"])
-def engine(request: pytest.FixtureRequest, database: Database, queue_url: str) -> Engine:
+def engine(request: pytest.FixtureRequest, database: SparkDatabase, queue_url: str) -> Engine:
     if request.param == "inline":
         return InlineEngine(queue_url)
     return SparkEngine(request.getfixturevalue("spark"), database, queue_url)
@@ -92,7 +92,7 @@ class Story:
 
 
 @pytest.fixture
-async def story(database: Database) -> AsyncIterator[Story]:
+async def story(database: SparkDatabase) -> AsyncIterator[Story]:
     jobs = database.repository()
     await jobs.open(SystemClock().now_ms())
     yield Story(jobs)

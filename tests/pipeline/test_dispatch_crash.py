@@ -17,13 +17,13 @@ from penstock.domain.job_state import JobStatus
 from penstock.domain.order import LaneKey
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
-from penstock.events.dispatch.spark_messages import Order, Report
-from penstock.events.dispatch.spark_round import Rounds, Work
+from penstock.events.dispatch.spark_messages import Report, RoundRequest
+from penstock.events.dispatch.spark_round import DispatchRounds, Work
 from penstock.events.dispatch.spark_task import publish_planned
 from penstock.events.store.lanes import LaneOwner, Lanes
 from penstock.events.store.leader import SCHEDULER
 from penstock.events.store.repository import JobRepository
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from tests.pipeline.dispatch_engines import SETTINGS, destination, in_queue
 from tests.services.sqs_server import SqsServer, running
 
@@ -50,12 +50,12 @@ def queue_url(sqs: SqsServer) -> str:
 
 
 @pytest.fixture
-def database(postgres_database: str) -> Database:
-    return Database(postgres_database)
+def database(postgres_database: str) -> SparkDatabase:
+    return SparkDatabase(postgres_database)
 
 
 @pytest.fixture
-async def jobs(database: Database) -> AsyncIterator[JobRepository]:
+async def jobs(database: SparkDatabase) -> AsyncIterator[JobRepository]:
     repository = database.repository()
     await repository.open(SystemClock().now_ms())
     yield repository
@@ -79,7 +79,7 @@ async def wanted(jobs: JobRepository) -> dict[str, list[str]]:
 
 async def go(
     spark: SparkSession,
-    database: Database,
+    database: SparkDatabase,
     queue_url: str,
     owner: LaneOwner = OWNER,
     work: Work = publish_planned,
@@ -87,7 +87,7 @@ async def go(
 ) -> Report:
     """One round in an owner's name."""
     settings = msgspec.structs.replace(SETTINGS, tasks=tasks)
-    rounds = Rounds(database=database, destination=destination(queue_url), settings=settings, work=work)
+    rounds = DispatchRounds(database=database, destination=destination(queue_url), settings=settings, work=work)
     repository = database.repository()
     now_ms = SystemClock().now_ms()
     await repository.open(now_ms)
@@ -101,7 +101,7 @@ async def go(
     return await asyncio.to_thread(run)
 
 
-def dying(batches: Iterable[pyarrow.RecordBatch], order: Order) -> Iterator[pyarrow.RecordBatch]:
+def dying(batches: Iterable[pyarrow.RecordBatch], order: RoundRequest) -> Iterator[pyarrow.RecordBatch]:
     """A task whose process is killed when it has published, and comes to mark that for the second time."""
     mark = Lanes.mark_published
     marks = 0
@@ -123,7 +123,7 @@ def dying(batches: Iterable[pyarrow.RecordBatch], order: Order) -> Iterator[pyar
 
 async def test_a_round_that_was_killed_before_it_could_mark_is_repeated_at_once_in_its_own_name(
     spark: SparkSession,
-    database: Database,
+    database: SparkDatabase,
     jobs: JobRepository,
     sqs: SqsServer,
     queue_url: str,
@@ -145,7 +145,7 @@ async def test_a_round_that_was_killed_before_it_could_mark_is_repeated_at_once_
 
 async def test_two_attempts_at_once_put_every_job_in_once_and_in_order(
     spark: SparkSession,
-    database: Database,
+    database: SparkDatabase,
     jobs: JobRepository,
     sqs: SqsServer,
     queue_url: str,
@@ -159,7 +159,7 @@ async def test_two_attempts_at_once_put_every_job_in_once_and_in_order(
 
 async def test_a_round_of_a_node_that_was_followed_by_another_publishes_nothing(
     spark: SparkSession,
-    database: Database,
+    database: SparkDatabase,
     jobs: JobRepository,
     sqs: SqsServer,
     queue_url: str,
@@ -179,7 +179,7 @@ async def test_a_round_of_a_node_that_was_followed_by_another_publishes_nothing(
 
 
 async def test_a_queue_that_does_not_answer_is_told_of_and_nothing_is_claimed(
-    spark: SparkSession, database: Database, jobs: JobRepository, wanted: dict[str, list[str]]
+    spark: SparkSession, database: SparkDatabase, jobs: JobRepository, wanted: dict[str, list[str]]
 ) -> None:
     report = await go(spark, database, "http://127.0.0.1:9/000000000000/none.fifo")
     assert (report.in_trouble, report.claimed, report.published) == (True, 0, 0)

@@ -10,10 +10,10 @@ from penstock.domain.pointer import DispatchMode
 from penstock.edge.clock import SystemClock
 from penstock.events.dispatch.spark_lanes import planned_lanes
 from penstock.events.dispatch.spark_messages import DispatchSettings
-from penstock.events.dispatch.spark_round import Rounds
+from penstock.events.dispatch.spark_round import DispatchRounds
 from penstock.events.store.lanes import AwakeRange, LaneOwner
 from penstock.events.store.repository import JobRepository
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from tests.pipeline.dispatch_engines import destination
 
 GROUPS, PER_GROUP = 9, 8
@@ -23,15 +23,15 @@ MODES = (DispatchMode.BLOCK_ON_ERROR, DispatchMode.NEXT_ON_ERROR)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SparkDatabase]:
     if request.param == "sqlite":
-        yield Database(f"sqlite:///{tmp_path}/jobs.db")
+        yield SparkDatabase(f"sqlite:///{tmp_path}/jobs.db")
     else:
-        yield Database(str(request.getfixturevalue("postgres_database")))
+        yield SparkDatabase(str(request.getfixturevalue("postgres_database")))
 
 
 @pytest.fixture
-async def jobs(database: Database) -> AsyncIterator[JobRepository]:
+async def jobs(database: SparkDatabase) -> AsyncIterator[JobRepository]:
     """A few groups, each with jobs of both ordered modes by turns."""
     repository = database.repository()
     await repository.open(NOW_MS)
@@ -51,10 +51,10 @@ async def jobs(database: Database) -> AsyncIterator[JobRepository]:
     await repository.close()
 
 
-async def read(database: Database, jobs: JobRepository, most: int, least_per_lane: int) -> dict[str, list[int]]:
+async def read(database: SparkDatabase, jobs: JobRepository, most: int, least_per_lane: int) -> dict[str, list[int]]:
     """The numbers of the jobs that a round of `most` jobs would publish, by group."""
     settings = DispatchSettings(least_per_lane=least_per_lane)
-    rounds = Rounds(database=database, destination=destination("sqlite:///q"), settings=settings)
+    rounds = DispatchRounds(database=database, destination=destination("sqlite:///q"), settings=settings)
     ranges = await jobs.lanes.awake_ranges(OWNER.name, most, 1)
     call = rounds.call(ranges, OWNER, now_ms=NOW_MS + 1, until_ms=NOW_MS + 1, most=most)
     found: dict[str, list[int]] = {}
@@ -69,7 +69,7 @@ def first_of(group: str, count: int) -> list[int]:
 
 
 async def test_a_lane_gives_several_jobs_when_it_is_its_turn_and_later_lanes_wait(
-    database: Database, jobs: JobRepository
+    database: SparkDatabase, jobs: JobRepository
 ) -> None:
     found = await read(database, jobs, most=20, least_per_lane=4)
 
@@ -77,13 +77,13 @@ async def test_a_lane_gives_several_jobs_when_it_is_its_turn_and_later_lanes_wai
     assert found == {group: first_of(group, 4) for group in ("g0", "g1")}
 
 
-async def test_lanes_share_a_round_that_is_large_enough_for_all(database: Database, jobs: JobRepository) -> None:
+async def test_lanes_share_a_round_that_is_large_enough_for_all(database: SparkDatabase, jobs: JobRepository) -> None:
     found = await read(database, jobs, most=GROUPS * PER_GROUP, least_per_lane=2)
 
     assert found == {f"g{number}": first_of(f"g{number}", PER_GROUP) for number in range(GROUPS)}
 
 
-async def test_the_smallest_round_has_a_whole_lane(database: Database, jobs: JobRepository) -> None:
+async def test_the_smallest_round_has_a_whole_lane(database: SparkDatabase, jobs: JobRepository) -> None:
     found = await read(database, jobs, most=1, least_per_lane=4)
 
     assert found == {"g0": first_of("g0", 1)}
@@ -94,8 +94,8 @@ async def test_the_smallest_round_has_a_whole_lane(database: Database, jobs: Job
     [(1, 64_000, 1_000, 32_000), (2_000, 64_000, 32, 32_000), (50_000, 64_000, 32, 32_000), (8, 2, 2, 4)],
 )
 def test_shares_of_a_round(tmp_path: Path, lanes: int, most: int, share: int, rows: int) -> None:
-    rounds = Rounds(
-        database=Database(f"sqlite:///{tmp_path}/jobs.db"),
+    rounds = DispatchRounds(
+        database=SparkDatabase(f"sqlite:///{tmp_path}/jobs.db"),
         destination=destination("sqlite:///q"),
         settings=DispatchSettings(),
     )

@@ -5,11 +5,11 @@ from itertools import pairwise
 
 import pytest
 
+from penstock.cluster.errors import StaleLeader
 from penstock.domain.job import ClaimedJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.order import LaneKey
 from penstock.domain.pointer import DispatchMode
-from penstock.events.errors import StaleLeader
 from penstock.events.store.deliveries import Beginning
 from penstock.events.store.lanes import AwakeRange, LaneOwner, Lanes
 from penstock.events.store.leader import SCHEDULER

@@ -15,7 +15,7 @@ from penstock.events.dispatch.spark_lanes import lane_query, postgres_lanes
 from penstock.events.dispatch.spark_messages import RoundCall
 from penstock.events.errors import DatabaseFailed
 from penstock.events.store.lanes import AwakeRange, LaneOwner
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 
 GROUPS = 7
 PER_GROUP = 3
@@ -24,9 +24,9 @@ ALL = AwakeRange(0, 1 << 62, GROUPS)
 
 
 @pytest.fixture
-async def database(postgres_database: str) -> AsyncIterator[Database]:
+async def database(postgres_database: str) -> AsyncIterator[SparkDatabase]:
     """Jobs of a few groups, by turns."""
-    database = Database(postgres_database)
+    database = SparkDatabase(postgres_database)
     repository = database.repository()
     now_ms, ids = SystemClock().now_ms(), process_ids()
     await repository.open(now_ms)
@@ -44,25 +44,25 @@ def call(now_ms: int, rows: int = 1_000) -> RoundCall:
     return RoundCall(owner=owner, ranges=(ALL,), share=PER_GROUP, rows=rows, now_ms=now_ms, until_ms=now_ms)
 
 
-def groups(database: Database) -> list[str]:
+def groups(database: SparkDatabase) -> list[str]:
     batches = postgres_lanes(database, ALL, call(SystemClock().now_ms()))
     return [key for batch in batches for key in batch.column("group_key").to_pylist()]
 
 
-def connections(database: Database) -> dict[int, str]:
+def connections(database: SparkDatabase) -> dict[int, str]:
     """The readers' connections, and what each is doing."""
     with psycopg.connect(database.url) as session:
         query = "SELECT pid, state FROM pg_stat_activity WHERE datname = current_database() AND application_name = %s"
         return dict(session.execute(query, (NAME,)).fetchall())
 
 
-async def test_the_rows_of_a_lane_stand_together(database: Database) -> None:
+async def test_the_rows_of_a_lane_stand_together(database: SparkDatabase) -> None:
     found = groups(database)
     assert len(found) == GROUPS * PER_GROUP
     assert sum(1 for one, other in pairwise(found) if one != other) == GROUPS - 1
 
 
-async def test_the_jobs_of_lanes_that_are_not_wanted_are_not_read(database: Database) -> None:
+async def test_the_jobs_of_lanes_that_are_not_wanted_are_not_read(database: SparkDatabase) -> None:
     with psycopg.connect(database.url) as session:
         session.execute("ANALYZE")
         session.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(database.schema)))
@@ -80,7 +80,7 @@ def _read_rows(node: dict[str, Any], table: str) -> Iterator[float]:
         yield from _read_rows(child, table)
 
 
-async def test_one_connection_reads_again_and_again_and_waits_without_a_transaction(database: Database) -> None:
+async def test_one_connection_reads_again_and_again_and_waits_without_a_transaction(database: SparkDatabase) -> None:
     groups(database)
     before = connections(database)
     assert list(before.values()) == ["idle"]
@@ -88,7 +88,7 @@ async def test_one_connection_reads_again_and_again_and_waits_without_a_transact
     assert connections(database) == before
 
 
-async def test_a_connection_that_was_lost_is_made_anew(database: Database) -> None:
+async def test_a_connection_that_was_lost_is_made_anew(database: SparkDatabase) -> None:
     groups(database)
     (lost,) = connections(database)
     with psycopg.connect(database.url, autocommit=True) as session:
@@ -97,14 +97,14 @@ async def test_a_connection_that_was_lost_is_made_anew(database: Database) -> No
     assert lost not in connections(database)
 
 
-async def test_a_read_that_is_given_up_leaves_no_connection(database: Database) -> None:
+async def test_a_read_that_is_given_up_leaves_no_connection(database: SparkDatabase) -> None:
     reading = postgres_lanes(database, ALL, call(0))
     next(reading)
     reading.close()  # type: ignore[attr-defined]
     assert connections(database) == {}
 
 
-async def test_a_database_that_cannot_be_read_is_told_of(database: Database) -> None:
+async def test_a_database_that_cannot_be_read_is_told_of(database: SparkDatabase) -> None:
     with pytest.raises(DatabaseFailed, match="cannot be read"):
-        groups(Database(database.url, schema="nowhere"))
+        groups(SparkDatabase(database.url, schema="nowhere"))
     assert connections(database) == {}

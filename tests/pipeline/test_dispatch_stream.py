@@ -17,14 +17,14 @@ from penstock.domain.job_state import JobStatus
 from penstock.domain.order import LaneKey
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
-from penstock.events.dispatch.spark import DispatchJob, LeaseSettings
-from penstock.events.dispatch.spark_round import Rounds
+from penstock.events.dispatch.spark import DispatchQuery, LeaseSettings
+from penstock.events.dispatch.spark_round import DispatchRounds
 from penstock.events.dispatch.spark_ticks import TickReader
 from penstock.events.store.lanes import LaneOwner
 from penstock.events.store.leader import SCHEDULER
 from penstock.events.store.repository import JobRepository
 from penstock.queues.open import QueueSpec, source_for
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.spark.supervision import StreamingJob
 from tests.pipeline.dispatch_engines import SETTINGS, destination
 
@@ -36,19 +36,19 @@ LEASE = LeaseSettings(standby="sql", ttl_s=10, renew_s=0.5)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SparkDatabase]:
     if request.param == "sqlite":
-        yield Database(f"sqlite:///{tmp_path}/jobs.db")
+        yield SparkDatabase(f"sqlite:///{tmp_path}/jobs.db")
         return
     url = str(request.getfixturevalue("postgres_url"))
     schema = f"jobs_{uuid4().hex}"
-    yield Database(url, schema)
+    yield SparkDatabase(url, schema)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
 
 
 @pytest.fixture
-async def jobs(database: Database) -> AsyncIterator[JobRepository]:
+async def jobs(database: SparkDatabase) -> AsyncIterator[JobRepository]:
     repository = database.repository()
     await repository.open(SystemClock().now_ms())
     yield repository
@@ -61,10 +61,10 @@ def queue_uri(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def make_job(database: Database, queue_uri: str) -> Callable[..., DispatchJob]:
-    def made(*, once: bool = False, lease: LeaseSettings = LEASE, queue: str = queue_uri) -> DispatchJob:
-        rounds = Rounds(database=database, destination=destination(queue), settings=SETTINGS)
-        return DispatchJob(rounds, lease, once=once)
+def make_job(database: SparkDatabase, queue_uri: str) -> Callable[..., DispatchQuery]:
+    def made(*, once: bool = False, lease: LeaseSettings = LEASE, queue: str = queue_uri) -> DispatchQuery:
+        rounds = DispatchRounds(database=database, destination=destination(queue), settings=SETTINGS)
+        return DispatchQuery(rounds, lease, once=once)
 
     return made
 
@@ -129,7 +129,7 @@ async def nobody_leads(jobs: JobRepository) -> None:
 async def test_jobs_are_published_as_they_come_and_as_they_come_due_while_this_node_leads(
     spark: SparkSession,
     jobs: JobRepository,
-    make_job: Callable[..., DispatchJob],
+    make_job: Callable[..., DispatchQuery],
     queue_uri: str,
     tmp_path: Path,
 ) -> None:
@@ -165,7 +165,7 @@ async def test_jobs_are_published_as_they_come_and_as_they_come_due_while_this_n
 async def test_once_publishes_what_may_go_and_ends(
     spark: SparkSession,
     jobs: JobRepository,
-    make_job: Callable[..., DispatchJob],
+    make_job: Callable[..., DispatchQuery],
     tmp_path: Path,
 ) -> None:
     ready = await make(jobs, "a", "b")
@@ -180,7 +180,7 @@ async def test_once_publishes_what_may_go_and_ends(
 async def test_once_fails_when_the_queue_is_not_there(
     spark: SparkSession,
     jobs: JobRepository,
-    make_job: Callable[..., DispatchJob],
+    make_job: Callable[..., DispatchQuery],
     tmp_path: Path,
 ) -> None:
     ready = await make(jobs, "a")
@@ -192,7 +192,7 @@ async def test_once_fails_when_the_queue_is_not_there(
     await have_status(jobs, ready, PENDING)
 
 
-async def test_ticks_come_while_lanes_are_awake_and_only_then(database: Database, jobs: JobRepository) -> None:
+async def test_ticks_come_while_lanes_are_awake_and_only_then(database: SparkDatabase, jobs: JobRepository) -> None:
     reader = TickReader(database)
     limit = reader.getDefaultReadLimit()
     nothing = reader.initialOffset()
@@ -209,7 +209,7 @@ async def test_ticks_come_while_lanes_are_awake_and_only_then(database: Database
 
 
 async def test_a_reader_that_was_taken_to_another_process_connects_anew(
-    database: Database, jobs: JobRepository
+    database: SparkDatabase, jobs: JobRepository
 ) -> None:
     await make(jobs, "a")
     reader = TickReader(database)

@@ -15,7 +15,7 @@ from penstock.events.statistics.minutes import Dimension
 from penstock.history.lake import parquet_lake
 from penstock.history.lake.job import FactsBatch, FactsJob, FactsSettings
 from penstock.history.lake.parquet_lake import ParquetLake
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.spark.tables import Tables
 from tests.pipeline.facts_rig import NOW_MS, FactsRig, attempt
 
@@ -32,21 +32,21 @@ def killed(*_: object, **__: object) -> Any:
 
 @pytest.fixture
 def rig(tmp_path: Path) -> FactsRig:
-    return FactsRig(Database(f"sqlite://{tmp_path / 'jobs.db'}"))
+    return FactsRig(SparkDatabase(f"sqlite://{tmp_path / 'jobs.db'}"))
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def either_rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], FactsRig]]:
     """Makes a rig on one and the same kind of database, each time an empty one."""
     if request.param == "sqlite":
-        yield lambda: FactsRig(Database(f"sqlite://{tmp_path / uuid4().hex}.db"))
+        yield lambda: FactsRig(SparkDatabase(f"sqlite://{tmp_path / uuid4().hex}.db"))
         return
     url = str(request.getfixturevalue("postgres_url"))
     schemas: list[str] = []
 
     def make() -> FactsRig:
         schemas.append(f"facts_{uuid4().hex}")
-        return FactsRig(Database(url, schema=schemas[-1]))
+        return FactsRig(SparkDatabase(url, schema=schemas[-1]))
 
     yield make
     with psycopg.connect(url, autocommit=True) as connection:

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.domain.errors import FailedPrecondition
-from penstock.events.statistics.minutes import BEFORE_ALL, Place
+from penstock.events.statistics.minutes import BEFORE_ALL, StatisticsPlace
 from penstock.history.lake import parquet_lake
 from penstock.history.lake.facts import FACTS
 from penstock.history.lake.lake import Compacted, DeltaLake, LakeFormat, open_lake
@@ -37,8 +37,8 @@ def frame(spark: SparkSession, position: int, days: list[str]) -> DataFrame:
     return spark.createDataFrame([tuple(row.get(name) for name in FACTS.names) for row in rows], FACTS)
 
 
-def place(position: int) -> Place:
-    return Place(position, f"j{position}", 0, 5)
+def place(position: int) -> StatisticsPlace:
+    return StatisticsPlace(position, f"j{position}", 0, 5)
 
 
 def fill(spark: SparkSession, path: str, batches: int, days: list[str]) -> Counter[tuple[str, int]]:
@@ -170,8 +170,8 @@ def test_a_table_that_has_a_log_of_its_own_tells_how_far_it_goes(spark: SparkSes
     # Delta's package is not here: Parquet stands in for it, whose appends are whole as long as nothing crashes.
     lake = DeltaLake(spark, str(tmp_path / "lake"), source="parquet")
     assert lake.upto() == BEFORE_ALL
-    lake.add(frame(spark, 7, [ONE, TWO]), {ONE: 1, TWO: 1}, Place(7, "j7", 1, 5))
+    lake.add(frame(spark, 7, [ONE, TWO]), {ONE: 1, TWO: 1}, StatisticsPlace(7, "j7", 1, 5))
 
-    assert lake.upto() == Place(7, "j7", 1, 5)
+    assert lake.upto() == StatisticsPlace(7, "j7", 1, 5)
     assert lake.days() == [ONE, TWO]
     assert lake.facts([TWO]).count() == 1

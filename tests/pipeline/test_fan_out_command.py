@@ -11,7 +11,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from tests.pipeline.fan_out_rig import FanOutRig
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
@@ -22,7 +22,7 @@ FEW_ROWS = {**os.environ, "PENSTOCK_PIPELINE__MAX_ROWS_PER_BATCH": "200", "PENST
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[FanOutRig]:
-    rig = FanOutRig(Database(f"sqlite://{tmp_path}/jobs.db"))
+    rig = FanOutRig(SparkDatabase(f"sqlite://{tmp_path}/jobs.db"))
     yield rig
     rig.close()
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.domain.order import group_key
 from penstock.domain.subscription import Subscription
 from penstock.events.fan_out.rule import FanOut
@@ -23,14 +23,14 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def made_up_worlds() -> tuple[list[Subscription], list[Event]]:
+def made_up_worlds() -> tuple[list[Subscription], list[StoredEvent]]:
     """Gathered from Hypothesis first: a Spark job for each would take hours."""
     wanting: list[Subscription] = []
-    told: list[Event] = []
+    told: list[StoredEvent] = []
 
     @settings(max_examples=100, database=None)
     @given(st.lists(subscriptions(), max_size=6), st.lists(events(), max_size=10))
-    def gather(some: list[Subscription], more: list[Event]) -> None:
+    def gather(some: list[Subscription], more: list[StoredEvent]) -> None:
         wanting.extend(some)
         told.extend(more)
 
@@ -75,7 +75,7 @@ def test_a_batch_of_several_tasks_is_divided_by_groups_and_in_order(spark: Spark
 
 
 def test_nobody_who_wants_anything_and_no_events_at_all(spark: SparkSession) -> None:
-    event = Event(id="E1", source="shop", type="a", received_ms=1)
+    event = StoredEvent(id="E1", source="shop", type="a", received_ms=1)
 
     assert planned_jobs(frame_of(spark, [row_of(event)]), packed([])).collect() == []
     assert planned_jobs(frame_of(spark, []), packed([])).collect() == []

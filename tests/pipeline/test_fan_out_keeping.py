@@ -4,10 +4,10 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
+from penstock.domain.ids import job_id_for
 from penstock.domain.job_state import JobStatus
 from penstock.domain.matching import Condition, EventFilter
-from penstock.events.fan_out.rule import job_id_for
 from penstock.events.fan_out.spark import keep_jobs
 from tests.pipeline.fan_out_rig import FanOutRig, database, rig
 from tests.pipeline.fan_out_worlds import frame_of, row_of
@@ -16,7 +16,7 @@ __all__ = ["database", "rig"]
 pytestmark = [pytest.mark.xdist_group("spark")]
 
 
-def keep(spark: SparkSession, rig: FanOutRig, events: list[Event], **instead: object) -> tuple[int, int, int]:
+def keep(spark: SparkSession, rig: FanOutRig, events: list[StoredEvent], **instead: object) -> tuple[int, int, int]:
     frame = frame_of(spark, [row_of(event, **instead) for event in events])
     counts = [tuple(row) for row in keep_jobs(frame, rig.database).collect()]
     done, jobs, aside = (sum(column) for column in zip(*counts, strict=True))

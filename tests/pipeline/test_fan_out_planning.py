@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.domain.job import NewJob
 from penstock.domain.matching import Comparison, Condition, EventFilter
 from penstock.domain.subscription import Subscription
@@ -24,7 +24,7 @@ def planned(wanting: Sequence[Subscription], rows: Sequence[dict[str, Any]], mos
     return list(planner_of(packed(wanting)).plan(batch_of(rows), most_jobs))
 
 
-def inline(wanting: Sequence[Subscription], told: Sequence[Event]) -> list[NewJob]:
+def inline(wanting: Sequence[Subscription], told: Sequence[StoredEvent]) -> list[NewJob]:
     fan_out = FanOut(wanting)
     return [job for event in told for job in fan_out.jobs(event)]
 
@@ -34,7 +34,9 @@ def by_id(jobs: Sequence[NewJob]) -> list[NewJob]:
 
 
 @given(st.lists(subscriptions(), max_size=8), st.lists(events(), max_size=12), st.integers(1, 20))
-def test_it_plans_what_the_inline_engine_makes(wanting: list[Subscription], told: list[Event], most_jobs: int) -> None:
+def test_it_plans_what_the_inline_engine_makes(
+    wanting: list[Subscription], told: list[StoredEvent], most_jobs: int
+) -> None:
     pieces = planned(wanting, [row_of(event) for event in told], most_jobs)
 
     jobs = [job for piece in pieces for job in new_jobs(piece.jobs)]
@@ -54,7 +56,7 @@ def test_it_asks_filters_what_the_inline_engine_asks() -> None:
         for number, (each, tenant) in enumerate(product(asked, ("", "acme")))
     ]
     told = [
-        Event(
+        StoredEvent(
             id=f"E{number}", source="eu", type="a", received_ms=number, external_id=external_id, subject=subject,
             group=group, tenant=tenant, attributes=attributes,
         )
@@ -74,7 +76,7 @@ def test_it_asks_filters_what_the_inline_engine_asks() -> None:
 
 @given(st.lists(subscriptions(), max_size=8), st.lists(events(), max_size=12), st.integers(1, 20))
 def test_a_piece_has_all_jobs_of_its_events_and_is_as_large_as_asked(
-    wanting: list[Subscription], told: list[Event], most_jobs: int
+    wanting: list[Subscription], told: list[StoredEvent], most_jobs: int
 ) -> None:
     pieces = planned(wanting, [row_of(event) for event in told], most_jobs)
 
@@ -102,7 +104,7 @@ DAMAGED = [
 
 @pytest.mark.parametrize(("instead", "reason"), DAMAGED)
 def test_a_damaged_event_is_set_aside_and_the_others_go_on(instead: dict[str, object], reason: str) -> None:
-    before, bad, after = (Event(id=name, source="shop", type="a", received_ms=1) for name in ("E1", "E2", "E3"))
+    before, bad, after = (StoredEvent(id=name, source="shop", type="a", received_ms=1) for name in ("E1", "E2", "E3"))
 
     (piece,) = planned([ALL], [row_of(before), row_of(bad, **instead), row_of(after)])
 
@@ -114,7 +116,7 @@ def test_a_damaged_event_is_set_aside_and_the_others_go_on(instead: dict[str, ob
 
 
 def test_a_batch_of_damaged_events_only_is_told_too() -> None:
-    bad = Event(id="E1", source="shop", type="a", received_ms=1)
+    bad = StoredEvent(id="E1", source="shop", type="a", received_ms=1)
 
     (piece,) = planned([ALL], [row_of(bad, attributes="?")])
 
@@ -125,9 +127,9 @@ def test_a_batch_of_damaged_events_only_is_told_too() -> None:
 def test_unusual_events_are_fanned_out_like_any_other() -> None:
     long = "x" * 1_000_000
     told = [
-        Event(id="E1", source=long, type=long, received_ms=1, attributes={long: long}),
-        Event(id="E2", source="", type="", received_ms=2**63 - 1, group="\N{PILE OF POO}\x00"),
-        Event(id="E3", source="shop", type=":".join("a" * 5000), received_ms=-1, attributes={"": ""}),
+        StoredEvent(id="E1", source=long, type=long, received_ms=1, attributes={long: long}),
+        StoredEvent(id="E2", source="", type="", received_ms=2**63 - 1, group="\N{PILE OF POO}\x00"),
+        StoredEvent(id="E3", source="shop", type=":".join("a" * 5000), received_ms=-1, attributes={"": ""}),
     ]
     wanting = [ALL, Subscription(id="L", name="l", pattern="**", target="t", filter=EventFilter((_is(long, long),)))]
 
@@ -140,7 +142,7 @@ def test_unusual_events_are_fanned_out_like_any_other() -> None:
 def test_types_that_a_publisher_makes_up_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.events.fan_out.spark_plan._MOST_REMEMBERED", 10)
     planner = Planner(unpacked(packed([ALL])))
-    told = [Event(id=f"E{number}", source="shop", type=f"t{number}", received_ms=1) for number in range(100)]
+    told = [StoredEvent(id=f"E{number}", source="shop", type=f"t{number}", received_ms=1) for number in range(100)]
 
     (piece,) = planner.plan(batch_of(row_of(event) for event in told), 1000)
 

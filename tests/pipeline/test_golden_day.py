@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.history.audit.golden_day import PLANTED, GoldenDay, rehearse
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
@@ -17,7 +17,7 @@ EVENTS = 4_000
 
 
 def test_a_golden_day_is_clean_and_each_planted_breach_is_found(spark: SparkSession, tmp_path: Path) -> None:
-    database = Database(f"sqlite://{tmp_path}/jobs.db")
+    database = SparkDatabase(f"sqlite://{tmp_path}/jobs.db")
     day = GoldenDay(from_ms=1_790_000_000_000, events=EVENTS, keys=100)
     rehearsed = rehearse(spark, database, str(tmp_path / "checkpoint"), day)
     assert rehearsed.day.findings == []

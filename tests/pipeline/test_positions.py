@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from penstock.events.store.statements import Dialect
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.spark.errors import PositionsAhead
 from penstock.spark.sources.reading import reading_of
 from penstock.spark.sources.statements import STORED
-from penstock.spark.sources.stream_source import START, STREAMED, TASK_ROWS, Outlook, Place, StreamReader
+from penstock.spark.sources.stream_source import START, STREAMED, TASK_ROWS, Outlook, StreamPlace, StreamReader
 from penstock.spark.sources.table_source import TableSource
 from tests.pipeline.source_rig import (
     NOW_MS,
@@ -40,7 +40,7 @@ EVERYTHING = ReadAllAvailable()
 class Stream:
     """A streaming query's dealings with its source, without Spark."""
 
-    def __init__(self, database: Database, table: str, task_rows: int = TASK_ROWS) -> None:
+    def __init__(self, database: SparkDatabase, table: str, task_rows: int = TASK_ROWS) -> None:
         self.key = STREAMED[table].key
         self.reader = StreamReader(database, table, STORED[table].schema, task_rows=task_rows)
         self.offset: Offset = self.reader.initialOffset()
@@ -62,13 +62,13 @@ class Stream:
 
 
 @pytest.fixture
-def attempts(database: Database) -> Iterator[Stream]:
+def attempts(database: SparkDatabase) -> Iterator[Stream]:
     stream = Stream(database, "attempts")
     yield stream
     stream.reader.stop()
 
 
-def test_what_is_new_is_read_once_and_in_order(database: Database, attempts: Stream) -> None:
+def test_what_is_new_is_read_once_and_in_order(database: SparkDatabase, attempts: Stream) -> None:
     add_attempts(database, "b", "a")
     assert sorted(attempts.batch()) == ["a", "b"]
     assert attempts.batch() == []
@@ -78,7 +78,7 @@ def test_what_is_new_is_read_once_and_in_order(database: Database, attempts: Str
     assert attempts.batch() == ["c", "0"]
 
 
-def test_without_news_the_offset_stays_and_no_batch_is_made(database: Database, attempts: Stream) -> None:
+def test_without_news_the_offset_stays_and_no_batch_is_made(database: SparkDatabase, attempts: Stream) -> None:
     add_attempts(database, "a")
     attempts.batch()
     before = attempts.offset
@@ -91,7 +91,7 @@ def test_without_news_the_offset_stays_and_no_batch_is_made(database: Database, 
 
 
 def test_a_batch_has_at_most_the_rows_it_is_limited_to_even_of_one_transaction(
-    database: Database, attempts: Stream
+    database: SparkDatabase, attempts: Stream
 ) -> None:
     names = [f"{number:03}" for number in range(25)]
     add_attempts(database, *names)
@@ -104,7 +104,7 @@ def test_a_batch_has_at_most_the_rows_it_is_limited_to_even_of_one_transaction(
 
 @pytest.mark.parametrize(("task_rows", "tasks"), [(None, 1), (10, 3), (26, 1)])
 def test_how_a_batch_is_divided_among_tasks_is_the_readers_to_say(
-    database: Database, task_rows: int | None, tasks: int
+    database: SparkDatabase, task_rows: int | None, tasks: int
 ) -> None:
     add_attempts(database, *(f"{number:03}" for number in range(25)))
     options = {"table": "attempts"} | ({} if task_rows is None else {"task_rows": str(task_rows)})
@@ -124,7 +124,7 @@ def test_how_a_batch_is_divided_among_tasks_is_the_readers_to_say(
     task_rows=st.integers(1, 8),
 )
 def test_any_limits_and_shares_read_every_row_once_and_again_the_same(
-    database: Database, transactions: list[int], limits: list[int], task_rows: int
+    database: SparkDatabase, transactions: list[int], limits: list[int], task_rows: int
 ) -> None:
     execute(database, "DELETE FROM attempts")
     stream = Stream(database, "attempts", task_rows)
@@ -149,7 +149,7 @@ def test_any_limits_and_shares_read_every_row_once_and_again_the_same(
     stream.reader.stop()
 
 
-def test_a_transaction_that_commits_late_is_not_passed(postgres_place: Database) -> None:
+def test_a_transaction_that_commits_late_is_not_passed(postgres_place: SparkDatabase) -> None:
     stream = Stream(postgres_place, "attempts")
     insert = "INSERT INTO attempts (job_id, number, outcome, at_ms, duration_ms) VALUES (%s, 1, 'DELIVERED', %s, 1)"
     with postgres(postgres_place) as early, postgres(postgres_place) as late:
@@ -167,7 +167,7 @@ def test_a_transaction_that_commits_late_is_not_passed(postgres_place: Database)
     stream.reader.stop()
 
 
-def test_what_is_below_a_running_transaction_is_read_meanwhile(postgres_place: Database) -> None:
+def test_what_is_below_a_running_transaction_is_read_meanwhile(postgres_place: SparkDatabase) -> None:
     stream = Stream(postgres_place, "attempts")
     insert = "INSERT INTO attempts (job_id, number, outcome, at_ms, duration_ms) VALUES (%s, 1, 'DELIVERED', %s, 1)"
     add_attempts(postgres_place, "before")
@@ -183,7 +183,7 @@ def test_what_is_below_a_running_transaction_is_read_meanwhile(postgres_place: D
     stream.reader.stop()
 
 
-def test_a_stream_that_reads_what_is_there_now_ends(database: Database, attempts: Stream) -> None:
+def test_a_stream_that_reads_what_is_there_now_ends(database: SparkDatabase, attempts: Stream) -> None:
     add_attempts(database, "a", "b")
     attempts.reader.prepareForTriggerAvailableNow()
     add_attempts(database, "later")
@@ -191,7 +191,7 @@ def test_a_stream_that_reads_what_is_there_now_ends(database: Database, attempts
     assert [attempts.batch(1), attempts.batch(1), attempts.batch(1)] == [["a"], ["b"], []]
 
 
-def test_events_are_read_until_they_are_fanned_out(database: Database) -> None:
+def test_events_are_read_until_they_are_fanned_out(database: SparkDatabase) -> None:
     stream = Stream(database, "events")
     with_repository(database, lambda jobs: jobs.add_events(events("e1", "e2", "e3")))
     with_repository(database, lambda jobs: jobs.publish(events("inline"), [], NOW_MS))
@@ -205,7 +205,7 @@ def test_events_are_read_until_they_are_fanned_out(database: Database) -> None:
     stream.reader.stop()
 
 
-def test_rows_from_before_the_migration_come_first(postgres_place: Database) -> None:
+def test_rows_from_before_the_migration_come_first(postgres_place: SparkDatabase) -> None:
     execute(postgres_place, "ALTER TABLE attempts ALTER COLUMN position SET DEFAULT 0")
     add_attempts(postgres_place, "old 1", "old 2", "old 3")
     base = fetch(postgres_place, "SELECT base FROM position_base")[0][0]
@@ -220,7 +220,7 @@ def test_rows_from_before_the_migration_come_first(postgres_place: Database) -> 
     stream.reader.stop()
 
 
-def test_the_position_of_a_deleted_row_is_not_given_again(sqlite_place: Database) -> None:
+def test_the_position_of_a_deleted_row_is_not_given_again(sqlite_place: SparkDatabase) -> None:
     stream = Stream(sqlite_place, "attempts")
     add_attempts(sqlite_place, "a", "b")
     stream.batch()
@@ -231,7 +231,7 @@ def test_the_position_of_a_deleted_row_is_not_given_again(sqlite_place: Database
     stream.reader.stop()
 
 
-def test_on_another_server_positions_go_on_growing(postgres_place: Database) -> None:
+def test_on_another_server_positions_go_on_growing(postgres_place: SparkDatabase) -> None:
     add_attempts(postgres_place, "before")
     stream = Stream(postgres_place, "attempts")
     stream.batch()
@@ -250,16 +250,16 @@ def test_on_another_server_positions_go_on_growing(postgres_place: Database) -> 
     stream.reader.stop()
 
 
-def test_a_checkpoint_of_a_later_state_of_the_database_is_refused(database: Database, attempts: Stream) -> None:
+def test_a_checkpoint_of_a_later_state_of_the_database_is_refused(database: SparkDatabase, attempts: Stream) -> None:
     add_attempts(database, "a")
     attempts.batch()
-    attempts.offset = Place(int(attempts.offset["position"]) + 100_000).offset
+    attempts.offset = StreamPlace(int(attempts.offset["position"]) + 100_000).offset
 
     with pytest.raises(PositionsAhead, match=r"remove this job's checkpoint directory"):
         attempts.batch()
 
 
-def test_a_lost_connection_is_made_anew(postgres_place: Database) -> None:
+def test_a_lost_connection_is_made_anew(postgres_place: SparkDatabase) -> None:
     stream = Stream(postgres_place, "attempts")
     add_attempts(postgres_place, "a")
     assert stream.batch() == ["a"]
@@ -273,7 +273,7 @@ def test_a_lost_connection_is_made_anew(postgres_place: Database) -> None:
     stream.reader.stop()
 
 
-def test_an_idle_poll_is_a_lookup_in_the_index(postgres_place: Database) -> None:
+def test_an_idle_poll_is_a_lookup_in_the_index(postgres_place: SparkDatabase) -> None:
     execute(
         postgres_place,
         "INSERT INTO attempts (job_id, number, outcome, at_ms, duration_ms) "
@@ -289,7 +289,7 @@ def test_an_idle_poll_is_a_lookup_in_the_index(postgres_place: Database) -> None
     for name, most_rows in (("attempts", None), ("attempts", 1000), ("events", None), ("events", 1000)):
         table = STREAMED[name]
         horizon = reading.rows(table.outlook(START, None, Dialect.POSTGRES, reading.prefix))[0][0]
-        asked = table.outlook(Place(horizon), most_rows, Dialect.POSTGRES, reading.prefix)
+        asked = table.outlook(StreamPlace(horizon), most_rows, Dialect.POSTGRES, reading.prefix)
         plan = [line for (line,) in reading.rows(f"EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) {asked}")]
 
         touched = [line for line in plan if "Buffers" in line]
@@ -299,20 +299,20 @@ def test_an_idle_poll_is_a_lookup_in_the_index(postgres_place: Database) -> None
 
 
 def test_an_outlook_never_ends_a_batch_before_its_start() -> None:
-    start, row = Place(5, "k"), Place(7, "r")
+    start, row = StreamPlace(5, "k"), StreamPlace(7, "r")
 
     assert Outlook(9, 9, False, None).end(start, None) == start
-    assert Outlook(9, 9, True, None).end(start, None) == Place(9)
+    assert Outlook(9, 9, True, None).end(start, None) == StreamPlace(9)
     assert Outlook(9, 9, True, row).end(start, None) == row
-    assert Outlook(9, 9, True, row).end(start, Place(6)) == Place(6)
-    assert Outlook(9, 9, True, row).end(start, Place(4)) == start
+    assert Outlook(9, 9, True, row).end(start, StreamPlace(6)) == StreamPlace(6)
+    assert Outlook(9, 9, True, row).end(start, StreamPlace(4)) == start
 
 
 def test_places_are_ordered_as_both_databases_order_rows() -> None:
-    ordered = [START, Place(0), Place(0, "a"), Place(0, "b"), Place(1), Place(1, "a")]
+    ordered = [START, StreamPlace(0), StreamPlace(0, "a"), StreamPlace(0, "b"), StreamPlace(1), StreamPlace(1, "a")]
 
     assert all(before < after for before, after in pairwise(ordered))
-    assert all(Place.of_offset(place.offset) == place for place in ordered)
+    assert all(StreamPlace.of_offset(place.offset) == place for place in ordered)
 
 
 WRITER = """
@@ -331,7 +331,7 @@ asyncio.run(write())
 """
 
 
-def test_two_processes_write_one_sqlite_file_while_a_stream_reads_it(sqlite_place: Database) -> None:
+def test_two_processes_write_one_sqlite_file_while_a_stream_reads_it(sqlite_place: SparkDatabase) -> None:
     stream = Stream(sqlite_place, "events")
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, sqlite_place.url, name]) for name in ("a", "b")]
     seen: list[str] = []

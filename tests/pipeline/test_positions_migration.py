@@ -12,7 +12,7 @@ from psycopg import sql
 
 from penstock.events.store.migration import migrations
 from penstock.events.store.statements import Dialect
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from tests.pipeline.source_rig import NOW_MS, add_attempts, events, execute, fetch, made, postgres, with_repository
 
 EVENT = """
@@ -25,17 +25,17 @@ MIGRATIONS = "CREATE TABLE migrations (version bigint, name text, checksum text,
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SparkDatabase]:
     """A database with the first migration only, and rows in it."""
     if request.param == "sqlite":
-        database = Database(f"sqlite://{tmp_path}/jobs.db")
+        database = SparkDatabase(f"sqlite://{tmp_path}/jobs.db")
         first = migrations(Dialect.SQLITE)[0]
         with closing(sqlite3.connect(database.path)) as connection:
             connection.executescript(first.text)
             connection.execute(MIGRATIONS.format(""))
             connection.commit()
     else:
-        database = Database(str(request.getfixturevalue("postgres_url")), f"jobs_{uuid4().hex}")
+        database = SparkDatabase(str(request.getfixturevalue("postgres_url")), f"jobs_{uuid4().hex}")
         first = migrations(Dialect.POSTGRES)[0]
         with psycopg.connect(database.url, autocommit=True) as session:
             session.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(database.schema)))
@@ -52,7 +52,7 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
         execute(database, f"DROP SCHEMA {database.schema} CASCADE")
 
 
-def test_old_rows_are_kept_and_stand_before_new_ones(old: Database) -> None:
+def test_old_rows_are_kept_and_stand_before_new_ones(old: SparkDatabase) -> None:
     before = fetch(old, "SELECT id, external_id, data, received_ms, fanned_out FROM events ORDER BY id")
     made(old)
     with_repository(old, lambda jobs: jobs.add_events(events("e0")))
@@ -70,7 +70,7 @@ def test_old_rows_are_kept_and_stand_before_new_ones(old: Database) -> None:
     ]
 
 
-def test_what_was_unique_still_is(old: Database) -> None:
+def test_what_was_unique_still_is(old: SparkDatabase) -> None:
     made(old)
 
     known = with_repository(old, lambda jobs: jobs.add_events(events("e9", tenant="t", external_id="x2")[:1]))
@@ -82,7 +82,7 @@ def test_what_was_unique_still_is(old: Database) -> None:
         add_attempts(old, "j1", at_ms=NOW_MS)
 
 
-def test_statements_of_the_first_version_still_work(old: Database) -> None:
+def test_statements_of_the_first_version_still_work(old: SparkDatabase) -> None:
     """An old node goes on writing while new ones start: it names its columns, and positions come by themselves."""
     made(old)
     execute(old, EVENT, [("by an old node", "x8", b"", 40, 0)])

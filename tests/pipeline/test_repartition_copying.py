@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from penstock.domain.partition import partition_of
 from penstock.history.errors import CannotRepartition, QueueInUse
-from penstock.history.repartition.copy import MOST_BYTES, MOST_ENTRIES, Copy, Origin, batches, origin_of, write_copies
+from penstock.history.repartition.copy import (
+    MOST_BYTES,
+    MOST_ENTRIES,
+    Copy,
+    CopyOrigin,
+    batches,
+    origin_of,
+    write_copies,
+)
 from penstock.history.repartition.messages import QueueAccess
 from penstock.history.repartition.runner import attributes_at_the_end, attributes_for, finish_target, make_target
 from penstock.sqs.queue.snapshot import SnapshotMessage
@@ -29,7 +37,7 @@ def queue(server: SqsServer, **attributes: Any) -> QueueAccess:
 
 
 def copy_of(group: str, sequence: int, body: str = "body", **fields: Any) -> Copy:
-    dedup_id = Origin(0, sequence, fields.pop("message_id", f"m{sequence}")).dedup_id
+    dedup_id = CopyOrigin(0, sequence, fields.pop("message_id", f"m{sequence}")).dedup_id
     return Copy(group, dedup_id, sequence, body, fields.pop("attributes", "{}"), fields.pop("trace", None))
 
 
@@ -51,7 +59,7 @@ def test_copies_are_written_in_order_with_all_that_they_have(server: SqsServer) 
     assert there[0].attributes["b"].binary_value == b"\x00\xff"
     assert there[0].trace == "Root=1"
     assert [origin_of(message) for message in there] == [
-        Origin(0, copy.sequence, f"m{copy.sequence}") for copy in copies
+        CopyOrigin(0, copy.sequence, f"m{copy.sequence}") for copy in copies
     ]
 
 

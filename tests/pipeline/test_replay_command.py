@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.pipeline.replay import progress_text
-from penstock.events.replay import ReplayProgress
-from penstock.spark.database import Database
+from penstock.domain.replay import ReplayProgress
+from penstock.spark.database import SparkDatabase
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.pipeline.replay_command import ReplayCommand, assert_in_order, jobs_over
 
@@ -20,7 +20,7 @@ async def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path: Path) -> Non
     place = ("--data", str(tmp_path), "--master", "local[2]")
     async with RecordingReceiver(Reply(delay_s=0.05)) as receiver:
         keys = [f"k{number % GROUPS}" for number in range(400)]
-        job_ids = await jobs_over(Database(f"sqlite:///{tmp_path}/jobs.db"), receiver, keys)
+        job_ids = await jobs_over(SparkDatabase(f"sqlite:///{tmp_path}/jobs.db"), receiver, keys)
         options = ("--from", "2000-01-01", "--direct", "--yes", "--json", *place)
         async with ReplayCommand(tmp_path, *options) as command:
             await command.delivers(receiver, 20)
@@ -40,7 +40,7 @@ async def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path: Path) -> Non
 
 async def test_a_dry_run_only_counts(tmp_path: Path) -> None:
     async with RecordingReceiver() as receiver:
-        job_ids = await jobs_over(Database(f"sqlite:///{tmp_path}/jobs.db"), receiver, ["a", "b", "a"])
+        job_ids = await jobs_over(SparkDatabase(f"sqlite:///{tmp_path}/jobs.db"), receiver, ["a", "b", "a"])
         options = ("--key", "a", "--dry-run", "--json", "--data", str(tmp_path), "--master", "local[1]")
         async with ReplayCommand(tmp_path, *options) as command:
             code, told, err = await command.ended()

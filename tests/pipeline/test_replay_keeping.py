@@ -7,16 +7,16 @@ from uuid import uuid4
 import pytest
 
 from penstock.delivery.webhook.request import checked_headers
+from penstock.domain.ids import check_job_id
 from penstock.domain.job import Attempt
 from penstock.domain.job_state import JobStatus
 from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.pointer import DispatchMode
+from penstock.domain.replay import REPLAY_HEADER, Copied, ReplayAttempt, ReplayProgress, ReplayRequest, copy_id
 from penstock.events.errors import ReplayNotFound, ReplayTakenOver
-from penstock.events.fan_out.rule import check_job_id
-from penstock.events.replay import REPLAY_HEADER, Copied, ReplayAttempt, ReplayOrder, ReplayProgress, copy_id
-from penstock.events.store.replays import KEPT_MS, Part, Replays
+from penstock.events.store.replays import KEPT_MS, ReplayPart, Replays
 from penstock.events.store.repository import JobRepository
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from tests.pipeline.replay_rig import EVERYTHING, ReplayRig, postgres_schema
 
 TARGET = "https://orders.example/hook"
@@ -25,7 +25,7 @@ TARGET = "https://orders.example/hook"
 @pytest.fixture(params=["sqlite", "postgres"])
 def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ReplayRig]:
     if request.param == "sqlite":
-        yield ReplayRig(Database(f"sqlite:///{tmp_path}/jobs.db"))
+        yield ReplayRig(SparkDatabase(f"sqlite:///{tmp_path}/jobs.db"))
         return
     with postgres_schema(str(request.getfixturevalue("postgres_url")), f"replays_{uuid4().hex}") as database:
         yield ReplayRig(database)
@@ -35,9 +35,9 @@ def delivered(job_id: str, number: int = 1, outcome: AttemptOutcome = AttemptOut
     return ReplayAttempt(job_id, Attempt(number=number, outcome=outcome, at_ms=number, duration_ms=3, status_code=200))
 
 
-def part_of(rig: ReplayRig) -> tuple[str, Part]:
+def part_of(rig: ReplayRig) -> tuple[str, ReplayPart]:
     replay = rig.begin()
-    return replay.id, Part(replay.id, replay.run, 0, "first")
+    return replay.id, ReplayPart(replay.id, replay.run, 0, "first")
 
 
 def with_replays(rig: ReplayRig, use: object) -> object:
@@ -141,9 +141,9 @@ def test_a_replay_copies_a_job_once_whichever_of_its_copies_it_finds(rig: Replay
     rig.end([job_id], JobStatus.ERROR)
     earlier, part = part_of(rig)
     later = rig.begin()
-    again = Part(later.id, later.run, 0, "first")
+    again = ReplayPart(later.id, later.run, 0, "first")
 
-    async def make(replays: Replays, of: Part, copied_id: str) -> Copied:
+    async def make(replays: Replays, of: ReplayPart, copied_id: str) -> Copied:
         await replays.own(of)
         return await replays.make_copies(of, [(copied_id, None)])
 
@@ -183,7 +183,7 @@ def test_a_task_that_was_given_up_for_lost_keeps_nothing(rig: ReplayRig) -> None
 
     async def take_over(replays: Replays) -> None:
         await replays.own(lost)
-        await replays.own(Part(replay_id, 1, 0, "second"))
+        await replays.own(ReplayPart(replay_id, 1, 0, "second"))
         with pytest.raises(ReplayTakenOver):
             await replays.record(lost, [delivered(job_ids[0])], ReplayProgress(1))
         with pytest.raises(ReplayTakenOver):
@@ -238,9 +238,9 @@ def test_replays_of_long_ago_are_forgotten(rig: ReplayRig) -> None:
     async def forget(replays: Replays) -> None:
         await replays.own(part)
         await replays.record(part, [delivered("0HZXEQ5Y8JY5Z")], ReplayProgress(1))
-        await replays.add("0HZXEQ5Y8JY60", ReplayOrder(selection=EVERYTHING), 0, rig.clock.now_ms() + KEPT_MS)
+        await replays.add("0HZXEQ5Y8JY60", ReplayRequest(selection=EVERYTHING), 0, rig.clock.now_ms() + KEPT_MS)
         assert len(await replays.attempts(replay_id)) == 1
-        await replays.add("0HZXEQ5Y8JY61", ReplayOrder(selection=EVERYTHING), 0, rig.clock.now_ms() + 2 * KEPT_MS)
+        await replays.add("0HZXEQ5Y8JY61", ReplayRequest(selection=EVERYTHING), 0, rig.clock.now_ms() + 2 * KEPT_MS)
         assert await replays.attempts(replay_id) == []
         with pytest.raises(ReplayNotFound):
             await replays.get(replay_id)

@@ -9,12 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.domain.job_state import JobStatus
-from penstock.events.replay import Copied, ReplayProgress, ReplaySelection, copy_id
-from penstock.events.store.replays import Part, Replays
+from penstock.domain.replay import Copied, ReplayProgress, ReplaySelection, copy_id
+from penstock.events.store.replays import ReplayPart, Replays
 from penstock.history.errors import ReplayBroken
 from penstock.history.replay.runner import ReplayRunner
 from penstock.history.replay.task import DirectSettings
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.pipeline.receiver_thread import ReceiverThread
 from tests.pipeline.replay_rig import EVERYTHING, NEVER, ReplayRig
@@ -33,7 +33,7 @@ def receiver() -> Iterator[RecordingReceiver]:
 
 @pytest.fixture
 def rig(tmp_path: Path) -> ReplayRig:
-    return ReplayRig(Database(f"sqlite:///{tmp_path}/jobs.db"))
+    return ReplayRig(SparkDatabase(f"sqlite:///{tmp_path}/jobs.db"))
 
 
 def nobody(progress: ReplayProgress) -> None:
@@ -104,7 +104,7 @@ def test_a_replay_that_the_api_did_not_finish_is_gone_on_with(spark: SparkSessio
         type="orders:created", group_key=f"{subscription.id}:a", status=JobStatus.COMPLETED, from_ms=0
     )
     replay = rig.begin(selection, total=2)
-    part = Part(replay.id, replay.run, 0, "1:api")
+    part = ReplayPart(replay.id, replay.run, 0, "1:api")
 
     async def begin(replays: Replays) -> Copied:
         await replays.own(part)

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from penstock.domain.ids import encode_tsid
+from penstock.domain.ids import COPY_JOINT, encode_tsid
 from penstock.domain.job_state import JobStatus
 from penstock.domain.partition import fnv1a_32
-from penstock.events.replay import COPY_JOINT, ReplaySelection
+from penstock.domain.replay import ReplaySelection
 from penstock.history.replay.rounds import part_counts, planned
 from penstock.history.replay.runner import COLUMNS, on_their_way, selected
 from penstock.spark.schemas import JOBS

@@ -8,19 +8,19 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.delivery.webhook.courier import Courier, Delivery
+from penstock.delivery.webhook.courier import Courier, WebhookDelivery
 from penstock.delivery.webhook.request import DeliveryRequest
 from penstock.domain.job_state import JobStatus
 from penstock.domain.outcome import SUCCESS, AttemptOutcome
 from penstock.domain.pointer import DispatchMode
+from penstock.domain.replay import REPLAY_HEADER, Replay, ReplayAttempt, ReplayProgress, copy_id
 from penstock.domain.signing import Signature, verify
 from penstock.events.errors import ReplayTakenOver
-from penstock.events.replay import REPLAY_HEADER, Replay, ReplayAttempt, ReplayProgress, copy_id
-from penstock.events.store.replays import Load, Part, Replays
+from penstock.events.store.replays import ReplayLoad, ReplayPart, Replays
 from penstock.history.replay.task import DirectSettings, Errand, NextIds, do_part, in_chunks, replays_in
-from penstock.history.replay.timetable import Pace, timetable
+from penstock.history.replay.timetable import ReplayPace, timetable
 from penstock.history.replay.visit import AT_ONCE, NOTHING, Outcomes, Visits
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.made_jobs import dispatch_job
 from tests.pipeline.replay_rig import SECRET, ReplayRig
@@ -31,7 +31,7 @@ LOOPBACK = DirectSettings(egress_allow=(ip_network("127.0.0.0/8"),))
 
 @pytest.fixture
 def rig(tmp_path: Path) -> ReplayRig:
-    return ReplayRig(Database(f"sqlite:///{tmp_path}/jobs.db"))
+    return ReplayRig(SparkDatabase(f"sqlite:///{tmp_path}/jobs.db"))
 
 
 async def prepared(rig: ReplayRig, receiver: RecordingReceiver, keys: Iterable[str], **fields: Any) -> list[str]:
@@ -52,7 +52,7 @@ async def begun(rig: ReplayRig, **order: Any) -> Replay:
 async def done(rig: ReplayRig, replay: Replay, next_ids: NextIds, owner: str = "a", **errand: Any) -> ReplayProgress:
     await do_part(
         Errand(database=rig.database, replay_id=replay.id, run=replay.run, **{"direct": LOOPBACK, **errand}),
-        Part(replay.id, replay.run, 0, owner),
+        ReplayPart(replay.id, replay.run, 0, owner),
         next_ids,
         rig.clock,
     )
@@ -207,7 +207,7 @@ async def test_a_task_that_was_taken_over_stops(rig: ReplayRig) -> None:
         lost = asyncio.create_task(done(rig, replay, in_chunks(iter(job_ids), 50), "lost"))
         await receiver.received(5)
         async with replays_in(rig.database, rig.clock) as replays:
-            await replays.own(Part(replay.id, replay.run, 0, "next"))
+            await replays.own(ReplayPart(replay.id, replay.run, 0, "next"))
         with pytest.raises(BaseExceptionGroup) as raised:
             await lost
         assert raised.group_contains(ReplayTakenOver)
@@ -249,20 +249,20 @@ async def test_deliveries_that_had_to_wait_for_a_place_do_not_catch_up(rig: Repl
             self.begun_ms: list[int] = []
             self.answers = asyncio.Event()
 
-        async def deliver(self, request: DeliveryRequest) -> Delivery:
+        async def deliver(self, request: DeliveryRequest) -> WebhookDelivery:
             self.begun_ms.append(rig.clock.now_ms())
             await self.answers.wait()
-            return Delivery(SUCCESS)
+            return WebhookDelivery(SUCCESS)
 
     class Kept(Outcomes):
         async def keep(self, attempt: ReplayAttempt | None, by: ReplayProgress = NOTHING) -> None:
             """Nobody asks."""
 
     endpoint = Slow()
-    pace = Pace(timetable(rig.clock.now_ms(), 1000, [1000]), 0, rig.clock)
-    outcomes = Kept(cast("Replays", None), Part("r", 1, 0, "a"))
+    pace = ReplayPace(timetable(rig.clock.now_ms(), 1000, [1000]), 0, rig.clock)
+    outcomes = Kept(cast("Replays", None), ReplayPart("r", 1, 0, "a"))
     visits = Visits("0HZXEQ5Y8JY60", cast("Courier", endpoint), outcomes, pace, rig.clock)
-    load = Load(dispatch_job(), None, 0)
+    load = ReplayLoad(dispatch_job(), None, 0)
     async with asyncio.TaskGroup() as tasks:
         for _ in range(AT_ONCE * 2):
             tasks.create_task(visits.pay(load, {}))

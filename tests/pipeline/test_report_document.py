@@ -6,10 +6,19 @@ from html.parser import HTMLParser
 import pytest
 
 from penstock.history.page import Html, Section, element, page, table
-from penstock.history.report.charts import Bar, Line, TimeAxis, bars, lines, tick_step
+from penstock.history.report.charts import Bar, ChartLine, TimeAxis, bars, lines, tick_step
 from penstock.history.report.document import document
-from penstock.history.report.figures import Cell, Endpoint, Figures, Group, Partition, Reason, Step, Totals
-from penstock.history.report.span import Span, day_span, week_span
+from penstock.history.report.figures import (
+    Cell,
+    EndpointFigures,
+    Figures,
+    Group,
+    PartitionFigures,
+    Reason,
+    ReportTotals,
+    Step,
+)
+from penstock.history.report.span import ReportPeriod, day_span, week_span
 from penstock.spark.errors import InvalidPipelineOption
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
@@ -57,29 +66,31 @@ class Page(HTMLParser):
         raise AssertionError(f"a comment: {data}")
 
 
-def report(names: Sequence[str] = (), span: Span = DAY) -> Figures:
+def report(names: Sequence[str] = (), span: ReportPeriod = DAY) -> Figures:
     """A report in which every name there can be is one of these."""
     attempts = len(names)
     steps = span.steps if names else []
     return Figures(
         span=span,
         source=f"the lake {''.join(names)}",
-        totals=Totals(
+        totals=ReportTotals(
             attempts=attempts, delivered=attempts, failed=0, refused=0, deferred=0, jobs=attempts, groups=attempts,
             repaired=0, wait_mean_ms=1.5 if names else None, wait_longest_ms=3 if names else None,
             latency=[0] * 16 + [attempts],
         ),
         groups=[Group(group_key=name, attempts=9, failed=3, busy_ms=400_000) for name in names],
-        partitions=[Partition(partition=number, groups=1, attempts=5) for number in range(4)] if names else [],
+        partitions=[PartitionFigures(partition=number, groups=1, attempts=5) for number in range(4)] if names else [],
         reasons=[Reason(reason=name, outcome="FAILED", attempts=2, endpoints=1) for name in names],
-        endpoints=[Endpoint(endpoint=name, attempts=5, failed=1, p50_ms=1, p95_ms=2, p99_ms=3) for name in names],
+        endpoints=[
+            EndpointFigures(endpoint=name, attempts=5, failed=1, p50_ms=1, p95_ms=2, p99_ms=3) for name in names
+        ],
         steps=[Step(step_ms=step_ms, first=place, retries=1) for place, step_ms in enumerate(steps)],
         cells=[Cell(step_ms=step_ms, bucket=place % 17, attempts=place) for place, step_ms in enumerate(steps)],
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("span", [DAY, week_span("2026-W44")])
-def test_hostile_names_stay_text(span: Span) -> None:
+def test_hostile_names_stay_text(span: ReportPeriod) -> None:
     text = document(report(HOSTILE, span))
 
     parsed = Page(text.encode().decode())
@@ -135,10 +146,10 @@ def test_bars_are_in_proportion_and_long_names_are_cut() -> None:
 
 def test_lines_end_at_the_top_and_the_bottom() -> None:
     axis = TimeAxis(["x", "y"], ["x", ""])
-    drawn = lines([Line("a", [0, 40], "1")], axis, "t", "none")
+    drawn = lines([ChartLine("a", [0, 40], "1")], axis, "t", "none")
 
     assert 'points="250.0,1000.0 750.0,0.0"' in drawn
-    assert lines([Line("a", [0, 0], "1")], axis, "t", "none") == '<p class="notice">none</p>'
+    assert lines([ChartLine("a", [0, 0], "1")], axis, "t", "none") == '<p class="notice">none</p>'
 
 
 @pytest.mark.parametrize(("largest", "step"), [(1, 1), (4, 1), (5, 2), (17, 5), (40, 10), (41, 20), (999_999, 500_000)])

@@ -19,7 +19,7 @@ from penstock.history.lake.job import FactsBatch
 from penstock.history.lake.parquet_lake import ParquetLake
 from penstock.history.report.figures import MOST, Figures, collect_figures
 from penstock.history.report.span import day_span, facts_of_database, facts_of_lake
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.spark.tables import Tables
 from tests.pipeline.facts_rig import NOW_MS, FactsRig, attempt
 
@@ -128,7 +128,7 @@ def test_the_numbers_are_those_of_a_plain_model(spark: SparkSession, rows: list[
 
 
 def test_lake_and_database_give_the_same_report(spark: SparkSession, tmp_path: Path) -> None:
-    rig = FactsRig(Database(f"sqlite://{tmp_path / 'jobs.db'}"))
+    rig = FactsRig(SparkDatabase(f"sqlite://{tmp_path / 'jobs.db'}"))
     ids = rig.make_jobs(12)
     rig.add_attempts(
         [

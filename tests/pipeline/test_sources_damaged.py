@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.datasource import InputPartition
 
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.spark.schemas import SUBSCRIPTIONS
 from penstock.spark.sources.sound_rows import SetAside, set_aside
 from penstock.spark.sources.statements import STORED
@@ -26,7 +26,7 @@ ASIDE = "SELECT source, row_id, reason FROM set_aside ORDER BY source, row_id"
 FAR_FUTURE_MS = 2**63 - 1
 
 
-def rows(place: Database, table: str, *columns: str) -> list[dict[str, Any]]:
+def rows(place: SparkDatabase, table: str, *columns: str) -> list[dict[str, Any]]:
     stored = STORED[table]
     schema = type(stored.schema)([stored.schema[name] for name in columns]) if columns else stored.schema
     reader = TableReader(place, stored, schema, None)
@@ -36,7 +36,7 @@ def rows(place: Database, table: str, *columns: str) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-def test_strange_but_whole_rows_are_read_as_they_are(database: Database) -> None:
+def test_strange_but_whole_rows_are_read_as_they_are(database: SparkDatabase) -> None:
     big = b"\x00\xff" * 500_000
     execute(database, EVENT, [("e1", "x1", "t\U0001f600", "{no json", FAR_FUTURE_MS, big, "{no json", -5)])
 
@@ -52,7 +52,7 @@ def test_strange_but_whole_rows_are_read_as_they_are(database: Database) -> None
     assert fetch(database, ASIDE) == []
 
 
-def test_values_that_no_column_promises_set_only_their_row_aside(sqlite_place: Database) -> None:
+def test_values_that_no_column_promises_set_only_their_row_aside(sqlite_place: SparkDatabase) -> None:
     good = [(f"e{n}", f"x{n}", "t", None, None, b"{}", "{}", n) for n in range(20)]
     execute(sqlite_place, EVENT, good)
     execute(sqlite_place, "UPDATE events SET type = CAST(x'ff41' AS TEXT) WHERE id = 'e3'")
@@ -79,7 +79,7 @@ def test_values_that_no_column_promises_set_only_their_row_aside(sqlite_place: D
     assert len(rows(sqlite_place, "events", "position", "tenant")) == 20
 
 
-def test_a_status_that_nobody_knows_sets_the_job_aside(database: Database) -> None:
+def test_a_status_that_nobody_knows_sets_the_job_aside(database: SparkDatabase) -> None:
     add_jobs(database, [("good", "g", 2, 1, 1, None), ("bad", "g", 2, 77, 1, None), ("worse", "g", 9, 77, 1, None)])
 
     assert [row["id"] for row in rows(database, "jobs")] == ["good"]
@@ -92,7 +92,7 @@ def test_a_status_that_nobody_knows_sets_the_job_aside(database: Database) -> No
     assert len(rows(database, "jobs", "group_key")) == 3
 
 
-def test_an_attempt_is_named_by_its_job_and_number(sqlite_place: Database) -> None:
+def test_an_attempt_is_named_by_its_job_and_number(sqlite_place: SparkDatabase) -> None:
     add_attempts(sqlite_place, "j1", "j2")
     execute(sqlite_place, "UPDATE attempts SET duration_ms = 'long' WHERE job_id = 'j2'")
 
@@ -100,7 +100,7 @@ def test_an_attempt_is_named_by_its_job_and_number(sqlite_place: Database) -> No
     assert [row[:2] for row in fetch(sqlite_place, ASIDE)] == [("attempts", "j2:1")]
 
 
-def test_a_subscription_that_cannot_be_understood_is_set_aside(database: Database) -> None:
+def test_a_subscription_that_cannot_be_understood_is_set_aside(database: SparkDatabase) -> None:
     definitions = [
         ("s1", "n1", '{"id":"s1","name":"n1","pattern":"a:*","target":"https://a.example","mode":"IMMEDIATE"}'),
         ("s2", "n2", "{"),
@@ -129,7 +129,7 @@ def test_a_subscription_that_cannot_be_understood_is_set_aside(database: Databas
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.text(max_size=5), st.text(max_size=5), st.text()), max_size=3))
-def test_anything_can_be_set_aside(database: Database, given_rows: list[tuple[str, str, str]]) -> None:
+def test_anything_can_be_set_aside(database: SparkDatabase, given_rows: list[tuple[str, str, str]]) -> None:
     set_aside(database, [SetAside(*row) for row in given_rows])
     kept = {row[:2] for row in fetch(database, ASIDE)}
 
@@ -140,7 +140,7 @@ def _kept(text: str) -> str:
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def test_a_database_that_takes_no_record_does_not_end_the_read(database: Database) -> None:
+def test_a_database_that_takes_no_record_does_not_end_the_read(database: SparkDatabase) -> None:
     add_jobs(database, [("good", "g", 2, 1, 1, None), ("bad", "g", 2, 77, 1, None)])
     execute(database, "DROP TABLE set_aside")
 

@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 )
 
 from penstock.events.store.statements import MODE_OF, STATUS_OF, Dialect
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.spark.schemas import JOBS
 from penstock.spark.sources.statements import STORED, condition
 from penstock.spark.sources.table_source import TableReader
@@ -84,7 +84,7 @@ def passes(wanted: Filter, row: dict[str, Any]) -> bool | None:
     return None if value is None else COMPARED[type(wanted)](value, wanted.value)  # type: ignore[attr-defined]
 
 
-def read(database: Database, wanted: list[Filter]) -> tuple[list[dict[str, Any]], list[Filter]]:
+def read(database: SparkDatabase, wanted: list[Filter]) -> tuple[list[dict[str, Any]], list[Filter]]:
     reader = TableReader(database, STORED["jobs"], JOBS, None)
     left = list(reader.pushFilters(wanted))
     batches: list[pyarrow.RecordBatch] = [batch for part in reader.partitions() for batch in reader.read(part)]
@@ -92,7 +92,7 @@ def read(database: Database, wanted: list[Filter]) -> tuple[list[dict[str, Any]]
 
 
 @pytest.fixture
-def jobs(database: Database) -> tuple[Database, list[dict[str, Any]]]:
+def jobs(database: SparkDatabase) -> tuple[SparkDatabase, list[dict[str, Any]]]:
     add_jobs(database, JOBS_KEPT)
     rows, _ = read(database, [])
     assert len(rows) == len(JOBS_KEPT)
@@ -102,7 +102,7 @@ def jobs(database: Database) -> tuple[Database, list[dict[str, Any]]]:
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(wanted=st.lists(filters(), min_size=1, max_size=3))
 def test_pushed_filters_pass_what_spark_would_pass(
-    jobs: tuple[Database, list[dict[str, Any]]], wanted: list[Filter]
+    jobs: tuple[SparkDatabase, list[dict[str, Any]]], wanted: list[Filter]
 ) -> None:
     database, everything = jobs
 

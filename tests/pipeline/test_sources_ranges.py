@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.events.store.statements import Dialect
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.spark.sources.reading import reading_of
 from penstock.spark.sources.statements import EVERYTHING, STORED, KeyRange, Query, quantiles, ranges_between
 from tests.pipeline.source_rig import (
@@ -32,7 +32,7 @@ READY, COMPLETED, BLOCK = 1, 5, 2
 KEYS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8)
 
 
-def read(place: Database, table: str, span: KeyRange = EVERYTHING, *columns: str) -> pyarrow.Table:
+def read(place: SparkDatabase, table: str, span: KeyRange = EVERYTHING, *columns: str) -> pyarrow.Table:
     stored = STORED[table]
     reading = reading_of(place)
     schema = to_arrow_schema(stored.schema)
@@ -65,7 +65,7 @@ def test_ranges_between_any_quantiles_hold_every_key_once(sample: list[int], cou
 @given(st.sets(KEYS, max_size=12), st.sets(KEYS, max_size=6))
 def test_any_boundaries_read_every_job_of_sqlite_once(keys: set[str], boundaries: set[str]) -> None:
     with TemporaryDirectory() as directory:
-        place = made(Database(f"sqlite://{Path(directory)}/jobs.db"))
+        place = made(SparkDatabase(f"sqlite://{Path(directory)}/jobs.db"))
         live, archived = sorted(keys)[::2], sorted(keys)[1::2]
         add_jobs(place, [(key, "g", BLOCK, READY, 1, None) for key in live])
         add_jobs(place, [(key, "g", BLOCK, COMPLETED, 1, 2) for key in archived], "archived_jobs")
@@ -76,7 +76,7 @@ def test_any_boundaries_read_every_job_of_sqlite_once(keys: set[str], boundaries
 
 
 @pytest.mark.parametrize("splits", [2, 3, 7])
-def test_a_table_divided_by_its_own_keys_is_read_once(database: Database, splits: int) -> None:
+def test_a_table_divided_by_its_own_keys_is_read_once(database: SparkDatabase, splits: int) -> None:
     names = [f"job-{number * 7919 % 3000:04}" for number in range(3000)]
     add_jobs(database, [(name, f"g'{name[-2:]}\\é", BLOCK, READY, 1, None) for name in names[:2000]])
     add_jobs(database, [(name, "g", BLOCK, COMPLETED, 1, NOW_MS) for name in names[2000:]], "archived_jobs")
@@ -99,7 +99,7 @@ def test_a_table_divided_by_its_own_keys_is_read_once(database: Database, splits
         assert max(len(share) for share in shares) < len(expected) * 2.5 / splits, table
 
 
-def test_an_empty_table_is_one_range(database: Database) -> None:
+def test_an_empty_table_is_one_range(database: SparkDatabase) -> None:
     reading = reading_of(database)
     query = Query(STORED["jobs"], ("id",), database.dialect, reading.prefix)
 
@@ -108,7 +108,7 @@ def test_an_empty_table_is_one_range(database: Database) -> None:
     assert read(database, "jobs").num_rows == 0
 
 
-def test_a_large_key_range_is_found_by_the_keys_index(postgres_place: Database) -> None:
+def test_a_large_key_range_is_found_by_the_keys_index(postgres_place: SparkDatabase) -> None:
     add_jobs(postgres_place, [(f"job-{number:05}", "g", BLOCK, READY, 1, None) for number in range(5000)])
     reading = reading_of(postgres_place)
     execute(postgres_place, "ANALYZE jobs")

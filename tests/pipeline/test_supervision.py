@@ -16,7 +16,7 @@ from penstock.spark import supervision
 from penstock.spark.errors import reason_of
 from penstock.spark.jvm import Relay
 from penstock.spark.metrics import ProgressCollector
-from penstock.spark.progress import Batch, Progress, QueryStatus
+from penstock.spark.progress import BatchProgress, QueryProgress, QueryStatus
 from penstock.spark.supervision import Supervised
 
 WAIT_S = 10
@@ -126,7 +126,7 @@ def test_pauses_double_up_to_the_longest(caplog: pytest.LogCaptureFixture) -> No
 def test_a_batch_that_was_done_makes_the_next_pause_short_again(caplog: pytest.LogCaptureFixture) -> None:
     def start(number: int) -> FakeQuery:
         if number == 3:
-            run.supervised.progress.advanced(Batch(0, 10, 5, 2000.0))
+            run.supervised.progress.advanced(BatchProgress(0, 10, 5, 2000.0))
         return FakeQuery(ends=True) if number == 4 else FakeQuery(ValueError("no"))
 
     gate = Event()
@@ -199,7 +199,7 @@ def test_batches_without_a_pause_between_them_do_not_make_a_stop_wait_for_ever()
         assert not run.ended.wait(0.01)
     done = stop_in_thread(run, WAIT_S)
     assert query.asked.wait(WAIT_S)
-    run.supervised.progress.advanced(Batch(0, 10, 5, 2000.0))
+    run.supervised.progress.advanced(BatchProgress(0, 10, 5, 2000.0))
     assert done.wait(WAIT_S)
     assert query.stops == 1
 
@@ -258,10 +258,10 @@ def test_lag_that_cannot_be_told_is_none() -> None:
 
 
 def test_metrics_leave_out_a_lag_that_is_not_known() -> None:
-    known, unknown = Progress("known"), Progress("unknown")
+    known, unknown = QueryProgress("known"), QueryProgress("unknown")
     known.measured(3)
     known.started()
-    known.advanced(Batch(4, 10, 250, 40.0))
+    known.advanced(BatchProgress(4, 10, 250, 40.0))
     registry = CollectorRegistry()
     registry.register(ProgressCollector([known, unknown]))
     text = generate_latest(registry).decode()

@@ -18,7 +18,7 @@ from penstock.domain.subscription import Subscription
 from penstock.events.store.deliveries import Done
 from penstock.events.store.lanes import LaneOwner
 from penstock.events.store.repository import JobRepository
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.spark.schemas import ATTEMPTS, EVENTS, JOBS, SUBSCRIPTIONS
 from penstock.spark.sources.table_source import registered
 from penstock.spark.tables import Tables
@@ -62,7 +62,7 @@ async def fill(jobs: JobRepository) -> None:
 
 
 @pytest.fixture
-def tables(spark: SparkSession, database: Database) -> Tables:
+def tables(spark: SparkSession, database: SparkDatabase) -> Tables:
     with_repository(database, fill)
     return Tables(spark, database, splits=3)
 
@@ -116,7 +116,7 @@ def test_columns_and_filters_are_left_to_the_database(tables: Tables) -> None:
     assert tables.jobs().where(col("status").like("PEND%")).count() == 2
 
 
-def test_subscriptions_are_read_anew_by_every_action(tables: Tables, database: Database) -> None:
+def test_subscriptions_are_read_anew_by_every_action(tables: Tables, database: SparkDatabase) -> None:
     frame = tables.subscriptions()
     assert rows(frame)["s1"]["paused"]
 
@@ -126,7 +126,7 @@ def test_subscriptions_are_read_anew_by_every_action(tables: Tables, database: D
 
 
 def test_a_stream_reads_what_comes_and_goes_on_where_it_stood(
-    spark: SparkSession, database: Database, tmp_path: Path
+    spark: SparkSession, database: SparkDatabase, tmp_path: Path
 ) -> None:
     tables = Tables(spark, database)
     batches: list[list[str]] = []
@@ -150,7 +150,7 @@ def test_a_stream_reads_what_comes_and_goes_on_where_it_stood(
 
 
 def test_events_come_as_a_stream_until_they_are_fanned_out(
-    spark: SparkSession, database: Database, tmp_path: Path
+    spark: SparkSession, database: SparkDatabase, tmp_path: Path
 ) -> None:
     with_repository(database, fill)
     seen: list[str] = []
@@ -167,7 +167,7 @@ def test_events_come_as_a_stream_until_they_are_fanned_out(
 
 
 def test_no_plan_and_no_error_shows_the_password(spark: SparkSession) -> None:
-    database = Database(f"postgresql://penstock:{SECRET}@127.0.0.1:1/jobs")
+    database = SparkDatabase(f"postgresql://penstock:{SECRET}@127.0.0.1:1/jobs")
     tables = Tables(spark, database)
     frame = tables.attempts().where(col("at_ms") > 5)
 
@@ -193,14 +193,14 @@ def test_a_readable_plan_does_not_show_the_password(spark: SparkSession, postgre
     schema = "with_password"
     url = postgres_url.replace("postgres:@", f"postgres:{SECRET}@")
     assert SECRET in url
-    execute(Database(postgres_url), f"CREATE SCHEMA IF NOT EXISTS {schema}")
-    database = Database(url, schema)
+    execute(SparkDatabase(postgres_url), f"CREATE SCHEMA IF NOT EXISTS {schema}")
+    database = SparkDatabase(url, schema)
     with_repository(database, fill)
     frame = Tables(spark, database).jobs()
 
     assert frame.count() == 4
     assert SECRET not in _plan(frame, "extended")
-    execute(Database(postgres_url), f"DROP SCHEMA {schema} CASCADE")
+    execute(SparkDatabase(postgres_url), f"DROP SCHEMA {schema} CASCADE")
 
 
 @pytest.mark.parametrize(
@@ -208,11 +208,11 @@ def test_a_readable_plan_does_not_show_the_password(spark: SparkSession, postgre
 )
 def test_a_url_that_cannot_be_used_is_refused(url: str) -> None:
     with pytest.raises(InvalidArgument, match="use sqlite:///") as failure:
-        Database(url)
+        SparkDatabase(url)
     assert SECRET not in str(failure.value)
 
 
-def test_a_batch_of_no_rows_is_refused(spark: SparkSession, sqlite_place: Database) -> None:
+def test_a_batch_of_no_rows_is_refused(spark: SparkSession, sqlite_place: SparkDatabase) -> None:
     with pytest.raises(InvalidArgument, match="1 or more"):
         Tables(spark, sqlite_place).attempt_stream(most_rows=0)
 

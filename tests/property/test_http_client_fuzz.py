@@ -13,7 +13,7 @@ from penstock.delivery.http.connection import Connection
 from penstock.delivery.http.http1 import Http1Connection
 from penstock.delivery.http.http2 import Http2Connection
 from penstock.delivery.http.request import request_head
-from penstock.delivery.http.settings import KEPT_BODY_BYTES, HttpSettings
+from penstock.delivery.http.settings import KEPT_BODY_BYTES, HttpClientSettings
 from penstock.edge.outbox import Outbox
 
 HEAD = request_head("https://shop.example/hook", "token")
@@ -87,7 +87,7 @@ HTTP1_PIECES = st.sampled_from(
 @given(pieces=st.lists(HTTP1_PIECES | st.binary(max_size=20), max_size=12))
 def test_http1_answers_of_every_kind(pieces: list[bytes]) -> None:
     async def exchange() -> None:
-        connection = Http1Connection(NoHome(), HttpSettings())
+        connection = Http1Connection(NoHome(), HttpClientSettings())
         transport = DeafTransport()
         connection.connection_made(transport)
         answer = connection.send(HEAD, b"{}", None, 1e9)
@@ -115,7 +115,7 @@ FRAMES = st.builds(
 @given(frames=st.lists(FRAMES | st.binary(max_size=20), max_size=10), settled=st.booleans())
 def test_http2_answers_of_every_kind(frames: list[bytes], settled: bool) -> None:
     async def exchange() -> None:
-        connection = Http2Connection(NoHome(), HttpSettings())
+        connection = Http2Connection(NoHome(), HttpClientSettings())
         transport = DeafTransport()
         connection.connection_made(transport)
         if settled:

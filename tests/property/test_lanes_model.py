@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from penstock.domain.pointer import DispatchMode
 from penstock.router.intake.tracker import BatchGroup, Stage, TrackedMessage
-from penstock.router.pools.lanes import Lane, Lanes
+from penstock.router.pools.lanes import PoolLane, PoolLanes
 from tests.router_rig import pointer, tracked
 
 PICK = st.integers(0, 1000)
@@ -33,11 +33,11 @@ class LanesAgainstModel(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.lanes = Lanes()
+        self.lanes = PoolLanes()
         self.model: list[ModelLane] = []
         self.ring: list[ModelLane] = []
-        self.out: list[tuple[ModelLane, Lane]] = []
-        self.backing_off: list[tuple[ModelLane, Lane]] = []
+        self.out: list[tuple[ModelLane, PoolLane]] = []
+        self.backing_off: list[tuple[ModelLane, PoolLane]] = []
         self.batches = [BatchGroup() for _ in range(3)]
         self.numbers = count()
 
@@ -81,7 +81,7 @@ class LanesAgainstModel(RuleBasedStateMachine):
         expected, lane = self.out.pop(pick % len(self.out))
         self._end_turn(expected, lane)
 
-    def _end_turn(self, expected: ModelLane, lane: Lane) -> None:
+    def _end_turn(self, expected: ModelLane, lane: PoolLane) -> None:
         lane.current = expected.current = None
         self.lanes.release(lane)
         if expected.waiting:

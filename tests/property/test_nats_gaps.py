@@ -7,7 +7,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from penstock.queues.group_order import GroupOrder, State
-from penstock.queues.nats.gaps import MARGIN_S, DeliveryGaps, Numbers, Standing
+from penstock.queues.nats.gaps import MARGIN_S, DeliveryGaps, GapStanding, Numbers
 
 LEASE_S = 9.0
 GROUPS = ("a", "b", None)
@@ -48,9 +48,9 @@ class SimulatedConsumer:
         self.acked.add(seq)
         self.lease_ends_s.pop(seq, None)
 
-    def standing(self) -> Standing:
+    def standing(self) -> GapStanding:
         settled_seq = min(self.lease_ends_s, default=self.delivered_seq + 1) - 1
-        return Standing(settled_seq, self.delivered_seq, self.delivery_seq, len(self.lease_ends_s))
+        return GapStanding(settled_seq, self.delivered_seq, self.delivery_seq, len(self.lease_ends_s))
 
 
 class Router:

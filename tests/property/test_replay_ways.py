@@ -12,30 +12,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.delivery.webhook.request import DeliveryRequest, delivery_request
-from penstock.domain.event import Event
-from penstock.domain.ids import encode_tsid
+from penstock.domain.event import StoredEvent
+from penstock.domain.ids import COPY_JOINT, encode_tsid
 from penstock.domain.job import DispatchJob, NewJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.pointer import DispatchMode
-from penstock.domain.subscription import Subscription
-from penstock.events.api.replays import ReplayRoutes
-from penstock.events.replay import (
-    COPY_JOINT,
+from penstock.domain.replay import (
     REPLAY_HEADER,
     REPLAYABLE,
-    ReplayOrder,
+    ReplayRequest,
     ReplaySelection,
     as_copy,
     copy_id,
     last_copies,
     original_id,
 )
-from penstock.events.store.replays import Part
+from penstock.domain.subscription import Subscription
+from penstock.events.api.replays import ReplayRoutes
+from penstock.events.store.replays import ReplayPart
 from penstock.events.store.statements import codes_of
 from penstock.history.replay.task import Errand, do_part, in_chunks, replays_in
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import Call, RouteTable, routes_of
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.testing.clock import VirtualClock
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -79,8 +78,8 @@ CASES = st.lists(
 )
 
 
-def event_of(number: int, case: Case) -> Event:
-    return Event(
+def event_of(number: int, case: Case) -> StoredEvent:
+    return StoredEvent(
         id=encode_tsid(1_000 + number), source="/shop", type="orders:created", received_ms=number // 2, group=case.key
     )
 
@@ -108,7 +107,7 @@ def jobs_of(number: int, case: Case) -> list[NewJob]:
     ]
 
 
-async def fill(database: Database, cases: list[Case], clock: VirtualClock) -> list[DispatchJob]:
+async def fill(database: SparkDatabase, cases: list[Case], clock: VirtualClock) -> list[DispatchJob]:
     jobs = [(job, case) for number, case in enumerate(cases) for job in jobs_of(number, case)]
     repository = database.repository()
     await repository.open(clock.now_ms())
@@ -127,7 +126,7 @@ async def fill(database: Database, cases: list[Case], clock: VirtualClock) -> li
     return await all_jobs(database, clock)
 
 
-async def all_jobs(database: Database, clock: VirtualClock) -> list[DispatchJob]:
+async def all_jobs(database: SparkDatabase, clock: VirtualClock) -> list[DispatchJob]:
     with sqlite3.connect(database.path) as connection:
         ids = [job_id for (job_id,) in connection.execute("SELECT id FROM jobs ORDER BY id")]
     connection.close()
@@ -138,7 +137,7 @@ async def all_jobs(database: Database, clock: VirtualClock) -> list[DispatchJob]
     return jobs
 
 
-async def replay_by_api(database: Database, clock: VirtualClock) -> Any:
+async def replay_by_api(database: SparkDatabase, clock: VirtualClock) -> Any:
     repository = database.repository()
     await repository.open(clock.now_ms())
     routes = RouteTable(*routes_of(ReplayRoutes(repository, lambda: REPLAY_ID, clock)))
@@ -150,11 +149,11 @@ async def replay_by_api(database: Database, clock: VirtualClock) -> Any:
     return answer
 
 
-async def replay_by_spark(database: Database, ids: list[str], clock: VirtualClock) -> None:
+async def replay_by_spark(database: SparkDatabase, ids: list[str], clock: VirtualClock) -> None:
     async with replays_in(database, clock) as replays:
-        replay = await replays.add(REPLAY_ID, ReplayOrder(selection=ReplaySelection()), len(ids), clock.now_ms())
+        replay = await replays.add(REPLAY_ID, ReplayRequest(selection=ReplaySelection()), len(ids), clock.now_ms())
         errand = Errand(database=database, replay_id=replay.id, run=replay.run)
-        await do_part(errand, Part(replay.id, replay.run, 0, "task"), in_chunks(iter(ids), 3), clock)
+        await do_part(errand, ReplayPart(replay.id, replay.run, 0, "task"), in_chunks(iter(ids), 3), clock)
         await replays.end(replay)
 
 
@@ -171,8 +170,8 @@ def test_every_way_delivers_the_same_copies(cases: list[Case]) -> None:
 
 async def check(directory: Path, cases: list[Case]) -> None:
     clock = VirtualClock()
-    by_api = Database(f"sqlite:///{directory}/api.db")
-    by_spark = Database(f"sqlite:///{directory}/spark.db")
+    by_api = SparkDatabase(f"sqlite:///{directory}/api.db")
+    by_spark = SparkDatabase(f"sqlite:///{directory}/spark.db")
     before = await fill(by_api, cases, clock)
     shutil.copy(by_api.path, by_spark.path)
     wanted = last_copies(job for job in before if job.status in REPLAYABLE)

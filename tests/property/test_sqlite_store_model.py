@@ -19,8 +19,8 @@ from penstock.engine.store.port import (
     SegmentRow,
     Shares,
     StoredSegment,
+    StoreTotals,
     StreamRecord,
-    Totals,
     WriteBatch,
 )
 from penstock.engine.store.sqlite import SqliteStore
@@ -107,12 +107,12 @@ class Model:
             if place[0] == STREAM_OF_QUEUE[queue_id] and self.needs(queue_id, place):
                 yield row, self.acks.get((queue_id, place[1]))
 
-    def totals(self, queue_id: int) -> Totals:
+    def totals(self, queue_id: int) -> StoreTotals:
         messages = size_bytes = 0
         for row, ack in self.waiting(queue_id):
             messages += row.count - (ack.dead_count if ack else 0)
             size_bytes += row.size_bytes - (ack.dead_bytes if ack else 0)
-        return Totals(messages, size_bytes)
+        return StoreTotals(messages, size_bytes)
 
     def read(self, queue_id: int, from_seq: int, max_messages: int, max_bytes: int) -> list[StoredSegment]:
         taken: list[StoredSegment] = []

@@ -25,7 +25,7 @@ from penstock.sqs.model import (
     SendMessageBatchRequestEntry,
 )
 from penstock.sqs.queue.receipts import decode_handle
-from penstock.sqs.server import ServerSettings, open_service
+from penstock.sqs.server import SqsServerSettings, open_service
 from penstock.testing.clock import VirtualClock
 from tests.services.sqs_actions import act
 
@@ -57,7 +57,7 @@ class PartitionedQueue(RuleBasedStateMachine):
         self.clock = VirtualClock()
         self.runner = asyncio.Runner()
         self.open_things = AsyncExitStack()
-        opening = open_service({"": MemoryStore()}, self.clock, TsidFactory(1), ServerSettings())
+        opening = open_service({"": MemoryStore()}, self.clock, TsidFactory(1), SqsServerSettings())
         self.service = self.runner.run(self.open_things.enter_async_context(opening))
         self.lines: dict[str, list[Held]] = {group: [] for group in GROUPS}
         self.known: dict[tuple[str, str], tuple[int, str]] = {}

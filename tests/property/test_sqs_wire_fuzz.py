@@ -15,7 +15,7 @@ from penstock.sqs import model
 from penstock.sqs.errors import ErrorKind, SqsError
 from penstock.sqs.model import REQUESTS, MessageAttributeValue, Shape
 from penstock.sqs.wire import json_protocol, query_protocol
-from penstock.sqs.wire.query_names import Kind, fields_of
+from penstock.sqs.wire.query_names import FieldKind, fields_of
 
 NAMESPACE = f"{{{query_protocol.NAMESPACE}}}"
 actions = st.sampled_from(sorted(REQUESTS))
@@ -178,20 +178,20 @@ texts = st.text(st.one_of(carried, st.sampled_from("\t\n\r&<>\"']\x7f\x85")), ma
 
 def shapes(shape: type[Shape]) -> st.SearchStrategy[Shape]:
     """Any value of a shape, with texts that XML can carry."""
-    leaves: dict[Kind, st.SearchStrategy[Any]] = {
-        Kind.TEXT: texts,
-        Kind.INTEGER: st.integers(-(2**63), 2**63),
-        Kind.FLAG: st.booleans(),
-        Kind.BINARY: st.binary(max_size=8),
-        Kind.TEXTS: st.lists(texts, max_size=3),
-        Kind.BINARIES: st.lists(st.binary(max_size=8), max_size=3),
-        Kind.TEXT_MAP: st.dictionaries(texts, texts, max_size=3),
+    leaves: dict[FieldKind, st.SearchStrategy[Any]] = {
+        FieldKind.TEXT: texts,
+        FieldKind.INTEGER: st.integers(-(2**63), 2**63),
+        FieldKind.FLAG: st.booleans(),
+        FieldKind.BINARY: st.binary(max_size=8),
+        FieldKind.TEXTS: st.lists(texts, max_size=3),
+        FieldKind.BINARIES: st.lists(st.binary(max_size=8), max_size=3),
+        FieldKind.TEXT_MAP: st.dictionaries(texts, texts, max_size=3),
     }
     arguments: dict[str, st.SearchStrategy[Any]] = {}
     for field in fields_of(shape):
-        if field.kind is Kind.SHAPES:
+        if field.kind is FieldKind.SHAPES:
             arguments[field.attribute] = st.lists(shapes(field.item), max_size=2)
-        elif field.kind is Kind.SHAPE_MAP:
+        elif field.kind is FieldKind.SHAPE_MAP:
             arguments[field.attribute] = st.dictionaries(texts, shapes(field.item), max_size=2)
         else:
             arguments[field.attribute] = leaves[field.kind]

@@ -9,7 +9,7 @@ from penstock.delivery.http.client import HttpClient
 from penstock.delivery.http.settings import DeliverySettings
 from penstock.delivery.webhook.courier import Courier
 from penstock.delivery.webhook.request import delivery_request
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.domain.outcome import CircuitOpen, MediationResult, NetworkError, Timeout
 from penstock.domain.signing import Signature, verify
 from penstock.domain.subscription import Subscription
@@ -23,7 +23,7 @@ from tests.tls import server_context, trusting_context
 NAME = "shop.example"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 LOOPBACK = (ip_network("127.0.0.0/8"),)
-EVENT = Event(id="0HZXEQ5Y8JY00", source="/shop", type="orders:created", received_ms=NOW_MS, data=b'{"total": 7}')
+EVENT = StoredEvent(id="0HZXEQ5Y8JY00", source="/shop", type="orders:created", received_ms=NOW_MS, data=b'{"total": 7}')
 SUBSCRIPTION = Subscription(
     id="s", name="billing", pattern="**", target="https://a.example/", secrets=(SECRET,), headers={"x-team": "billing"}
 )

@@ -12,7 +12,7 @@ from penstock.delivery.http.answer import Answer
 from penstock.delivery.http.client import HttpClient, exchange_once
 from penstock.delivery.http.http1 import Http1Connection
 from penstock.delivery.http.request import head_with
-from penstock.delivery.http.settings import HttpSettings, own_part_settings
+from penstock.delivery.http.settings import HttpClientSettings, own_part_settings
 from tests.http2_endpoint import Request, http2
 from tests.http_endpoints import RawServer, Talk, answers, read_request
 from tests.tls import server_context, trusting_context
@@ -28,7 +28,7 @@ class Loopback(AnyAddress):
 
 
 @asynccontextmanager
-async def talking_to(talk: Talk, settings: HttpSettings | None = None) -> AsyncIterator[tuple[HttpClient, str]]:
+async def talking_to(talk: Talk, settings: HttpClientSettings | None = None) -> AsyncIterator[tuple[HttpClient, str]]:
     settings = settings or own_part_settings(5.0, 1000)
     async with (
         asyncio.timeout(20),
@@ -62,7 +62,7 @@ async def test_a_get_without_a_body_is_whole_over_http2() -> None:
     async with (
         asyncio.timeout(20),
         RawServer(http2(handle), tls).serving() as server,
-        HttpClient(Loopback(), HttpSettings(), trusting_context()) as client,
+        HttpClient(Loopback(), HttpClientSettings(), trusting_context()) as client,
     ):
         answer = await client.send(head_with(f"https://shop.example:{server.port}/", (), "GET"), b"")
     assert (answer.status, answer.body) == (200, b"GET")

@@ -26,7 +26,7 @@ from penstock.router.monitoring.app import route_table as router_routes
 from penstock.router.settings import RouterSettings
 from penstock.sqs.admin.admin import AdminSurface
 from penstock.sqs.queue.placement import HOME
-from penstock.sqs.server import ServerSettings, open_service
+from penstock.sqs.server import SqsServerSettings, open_service
 from penstock.testing.clock import VirtualClock
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.dispatch_rig import DispatchRig, dispatch_rig, jobs_parts
@@ -232,7 +232,7 @@ async def test_every_list_that_can_grow_has_a_cursor() -> None:
     front = WebFront.at(router="", queues="", pipeline="")
     router = router_routes(ServedApi(RouterSettings()).parts()).routes
 
-    async with open_service({HOME: MemoryStore()}, VirtualClock(), TsidFactory(1), ServerSettings()) as service:
+    async with open_service({HOME: MemoryStore()}, VirtualClock(), TsidFactory(1), SqsServerSettings()) as service:
         sqs = AdminSurface(service).table.routes
 
     without: set[str] = set()

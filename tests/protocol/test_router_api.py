@@ -8,7 +8,7 @@ import pytest
 from penstock.domain.errors import Unavailable
 from penstock.domain.pointer import decode_pointer
 from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration
-from penstock.router.monitoring.warnings import Severity, WarningCode
+from penstock.router.monitoring.warnings import WarningCode, WarningSeverity
 from tests.router_api_rig import CONFIGURATION, Answer, ServedApi, served_api
 from tests.router_surface import pool_view, queue_view
 
@@ -69,7 +69,7 @@ def test_the_overview_is_healthy_when_nothing_is_wrong(api: ServedApi) -> None:
 def test_the_overview_is_degraded_by_a_stalled_consumer_and_by_critical_warnings(api: ServedApi) -> None:
     api.router.breaker_views = []
     api.router.queue_views = [queue_view("orders", healthy=False)]
-    api.warnings.add(WarningCode.POOL_LIMIT, Severity.CRITICAL, "QueueManager", "too many")
+    api.warnings.add(WarningCode.POOL_LIMIT, WarningSeverity.CRITICAL, "QueueManager", "too many")
 
     health = api.ask("GET", "/monitoring").body["health"]
     assert health["status"] == "DEGRADED"
@@ -188,9 +188,9 @@ def test_who_asks_for_no_page_gets_all_in_the_routers_own_order(api: ServedApi) 
 
 def test_a_warning_that_comes_again_keeps_its_place_among_the_pages(api: ServedApi) -> None:
     for number in range(3):
-        api.warnings.add(WarningCode.ROUTING, Severity.WARN, "router", f"warning {number}")
+        api.warnings.add(WarningCode.ROUTING, WarningSeverity.WARN, "router", f"warning {number}")
     first = api.ask("GET", "/warnings?limit=1").body
-    api.warnings.add(WarningCode.ROUTING, Severity.WARN, "router", "warning 0")
+    api.warnings.add(WarningCode.ROUTING, WarningSeverity.WARN, "router", "warning 0")
     rest = api.ask("GET", f"/warnings?cursor={first['cursor']}").body
 
     told = [each["message"] for each in first["warnings"] + rest["warnings"]]

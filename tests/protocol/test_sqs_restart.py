@@ -7,7 +7,7 @@ from botocore.exceptions import ClientError  # type: ignore[import-untyped]
 
 from penstock.domain.ids import TsidFactory
 from penstock.engine.store.memory import MemoryStore
-from penstock.sqs.server import ServerSettings, open_service
+from penstock.sqs.server import SqsServerSettings, open_service
 from penstock.testing.clock import VirtualClock
 from tests.services.sqs_server import SqsServer, bodies, counts, drain, receive
 
@@ -75,7 +75,7 @@ async def test_no_two_processes_have_the_same_epoch() -> None:
     clock = VirtualClock()
     epochs = set()
     for _ in range(50):
-        async with open_service({"": MemoryStore()}, clock, TsidFactory(1), ServerSettings()) as service:
+        async with open_service({"": MemoryStore()}, clock, TsidFactory(1), SqsServerSettings()) as service:
             epochs.add(service.epoch)
         clock.advance(1.024)
     assert len(epochs) == 50

@@ -28,7 +28,7 @@ from penstock.sqs.model import (
     SendMessageRequest,
     StartMessageMoveTaskRequest,
 )
-from penstock.sqs.server import ServerSettings, open_service, sqs_app
+from penstock.sqs.server import SqsServerSettings, open_service, sqs_app
 from penstock.sqs.service import ServiceSettings, SqsService
 from penstock.testing.clock import VirtualClock
 from tests.services.sqs_actions import act
@@ -72,7 +72,7 @@ class Rig:
 
 async def opened(stack: AsyncExitStack, stores: dict[str, Store], **settings: Any) -> Rig:
     service = ServiceSettings(**settings)
-    opening = open_service(stores, VirtualClock(), TsidFactory(1), ServerSettings(service=service))
+    opening = open_service(stores, VirtualClock(), TsidFactory(1), SqsServerSettings(service=service))
     return Rig(await stack.enter_async_context(opening))
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from penstock.console.front import WebFront
 from penstock.console.page import CONTENT_SECURITY_POLICY
+from penstock.domain.replay import ReplayProgress, ReplaySelection
 from penstock.edge.clock import pause
-from penstock.events.replay import ReplayProgress, ReplaySelection
 from penstock.events.statistics.inline import InlineCounter
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.testing.receiver import Ending, RecordingReceiver, Reply

@@ -5,14 +5,14 @@ from typing import Any
 
 from penstock.sqs.actions.after_commit import AfterCommit
 from penstock.sqs.actions.table import ACTIONS
-from penstock.sqs.auth.caller import Caller
+from penstock.sqs.auth.caller import SqsCaller
 from penstock.sqs.model import Shape
 from penstock.sqs.service import SqsService
 
 
 async def act(service: SqsService, action: str, request: object) -> Any:
     """Carry out an action to its end."""
-    answer = ACTIONS[action](service, Caller(b"here"), request)
+    answer = ACTIONS[action](service, SqsCaller(b"here"), request)
     if isinstance(answer, AfterCommit):
         done = asyncio.Event()
         answer.when_done(done.set)

@@ -14,8 +14,8 @@ from penstock.router.intake.consumer import Consumer
 from penstock.router.intake.routing import Routing
 from penstock.router.intake.settlement import Settlements
 from penstock.router.intake.tracker import InFlightTracker, TrackedMessage
-from penstock.router.pools.lanes import Lane, Lanes
-from penstock.router.pools.pool import Pool
+from penstock.router.pools.lanes import PoolLane, PoolLanes
+from penstock.router.pools.pool import DeliveryPool
 from penstock.router.pools.pools import Pools
 from penstock.testing.simulation.history import InvariantBroken
 from penstock.testing.simulation.world import simulate_router
@@ -73,7 +73,7 @@ def test_other_seeds_give_other_histories() -> None:
     assert len({str(history) for history in histories}) == 5
 
 
-def no_cascade(self: Pool, lane: Lane, failed: TrackedMessage) -> None:
+def no_cascade(self: DeliveryPool, lane: PoolLane, failed: TrackedMessage) -> None:
     """Let who came with a failed message pass it."""
 
 
@@ -103,30 +103,30 @@ def always_a_permit(self: SlidingWindow, now_ms: int) -> bool:
     return True
 
 
-def a_lane_for_each(self: Lanes, message: TrackedMessage) -> Lane:
-    lane = Lane(message.pointer.group)
+def a_lane_for_each(self: PoolLanes, message: TrackedMessage) -> PoolLane:
+    lane = PoolLane(message.pointer.group)
     self._loose[lane] = None
     return lane
 
 
-def twice_the_permits(self: Pool) -> None:
+def twice_the_permits(self: DeliveryPool) -> None:
     self._permits, permits = 2 * self._permits, self._permits
     start_workers(self)
     self._permits = permits
 
 
-start_workers = Pool._start_workers
+start_workers = DeliveryPool._start_workers
 
 
-def forget_at_drain(self: Lanes) -> list[TrackedMessage]:
+def forget_at_drain(self: PoolLanes) -> list[TrackedMessage]:
     clear_lanes(self)
     return []
 
 
-clear_lanes = Lanes.clear
+clear_lanes = PoolLanes.clear
 
 
-def never_held_elsewhere(self: Pools, code: str, pool: Pool) -> bool:
+def never_held_elsewhere(self: Pools, code: str, pool: DeliveryPool) -> bool:
     return False
 
 
@@ -137,7 +137,7 @@ def simulate_many(seeds: int) -> None:
 
 Defect = tuple[type, str, Callable[..., object]]
 DEFECTS: dict[str, tuple[str, list[Defect]]] = {
-    "no cascade": ("became final as", [(Pool, "_cascade", no_cascade)]),
+    "no cascade": ("became final as", [(DeliveryPool, "_cascade", no_cascade)]),
     "no deduplication": (
         "two deliveries of message",
         [
@@ -149,9 +149,9 @@ DEFECTS: dict[str, tuple[str, list[Defect]]] = {
     "redelivered messages are removed": ("is lost", [(Consumer, "took_again", remove_the_redelivered)]),
     "failed messages are removed": ("is lost", [(Settlements, "nack", ack_for_nack)]),
     "no rate limit": ("within a minute", [(SlidingWindow, "take", always_a_permit)]),
-    "no groups": ("two deliveries of group", [(Lanes, "_lane_for", a_lane_for_each)]),
-    "too many permits": ("deliveries at once in pool", [(Pool, "_start_workers", twice_the_permits)]),
-    "a drained pool forgets its messages": ("tracked after the stop", [(Lanes, "clear", forget_at_drain)]),
+    "no groups": ("two deliveries of group", [(PoolLanes, "_lane_for", a_lane_for_each)]),
+    "too many permits": ("deliveries at once in pool", [(DeliveryPool, "_start_workers", twice_the_permits)]),
+    "a drained pool forgets its messages": ("tracked after the stop", [(PoolLanes, "clear", forget_at_drain)]),
     "two pools serve one group": ("two deliveries of group", [(Pools, "_is_held_elsewhere", never_held_elsewhere)]),
 }
 

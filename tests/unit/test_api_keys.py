@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.keys import KeyRole
-from penstock.http.api.problems import Refused
 from penstock.http.auth.guard import RequestGuard
 from penstock.http.auth.keys import ApiKey, Caller, KeyFile, Role, caller_of, digest_of, parsed_keys, read_keys
+from penstock.http.problems import Refused
 from penstock.ops.config.errors import ConfigError
 
 VIEWER = ApiKey("grafana", Role.VIEWER, digest_of("look"))

@@ -18,7 +18,7 @@ from penstock.cli.queue.connection import DEFAULT_ENDPOINT, endpoint_url, find_s
 from penstock.domain.errors import InvalidArgument, Unavailable
 from penstock.edge.clock import SystemClock
 from penstock.sqs.auth.signing import Signer
-from penstock.sqs.client import Endpoint, SqsClient
+from penstock.sqs.client import BlockingSqsClient, SqsEndpoint
 
 runner = CliRunner()
 
@@ -117,7 +117,7 @@ def test_a_broken_credentials_file_is_named_and_its_lines_are_not_shown(tmp_path
 @pytest.mark.parametrize("url", ["localhost:9324", "ftp://x", "http://", "http://x:port", "http://[x", "http://ö"])
 def test_what_is_not_an_endpoint(url: str) -> None:
     with pytest.raises(InvalidArgument, match="is not an endpoint"):
-        Endpoint.parse(url)
+        SqsEndpoint.parse(url)
     result = run("list", "--endpoint", url)
     assert result.exit_code == 2
     assert "is not an endpoint" in result.stderr
@@ -210,7 +210,7 @@ def test_an_endpoint_may_have_a_path_and_the_session_token_goes_along(monkeypatc
 def test_a_connection_that_the_server_has_closed_is_opened_anew() -> None:
     # It hangs up without having said so, as any server may that was left alone for a while.
     server = answering(200, b"{}", connection=b"keep-alive")
-    with server as (url, asked), SqsClient(Endpoint.parse(url), SystemClock()) as client:
+    with server as (url, asked), BlockingSqsClient(SqsEndpoint.parse(url), SystemClock()) as client:
         for _ in range(2):
             assert client.attributes("orders") == {}
             assert select.select([client._http._idle[0].sock], [], [], 30)[0]

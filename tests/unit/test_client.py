@@ -8,14 +8,14 @@ import pytest
 
 from penstock import client
 from penstock.client import calls, types
-from penstock.client.calls import JobFilter, JobOptions, SubscriptionChanges, SubscriptionOptions
+from penstock.client.calls import JobOptions, JobSearch, SubscriptionChanges, SubscriptionSettings
 from penstock.client.endpoint import Endpoint
 from penstock.domain.errors import InvalidArgument
 
 
 def test_every_option_of_a_subscription_can_be_given() -> None:
     required = {"name", "pattern", "target"}
-    assert set(SubscriptionOptions.__annotations__) | required == set(types.NewSubscription.__struct_fields__)
+    assert set(SubscriptionSettings.__annotations__) | required == set(types.NewSubscription.__struct_fields__)
 
 
 def test_everything_that_may_change_about_a_subscription_can_be_given() -> None:
@@ -29,7 +29,7 @@ def test_every_option_of_a_job_can_be_given() -> None:
 
 def test_every_filter_of_jobs_can_be_given() -> None:
     of_pages = {"limit", "cursor"}
-    assert set(JobFilter.__annotations__) | of_pages == set(types.JobQuery.__struct_fields__)
+    assert set(JobSearch.__annotations__) | of_pages == set(types.JobQuery.__struct_fields__)
 
 
 def test_a_query_says_what_is_given_and_nothing_else() -> None:

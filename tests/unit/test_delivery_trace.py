@@ -6,17 +6,17 @@ import msgspec
 import pytest
 
 from penstock.delivery.webhook.trace import span_of_event, trace_headers, trace_of_event
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.ops.telemetry.otlp_spans import OtlpSpans
 from penstock.ops.telemetry.spans import NoSpans
 
 PARENT = f"00-{'ab' * 16}-{'cd' * 8}-01"
 FORM = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
-EVENT = Event(id="0HZXEQ5Y8JY5Z", source="/shop", type="orders:created", received_ms=0)
+EVENT = StoredEvent(id="0HZXEQ5Y8JY5Z", source="/shop", type="orders:created", received_ms=0)
 SPAN_ID = span_of_event("job:1")
 
 
-def with_attributes(**attributes: str) -> Event:
+def with_attributes(**attributes: str) -> StoredEvent:
     return msgspec.structs.replace(EVENT, attributes=attributes)
 
 

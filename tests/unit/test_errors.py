@@ -14,7 +14,7 @@ from penstock.broker.errors import InvalidAckId, TopicNotFound
 from penstock.domain import errors as core_errors
 from penstock.domain.errors import PenstockError
 from penstock.engine.errors import StoreFailed
-from penstock.ops.config.errors import ConfigError, Problem
+from penstock.ops.config.errors import ConfigError, ConfigProblem
 
 ROOT_CODES = {
     "InvalidArgument": 3,
@@ -112,7 +112,7 @@ def test_an_error_says_its_message() -> None:
         TopicNotFound("orders"),
         InvalidAckId("abc123"),
         StoreFailed("the disk is full"),
-        ConfigError([Problem("node.id", "penstock.toml", "must be a number")]),
+        ConfigError([ConfigProblem("node.id", "penstock.toml", "must be a number")]),
     ],
     ids=lambda raised: type(raised).__name__,
 )

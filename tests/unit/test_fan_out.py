@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.domain.job import DispatchJob
 from penstock.domain.matching import Comparison, Condition, EventFilter
 from penstock.domain.subscription import Subscription
@@ -33,7 +33,7 @@ def publisher(rig: JobRig) -> InlinePublisher:
     return InlinePublisher(rig.repository, rig.clock)
 
 
-async def jobs_of(rig: JobRig, *events: Event) -> list[DispatchJob]:
+async def jobs_of(rig: JobRig, *events: StoredEvent) -> list[DispatchJob]:
     pages = [await rig.repository.list_jobs(JobFilter(event_id=event.id), None, 100) for event in events]
     return [job for page in pages for job in reversed(page.jobs)]
 
@@ -161,7 +161,7 @@ class SlowCatalog:
 async def test_who_asks_during_a_read_gets_the_next_one_and_shares_it() -> None:
     catalog = SlowCatalog()
     latest = LatestFanOut(cast("JobRepository", catalog))
-    event = Event(id="e", source="shop", type="orders:created", received_ms=0)
+    event = StoredEvent(id="e", source="shop", type="orders:created", received_ms=0)
     first = asyncio.create_task(latest.current())
     first_read = await catalog.reads.get()
     catalog.subscriptions.append(Subscription(id="s", name="new", pattern="**", target="https://a.example"))

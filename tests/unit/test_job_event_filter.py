@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.domain.errors import InvalidArgument
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.domain.matching import Comparison, Condition, EventFilter
 
 EU = {"region": "eu-west", "tier": "gold"}
@@ -55,7 +55,7 @@ def test_a_condition_that_makes_no_sense_is_refused(
 
 
 def test_what_every_event_has_can_be_filtered_and_not_faked() -> None:
-    event = Event(
+    event = StoredEvent(
         id="1",
         source="shop",
         type="orders:created",

@@ -2,13 +2,16 @@
 
 import pytest
 
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
+from penstock.domain.ids import check_job_id, job_id_for
 from penstock.domain.matching import Condition, EventFilter
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
-from penstock.events.fan_out.rule import FanOut, check_job_id, job_id_for
+from penstock.events.fan_out.rule import FanOut
 
-EVENT = Event(id="e1", source="shop", type="orders:eu:created", received_ms=5, group="17", attributes={"tier": "gold"})
+EVENT = StoredEvent(
+    id="e1", source="shop", type="orders:eu:created", received_ms=5, group="17", attributes={"tier": "gold"}
+)
 
 
 def subscription(name: str, pattern: str, **fields: object) -> Subscription:

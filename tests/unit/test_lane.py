@@ -4,22 +4,22 @@ import random
 
 from penstock.domain.message import Message
 from penstock.engine.entry import DELAYED, GONE, Entry
-from penstock.engine.line import Lane
+from penstock.engine.line import MessageLane
 
 
 def entry(seq: int) -> Entry:
     return Entry(seq, Message(f"m{seq}", b"", 0, 1, "g"))
 
 
-def lane_of(*seqs: int) -> Lane:
-    return Lane("g", [entry(seq) for seq in seqs])
+def lane_of(*seqs: int) -> MessageLane:
+    return MessageLane("g", [entry(seq) for seq in seqs])
 
 
-def waiting(lane: Lane) -> list[int]:
+def waiting(lane: MessageLane) -> list[int]:
     return [found.seq for found in lane.waiting()]
 
 
-def take(lane: Lane) -> Entry:
+def take(lane: MessageLane) -> Entry:
     first = lane.first()
     assert first is not None
     lane.pop()

@@ -4,7 +4,7 @@ import random
 
 from penstock.domain.message import Message
 from penstock.engine.entry import Entry
-from penstock.engine.lease import LeaseTable
+from penstock.engine.lease import QueueLeases
 
 TEN_MINUTES_MS = 600_000
 # Twice the live leases and a constant; the constant is the table's own slack.
@@ -16,7 +16,7 @@ def entry(seq: int = 1) -> Entry:
 
 
 def test_a_lease_runs_out_at_its_deadline_and_not_before() -> None:
-    table, held = LeaseTable(), entry()
+    table, held = QueueLeases(), entry()
     table.grant([held], 100)
     assert table.next_deadline_ms() == 100
     assert table.pop_expired(99) is None
@@ -27,7 +27,7 @@ def test_a_lease_runs_out_at_its_deadline_and_not_before() -> None:
 
 
 def test_leases_run_out_in_the_order_of_their_deadlines() -> None:
-    table = LeaseTable()
+    table = QueueLeases()
     for seq, deadline_ms in ((1, 30), (2, 10), (3, 20)):
         table.grant([entry(seq)], deadline_ms)
     ended = [found.seq for _ in range(3) if (found := table.pop_expired(50)) is not None]
@@ -35,7 +35,7 @@ def test_leases_run_out_in_the_order_of_their_deadlines() -> None:
 
 
 def test_leases_granted_together_run_out_one_by_one() -> None:
-    table, held = LeaseTable(), [entry(seq) for seq in range(5)]
+    table, held = QueueLeases(), [entry(seq) for seq in range(5)]
     table.grant(held, 100)
     assert len(table._heap) == 1
     table.end(held[1])
@@ -49,7 +49,7 @@ def test_leases_granted_together_run_out_one_by_one() -> None:
 
 
 def test_a_lease_that_ended_does_not_run_out() -> None:
-    table, held = LeaseTable(), entry()
+    table, held = QueueLeases(), entry()
     table.grant([held], 100)
     table.end(held)
     assert len(table) == 0
@@ -57,7 +57,7 @@ def test_a_lease_that_ended_does_not_run_out() -> None:
 
 
 def test_an_extended_lease_lives_on() -> None:
-    table, held = LeaseTable(), entry()
+    table, held = QueueLeases(), entry()
     table.grant([held], 100)
     table.move_deadline(held, 200)
     assert table.pop_expired(150) is None
@@ -66,7 +66,7 @@ def test_an_extended_lease_lives_on() -> None:
 
 
 def test_a_shortened_lease_ends_sooner() -> None:
-    table, held = LeaseTable(), entry()
+    table, held = QueueLeases(), entry()
     table.grant([held], 100)
     table.move_deadline(held, 10)
     assert table.next_deadline_ms() == 10
@@ -75,7 +75,7 @@ def test_a_shortened_lease_ends_sooner() -> None:
 
 
 def test_a_restored_lease_keeps_its_id_and_deadline() -> None:
-    table, held = LeaseTable(), entry()
+    table, held = QueueLeases(), entry()
     table.grant([held], 100)
     lease_id = held.lease_id
     table.end(held)
@@ -87,7 +87,7 @@ def test_a_restored_lease_keeps_its_id_and_deadline() -> None:
 
 
 def test_ids_are_never_granted_again() -> None:
-    table = LeaseTable()
+    table = QueueLeases()
     first, second = entry(1), entry(2)
     table.grant([first], 100)
     table.clear()
@@ -97,7 +97,7 @@ def test_ids_are_never_granted_again() -> None:
 
 
 def test_a_million_settled_leases_leave_nothing_behind() -> None:
-    table, held = LeaseTable(), entry()
+    table, held = QueueLeases(), entry()
     largest = 0
     for now_ms in range(1_000_000):
         table.grant([held], now_ms + TEN_MINUTES_MS)
@@ -109,7 +109,7 @@ def test_a_million_settled_leases_leave_nothing_behind() -> None:
 
 
 def test_memory_follows_the_leases_that_live_beside_settled_ones() -> None:
-    table, held = LeaseTable(), entry()
+    table, held = QueueLeases(), entry()
     for seq in range(5_000):
         table.grant([entry(seq)], TEN_MINUTES_MS)
     for now_ms in range(50_000):
@@ -120,7 +120,7 @@ def test_memory_follows_the_leases_that_live_beside_settled_ones() -> None:
 
 
 def test_extending_for_ever_costs_no_memory() -> None:
-    table = LeaseTable()
+    table = QueueLeases()
     held = [entry(seq) for seq in range(10)]
     for one in held:
         table.grant([one], 30_000)
@@ -133,7 +133,7 @@ def test_extending_for_ever_costs_no_memory() -> None:
 
 
 def test_moving_a_deadline_to_and_fro_costs_no_memory() -> None:
-    table, held = LeaseTable(), entry()
+    table, held = QueueLeases(), entry()
     table.grant([held], TEN_MINUTES_MS)
     for _ in range(50_000):
         table.move_deadline(held, TEN_MINUTES_MS)
@@ -144,7 +144,7 @@ def test_moving_a_deadline_to_and_fro_costs_no_memory() -> None:
 
 
 def test_refused_settlements_cost_no_memory() -> None:
-    table, held = LeaseTable(), entry()
+    table, held = QueueLeases(), entry()
     table.grant([held], TEN_MINUTES_MS)
     for _ in range(50_000):
         table.end(held)
@@ -155,7 +155,7 @@ def test_refused_settlements_cost_no_memory() -> None:
 
 def test_any_sequence_agrees_with_a_plain_table() -> None:
     chance = random.Random(7)
-    table = LeaseTable()
+    table = QueueLeases()
     plain: dict[int, tuple[int, Entry]] = {}
     now_ms = 0
     for step in range(20_000):

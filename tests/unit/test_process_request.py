@@ -6,15 +6,15 @@ import pytest
 from penstock.delivery.errors import Undeliverable
 from penstock.delivery.webhook.request import DeliveryRequest, checked_headers, cloud_event, delivery_request
 from penstock.domain.errors import InvalidArgument
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.domain.job import DispatchJob
+from penstock.domain.replay import REPLAY_HEADER, as_copy
 from penstock.domain.signing import verify
 from penstock.domain.subscription import Subscription
-from penstock.events.replay import REPLAY_HEADER, as_copy
 from tests.made_jobs import JOB_ID, NOW_MS, dispatch_job
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-EVENT = Event(id="0HZXEQ5Y8JY00", source="/shop", type="orders:created", received_ms=NOW_MS, external_id="e.1")
+EVENT = StoredEvent(id="0HZXEQ5Y8JY00", source="/shop", type="orders:created", received_ms=NOW_MS, external_id="e.1")
 SUBSCRIPTION = Subscription(id="s", name="billing", pattern="**", target="https://a.example/", secrets=(SECRET,))
 
 
@@ -22,7 +22,7 @@ def headers_of(request: DeliveryRequest) -> dict[str, str]:
     return dict(request.head.headers)
 
 
-def envelope(event: Event) -> dict[str, object]:
+def envelope(event: StoredEvent) -> dict[str, object]:
     decoded = msgspec.json.decode(cloud_event(event))
     assert isinstance(decoded, dict)
     return decoded

@@ -19,7 +19,7 @@ from penstock.engine.entry import Entry
 from penstock.engine.store.memory import MemoryStore
 from penstock.pubsub import wire
 from penstock.pubsub.errors import InvalidRequest, NotForPush
-from penstock.pubsub.front import Front
+from penstock.pubsub.front import PubsubFront
 from penstock.pubsub.push.pusher import FIRST_SIZE, LARGEST_BYTES, LARGEST_SIZE, PushOutcome, PushWindow
 from penstock.pubsub.push.request import PushFormat
 from penstock.testing.clock import VirtualClock
@@ -69,7 +69,7 @@ class Rig:
         self.broker = broker
         self.clock = clock
         self.endpoint = Endpoint()
-        self.front = Front(broker, self.endpoint, clock, TsidFactory(2), durable=False)
+        self.front = PubsubFront(broker, self.endpoint, clock, TsidFactory(2), durable=False)
 
     async def subscribe(self, **fields: Any) -> None:
         await self.front.publisher.create_topic(wire.Topic(name=TOPIC), CALL)

@@ -9,7 +9,7 @@ from penstock.domain.pointer import DispatchMode
 from penstock.ops.config.router_options import RouterOptions
 from penstock.queues.open import QueueSpec
 from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration
-from penstock.router.monitoring.warnings import Severity, WarningCode
+from penstock.router.monitoring.warnings import WarningCode, WarningSeverity
 from tests.router_rig import (
     SERVER_ERROR,
     RouterRig,
@@ -62,7 +62,7 @@ async def test_a_queue_that_cannot_be_used_is_warned_of_and_the_others_go_on() -
 
         assert [source.name for source in rig.sources] == ["q", "good"]
         [warning] = rig.warned(WarningCode.QUEUE_VALIDATION)
-        assert (warning.severity, "queue bad" in warning.message) == (Severity.WARN, True)
+        assert (warning.severity, "queue bad" in warning.message) == (WarningSeverity.WARN, True)
         await rig.router.apply(pools(pool_p(), queues=("q", "bad", "good")))
         assert [source.name for source in rig.sources] == ["q", "good", "bad"]
 
@@ -241,8 +241,8 @@ async def test_pools_beyond_the_limit_are_not_made_and_a_crowd_is_warned_of() ->
     async with running(*(PoolConfiguration(f"P{number}", 1) for number in range(5)), limits=limits) as rig:
         assert codes(rig) == ["P0", "P1", "P2", "P3"]
         severities = {warning.severity: warning.message for warning in rig.warned(WarningCode.POOL_LIMIT)}
-        assert severities.keys() == {Severity.CRITICAL, Severity.WARN}
-        assert "P4" in severities[Severity.CRITICAL]
+        assert severities.keys() == {WarningSeverity.CRITICAL, WarningSeverity.WARN}
+        assert "P4" in severities[WarningSeverity.CRITICAL]
         rig.source.give(pointer("a", pool="P4"))
         await rig.idle()
 
@@ -273,7 +273,7 @@ async def test_a_leak_is_more_on_its_way_than_twenty_per_permit_and_fifty_at_lea
         await rig.router.check_for_leaks()
 
         [warning] = rig.warned(WarningCode.PIPELINE_MAP_LEAK)
-        assert warning.severity is Severity.WARN
+        assert warning.severity is WarningSeverity.WARN
         assert f"size ({capacity + 1}) > total capacity ({capacity})" in warning.message
         rig.source.confirm_all()
 

@@ -8,7 +8,7 @@ from penstock.domain.pointer import DEFAULT_POOL_CODE
 from penstock.queues.open import QueueSpec
 from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration, merge, parse_configuration
 from penstock.router.config.plan import plan_pools, plan_queues
-from penstock.router.monitoring.warnings import Severity
+from penstock.router.monitoring.warnings import WarningSeverity
 
 DOCUMENT = {
     "processingPools": [
@@ -132,7 +132,7 @@ def test_pools_beyond_the_limit_are_refused_with_a_critical_warning() -> None:
     assert plan.create == (pool("P1"), pool("P2"))
     assert plan.refused == (pool("P3"), pool("P4"))
     (warning,) = plan.warnings
-    assert warning.severity is Severity.CRITICAL
+    assert warning.severity is WarningSeverity.CRITICAL
     assert "P3, P4" in warning.message
     assert "router.max_pools" in warning.message
 
@@ -141,7 +141,7 @@ def test_pools_beyond_the_limit_are_refused_with_a_critical_warning() -> None:
 def test_a_pool_made_when_the_threshold_is_reached_warns(pools: int, warned: bool) -> None:
     plan = plan_pools({}, [pool(f"P{number}") for number in range(pools)], 10, 5)
 
-    assert [warning.severity for warning in plan.warnings] == [Severity.WARN] * warned
+    assert [warning.severity for warning in plan.warnings] == [WarningSeverity.WARN] * warned
 
 
 def test_a_sync_that_makes_no_pool_does_not_warn_again() -> None:

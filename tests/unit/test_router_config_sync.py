@@ -8,9 +8,9 @@ from penstock.domain.errors import FailedPrecondition, Unavailable
 from penstock.queues.open import QueueSpec
 from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration
 from penstock.router.config.sync import ConfigSync, SyncState
-from penstock.router.monitoring.warnings import Severity, Warnings
+from penstock.router.monitoring.warnings import Warnings, WarningSeverity
 from penstock.router.settings import RouterSettings
-from penstock.router.standby import AlwaysPrimary, Leadership
+from penstock.router.standby import AlwaysPrimary, RouterLeadership
 from penstock.testing.clock import VirtualClock
 from tests.router_surface import FakeRouter
 from tests.virtual_pauses import VirtualPauses, settle
@@ -69,7 +69,7 @@ class SwitchedLeadership:
 class Rig:
     """A sync of a router that records, in virtual time."""
 
-    def __init__(self, source: Source, leadership: Leadership, settings: RouterSettings) -> None:
+    def __init__(self, source: Source, leadership: RouterLeadership, settings: RouterSettings) -> None:
         self.clock = VirtualClock()
         self.time = VirtualPauses(self.clock)
         self.source = source
@@ -80,13 +80,13 @@ class Rig:
         )
         self.task: asyncio.Task[None]
 
-    def severities(self) -> list[Severity]:
+    def severities(self) -> list[WarningSeverity]:
         return [warning.severity for warning in self.warnings.listed()]
 
 
 @asynccontextmanager
 async def running(
-    source: Source | None = None, leadership: Leadership | None = None, **settings: object
+    source: Source | None = None, leadership: RouterLeadership | None = None, **settings: object
 ) -> AsyncIterator[Rig]:
     options = RouterSettings(**{"config": URL, **settings})  # type: ignore[arg-type]
     rig = Rig(source or Source(), leadership or AlwaysPrimary(), options)
@@ -131,7 +131,7 @@ async def test_a_first_sync_that_fails_twelve_times_ends_with_a_critical_warning
         with pytest.raises(Unavailable, match=r"12 attempts .* nobody there"):
             await rig.task
         (warning,) = rig.warnings.listed()
-        assert (warning.code, warning.severity) == ("CONFIG_SYNC_FAILED", Severity.CRITICAL)
+        assert (warning.code, warning.severity) == ("CONFIG_SYNC_FAILED", WarningSeverity.CRITICAL)
         assert rig.router.applied == []
         assert not rig.sync.state.initialised
 
@@ -152,7 +152,7 @@ async def test_a_later_sync_that_fails_keeps_the_old_configuration_and_tries_aga
         rig.source.content = Unavailable("nobody there")
         await rig.time.advance(300 + 55)
         assert rig.source.fetches == 13
-        assert rig.severities() == [Severity.WARN]
+        assert rig.severities() == [WarningSeverity.WARN]
         assert (rig.sync.configuration, rig.router.applied) == (ONE, [ONE])
         assert rig.sync.state.last_failure == "nobody there"
         assert not rig.task.done()
@@ -171,7 +171,7 @@ async def test_a_configuration_that_cannot_be_applied_is_not_the_last_good_one()
         await rig.time.advance(300)
 
         assert rig.sync.configuration == ONE
-        assert rig.severities() == [Severity.WARN]
+        assert rig.severities() == [WarningSeverity.WARN]
         assert not rig.task.done()
 
 
@@ -183,7 +183,7 @@ async def test_a_queue_that_cannot_be_used_is_left_out_with_a_warning() -> None:
 
         assert rig.router.applied == [RouterConfiguration((), (good,))]
         (warning,) = rig.warnings.listed()
-        assert (warning.code, warning.severity) == ("QUEUE_VALIDATION", Severity.WARN)
+        assert (warning.code, warning.severity) == ("QUEUE_VALIDATION", WarningSeverity.WARN)
         assert "queue bad is not consumed" in warning.message
         assert "hunter2" not in warning.message
 
@@ -205,7 +205,7 @@ async def test_a_reload_that_fails_is_one_attempt_and_keeps_what_was() -> None:
             await rig.sync.reload()
 
         assert rig.source.fetches == 2
-        assert rig.severities() == [Severity.WARN]
+        assert rig.severities() == [WarningSeverity.WARN]
         assert rig.sync.configuration == ONE
 
 
@@ -309,4 +309,4 @@ async def test_a_first_sync_that_fails_after_leadership_came_ends_the_process_to
 
         with pytest.raises(Unavailable):
             await rig.task
-        assert rig.severities() == [Severity.CRITICAL]
+        assert rig.severities() == [WarningSeverity.CRITICAL]

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.domain.errors import Unavailable
 from penstock.queues.open import QueueSpec
-from penstock.router.monitoring.warnings import Severity, WarningCode
+from penstock.router.monitoring.warnings import WarningCode, WarningSeverity
 from penstock.testing.virtual_loop import LoopClock, NothingWillHappen, VirtualLoop
 from tests.router_rig import (
     RouterRig,
@@ -145,7 +145,7 @@ async def test_a_consumer_is_healthy_for_60_s_after_a_poll_and_then_replaced() -
         await quiet()
 
         [warning] = rig.warned(WarningCode.CONSUMER_RESTART)
-        assert warning.severity is Severity.WARN
+        assert warning.severity is WarningSeverity.WARN
         old, new = rig.sources
         new.give(pointer("a"))
         await rig.idle()
@@ -200,7 +200,7 @@ async def test_a_restart_that_fails_is_critical_and_tried_again_until_it_works()
         for failures in (1, 2):
             assert not await rig.router.restart_consumer("q")
             [warning] = rig.warned(WarningCode.CONSUMER_RESTART_FAILED)
-            assert (warning.severity, warning.count) == (Severity.CRITICAL, failures)
+            assert (warning.severity, warning.count) == (WarningSeverity.CRITICAL, failures)
             assert "no broker" in warning.message
         await rig.router.restart_unhealthy_consumers()
         await quiet()

@@ -3,9 +3,9 @@ import pytest
 
 from penstock.delivery.breakers import BreakerView
 from penstock.router.config.sync import SyncState
-from penstock.router.monitoring.health import Health, HealthStatus, assess
-from penstock.router.monitoring.views import PoolView
-from penstock.router.monitoring.warnings import Severity
+from penstock.router.monitoring.health import Health, RouterHealthStatus, assess
+from penstock.router.monitoring.views import RouterPoolView
+from penstock.router.monitoring.warnings import WarningSeverity
 from tests.router_surface import pool_view, queue_view
 
 GOOD = SyncState(initialised=True, consuming=True)
@@ -13,17 +13,17 @@ GOOD = SyncState(initialised=True, consuming=True)
 
 def judged(
     sync: SyncState = GOOD,
-    pool: PoolView | None = None,
+    pool: RouterPoolView | None = None,
     breakers: tuple[BreakerView, ...] = (),
-    warnings: dict[Severity, int] | None = None,
+    warnings: dict[WarningSeverity, int] | None = None,
 ) -> Health:
-    counts = dict.fromkeys(Severity, 0) | (warnings or {})
+    counts = dict.fromkeys(WarningSeverity, 0) | (warnings or {})
     return assess(sync, [pool or pool_view("P")], [queue_view("q")], breakers, counts)
 
 
 def test_nothing_wrong_is_healthy() -> None:
-    assert judged() == Health(HealthStatus.HEALTHY, ())
-    assert judged(warnings={Severity.WARN: 3, Severity.INFO: 3}).status is HealthStatus.HEALTHY
+    assert judged() == Health(RouterHealthStatus.HEALTHY, ())
+    assert judged(warnings={WarningSeverity.WARN: 3, WarningSeverity.INFO: 3}).status is RouterHealthStatus.HEALTHY
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,8 @@ def test_nothing_wrong_is_healthy() -> None:
         (msgspec.structs.replace(pool_view("P"), success_rate=0.5), "pool P delivers 50%"),
     ],
 )
-def test_a_pool_in_trouble_is_a_warning(pool: PoolView, reason: str) -> None:
-    assert judged(pool=pool) == Health(HealthStatus.WARNING, (reason,))
+def test_a_pool_in_trouble_is_a_warning(pool: RouterPoolView, reason: str) -> None:
+    assert judged(pool=pool) == Health(RouterHealthStatus.WARNING, (reason,))
 
 
 def test_a_few_failures_are_not_judged() -> None:
@@ -56,9 +56,9 @@ def test_more_reasons_than_somebody_reads_are_counted() -> None:
 
 
 def test_a_failed_sync_and_errors_are_warnings() -> None:
-    found = judged(msgspec.structs.replace(GOOD, last_failure="no answer"), warnings={Severity.ERROR: 2})
+    found = judged(msgspec.structs.replace(GOOD, last_failure="no answer"), warnings={WarningSeverity.ERROR: 2})
 
-    assert found.status is HealthStatus.WARNING
+    assert found.status is RouterHealthStatus.WARNING
     assert found.reasons == (
         "the last sync failed: no answer",
         "2 warnings of severity ERROR are not acknowledged",
@@ -66,4 +66,6 @@ def test_a_failed_sync_and_errors_are_warnings() -> None:
 
 
 def test_before_the_first_sync_it_is_degraded() -> None:
-    assert judged(SyncState()) == Health(HealthStatus.DEGRADED, ("the first sync of the configuration is not done",))
+    assert judged(SyncState()) == Health(
+        RouterHealthStatus.DEGRADED, ("the first sync of the configuration is not done",)
+    )

@@ -8,7 +8,7 @@ from penstock.domain.errors import FailedPrecondition
 from penstock.domain.outcome import MediationOutcome
 from penstock.domain.pointer import DispatchMode
 from penstock.router.monitoring.views import longest
-from penstock.router.monitoring.warnings import Severity, WarningCode
+from penstock.router.monitoring.warnings import WarningCode, WarningSeverity
 from tests.router_rig import (
     CIRCUIT_OPEN,
     FAILED_AT_ONCE,
@@ -208,7 +208,7 @@ async def test_an_outcome_of_nothing_is_critical_and_counts_as_a_failure() -> No
         await rig.idle()
 
         [warning] = rig.warned(WarningCode.MEDIATOR_NULL_RESULT)
-        assert warning.severity is Severity.CRITICAL
+        assert warning.severity is WarningSeverity.CRITICAL
         assert rig.source.nacked == {"b-a": 30, "b-b": 10}
         assert rig.metrics.pool("P").transient_count == 1
 
@@ -220,7 +220,7 @@ async def test_an_error_in_the_mediator_is_a_warning_and_the_message_goes_back()
         await rig.idle()
 
         [warning] = rig.warned(WarningCode.PROCESSING)
-        assert (warning.severity, "ZeroDivisionError" in warning.message) == (Severity.WARN, True)
+        assert (warning.severity, "ZeroDivisionError" in warning.message) == (WarningSeverity.WARN, True)
         assert (rig.source.nacked, rig.source.acked) == ({"b-a": 30}, ["b-x"])
 
 
@@ -238,7 +238,7 @@ async def test_a_worker_ended_from_outside_strands_nobody() -> None:
         assert rig.source.nacked == {"b-a": 0, "b-with-a": 10}
         assert sorted(rig.source.acked) == ["b-later", "b-x"]
         for code in (WarningCode.GROUP_THREAD_EXIT_WITH_MESSAGES, WarningCode.GROUP_THREAD_RESTART):
-            assert [warning.severity for warning in rig.warned(code)] == [Severity.WARN]
+            assert [warning.severity for warning in rig.warned(code)] == [WarningSeverity.WARN]
         assert (rig.pool().active, rig.pool().available_permits) == (0, 1)
 
 
@@ -267,7 +267,7 @@ async def test_a_permit_that_comes_back_twice_is_critical_and_mended() -> None:
         await rig.idle()
 
         [warning] = rig.warned(WarningCode.SEMAPHORE_RELEASE_FAILED)
-        assert warning.severity is Severity.CRITICAL
+        assert warning.severity is WarningSeverity.CRITICAL
         assert rig.pool().available_permits == 1
 
 

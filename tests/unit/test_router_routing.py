@@ -9,7 +9,7 @@ from penstock.domain.pointer import encode_pointer
 from penstock.ops.telemetry.logs import HumanFormatter
 from penstock.queues.port import Received
 from penstock.router.config.configuration import PoolConfiguration
-from penstock.router.monitoring.warnings import MAX_MESSAGE_CHARS, Severity, WarningCode
+from penstock.router.monitoring.warnings import MAX_MESSAGE_CHARS, WarningCode, WarningSeverity
 from tests.router_rig import (
     FAILED_AT_ONCE,
     RouterRig,
@@ -121,7 +121,7 @@ async def test_all_of_a_pools_messages_have_room_or_none_has() -> None:
         assert rig.source.nacked == {f"b-m{number}": 30 for number in range(11)}
         assert rig.source.acked == ["b-elsewhere"]
         [warning] = rig.warned(WarningCode.QUEUE_FULL)
-        assert warning.severity is Severity.WARN
+        assert warning.severity is WarningSeverity.WARN
         assert rig.pool().queued == 40
         rig.mediator.let_go("first")
 
@@ -148,7 +148,7 @@ async def test_an_unknown_pool_is_the_default_pool_made_on_demand() -> None:
         assert rig.pool("DEFAULT-POOL").concurrency == 20
         assert rig.pool("DEFAULT-POOL").succeeded == 3
         [warning] = rig.warned(WarningCode.ROUTING)
-        assert (warning.severity, "'NOWHERE'" in warning.message) == (Severity.WARN, True)
+        assert (warning.severity, "'NOWHERE'" in warning.message) == (WarningSeverity.WARN, True)
         assert rig.metrics.default_pool_uses == 2
 
 
@@ -178,7 +178,7 @@ async def test_what_is_no_pointer_is_removed_counted_and_warned_of_and_the_rest_
         [queue] = rig.router.queues()
         assert (queue.malformed, queue.received, queue.healthy) == (1, 3, True)
         [warning] = rig.warned(WarningCode.MALFORMED_MESSAGE)
-        assert warning.severity is Severity.WARN
+        assert warning.severity is WarningSeverity.WARN
         assert len(warning.message) < MAX_MESSAGE_CHARS
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.domain.errors import Unavailable
 from penstock.queues.port import Received
-from penstock.router.monitoring.warnings import Severity, WarningCode
+from penstock.router.monitoring.warnings import WarningCode, WarningSeverity
 from tests.router_rig import (
     SERVER_ERROR,
     RouterRig,
@@ -113,7 +113,7 @@ async def test_settlements_that_fail_at_shut_down_are_warned_of() -> None:
     await rig.router.shut_down()
 
     [warning] = rig.warned(WarningCode.SHUTDOWN_CLEANUP_ERRORS)
-    assert warning.severity is Severity.WARN
+    assert warning.severity is WarningSeverity.WARN
     assert warning.message.startswith("2 messages")
     assert rig.router.in_flight(9).messages == []
 

@@ -8,10 +8,10 @@ from penstock.router.monitoring.warnings import (
     EXPIRY_MS,
     MAX_MESSAGE_CHARS,
     MAX_WARNINGS,
-    Severity,
     WarningCode,
     WarningFilter,
     Warnings,
+    WarningSeverity,
 )
 from penstock.testing.clock import VirtualClock
 
@@ -28,7 +28,7 @@ def warnings(clock: VirtualClock) -> Warnings:
     return Warnings(clock)
 
 
-def routing(warnings: Warnings, message: str = "no pool P", severity: Severity = Severity.WARN) -> None:
+def routing(warnings: Warnings, message: str = "no pool P", severity: WarningSeverity = WarningSeverity.WARN) -> None:
     warnings.add(WarningCode.ROUTING, severity, "QueueManager", message)
 
 
@@ -36,7 +36,11 @@ def test_a_warning_says_what_where_and_when(warnings: Warnings, clock: VirtualCl
     routing(warnings)
 
     (warning,) = warnings.listed()
-    assert (warning.code, warning.severity, warning.source) == (WarningCode.ROUTING, Severity.WARN, "QueueManager")
+    assert (warning.code, warning.severity, warning.source) == (
+        WarningCode.ROUTING,
+        WarningSeverity.WARN,
+        "QueueManager",
+    )
     assert (warning.message, warning.count, warning.acknowledged) == ("no pool P", 1, False)
     assert warning.first_at_ms == warning.last_at_ms == clock.now_ms()
 
@@ -61,8 +65,8 @@ def test_a_repeat_after_a_minute_is_a_new_warning(warnings: Warnings, clock: Vir
 def test_another_message_source_or_severity_is_another_warning(warnings: Warnings) -> None:
     routing(warnings)
     routing(warnings, "no pool Q")
-    routing(warnings, severity=Severity.CRITICAL)
-    warnings.add(WarningCode.ROUTING, Severity.WARN, "ProcessPool", "no pool P")
+    routing(warnings, severity=WarningSeverity.CRITICAL)
+    warnings.add(WarningCode.ROUTING, WarningSeverity.WARN, "ProcessPool", "no pool P")
 
     assert len(warnings.listed()) == 4
 
@@ -100,7 +104,7 @@ def test_an_expired_warning_can_no_longer_be_acknowledged(warnings: Warnings, cl
 
 def test_the_newest_stands_first_also_within_a_millisecond(warnings: Warnings, clock: VirtualClock) -> None:
     routing(warnings, "a")
-    routing(warnings, "b", Severity.CRITICAL)
+    routing(warnings, "b", WarningSeverity.CRITICAL)
     routing(warnings, "c")
     clock.advance(1)
     routing(warnings, "a")
@@ -111,19 +115,19 @@ def test_the_newest_stands_first_also_within_a_millisecond(warnings: Warnings, c
 def test_filters_choose_by_every_field(warnings: Warnings, clock: VirtualClock) -> None:
     routing(warnings, "old")
     clock.advance(10)
-    warnings.add(WarningCode.CONFIGURATION, Severity.ERROR, "HttpMediator", "new")
+    warnings.add(WarningCode.CONFIGURATION, WarningSeverity.ERROR, "HttpMediator", "new")
     warnings.acknowledge(warnings.listed()[0].id)
 
     def found(**wanted: object) -> list[str]:
         return [warning.message for warning in warnings.listed(WarningFilter(**wanted))]  # type: ignore[arg-type]
 
     assert found() == ["new", "old"]
-    assert found(severity=Severity.ERROR) == ["new"]
+    assert found(severity=WarningSeverity.ERROR) == ["new"]
     assert found(code=WarningCode.ROUTING) == ["old"]
     assert found(source="HttpMediator") == ["new"]
     assert found(acknowledged=False) == ["old"]
     assert found(since_ms=clock.now_ms()) == ["new"]
-    assert found(severity=Severity.ERROR, acknowledged=False) == []
+    assert found(severity=WarningSeverity.ERROR, acknowledged=False) == []
 
 
 def test_counts_are_of_what_is_not_acknowledged(warnings: Warnings) -> None:
@@ -131,7 +135,12 @@ def test_counts_are_of_what_is_not_acknowledged(warnings: Warnings) -> None:
     routing(warnings, "b")
     warnings.acknowledge(warnings.listed()[0].id)
 
-    assert warnings.counts() == {Severity.INFO: 0, Severity.WARN: 1, Severity.ERROR: 0, Severity.CRITICAL: 0}
+    assert warnings.counts() == {
+        WarningSeverity.INFO: 0,
+        WarningSeverity.WARN: 1,
+        WarningSeverity.ERROR: 0,
+        WarningSeverity.CRITICAL: 0,
+    }
     assert warnings.acknowledge_all() == 1
     assert warnings.acknowledge_all() == 0
     assert warnings.acknowledge("nothing") is None
@@ -140,14 +149,14 @@ def test_counts_are_of_what_is_not_acknowledged(warnings: Warnings) -> None:
 def test_older_ones_can_be_removed(warnings: Warnings, clock: VirtualClock) -> None:
     routing(warnings, "old")
     clock.advance(100)
-    routing(warnings, "new", Severity.CRITICAL)
+    routing(warnings, "new", WarningSeverity.CRITICAL)
 
     assert warnings.remove_older(100_000) == 1
     assert [warning.message for warning in warnings.listed()] == ["new"]
 
 
 def test_a_full_list_drops_the_oldest_of_the_least_severe(warnings: Warnings) -> None:
-    routing(warnings, "the worst", Severity.CRITICAL)
+    routing(warnings, "the worst", WarningSeverity.CRITICAL)
     for number in range(MAX_WARNINGS + 10):
         routing(warnings, f"flood {number}")
 
@@ -177,8 +186,8 @@ def test_secrets_are_masked_and_sizes_bounded(warnings: Warnings) -> None:
 
 def test_each_new_warning_is_logged_with_its_fields(warnings: Warnings, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        routing(warnings, severity=Severity.CRITICAL)
-        routing(warnings, severity=Severity.CRITICAL)
+        routing(warnings, severity=WarningSeverity.CRITICAL)
+        routing(warnings, severity=WarningSeverity.CRITICAL)
 
     (record,) = caplog.records
     assert (record.levelname, record.getMessage()) == ("CRITICAL", "no pool P")

@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
+from penstock.cluster.errors import InvalidStandby
 from penstock.cluster.leadership import lease_for
 from penstock.cluster.standby import Alone
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.job import ClaimedJob
 from penstock.domain.order import return_pause_s
 from penstock.domain.pointer import DispatchMode
+from penstock.domain.retry import Backoff
 from penstock.events.dispatch.lane_publisher import LaneClaims, LanePublisher
-from penstock.events.dispatch.pending_job_poller import Pace
+from penstock.events.dispatch.pending_job_poller import ClaimPace
 from penstock.events.dispatch.pointers import Pointers
-from penstock.events.dispatch.publisher import Backoff
-from penstock.events.dispatch.server import BlockOnErrorChecker, ServerSettings
+from penstock.events.dispatch.server import BlockOnErrorChecker, SchedulerServerSettings
 from penstock.events.dispatch.settings import Counts, SchedulerSettings
-from penstock.events.errors import InvalidStandby
 from penstock.events.store.lanes import LaneOwner
 from penstock.queues.port import Publication
-from penstock.router.standby import Leadership as RouterLeadership
+from penstock.router.standby import RouterLeadership as RouterLeadership
 from penstock.testing.clock import VirtualClock
 from penstock.testing.virtual_loop import LoopClock, run_virtual
 from tests.scheduler_rig import BLOCK, IMMEDIATE, NEXT, PlainTokens, SchedulerRig, comes_true
@@ -51,7 +51,7 @@ def test_a_pointer_has_every_field_of_the_format_so_that_other_routers_can_read_
 
 
 def test_the_pace_grows_while_claims_are_full_and_falls_when_they_are_not() -> None:
-    pace = Pace(batch=20, most=2000, groups=10)
+    pace = ClaimPace(batch=20, most=2000, groups=10)
     seen = []
     for count in (20, 80, 320, 1280, 2000, 30, 5, 0, 0):
         pace.claimed(count)
@@ -70,7 +70,7 @@ def test_the_pace_grows_while_claims_are_full_and_falls_when_they_are_not() -> N
 
 
 def test_a_pace_with_no_room_to_grow_keeps_to_its_numbers() -> None:
-    pace = Pace(batch=20, most=20, groups=10)
+    pace = ClaimPace(batch=20, most=20, groups=10)
     pace.claimed(20)
     assert (pace.batch, pace.groups) == (20, 10)
 
@@ -275,7 +275,7 @@ async def test_a_standby_of_no_known_kind_is_refused(standby: str) -> None:
 
 def test_a_lease_that_is_renewed_less_than_twice_in_its_time_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="twice"):
-        ServerSettings(scheduler=SchedulerSettings(), lease_ttl_s=10, lease_renew_s=6)
+        SchedulerServerSettings(scheduler=SchedulerSettings(), lease_ttl_s=10, lease_renew_s=6)
 
 
 def test_the_checker_names_the_errors_that_block_a_group() -> None:

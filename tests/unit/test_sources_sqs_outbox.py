@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.queues.errors import BrokerUnavailable, HeldBack
 from penstock.queues.sqs.client import SendEntry
-from penstock.queues.sqs.publisher import Outbox, Parcel
+from penstock.queues.sqs.publisher import Parcel, SqsOutbox
 
 
 class _Sent(asyncio.Future[None]):
@@ -41,8 +41,8 @@ def sent(of: Parcel) -> _Sent:
     return of.sender
 
 
-def filled(*parcels: Parcel, together: bool = False, most: int = 3, most_bytes: int = 100) -> Outbox:
-    outbox = Outbox(most, most_bytes)
+def filled(*parcels: Parcel, together: bool = False, most: int = 3, most_bytes: int = 100) -> SqsOutbox:
+    outbox = SqsOutbox(most, most_bytes)
     outbox.together = together
     for each in parcels:
         outbox.add(each)

@@ -10,7 +10,7 @@ from botocore.credentials import Credentials as BotoCredentials  # type: ignore[
 
 from penstock.delivery.http.request import parse_target
 from penstock.queues.sqs.http import AwsKey, RequestWriter, find_key, find_region
-from penstock.sqs.auth.credentials import AccessKey, Credentials, Principal, Role
+from penstock.sqs.auth.credentials import AccessKey, Credentials, KeyRole, Principal
 from penstock.sqs.auth.sigv4 import verify
 from penstock.sqs.errors import SqsError
 from penstock.sqs.wire.protocol import SignedRequest
@@ -67,7 +67,7 @@ def test_a_signature_is_the_one_that_botocore_makes(token: str | None) -> None:
 
 
 def test_our_own_server_takes_the_signature_and_refuses_a_changed_body() -> None:
-    credentials = Credentials.of([AccessKey(Principal("the-key", Role.CLIENT), SECRET)])
+    credentials = Credentials.of([AccessKey(Principal("the-key", KeyRole.CLIENT), SECRET)])
     raw = written(KEY)
 
     assert verify(parsed(raw), credentials, NOW_MS, "eu-west-1").access_key == "the-key"

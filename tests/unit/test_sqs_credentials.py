@@ -7,7 +7,7 @@ import pytest
 
 from penstock.domain.errors import InvalidArgument
 from penstock.sqs.auth import credentials
-from penstock.sqs.auth.credentials import Principal, Role
+from penstock.sqs.auth.credentials import KeyRole, Principal
 
 SECRET = "0123456789abcdef-secret"
 GOOD = f"""
@@ -50,10 +50,10 @@ def test_keys_are_found_by_their_name(file: Path) -> None:
     known = credentials.load(file)
     found = known.find("ops")
     assert found is not None
-    assert (found.principal, found.secret) == (Principal("ops", Role.ADMIN), SECRET)
+    assert (found.principal, found.secret) == (Principal("ops", KeyRole.ADMIN), SECRET)
     other = known.find("orders-service.v2")
     assert other is not None
-    assert other.principal.role is Role.CLIENT
+    assert other.principal.role is KeyRole.CLIENT
     assert known.find("nobody") is None
 
 

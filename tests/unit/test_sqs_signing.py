@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from penstock.sqs.auth import sigv4
-from penstock.sqs.auth.credentials import AccessKey, Credentials, Principal, Role
+from penstock.sqs.auth.credentials import AccessKey, Credentials, KeyRole, Principal
 from penstock.sqs.auth.signing import Signer
 from penstock.sqs.errors import SqsError
 from penstock.sqs.wire.protocol import SignedRequest
 
 SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
-ALICE = Principal("ALICE", Role.CLIENT)
+ALICE = Principal("ALICE", KeyRole.CLIENT)
 KNOWN = Credentials.of([AccessKey(ALICE, SECRET)])
 NOW = datetime(2026, 2, 3, 4, 5, 6, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp()) * 1000 + 789

@@ -17,14 +17,14 @@ from msgspec.structs import replace
 
 from penstock.domain.aws_signature import signing_key
 from penstock.sqs.auth import sigv4
-from penstock.sqs.auth.credentials import AccessKey, Credentials, Principal, Role
+from penstock.sqs.auth.credentials import AccessKey, Credentials, KeyRole, Principal
 from penstock.sqs.errors import ErrorKind, SqsError
 from penstock.sqs.wire.protocol import SignedRequest
 
 SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
-ALICE = Principal("ALICE", Role.CLIENT)
+ALICE = Principal("ALICE", KeyRole.CLIENT)
 KNOWN = Credentials.of(
-    [AccessKey(ALICE, SECRET), AccessKey(Principal("BOB", Role.ADMIN), "another secret of bob's")],
+    [AccessKey(ALICE, SECRET), AccessKey(Principal("BOB", KeyRole.ADMIN), "another secret of bob's")],
 )
 NOW = datetime(2026, 2, 3, 4, 5, 6, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp()) * 1000

@@ -11,11 +11,11 @@ from penstock.domain import errors
 from penstock.domain.errors import NotFound, PenstockError
 from penstock.http.api.app import ApiApp
 from penstock.http.api.openapi import openapi_document
-from penstock.http.api.problems import problem_of
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import MAX_BODY_BYTES, Call, NoBody, RouteTable, route, routes_of
 from penstock.http.auth.guard import RequestGuard
 from penstock.http.auth.keys import MAY_LOOK
+from penstock.http.problems import problem_of
 from penstock.http.server.asgi import Message
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from penstock.broker.errors import InvalidMessage, SubscriptionFull
 from penstock.broker.message import InternalMessage
 from penstock.broker.options import Overflow
-from penstock.broker.subscription import Subscription
+from penstock.broker.subscription import BrokerSubscription
 from penstock.domain.ids import TSID_LENGTH
 from penstock.domain.limits import (
     MAX_ATTRIBUTE_KEY_BYTES,
@@ -22,7 +22,9 @@ from penstock.domain.message import NO_ATTRIBUTES, Message
 log = logging.getLogger(__name__)
 
 
-def skips(subscriptions: Sequence[Subscription], messages: Sequence[Message], now_ms: int) -> dict[int, int] | None:
+def skips(
+    subscriptions: Sequence[BrokerSubscription], messages: Sequence[Message], now_ms: int
+) -> dict[int, int] | None:
     """Queue id → a bit for each message its subscription does not get; SubscriptionFull when one of them rejects."""
     sizes = [message.size_bytes for message in messages]
     total_bytes = sum(sizes)
@@ -40,7 +42,7 @@ def skips(subscriptions: Sequence[Subscription], messages: Sequence[Message], no
     return found or None
 
 
-def unwanted_skips(subscriptions: Sequence[Subscription], messages: Sequence[Message]) -> dict[int, int]:
+def unwanted_skips(subscriptions: Sequence[BrokerSubscription], messages: Sequence[Message]) -> dict[int, int]:
     """The same for messages that subscriptions do not want, whether or not they have room."""
     found: dict[int, int] = {}
     for subscription in subscriptions:
@@ -49,7 +51,7 @@ def unwanted_skips(subscriptions: Sequence[Subscription], messages: Sequence[Mes
     return found
 
 
-def _drop_beyond_capacity(subscription: Subscription, sizes: list[int], now_ms: int) -> int:
+def _drop_beyond_capacity(subscription: BrokerSubscription, sizes: list[int], now_ms: int) -> int:
     bits = kept = kept_bytes = 0
     for index, size in enumerate(sizes):
         if subscription.has_room(kept + 1, kept_bytes + size):

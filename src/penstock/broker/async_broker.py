@@ -7,8 +7,8 @@ from penstock.broker.broker import Broker
 from penstock.broker.message import InternalMessage
 from penstock.broker.options import SubscriptionOptions, check_max_messages
 from penstock.broker.records import Records
-from penstock.broker.replay import Replay
-from penstock.broker.subscription import Subscription
+from penstock.broker.replay import SubscriptionReplay
+from penstock.broker.subscription import BrokerSubscription
 from penstock.domain.ids import TsidFactory
 from penstock.edge.clock import Clock
 from penstock.engine.async_shell import AsyncShell
@@ -25,7 +25,7 @@ class AsyncBroker:
     def __init__(self, broker: Broker, shell: AsyncShell, clock: Clock) -> None:
         self.rules = broker
         """Look-ups that need no waiting: topics, subscriptions, counters."""
-        self.replay = Replay(broker)
+        self.replay = SubscriptionReplay(broker)
         """Look-ups of snapshots."""
         self.records = Records(broker.ledger.catalog)
         """Look-ups of records."""
@@ -173,7 +173,7 @@ class AsyncBroker:
 
     async def lease(
         self,
-        subscription: Subscription,
+        subscription: BrokerSubscription,
         max_messages: int,
         *,
         max_bytes: int | None = None,
@@ -186,13 +186,13 @@ class AsyncBroker:
             subscription.queue, max_messages, wait_s=wait_s, max_bytes=max_bytes, lease_ms=lease_ms
         )
 
-    async def ack_current(self, subscription: Subscription, ack_ids: Iterable[str]) -> list[str]:
+    async def ack_current(self, subscription: BrokerSubscription, ack_ids: Iterable[str]) -> list[str]:
         """Settle the deliveries that are current; the ack ids of the others are given back."""
         pending, stale = self.rules.ack_current(subscription, ack_ids, self._clock.now_ms())
         await self._shell.commit(pending)
         return stale
 
-    def set_ack_deadlines(self, subscription: Subscription, deadlines_s: Iterable[tuple[str, int]]) -> list[str]:
+    def set_ack_deadlines(self, subscription: BrokerSubscription, deadlines_s: Iterable[tuple[str, int]]) -> list[str]:
         """Let deliveries run out so many seconds from now, 0 to give back; ack ids not current are given back."""
         now_ms = self._clock.now_ms()
         set_deadline = self.rules.set_ack_deadline

@@ -23,7 +23,7 @@ from penstock.broker.message import InternalMessage, dead_letter_copy
 from penstock.broker.options import SubscriptionMetadata, SubscriptionOptions, TopicMetadata, check_name
 from penstock.broker.records import is_record
 from penstock.broker.subscription import (
-    Subscription,
+    BrokerSubscription,
     SubscriptionConfig,
     TopicConfig,
     ack_id_of,
@@ -56,7 +56,7 @@ class Broker:
         self._ids = ids
         self._keepers = Keepers(ledger.catalog)
         self._topics: dict[str, Stream] = {}
-        self._subscriptions: dict[str, Subscription] = {}
+        self._subscriptions: dict[str, BrokerSubscription] = {}
         self._by_tag: dict[str, StoredQueue] = {}
 
     def open(self, now_ms: int) -> None:
@@ -207,7 +207,7 @@ class Broker:
         last_of_removed = self._topics.get(stream.name) is not stream and len(stream.queues) == 1
         return then(catalog.drop_stream(stream) if last_of_removed else catalog.drop_queue(queue), detach)
 
-    def subscription(self, name: str) -> Subscription:
+    def subscription(self, name: str) -> BrokerSubscription:
         """The subscription of a name."""
         subscription = self._subscriptions.get(name)
         if subscription is None:
@@ -246,7 +246,7 @@ class Broker:
         ]
         return self.ledger.send(stream, accepted, now_ms, skips=skips(self._subscriptions_of(stream), accepted, now_ms))
 
-    def pulled(self, subscription: Subscription, entries: list[Entry]) -> list[InternalMessage]:
+    def pulled(self, subscription: BrokerSubscription, entries: list[Entry]) -> list[InternalMessage]:
         """Leased messages as their receiver sees them."""
         return [subscription.pulled(entry) for entry in entries]
 
@@ -258,7 +258,9 @@ class Broker:
             by_queue.setdefault(queue, {})[entry.lease_id] = None
         return [self.ledger.ack(queue, lease_ids, now_ms) for queue, lease_ids in by_queue.items()]
 
-    def ack_current(self, subscription: Subscription, ack_ids: Iterable[str], now_ms: int) -> tuple[Pending, list[str]]:
+    def ack_current(
+        self, subscription: BrokerSubscription, ack_ids: Iterable[str], now_ms: int
+    ) -> tuple[Pending, list[str]]:
         """Settle the deliveries of a subscription that are current; the other ack ids are given back."""
         lease_ids: dict[int, None] = {}
         stale: list[str] = []
@@ -270,7 +272,7 @@ class Broker:
                 lease_ids[entry.lease_id] = None
         return (self.ledger.ack(subscription.queue, lease_ids, now_ms) if lease_ids else SETTLED), stale
 
-    def set_ack_deadline(self, subscription: Subscription, ack_id: str, seconds: int, now_ms: int) -> bool:
+    def set_ack_deadline(self, subscription: BrokerSubscription, ack_id: str, seconds: int, now_ms: int) -> bool:
         """Let a delivery run out so many seconds from now, 0 to give it back; False when it is not current."""
         entry = self._current(subscription, ack_id, now_ms)
         if entry is None:
@@ -306,7 +308,9 @@ class Broker:
         return then(pending, lambda: self._attach(self.ledger.catalog.queues[name], now_ms))
 
     def _attach(self, queue: StoredQueue, now_ms: int) -> None:
-        subscription = Subscription(queue, decode_subscription_config(queue.config), tag=self._ids.next_id(now_ms))
+        subscription = BrokerSubscription(
+            queue, decode_subscription_config(queue.config), tag=self._ids.next_id(now_ms)
+        )
         subscription.active_ms = now_ms
         before = self._subscriptions.get(queue.name)
         if before is not None:
@@ -316,7 +320,7 @@ class Broker:
         queue.unwanted = subscription.unwanted
         queue.on_dead_letters = partial(self._dead_letter, subscription)
 
-    def _subscriptions_of(self, stream: Stream) -> list[Subscription]:
+    def _subscriptions_of(self, stream: Stream) -> list[BrokerSubscription]:
         found = self._subscriptions
         return [found[queue.name] for queue in stream.queues.values() if queue.name in found]
 
@@ -324,7 +328,7 @@ class Broker:
         """A name no topic can have, for a stream whose topic is gone."""
         return f"\x01{self._ids.next_id(now_ms)}"
 
-    def _current(self, subscription: Subscription, ack_id: str, now_ms: int) -> Entry | None:
+    def _current(self, subscription: BrokerSubscription, ack_id: str, now_ms: int) -> Entry | None:
         """The delivery of a subscription that an ack id stands for, when it is the message's current one."""
         try:
             queue, entry = self._delivery(ack_id, now_ms)
@@ -346,7 +350,7 @@ class Broker:
             raise InvalidAckId(ack_id)
         return queue, entry
 
-    def _dead_letter(self, subscription: Subscription, entries: list[Entry]) -> None:
+    def _dead_letter(self, subscription: BrokerSubscription, entries: list[Entry]) -> None:
         """Hand messages that used up their deliveries to the dead-letter topic, or keep them while it is missing."""
         policy = subscription.config.options.dead_letter_policy
         target = self._topics.get(policy.dead_letter_topic) if policy is not None else None

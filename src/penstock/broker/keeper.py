@@ -8,8 +8,8 @@ import msgspec
 
 from penstock.broker.options import SubscriptionOptions
 from penstock.broker.subscription import (
+    BrokerSubscription,
     KeeperConfig,
-    Subscription,
     decode_keeper_config,
     decode_topic_config,
     encode_config,
@@ -108,7 +108,7 @@ class Keepers:
         else:
             self._retain_or_drop(name, retention_s)
 
-    def keep_subscription(self, subscription: Subscription, options: SubscriptionOptions, now_ms: int) -> None:
+    def keep_subscription(self, subscription: BrokerSubscription, options: SubscriptionOptions, now_ms: int) -> None:
         """The same for what a subscription retains, beginning with what it has not settled."""
         name = subscription_keeper(subscription.name)
         retention_s = options.message_retention_seconds if options.retain_acked else 0

@@ -20,12 +20,18 @@ from penstock.broker.keeper import (
     topic_keeper,
 )
 from penstock.broker.options import SnapshotMetadata, check_name
-from penstock.broker.subscription import KeeperConfig, Subscription, decode_keeper_config, encode_config, unwanted_by
+from penstock.broker.subscription import (
+    BrokerSubscription,
+    KeeperConfig,
+    decode_keeper_config,
+    encode_config,
+    unwanted_by,
+)
 from penstock.engine.pending import SETTLED, Pending
 from penstock.engine.stored_queue import StoredQueue
 
 
-class Replay:
+class SubscriptionReplay:
     """Snapshots and new starts over one broker."""
 
     def __init__(self, broker: Broker) -> None:
@@ -114,7 +120,7 @@ class Replay:
 
     # Inside
 
-    def _attached(self, subscription_name: str) -> Subscription:
+    def _attached(self, subscription_name: str) -> BrokerSubscription:
         subscription = self._broker.subscription(subscription_name)
         if subscription.config.detached:
             raise SubscriptionDetached(subscription_name)
@@ -126,7 +132,7 @@ class Replay:
             raise SnapshotNotFound(name)
         return queue
 
-    def _start_over(self, subscription: Subscription, source: StoredQueue, floor_ms: int, now_ms: int) -> Pending:
+    def _start_over(self, subscription: BrokerSubscription, source: StoredQueue, floor_ms: int, now_ms: int) -> Pending:
         config = msgspec.structs.replace(subscription.config, floor_ms=floor_ms)
         pending = self._catalog.replace_queue(
             subscription.queue, source, now_ms, config=encode_config(config), unwanted=unwanted_by(config)

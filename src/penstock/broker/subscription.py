@@ -55,7 +55,7 @@ decode_keeper_config = msgspec.msgpack.Decoder(KeeperConfig).decode
 decode_subscription_config = msgspec.msgpack.Decoder(SubscriptionConfig).decode
 
 
-class Subscription:
+class BrokerSubscription:
     """One subscription of the broker."""
 
     __slots__ = ("_warned_ms", "active_ms", "config", "dropped", "queue", "tag", "unwanted")

@@ -15,22 +15,9 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.cli import (
-    backup,
-    bench,
-    demo,
-    doctor,
-    keys,
-    reference,
-    simulate,
-    up,
-)
-from penstock.cli import (
-    config as config_commands,
-)
-from penstock.cli import (
-    doctor as version,
-)
+from penstock.cli import backup, bench, demo, doctor, keys, reference, simulate, up
+from penstock.cli import config as config_commands
+from penstock.cli import doctor as version
 from penstock.cli.events import changes, jobs, pools, publish, subscriptions
 from penstock.cli.failures import FAILURE, FailureGroup, print_trace
 from penstock.cli.family import CONTEXT, examples

@@ -14,7 +14,7 @@ from penstock.cli.parameters import DataDir, port_option
 
 if TYPE_CHECKING:
     from penstock.ops.parts import Engine
-    from penstock.ops.supervisor import Part
+    from penstock.ops.supervisor import SupervisedPart
 
 EXAMPLES = examples(
     "penstock up",
@@ -113,7 +113,7 @@ def chosen_engine(choice: EngineChoice) -> "Engine":
     return Engine.SPARK
 
 
-async def _run(parts: "list[Part]", directory: Path) -> None:
+async def _run(parts: "list[SupervisedPart]", directory: Path) -> None:
     import asyncio
     import signal
 

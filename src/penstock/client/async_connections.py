@@ -1,6 +1,6 @@
 """Calls of the asyncio client, and their repetition when a connection breaks."""
 
-from penstock.client.calls import A, Call
+from penstock.client.calls import A, ApiCall
 from penstock.client.endpoint import REPEAT_AFTER_S, Endpoint
 from penstock.delivery.egress import AnyAddress
 from penstock.delivery.errors import AnswerTimedOut, ConnectTimedOut, DeliveryFailed
@@ -22,7 +22,7 @@ class AsyncConnections:
         # Made by the first call, as a client may be made before there is an event loop.
         self._http: HttpClient | None = None
 
-    async def ask(self, call: Call[A]) -> A:
+    async def ask(self, call: ApiCall[A]) -> A:
         """The answer to a call; it is made again if the connection breaks and that does no harm."""
         for pause_s in REPEAT_AFTER_S if call.repeatable else ():
             try:
@@ -42,7 +42,7 @@ class AsyncConnections:
             self._http.close()
             self._http = None
 
-    async def _exchange(self, call: Call[A]) -> A:
+    async def _exchange(self, call: ApiCall[A]) -> A:
         if self._http is None:
             self._http = HttpClient(AnyAddress(), self._settings)
         endpoint = self._endpoint

@@ -6,7 +6,7 @@ from typing import Self, Unpack
 from penstock.client import calls, types
 from penstock.client.async_connections import AsyncConnections
 from penstock.client.blocking import DEFAULT_TIMEOUT_S, DEFAULT_URL, P
-from penstock.client.calls import Call, JobFilter, JobOptions, SubscriptionChanges, SubscriptionOptions
+from penstock.client.calls import ApiCall, JobOptions, JobSearch, SubscriptionChanges, SubscriptionSettings
 from penstock.client.endpoint import Endpoint
 from penstock.client.event import Event, encode_event, in_batches
 
@@ -40,7 +40,7 @@ class AsyncPenstock:
         return [receipt for answer in answers for receipt in answer.events]
 
     async def subscribe(
-        self, name: str, pattern: str, target: str, **options: Unpack[SubscriptionOptions]
+        self, name: str, pattern: str, target: str, **options: Unpack[SubscriptionSettings]
     ) -> types.SubscriptionMade:
         """Have events of a type such as `orders:**` delivered to a URL; the answer has the secret, this once."""
         return await self._ask(calls.subscribe(name, pattern, target, options))
@@ -89,13 +89,13 @@ class AsyncPenstock:
         """Create a job: one delivery of a payload to a URL."""
         return await self._ask(calls.create_job(options))
 
-    async def jobs(self, **which: Unpack[JobFilter]) -> AsyncIterator[types.JobView]:
+    async def jobs(self, **which: Unpack[JobSearch]) -> AsyncIterator[types.JobView]:
         """Yield the matching jobs, the newest first, page by page as they are asked for."""
         async for page in self._pages(lambda cursor: calls.jobs(which, cursor)):
             for job in page.jobs:
                 yield job
 
-    async def job_page(self, limit: int, cursor: str | None = None, **which: Unpack[JobFilter]) -> types.JobList:
+    async def job_page(self, limit: int, cursor: str | None = None, **which: Unpack[JobSearch]) -> types.JobList:
         """Return one page of the matching jobs, the newest first, and the cursor of the next page."""
         return await self._ask(calls.jobs(which, cursor, limit))
 
@@ -140,7 +140,7 @@ class AsyncPenstock:
         """Return one page of what people changed, the newest first, and the cursor of the next page."""
         return await self._ask(calls.changes(cursor, limit))
 
-    async def _pages(self, call: Callable[[str | None], Call[P]]) -> AsyncIterator[P]:
+    async def _pages(self, call: Callable[[str | None], ApiCall[P]]) -> AsyncIterator[P]:
         page = await self._ask(call(None))
         yield page
         while page.cursor is not None:

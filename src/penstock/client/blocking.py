@@ -5,7 +5,7 @@ from typing import Self, TypeVar, Unpack
 
 from penstock.client import calls, types
 from penstock.client.blocking_connections import BlockingConnections
-from penstock.client.calls import Call, JobFilter, JobOptions, Page, SubscriptionChanges, SubscriptionOptions
+from penstock.client.calls import ApiCall, JobOptions, JobSearch, Page, SubscriptionChanges, SubscriptionSettings
 from penstock.client.endpoint import Endpoint
 from penstock.client.event import Event, encode_event, in_batches
 
@@ -44,7 +44,7 @@ class Penstock:
         return [receipt for answer in answers for receipt in answer.events]
 
     def subscribe(
-        self, name: str, pattern: str, target: str, **options: Unpack[SubscriptionOptions]
+        self, name: str, pattern: str, target: str, **options: Unpack[SubscriptionSettings]
     ) -> types.SubscriptionMade:
         """Have events of a type such as `orders:**` delivered to a URL; the answer has the secret, this once."""
         return self._ask(calls.subscribe(name, pattern, target, options))
@@ -93,11 +93,11 @@ class Penstock:
         """Create a job: one delivery of a payload to a URL."""
         return self._ask(calls.create_job(options))
 
-    def jobs(self, **which: Unpack[JobFilter]) -> Iterator[types.JobView]:
+    def jobs(self, **which: Unpack[JobSearch]) -> Iterator[types.JobView]:
         """Yield the matching jobs, the newest first, page by page as they are asked for."""
         return (job for page in self._pages(lambda cursor: calls.jobs(which, cursor)) for job in page.jobs)
 
-    def job_page(self, limit: int, cursor: str | None = None, **which: Unpack[JobFilter]) -> types.JobList:
+    def job_page(self, limit: int, cursor: str | None = None, **which: Unpack[JobSearch]) -> types.JobList:
         """Return one page of the matching jobs, the newest first, and the cursor of the next page."""
         return self._ask(calls.jobs(which, cursor, limit))
 
@@ -142,7 +142,7 @@ class Penstock:
         """Return one page of what people changed, the newest first, and the cursor of the next page."""
         return self._ask(calls.changes(cursor, limit))
 
-    def _pages(self, call: Callable[[str | None], Call[P]]) -> Iterator[P]:
+    def _pages(self, call: Callable[[str | None], ApiCall[P]]) -> Iterator[P]:
         page = self._ask(call(None))
         yield page
         while page.cursor is not None:

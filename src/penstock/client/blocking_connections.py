@@ -3,7 +3,7 @@
 from threading import Event as Flag
 
 from penstock.client.blocking_http import BROKEN, BlockingHttp
-from penstock.client.calls import A, Call
+from penstock.client.calls import A, ApiCall
 from penstock.client.endpoint import REPEAT_AFTER_S, Endpoint
 
 
@@ -16,7 +16,7 @@ class BlockingConnections:
         self._http = BlockingHttp(endpoint.host, endpoint.port, secure=endpoint.secure, timeout_s=timeout_s)
         self._closed = Flag()
 
-    def ask(self, call: Call[A]) -> A:
+    def ask(self, call: ApiCall[A]) -> A:
         """The answer to a call; it is made again if the connection breaks and that does no harm."""
         for pause_s in REPEAT_AFTER_S if call.repeatable else ():
             try:
@@ -36,11 +36,11 @@ class BlockingConnections:
         self._closed.set()
         self._http.close()
 
-    def _exchange(self, call: Call[A]) -> A:
+    def _exchange(self, call: ApiCall[A]) -> A:
         endpoint = self._endpoint
         answer = self._http.send(call.method, endpoint.base_path + call.path, call.body, endpoint.headers(call.body))
         return endpoint.read(call, answer.status, answer.body)
 
-    def _no_answer(self, call: Call[A], error: Exception) -> Exception:
+    def _no_answer(self, call: ApiCall[A], error: Exception) -> Exception:
         late = isinstance(error, TimeoutError)
         return self._endpoint.no_answer(call, f"no answer within {self._timeout_s:g} s" if late else str(error))

@@ -23,7 +23,7 @@ _SUBSCRIPTIONS, _CHANGES = "/api/v1/subscriptions", "/api/v1/changes"
 
 
 @dataclass(frozen=True)
-class Call(Generic[A]):
+class ApiCall(Generic[A]):
     """A request. One that is `repeatable` does no more when it is done twice."""
 
     method: str
@@ -44,7 +44,7 @@ class Page(Protocol):
         ...
 
 
-class SubscriptionOptions(TypedDict, total=False):
+class SubscriptionSettings(TypedDict, total=False):
     """What may be said about a new subscription besides its name, pattern and target."""
 
     filter: Sequence[Condition]
@@ -95,7 +95,7 @@ class JobOptions(TypedDict, total=False):
     idempotency_key: str
 
 
-class JobFilter(TypedDict, total=False):
+class JobSearch(TypedDict, total=False):
     """Which jobs to list; archived ones are left out unless asked for. None is as good as nothing."""
 
     status: JobStatus | None
@@ -110,66 +110,66 @@ class JobFilter(TypedDict, total=False):
     archived: bool
 
 
-def publish(body: bytes) -> Call[types.EventReceipts]:
+def publish(body: bytes) -> ApiCall[types.EventReceipts]:
     """Publish events; sent again it changes nothing, as each has its id."""
-    return Call("POST", _EVENTS, types.EventReceipts, body, repeatable=True)
+    return ApiCall("POST", _EVENTS, types.EventReceipts, body, repeatable=True)
 
 
-def subscribe(name: str, pattern: str, target: str, options: SubscriptionOptions) -> Call[types.SubscriptionMade]:
+def subscribe(name: str, pattern: str, target: str, options: SubscriptionSettings) -> ApiCall[types.SubscriptionMade]:
     """Create a subscription."""
     body = types.NewSubscription(name=name, pattern=pattern, target=target, **options)
-    return Call("POST", _SUBSCRIPTIONS, types.SubscriptionMade, _encode(body), conflict=AlreadyExists)
+    return ApiCall("POST", _SUBSCRIPTIONS, types.SubscriptionMade, _encode(body), conflict=AlreadyExists)
 
 
-def subscriptions(cursor: str | None) -> Call[types.SubscriptionList]:
+def subscriptions(cursor: str | None) -> ApiCall[types.SubscriptionList]:
     """List a page of subscriptions, from a cursor on."""
     return _get(_SUBSCRIPTIONS, types.SubscriptionList, types.PageQuery(cursor=cursor))
 
 
-def subscription(subscription_id: str) -> Call[types.SubscriptionView]:
+def subscription(subscription_id: str) -> ApiCall[types.SubscriptionView]:
     """Look up one subscription."""
     return _get(_one_subscription(subscription_id), types.SubscriptionView)
 
 
-def update_subscription(subscription_id: str, changes: SubscriptionChanges) -> Call[types.SubscriptionView]:
+def update_subscription(subscription_id: str, changes: SubscriptionChanges) -> ApiCall[types.SubscriptionView]:
     """Change a subscription."""
     body = _encode(types.SubscriptionChange(**changes))
     path = _one_subscription(subscription_id)
-    return Call("PATCH", path, types.SubscriptionView, body, repeatable=True, conflict=AlreadyExists)
+    return ApiCall("PATCH", path, types.SubscriptionView, body, repeatable=True, conflict=AlreadyExists)
 
 
-def pause(subscription_id: str) -> Call[types.SubscriptionView]:
+def pause(subscription_id: str) -> ApiCall[types.SubscriptionView]:
     """Stop the deliveries of a subscription for now."""
-    return Call("POST", f"{_one_subscription(subscription_id)}/pause", types.SubscriptionView, repeatable=True)
+    return ApiCall("POST", f"{_one_subscription(subscription_id)}/pause", types.SubscriptionView, repeatable=True)
 
 
-def resume(subscription_id: str) -> Call[types.SubscriptionView]:
+def resume(subscription_id: str) -> ApiCall[types.SubscriptionView]:
     """Deliver again."""
-    return Call("POST", f"{_one_subscription(subscription_id)}/resume", types.SubscriptionView, repeatable=True)
+    return ApiCall("POST", f"{_one_subscription(subscription_id)}/resume", types.SubscriptionView, repeatable=True)
 
 
-def unsubscribe(subscription_id: str) -> Call[types.SubscriptionRemoved]:
+def unsubscribe(subscription_id: str) -> ApiCall[types.SubscriptionRemoved]:
     """Remove a subscription."""
-    return Call("DELETE", _one_subscription(subscription_id), types.SubscriptionRemoved)
+    return ApiCall("DELETE", _one_subscription(subscription_id), types.SubscriptionRemoved)
 
 
-def rotate_secret(subscription_id: str, rotation: types.Rotation) -> Call[types.Rotated]:
+def rotate_secret(subscription_id: str, rotation: types.Rotation) -> ApiCall[types.Rotated]:
     """Sign with another secret."""
-    return Call("POST", f"{_one_subscription(subscription_id)}/rotate-secret", types.Rotated, _encode(rotation))
+    return ApiCall("POST", f"{_one_subscription(subscription_id)}/rotate-secret", types.Rotated, _encode(rotation))
 
 
-def finish_rotation(subscription_id: str) -> Call[types.RotationFinished]:
+def finish_rotation(subscription_id: str) -> ApiCall[types.RotationFinished]:
     """Sign with the newest secret alone."""
     path = f"{_one_subscription(subscription_id)}/finish-rotation"
-    return Call("POST", path, types.RotationFinished, repeatable=True)
+    return ApiCall("POST", path, types.RotationFinished, repeatable=True)
 
 
-def test_subscription(subscription_id: str) -> Call[types.Trial]:
+def test_subscription(subscription_id: str) -> ApiCall[types.Trial]:
     """Deliver a test event."""
-    return Call("POST", f"{_one_subscription(subscription_id)}/test", types.Trial)
+    return ApiCall("POST", f"{_one_subscription(subscription_id)}/test", types.Trial)
 
 
-def create_job(options: JobOptions) -> Call[types.JobReceipt]:
+def create_job(options: JobOptions) -> ApiCall[types.JobReceipt]:
     """Create a job; with an idempotency key it is created once, however often it is sent."""
     payload = options.get("payload")
     named = {name: value for name, value in options.items() if name != "payload"}
@@ -180,58 +180,58 @@ def create_job(options: JobOptions) -> Call[types.JobReceipt]:
         ),
         **named,
     )
-    return Call("POST", _JOBS, types.JobReceipt, _encode(body), repeatable="idempotency_key" in options)
+    return ApiCall("POST", _JOBS, types.JobReceipt, _encode(body), repeatable="idempotency_key" in options)
 
 
-def jobs(which: JobFilter, cursor: str | None, limit: int | None = None) -> Call[types.JobList]:
+def jobs(which: JobSearch, cursor: str | None, limit: int | None = None) -> ApiCall[types.JobList]:
     """List a page of jobs, from a cursor on."""
     query = types.JobQuery(**which, cursor=cursor)
     return _get(_JOBS, types.JobList, query if limit is None else msgspec.structs.replace(query, limit=limit))
 
 
-def job(job_id: str) -> Call[types.JobView]:
+def job(job_id: str) -> ApiCall[types.JobView]:
     """Look up one job."""
     return _get(f"{_JOBS}/{_part(job_id)}", types.JobView)
 
 
-def attempts(job_id: str, cursor: str | None) -> Call[types.AttemptList]:
+def attempts(job_id: str, cursor: str | None) -> ApiCall[types.AttemptList]:
     """List a page of the deliveries of a job, from a cursor on."""
     return _get(f"{_JOBS}/{_part(job_id)}/attempts", types.AttemptList, types.PageQuery(cursor=cursor))
 
 
-def decide(verb: str, job_ids: Sequence[str]) -> Call[types.Decided]:
+def decide(verb: str, job_ids: Sequence[str]) -> ApiCall[types.Decided]:
     """Retry, cancel or ignore jobs: all of them or none."""
-    return Call("POST", f"{_JOBS}/{verb}", types.Decided, _encode(types.JobIds(job_ids)))
+    return ApiCall("POST", f"{_JOBS}/{verb}", types.Decided, _encode(types.JobIds(job_ids)))
 
 
-def retry_group(group_key: str) -> Call[types.Decided]:
+def retry_group(group_key: str) -> ApiCall[types.Decided]:
     """Retry the jobs of a group that are in ERROR."""
-    return Call("POST", f"{_JOBS}/retry-group", types.Decided, _encode(types.GroupToRetry(group_key)))
+    return ApiCall("POST", f"{_JOBS}/retry-group", types.Decided, _encode(types.GroupToRetry(group_key)))
 
 
-def pools(cursor: str | None) -> Call[types.PoolList]:
+def pools(cursor: str | None) -> ApiCall[types.PoolList]:
     """List a page of pools, from a cursor on."""
     return _get(_POOLS, types.PoolList, types.PageQuery(cursor=cursor))
 
 
-def put_pool(code: str, pool: types.PoolBody) -> Call[types.PoolView]:
+def put_pool(code: str, pool: types.PoolBody) -> ApiCall[types.PoolView]:
     """Create a pool, or change it."""
-    return Call("PUT", f"{_POOLS}/{_part(code)}", types.PoolView, _encode(pool), repeatable=True)
+    return ApiCall("PUT", f"{_POOLS}/{_part(code)}", types.PoolView, _encode(pool), repeatable=True)
 
 
-def delete_pool(code: str) -> Call[types.PoolView]:
+def delete_pool(code: str) -> ApiCall[types.PoolView]:
     """Remove a pool."""
-    return Call("DELETE", f"{_POOLS}/{_part(code)}", types.PoolView)
+    return ApiCall("DELETE", f"{_POOLS}/{_part(code)}", types.PoolView)
 
 
-def changes(cursor: str | None, limit: int) -> Call[types.ChangeList]:
+def changes(cursor: str | None, limit: int) -> ApiCall[types.ChangeList]:
     """List a page of what people changed, from a cursor on."""
     return _get(_CHANGES, types.ChangeList, types.ChangeQuery(limit, cursor))
 
 
-def _get(path: str, answer: type[A], query: msgspec.Struct | None = None) -> Call[A]:
+def _get(path: str, answer: type[A], query: msgspec.Struct | None = None) -> ApiCall[A]:
     given = {} if query is None else _given(query)
-    return Call("GET", f"{path}?{urlencode(given)}" if given else path, answer, repeatable=True)
+    return ApiCall("GET", f"{path}?{urlencode(given)}" if given else path, answer, repeatable=True)
 
 
 def _given(query: msgspec.Struct) -> dict[str, str]:

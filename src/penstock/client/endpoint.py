@@ -4,7 +4,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from penstock.client.calls import A, Call
+from penstock.client.calls import A, ApiCall
 from penstock.client.errors import NoAnswer, StrangeAnswer, TokenRefused
 from penstock.client.types import Problem
 from penstock.domain.errors import InvalidArgument, NotFound, PenstockError, ResourceExhausted, Unavailable
@@ -71,7 +71,7 @@ class Endpoint(msgspec.Struct, frozen=True):
             headers["Authorization"] = f"Bearer {self.token}"
         return headers
 
-    def read(self, call: Call[A], status: int, content: bytes) -> A:
+    def read(self, call: ApiCall[A], status: int, content: bytes) -> A:
         """The answer as a value; the error that it is, if it is one."""
         try:
             if status == _OK:
@@ -85,7 +85,7 @@ class Endpoint(msgspec.Struct, frozen=True):
         kind = call.conflict if status == 409 else _REFUSALS.get(status, PenstockError)
         raise kind(detail)
 
-    def no_answer(self, call: Call[A], reason: str) -> NoAnswer:
+    def no_answer(self, call: ApiCall[A], reason: str) -> NoAnswer:
         """The error of a call that was not answered."""
         unknown = "" if call.repeatable else "; it may have been done all the same: look before you repeat it"
         return NoAnswer(f"{self.url} did not answer {call.method} {call.path}: {reason}{unknown}")

@@ -1,7 +1,4 @@
-"""From the word for a hot standby to the leadership it means.
-
-Terms of leadership, one after the other: each runs while this node leads.
-"""
+"""Leadership: the lease that a setting names, and terms, one after the other, each while this node leads."""
 
 import asyncio
 import logging
@@ -9,19 +6,22 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from penstock.cluster.errors import InvalidStandby, StaleLeader
 from penstock.cluster.lease import FencedLease, Lease, LeaseTable, SqlLease
 from penstock.cluster.standby import Leadership
-from penstock.edge.clock import Clock
-from penstock.events.dispatch.publisher import Pause
-from penstock.events.dispatch.settings import Counts
-from penstock.events.errors import InvalidStandby, StaleLeader
+from penstock.edge.clock import Clock, Pause
 
 if TYPE_CHECKING:
     from penstock.cluster.redis_lease import RedisLease
 
+log = logging.getLogger(__name__)
+
 OFF = "off"
 SQL = "sql"
 _REDIS = ("redis://", "rediss://", "unix://")
+
+# After a term that ended in a way that was not expected.
+_PAUSE_S = 1.0
 
 
 @asynccontextmanager
@@ -53,12 +53,6 @@ def _redis_lease(url: str, name: str, holder: str) -> "RedisLease":
     return RedisLease(url, name, holder)
 
 
-log = logging.getLogger(__name__)
-
-# After a term that ended in a way nobody expected.
-_PAUSE_S = 1.0
-
-
 class RunningTerm(Protocol):
     """What only the leader does, from the moment it leads until it does not."""
 
@@ -69,11 +63,18 @@ class RunningTerm(Protocol):
         """Let what is under way end, and give the rest back."""
 
 
+class TermCounts(Protocol):
+    """What is counted of terms."""
+
+    terms: int
+    errors: int
+
+
 class Terms:
     """Runs a new term whenever this node leads."""
 
     def __init__(
-        self, leadership: Leadership, new_term: Callable[[], RunningTerm], counts: Counts, pause: Pause
+        self, leadership: Leadership, new_term: Callable[[], RunningTerm], counts: TermCounts, pause: Pause
     ) -> None:
         self._leadership = leadership
         self._new_term = new_term
@@ -110,3 +111,24 @@ class Terms:
         self._counts.errors += 1
         log.error("the scheduler stopped in a way nobody expected; it starts again", exc_info=error)
         await self._pause(_PAUSE_S)
+
+
+class RunnablePart(Protocol):
+    """Something that runs until it is cancelled."""
+
+    async def run(self) -> None:
+        """Run."""
+
+
+@asynccontextmanager
+async def running(part: RunnablePart | None) -> AsyncIterator[None]:
+    """Have a part run, and stop it in the end."""
+    if part is None:
+        yield
+        return
+    task = asyncio.create_task(part.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

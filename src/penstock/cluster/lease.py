@@ -1,16 +1,22 @@
-"""The port to whoever keeps the leader's lease: a database or Redis.
+"""The leader's lease: the port, the lease in the database of events, and one kept elsewhere with a fencing token.
 
 Every implementation passes tests/conformance/test_leader_lease.py.
-
-The leader's lease in the jobs database, SQLite or PostgreSQL.
-
-A lease kept elsewhere, with a fencing token of the database that the leader writes to.
 """
 
 from typing import Protocol
 
+import msgspec
+
 from penstock.edge.clock import Clock
-from penstock.events.store.leader import LeaderLease
+
+
+class LeaderLease(msgspec.Struct, frozen=True):
+    """A lease that is held."""
+
+    name: str
+    holder: str
+    token: int
+    expires_ms: int
 
 
 class Lease(Protocol):
@@ -42,6 +48,16 @@ class LeaseTable(Protocol):
     async def release_lease(self, lease: LeaderLease, now_ms: int) -> bool:
         """Let the next one have it at once."""
         ...
+
+
+class LeaseDatabase(LeaseTable, Protocol):
+    """A database that keeps leases, opened and closed by its user."""
+
+    async def open(self, now_ms: int) -> None:
+        """Connect, and bring the tables up to date."""
+
+    async def close(self) -> None:
+        """Hang up."""
 
 
 class SqlLease:

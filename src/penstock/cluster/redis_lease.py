@@ -4,7 +4,7 @@ from redis.asyncio import Redis
 from redis.commands.core import AsyncScript
 from redis.exceptions import RedisError
 
-from penstock.events.errors import LeaseUnavailable
+from penstock.cluster.errors import LeaseUnavailable
 
 # Each is one step for Redis, so no other node comes in between. The value of the lease is its holder and token.
 _ACQUIRE = """

@@ -5,7 +5,7 @@ from penstock.console.metric_samples import MetricRoutes
 from penstock.console.page import with_page
 from penstock.console.upstream import Sign, Upstream
 from penstock.events.api.app import JobsParts
-from penstock.events.api.breakers import BreakerRoutes
+from penstock.events.api.breakers import SubscriberBreakerRoutes
 from penstock.events.api.groups import GroupRoutes
 from penstock.events.api.replays import ReplayRoutes
 from penstock.events.api.statistics import DeliveryRoutes, StatisticsRoutes
@@ -41,7 +41,7 @@ class WebFront:
                 DeliveryRoutes(parts.repository),
                 StatisticsRoutes(parts.repository, parts.clock),
                 ReplayRoutes(parts.repository, parts.new_id, parts.clock),
-                BreakerRoutes(parts.courier.breakers),
+                SubscriberBreakerRoutes(parts.courier.breakers),
                 MetricRoutes(parts.metrics, self._router, parts.clock),
             ),
             *router_routes(self._router),

@@ -24,16 +24,16 @@ from penstock.client.types import WholeOrPageQuery
 from penstock.console.errors import PartNotConfigured, PartUnreachable
 from penstock.console.upstream import TIMEOUT_S, Upstream
 from penstock.domain.errors import PenstockError
-from penstock.http.api.problems import Refused
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import AnyRoute, Call, NoBody, Route, route
+from penstock.http.problems import Refused
 from penstock.router.monitoring.app import Reloaded
 from penstock.router.monitoring.breakers import BreakerList, BreakerReset, ResetCount
 from penstock.router.monitoring.in_flight import InFlightList, InFlightQuery
 from penstock.router.monitoring.overview import Overview
-from penstock.router.monitoring.pools import GroupList, GroupQuery, PoolChange, PoolList
+from penstock.router.monitoring.pools import GroupList, GroupQuery, PoolChange, RouterPoolList
 from penstock.router.monitoring.queues import QueueList
-from penstock.router.monitoring.views import PoolView
+from penstock.router.monitoring.views import RouterPoolView
 from penstock.router.monitoring.warning_routes import WarningCount, WarningList, WarningQuery
 from penstock.router.monitoring.warnings import RouterWarning
 from penstock.router.pools.pool import SHRINK_WAIT_S
@@ -205,12 +205,12 @@ def router_routes(upstream: Upstream) -> tuple[AnyRoute, ...]:
     to = Gateway(upstream, ROUTER_PREFIX).route
     return (
         to("GET", "/monitoring", "The router's health and totals.", Overview),
-        to("GET", "/monitoring/pools", "The router's pools.", PoolList, query=WholeOrPageQuery),
+        to("GET", "/monitoring/pools", "The router's pools.", RouterPoolList, query=WholeOrPageQuery),
         to(
             "PUT",
             "/monitoring/pools/{code}",
             "Change a pool's limits until the configuration says otherwise.",
-            PoolView,
+            RouterPoolView,
             body=PoolChange,
             timeout_s=RELOAD_S,
         ),

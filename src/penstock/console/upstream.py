@@ -12,9 +12,9 @@ from penstock.delivery.http.client import exchange_once
 from penstock.delivery.http.request import RequestHead, head_with, parse_target
 from penstock.delivery.http.settings import own_part_settings
 from penstock.domain.limits import MIB
-from penstock.http.api.problems import Refused
+from penstock.http.problems import Refused
 from penstock.ops.telemetry.redaction import mask_whole_url
-from penstock.sqs.client import Endpoint
+from penstock.sqs.client import SqsEndpoint
 from penstock.sqs.wire.protocol import SignedRequest
 
 TIMEOUT_S = 5.0
@@ -44,7 +44,7 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True):
         if not self.url:
             raise PartNotConfigured(self.part, self.setting)
         try:
-            head = self._head(Endpoint.parse(self.url), method, path, query, body)
+            head = self._head(SqsEndpoint.parse(self.url), method, path, query, body)
             answer = await exchange_once(head, body, own_part_settings(timeout_s, MOST_BYTES))
         except (DeliveryFailed, Undeliverable) as error:
             raise self._unreachable(error.message) from error
@@ -54,7 +54,7 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True):
             raise self._refusal(answer)
         return answer.body
 
-    def _head(self, endpoint: Endpoint, method: str, path: str, query: str, body: bytes) -> RequestHead:
+    def _head(self, endpoint: SqsEndpoint, method: str, path: str, query: str, body: bytes) -> RequestHead:
         scheme = "https" if endpoint.secure else "http"
         url = f"{scheme}://{endpoint.host_header}{endpoint.path}{path}{f'?{query}' if query else ''}"
         headers = [("x-penstock", "1"), ("accept", "application/json")]

@@ -7,7 +7,7 @@ import msgspec
 from penstock.domain.message import NO_ATTRIBUTES
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class StoredEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Something that happened, as its publisher told it; `id` is ours, `external_id` is the publisher's.
 
     A publisher that tells the same event twice (same tenant, source and external id) is answered with the first.

@@ -1,5 +1,10 @@
 """Time-ordered ids: a TSID is 42 bits of milliseconds, 10 of node, 12 of counter, as 13 Crockford characters."""
 
+JOB_JOINT = "-"
+"""Between the ids of event and subscription in the id of a job."""
+COPY_JOINT = "~"
+"""Between the id of a job and the id of the replay that copied it."""
+
 CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 EPOCH_MS = 1_577_836_800_000  # 2020-01-01T00:00:00Z, the epoch TSID implementations share
 NODE_BITS = 10
@@ -114,3 +119,19 @@ class TsidFactory:
         length = most if most < left else left  # noqa: FURB136 `min` is a call
         self._counter += length
         return value, length
+
+
+def job_id_for(event_id: str, subscription_id: str) -> str:
+    """Return the id of the job that brings an event to a subscription: the same whoever creates it, however often."""
+    return f"{event_id}{JOB_JOINT}{subscription_id}"
+
+
+def check_job_id(text: str) -> None:
+    """Raise ValueError unless it is an id of a job without an event, one of `job_id_for`, or that of a copy."""
+    original, is_copy, replay_id = text.partition(COPY_JOINT)
+    event_id, joint, subscription_id = original.partition(JOB_JOINT)
+    decode_tsid(event_id)
+    if joint:
+        decode_tsid(subscription_id)
+    if is_copy:
+        decode_tsid(replay_id)

@@ -1,7 +1,4 @@
-"""Back-off between deliveries of one message.
-
-When a job that failed is tried again: a delay per attempt, spread by jitter.
-"""
+"""Delays before another try: back-off of a message, the retry schedule of a job, back-off of a part of Penstock."""
 
 import msgspec
 
@@ -50,3 +47,20 @@ class RetrySchedule(msgspec.Struct, frozen=True):
 
 
 DEFAULT_RETRY_SCHEDULE = RetrySchedule()
+
+
+class Backoff:
+    """A delay that doubles."""
+
+    def __init__(self, first_s: float, most_s: float) -> None:
+        self._first_s = first_s
+        self._most_s = most_s
+        self.delay_s = 0.0
+
+    def failed(self) -> None:
+        """Wait longer than before."""
+        self.delay_s = min(self.delay_s * 2 or self._first_s, self._most_s)
+
+    def succeeded(self) -> None:
+        """Wait no more."""
+        self.delay_s = 0.0

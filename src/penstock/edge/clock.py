@@ -1,13 +1,12 @@
-"""The wall clock.
-
-The clock port: every rule takes `now_ms`; shells read it from a Clock.
-
-Letting time pass.
-"""
+"""Time: the clock port, the wall clock, and letting time pass. Rules take `now_ms`; shells read it from a Clock."""
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from typing import Protocol
+
+Pause = Callable[[float], Awaitable[None]]
+"""Let some seconds pass."""
 
 
 class SystemClock:

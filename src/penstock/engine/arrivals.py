@@ -8,7 +8,7 @@ from penstock.engine.entry import total_bytes
 from penstock.engine.journal import Journal
 from penstock.engine.pending import PendingSend, Receipt
 from penstock.engine.store.segment_codec import DedupKey
-from penstock.engine.stored_queue import Schedule
+from penstock.engine.stored_queue import QueueSchedule
 from penstock.engine.stream import SEGMENT_MAX_BYTES, SegmentBuilder, Stream
 
 Skips = Mapping[int, int]
@@ -75,7 +75,7 @@ def _answer_duplicates(
 class Arrivals:
     """Appends messages to streams, through the journal."""
 
-    def __init__(self, journal: Journal, schedule: Schedule) -> None:
+    def __init__(self, journal: Journal, schedule: QueueSchedule) -> None:
         self._journal = journal
         self._schedule = schedule
 

@@ -9,7 +9,7 @@ from penstock.engine.entry import Entry
 _SLACK = 1024
 
 
-class LeaseTable:
+class QueueLeases:
     """The live leases by id, and the moment the next one runs out.
 
     Leases granted together have ids in a row and one moment in the heap. A settled or extended lease leaves its old

@@ -11,8 +11,8 @@ from operator import attrgetter
 
 from penstock.engine.entry import GONE, LEASED, SETTLING, WAITING, Batch, Counters, Entry, held_bytes
 from penstock.engine.errors import LeaseNotFound
-from penstock.engine.lease import LeaseTable
-from penstock.engine.line import Lane, Line
+from penstock.engine.lease import QueueLeases
+from penstock.engine.line import Line, MessageLane
 from penstock.engine.policy import DeadLetterAt, Grouping, QueuePolicy
 
 
@@ -38,7 +38,7 @@ class LeasedQueue:
         self._policy = policy
         self._line = Line(grouped=policy.grouping is not Grouping.NONE)
         self._loose_next = False
-        self._leases = LeaseTable()
+        self._leases = QueueLeases()
         self._late: dict[int, Entry] = {}
         self._settling: dict[int, Entry] = {}
         self.dead_letters: list[Entry] = []
@@ -148,7 +148,7 @@ class LeasedQueue:
                 self._line.put_back_loose(entry)
                 return
 
-    def _hand_out_lane(self, lane: Lane, batch: Batch) -> bool:
+    def _hand_out_lane(self, lane: MessageLane, batch: Batch) -> bool:
         """Give one lane its turn; False when its next message does not fit into the batch."""
         lane.ready = False
         if lane.in_flight:

@@ -18,12 +18,12 @@ from penstock.engine.arrivals import Arrivals, Skips, drop_duplicates
 from penstock.engine.catalog import Catalog
 from penstock.engine.entry import Entry, Segment
 from penstock.engine.journal import Flight, Journal
-from penstock.engine.paging import Page, install_page, peek_stored
+from penstock.engine.paging import BacklogPage, install_page, peek_stored
 from penstock.engine.pending import SETTLED, Pending, PendingSend
 from penstock.engine.policy import Window
 from penstock.engine.store.port import Shares, Store
 from penstock.engine.store.segment_codec import DedupKey
-from penstock.engine.stored_queue import Schedule, StoredQueue
+from penstock.engine.stored_queue import QueueSchedule, StoredQueue
 from penstock.engine.stream import Stream
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class Ledger:
         self.store = store
         self._durable = store.durable
         self._journal = Journal(durable=store.durable)
-        self._schedule = Schedule()
+        self._schedule = QueueSchedule()
         self._arrivals = Arrivals(self._journal, self._schedule)
         self.catalog = Catalog(store, ids, self._journal, window or Window())
         self.damaged_messages = 0
@@ -151,17 +151,17 @@ class Ledger:
 
     # Pages
 
-    def read_page(self, queue: StoredQueue) -> Page | None:
+    def read_page(self, queue: StoredQueue) -> BacklogPage | None:
         """Read the next messages of a queue from the store; None when all are in memory. Blocks; changes nothing."""
         if queue.next_stored_seq is None:
             return None
-        return Page.read(self.store, queue, self.catalog.by_id[queue.stream_id].committed_seq)
+        return BacklogPage.read(self.store, queue, self.catalog.by_id[queue.stream_id].committed_seq)
 
     def peek_stored(self, queue: StoredQueue, after_seq: int, limit: int) -> list[Entry]:
         """The next messages after a sequence number that are in the store only. Blocks; changes nothing."""
         return peek_stored(self.store, queue, after_seq, limit)
 
-    def install_page(self, queue: StoredQueue, page: Page, now_ms: int) -> None:
+    def install_page(self, queue: StoredQueue, page: BacklogPage, now_ms: int) -> None:
         """Let the messages of a page in."""
         self._now_ms = now_ms
         stream = self.catalog.by_id.get(queue.stream_id)

@@ -26,7 +26,7 @@ def _seq(entry: Entry | None) -> int:
     return entry.seq if entry is not None else -1
 
 
-class Lane(msgspec.Struct, gc=False):
+class MessageLane(msgspec.Struct, gc=False):
     """A group's queue: a list with a moving head, which stays small for the many groups that hold one message."""
 
     group: str
@@ -85,8 +85,8 @@ class Line:
         self._ties = count()
         self._returned: list[tuple[int, int, Entry]] = []
         self._delayed: list[tuple[int, int, int, Entry]] = []
-        self.lanes: dict[str, Lane] = {}
-        self.ring: deque[Lane] = deque()
+        self.lanes: dict[str, MessageLane] = {}
+        self.ring: deque[MessageLane] = deque()
         self.visible = 0
         self.delayed = 0
 
@@ -210,7 +210,7 @@ class Line:
         """Take out what `first_fresh` gave."""
         self._fresh.popleft()
 
-    def place(self, lane: Lane, *, ahead: bool = False) -> None:
+    def place(self, lane: MessageLane, *, ahead: bool = False) -> None:
         """Put a lane into the ring when its first message may be taken, and away when it is empty."""
         if lane.in_flight or lane.ready:
             return
@@ -256,10 +256,10 @@ class Line:
         self.ring.clear()
         self.visible = self.delayed = 0
 
-    def _lane_of(self, group: str) -> Lane:
+    def _lane_of(self, group: str) -> MessageLane:
         lane = self.lanes.get(group)
         if lane is None:
-            lane = self.lanes[group] = Lane(group, [])
+            lane = self.lanes[group] = MessageLane(group, [])
         return lane
 
     def _delay(self, entry: Entry) -> None:

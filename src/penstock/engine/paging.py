@@ -17,7 +17,7 @@ _PAGE_MESSAGES = 2000
 _PAGE_BYTES = 8 * MIB
 
 
-class Page(msgspec.Struct, frozen=True):
+class BacklogPage(msgspec.Struct, frozen=True):
     """Segments from `from_seq` on; everything before `horizon_seq` was durable when the read began."""
 
     from_seq: int
@@ -26,7 +26,7 @@ class Page(msgspec.Struct, frozen=True):
     deliveries: dict[int, DeliveryRow]
 
     @classmethod
-    def read(cls, store: Store, queue: StoredQueue, horizon_seq: int) -> "Page":
+    def read(cls, store: Store, queue: StoredQueue, horizon_seq: int) -> "BacklogPage":
         """Read a page; safe in another thread, since it only looks at values the caller passed or that do not move."""
         from_seq = queue.next_stored_seq or 0
         segments = store.read(queue.id, from_seq, min(_PAGE_MESSAGES, queue.window.messages), _PAGE_BYTES)
@@ -63,7 +63,7 @@ def peek_stored(store: Store, queue: StoredQueue, after_seq: int, limit: int) ->
     return found[:limit]
 
 
-def install_page(queue: StoredQueue, stream: Stream, page: Page, journal: Journal, now_ms: int) -> int:
+def install_page(queue: StoredQueue, stream: Stream, page: BacklogPage, journal: Journal, now_ms: int) -> int:
     """Let a page's messages into the window; returns how many were damaged and set aside."""
     if queue.next_stored_seq != page.from_seq:
         return 0  # purged or paged meanwhile

@@ -185,7 +185,7 @@ class StoredQueue:
             self.stored_bytes -= sum(m.size_bytes for index, m in enumerate(messages) if skip >> index & 1)
 
 
-class Schedule:
+class QueueSchedule:
     """The queues by the moment their next lease runs out or their next delayed message becomes available."""
 
     __slots__ = ("_heap", "_ties")

@@ -1,38 +1,25 @@
-"""Errors of jobs and the databases that keep them.
+"""Errors of events, jobs and the databases that keep them.
 
 NotFound
 ├── JobNotFound
 ├── EventNotFound
-├── SubscriptionNotFound
+├── UnknownSubscription        no subscription has this id
 ├── PoolNotFound
 └── ReplayNotFound
 AlreadyExists
-└── SubscriptionExists         another subscription of the tenant has this name
+└── SubscriptionNameTaken      another subscription of the tenant has this name
 FailedPrecondition
 ├── WrongJobStatus             the job is not in a status from which it can be moved so
-├── StaleLeader                another node has become the leader since
+├── NotLeading                 this node lost the lease before it could publish
 ├── ReplayTakenOver            another task or a later run does this work now
 ├── SchemaTooNew               the database was migrated by a Penstock this one cannot work beside
 └── MigrationChanged           a migration that was applied is not the one this Penstock has
 Unavailable
-└── DatabaseFailed             the database refused or did not answer; nothing of the change was kept
-
-Errors of the scheduler.
-
-InvalidArgument
-└── InvalidStandby       what was given names no kind of hot standby
-FailedPrecondition
-└── NotLeading           this node lost the lease before it could publish
-Unavailable
-└── LeaseUnavailable     whoever keeps the leader's lease did not answer
-
-Errors of dispatch on Spark.
-
-Unavailable
-└── DispatchFailed    what may go could not be published
+├── DatabaseFailed             the database refused or did not answer; nothing of the change was kept
+└── DispatchFailed             what may go could not be published by Spark
 """
 
-from penstock.domain.errors import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound, Unavailable
+from penstock.domain.errors import AlreadyExists, FailedPrecondition, NotFound, Unavailable
 
 
 class JobNotFound(NotFound):
@@ -49,7 +36,7 @@ class EventNotFound(NotFound):
         super().__init__(f"Event not found: {event_id}")
 
 
-class SubscriptionNotFound(NotFound):
+class UnknownSubscription(NotFound):
     """No subscription has this id."""
 
     def __init__(self, subscription_id: str) -> None:
@@ -70,7 +57,7 @@ class ReplayNotFound(NotFound):
         super().__init__(f"Replay not found: {replay_id}")
 
 
-class SubscriptionExists(AlreadyExists):
+class SubscriptionNameTaken(AlreadyExists):
     """Another subscription of the tenant has this name."""
 
     def __init__(self, name: str) -> None:
@@ -82,13 +69,6 @@ class WrongJobStatus(FailedPrecondition):
 
     def __init__(self, job_id: str, status: str, wanted: str) -> None:
         super().__init__(f"job {job_id} is {status}: it cannot be {wanted}")
-
-
-class StaleLeader(FailedPrecondition):
-    """Another node has become the leader since."""
-
-    def __init__(self, token: int, current: int) -> None:
-        super().__init__(f"the leader with token {token} was followed by token {current}: stop what it was doing")
 
 
 class ReplayTakenOver(FailedPrecondition):
@@ -121,19 +101,11 @@ class DatabaseFailed(Unavailable):
     """The database refused or did not answer; nothing of the change was kept."""
 
 
-class InvalidStandby(InvalidArgument):
-    """What was given names no kind of hot standby."""
-
-
 class NotLeading(FailedPrecondition):
     """This node lost the lease before it could publish."""
 
     def __init__(self) -> None:
         super().__init__("this node lost the leader's lease, so it publishes nothing")
-
-
-class LeaseUnavailable(Unavailable):
-    """Whoever keeps the leader's lease did not answer."""
 
 
 class DispatchFailed(Unavailable):

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from penstock.delivery.webhook.trace import span_of_delivery, span_of_event, trace_of_event, trace_of_job
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.domain.job import Attempt, DispatchJob
 from penstock.domain.outcome import AttemptOutcome
 from penstock.ops.telemetry.spans import Span, Spans
 
 
-def record_published(spans: Spans, events: Sequence[Event], ids: Sequence[str], now_ms: int) -> None:
+def record_published(spans: Spans, events: Sequence[StoredEvent], ids: Sequence[str], now_ms: int) -> None:
     """Events were kept; those that were known before have spans already."""
     for event, kept_id in zip(events, ids, strict=True):
         trace = trace_of_event(event, spans)
@@ -27,7 +27,7 @@ def record_published(spans: Spans, events: Sequence[Event], ids: Sequence[str], 
             )
 
 
-def record_delivery(spans: Spans, job: DispatchJob, event: Event | None, attempt: Attempt) -> None:
+def record_delivery(spans: Spans, job: DispatchJob, event: StoredEvent | None, attempt: Attempt) -> None:
     """A delivery is over: how long it took, and how long its job had waited since it was due."""
     trace = trace_of_job(job, event, spans)
     if not trace.is_sampled:

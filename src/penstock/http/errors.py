@@ -7,8 +7,7 @@ FailedPrecondition
 Unavailable
 ├── CannotListen                  the address cannot be listened on
 │   └── PortInUse                 another program listens there
-├── StartFailed                   the service's own start-up failed
-└── TracesUnavailable             traces are wanted, but OpenTelemetry is not installed
+└── StartFailed                   the service's own start-up failed
 """
 
 from penstock.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
@@ -38,7 +37,3 @@ class PortInUse(CannotListen):
 
 class StartFailed(Unavailable):
     """The service's own start-up failed."""
-
-
-class TracesUnavailable(Unavailable):
-    """Traces are wanted, but OpenTelemetry is not installed."""

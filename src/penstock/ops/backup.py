@@ -94,7 +94,7 @@ class KeptFile(msgspec.Struct, frozen=True):
     sha256: str
 
 
-class Contents(msgspec.Struct, frozen=True):
+class ArchiveContents(msgspec.Struct, frozen=True):
     """The contents of an archive."""
 
     penstock: str
@@ -117,7 +117,7 @@ def back_up(directory: Path, target: Path) -> list[KeptFile]:
             copies.append(Path(shutil.copyfile(secret, scratch / SECRET)))
         files = [_described(copy) for copy in copies]
         draft = scratch / f"archive{ending}"
-        _write(draft, Contents(__version__, files), copies)
+        _write(draft, ArchiveContents(__version__, files), copies)
         _publish(draft, target)
     return files
 
@@ -187,7 +187,7 @@ def _described(path: Path) -> KeptFile:
         return KeptFile(path.name, path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
 
 
-def _write(draft: Path, contents: Contents, copies: list[Path]) -> None:
+def _write(draft: Path, contents: ArchiveContents, copies: list[Path]) -> None:
     listing = draft.with_name(CONTENTS)
     listing.write_bytes(msgspec.json.format(msgspec.json.encode(contents)))
     with packing(draft) as stream, tarfile.open(fileobj=stream, mode="w|") as archive:
@@ -223,7 +223,7 @@ def _unpack(source: Path, directory: Path) -> list[KeptFile]:
     try:
         with unpacking(source) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
             members = iter(archive)
-            contents = msgspec.json.decode(_content(archive, next(members, None)), type=Contents)
+            contents = msgspec.json.decode(_content(archive, next(members, None)), type=ArchiveContents)
             for file in contents.files:
                 _take(archive, next(members, None), file, directory)
     except _DAMAGE as error:

@@ -32,7 +32,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """What one check found, and what to do about it."""
 
     name: str
@@ -46,18 +46,18 @@ class Finding:
         return f"{self.detail}; {self.remedy}" if self.remedy else self.detail
 
 
-def examine(config_file: Path | None) -> list[Finding]:
+def examine(config_file: Path | None) -> list[CheckResult]:
     """Run all checks; with settings that are invalid the other checks use the defaults."""
     try:
-        config, findings = load(config_file), [Finding("configuration", Status.OK, "valid")]
+        config, findings = load(config_file), [CheckResult("configuration", Status.OK, "valid")]
     except ConfigError as error:
         config = Config()
         remedy = "correct it; the checks below use the defaults"
-        findings = [Finding("configuration", Status.FAILED, str(problem), remedy) for problem in error.problems]
+        findings = [CheckResult("configuration", Status.FAILED, str(problem), remedy) for problem in error.problems]
     return [*findings, *_examine_machine(config)]
 
 
-def _examine_machine(config: Config) -> Iterator[Finding]:
+def _examine_machine(config: Config) -> Iterator[CheckResult]:
     yield python_version()
     yield java()
     yield spark()
@@ -73,71 +73,71 @@ def _examine_machine(config: Config) -> Iterator[Finding]:
     yield aws_credentials(config.scheduler.queue)
 
 
-def python_version(found: tuple[int, ...] = sys.version_info[:3]) -> Finding:
+def python_version(found: tuple[int, ...] = sys.version_info[:3]) -> CheckResult:
     """Check that this Python is new enough."""
     text, least = ".".join(map(str, found)), ".".join(map(str, PYTHON_LEAST))
     if found >= PYTHON_LEAST:
-        return Finding("Python", Status.OK, text)
-    return Finding("Python", Status.FAILED, text, f"install Python {least} or newer")
+        return CheckResult("Python", Status.OK, text)
+    return CheckResult("Python", Status.FAILED, text, f"install Python {least} or newer")
 
 
-def java() -> Finding:
+def java() -> CheckResult:
     """Check for a Java that Spark can use."""
     remedy = f"the inline engine will be used; for Spark install Java {LEAST} or newer and set JAVA_HOME"
     try:
         found = find_java()
     except SparkUnavailable as error:
-        return Finding("Java", Status.WARNING, error.message, remedy)
-    return Finding("Java", Status.OK, f"{found.version} ({found.command})")
+        return CheckResult("Java", Status.WARNING, error.message, remedy)
+    return CheckResult("Java", Status.OK, f"{found.version} ({found.command})")
 
 
-def spark() -> Finding:
+def spark() -> CheckResult:
     """Check for Spark, its Python packages, and the archive that makes it start quickly."""
     remedy = "the inline engine will be used; for Spark run `pip install 'penstock-events[spark]'`"
     try:
         version = spark_version()
     except SparkUnavailable as error:
-        return Finding("Spark", Status.WARNING, error.message.partition(";")[0], remedy)
+        return CheckResult("Spark", Status.WARNING, error.message.partition(";")[0], remedy)
     with suppress(SparkUnavailable):
         if not class_sharing(find_java()):
-            return Finding("Spark", Status.OK, version, "`penstock pipeline warm-up` makes it start faster")
-    return Finding("Spark", Status.OK, version)
+            return CheckResult("Spark", Status.OK, version, "`penstock pipeline warm-up` makes it start faster")
+    return CheckResult("Spark", Status.OK, version)
 
 
-def data_directory(path: Path) -> Finding:
+def data_directory(path: Path) -> CheckResult:
     """Check that messages can be kept there."""
     remedy = "give this user the right to write there, or set PENSTOCK_DATA__DIR to another directory"
     place = _nearest_existing(path)
     if not place.is_dir():
-        return Finding("data directory", Status.FAILED, f"{place} is not a directory", remedy)
+        return CheckResult("data directory", Status.FAILED, f"{place} is not a directory", remedy)
     try:
         with tempfile.TemporaryFile(dir=place):
             pass
     except OSError as error:
         reason = error.strerror or error
-        return Finding("data directory", Status.FAILED, f"{place} cannot be written ({reason})", remedy)
-    return Finding(
+        return CheckResult("data directory", Status.FAILED, f"{place} cannot be written ({reason})", remedy)
+    return CheckResult(
         "data directory",
         Status.OK,
         f"{path} is writable" if place == path.absolute() else f"{path} can be created",
     )
 
 
-def disk_space(path: Path) -> Finding:
+def disk_space(path: Path) -> CheckResult:
     """Check that the disk has room for messages."""
     try:
         found_bytes = free_bytes(_nearest_existing(path))
     except OSError as error:
         reason = error.strerror or error
-        return Finding("disk space", Status.WARNING, f"cannot be read ({reason})", "check the disk by hand")
+        return CheckResult("disk space", Status.WARNING, f"cannot be read ({reason})", "check the disk by hand")
     status = Status.OK
     if found_bytes < DISK_WANTED_BYTES:
         status = Status.FAILED if found_bytes < DISK_NEEDED_BYTES else Status.WARNING
     remedy = "" if status is Status.OK else "free some, or set PENSTOCK_DATA__DIR to a larger disk"
-    return Finding("disk space", status, f"{found_bytes / 2**30:.1f} GiB free", remedy)
+    return CheckResult("disk space", status, f"{found_bytes / 2**30:.1f} GiB free", remedy)
 
 
-def port_free(part: str, port: int, how_to_change: str) -> Finding:
+def port_free(part: str, port: int, how_to_change: str) -> CheckResult:
     """Check that a service could listen on the port."""
     name = f"port {port}"
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
@@ -146,14 +146,14 @@ def port_free(part: str, port: int, how_to_change: str) -> Finding:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             detail = f"not free for {part} ({error.strerror or error})"
-            return Finding(name, Status.FAILED, detail, f"stop the program that listens there, or {how_to_change}")
-    return Finding(name, Status.OK, f"free for {part}")
+            return CheckResult(name, Status.FAILED, detail, f"stop the program that listens there, or {how_to_change}")
+    return CheckResult(name, Status.OK, f"free for {part}")
 
 
-def database(url: str) -> Finding:
+def database(url: str) -> CheckResult:
     """Check that the configured database answers."""
     if not url:
-        return Finding("database", Status.OK, "embedded SQLite in the data directory")
+        return CheckResult("database", Status.OK, "embedded SQLite in the data directory")
     import psycopg
 
     try:
@@ -162,38 +162,40 @@ def database(url: str) -> Finding:
     except psycopg.Error as error:
         reason = " ".join(mask_secrets(str(error)).split())
         remedy = "start it, or correct data.database (PENSTOCK_DATA__DATABASE)"
-        return Finding("database", Status.FAILED, f"{mask_whole_url(url)} does not answer ({reason})", remedy)
-    return Finding("database", Status.OK, f"PostgreSQL {version // 10_000}.{version % 10_000} at {mask_whole_url(url)}")
+        return CheckResult("database", Status.FAILED, f"{mask_whole_url(url)} does not answer ({reason})", remedy)
+    return CheckResult(
+        "database", Status.OK, f"PostgreSQL {version // 10_000}.{version % 10_000} at {mask_whole_url(url)}"
+    )
 
 
-def api_keys(config: Config) -> Finding:
+def api_keys(config: Config) -> CheckResult:
     """Check that the API asks for credentials, if other machines can reach it."""
     name, host = "API keys", config.http.host
     try:
         keys = () if config.api.key_file is None else read_keys(config.api.key_file)
     except ConfigError as error:
-        return Finding(
+        return CheckResult(
             name, Status.FAILED, str(error.problems[0]), "correct it, or create another: `penstock keys create`"
         )
     if config.api.token or config.api.keys:
-        return Finding(name, Status.OK, f"{len(keys)} in api.keys, {'a' if config.api.token else 'no'} token")
+        return CheckResult(name, Status.OK, f"{len(keys)} in api.keys, {'a' if config.api.token else 'no'} token")
     if host == "localhost" or host.startswith("127.") or host == "::1":
-        return Finding(name, Status.OK, "none: the API answers this machine only")
+        return CheckResult(name, Status.OK, "none: the API answers this machine only")
     remedy = (
         "create one with `penstock keys create` and set PENSTOCK_API__KEYS, or set PENSTOCK_HTTP__HOST to 127.0.0.1"
     )
-    return Finding(name, Status.FAILED, f"none, and the API would listen on {host}", remedy)
+    return CheckResult(name, Status.FAILED, f"none, and the API would listen on {host}", remedy)
 
 
-def aws_credentials(queue: str) -> Finding:
+def aws_credentials(queue: str) -> CheckResult:
     """Check for an access key, if the queue is on AWS."""
     name = "AWS credentials"
     if ".amazonaws.com" not in queue:
-        return Finding(name, Status.OK, "not needed: scheduler.queue is not AWS's")
+        return CheckResult(name, Status.OK, "not needed: scheduler.queue is not AWS's")
     if find_key() is None:
         remedy = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
-        return Finding(name, Status.FAILED, f"none for {mask_whole_url(queue)}", remedy)
-    return Finding(name, Status.OK, "found")
+        return CheckResult(name, Status.FAILED, f"none for {mask_whole_url(queue)}", remedy)
+    return CheckResult(name, Status.OK, "found")
 
 
 def _nearest_existing(path: Path) -> Path:

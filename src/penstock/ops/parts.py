@@ -16,8 +16,8 @@ from penstock.edge.clock import SystemClock
 from penstock.events.api.pools import ROUTER_CONFIG_PATH as CONFIGURATION
 from penstock.events.process.route import PATH as PROCESS
 from penstock.ops.config.dispatch_options import FanOutBy
-from penstock.ops.supervisor import Part
-from penstock.sqs.client import Endpoint, SqsClient
+from penstock.ops.supervisor import SupervisedPart
+from penstock.sqs.client import BlockingSqsClient, SqsEndpoint
 from penstock.sqs.model import CreateQueueRequest, QueueUrlResponse
 
 
@@ -74,7 +74,7 @@ _SPARK_START_S = 180.0
 
 def parts_of(
     directory: Path, ports: Ports, environment: Mapping[str, str], engine: Engine, options: Sequence[str] = ()
-) -> list[Part]:
+) -> list[SupervisedPart]:
     """SQS server, Pub/Sub front, API, router; the scheduler is in the API's process, or Spark's work in a part more.
 
     `options` go before every part's command, such as --config FILE.
@@ -112,22 +112,22 @@ def parts_of(
 
     api_environment = {**environment, _FAN_OUT: FanOutBy.PIPELINE} if with_spark else environment
     parts = [
-        Part("sqs", "SQS; any AWS SDK by its endpoint URL", sqs, environment, port_from=_chosen("sqs")),
-        Part(
+        SupervisedPart("sqs", "SQS; any AWS SDK by its endpoint URL", sqs, environment, port_from=_chosen("sqs")),
+        SupervisedPart(
             "pubsub",
             "Pub/Sub; Google's clients by PUBSUB_EMULATOR_HOST",
             pubsub,
             environment,
             port_from=_chosen("pubsub"),
         ),
-        Part(
+        SupervisedPart(
             "api",
             "web page; events, subscriptions, jobs",
             api,
             api_environment,
             port_from=_chosen("http", "http.port"),
         ),
-        Part(
+        SupervisedPart(
             "router",
             "deliveries, pools, breakers, warnings",
             router,
@@ -139,7 +139,7 @@ def parts_of(
     if with_spark:
         purpose = "Spark: fan-out, dispatch, delivery facts"
         how = _chosen("pipeline")
-        parts.append(Part("pipeline", purpose, pipeline, environment, start_s=_SPARK_START_S, port_from=how))
+        parts.append(SupervisedPart("pipeline", purpose, pipeline, environment, start_s=_SPARK_START_S, port_from=how))
     return parts
 
 
@@ -159,6 +159,6 @@ def _with_token(url: str, token: str) -> str:
 
 def _dispatch_queue(sqs_url: str) -> str:
     """The URL of the queue between scheduler and router, which is made if it is not there."""
-    with SqsClient(Endpoint.parse(sqs_url), SystemClock()) as client:
+    with BlockingSqsClient(SqsEndpoint.parse(sqs_url), SystemClock()) as client:
         request = CreateQueueRequest(DISPATCH_QUEUE, {"FifoQueue": "true"})
         return client.call("CreateQueue", request, QueueUrlResponse).queue_url

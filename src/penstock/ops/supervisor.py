@@ -25,7 +25,7 @@ def _nothing(_: Mapping[str, str]) -> Mapping[str, str]:
 
 
 @dataclass(frozen=True)
-class Part:
+class SupervisedPart:
     """One child: what `penstock` is called with, given the addresses of the parts before it.
 
     `secrets` is environment too: arguments can be read by everybody on the machine. `port_from` says what its port is
@@ -44,7 +44,7 @@ class Part:
 class Child:
     """The running process of a part."""
 
-    def __init__(self, part: Part, addresses: Mapping[str, str], tell: Callable[[str], None]) -> None:
+    def __init__(self, part: SupervisedPart, addresses: Mapping[str, str], tell: Callable[[str], None]) -> None:
         self.part = part
         self._arguments = part.arguments(addresses)
         self._environment = {**part.environment, **part.secrets(addresses)}
@@ -113,7 +113,7 @@ class Child:
 class Supervisor:
     """Keeps parts running. `async with` starts them all and stops them all."""
 
-    def __init__(self, parts: Sequence[Part], tell: Callable[[str], None]) -> None:
+    def __init__(self, parts: Sequence[SupervisedPart], tell: Callable[[str], None]) -> None:
         self._parts = parts
         self._tell = tell
         self._children: dict[str, Child] = {}
@@ -138,13 +138,13 @@ class Supervisor:
         await asyncio.gather(*self._watches, return_exceptions=True)
         await self._stop_all()
 
-    async def _start(self, part: Part) -> None:
+    async def _start(self, part: SupervisedPart) -> None:
         child = Child(part, self.addresses, self._tell)
         self._children[part.name] = child
         self.addresses[part.name] = await child.start()
         self._tell(f"{part.name} is ready at {self.addresses[part.name]}")
 
-    async def _watch(self, part: Part) -> None:
+    async def _watch(self, part: SupervisedPart) -> None:
         loop = asyncio.get_running_loop()
         failures = 0
         while True:

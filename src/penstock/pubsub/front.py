@@ -12,28 +12,28 @@ from penstock.edge.clock import Clock
 from penstock.pubsub import wire
 from penstock.pubsub.metrics import PubsubMetrics
 from penstock.pubsub.policies import Policies
-from penstock.pubsub.publish.publisher import Publisher
+from penstock.pubsub.publish.publisher import PublisherService
 from penstock.pubsub.push.pushers import Pushers
 from penstock.pubsub.schemas.service import SchemaService
 from penstock.pubsub.schemas.store import SchemaStore
 from penstock.pubsub.schemas.topics import TopicSchemas
 from penstock.pubsub.subscribe.delivery import Acks
 from penstock.pubsub.subscribe.snapshots import Snapshots
-from penstock.pubsub.subscribe.streaming import Stream, StreamCall
-from penstock.pubsub.subscribe.subscriber import Subscriber
+from penstock.pubsub.subscribe.streaming import PullStream, StreamCall
+from penstock.pubsub.subscribe.subscriber import SubscriberService
 from penstock.pubsub.subscribe.subscriptions import expires_after_s
 from penstock.pubsub.wire import decode
 
 log = logging.getLogger(__name__)
 
 
-class Front:
+class PubsubFront:
     """The services of one server."""
 
     def __init__(self, broker: AsyncBroker, client: Client, clock: Clock, ids: TsidFactory, *, durable: bool) -> None:
         self._broker = broker
         self._clock = clock
-        self._streams: set[Stream] = set()
+        self._streams: set[PullStream] = set()
         # Definitions change one at a time: what one call checks, no other changes before it is done.
         changing = asyncio.Lock()
         store = SchemaStore(broker, clock, ids)
@@ -41,8 +41,10 @@ class Front:
         self._acks = Acks(broker)
         self.policies = Policies(broker, store)
         self.pushers = Pushers(broker, client, clock)
-        self.publisher = Publisher(broker, topic_schemas, self.policies, changing, self._redirect)
-        self.subscriber = Subscriber(broker, self._acks, self.policies, changing, self._redirect, durable=durable)
+        self.publisher = PublisherService(broker, topic_schemas, self.policies, changing, self._redirect)
+        self.subscriber = SubscriberService(
+            broker, self._acks, self.policies, changing, self._redirect, durable=durable
+        )
         self.snapshots = Snapshots(broker, clock, self.policies, changing)
         self.schemas = SchemaService(store, topic_schemas, self.policies, changing)
         self.metrics = PubsubMetrics(broker, self.pushers.counts)
@@ -58,7 +60,7 @@ class Front:
         first = await call.read()
         if not isinstance(first, wire.StreamingPullRequest):
             return
-        stream = Stream(self._broker, self._acks, self._clock, first, call)
+        stream = PullStream(self._broker, self._acks, self._clock, first, call)
         if self._stopping:
             stream.stop()
         self._streams.add(stream)

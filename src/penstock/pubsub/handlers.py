@@ -15,7 +15,7 @@ from google.rpc import code_pb2, error_details_pb2, status_pb2  # type: ignore[i
 
 from penstock.domain.errors import PenstockError
 from penstock.pubsub.errors import StaleAckIds
-from penstock.pubsub.front import Front
+from penstock.pubsub.front import PubsubFront
 from penstock.pubsub.metrics import PubsubMetrics
 
 _CODES: Mapping[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
@@ -55,7 +55,7 @@ Method: TypeAlias = Callable[[Any, Any], Awaitable[object]]
 _serialize = methodcaller("SerializeToString")
 
 
-def generic_handlers(front: Front) -> list[grpc.GenericRpcHandler]:
+def generic_handlers(front: PubsubFront) -> list[grpc.GenericRpcHandler]:
     """All services of the front, as the gRPC server takes them."""
     services = {
         "google.pubsub.v1.Publisher": _publisher(front),
@@ -66,7 +66,7 @@ def generic_handlers(front: Front) -> list[grpc.GenericRpcHandler]:
     return [grpc.method_handlers_generic_handler(name, methods) for name, methods in services.items()]
 
 
-def _publisher(front: Front) -> dict[str, grpc.RpcMethodHandler]:
+def _publisher(front: PubsubFront) -> dict[str, grpc.RpcMethodHandler]:
     publisher = front.publisher
     return _unary(
         front.metrics,
@@ -84,7 +84,7 @@ def _publisher(front: Front) -> dict[str, grpc.RpcMethodHandler]:
     )
 
 
-def _subscriber(front: Front) -> dict[str, grpc.RpcMethodHandler]:
+def _subscriber(front: PubsubFront) -> dict[str, grpc.RpcMethodHandler]:
     subscriber, snapshots = front.subscriber, front.snapshots
     methods = _unary(
         front.metrics,
@@ -110,7 +110,7 @@ def _subscriber(front: Front) -> dict[str, grpc.RpcMethodHandler]:
     return methods
 
 
-def _schemas(front: Front) -> dict[str, grpc.RpcMethodHandler]:
+def _schemas(front: PubsubFront) -> dict[str, grpc.RpcMethodHandler]:
     schemas = front.schemas
     return _unary(
         front.metrics,
@@ -129,7 +129,7 @@ def _schemas(front: Front) -> dict[str, grpc.RpcMethodHandler]:
     )
 
 
-def _policies(front: Front) -> dict[str, grpc.RpcMethodHandler]:
+def _policies(front: PubsubFront) -> dict[str, grpc.RpcMethodHandler]:
     policies = front.policies
     return _unary(
         front.metrics,
@@ -153,7 +153,7 @@ def _unary(metrics: PubsubMetrics, methods: Mapping[str, tuple[Method, Any]]) ->
     }
 
 
-def _streaming_pull(front: Front) -> grpc.RpcMethodHandler:
+def _streaming_pull(front: PubsubFront) -> grpc.RpcMethodHandler:
     async def streaming_pull(_: object, context: grpc.aio.ServicerContext) -> None:
         await front.streaming_pull(context)
 

@@ -8,7 +8,7 @@ from penstock.broker.async_broker import AsyncBroker
 from penstock.broker.errors import TopicNotFound
 from penstock.pubsub.errors import InvalidName, PolicyChanged
 from penstock.pubsub.schemas.store import SchemaStore
-from penstock.pubsub.wire import Call
+from penstock.pubsub.wire import GrpcCall
 
 _KEY = "policy "
 
@@ -20,7 +20,7 @@ class Policies:
         self._broker = broker
         self._schemas = schemas
 
-    async def set_iam_policy(self, request: iam_policy_pb2.SetIamPolicyRequest, _: Call) -> policy_pb2.Policy:
+    async def set_iam_policy(self, request: iam_policy_pb2.SetIamPolicyRequest, _: GrpcCall) -> policy_pb2.Policy:
         """Keep a policy; one that was read before it changed is refused."""
         self._check_exists(request.resource)
         current = self._policy(request.resource)
@@ -32,13 +32,13 @@ class Policies:
         await self._broker.put_record(_KEY + request.resource, policy.SerializeToString())
         return policy
 
-    async def get_iam_policy(self, request: iam_policy_pb2.GetIamPolicyRequest, _: Call) -> policy_pb2.Policy:
+    async def get_iam_policy(self, request: iam_policy_pb2.GetIamPolicyRequest, _: GrpcCall) -> policy_pb2.Policy:
         """The policy of a resource, empty when none was set."""
         self._check_exists(request.resource)
         return self._policy(request.resource)
 
     async def iam_permissions(
-        self, request: iam_policy_pb2.TestIamPermissionsRequest, _: Call
+        self, request: iam_policy_pb2.TestIamPermissionsRequest, _: GrpcCall
     ) -> iam_policy_pb2.TestIamPermissionsResponse:
         """All permissions asked for: every caller has them."""
         self._check_exists(request.resource)

@@ -21,7 +21,7 @@ from penstock.engine.store.port import Store
 from penstock.http.api.probes import CheckResult, Probes
 from penstock.http.server.server import HttpServer, listening_socket
 from penstock.ops.telemetry.metrics import Metrics
-from penstock.pubsub.front import Front
+from penstock.pubsub.front import PubsubFront
 from penstock.pubsub.handlers import generic_handlers
 
 _SWEEP_S = 60.0
@@ -40,7 +40,7 @@ _GRPC_OPTIONS = (
 )
 
 
-class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
+class PubsubServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where the server listens, and how much it holds in memory."""
 
     host: str = "127.0.0.1"
@@ -54,7 +54,9 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def open_front(store: Store, clock: Clock, ids: TsidFactory, settings: ServerSettings) -> AsyncIterator[Front]:
+async def open_front(
+    store: Store, clock: Clock, ids: TsidFactory, settings: PubsubServerSettings
+) -> AsyncIterator[PubsubFront]:
     """Open the store and bring back what it has, and push; on the way out, finish every write."""
     guard = EgressGuard(settings.egress_allow)
     try:
@@ -62,7 +64,7 @@ async def open_front(store: Store, clock: Clock, ids: TsidFactory, settings: Ser
             await AsyncBroker.open(store, clock, ids, settings.window) as broker,
             HttpClient(guard, _PUSHING) as client,
         ):
-            front = Front(broker, client, clock, ids, durable=store.durable)
+            front = PubsubFront(broker, client, clock, ids, durable=store.durable)
             front.pushers.start()
             sweeping = asyncio.create_task(_sweep(front))
             try:
@@ -77,7 +79,7 @@ async def open_front(store: Store, clock: Clock, ids: TsidFactory, settings: Ser
 class GrpcServer:
     """gRPC on the running loop: `async with` starts it and stops it gracefully."""
 
-    def __init__(self, front: Front, host: str, port: int, *, allow_remote: bool = False) -> None:
+    def __init__(self, front: PubsubFront, host: str, port: int, *, allow_remote: bool = False) -> None:
         self._front = front
         # Bound for a moment, so that what is wrong with an address is said as everywhere else.
         with listening_socket(host, port, credentials_set=allow_remote) as probe:
@@ -97,7 +99,7 @@ class GrpcServer:
         await self._server.stop(_GRACE_S)
 
 
-async def serve_pubsub(store: Store, clock: Clock, ids: TsidFactory, settings: ServerSettings) -> None:
+async def serve_pubsub(store: Store, clock: Clock, ids: TsidFactory, settings: PubsubServerSettings) -> None:
     """Serve until SIGINT or SIGTERM; then streams are told to come again, and writes are finished."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -112,7 +114,7 @@ async def serve_pubsub(store: Store, clock: Clock, ids: TsidFactory, settings: S
             await stop.wait()
 
 
-def _probes(front: Front) -> Probes:
+def _probes(front: PubsubFront) -> Probes:
     metrics = Metrics("pubsub")
     metrics.register(front.metrics)
 
@@ -123,7 +125,7 @@ def _probes(front: Front) -> Probes:
     return Probes(metrics, {"store": writes})
 
 
-async def _sweep(front: Front) -> None:
+async def _sweep(front: PubsubFront) -> None:
     while True:
         await pause(_SWEEP_S)
         await front.sweep_or_log()

@@ -35,7 +35,7 @@ ValidateSchemaResponse = _raw(types.ValidateSchemaResponse)
 ValidateMessageResponse = _raw(types.ValidateMessageResponse)
 
 
-class Call(Protocol):
+class GrpcCall(Protocol):
     """What a handler may know of the call it answers."""
 
     def time_remaining(self) -> float | None:

@@ -16,15 +16,15 @@ from penstock.router.intake.consumers import Consumers
 from penstock.router.intake.routing import Routing
 from penstock.router.intake.tracker import InFlightTracker, TrackedMessage
 from penstock.router.monitoring.views import (
-    GroupView,
     InFlightFilter,
     InFlightPage,
     InFlightPlace,
     InFlightView,
-    PoolView,
     QueueView,
+    RouterGroupView,
+    RouterPoolView,
 )
-from penstock.router.monitoring.warnings import ROUTER, Severity, WarningCode, Warnings
+from penstock.router.monitoring.warnings import ROUTER, WarningCode, Warnings, WarningSeverity
 from penstock.router.pools.counts import RouterMetrics
 from penstock.router.pools.pool import Mediator
 from penstock.router.pools.pools import Pools
@@ -107,7 +107,7 @@ class Router:
         if in_flight > capacity:
             self._warnings.add(
                 WarningCode.PIPELINE_MAP_LEAK,
-                Severity.WARN,
+                WarningSeverity.WARN,
                 ROUTER,
                 f"LEAK DETECTION: in-flight tracker size ({in_flight}) > total capacity ({capacity})",
             )
@@ -129,14 +129,14 @@ class Router:
         if messages:
             self._warnings.add(
                 WarningCode.SHUTDOWN_CLEANUP_ERRORS,
-                Severity.WARN,
+                WarningSeverity.WARN,
                 ROUTER,
                 f"{messages} messages could not be given back; they come again when their leases end",
             )
 
     # --- views
 
-    def pools(self) -> list[PoolView]:
+    def pools(self) -> list[RouterPoolView]:
         """All pools, those that are being drained last."""
         return [pool.view() for pool in self._pools.all()]
 
@@ -144,7 +144,7 @@ class Router:
         """All consumed queues, those that are no longer wanted last."""
         return [consumer.view() for consumer in self._consumers.all()]
 
-    def groups(self, pool: str | None) -> list[GroupView]:
+    def groups(self, pool: str | None) -> list[RouterGroupView]:
         """The groups that have messages, of one pool or of all."""
         return [group for each in self._pools if pool in (None, each.code) for group in each.groups()]
 

@@ -19,7 +19,7 @@ class PeriodicTask(msgspec.Struct, frozen=True):
     work: Callable[[], Awaitable[None]]
 
 
-class Schedule:
+class DutySchedule:
     """Runs its tasks until it is cancelled; one that fails is logged and runs again at its next time.
 
     A task does nothing before `is_ready`, and never runs twice at once: its time is counted from its end.

@@ -4,12 +4,15 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
+from penstock.cluster.leadership import lease_for, running
+from penstock.cluster.lease import LeaseDatabase
+from penstock.cluster.standby import Standby
 from penstock.delivery.breakers import Breakers
 from penstock.delivery.egress import EgressGuard
 from penstock.delivery.http.client import HttpClient
 from penstock.delivery.http.settings import DeliverySettings
 from penstock.domain.ids import TsidFactory
-from penstock.edge.clock import SystemClock, pause
+from penstock.edge.clock import Clock, SystemClock, pause
 from penstock.edge.node import process_ids
 from penstock.http.server.server import HttpServer, stop_signal
 from penstock.queues.open import QueueSpec, source_for
@@ -24,16 +27,17 @@ from penstock.router.monitoring.warnings import Warnings
 from penstock.router.pools.counts import RouterMetrics
 from penstock.router.pools.mediator import HttpMediator
 from penstock.router.router import Router
-from penstock.router.schedule import PeriodicTask, Schedule
+from penstock.router.schedule import DutySchedule, PeriodicTask
 from penstock.router.settings import RouterSettings
-from penstock.router.standby import AlwaysPrimary, Leadership
+from penstock.router.standby import AlwaysPrimary, RouterLeadership
 
 MONITOR_S = 60.0
 CLEAN_UP_S = 10.0
 LEAK_CHECK_S = 30.0
+LEASE_NAME = "router"
 
 
-async def serve_router(settings: RouterSettings, worker: int = 0, leadership: Leadership | None = None) -> None:
+async def serve_router(settings: RouterSettings, worker: int = 0, leadership: RouterLeadership | None = None) -> None:
     """Serve until SIGINT or SIGTERM; Unavailable if there is no configuration to begin with.
 
     One of several workers takes its part of the configuration, and the port that many above the first.
@@ -85,7 +89,7 @@ async def _duties(router: Router, sync: ConfigSync) -> None:
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(sync.run())
-            group.create_task(Schedule(tasks, lambda: sync.state.initialised, pause).run())
+            group.create_task(DutySchedule(tasks, lambda: sync.state.initialised, pause).run())
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
 
@@ -129,3 +133,24 @@ def _fetch_for(workers: int, worker: int) -> Callable[[Sequence[str]], Awaitable
 
 def _new_ids(ids: TsidFactory, clock: SystemClock) -> Callable[[], str]:
     return lambda: ids.next_id(clock.now_ms())
+
+
+async def serve_standby_router(
+    settings: RouterSettings,
+    standby: str,
+    database: LeaseDatabase,
+    clock: Clock,
+    ids: TsidFactory,
+    *,
+    ttl_s: float,
+    renew_s: float,
+) -> None:
+    """Serve until SIGINT or SIGTERM, and consume while this router leads; then let the next one lead at once."""
+    await database.open(clock.now_ms())
+    try:
+        async with lease_for(standby, database, clock, LEASE_NAME, ids.next_id(clock.now_ms())) as lease:
+            leadership = None if lease is None else Standby(lease, ttl_s=ttl_s, renew_s=renew_s)
+            async with running(leadership):
+                await serve_router(settings, leadership=leadership)
+    finally:
+        await database.close()

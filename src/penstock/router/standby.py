@@ -4,7 +4,7 @@ import asyncio
 from typing import Protocol
 
 
-class Leadership(Protocol):
+class RouterLeadership(Protocol):
     """Whether this instance is the primary one."""
 
     def is_primary(self) -> bool:

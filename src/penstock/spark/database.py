@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.events.store.repository import JobRepository
 
 
-class Database(msgspec.Struct, frozen=True, dict=True):
+class SparkDatabase(msgspec.Struct, frozen=True, dict=True):
     """Where jobs are kept: `sqlite:///absolute/path/jobs.db` or `postgresql://…`. Never printed with its password."""
 
     url: str

@@ -15,7 +15,7 @@ from pyspark import SparkContext
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from penstock.spark.metrics import BatchTimes
-from penstock.spark.progress import Batch, Progress
+from penstock.spark.progress import BatchProgress, QueryProgress
 
 
 class EndedBatch(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -70,7 +70,7 @@ class BatchListener(StreamingQueryListener, ABC):
 class ProgressListener(BatchListener):
     """Notes every micro-batch; starts and ends are the supervisor's to note, who causes them."""
 
-    def __init__(self, progresses: Iterable[Progress], times: BatchTimes) -> None:
+    def __init__(self, progresses: Iterable[QueryProgress], times: BatchTimes) -> None:
         self._by_name = {progress.name: progress for progress in progresses}
         self._times = times
 
@@ -78,6 +78,8 @@ class ProgressListener(BatchListener):
         """A micro-batch is done."""
         progress = self._by_name.get(batch.name or "")
         if progress is not None:
-            told = Batch(batch.batch_id, batch.num_input_rows, batch.batch_duration, batch.processed_rows_per_second)
+            told = BatchProgress(
+                batch.batch_id, batch.num_input_rows, batch.batch_duration, batch.processed_rows_per_second
+            )
             progress.advanced(told)
             self._times.observe(progress.name, batch.batch_duration)

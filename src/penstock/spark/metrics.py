@@ -6,7 +6,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from penstock.ops.telemetry.metrics import Metrics
-from penstock.spark.progress import Progress, QueryStatus, QueryView
+from penstock.spark.progress import QueryProgress, QueryStatus, QueryView
 
 _LABELS = ("query",)
 
@@ -25,7 +25,7 @@ class BatchTimes:
 class ProgressCollector(Collector):
     """Everything else there is to tell, read when it is asked for."""
 
-    def __init__(self, progresses: Sequence[Progress]) -> None:
+    def __init__(self, progresses: Sequence[QueryProgress]) -> None:
         self._progresses = progresses
 
     def collect(self) -> Iterator[Metric]:

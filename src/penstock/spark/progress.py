@@ -17,7 +17,7 @@ class QueryStatus(StrEnum):
     STOPPED = "STOPPED"
 
 
-class Batch(msgspec.Struct, frozen=True):
+class BatchProgress(msgspec.Struct, frozen=True):
     """One micro-batch that is done."""
 
     id: int
@@ -44,14 +44,14 @@ class QueryView(msgspec.Struct, frozen=True, rename="camel"):
     retry_in_seconds: float | None
 
 
-class Progress:
+class QueryProgress:
     """What is known of one job; safe to use from several threads."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._lock = Lock()
         self._status = QueryStatus.STARTING
-        self._last = Batch(-1, 0, 0, 0.0)
+        self._last = BatchProgress(-1, 0, 0, 0.0)
         self._batches = 0
         self._rows = 0
         self._lag: int | None = None
@@ -67,7 +67,7 @@ class Progress:
             self._starts += 1
             self._retry_in_s = None
 
-    def advanced(self, batch: Batch) -> None:
+    def advanced(self, batch: BatchProgress) -> None:
         """A micro-batch is done."""
         with self._lock:
             self._batches += 1

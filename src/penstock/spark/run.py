@@ -22,7 +22,7 @@ from penstock.spark.errors import JobsFailed
 from penstock.spark.metrics import BatchTimes, ProgressCollector
 from penstock.spark.progress import QueryStatus, QueryView
 from penstock.spark.session import SessionSettings, close_session, open_session
-from penstock.spark.supervision import StreamingJob, Supervisor
+from penstock.spark.supervision import QuerySupervisor, StreamingJob
 
 _WELL = (QueryStatus.RUNNING, QueryStatus.FINISHED)
 
@@ -34,7 +34,7 @@ class PipelineView(msgspec.Struct, frozen=True):
     queries: list[QueryView]
 
 
-def run_app(supervisor: Supervisor, metrics: Metrics, master: str) -> App:
+def run_app(supervisor: QuerySupervisor, metrics: Metrics, master: str) -> App:
     """Health, metrics and the state of every query."""
 
     @route("GET", "/api/pipeline", summary="The streaming jobs: batches, rows, pace, lag, failures.")
@@ -70,7 +70,7 @@ async def run_pipeline(
 ) -> None:
     """Run the jobs until SIGINT, SIGTERM or, with `once`, their end; JobsFailed if one will not run any more."""
     metrics = Metrics("pipeline")
-    supervisor = Supervisor(jobs, settings.checkpoint, BatchTimes(metrics), once=settings.once)
+    supervisor = QuerySupervisor(jobs, settings.checkpoint, BatchTimes(metrics), once=settings.once)
     server = HttpServer(run_app(supervisor, metrics, settings.session.master), settings.host, settings.port)
     stop = stop_signal(server)
     loop = asyncio.get_running_loop()
@@ -94,6 +94,6 @@ async def run_pipeline(
         raise JobsFailed({view.name: view.last_error or "" for view in failed})
 
 
-async def _until_started(supervisor: Supervisor, stop: asyncio.Event) -> None:
+async def _until_started(supervisor: QuerySupervisor, stop: asyncio.Event) -> None:
     while not stop.is_set() and any(view.status is QueryStatus.STARTING for view in supervisor.views):
         await pause(_LOOK_S)

@@ -21,12 +21,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.utils import get_active_spark_context
 
+from penstock.domain.retry import Backoff
 from penstock.edge.clock import stopwatch
-from penstock.events.dispatch.publisher import Backoff
 from penstock.spark.errors import reason_of
 from penstock.spark.listener import ProgressListener
 from penstock.spark.metrics import BatchTimes
-from penstock.spark.progress import Progress, QueryStatus, QueryView
+from penstock.spark.progress import QueryProgress, QueryStatus, QueryView
 
 
 class StreamingJob(Protocol):
@@ -73,7 +73,7 @@ class Supervised:
     """A job and the thread that keeps it running; with `once` a failure is its end."""
 
     def __init__(self, job: StreamingJob, checkpoint: str, *, once: bool) -> None:
-        self.progress = Progress(job.name)
+        self.progress = QueryProgress(job.name)
         self._job = job
         self._checkpoint = checkpoint
         self._once = once
@@ -182,7 +182,7 @@ def is_up(spark: SparkSession) -> bool:
 LAG_S = 5.0
 
 
-class Supervisor:
+class QuerySupervisor:
     """Starts the jobs, keeps them running, measures how much waits for them, and stops them together."""
 
     def __init__(self, jobs: Sequence[StreamingJob], checkpoint: str, times: BatchTimes, *, once: bool = False) -> None:
@@ -194,7 +194,7 @@ class Supervisor:
         self._stopping = Event()
 
     @property
-    def progresses(self) -> list[Progress]:
+    def progresses(self) -> list[QueryProgress]:
         """How far each job is."""
         return [supervised.progress for supervised in self._supervised]
 

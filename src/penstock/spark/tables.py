@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.spark.errors import InvalidPipelineOption
 from penstock.spark.sources.table_source import registered
 
@@ -16,7 +16,7 @@ class Tables:
     Spark 4.3 the filters pushed to a Python source are one for all its uses. Ask for another frame, or persist it.
     """
 
-    def __init__(self, spark: SparkSession, database: Database, *, splits: int | None = None) -> None:
+    def __init__(self, spark: SparkSession, database: SparkDatabase, *, splits: int | None = None) -> None:
         self._spark = spark
         self._splits = splits
         self._format = registered(spark, database)

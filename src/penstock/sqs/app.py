@@ -14,8 +14,8 @@ from penstock.http.server.asgi import Exchange, Receive, Scope, Send
 from penstock.sqs.actions.after_commit import AfterCommit
 from penstock.sqs.actions.table import ACTIONS
 from penstock.sqs.admin.admin import AdminSurface
-from penstock.sqs.auth.caller import Caller, ClientGone
-from penstock.sqs.auth.credentials import Credentials, Role
+from penstock.sqs.auth.caller import CallerGone, SqsCaller
+from penstock.sqs.auth.credentials import Credentials, KeyRole
 from penstock.sqs.auth.sigv4 import verify
 from penstock.sqs.errors import ErrorKind, SqsError
 from penstock.sqs.model import Shape
@@ -117,7 +117,7 @@ class SqsApp:
     async def _answer_later(self, call: _Call, response: Awaitable[Shape]) -> None:
         try:
             self._answer(call, await response)
-        except ClientGone:
+        except CallerGone:
             return
         except Exception as error:
             self._refuse(call, error)
@@ -129,7 +129,7 @@ class SqsApp:
         headers, body = wire.error_headers(refusal, request_id), wire.encode_error(refusal, request_id)
         call.exchange.respond(refusal.kind.status, headers, body)
 
-    def _caller(self, exchange: Exchange, headers: Mapping[bytes, bytes], json: bytes | None = None) -> Caller:
+    def _caller(self, exchange: Exchange, headers: Mapping[bytes, bytes], json: bytes | None = None) -> SqsCaller:
         """Who asks; SqsError when the request is too large, its signature does not hold, or a web page sent it."""
         if len(exchange.body) > MAX_REQUEST_BYTES:
             raise SqsError(ErrorKind.REQUEST_TOO_LARGE, f"A request is at most {MAX_REQUEST_BYTES} bytes.")
@@ -137,12 +137,12 @@ class SqsApp:
         if self._credentials is None:
             if is_sent_by_another_site(headers):
                 raise SqsError(ErrorKind.ACCESS_DENIED, "Without credentials, pages of other sites are not answered.")
-            return Caller(host, exchange.hung_up, json=json)
+            return SqsCaller(host, exchange.hung_up, json=json)
         path, _, query = exchange.target.partition(b"?")
         request = SignedRequest(exchange.method, path, query, exchange.headers, exchange.body)
         principal = verify(request, self._credentials, self._service.clock.now_ms())
         notes = {"SenderId": principal.access_key}
-        return Caller(host, exchange.hung_up, admin=principal.role is Role.ADMIN, notes=notes, json=json)
+        return SqsCaller(host, exchange.hung_up, admin=principal.role is KeyRole.ADMIN, notes=notes, json=json)
 
     def _refusal(self, action: str, error: Exception) -> SqsError:
         """The one place where everything that can go wrong becomes one of AWS's errors."""
@@ -171,7 +171,7 @@ class SqsApp:
         exchange.respond(status, [(b"content-type", b"application/json"), (b"cache-control", b"no-store")], body)
 
 
-def _read_query(exchange: Exchange, caller: Caller) -> tuple[str, Shape]:
+def _read_query(exchange: Exchange, caller: SqsCaller) -> tuple[str, Shape]:
     """The action and the request of the older protocol, which may name the queue by the path."""
     path, _, query = exchange.target.partition(b"?")
     path_queue_url = f"{caller.base_url}{_decoded(path)}" if path.count(b"/") >= 2 else None

@@ -39,7 +39,7 @@ _MISSING = {ErrorKind.QUEUE_DOES_NOT_EXIST.json_type, ErrorKind.RESOURCE_NOT_FOU
 A = TypeVar("A")
 
 
-class Endpoint(msgspec.Struct, frozen=True):
+class SqsEndpoint(msgspec.Struct, frozen=True):
     """Where a server is."""
 
     url: str
@@ -50,7 +50,7 @@ class Endpoint(msgspec.Struct, frozen=True):
     path: str
 
     @classmethod
-    def parse(cls, url: str) -> "Endpoint":
+    def parse(cls, url: str) -> "SqsEndpoint":
         """The endpoint of a URL; InvalidArgument if it is not one."""
         try:
             parts = urlsplit(url)
@@ -69,16 +69,16 @@ class _ErrorBody(msgspec.Struct):
     capital_message: str | None = msgspec.field(name="Message", default=None)
 
 
-class SqsClient:
+class BlockingSqsClient:
     """Calls the actions of a server, one at a time."""
 
-    def __init__(self, endpoint: Endpoint, clock: Clock, signer: Signer | None = None) -> None:
+    def __init__(self, endpoint: SqsEndpoint, clock: Clock, signer: Signer | None = None) -> None:
         self._endpoint = endpoint
         self._clock = clock
         self._signer = signer
         self._http = BlockingHttp(endpoint.host, endpoint.port, secure=endpoint.secure, timeout_s=TIMEOUT_S)
 
-    def __enter__(self) -> "SqsClient":
+    def __enter__(self) -> "BlockingSqsClient":
         return self
 
     def __exit__(

@@ -24,7 +24,7 @@ from penstock.sqs.service import ServiceSettings, SqsService, stored_dedup_windo
 _SWEEP_S = 10.0
 
 
-class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
+class SqsServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where the server listens and how it presents itself."""
 
     host: str = "127.0.0.1"
@@ -35,7 +35,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def open_service(
-    stores: Mapping[str, Store], clock: Clock, ids: TsidFactory, settings: ServerSettings
+    stores: Mapping[str, Store], clock: Clock, ids: TsidFactory, settings: SqsServerSettings
 ) -> AsyncIterator[SqsService]:
     """Open the databases and load the queues; on the way out, finish every write."""
     shells: dict[str, AsyncShell] = {}
@@ -75,7 +75,7 @@ async def serve_sqs(
     stores: Mapping[str, Store],
     clock: Clock,
     ids: TsidFactory,
-    settings: ServerSettings,
+    settings: SqsServerSettings,
     credentials: Credentials | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM; then waiting receives are answered empty and writes are finished."""

@@ -22,7 +22,7 @@ from penstock.sqs.metrics import SqsMetrics
 from penstock.sqs.names import arn, name_of_url, parse_arn
 from penstock.sqs.queue.attributes import QueueAttributes, RedrivePolicy
 from penstock.sqs.queue.move_tasks import MoveTasks
-from penstock.sqs.queue.placement import Ownership, PartitionMap, SoleOwner, place
+from penstock.sqs.queue.placement import PartitionMap, PartitionOwnership, SoleOwner, place
 from penstock.sqs.queue.queue import (
     DEDUP_WINDOW_MS,
     SqsQueue,
@@ -33,7 +33,7 @@ from penstock.sqs.queue.queue import (
     queue_policy,
     split_partition_name,
 )
-from penstock.sqs.queue.receipts import Partition
+from penstock.sqs.queue.receipts import QueuePartition
 from penstock.sqs.queue.redrive import check_dead_letter_queue, moved_copy
 from penstock.sqs.queue.throttling import Action, Throttles
 
@@ -59,7 +59,7 @@ class SqsService:
         ids: TsidFactory,
         settings: ServiceSettings,
         pause: Callable[[float], Awaitable[None]],
-        ownership: Ownership | None = None,
+        ownership: PartitionOwnership | None = None,
     ) -> None:
         self.settings = settings
         self.clock = clock
@@ -290,7 +290,7 @@ class SqsService:
         return shell, pending
 
     def _assemble(self, record: SqsRecord) -> SqsQueue:
-        partitions: list[Partition] = []
+        partitions: list[QueuePartition] = []
         for index, database in enumerate(record.placement):
             shell = self._databases.get(database)
             if shell is None:
@@ -305,14 +305,14 @@ class SqsService:
                     f"partition {index} of {record.name} is not in the database {database!r}; "
                     "is that the one it was made in?"
                 )
-            partitions.append(Partition(index, shell, catalog.streams[name], catalog.queues[name]))
+            partitions.append(QueuePartition(index, shell, catalog.streams[name], catalog.queues[name]))
         throttle = self.throttles.of_queue(record.name, record.attributes.throttles)
         queue = self.queues[record.name] = SqsQueue(record, partitions, throttle)
         for partition in partitions:
             partition.queue.on_dead_letters = partial(self._hand_over, queue, partition)
         return queue
 
-    def _hand_over(self, source: SqsQueue, partition: Partition, entries: list[Entry]) -> None:
+    def _hand_over(self, source: SqsQueue, partition: QueuePartition, entries: list[Entry]) -> None:
         """Move messages that were received too often to the dead-letter queue."""
         target = self._redrive_target(source.attributes.redrive_policy)
         if target is None:
@@ -328,7 +328,9 @@ class SqsService:
         if error is not None:
             log.error("dead letters stay where they are for now: %s", error)
 
-    async def move(self, source: Partition, entries: list[Entry], target: SqsQueue, source_arn: str | None) -> None:
+    async def move(
+        self, source: QueuePartition, entries: list[Entry], target: SqsQueue, source_arn: str | None
+    ) -> None:
         """Move entries that the engine holds as settling; in one commit within a database, else sent, then settled."""
         by_partition: dict[int, list[Entry]] = {}
         for entry in entries:
@@ -358,7 +360,7 @@ class SqsService:
             raise failure
 
 
-async def _drop_streams(partitions: list[Partition]) -> None:
+async def _drop_streams(partitions: list[QueuePartition]) -> None:
     await _commit_all([(p.shell, p.shell.ledger.catalog.drop_stream(p.stream)) for p in partitions])
 
 

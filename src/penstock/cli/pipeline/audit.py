@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.history.audit.findings import AuditResult
     from penstock.history.audit.window import AuditWindow
     from penstock.ops.config import Config
-    from penstock.spark.database import Database
+    from penstock.spark.database import SparkDatabase
     from penstock.spark.session import SessionSettings
 
 AUDIT_EXAMPLES = examples(
@@ -95,14 +95,14 @@ def golden_day(
     from penstock.history.audit.audit import SPARK_SETTINGS
     from penstock.history.audit.golden_day import DAY_MS, PLANTED, GoldenDay, rehearse
     from penstock.history.audit.page import summary, verdict
-    from penstock.spark.database import Database
+    from penstock.spark.database import SparkDatabase
     from penstock.spark.session import spark_session
 
     settings = session_settings(load_config(ctx), master, conf, app_name="penstock-golden-day")
     settings = msgspec.structs.replace(settings, conf={**SPARK_SETTINGS, **settings.conf})
     day = GoldenDay(from_ms=SystemClock().now_ms() - 2 * DAY_MS, events=events, keys=keys)
     with TemporaryDirectory(prefix="penstock-golden-day-") as directory, spark_session(settings) as spark:
-        database = Database(f"sqlite://{Path(directory).absolute()}/jobs.db")
+        database = SparkDatabase(f"sqlite://{Path(directory).absolute()}/jobs.db")
         rehearsed = rehearse(spark, database, f"{directory}/checkpoint", day)
     for title, result in (("As it was", rehearsed.day), ("With breaches", rehearsed.broken)):
         typer.echo(f"{title}: {verdict(result)}")
@@ -137,7 +137,7 @@ def _window(
     )
 
 
-def _audited(place: "Database", settings: "SessionSettings", window: "AuditWindow", most: int) -> "AuditResult":
+def _audited(place: "SparkDatabase", settings: "SessionSettings", window: "AuditWindow", most: int) -> "AuditResult":
     from penstock.spark.requirements import require_spark
 
     require_spark()

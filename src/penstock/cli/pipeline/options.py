@@ -13,7 +13,7 @@ from penstock.cli.parameters import pairs
 if TYPE_CHECKING:
     from penstock.history.lake.lake import LakeFormat
     from penstock.ops.config import Config
-    from penstock.spark.database import Database
+    from penstock.spark.database import SparkDatabase
     from penstock.spark.session import SessionSettings
 
 
@@ -28,15 +28,15 @@ def session_settings(
     return SessionSettings(app_name=app_name, master=master or options.master, conf=settings, ui=options.ui)
 
 
-def database_of(config: "Config", data: Path | None, database: str | None) -> "Database":
+def database_of(config: "Config", data: Path | None, database: str | None) -> "SparkDatabase":
     """Return where jobs are kept: PostgreSQL if a URL is given or configured, else a file in the data directory."""
-    from penstock.spark.database import Database
+    from penstock.spark.database import SparkDatabase
 
     if url := database_url(config, data, database):
-        return Database(url)
+        return SparkDatabase(url)
     directory = data or config.data.dir
     directory.mkdir(parents=True, exist_ok=True)
-    return Database(f"sqlite://{quote(str((directory / 'jobs.db').absolute()))}")
+    return SparkDatabase(f"sqlite://{quote(str((directory / 'jobs.db').absolute()))}")
 
 
 def checkpoint_of(config: "Config", data: Path | None) -> str:

@@ -22,11 +22,11 @@ from penstock.cli.parameters import AsJson, Conf, DatabaseUrl, DataDir, Master, 
 from penstock.cli.pipeline.options import database_of, session_settings
 
 if TYPE_CHECKING:
-    from penstock.events.replay import Replay, ReplayOrder, ReplayProgress
+    from penstock.domain.replay import Replay, ReplayProgress, ReplayRequest
     from penstock.history.replay.runner import Count, Ended
     from penstock.history.replay.task import DirectSettings
     from penstock.ops.config import Config
-    from penstock.spark.database import Database
+    from penstock.spark.database import SparkDatabase
 
 EXAMPLES = examples(
     "penstock pipeline replay --from 2030-01-01 --to 2030-01-02 --dry-run",
@@ -144,10 +144,10 @@ def _request(
     *,
     direct: bool,
     resume: str | None,
-) -> "ReplayOrder | None":
+) -> "ReplayRequest | None":
     """Return the request; None if an earlier one is continued."""
     from penstock.domain.errors import InvalidArgument
-    from penstock.events.replay import ReplayOrder, ReplaySelection
+    from penstock.domain.replay import ReplayRequest, ReplaySelection
 
     given = (from_, to, subscription, key, failed_since, rate)
     if resume is not None:
@@ -165,10 +165,12 @@ def _request(
         raise InvalidArgument("say what to replay: a time range, a subscription, a key, or what failed since when")
     if selection.from_ms is not None and selection.to_ms is not None and selection.from_ms >= selection.to_ms:
         raise InvalidArgument("there is no time between --from and --to: give an earlier and a later moment")
-    return ReplayOrder(selection=selection, direct=direct, per_s=rate)
+    return ReplayRequest(selection=selection, direct=direct, per_s=rate)
 
 
-def _begun(place: "Database", request: "ReplayOrder | None", resume: str | None) -> "tuple[Replay | None, ReplayOrder]":
+def _begun(
+    place: "SparkDatabase", request: "ReplayRequest | None", resume: str | None
+) -> "tuple[Replay | None, ReplayRequest]":
     """Return the replay to continue, if there is one, and the request."""
     import asyncio
 
@@ -185,7 +187,9 @@ def _begun(place: "Database", request: "ReplayOrder | None", resume: str | None)
     return found, found.order
 
 
-def _begin(place: "Database", request: "ReplayOrder", count: "Count", now_ms: int, found: "Replay | None") -> "Replay":
+def _begin(
+    place: "SparkDatabase", request: "ReplayRequest", count: "Count", now_ms: int, found: "Replay | None"
+) -> "Replay":
     import asyncio
 
     from penstock.edge.clock import SystemClock
@@ -201,7 +205,7 @@ def _begin(place: "Database", request: "ReplayOrder", count: "Count", now_ms: in
     return asyncio.run(begin())
 
 
-def _print_count(count: "Count", request: "ReplayOrder", *, as_json: bool) -> None:
+def _print_count(count: "Count", request: "ReplayRequest", *, as_json: bool) -> None:
     if as_json:
         print_json({"jobs": count.jobs, "groups": count.groups, "onTheirWay": count.on_their_way})
         return

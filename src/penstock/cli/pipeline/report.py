@@ -15,8 +15,8 @@ from penstock.cli.pipeline.options import database_of, lake_format_of, lake_of, 
 if TYPE_CHECKING:
     from penstock.history.lake.lake import LakeFormat
     from penstock.history.report.figures import Figures
-    from penstock.history.report.span import Span
-    from penstock.spark.database import Database
+    from penstock.history.report.span import ReportPeriod
+    from penstock.spark.database import SparkDatabase
     from penstock.spark.session import SessionSettings
 
 EXAMPLES = examples(
@@ -73,7 +73,7 @@ def report(
         typer.echo(f"wrote {path}: {figures.totals.attempts:,} attempts of {span.title}", err=as_json)
 
 
-def _span(day: str | None, week: str | None) -> "Span":
+def _span(day: str | None, week: str | None) -> "ReportPeriod":
     from penstock.history.report.span import day_span, week_span
 
     if day is not None and week is not None:
@@ -84,7 +84,7 @@ def _span(day: str | None, week: str | None) -> "Span":
 
 
 def _of_lake(
-    session: "SessionSettings", path: str, lake_format: "LakeFormat", span: "Span", partitions: int
+    session: "SessionSettings", path: str, lake_format: "LakeFormat", span: "ReportPeriod", partitions: int
 ) -> "Figures":
     from penstock.history.lake.lake import open_lake
     from penstock.history.report.figures import collect_figures
@@ -96,7 +96,9 @@ def _of_lake(
         return collect_figures(facts, span, f"the lake {path}", partitions)
 
 
-def _of_database(session: "SessionSettings", database: "Database", span: "Span", partitions: int) -> "Figures":
+def _of_database(
+    session: "SessionSettings", database: "SparkDatabase", span: "ReportPeriod", partitions: int
+) -> "Figures":
     from penstock.history.report.figures import collect_figures
     from penstock.history.report.span import facts_of_database
     from penstock.spark.session import spark_session

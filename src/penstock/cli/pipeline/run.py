@@ -45,7 +45,7 @@ DISPATCH_EXAMPLES = examples(
 )
 
 
-class Stream(StrEnum):
+class StreamCommand(StrEnum):
     """The streaming jobs."""
 
     FAN_OUT = "fan-out"
@@ -107,7 +107,7 @@ def fan_out(
     time and started again: no event is skipped, and none gets a job twice.
     """
     streams = Streams(config=load_config(ctx), data=data, database=database, once=once, reports_batches=True)
-    _run_alone(streams, Stream.FAN_OUT, master, conf)
+    _run_alone(streams, StreamCommand.FAN_OUT, master, conf)
 
 
 def dispatch(
@@ -126,16 +126,16 @@ def dispatch(
     at any time and started again: nothing is lost, and the queue gets every job once.
     """
     streams = Streams(config=load_config(ctx), data=data, database=database, queue=queue, endpoint=endpoint, once=once)
-    _run_alone(streams, Stream.DISPATCH, master, conf)
+    _run_alone(streams, StreamCommand.DISPATCH, master, conf)
 
 
-def chosen(only: str) -> list[Stream]:
+def chosen(only: str) -> list[StreamCommand]:
     """Return the jobs that were named, each once; all if none was."""
     names = dict.fromkeys(name.strip() for name in only.split(",") if name.strip())
     try:
-        return [Stream(name) for name in names] or list(Stream)
+        return [StreamCommand(name) for name in names] or list(StreamCommand)
     except ValueError as error:
-        known = ", ".join(Stream)
+        known = ", ".join(StreamCommand)
         raise typer.BadParameter(f"{error.args[0].split()[0]} is not a streaming job: there are {known}") from None
 
 
@@ -153,9 +153,13 @@ class Streams:
     reports_batches: bool = False
     """Whether fan-out prints a line for each batch."""
 
-    def job(self, stream: Stream) -> "StreamingJob":
+    def job(self, stream: StreamCommand) -> "StreamingJob":
         """Return one of the jobs."""
-        makers = {Stream.FAN_OUT: self._fan_out, Stream.DISPATCH: self._dispatch, Stream.FACTS: self._facts}
+        makers = {
+            StreamCommand.FAN_OUT: self._fan_out,
+            StreamCommand.DISPATCH: self._dispatch,
+            StreamCommand.FACTS: self._facts,
+        }
         return makers[stream]()
 
     def _fan_out(self) -> "StreamingJob":
@@ -177,9 +181,9 @@ class Streams:
         from penstock.cli.serve.events_database import jobs_database
         from penstock.edge.node import process_ids
         from penstock.events.dispatch.settings import scheduler_settings
-        from penstock.events.dispatch.spark import DispatchJob, LeaseSettings
+        from penstock.events.dispatch.spark import DispatchQuery, LeaseSettings
         from penstock.events.dispatch.spark_messages import Destination, DispatchSettings
-        from penstock.events.dispatch.spark_round import Rounds
+        from penstock.events.dispatch.spark_round import DispatchRounds
 
         options = self.config.scheduler
         queue = self.queue or options.queue
@@ -187,7 +191,7 @@ class Streams:
             raise typer.BadParameter(
                 "dispatch needs a queue: give --queue URI, set scheduler.queue, or leave it out by --only fan-out,facts"
             )
-        rounds = Rounds(
+        rounds = DispatchRounds(
             database=database_of(self.config, self.data, self.database),
             destination=Destination(
                 queue_uri=queue,
@@ -200,10 +204,10 @@ class Streams:
         lease = LeaseSettings(
             standby=options.standby or "off", ttl_s=options.lease_ttl_s, renew_s=options.lease_renew_s
         )
-        return DispatchJob(rounds, lease, once=self.once, ids=process_ids(self.config.node.id))
+        return DispatchQuery(rounds, lease, once=self.once, ids=process_ids(self.config.node.id))
 
 
-def _run_alone(streams: Streams, stream: Stream, master: str, conf: list[str] | None) -> None:
+def _run_alone(streams: Streams, stream: StreamCommand, master: str, conf: list[str] | None) -> None:
     import asyncio
 
     from penstock.spark.run import RunSettings, run_pipeline

@@ -14,7 +14,7 @@ from penstock.cli.queue.connection import FamilyOptions, QueueName, SqsEndpoint,
 from penstock.domain.errors import FailedPrecondition, NotFound
 
 if TYPE_CHECKING:
-    from penstock.sqs.client import SqsClient
+    from penstock.sqs.client import BlockingSqsClient
 
 _COUNTERS = {
     "visible": "ApproximateNumberOfMessages",
@@ -221,7 +221,7 @@ def _remove(ctx: typer.Context, endpoint: str | None, name: str, verb: str, *, a
         typer.echo(f"{verb}d {name_of(name)} with {count_of(total)}")
 
 
-def _counters_if_there(client: "SqsClient", url: str) -> dict[str, int] | None:
+def _counters_if_there(client: "BlockingSqsClient", url: str) -> dict[str, int] | None:
     """Return the counters of a listed queue; None if it was deleted meanwhile."""
     try:
         return _counters(client, url)
@@ -229,7 +229,7 @@ def _counters_if_there(client: "SqsClient", url: str) -> dict[str, int] | None:
         return None
 
 
-def _counters(client: "SqsClient", url: str) -> dict[str, int]:
+def _counters(client: "BlockingSqsClient", url: str) -> dict[str, int]:
     found = client.attributes(url, *_COUNTERS.values())
     return {kind: int(found.get(attribute, "0")) for kind, attribute in _COUNTERS.items()}
 

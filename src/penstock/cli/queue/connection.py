@@ -15,7 +15,7 @@ from penstock.domain.errors import InvalidArgument, Unavailable
 
 if TYPE_CHECKING:
     from penstock.sqs.auth.signing import Signer
-    from penstock.sqs.client import SqsClient
+    from penstock.sqs.client import BlockingSqsClient
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:9324"
 DEFAULT_REGION = "us-east-1"
@@ -42,18 +42,18 @@ class FamilyOptions:
     endpoint: str | None
 
 
-def connect(ctx: typer.Context, endpoint: str | None) -> "SqsClient":
+def connect(ctx: typer.Context, endpoint: str | None) -> "BlockingSqsClient":
     """Return a client for the endpoint of this run."""
     from penstock.edge.clock import SystemClock
-    from penstock.sqs.client import Endpoint, SqsClient
+    from penstock.sqs.client import BlockingSqsClient, SqsEndpoint
 
     family = ctx.find_object(FamilyOptions)
     url = endpoint_url(endpoint or (family.endpoint if family is not None else None), os.environ)
     try:
-        parsed = Endpoint.parse(url)
+        parsed = SqsEndpoint.parse(url)
     except InvalidArgument as error:
         raise typer.BadParameter(error.message, param_hint="--endpoint") from error
-    return SqsClient(parsed, SystemClock(), find_signer(url, os.environ))
+    return BlockingSqsClient(parsed, SystemClock(), find_signer(url, os.environ))
 
 
 def name_of(name_or_url: str) -> str:

@@ -14,7 +14,7 @@ from penstock.cli.queue.connection import QueueName, SqsEndpoint, connect, name_
 from penstock.domain.errors import FailedPrecondition
 
 if TYPE_CHECKING:
-    from penstock.sqs.client import SqsClient
+    from penstock.sqs.client import BlockingSqsClient
     from penstock.sqs.model import ReceivedMessage
 
 _BATCH = 10
@@ -105,7 +105,7 @@ def peek(
 
 
 def _received(
-    client: "SqsClient", url: str, max_messages: int, wait: int | None, visibility: int | None
+    client: "BlockingSqsClient", url: str, max_messages: int, wait: int | None, visibility: int | None
 ) -> Iterator[list["ReceivedMessage"]]:
     """Yield batches until there are enough or none is left; only the first request waits."""
     from penstock.sqs.model import ReceiveMessageRequest, ReceiveMessageResponse
@@ -124,7 +124,7 @@ def _received(
             return
 
 
-def _delete(client: "SqsClient", url: str, batch: list["ReceivedMessage"]) -> None:
+def _delete(client: "BlockingSqsClient", url: str, batch: list["ReceivedMessage"]) -> None:
     from penstock.sqs.model import BatchResponse, DeleteMessageBatchRequest, DeleteMessageBatchRequestEntry
 
     entries = [DeleteMessageBatchRequestEntry(str(at), each.receipt_handle) for at, each in enumerate(batch)]

@@ -14,7 +14,7 @@ from penstock.cli.queue.connection import QueueName, SqsEndpoint, connect, name_
 from penstock.domain.errors import FailedPrecondition
 
 if TYPE_CHECKING:
-    from penstock.sqs.client import SqsClient
+    from penstock.sqs.client import BlockingSqsClient
     from penstock.sqs.model import MessageMoveTask
 
 _POLL_S = 0.5
@@ -57,11 +57,11 @@ def redrive(
             typer.echo(f"the server moves the messages of {name_of(name)}; the task is {handle}")
 
 
-def _arn(client: "SqsClient", name: str) -> str:
+def _arn(client: "BlockingSqsClient", name: str) -> str:
     return client.attributes(client.queue_url(name), "QueueArn")["QueueArn"]
 
 
-def _watched(client: "SqsClient", source: str, name: str, *, quiet: bool) -> "MessageMoveTask":
+def _watched(client: "BlockingSqsClient", source: str, name: str, *, quiet: bool) -> "MessageMoveTask":
     """Show the progress of a task until it ends; return the task."""
     on_terminal = sys.stderr.isatty()
     shown = ""
@@ -79,7 +79,7 @@ def _watched(client: "SqsClient", source: str, name: str, *, quiet: bool) -> "Me
     return task
 
 
-def _progress(client: "SqsClient", source: str) -> Iterator["MessageMoveTask"]:
+def _progress(client: "BlockingSqsClient", source: str) -> Iterator["MessageMoveTask"]:
     from penstock.sqs.model import ListMessageMoveTasksRequest, ListMessageMoveTasksResponse
 
     while True:

@@ -13,7 +13,7 @@ from penstock.cli.queue.connection import QueueName, SqsEndpoint, connect, count
 from penstock.domain.errors import FailedPrecondition, InvalidArgument, PenstockError
 
 if TYPE_CHECKING:
-    from penstock.sqs.client import SqsClient
+    from penstock.sqs.client import BlockingSqsClient
     from penstock.sqs.model import MessageAttributes, SendMessageBatchRequestEntry
 
 _BATCH = 10
@@ -120,7 +120,7 @@ def _entries(
         yield SendMessageBatchRequestEntry(str(number), text, delay, attributes, {}, own_dedup_id, group)
 
 
-def _send_all(client: "SqsClient", url: str, entries: Iterable["SendMessageBatchRequestEntry"]) -> int:
+def _send_all(client: "BlockingSqsClient", url: str, entries: Iterable["SendMessageBatchRequestEntry"]) -> int:
     from penstock.sqs.model import SendMessageBatchRequest, SendMessageBatchResponse
 
     sent = 0

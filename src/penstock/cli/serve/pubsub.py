@@ -38,10 +38,10 @@ def pubsub(
     from penstock.edge.node import process_ids
     from penstock.engine.policy import Window
     from penstock.http.server.server import run
-    from penstock.pubsub.server import ServerSettings, serve_pubsub
+    from penstock.pubsub.server import PubsubServerSettings, serve_pubsub
 
     config = load_config(ctx)
-    settings = ServerSettings(
+    settings = PubsubServerSettings(
         host=host,
         port=given_or(port, config.ports.pubsub),
         probe_port=given_or(probe_port, config.ports.pubsub_probes),

@@ -81,10 +81,10 @@ def router(
 
 def _serve_standby(config: "Config", settings: "RouterSettings", standby: str, database: str | None) -> None:
     from penstock.cli.serve.events_database import jobs_repository
-    from penstock.cluster.router_standby import serve_standby_router
     from penstock.edge.clock import SystemClock
     from penstock.edge.node import process_ids
     from penstock.http.server.server import run
+    from penstock.router.server import serve_standby_router
 
     if settings.workers > 1:
         raise typer.BadParameter("--standby goes with one worker; run one router per lease")

@@ -41,7 +41,7 @@ def scheduler(
     """
     from penstock.cli.serve.events_database import jobs_database
     from penstock.events.dispatch.pointers import Pointers
-    from penstock.events.dispatch.server import ServerSettings, serve_scheduler
+    from penstock.events.dispatch.server import SchedulerServerSettings, serve_scheduler
     from penstock.events.dispatch.settings import scheduler_settings
     from penstock.events.process.tokens import AuthTokens
     from penstock.http.server.server import run
@@ -51,7 +51,7 @@ def scheduler(
     options = config.scheduler
     if not (queue or options.queue):
         raise typer.BadParameter("give --queue URI, or set scheduler.queue")
-    settings = ServerSettings(
+    settings = SchedulerServerSettings(
         scheduler=scheduler_settings(options),
         enabled=options.enabled,
         host=host,

@@ -43,12 +43,12 @@ def sqs(
     from penstock.http.server.server import run
     from penstock.sqs.auth.credentials import load
     from penstock.sqs.queue.placement import HOME, parse_partition_map
-    from penstock.sqs.server import ServerSettings, serve_sqs
+    from penstock.sqs.server import SqsServerSettings, serve_sqs
     from penstock.sqs.service import ServiceSettings
 
     config = load_config(ctx)
     others = named_stores(config)
-    settings = ServerSettings(
+    settings = SqsServerSettings(
         host=host,
         port=given_or(port, config.ports.sqs),
         service=ServiceSettings(

@@ -157,7 +157,7 @@ class QueueToConsume(msgspec.Struct, frozen=True, rename="camel"):
     connections: int = 1
 
 
-class RouterConfiguration(msgspec.Struct, frozen=True, rename="camel"):
+class RouterConfigurationView(msgspec.Struct, frozen=True, rename="camel"):
     """The configuration in the form that routers read."""
 
     processing_pools: list[PoolView]

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.delivery.http.settings import HttpSettings
+from penstock.delivery.http.settings import HttpClientSettings
 from penstock.domain.limits import KIB
 
 MAX_HEAD_BYTES = 64 * KIB
@@ -21,7 +21,7 @@ class AnswerBody:
 
     __slots__ = ("_kept", "_kept_bytes", "_most_kept_bytes", "_most_read_bytes", "read_bytes")
 
-    def __init__(self, settings: HttpSettings) -> None:
+    def __init__(self, settings: HttpClientSettings) -> None:
         self._most_kept_bytes = settings.kept_body_bytes
         self._most_read_bytes = settings.read_body_bytes
         self._kept: list[bytes] = []

@@ -10,7 +10,7 @@ from penstock.delivery.http.answer import Answer
 from penstock.delivery.http.connections import Connections
 from penstock.delivery.http.dialer import Dialer
 from penstock.delivery.http.request import Origin, RequestHead
-from penstock.delivery.http.settings import HttpSettings
+from penstock.delivery.http.settings import HttpClientSettings
 from penstock.domain.signing import Signature
 from penstock.edge.outbox import Outbox
 
@@ -18,7 +18,7 @@ from penstock.edge.outbox import Outbox
 class HttpClient:
     """Sends requests over kept connections. Lives on one event loop; close it with `async with`."""
 
-    def __init__(self, guard: Guard, settings: HttpSettings, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, guard: Guard, settings: HttpClientSettings, tls: ssl.SSLContext | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._settings = settings
         self._timeout_s = settings.request_timeout_s
@@ -111,7 +111,7 @@ def _is_answered(exchange: "asyncio.Future[Answer]") -> bool:
     return exchange.done() and not exchange.cancelled() and exchange.exception() is None
 
 
-async def exchange_once(head: RequestHead, body: bytes, settings: HttpSettings) -> Answer:
+async def exchange_once(head: RequestHead, body: bytes, settings: HttpClientSettings) -> Answer:
     """Send one request to any address, over a connection of its own."""
     async with HttpClient(AnyAddress(), settings) as client:
         return await client.send(head, body)

@@ -10,7 +10,7 @@ from penstock.delivery.errors import AnswerTimedOut, ConnectFailed, EgressRefuse
 from penstock.delivery.http.connection import Connection
 from penstock.delivery.http.dialer import Dialer
 from penstock.delivery.http.request import Origin
-from penstock.delivery.http.settings import HttpSettings
+from penstock.delivery.http.settings import HttpClientSettings
 from penstock.edge.outbox import Outbox
 from penstock.ops.config.router_options import HttpVersion
 
@@ -18,7 +18,7 @@ from penstock.ops.config.router_options import HttpVersion
 class Connections:
     """Hands out connections that can take a request."""
 
-    def __init__(self, origin: Origin, dialer: Dialer, settings: HttpSettings, outbox: Outbox) -> None:
+    def __init__(self, origin: Origin, dialer: Dialer, settings: HttpClientSettings, outbox: Outbox) -> None:
         self.outbox = outbox
         self._origin = origin
         self._dialer = dialer

@@ -12,14 +12,14 @@ from penstock.delivery.http.connection import Connection, Home
 from penstock.delivery.http.http1 import Http1Connection
 from penstock.delivery.http.http2 import Http2Connection
 from penstock.delivery.http.request import Origin
-from penstock.delivery.http.settings import HttpSettings
+from penstock.delivery.http.settings import HttpClientSettings
 from penstock.ops.config.router_options import HttpVersion
 
 
 class Dialer:
     """Connects to origins."""
 
-    def __init__(self, guard: Guard, settings: HttpSettings, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, guard: Guard, settings: HttpClientSettings, tls: ssl.SSLContext | None = None) -> None:
         self._guard = guard
         self._settings = settings
         self._given_tls = tls
@@ -92,7 +92,7 @@ class _Opening(asyncio.Protocol):
 
     chosen: Connection
 
-    def __init__(self, home: Home, settings: HttpSettings) -> None:
+    def __init__(self, home: Home, settings: HttpClientSettings) -> None:
         self._home = home
         self._settings = settings
 

@@ -9,7 +9,7 @@ from penstock.delivery.errors import AnswerTimedOut, ConnectionBroken, DeliveryF
 from penstock.delivery.http.answer import MAX_HEAD_BYTES, Answer, AnswerBody
 from penstock.delivery.http.connection import NEVER, Home
 from penstock.delivery.http.request import RequestHead
-from penstock.delivery.http.settings import HttpSettings
+from penstock.delivery.http.settings import HttpClientSettings
 from penstock.domain.signing import Signature
 
 _WANTED_LENGTHS = frozenset(map(len, ("content-length", "transfer-encoding", "retry-after")))
@@ -24,7 +24,7 @@ class Http1Connection(asyncio.Protocol):
 
     is_shared = False
 
-    def __init__(self, home: Home, settings: HttpSettings) -> None:
+    def __init__(self, home: Home, settings: HttpClientSettings) -> None:
         self._home = home
         self._timeout_s = settings.request_timeout_s
         self._loop = asyncio.get_running_loop()

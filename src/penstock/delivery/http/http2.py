@@ -29,7 +29,7 @@ from penstock.delivery.errors import AnswerTimedOut, ConnectFailed, ConnectionBr
 from penstock.delivery.http.answer import MAX_HEAD_BYTES, Answer, AnswerBody
 from penstock.delivery.http.connection import NEVER, Home
 from penstock.delivery.http.request import RequestHead, signature_headers
-from penstock.delivery.http.settings import HttpSettings
+from penstock.delivery.http.settings import HttpClientSettings
 from penstock.domain.signing import Signature
 
 HEADER_BYTES = 9
@@ -88,7 +88,7 @@ class _Stream:
     __slots__ = ("body", "deadline_s", "exchange", "retry_after", "status", "unsent")
 
     def __init__(
-        self, exchange: "asyncio.Future[Answer]", unsent: bytes, deadline_s: float, settings: HttpSettings
+        self, exchange: "asyncio.Future[Answer]", unsent: bytes, deadline_s: float, settings: HttpClientSettings
     ) -> None:
         self.exchange = exchange
         self.unsent = unsent
@@ -103,7 +103,7 @@ class Http2Connection(asyncio.Protocol):
 
     is_shared = True
 
-    def __init__(self, home: Home, settings: HttpSettings) -> None:
+    def __init__(self, home: Home, settings: HttpClientSettings) -> None:
         self._home = home
         self._settings = settings
         self._loop = asyncio.get_running_loop()
@@ -288,7 +288,7 @@ class Http2Connection(asyncio.Protocol):
             self._transport.write(data)
 
 
-def _our_settings(settings: HttpSettings) -> dict[SettingCodes, int]:
+def _our_settings(settings: HttpClientSettings) -> dict[SettingCodes, int]:
     return {
         SettingCodes.ENABLE_PUSH: 0,
         SettingCodes.MAX_HEADER_LIST_SIZE: MAX_HEAD_BYTES,

@@ -11,7 +11,7 @@ KEPT_BODY_BYTES = 64 * KIB
 READ_BODY_BYTES = MIB
 
 
-class HttpSettings(msgspec.Struct, frozen=True):
+class HttpClientSettings(msgspec.Struct, frozen=True):
     """Limits of an HTTP client."""
 
     request_timeout_s: float = 900.0
@@ -25,18 +25,18 @@ class HttpSettings(msgspec.Struct, frozen=True):
     read_body_bytes: int = READ_BODY_BYTES
 
 
-class DeliverySettings(HttpSettings, frozen=True):
+class DeliverySettings(HttpClientSettings, frozen=True):
     """How deliveries are made."""
 
     client_errors: ClientErrors = ClientErrors.ACK
 
 
-def own_part_settings(timeout_s: float, max_body_bytes: int) -> HttpSettings:
+def own_part_settings(timeout_s: float, max_body_bytes: int) -> HttpClientSettings:
     """How another part of Penstock, or a server that an operator has named, is asked.
 
     One byte more than the limit is kept of an answer that is longer, so that the caller can see it.
     """
-    return HttpSettings(
+    return HttpClientSettings(
         request_timeout_s=timeout_s,
         connect_timeout_s=timeout_s,
         http_version=HttpVersion.HTTP_1_1,

@@ -11,7 +11,7 @@ from penstock.domain.outcome import ClientErrors, EgressDenied, MediationOutcome
 from penstock.edge.clock import Clock, stopwatch
 
 
-class Delivery(msgspec.Struct, frozen=True):
+class WebhookDelivery(msgspec.Struct, frozen=True):
     """How a request ended."""
 
     outcome: MediationOutcome
@@ -19,9 +19,9 @@ class Delivery(msgspec.Struct, frozen=True):
     response: str | None = None
 
 
-def undeliverable(reason: str) -> Delivery:
+def undeliverable(reason: str) -> WebhookDelivery:
     """A delivery that cannot be made, now or later."""
-    return Delivery(MediationOutcome(MediationResult.ERROR_CONFIG, error=EgressDenied(reason)))
+    return WebhookDelivery(MediationOutcome(MediationResult.ERROR_CONFIG, error=EgressDenied(reason)))
 
 
 class Courier:
@@ -32,7 +32,7 @@ class Courier:
         self.breakers = breakers
         self._clock = clock
 
-    async def deliver(self, request: DeliveryRequest) -> Delivery:
+    async def deliver(self, request: DeliveryRequest) -> WebhookDelivery:
         """Send a request, unless its endpoint's breaker is open."""
         response: str | None = None
 
@@ -47,4 +47,4 @@ class Courier:
         outcome = await self._attempts.make(
             breaker, request.head, request.body, request.signature, read, timeout_s=request.timeout_s
         )
-        return Delivery(outcome, round((stopwatch() - started_s) * 1000), response)
+        return WebhookDelivery(outcome, round((stopwatch() - started_s) * 1000), response)

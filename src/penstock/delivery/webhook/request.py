@@ -17,13 +17,13 @@ import msgspec
 from penstock.delivery.http.request import RequestHead, head_with
 from penstock.delivery.webhook.trace import span_of_delivery, trace_headers, trace_of_job
 from penstock.domain.errors import InvalidArgument
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.domain.job import DispatchJob
 from penstock.domain.job_state import DEFAULT_TIMEOUT_S
 from penstock.domain.limits import SECOND_MS
+from penstock.domain.replay import original_id
 from penstock.domain.signing import ID_HEADER, TIMESTAMP_HEADER, Signature, sign
 from penstock.domain.subscription import Subscription
-from penstock.events.replay import original_id
 from penstock.ops.telemetry.spans import NoSpans, Spans
 
 SPEC_VERSION = "1.0"
@@ -39,14 +39,14 @@ class Envelope(msgspec.Struct, frozen=True):
     body: bytes
 
 
-def envelope_of(job: DispatchJob, event: Event | None) -> Envelope:
+def envelope_of(job: DispatchJob, event: StoredEvent | None) -> Envelope:
     """The body of a job's deliveries: its event, or its own payload as it was given."""
     if event is None:
         return Envelope(job.content_type, job.payload or b"")
     return Envelope(CONTENT_TYPE, cloud_event(event))
 
 
-def cloud_event(event: Event) -> bytes:
+def cloud_event(event: StoredEvent) -> bytes:
     """An event in CloudEvents' JSON format."""
     named: dict[str, object] = {
         "specversion": SPEC_VERSION,
@@ -69,7 +69,7 @@ def is_json(content_type: str) -> bool:
     return media_type.endswith(("/json", "+json"))
 
 
-def _data(event: Event) -> dict[str, object]:
+def _data(event: StoredEvent) -> dict[str, object]:
     """The data in the one of three forms that CloudEvents has for its type."""
     if not event.data:
         return {}
@@ -144,7 +144,7 @@ class DeliveryRequest(msgspec.Struct, frozen=True):
 
 def delivery_request(
     job: DispatchJob,
-    event: Event | None,
+    event: StoredEvent | None,
     subscription: Subscription | None,
     now_ms: int,
     spans: Spans = _NO_SPANS,

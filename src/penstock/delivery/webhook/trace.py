@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from hashlib import sha256
 
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.domain.job import DispatchJob
 from penstock.ops.telemetry.spans import Spans, Trace
 
@@ -20,12 +20,12 @@ _SAMPLED = "01"
 _NOT_SAMPLED = "00"
 
 
-def trace_of_event(event: Event, spans: Spans) -> Trace:
+def trace_of_event(event: StoredEvent, spans: Spans) -> Trace:
     """The trace an event belongs to."""
     return _trace(event.attributes, event.id, spans)
 
 
-def trace_of_job(job: DispatchJob, event: Event | None, spans: Spans) -> Trace:
+def trace_of_job(job: DispatchJob, event: StoredEvent | None, spans: Spans) -> Trace:
     """The trace a job's deliveries belong to: its event's, if it has one."""
     attributes = {**job.headers, **({} if event is None else event.attributes)}
     return _trace(attributes, job.event_id or job.id, spans)

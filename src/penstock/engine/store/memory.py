@@ -7,8 +7,8 @@ from penstock.engine.store.port import (
     QueueRecord,
     Shares,
     StoredSegment,
+    StoreTotals,
     StreamRecord,
-    Totals,
     WriteBatch,
 )
 
@@ -29,9 +29,9 @@ class MemoryStore:
         """Nothing to keep."""
         return {}
 
-    def totals(self, queue_id: int) -> Totals:
+    def totals(self, queue_id: int) -> StoreTotals:
         """Nothing is left here."""
-        return Totals(0, 0)
+        return StoreTotals(0, 0)
 
     def read(self, queue_id: int, from_seq: int, max_messages: int, max_bytes: int) -> list[StoredSegment]:
         """Nothing to read."""

@@ -94,7 +94,7 @@ class StoredSegment(msgspec.Struct, frozen=True):
     dead: bytes | None
 
 
-class Totals(msgspec.Struct, frozen=True):
+class StoreTotals(msgspec.Struct, frozen=True):
     """What a queue has left in the store."""
 
     messages: int
@@ -168,7 +168,7 @@ class Store(Protocol):
         """Commit a batch and return the shares of its `collect_streams`; StoreFailed and nothing kept otherwise."""
         ...
 
-    def totals(self, queue_id: int) -> Totals:
+    def totals(self, queue_id: int) -> StoreTotals:
         """What a queue has left."""
         ...
 

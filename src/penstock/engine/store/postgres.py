@@ -17,12 +17,12 @@ from penstock.engine.store.port import (
     SegmentRow,
     Shares,
     StoredSegment,
+    StoreTotals,
     StreamRecord,
-    Totals,
     WriteBatch,
 )
 from penstock.engine.store.postgres_address import PostgresAddress, Session
-from penstock.engine.store.postgres_ownership import Ownership
+from penstock.engine.store.postgres_ownership import SchemaOwnership
 
 _BULK_SEGMENTS = 50
 _BULK_BYTES = 1 << 20
@@ -45,12 +45,12 @@ class PostgresStore:
         self._schema = schema
         self._write_lock = Lock()
         self._read_lock = Lock()
-        self._ownership = Ownership(self._connect, schema)
+        self._ownership = SchemaOwnership(self._connect, schema)
         self._reader: Session | None = None
 
     def open(self) -> tuple[list[StreamRecord], list[QueueRecord]]:
         """Lock, migrate and read the catalog; StoreLocked when another process has it."""
-        self._ownership = Ownership(self._connect, self._schema)
+        self._ownership = SchemaOwnership(self._connect, self._schema)
         try:
             session = self._ownership.claim()
             self._reader = self._connect()
@@ -74,10 +74,10 @@ class PostgresStore:
                     return shares
         raise StoreFailed(f"the connection to {self._address} was lost again: nothing of the batch was kept")
 
-    def totals(self, queue_id: int) -> Totals:
+    def totals(self, queue_id: int) -> StoreTotals:
         """What a queue has left."""
         ((messages, size_bytes),) = self._ask(statement.TOTALS, (queue_id,))
-        return Totals(messages, size_bytes)
+        return StoreTotals(messages, size_bytes)
 
     def read(self, queue_id: int, from_seq: int, max_messages: int, max_bytes: int) -> list[StoredSegment]:
         """The next segments a queue is not done with, at least one if there is any."""

@@ -39,7 +39,7 @@ _OWNERS_SINCE = "SELECT epoch, commits FROM owners WHERE epoch >= %s"
 _COUNT_COMMIT = "UPDATE owners SET commits = %s WHERE epoch = %s"
 
 
-class Ownership:
+class SchemaOwnership:
     """One store's hold on a schema, kept across lost connections as long as nobody else takes it."""
 
     def __init__(self, connect: Callable[[], Session], schema: str) -> None:

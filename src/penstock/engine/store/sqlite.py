@@ -26,8 +26,8 @@ from penstock.engine.store.port import (
     QueueRecord,
     Shares,
     StoredSegment,
+    StoreTotals,
     StreamRecord,
-    Totals,
     WriteBatch,
 )
 from penstock.engine.store.sqlite_statements import migrate
@@ -115,10 +115,10 @@ class SqliteStore:
             self._checkpoints.wrote(writer, _logged_bytes(batch))
         return shares
 
-    def totals(self, queue_id: int) -> Totals:
+    def totals(self, queue_id: int) -> StoreTotals:
         """What a queue has left."""
         with self._reading() as reader:
-            return Totals(*reader.execute(statement.TOTALS, (queue_id,)).fetchone())
+            return StoreTotals(*reader.execute(statement.TOTALS, (queue_id,)).fetchone())
 
     def read(self, queue_id: int, from_seq: int, max_messages: int, max_bytes: int) -> list[StoredSegment]:
         """The next segments a queue is not done with, at least one if there is any."""

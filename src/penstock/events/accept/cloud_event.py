@@ -8,9 +8,9 @@ from msgspec import UNSET, Raw
 from penstock.client.types import MAX_DATA_BYTES, CloudEvent
 from penstock.delivery.webhook.request import is_json
 from penstock.domain.errors import InvalidArgument
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.domain.message import NO_ATTRIBUTES
-from penstock.events.api.fields import epoch_ms_of
+from penstock.events.fields import epoch_ms_of
 
 MEDIA_TYPES = ("application/cloudevents+json", "application/cloudevents-batch+json", "application/json")
 MOST_EXTENSIONS = 50
@@ -30,12 +30,12 @@ def members_of(content: bytes) -> list[dict[str, Raw]]:
     return found if isinstance(found, list) else [found]
 
 
-def event_of(given: CloudEvent, members: Mapping[str, Raw], event_id: str, now_ms: int) -> Event:
+def event_of(given: CloudEvent, members: Mapping[str, Raw], event_id: str, now_ms: int) -> StoredEvent:
     """The event that was published; InvalidArgument says what is wrong with it."""
     data = _data(given)
     if len(data) > MAX_DATA_BYTES:
         raise InvalidArgument(f"the data of event {given.id!r} has {len(data)} bytes: {MAX_DATA_BYTES} are allowed")
-    return Event(
+    return StoredEvent(
         id=event_id,
         source=given.source,
         type=given.type,

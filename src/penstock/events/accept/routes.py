@@ -8,9 +8,9 @@ from penstock.client.types import CloudEvent, CloudEventOrBatch, EventReceipt, E
 from penstock.delivery.webhook.request import cloud_event
 from penstock.edge.clock import Clock
 from penstock.events.accept.cloud_event import MEDIA_TYPES, event_of, members_of
-from penstock.events.api.fields import MAX_BATCH_BYTES, checked_id
 from penstock.events.errors import EventNotFound
 from penstock.events.fan_out.inline import EventPublisher
+from penstock.events.fields import MAX_BATCH_BYTES, checked_id
 from penstock.events.store.repository import JobRepository
 from penstock.events.tracing import record_published
 from penstock.http.api.query import NoQuery

@@ -51,7 +51,7 @@ class JobsParts:
     fan_out: FanOutBy = FanOutBy.INLINE
 
 
-class Front(Protocol):
+class ApiFront(Protocol):
     """What is served together with jobs and yet knows more than they do: further routes, and what comes before all."""
 
     def routes(self, parts: JobsParts) -> tuple[AnyRoute, ...]:
@@ -67,7 +67,7 @@ class Front(Protocol):
         ...
 
 
-def jobs_app(parts: JobsParts, front: Front | None = None) -> App:
+def jobs_app(parts: JobsParts, front: ApiFront | None = None) -> App:
     """The whole HTTP surface."""
     own = route_table(parts, _nobody_hears if front is None else front.pools_changed)
     table = RouteTable(*own.routes, *(() if front is None else front.routes(parts)))

@@ -12,7 +12,7 @@ from penstock.router.monitoring.breakers import BreakerList, BreakerReset, Reset
 PATH = "/api/v1/breakers"
 
 
-class BreakerRoutes:
+class SubscriberBreakerRoutes:
     """The routes of the breakers that deliveries to subscribers pass."""
 
     def __init__(self, breakers: Breakers) -> None:

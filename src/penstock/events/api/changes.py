@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from penstock.client.types import ChangeList, ChangeQuery, ChangeView
 from penstock.edge.clock import Clock
-from penstock.events.api.fields import moment_of
+from penstock.events.fields import moment_of
 from penstock.events.store.changes import KeptChange
 from penstock.events.store.repository import JobRepository
 from penstock.http.api.changes import Change, LoggedChanges

@@ -13,9 +13,9 @@ from penstock.domain.order import group_key
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock
-from penstock.events.api.fields import moment_of
 from penstock.events.api.job_types import job_view
-from penstock.events.store.inspection import HeldGroup, Lane
+from penstock.events.fields import moment_of
+from penstock.events.store.inspection import HeldGroup, LaneState
 from penstock.events.store.repository import JobRepository
 from penstock.http.api.paging import check_no_cursor, first_of, key_before, page_of
 from penstock.http.api.routes import Call, NoBody, route
@@ -143,7 +143,7 @@ class GroupRoutes:
         return LaneList(found, cursor)
 
 
-def lane_view(group: str, subscription: Subscription | None, lane: Lane, now_ms: int) -> LaneView:
+def lane_view(group: str, subscription: Subscription | None, lane: LaneState, now_ms: int) -> LaneView:
     """A lane as it is shown."""
     paused = subscription is not None and subscription.paused
     blocker = _blocker(lane.jobs, now_ms)

@@ -14,8 +14,8 @@ from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
 from penstock.domain.message import NO_ATTRIBUTES
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
-from penstock.events.api.fields import epoch_ms_of, moment_of, optional_moment
 from penstock.events.api.subscription_types import checked_target
+from penstock.events.fields import epoch_ms_of, moment_of, optional_moment
 
 
 def new_job(body: NewJobBody, subscription: Subscription | None, job_id: str, now_ms: int) -> NewJob:

@@ -27,9 +27,9 @@ from penstock.client.types import (
 )
 from penstock.domain.job import BEFORE_ALL_ATTEMPTS, CreatedJob
 from penstock.edge.clock import Clock
-from penstock.events.api.fields import MAX_BATCH_BYTES, MAX_ITEM_BYTES, checked_id, checked_job_id
 from penstock.events.api.job_types import attempt_view, job_view, new_job
-from penstock.events.errors import SubscriptionNotFound
+from penstock.events.errors import UnknownSubscription
+from penstock.events.fields import MAX_BATCH_BYTES, MAX_ITEM_BYTES, checked_id, checked_job_id
 from penstock.events.store.listing import JobFilter
 from penstock.events.store.repository import JobRepository
 from penstock.http.api.paging import first_of, key_before
@@ -74,7 +74,7 @@ class JobRoutes:
     async def _made(self, bodies: Sequence[NewJobBody]) -> list[CreatedJob]:
         named = {body.subscription_id for body in bodies if body.subscription_id is not None}
         subscriptions = {
-            name: await self._repository.get_subscription(checked_id(name, SubscriptionNotFound))
+            name: await self._repository.get_subscription(checked_id(name, UnknownSubscription))
             for name in sorted(named)
         }
         now_ms = self._clock.now_ms()

@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Sequence
 
-from penstock.client.types import PageQuery, PoolBody, PoolList, PoolView, QueueToConsume, RouterConfiguration
+from penstock.client.types import PageQuery, PoolBody, PoolList, PoolView, QueueToConsume, RouterConfigurationView
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.subscription import Pool
 from penstock.events.errors import PoolNotFound
@@ -86,10 +86,10 @@ class RouterConfigRoutes:
         ROUTER_CONFIG_PATH,
         summary="The configuration of routers: all pools, and the queue that jobs are published to.",
     )
-    async def _get(self, _: Call[NoQuery, NoBody]) -> RouterConfiguration:
+    async def _get(self, _: Call[NoQuery, NoBody]) -> RouterConfigurationView:
         pools = self._with_default(await self._repository.list_pools())
         shown = [PoolView(pool.code, pool.concurrency, pool.rate_limit_per_minute) for pool in pools]
-        return RouterConfiguration(shown, self._queues)
+        return RouterConfigurationView(shown, self._queues)
 
     def _with_default(self, pools: Sequence[Pool]) -> list[Pool]:
         known = any(pool.code == self._default_pool for pool in pools)

@@ -12,13 +12,13 @@ import msgspec
 from penstock.client.types import MOST_AT_ONCE, EpochMs, GroupKey, Name
 from penstock.domain.job import DispatchJob
 from penstock.domain.job_state import JobStatus
+from penstock.domain.replay import ReplayRequest, ReplaySelection, last_copies
 from penstock.edge.clock import Clock
-from penstock.events.replay import ReplayOrder, ReplaySelection, last_copies
 from penstock.events.store.listing import JobFilter
 from penstock.events.store.repository import JobRepository
-from penstock.http.api.problems import Refused
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import Call, NoBody, route
+from penstock.http.problems import Refused
 
 PATH = "/api/v1/replays"
 MOST_JOBS = 10_000
@@ -46,7 +46,7 @@ class Selection(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
         )
 
 
-class Found(msgspec.Struct, frozen=True, rename="camel"):
+class ReplayEstimate(msgspec.Struct, frozen=True, rename="camel"):
     """What a replay would do: create a copy of each job. A copy of a job in ERROR replaces it and counts as retried."""
 
     retried: int
@@ -73,7 +73,7 @@ class ReplayRoutes:
         self._clock = clock
 
     @route("GET", f"{PATH}/count", summary="Count the jobs that a replay would deliver; nothing is changed.")
-    async def _count(self, call: Call[Selection, NoBody]) -> Found:
+    async def _count(self, call: Call[Selection, NoBody]) -> ReplayEstimate:
         return found_in(await self._jobs(call.query))
 
     @route(
@@ -87,7 +87,7 @@ class ReplayRoutes:
         if found_in(jobs).truncated:
             detail = f"the filter finds more than {MOST_JOBS} jobs: narrow it, or use `penstock pipeline replay`"
             raise Refused(HTTPStatus.CONFLICT, detail)
-        replay_id, order = self._new_id(), ReplayOrder(selection=call.body.for_replay())
+        replay_id, order = self._new_id(), ReplayRequest(selection=call.body.for_replay())
         copied = await self._repository.replays(self._clock).copy_all(replay_id, order, [job.id for job in jobs])
         return Replayed(replay_id, copied.in_error, copied.copies - copied.in_error)
 
@@ -110,8 +110,8 @@ class ReplayRoutes:
         return found[: MOST_JOBS + 1]
 
 
-def found_in(jobs: Sequence[DispatchJob]) -> Found:
+def found_in(jobs: Sequence[DispatchJob]) -> ReplayEstimate:
     """What a replay of these jobs would do."""
     errors = sum(job.status is JobStatus.ERROR for job in jobs)
     groups = len({job.group_key for job in jobs})
-    return Found(errors, len(jobs) - errors, groups, len(jobs) > MOST_JOBS)
+    return ReplayEstimate(errors, len(jobs) - errors, groups, len(jobs) > MOST_JOBS)

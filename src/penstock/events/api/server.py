@@ -19,7 +19,7 @@ from penstock.domain.addresses import Network
 from penstock.domain.ids import TsidFactory
 from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
 from penstock.edge.clock import Clock
-from penstock.events.api.app import Front, JobsParts, jobs_app
+from penstock.events.api.app import ApiFront, JobsParts, jobs_app
 from penstock.events.process.dead_letters import DeadLetters, NoDeadLetters
 from penstock.events.process.process import ProcessMetrics, Processor
 from penstock.events.process.tokens import AuthTokens
@@ -56,7 +56,7 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def serve_api(
-    repository: JobRepository, clock: Clock, ids: TsidFactory, settings: ApiSettings, front: Front | None = None
+    repository: JobRepository, clock: Clock, ids: TsidFactory, settings: ApiSettings, front: ApiFront | None = None
 ) -> None:
     """Serve until SIGINT or SIGTERM."""
     async with api_server(repository, clock, ids, settings, front=front) as server:
@@ -71,7 +71,7 @@ async def api_server(
     settings: ApiSettings,
     metrics: Metrics | None = None,
     dead_letters: DeadLetters | None = None,
-    front: Front | None = None,
+    front: ApiFront | None = None,
 ) -> AsyncIterator[HttpServer]:
     """The server on an opened repository, not yet listening; both are closed at the end."""
     metrics = metrics or Metrics("api")

@@ -12,9 +12,9 @@ from penstock.client.types import Cursor, EpochMs, Limit, Name
 from penstock.domain.limits import MINUTE_MS
 from penstock.edge.clock import Clock
 from penstock.events.statistics.minutes import Dimension, Minute, merged
-from penstock.events.statistics.store import KEPT_MS
 from penstock.events.store.inspection import THE_NEWEST, FinishedJob
 from penstock.events.store.repository import JobRepository
+from penstock.events.store.statistics import KEPT_MS
 from penstock.http.api.paging import first_of, key_before
 from penstock.http.api.routes import Call, NoBody, route
 
@@ -44,7 +44,7 @@ class HistoryStep(msgspec.Struct, frozen=True, rename="camel"):
     longest_wait_ms: int
 
 
-class History(msgspec.Struct, frozen=True):
+class DeliveryHistory(msgspec.Struct, frozen=True):
     """Steps, the oldest first; one in which nothing happened is not there."""
 
     steps: list[HistoryStep]
@@ -58,7 +58,7 @@ class StatisticsRoutes:
         self._clock = clock
 
     @route("GET", f"{PATH}/history", summary="Deliveries by outcome and their response times, in steps of minutes.")
-    async def _history(self, call: Call[HistoryQuery, NoBody]) -> History:
+    async def _history(self, call: Call[HistoryQuery, NoBody]) -> DeliveryHistory:
         asked, now_ms = call.query, self._clock.now_ms()
         since_ms = now_ms - 180 * MINUTE_MS if asked.since_ms is None else asked.since_ms
         first_ms = max(since_ms, now_ms - KEPT_MS)
@@ -69,7 +69,7 @@ class StatisticsRoutes:
             if asked.name in (None, minute.name):
                 at_ms = minute.minute_ms // step_ms * step_ms
                 steps[at_ms] = merged(steps[at_ms], minute) if at_ms in steps else minute
-        return History([_step(at_ms, whole) for at_ms, whole in sorted(steps.items())])
+        return DeliveryHistory([_step(at_ms, whole) for at_ms, whole in sorted(steps.items())])
 
 
 def _step(at_ms: int, whole: Minute) -> HistoryStep:

@@ -26,9 +26,9 @@ from penstock.domain.signing import SECRET_PREFIX, key_of
 from penstock.domain.subscription import Subscription
 from penstock.edge.chance import random_bytes
 from penstock.edge.clock import Clock
-from penstock.events.api.fields import SMALL_BODY_BYTES, checked_id
 from penstock.events.api.subscription_types import changed_subscription, new_subscription, subscription_view
-from penstock.events.errors import SubscriptionNotFound
+from penstock.events.errors import UnknownSubscription
+from penstock.events.fields import SMALL_BODY_BYTES, checked_id
 from penstock.events.store.repository import JobRepository
 from penstock.http.api.paging import page_of
 from penstock.http.api.query import NoQuery
@@ -71,7 +71,7 @@ class SigningSecretRoutes:
         return RotationFinished(len(secrets))
 
     async def _subscription(self, subscription_id: str) -> Subscription:
-        return await self._repository.get_subscription(checked_id(subscription_id, SubscriptionNotFound))
+        return await self._repository.get_subscription(checked_id(subscription_id, UnknownSubscription))
 
 
 PATH = "/api/v1/subscriptions"
@@ -146,4 +146,4 @@ class SubscriptionRoutes:
 
 
 def _id(path: Mapping[str, str]) -> str:
-    return checked_id(path["id"], SubscriptionNotFound)
+    return checked_id(path["id"], UnknownSubscription)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from penstock.client.types import Trial
 from penstock.delivery.webhook.courier import Courier
 from penstock.delivery.webhook.request import delivery_request
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.domain.job import DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.message import NO_ATTRIBUTES
@@ -13,8 +13,8 @@ from penstock.domain.order import DEFAULT_SEQUENCE, group_key
 from penstock.domain.outcome import MediationResult
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock
-from penstock.events.api.fields import checked_id
-from penstock.events.errors import SubscriptionNotFound
+from penstock.events.errors import UnknownSubscription
+from penstock.events.fields import checked_id
 from penstock.events.process.verdict import told
 from penstock.events.store.repository import JobRepository
 from penstock.http.api.query import NoQuery
@@ -39,9 +39,9 @@ class TrialRoutes:
         summary="Deliver a test event to a subscription now, paused or not, and tell what came of it.",
     )
     async def _try(self, call: Call[NoQuery, NoBody]) -> Trial:
-        subscription = await self._repository.get_subscription(checked_id(call.path["id"], SubscriptionNotFound))
+        subscription = await self._repository.get_subscription(checked_id(call.path["id"], UnknownSubscription))
         now_ms = self._clock.now_ms()
-        event = Event(
+        event = StoredEvent(
             id=self._new_id(), source="penstock", type=EVENT_TYPE, received_ms=now_ms, time_ms=now_ms, data=_DATA
         )
         job = _trial_job(self._new_id(), event, subscription, now_ms)
@@ -56,7 +56,7 @@ class TrialRoutes:
         )
 
 
-def _trial_job(job_id: str, event: Event, subscription: Subscription, now_ms: int) -> DispatchJob:
+def _trial_job(job_id: str, event: StoredEvent, subscription: Subscription, now_ms: int) -> DispatchJob:
     return DispatchJob(
         id=job_id,
         tenant=subscription.tenant,

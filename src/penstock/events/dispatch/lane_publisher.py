@@ -12,14 +12,15 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Protocol
 
+from penstock.cluster.errors import StaleLeader
 from penstock.domain.errors import FailedPrecondition, InvalidArgument
 from penstock.domain.job import ClaimedJob
 from penstock.domain.order import LaneKey
+from penstock.domain.retry import Backoff
 from penstock.edge.clock import Clock, stopwatch
 from penstock.events.dispatch.pointers import Pointers
-from penstock.events.dispatch.publisher import Backoff
 from penstock.events.dispatch.settings import Counts, SchedulerSettings
-from penstock.events.errors import NotLeading, StaleLeader
+from penstock.events.errors import NotLeading
 from penstock.events.store.lane_run import LaneRun
 from penstock.events.store.lanes import LaneOwner, Lanes
 from penstock.events.store.repository import JobRepository

@@ -6,17 +6,17 @@ How many jobs a claim asks for: few when there is little to do, more and more wh
 import logging
 from collections.abc import Callable
 
-from penstock.edge.clock import Clock
+from penstock.cluster.errors import StaleLeader
+from penstock.domain.retry import Backoff
+from penstock.edge.clock import Clock, Pause
 from penstock.events.dispatch.lane_publisher import GOOD_FOR, LanePublisher, OpenedPublisher, rest
-from penstock.events.dispatch.publisher import Backoff, Pause
 from penstock.events.dispatch.settings import MOST_PER_LANE, Counts, SchedulerSettings
-from penstock.events.errors import StaleLeader
 from penstock.events.store.repository import JobRepository
 
 _GROWTH = 4
 
 
-class Pace:
+class ClaimPace:
     """The size of the next claim, and how many groups may be published at once.
 
     Both start at the configured numbers and grow together, as long as claims come back full, until a claim has
@@ -61,7 +61,7 @@ class PendingJobPoller:
         jobs: JobRepository,
         lanes: LanePublisher,
         queue: OpenedPublisher,
-        pace: Pace,
+        pace: ClaimPace,
         queue_backoff: Backoff,
         counts: Counts,
         settings: SchedulerSettings,

@@ -1,35 +1,13 @@
-"""The queue's publisher, opened when it can be: a queue that is not there yet does not stop the scheduler.
-
-How long to wait before trying again: longer after every failure, not at all after a success.
-"""
+"""The queue's publisher, opened when it can be: a queue that is not there yet does not stop the scheduler."""
 
 import logging
-from collections.abc import Awaitable, Callable
 
+from penstock.domain.retry import Backoff
+from penstock.edge.clock import Pause
 from penstock.events.dispatch.settings import Counts
 from penstock.queues.port import Publisher
 
-
-class Backoff:
-    """A delay that doubles."""
-
-    def __init__(self, first_s: float, most_s: float) -> None:
-        self._first_s = first_s
-        self._most_s = most_s
-        self.delay_s = 0.0
-
-    def failed(self) -> None:
-        """Wait longer than before."""
-        self.delay_s = min(self.delay_s * 2 or self._first_s, self._most_s)
-
-    def succeeded(self) -> None:
-        """Wait no more."""
-        self.delay_s = 0.0
-
-
 log = logging.getLogger(__name__)
-
-Pause = Callable[[float], Awaitable[None]]
 
 _FIRST_S = 0.5
 _MOST_S = 10.0

@@ -9,12 +9,11 @@ What a leader does beside publishing, for an engine that publishes elsewhere: ch
 import asyncio
 import logging
 
-from penstock.edge.clock import Clock
+from penstock.cluster.errors import StaleLeader
+from penstock.edge.clock import Clock, Pause
 from penstock.events.dispatch.lane_publisher import rest
-from penstock.events.dispatch.publisher import Pause
 from penstock.events.dispatch.retention import Retention
 from penstock.events.dispatch.settings import Counts, SchedulerSettings
-from penstock.events.errors import StaleLeader
 from penstock.events.store.repository import JobRepository
 
 log = logging.getLogger(__name__)

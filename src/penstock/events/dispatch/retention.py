@@ -4,8 +4,7 @@ import logging
 from typing import Protocol
 
 from penstock.domain.limits import SECOND_MS
-from penstock.edge.clock import Clock
-from penstock.events.dispatch.publisher import Pause
+from penstock.edge.clock import Clock, Pause
 from penstock.events.dispatch.settings import Counts, SchedulerSettings
 
 EVERY_S = 60.0

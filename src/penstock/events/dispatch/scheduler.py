@@ -9,11 +9,12 @@ from collections.abc import Callable
 
 from penstock.cluster.leadership import Terms
 from penstock.cluster.standby import Leadership
-from penstock.edge.clock import Clock, pause, stopwatch
+from penstock.domain.retry import Backoff
+from penstock.edge.clock import Clock, Pause, pause, stopwatch
 from penstock.events.dispatch.lane_publisher import LaneClaims, LanePublisher
-from penstock.events.dispatch.pending_job_poller import Pace, PendingJobPoller
+from penstock.events.dispatch.pending_job_poller import ClaimPace, PendingJobPoller
 from penstock.events.dispatch.pointers import Pointers
-from penstock.events.dispatch.publisher import Backoff, PatientPublisher, Pause
+from penstock.events.dispatch.publisher import PatientPublisher
 from penstock.events.dispatch.recovery import StaleQueuedJobPoller
 from penstock.events.dispatch.retention import Retention
 from penstock.events.dispatch.settings import Counts, SchedulerSettings
@@ -47,7 +48,7 @@ class Term:
         pause: Pause,
     ) -> None:
         backoff = Backoff(_QUEUE_PAUSE_S, settings.poll_interval_s)
-        pace = Pace(settings.batch_size, settings.max_batch_size, settings.max_concurrent_groups)
+        pace = ClaimPace(settings.batch_size, settings.max_batch_size, settings.max_concurrent_groups)
         self.publisher = LanePublisher(
             LaneClaims(jobs.lanes, owner, settings, clock),
             queue,

@@ -11,9 +11,7 @@ group stands still.
 The scheduler's HTTP surface: probes, metrics, its health, and why a group stands still.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Protocol
 
@@ -21,7 +19,7 @@ import msgspec
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from penstock.cluster.leadership import lease_for
+from penstock.cluster.leadership import lease_for, running
 from penstock.cluster.standby import RENEW_S, TTL_S, Alone, Leadership, Standby
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.job_state import JobStatus
@@ -44,7 +42,7 @@ from penstock.ops.telemetry.metrics import Metrics
 from penstock.queues.port import Publisher
 
 
-class HealthStatus(StrEnum):
+class SchedulerHealthStatus(StrEnum):
     """From good to bad."""
 
     HEALTHY = "HEALTHY"
@@ -55,7 +53,7 @@ class HealthStatus(StrEnum):
 class SchedulerHealth(msgspec.Struct, frozen=True, rename="camel"):
     """What the scheduler does at this moment."""
 
-    status: HealthStatus
+    status: SchedulerHealthStatus
     leader: bool
     token: int | None
     trouble: str | None
@@ -67,7 +65,13 @@ def assess(scheduler: Scheduler, leadership: Leadership) -> SchedulerHealth:
     """DEGRADED: it leads, and something keeps it from publishing."""
     leads = leadership.is_primary()
     trouble = scheduler.counts.trouble if leads else None
-    status = HealthStatus.STANDING_BY if not leads else HealthStatus.DEGRADED if trouble else HealthStatus.HEALTHY
+    status = (
+        SchedulerHealthStatus.STANDING_BY
+        if not leads
+        else SchedulerHealthStatus.DEGRADED
+        if trouble
+        else SchedulerHealthStatus.HEALTHY
+    )
     return SchedulerHealth(
         status=status,
         leader=leads,
@@ -138,7 +142,7 @@ class BlockOnErrorChecker:
         return [job.id for job in reversed(page.jobs)]
 
 
-class GroupView(msgspec.Struct, frozen=True):
+class SchedulerGroupView(msgspec.Struct, frozen=True):
     """Whether BLOCK_ON_ERROR jobs of a group wait, and for which jobs in ERROR."""
 
     group: str
@@ -158,13 +162,13 @@ def scheduler_app(scheduler: Scheduler, leadership: Leadership, checker: BlockOn
         "/groups/{group}",
         summary="Whether a group is blocked by jobs in ERROR; the key is `subscription:group`.",
     )
-    async def group(call: Call[NoQuery, NoBody]) -> GroupView:
+    async def group(call: Call[NoQuery, NoBody]) -> SchedulerGroupView:
         errors = await checker.errors_of(call.path["group"])
-        return GroupView(call.path["group"], bool(errors), errors)
+        return SchedulerGroupView(call.path["group"], bool(errors), errors)
 
     async def publishing() -> CheckResult:
         now = assess(scheduler, leadership)
-        return CheckResult(now.status is not HealthStatus.DEGRADED, now.trouble or now.status.lower())
+        return CheckResult(now.status is not SchedulerHealthStatus.DEGRADED, now.trouble or now.status.lower())
 
     metrics = Metrics("scheduler")
     metrics.register(SchedulerCollector(scheduler, leadership))
@@ -173,14 +177,7 @@ def scheduler_app(scheduler: Scheduler, leadership: Leadership, checker: BlockOn
     )
 
 
-class Part(Protocol):
-    """Something that runs until it is cancelled."""
-
-    async def run(self) -> None:
-        """Run."""
-
-
-class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
+class SchedulerServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where it listens, whether it works, and how it finds out whether it leads."""
 
     scheduler: SchedulerSettings
@@ -201,7 +198,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def serve_scheduler(
-    jobs: JobRepository, publisher: Publisher, pointers: Pointers, settings: ServerSettings
+    jobs: JobRepository, publisher: Publisher, pointers: Pointers, settings: SchedulerServerSettings
 ) -> None:
     """Serve until SIGINT or SIGTERM; then let the standby take over at once."""
     clock = SystemClock()
@@ -224,17 +221,3 @@ async def serve_scheduler(
                 await stop.wait()
     finally:
         await jobs.close()
-
-
-@asynccontextmanager
-async def running(part: Part | None) -> AsyncIterator[None]:
-    """Have a part run, and stop it in the end."""
-    if part is None:
-        yield
-        return
-    task = asyncio.create_task(part.run())
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)

@@ -14,18 +14,17 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.cluster.leadership import OFF, Terms, lease_for
+from penstock.cluster.leadership import OFF, Terms, lease_for, running
 from penstock.cluster.standby import RENEW_S, TTL_S, Alone, Standby
 from penstock.domain.ids import TsidFactory
+from penstock.domain.retry import Backoff
 from penstock.edge.clock import Clock, SystemClock, pause
 from penstock.edge.node import process_ids
-from penstock.events.dispatch.publisher import Backoff
 from penstock.events.dispatch.recovery import ChorePoller, Housekeeping, StaleQueuedJobPoller
 from penstock.events.dispatch.retention import Retention
-from penstock.events.dispatch.server import running
 from penstock.events.dispatch.settings import Counts
 from penstock.events.dispatch.spark_messages import DispatchSettings, Report
-from penstock.events.dispatch.spark_round import Rounds
+from penstock.events.dispatch.spark_round import DispatchRounds
 from penstock.events.dispatch.spark_ticks import ticks
 from penstock.events.errors import DispatchFailed
 from penstock.events.store.lanes import LaneOwner
@@ -33,7 +32,7 @@ from penstock.events.store.leader import SCHEDULER
 from penstock.events.store.postgres import postgres_repository
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.statements import Dialect
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 
 Result = TypeVar("Result")
 
@@ -53,7 +52,7 @@ class Desk:
     """Leads by the scheduler's own lease, so that of all engines one publishes. Used from any thread."""
 
     def __init__(
-        self, database: Database, settings: DispatchSettings, lease: LeaseSettings, clock: Clock, ids: TsidFactory
+        self, database: SparkDatabase, settings: DispatchSettings, lease: LeaseSettings, clock: Clock, ids: TsidFactory
     ) -> None:
         self._database = database
         self._settings = settings
@@ -131,7 +130,7 @@ class Desk:
         )
 
 
-def _listening(database: Database) -> JobRepository:
+def _listening(database: SparkDatabase) -> JobRepository:
     """The jobs as a scheduler opens them: called when others make some."""
     if database.dialect is Dialect.SQLITE:
         return database.repository()
@@ -159,14 +158,14 @@ _MOST_COUNTED = 100_000
 _LONGEST_ROUND_S = 120.0
 
 
-class DispatchJob:
+class DispatchQuery:
     """PENDING jobs to the queue; `once` publishes what may go now, and ends."""
 
     name = NAME
 
     def __init__(
         self,
-        rounds: Rounds,
+        rounds: DispatchRounds,
         lease: LeaseSettings | None = None,
         *,
         once: bool = False,

@@ -29,7 +29,7 @@ from penstock.events.store.lane_run import LaneContent
 from penstock.events.store.lanes import AwakeRange
 from penstock.events.store.sqlite import SqliteTransaction
 from penstock.events.store.statements import MODE_OF, Dialect, queries
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.spark.sources.statements import literal
 from penstock.spark.workers import spare_collections
 
@@ -40,7 +40,7 @@ _BUSY_TIMEOUT_S = 10.0
 Row = tuple[Any, ...]
 
 
-def lane_rows(database: Database, span: AwakeRange, call: RoundCall) -> Iterator[Row]:
+def lane_rows(database: SparkDatabase, span: AwakeRange, call: RoundCall) -> Iterator[Row]:
     """What the first lanes of a range may give, in the columns of LANE_JOBS; the last may be one too many."""
     with closing(_connect(database)) as connection:
         tx = SqliteTransaction(connection)
@@ -58,7 +58,7 @@ def lane_rows(database: Database, span: AwakeRange, call: RoundCall) -> Iterator
                 return
 
 
-def _connect(database: Database) -> sqlite3.Connection:
+def _connect(database: SparkDatabase) -> sqlite3.Connection:
     return sqlite3.connect(f"{database.path.as_uri()}?mode=ro", uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
 
 
@@ -79,10 +79,10 @@ _LANES_WITH_JOBS = queries(Dialect.POSTGRES)["lanes_with_jobs"]
 _MODE_NAMES = pyarrow.array([mode.value for mode in MODE_OF])
 
 # For the next round: ADBC asks for all types of the database first, which takes longer than to read a small one.
-_kept: dict[Database, dbapi.Connection] = {}
+_kept: dict[SparkDatabase, dbapi.Connection] = {}
 
 
-def postgres_lanes(database: Database, span: AwakeRange, call: RoundCall) -> Iterator[pyarrow.RecordBatch]:
+def postgres_lanes(database: SparkDatabase, span: AwakeRange, call: RoundCall) -> Iterator[pyarrow.RecordBatch]:
     """What the first lanes of a range may give, lane by lane; in a process that does one such thing at a time."""
     try:
         connection, cursor = _asked(database, lane_query(span, call))
@@ -114,7 +114,7 @@ def lane_query(span: AwakeRange, call: RoundCall) -> str:
     return _LANES_WITH_JOBS % {name: literal(value, Dialect.POSTGRES) for name, value in values.items()}
 
 
-def _asked(database: Database, text: str) -> tuple[dbapi.Connection, dbapi.Cursor]:
+def _asked(database: SparkDatabase, text: str) -> tuple[dbapi.Connection, dbapi.Cursor]:
     """A connection, and a cursor that has the answer. One that was kept may be lost by now: then it is made anew."""
     kept = _kept.pop(database, None)
     if kept is not None:
@@ -144,7 +144,7 @@ def _executed(connection: dbapi.Connection, text: str) -> dbapi.Cursor:
 _ROWS_AT_ONCE = 10_000
 
 
-def packed_plans(spark: SparkSession, database: Database, parts: int, tasks: int) -> DataFrame:
+def packed_plans(spark: SparkSession, database: SparkDatabase, parts: int, tasks: int) -> DataFrame:
     """What the announced round publishes, packed for so many tasks; so many parts of it are read at once."""
 
     def read(numbers: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
@@ -158,14 +158,16 @@ def packed_plans(spark: SparkSession, database: Database, parts: int, tasks: int
     return spark.range(0, parts, 1, parts).mapInArrow(read, PACKED)
 
 
-def planned_lanes(database: Database, spans: Iterable[AwakeRange], call: RoundCall) -> Iterator[pyarrow.RecordBatch]:
+def planned_lanes(
+    database: SparkDatabase, spans: Iterable[AwakeRange], call: RoundCall
+) -> Iterator[pyarrow.RecordBatch]:
     """The first lanes of ranges, each lane with at most `share` jobs that go, in order; in the process of a task."""
     for span in spans:
         for rows in first_lanes(whole_lanes(_stored(database, span, call)), call.rows):
             yield planned(rows, call.share).select(COLUMNS)
 
 
-def _stored(database: Database, span: AwakeRange, call: RoundCall) -> Iterator[pyarrow.RecordBatch]:
+def _stored(database: SparkDatabase, span: AwakeRange, call: RoundCall) -> Iterator[pyarrow.RecordBatch]:
     if database.dialect is Dialect.POSTGRES:
         yield from postgres_lanes(database, span, call)
         return

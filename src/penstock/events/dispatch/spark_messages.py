@@ -29,7 +29,7 @@ from penstock.events.dispatch.pointers import Pointers
 from penstock.events.dispatch.settings import SchedulerSettings
 from penstock.events.process.tokens import AuthTokens
 from penstock.events.store.lanes import AwakeRange, LaneOwner
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 
 
 class DispatchSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,10 +71,10 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
         return Pointers(self.endpoint, AuthTokens(self.secrets), self.pool)
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class RoundRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One round. The owner is the same for every attempt at it, so that a retried task has its predecessor's claims."""
 
-    database: Database
+    database: SparkDatabase
     destination: Destination
     owner: LaneOwner
     settings: DispatchSettings

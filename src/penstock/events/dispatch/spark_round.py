@@ -11,9 +11,9 @@ from penstock.events.dispatch.spark_messages import (
     REPORTS,
     Destination,
     DispatchSettings,
-    Order,
     Report,
     RoundCall,
+    RoundRequest,
     announced,
     spread,
     summed,
@@ -21,16 +21,21 @@ from penstock.events.dispatch.spark_messages import (
 )
 from penstock.events.dispatch.spark_task import publish_planned
 from penstock.events.store.lanes import AwakeRange, LaneOwner
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 
-Work = Callable[[Iterable[pyarrow.RecordBatch], Order], Iterator[pyarrow.RecordBatch]]
+Work = Callable[[Iterable[pyarrow.RecordBatch], RoundRequest], Iterator[pyarrow.RecordBatch]]
 
 
-class Rounds:
+class DispatchRounds:
     """Makes rounds: from one database to one queue."""
 
     def __init__(
-        self, *, database: Database, destination: Destination, settings: DispatchSettings, work: Work = publish_planned
+        self,
+        *,
+        database: SparkDatabase,
+        destination: Destination,
+        settings: DispatchSettings,
+        work: Work = publish_planned,
     ) -> None:
         self.database = database
         self.settings = settings
@@ -86,11 +91,11 @@ class Rounds:
         # The last step of the plan, for one action: nothing after it could run it in part or twice.
         return spread(packed_plans(spark, self.database, parts, tasks), tasks).mapInArrow(publish, REPORTS)
 
-    def _orders(self) -> Callable[[RoundCall], Order]:
+    def _orders(self) -> Callable[[RoundCall], RoundRequest]:
         database, destination, settings = self.database, self._destination, self.settings
 
-        def order_of(call: RoundCall) -> Order:
-            return Order(
+        def order_of(call: RoundCall) -> RoundRequest:
+            return RoundRequest(
                 database=database,
                 destination=destination,
                 owner=call.owner,

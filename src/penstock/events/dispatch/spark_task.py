@@ -17,21 +17,21 @@ from typing import Any, TypeVar
 import pyarrow
 import uvloop
 
+from penstock.cluster.errors import StaleLeader
 from penstock.domain.job import ClaimedJob
 from penstock.domain.order import LaneKey
 from penstock.domain.pointer import DispatchMode
+from penstock.domain.retry import Backoff
 from penstock.edge.clock import Clock, SystemClock, stopwatch
 from penstock.events.dispatch.lane_publisher import GOOD_FOR, LaneClaims, LanePublisher
-from penstock.events.dispatch.publisher import Backoff
 from penstock.events.dispatch.settings import Counts
-from penstock.events.dispatch.spark_messages import Order, Report
-from penstock.events.errors import StaleLeader
+from penstock.events.dispatch.spark_messages import Report, RoundRequest
 from penstock.events.store.lane_run import LaneRun, rests_until_ms
 from penstock.events.store.lanes import Lanes
 from penstock.events.store.repository import JobRepository
 from penstock.queues.open import publisher_for
 from penstock.queues.port import Publisher
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.spark.workers import spare_collections
 
 COLUMNS = (
@@ -78,13 +78,13 @@ class WorkerHome:
     def __init__(self) -> None:
         self.clock = SystemClock()
         self._loop = uvloop.new_event_loop()
-        self._opened: dict[Database, JobRepository] = {}
+        self._opened: dict[SparkDatabase, JobRepository] = {}
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Do a task's work to its end."""
         return self._loop.run_until_complete(work)
 
-    async def repository(self, database: Database) -> JobRepository:
+    async def repository(self, database: SparkDatabase) -> JobRepository:
         """The jobs of a database, open."""
         if database not in self._opened:
             repository = database.repository()
@@ -103,7 +103,7 @@ def worker_home() -> WorkerHome:
 _CHUNK = 2_000
 
 
-def publish_planned(batches: Iterable[pyarrow.RecordBatch], order: Order) -> Iterator[pyarrow.RecordBatch]:
+def publish_planned(batches: Iterable[pyarrow.RecordBatch], order: RoundRequest) -> Iterator[pyarrow.RecordBatch]:
     """Publish a task's rows of the plan; one row of REPORTS."""
     home = worker_home()
 
@@ -119,7 +119,7 @@ def publish_planned(batches: Iterable[pyarrow.RecordBatch], order: Order) -> Ite
 class PublishTask:
     """The scheduler's publisher, fed with lanes that the plan has chosen."""
 
-    def __init__(self, order: Order, lanes: Lanes, clock: Clock) -> None:
+    def __init__(self, order: RoundRequest, lanes: Lanes, clock: Clock) -> None:
         self._order = order
         self._clock = clock
         self._counts = Counts()

@@ -20,14 +20,14 @@ from penstock.edge.clock import stopwatch
 from penstock.engine.store.postgres_address import PostgresAddress, Session
 from penstock.events.errors import DatabaseFailed
 from penstock.events.store.statements import Dialect, queries
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 
 _POLL_S = 0.02
 _BUSY_TIMEOUT_S = 10.0
 _QUESTION = "any_lane_awake"
 
 
-class Bell(Protocol):
+class LaneWatcher(Protocol):
     """Rings while lanes are awake."""
 
     def rings(self) -> bool:
@@ -41,7 +41,7 @@ class Bell(Protocol):
         """Hang up."""
 
 
-def bell_of(database: Database) -> Bell:
+def bell_of(database: SparkDatabase) -> LaneWatcher:
     """The bell of a database; it connects when it is asked for the first time."""
     return SqliteBell(database) if database.dialect is Dialect.SQLITE else PostgresBell(database)
 
@@ -49,7 +49,7 @@ def bell_of(database: Database) -> Bell:
 class PostgresBell:
     """Hears of every commit that wakes lanes."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SparkDatabase) -> None:
         self._database = database
         self._session: Session | None = None
 
@@ -92,7 +92,7 @@ class PostgresBell:
 class SqliteBell:
     """Nobody calls across processes here, so it looks often; that takes microseconds."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SparkDatabase) -> None:
         self._database = database
         self._connection: sqlite3.Connection | None = None
         self._never = Event()
@@ -127,12 +127,12 @@ Offset = dict[str, int]
 class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Ticks while there are lanes to look at."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SparkDatabase) -> None:
         self._database = database
         self._bell = bell_of(database)
         self._waits = True
 
-    def __reduce__(self) -> "tuple[type[TickReader], tuple[Database]]":
+    def __reduce__(self) -> "tuple[type[TickReader], tuple[SparkDatabase]]":
         # Spark takes readers to other processes, where a connection would be of no use.
         return TickReader, (self._database,)
 
@@ -170,7 +170,7 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class TickSource(DataSource):
     """Ticks of one database. Its URL is part of the class, never an option: Spark shows options in plans."""
 
-    database: ClassVar[Database]
+    database: ClassVar[SparkDatabase]
 
     @classmethod
     def name(cls) -> str:
@@ -186,7 +186,7 @@ class TickSource(DataSource):
         return TickReader(self.database)
 
 
-def ticks(spark: SparkSession, database: Database) -> str:
+def ticks(spark: SparkSession, database: SparkDatabase) -> str:
     """Tell Spark of the ticks of a database; the name of their format."""
     spark.dataSource.register(type("PenstockTicks", (TickSource,), {"database": database}))
     return TickSource.name()

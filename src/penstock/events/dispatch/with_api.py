@@ -4,14 +4,15 @@ On SQLite that is what makes a job's way short: the scheduler is called in the m
 process would find it at its next poll.
 """
 
+from penstock.cluster.leadership import running
 from penstock.cluster.standby import Alone
 from penstock.domain.ids import TsidFactory
 from penstock.edge.clock import Clock, pause
-from penstock.events.api.app import Front
+from penstock.events.api.app import ApiFront
 from penstock.events.api.server import ApiSettings, api_server
 from penstock.events.dispatch.pointers import Pointers
 from penstock.events.dispatch.scheduler import Scheduler
-from penstock.events.dispatch.server import SchedulerCollector, running
+from penstock.events.dispatch.server import SchedulerCollector
 from penstock.events.dispatch.settings import SchedulerSettings
 from penstock.events.process.route import PATH as PROCESS_PATH
 from penstock.events.process.tokens import AuthTokens
@@ -30,7 +31,7 @@ async def serve_api_with_scheduler(
     ids: TsidFactory,
     api: ApiSettings,
     scheduling: SchedulerSettings,
-    front: Front | None = None,
+    front: ApiFront | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM; the routers are told this process's own address for the jobs."""
     metrics = Metrics("dispatch")

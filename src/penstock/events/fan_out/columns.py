@@ -52,7 +52,7 @@ _decode = msgspec.json.Decoder(dict[str, str]).decode
 _NO_ATTRIBUTES = b"{}"
 
 
-class SetAside(NamedTuple):
+class SetAsideEvents(NamedTuple):
     """An event that is damaged; not even its id is sure to be there."""
 
     event_id: str | None
@@ -64,7 +64,7 @@ class Examined(NamedTuple):
 
     events: pyarrow.RecordBatch
     attributes: Sequence[Mapping[str, str]]
-    set_aside: Sequence[SetAside]
+    set_aside: Sequence[SetAsideEvents]
 
 
 def examined(events: pyarrow.RecordBatch) -> Examined:
@@ -87,7 +87,7 @@ def examined(events: pyarrow.RecordBatch) -> Examined:
     return Examined(
         events.take(pyarrow.array(places, pyarrow.int64())),
         [attributes[place] for place in places],
-        [SetAside(ids[place].as_py(), reason) for place, reason in sorted(reasons.items())],
+        [SetAsideEvents(ids[place].as_py(), reason) for place, reason in sorted(reasons.items())],
     )
 
 

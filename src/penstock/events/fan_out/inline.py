@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock
 from penstock.events.fan_out.rule import FanOut
@@ -25,7 +25,7 @@ class LaterPublisher:
     def __init__(self, repository: JobRepository) -> None:
         self._repository = repository
 
-    async def publish(self, events: Sequence[Event]) -> list[str]:
+    async def publish(self, events: Sequence[StoredEvent]) -> list[str]:
         """Keep events; the id of each, or of the same event told before, which causes nothing."""
         return await self._repository.add_events(events)
 
@@ -66,7 +66,7 @@ class InlinePublisher:
         self._latest = LatestFanOut(repository)
         self._clock = clock
 
-    async def publish(self, events: Sequence[Event]) -> list[str]:
+    async def publish(self, events: Sequence[StoredEvent]) -> list[str]:
         """Keep events with their jobs; the id of each, or of the same event told before, which causes nothing."""
         fan_out = await self._latest.current()
         jobs = [job for event in events for job in fan_out.jobs(event)]
@@ -76,7 +76,7 @@ class InlinePublisher:
 class EventPublisher(Protocol):
     """Takes events that somebody publishes."""
 
-    async def publish(self, events: Sequence[Event]) -> list[str]:
+    async def publish(self, events: Sequence[StoredEvent]) -> list[str]:
         """Keep events, and answer after the commit; the id of each, or of the same event told before."""
         ...
 

@@ -33,7 +33,7 @@ from penstock.edge.clock import SystemClock
 from penstock.events.fan_out.columns import EVENT_COLUMNS
 from penstock.events.fan_out.spark_plan import Planned, by_group, in_order, packed, planner_of
 from penstock.events.store.repository import JobRepository
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.spark.listener import BatchListener, EndedBatch
 from penstock.spark.schemas import POSITION
 from penstock.spark.sources.sound_rows import SetAside, set_aside
@@ -47,7 +47,7 @@ Result = TypeVar("Result")
 class OpenedRepository:
     """Jobs of a database; connections last as long as it does, so that a micro-batch does not pay for them."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SparkDatabase) -> None:
         self._runner = asyncio.Runner()
         self._one_at_a_time = Lock()
         self._repository = database.repository()
@@ -67,7 +67,7 @@ class OpenedRepository:
 
 
 @lru_cache(maxsize=4)
-def opened_here(database: Database) -> OpenedRepository:
+def opened_here(database: SparkDatabase) -> OpenedRepository:
     """The repository of this process, which keeps it until it ends: Spark gives a worker many tasks."""
     return OpenedRepository(database)
 
@@ -79,7 +79,7 @@ KEPT = StructType([StructField(name, LongType(), nullable=False) for name in ("e
 """What a task did: events that waited no more, jobs made for them, damaged events set aside."""
 
 
-def keep_jobs(events: DataFrame, database: Database, *, sort: bool = False) -> DataFrame:
+def keep_jobs(events: DataFrame, database: SparkDatabase, *, sort: bool = False) -> DataFrame:
     """Fan events out and keep the jobs, in the one action that is to be run on the answer: a row of `KEPT` per task.
 
     The subscriptions are those of the moment at which a task begins. `sort` if the events are not in order.
@@ -98,7 +98,7 @@ def keep_jobs(events: DataFrame, database: Database, *, sort: bool = False) -> D
     return events.mapInArrow(keep, KEPT)
 
 
-def _kept(planned: Planned, jobs: OpenedRepository, database: Database) -> tuple[int, int, int]:
+def _kept(planned: Planned, jobs: OpenedRepository, database: SparkDatabase) -> tuple[int, int, int]:
     damaged = [SetAside("events", each.event_id or "", each.reason) for each in planned.set_aside]
     # Before they stop waiting: whoever looks for them finds them in one of the two.
     set_aside(database, damaged)
@@ -195,7 +195,7 @@ class FanOutJob:
 
     def __init__(
         self,
-        database: Database,
+        database: SparkDatabase,
         settings: FanOutSettings = DEFAULTS,
         on_batch: Callable[[FannedOut], None] = lambda _: None,
     ) -> None:

@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from penstock.domain.ids import job_id_for
 from penstock.domain.matching import EventFilter, EventPattern, PatternIndex
 from penstock.domain.order import DEFAULT_GROUP
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
-from penstock.events.fan_out.columns import EVENT_COLUMNS, PLANNED_JOBS, PLANNED_JOBS_ARROW, SetAside, examined
-from penstock.events.fan_out.rule import job_id_for
+from penstock.events.fan_out.columns import EVENT_COLUMNS, PLANNED_JOBS, PLANNED_JOBS_ARROW, SetAsideEvents, examined
 from penstock.spark.schemas import POSITION
 
 
@@ -114,7 +114,7 @@ class Planned(NamedTuple):
 
     event_ids: pyarrow.StringArray
     jobs: pyarrow.RecordBatch
-    set_aside: Sequence[SetAside]
+    set_aside: Sequence[SetAsideEvents]
 
 
 class Pairs(NamedTuple):
@@ -123,7 +123,7 @@ class Pairs(NamedTuple):
     events: pyarrow.RecordBatch
     event_at: Places
     wish_at: Places
-    set_aside: Sequence[SetAside]
+    set_aside: Sequence[SetAsideEvents]
 
 
 class Planner:

@@ -12,7 +12,7 @@ from google.pubsub_v1 import types
 
 from penstock.delivery.webhook.request import envelope_of
 from penstock.domain.errors import Unavailable
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.domain.job import DispatchJob
 
 log = logging.getLogger(__name__)
@@ -21,14 +21,14 @@ log = logging.getLogger(__name__)
 class DeadLetters(Protocol):
     """Takes what could not be delivered."""
 
-    async def publish(self, topic: str, job: DispatchJob, event: Event | None, reason: str) -> None:
+    async def publish(self, topic: str, job: DispatchJob, event: StoredEvent | None, reason: str) -> None:
         """Put a copy into a topic; one of Penstock's errors if that cannot be done now."""
 
 
 class NoDeadLetters:
     """For an API without a broker: the log is all there is."""
 
-    async def publish(self, topic: str, job: DispatchJob, event: Event | None, reason: str) -> None:
+    async def publish(self, topic: str, job: DispatchJob, event: StoredEvent | None, reason: str) -> None:
         """Tell that there is no such topic here."""
         log.warning("no copy goes to the dead-letter topic %s: this API has no broker", topic, extra={"job": job.id})
 
@@ -62,7 +62,7 @@ class PubsubDeadLetters:
     ) -> None:
         await self._channel.close()
 
-    async def publish(self, topic: str, job: DispatchJob, event: Event | None, reason: str) -> None:
+    async def publish(self, topic: str, job: DispatchJob, event: StoredEvent | None, reason: str) -> None:
         """Put a copy into a topic; Unavailable if that cannot be done now."""
         name = topic if topic.startswith("projects/") else f"projects/{PROJECT}/topics/{topic}"
         message = types.PubsubMessage(

@@ -11,10 +11,10 @@ import logging
 
 import msgspec
 
-from penstock.delivery.webhook.courier import Courier, Delivery, undeliverable
+from penstock.delivery.webhook.courier import Courier, WebhookDelivery, undeliverable
 from penstock.delivery.webhook.request import DeliveryRequest, delivery_request
 from penstock.domain.errors import InvalidArgument, NotFound, PenstockError
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.domain.job import Attempt, DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.limits import SECOND_MS
@@ -88,7 +88,7 @@ class _Load(msgspec.Struct, frozen=True):
     """A job with what its delivery needs."""
 
     job: DispatchJob
-    event: Event | None
+    event: StoredEvent | None
     subscription: Subscription | None
 
 
@@ -158,7 +158,7 @@ class Processor:
         if needed_ms > LEASE_MS:
             await self._repository.extend_leases([job.id], began_ms + needed_ms)
 
-    async def _conclude(self, load: _Load, delivery: Delivery, began_ms: int) -> None:
+    async def _conclude(self, load: _Load, delivery: WebhookDelivery, began_ms: int) -> None:
         now_ms = self._clock.now_ms()
         judgement = judge(load.job, load.subscription, delivery.outcome, now_ms, random_share())
         attempt = Attempt(

@@ -1,12 +1,14 @@
 """The inline engine's statistics: new attempts are counted every few seconds, by the pipeline's own rules."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
-from penstock.edge.clock import Clock
+from penstock.edge.clock import Clock, Pause
 from penstock.events.statistics.facts import AttemptRow, fact_of, flaw_of
-from penstock.events.statistics.minutes import Counted, Place, count, count_leaders
-from penstock.events.statistics.store import Statistics
+from penstock.events.statistics.minutes import Counted, StatisticsPlace, count, count_leaders
+
+if TYPE_CHECKING:
+    from penstock.events.store.statistics import Statistics
 
 EVERY_S = 5.0
 AT_ONCE = 5_000
@@ -17,7 +19,7 @@ log = logging.getLogger(__name__)
 class InlineCounter:
     """Counts what was delivered since it counted last. Several may run: each attempt is counted once."""
 
-    def __init__(self, statistics: Statistics, clock: Clock, pause: Callable[[float], Awaitable[None]]) -> None:
+    def __init__(self, statistics: "Statistics", clock: Clock, pause: Pause) -> None:
         self._statistics = statistics
         self._clock = clock
         self._pause = pause
@@ -60,5 +62,5 @@ class InlineCounter:
         return flaw is None
 
 
-def _place(row: AttemptRow) -> Place:
-    return Place(row.position, row.job_id or "", row.number or 0, row.at_ms or 0)
+def _place(row: AttemptRow) -> StatisticsPlace:
+    return StatisticsPlace(row.position, row.job_id or "", row.number or 0, row.at_ms or 0)

@@ -170,7 +170,7 @@ def _sum(one: Leader, other: Leader) -> Leader:
     )
 
 
-class Place(msgspec.Struct, frozen=True, order=True, array_like=True):
+class StatisticsPlace(msgspec.Struct, frozen=True, order=True, array_like=True):
     """Where an attempt stands in the order in which attempts are counted."""
 
     position: int
@@ -179,13 +179,13 @@ class Place(msgspec.Struct, frozen=True, order=True, array_like=True):
     at_ms: int
 
 
-BEFORE_ALL = Place(-1, "", 0, 0)
+BEFORE_ALL = StatisticsPlace(-1, "", 0, 0)
 
 
 class Counted(msgspec.Struct, frozen=True, kw_only=True):
     """What a batch of attempts adds to the statistics; `upto` is its last attempt."""
 
-    upto: Place
+    upto: StatisticsPlace
     minutes: tuple[Minute, ...] = ()
     leaders: Mapping[int, Leaders] = {}
     """By minute."""

@@ -64,7 +64,7 @@ class HeldGroup(msgspec.Struct, frozen=True):
         return self.holding - self.errors
 
 
-class Lane(msgspec.Struct, frozen=True):
+class LaneState(msgspec.Struct, frozen=True):
     """The jobs of a group that are not over, in the order of their delivery, and how many there are of each status."""
 
     jobs: list[DispatchJob]
@@ -98,12 +98,12 @@ def most_urgent_groups(tx: Transaction, most: int) -> list[HeldGroup]:
     return [HeldGroup(*row) for row in tx.select(_MOST_URGENT, {"most": most})]
 
 
-def lane_of(tx: Transaction, group_key: str, most: int) -> Lane:
+def lane_of(tx: Transaction, group_key: str, most: int) -> LaneState:
     """The first jobs of a group's lane."""
     counts = dict.fromkeys(JobStatus, 0)
     for state, count in tx.select(_COUNTS, {"group_key": group_key}):
         counts[STATUS_OF[state]] += cast("int", count)
-    return Lane([job_of(row) for row in tx.select(_LANE, {"group_key": group_key, "most": most})], counts)
+    return LaneState([job_of(row) for row in tx.select(_LANE, {"group_key": group_key, "most": most})], counts)
 
 
 def finished_lately(tx: Transaction, since_ms: int, before: FinishedPlace, most: int) -> list[FinishedJob]:

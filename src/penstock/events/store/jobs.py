@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.domain.job import CreatedJob, NewJob
 from penstock.domain.order import lane_of
 from penstock.events.errors import JobNotFound, WrongJobStatus
@@ -27,7 +27,7 @@ def create_jobs(tx: Transaction, jobs: Sequence[NewJob], now_ms: int) -> list[Cr
     return [CreatedJob(job_id, job_id == job.id) for job_id, job in zip(ids, jobs, strict=True)]
 
 
-def publish(tx: Transaction, events: Sequence[Event], jobs: Sequence[NewJob], now_ms: int) -> list[str]:
+def publish(tx: Transaction, events: Sequence[StoredEvent], jobs: Sequence[NewJob], now_ms: int) -> list[str]:
     """Keep events and the jobs they cause; of an event that was told before, nothing is kept but its first id told."""
     ids = add_events(tx, events, fanned_out=True)
     new = {event.id for event, kept_id in zip(events, ids, strict=True) if event.id == kept_id}
@@ -35,7 +35,7 @@ def publish(tx: Transaction, events: Sequence[Event], jobs: Sequence[NewJob], no
     return ids
 
 
-def add_events(tx: Transaction, events: Sequence[Event], *, fanned_out: bool) -> list[str]:
+def add_events(tx: Transaction, events: Sequence[StoredEvent], *, fanned_out: bool) -> list[str]:
     """Keep events; the id of each, or of the same event told before."""
     tx.bulk("insert_events", [_event_row(event, fanned_out) for event in events])
     kept = _ids_of_told(tx, events)
@@ -73,8 +73,8 @@ def _ids_by_key(tx: Transaction, jobs: Iterable[NewJob]) -> dict[tuple[str, str 
     }
 
 
-def _ids_of_told(tx: Transaction, events: Iterable[Event]) -> dict[tuple[str, str, str], str]:
-    told: defaultdict[str, list[Event]] = defaultdict(list)
+def _ids_of_told(tx: Transaction, events: Iterable[StoredEvent]) -> dict[tuple[str, str, str], str]:
+    told: defaultdict[str, list[StoredEvent]] = defaultdict(list)
     for event in events:
         told[event.tenant].append(event)
     return {
@@ -116,7 +116,7 @@ def _job_row(job: NewJob, now_ms: int) -> Row:
     )
 
 
-def _event_row(event: Event, fanned_out: bool) -> Row:
+def _event_row(event: StoredEvent, fanned_out: bool) -> Row:
     return (
         event.id,
         event.tenant,

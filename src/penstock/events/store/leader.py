@@ -5,20 +5,12 @@ What only a leader may do carries its token; one that was followed by another is
 
 import msgspec
 
-from penstock.events.errors import StaleLeader
+from penstock.cluster.errors import StaleLeader
+from penstock.cluster.lease import LeaderLease
 from penstock.events.store.transaction import Transaction
 
 SCHEDULER = "scheduler"
 """The lease whose token guards claims, marks and recovery."""
-
-
-class LeaderLease(msgspec.Struct, frozen=True):
-    """A lease that is held."""
-
-    name: str
-    holder: str
-    token: int
-    expires_ms: int
 
 
 def acquire(tx: Transaction, name: str, holder: str, now_ms: int, ttl_ms: int) -> LeaderLease | None:

@@ -12,13 +12,12 @@ from itertools import islice
 import msgspec
 
 from penstock.domain.errors import InvalidArgument
-from penstock.domain.ids import first_id_of
+from penstock.domain.ids import check_job_id, first_id_of
 from penstock.domain.job import Attempt, AttemptPlace, DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.limits import SECOND_MS
 from penstock.domain.outcome import AttemptOutcome
 from penstock.events.errors import JobNotFound
-from penstock.events.fan_out.rule import check_job_id
 from penstock.events.store.statements import JOB_COLUMNS, STATUS_OF, codes_of, job_of
 from penstock.events.store.transaction import Transaction
 from penstock.http.errors import BadCursor

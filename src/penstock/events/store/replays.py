@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.domain.job import Attempt, DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.limits import MINUTE_MS
 from penstock.domain.outcome import AttemptOutcome
-from penstock.domain.subscription import Subscription
-from penstock.edge.clock import Clock
-from penstock.events.errors import ReplayNotFound, ReplayTakenOver
-from penstock.events.replay import (
+from penstock.domain.replay import (
     REPLAYABLE,
     Copied,
     Replay,
     ReplayAttempt,
-    ReplayOrder,
     ReplayProgress,
+    ReplayRequest,
     copy_of,
     original_id,
 )
+from penstock.domain.subscription import Subscription
+from penstock.edge.clock import Clock
+from penstock.events.errors import ReplayNotFound, ReplayTakenOver
 from penstock.events.store import subscriptions
 from penstock.events.store.jobs import create_jobs
 from penstock.events.store.lanes import move_and_wake
@@ -38,10 +38,10 @@ KEPT_MS = 90 * 24 * 60 * MINUTE_MS
 """How long a replay can be gone on with, and its attempts be looked at."""
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(ReplayOrder).decode
+_decode = msgspec.json.Decoder(ReplayRequest).decode
 
 
-class Part(msgspec.Struct, frozen=True):
+class ReplayPart(msgspec.Struct, frozen=True):
     """One task's share of a replay, and the task that has it."""
 
     replay_id: str
@@ -50,16 +50,16 @@ class Part(msgspec.Struct, frozen=True):
     owner: str
 
 
-class Load(msgspec.Struct, frozen=True):
+class ReplayLoad(msgspec.Struct, frozen=True):
     """A job to deliver once more, with its event if it had one and that is still kept."""
 
     job: DispatchJob
-    event: Event | None
+    event: StoredEvent | None
     deliveries: int
     """How many this replay has made of it."""
 
 
-def add(tx: Transaction, replay_id: str, order: ReplayOrder, total: int, now_ms: int) -> None:
+def add(tx: Transaction, replay_id: str, order: ReplayRequest, total: int, now_ms: int) -> None:
     """Keep a new replay, and forget those of long ago."""
     for statement in ("forget_replay_attempts", "forget_replay_copies", "forget_replay_parts", "forget_replays"):
         tx.all(statement, before_ms=now_ms - KEPT_MS)
@@ -88,7 +88,7 @@ def progress(tx: Transaction, replay_id: str) -> ReplayProgress:
     return ReplayProgress(*tx.all("replay_progress", id=replay_id)[0])
 
 
-def own(tx: Transaction, part: Part) -> bool:
+def own(tx: Transaction, part: ReplayPart) -> bool:
     """Take a part; whether there is still something to do. ReplayTakenOver when a later run has begun."""
     row = tx.first("running_replay", id=part.replay_id, run=part.run)
     if row is None:
@@ -97,7 +97,7 @@ def own(tx: Transaction, part: Part) -> bool:
     return not row[0]
 
 
-def advance(tx: Transaction, part: Part, by: ReplayProgress) -> bool:
+def advance(tx: Transaction, part: ReplayPart, by: ReplayProgress) -> bool:
     """A part is further; whether to go on. ReplayTakenOver when another task has the part."""
     row = tx.first(
         "advance_replay_part",
@@ -111,14 +111,14 @@ def advance(tx: Transaction, part: Part, by: ReplayProgress) -> bool:
     return not row[0]
 
 
-def record(tx: Transaction, part: Part, attempts: Sequence[ReplayAttempt], by: ReplayProgress) -> bool:
+def record(tx: Transaction, part: ReplayPart, attempts: Sequence[ReplayAttempt], by: ReplayProgress) -> bool:
     """Keep deliveries, and how far the part is with them; whether to go on."""
     goes_on = advance(tx, part, by)
     tx.bulk("add_replay_attempts", [_attempt_row(part.replay_id, made) for made in attempts])
     return goes_on
 
 
-def loads(tx: Transaction, replay_id: str, job_ids: Sequence[str]) -> list[Load]:
+def loads(tx: Transaction, replay_id: str, job_ids: Sequence[str]) -> list[ReplayLoad]:
     """Jobs with their events, in the order asked for; those that this replay has delivered are left out."""
     # By the original, as copies are: whichever copy of it a later run selects, it is the same webhook.
     originals = [original_id(job_id) for job_id in job_ids]
@@ -128,10 +128,10 @@ def loads(tx: Transaction, replay_id: str, job_ids: Sequence[str]) -> list[Load]
     jobs = _jobs(tx, [job_id for job_id in job_ids if original_id(job_id) not in delivered])
     wanted = sorted({job.event_id for job in jobs if job.event_id is not None})
     events = {event.id: event for event in map(event_of, tx.all("events_to_replay", ids=wanted))}
-    return [Load(job, events.get(job.event_id or ""), deliveries.get(original_id(job.id), 0)) for job in jobs]
+    return [ReplayLoad(job, events.get(job.event_id or ""), deliveries.get(original_id(job.id), 0)) for job in jobs]
 
 
-def make_copies(tx: Transaction, part: Part, due_ms: Sequence[tuple[str, int | None]], now_ms: int) -> Copied:
+def make_copies(tx: Transaction, part: ReplayPart, due_ms: Sequence[tuple[str, int | None]], now_ms: int) -> Copied:
     """Create the copies of jobs, given with when each is due; skip what this replay has copied before.
 
     A job in ERROR gives its place to its copy: it is CANCELLED.
@@ -241,7 +241,7 @@ class Replays(AbstractAsyncContextManager["Replays"]):
     ) -> None:
         await self._database.close()
 
-    async def add(self, replay_id: str, order: ReplayOrder, total: int, requested_at_ms: int) -> Replay:
+    async def add(self, replay_id: str, order: ReplayRequest, total: int, requested_at_ms: int) -> Replay:
         """Keep a new replay, which is in its first run."""
 
         def work(tx: Transaction) -> Replay:
@@ -275,10 +275,10 @@ class Replays(AbstractAsyncContextManager["Replays"]):
         """The deliveries that a replay made directly."""
         return await self._database.read(lambda tx: attempts(tx, replay_id))
 
-    async def copy_all(self, replay_id: str, order: ReplayOrder, job_ids: Sequence[str]) -> Copied:
+    async def copy_all(self, replay_id: str, order: ReplayRequest, job_ids: Sequence[str]) -> Copied:
         """Do a whole replay through the queue in this process, as one part, with the jobs in order."""
         replay = await self.add(replay_id, order, len(job_ids), self._clock.now_ms())
-        part = Part(replay.id, replay.run, number=0, owner=f"{replay.run}:api")
+        part = ReplayPart(replay.id, replay.run, number=0, owner=f"{replay.run}:api")
         done = Copied(goes_on=await self.own(part))
         for first in range(0, len(job_ids), AT_A_TIME):
             if not done.goes_on:
@@ -290,11 +290,11 @@ class Replays(AbstractAsyncContextManager["Replays"]):
 
     # What tasks do with their part
 
-    async def own(self, part: Part) -> bool:
+    async def own(self, part: ReplayPart) -> bool:
         """Take a part; False if the replay is to stop."""
         return await self._database.write(lambda tx: own(tx, part))
 
-    async def loads(self, replay_id: str, job_ids: Sequence[str]) -> list[Load]:
+    async def loads(self, replay_id: str, job_ids: Sequence[str]) -> list[ReplayLoad]:
         """Jobs with what their delivery needs, without those that were delivered."""
         return await self._database.read(lambda tx: loads(tx, replay_id, job_ids))
 
@@ -303,11 +303,11 @@ class Replays(AbstractAsyncContextManager["Replays"]):
         found = await self._database.read(subscriptions.list_subscriptions)
         return {subscription.id: subscription for subscription in found}
 
-    async def record(self, part: Part, attempts: Sequence[ReplayAttempt], by: ReplayProgress) -> bool:
+    async def record(self, part: ReplayPart, attempts: Sequence[ReplayAttempt], by: ReplayProgress) -> bool:
         """Keep deliveries; False if the replay is to stop. ReplayTakenOver keeps nothing."""
         return await self._database.write(lambda tx: record(tx, part, attempts, by))
 
-    async def make_copies(self, part: Part, due_ms: Sequence[tuple[str, int | None]]) -> Copied:
+    async def make_copies(self, part: ReplayPart, due_ms: Sequence[tuple[str, int | None]]) -> Copied:
         """Create the copies of jobs, each due at its time."""
         now_ms = self._clock.now_ms()
         return await self._database.write(lambda tx: make_copies(tx, part, due_ms, now_ms))

@@ -9,20 +9,20 @@ followed; None where there is only one scheduler.
 from collections.abc import Sequence
 from typing import Protocol
 
-from penstock.domain.event import Event
+from penstock.cluster.lease import LeaderLease
+from penstock.domain.event import StoredEvent
 from penstock.domain.job import Attempt, AttemptPlace, CreatedJob, DispatchJob, NewJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.subscription import Pool, Subscription
 from penstock.edge.clock import Clock
-from penstock.events.statistics.store import Statistics
 from penstock.events.store.changes import ChangePage, KeptChange
 from penstock.events.store.deliveries import Begin, Verdict
-from penstock.events.store.inspection import FinishedJob, FinishedPlace, HeldGroup, Lane, OldestWaiting
+from penstock.events.store.inspection import FinishedJob, FinishedPlace, HeldGroup, LaneState, OldestWaiting
 from penstock.events.store.lanes import Lanes
-from penstock.events.store.leader import LeaderLease
 from penstock.events.store.listing import JobFilter, JobPage
 from penstock.events.store.replays import Replays
 from penstock.events.store.signal import JobSignal
+from penstock.events.store.statistics import Statistics
 
 
 class JobRepository(Protocol):
@@ -59,13 +59,13 @@ class JobRepository(Protocol):
 
     # Events
 
-    async def publish(self, events: Sequence[Event], jobs: Sequence[NewJob], now_ms: int) -> list[str]:
+    async def publish(self, events: Sequence[StoredEvent], jobs: Sequence[NewJob], now_ms: int) -> list[str]:
         """Keep events with the jobs they cause; the id of each, or of the same event told before, whose jobs are not
         made again.
         """
         ...
 
-    async def add_events(self, events: Sequence[Event]) -> list[str]:
+    async def add_events(self, events: Sequence[StoredEvent]) -> list[str]:
         """Keep events whose jobs are made later, by `fan_out`; the id of each, or of the same event told before."""
         ...
 
@@ -79,7 +79,7 @@ class JobRepository(Protocol):
         """
         ...
 
-    async def get_event(self, event_id: str) -> Event:
+    async def get_event(self, event_id: str) -> StoredEvent:
         """An event; EventNotFound."""
         ...
 
@@ -117,7 +117,7 @@ class JobRepository(Protocol):
         """Groups that wait for a job that failed, those in ERROR first, then the longest held."""
         ...
 
-    async def lane_of(self, group_key: str, most: int) -> Lane:
+    async def lane_of(self, group_key: str, most: int) -> LaneState:
         """The first jobs of a group that are not over, in order, and its counts."""
         ...
 

@@ -3,43 +3,28 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from penstock.domain.event import Event
+from penstock.cluster.lease import LeaderLease
+from penstock.domain.event import StoredEvent
 from penstock.domain.job import Attempt, AttemptPlace, CreatedJob, DispatchJob, NewJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.subscription import Pool, Subscription
 from penstock.edge.clock import Clock
 from penstock.events.errors import EventNotFound
-from penstock.events.statistics.store import Statistics
-from penstock.events.store import (
-    archive,
-    changes,
-    deliveries,
-    inspection,
-    lanes,
-    leader,
-    listing,
-    subscriptions,
-)
-from penstock.events.store import (
-    inspection as oldest_waiting,
-)
-from penstock.events.store import (
-    jobs as deciding,
-)
-from penstock.events.store import (
-    jobs as making,
-)
+from penstock.events.store import archive, changes, deliveries, inspection, lanes, leader, listing, subscriptions
+from penstock.events.store import inspection as oldest_waiting
+from penstock.events.store import jobs as deciding
+from penstock.events.store import jobs as making
 from penstock.events.store.archive import Month
 from penstock.events.store.changes import ChangePage, KeptChange
 from penstock.events.store.deliveries import Begin, Beginning, Verdict
-from penstock.events.store.inspection import FinishedJob, FinishedPlace, HeldGroup, Lane, OldestWaiting
+from penstock.events.store.inspection import FinishedJob, FinishedPlace, HeldGroup, LaneState, OldestWaiting
 from penstock.events.store.lanes import Lanes
-from penstock.events.store.leader import LeaderLease
 from penstock.events.store.listing import JobFilter, JobPage
 from penstock.events.store.replays import Replays
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.signal import JobSignal
 from penstock.events.store.statements import event_of
+from penstock.events.store.statistics import Statistics
 from penstock.events.store.transaction import Transaction
 
 Result = TypeVar("Result")
@@ -113,10 +98,10 @@ class SqlRepository(JobRepository):
     def trouble(self) -> str | None:
         return self._database.trouble()
 
-    async def publish(self, events: Sequence[Event], jobs: Sequence[NewJob], now_ms: int) -> list[str]:
+    async def publish(self, events: Sequence[StoredEvent], jobs: Sequence[NewJob], now_ms: int) -> list[str]:
         return await self._write(making.publish, events, jobs, now_ms)
 
-    async def add_events(self, events: Sequence[Event]) -> list[str]:
+    async def add_events(self, events: Sequence[StoredEvent]) -> list[str]:
         return await self._database.write(lambda tx: making.add_events(tx, events, fanned_out=False))
 
     async def count_events_to_fan_out(self, most: int) -> int:
@@ -126,7 +111,7 @@ class SqlRepository(JobRepository):
     async def fan_out(self, event_ids: Sequence[str], jobs: Sequence[NewJob], now_ms: int) -> list[str]:
         return await self._write(making.fan_out, event_ids, jobs, now_ms)
 
-    async def get_event(self, event_id: str) -> Event:
+    async def get_event(self, event_id: str) -> StoredEvent:
         row = await self._database.read(lambda tx: tx.first("event", id=event_id))
         if row is None:
             raise EventNotFound(event_id)
@@ -156,7 +141,7 @@ class SqlRepository(JobRepository):
     async def most_urgent_groups(self, most: int) -> list[HeldGroup]:
         return await self._read(inspection.most_urgent_groups, most)
 
-    async def lane_of(self, group_key: str, most: int) -> Lane:
+    async def lane_of(self, group_key: str, most: int) -> LaneState:
         return await self._read(inspection.lane_of, group_key, most)
 
     async def finished_lately(self, since_ms: int, before: FinishedPlace, most: int) -> list[FinishedJob]:

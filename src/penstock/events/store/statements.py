@@ -13,7 +13,7 @@ from importlib.resources import files
 
 import msgspec
 
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.domain.job import DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.message import NO_ATTRIBUTES
@@ -155,10 +155,10 @@ def job_of(row: Row) -> DispatchJob:
     return DispatchJob(**values)
 
 
-def event_of(row: Row) -> Event:
+def event_of(row: Row) -> StoredEvent:
     """A row of the statement `event`."""
     event_id, tenant, source, external_id, kind, subject, time_ms, data, content_type, group, attributes, received = row
-    return Event(
+    return StoredEvent(
         id=event_id,
         tenant=tenant,
         source=source,

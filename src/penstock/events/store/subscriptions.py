@@ -3,7 +3,7 @@
 import msgspec
 
 from penstock.domain.subscription import Pool, Subscription
-from penstock.events.errors import PoolNotFound, SubscriptionExists, SubscriptionNotFound
+from penstock.events.errors import PoolNotFound, SubscriptionNameTaken, UnknownSubscription
 from penstock.events.store.transaction import Row, Transaction
 
 _decode = msgspec.json.Decoder(Subscription).decode
@@ -13,16 +13,16 @@ _encode = msgspec.json.Encoder(enc_hook=dict).encode
 def add_subscription(tx: Transaction, subscription: Subscription) -> None:
     """Keep a new subscription; SubscriptionExists when the tenant has one of that name."""
     if not tx.all("add_subscription", **_values(subscription), paused=subscription.paused):
-        raise SubscriptionExists(subscription.name)
+        raise SubscriptionNameTaken(subscription.name)
 
 
 def change_subscription(tx: Transaction, subscription: Subscription) -> None:
     """Keep what a subscription says now, all but whether it is paused."""
     values = _values(subscription)
     if tx.all("name_taken", id=subscription.id, tenant=subscription.tenant, name=subscription.name):
-        raise SubscriptionExists(subscription.name)
+        raise SubscriptionNameTaken(subscription.name)
     if not tx.all("change_subscription", id=values["id"], name=values["name"], definition=values["definition"]):
-        raise SubscriptionNotFound(subscription.id)
+        raise UnknownSubscription(subscription.id)
 
 
 def set_paused(tx: Transaction, subscription_id: str, paused: bool) -> None:
@@ -30,7 +30,7 @@ def set_paused(tx: Transaction, subscription_id: str, paused: bool) -> None:
     # A claim that still sees it paused would put to sleep what is woken here.
     tx.gate(exclusive=not paused)
     if not tx.all("pause_subscription", id=subscription_id, paused=paused):
-        raise SubscriptionNotFound(subscription_id)
+        raise UnknownSubscription(subscription_id)
     if not paused:
         tx.all("wake_lanes_of_subscription", subscription_id=subscription_id)
         tx.announce()
@@ -40,7 +40,7 @@ def delete_subscription(tx: Transaction, subscription_id: str) -> None:
     """Forget a subscription; its jobs stay until they are cancelled."""
     tx.gate(exclusive=True)
     if not tx.all("delete_subscription", id=subscription_id):
-        raise SubscriptionNotFound(subscription_id)
+        raise UnknownSubscription(subscription_id)
     tx.all("wake_lanes_of_subscription", subscription_id=subscription_id)
 
 
@@ -48,7 +48,7 @@ def get_subscription(tx: Transaction, subscription_id: str) -> Subscription:
     """A subscription; SubscriptionNotFound."""
     row = tx.first("subscription", id=subscription_id)
     if row is None:
-        raise SubscriptionNotFound(subscription_id)
+        raise UnknownSubscription(subscription_id)
     return _subscription_of(row)
 
 

@@ -38,7 +38,7 @@ from penstock.history.audit.screen import COUNT, SUSPECT_BUCKET, SUSPECT_GROUP, 
 from penstock.history.audit.screen_rows import hash_of
 from penstock.history.audit.window import ATTEMPT_COLUMNS, JOB_COLUMNS, AuditWindow, attempts_of, jobs_of
 from penstock.history.errors import AuditFailed
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.spark.errors import reason_of
 from penstock.spark.sources.reading import reading_of
 from penstock.spark.sources.statements import literal
@@ -127,7 +127,7 @@ _ROWS_AT_ONCE = 10_000
 _target = msgspec.json.Decoder(dict[str, str]).decode
 
 
-def waiting_events(spark: SparkSession, database: Database) -> DataFrame:
+def waiting_events(spark: SparkSession, database: SparkDatabase) -> DataFrame:
     """The ids of events that were not fanned out yet; read by a task, as there may be many."""
 
     def read(_: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
@@ -144,7 +144,7 @@ def waiting_events(spark: SparkSession, database: Database) -> DataFrame:
     return spark.range(1, numPartitions=1).mapInArrow(read, "id string")
 
 
-def changed_subscriptions(database: Database) -> dict[str, int]:
+def changed_subscriptions(database: SparkDatabase) -> dict[str, int]:
     """When subscriptions were changed last, as far as the API wrote it down."""
     with closing(reading_of(database)) as reading:
         rows = reading.rows(_CHANGED.format(reading.prefix, _CHANGE))
@@ -176,7 +176,7 @@ EXAMPLES = 20
 
 
 def audit_database(
-    spark: SparkSession, database: Database, window: AuditWindow, examples: int = EXAMPLES
+    spark: SparkSession, database: SparkDatabase, window: AuditWindow, examples: int = EXAMPLES
 ) -> AuditResult:
     """Audit what a database says of a window that has settled, with so many examples of each kind of finding."""
     changed_ms = {**changed_subscriptions(database), **window.changed_ms}

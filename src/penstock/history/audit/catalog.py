@@ -16,7 +16,7 @@ from penstock.history.audit.window import CATALOG_LAG_MS, AuditWindow
 _filter = msgspec.json.Decoder(EventFilter).decode
 
 
-class Catalog(msgspec.Struct, frozen=True):
+class AuditCatalog(msgspec.Struct, frozen=True):
     """Subscriptions that can be used, as fan-out takes them, and those that cannot with the reason."""
 
     packed: bytes
@@ -24,7 +24,7 @@ class Catalog(msgspec.Struct, frozen=True):
     damaged: Mapping[str, str]
 
 
-def catalog_of(rows: Iterable[Row], window: AuditWindow) -> Catalog:
+def catalog_of(rows: Iterable[Row], window: AuditWindow) -> AuditCatalog:
     """What the rows of `schemas.SUBSCRIPTIONS` say; all of them, or the one of the window."""
     wanting: list[Subscription] = []
     damaged: dict[str, str] = {}
@@ -35,7 +35,7 @@ def catalog_of(rows: Iterable[Row], window: AuditWindow) -> Catalog:
             except (msgspec.MsgspecError, PenstockError, ValueError, TypeError) as error:
                 damaged[str(row["id"])] = str(error)
     since_ms = {each.id: _since_ms(each.id, window) for each in wanting}
-    return Catalog(packed(wanting), since_ms, damaged)
+    return AuditCatalog(packed(wanting), since_ms, damaged)
 
 
 def _subscription(row: Row) -> Subscription:

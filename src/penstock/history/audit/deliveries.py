@@ -10,7 +10,7 @@ from pyspark.sql import functions as f
 
 from penstock.domain.job_state import JobStatus
 from penstock.domain.outcome import AttemptOutcome
-from penstock.history.audit.catalog import Catalog
+from penstock.history.audit.catalog import AuditCatalog
 from penstock.history.audit.findings import FindingKind, as_findings
 from penstock.history.audit.window import (
     FINISH_LAG_MS,
@@ -120,7 +120,7 @@ def damaged_attempts(attempts: DataFrame, window: AuditWindow) -> DataFrame:
     )
 
 
-def damaged_subscriptions(spark: SparkSession, catalog: Catalog) -> DataFrame:
+def damaged_subscriptions(spark: SparkSession, catalog: AuditCatalog) -> DataFrame:
     """Subscriptions that nothing can be matched with."""
     rows = spark.createDataFrame(list(catalog.damaged.items()), "id string, reason string")
     return as_findings(

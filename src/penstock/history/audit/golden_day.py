@@ -18,7 +18,7 @@ from zlib import crc32
 import msgspec
 from pyspark.sql import SparkSession
 
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.domain.ids import TsidFactory
 from penstock.domain.matching import Condition, EventFilter
 from penstock.domain.outcome import AttemptOutcome
@@ -29,7 +29,7 @@ from penstock.events.store.statements import StoredMode, StoredState
 from penstock.history.audit.audit import audit_database
 from penstock.history.audit.findings import AuditResult, FindingKind
 from penstock.history.audit.window import AuditWindow
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 
 PLANTED = {
     FindingKind.LOST: 1,
@@ -96,7 +96,7 @@ class _Attempt(NamedTuple):
     duration_ms: int
 
 
-def deliver_day(database: Database) -> None:
+def deliver_day(database: SparkDatabase) -> None:
     """Write what became of all jobs."""
     with closing(sqlite3.connect(database.path)) as connection, connection:
         rows = connection.execute(
@@ -172,7 +172,7 @@ def _write(connection: sqlite3.Connection, attempts: Sequence[_Attempt]) -> None
     )
 
 
-def plant_breaches(database: Database) -> None:
+def plant_breaches(database: SparkDatabase) -> None:
     """One of each kind, in places that have nothing to do with each other."""
     with closing(sqlite3.connect(database.path)) as connection, connection:
         once = connection.execute(_DELIVERED_ONCE.format(int(StoredMode.IMMEDIATE)) + " LIMIT 3").fetchall()
@@ -232,7 +232,7 @@ class Rehearsed(NamedTuple):
     broken: AuditResult
 
 
-def rehearse(spark: SparkSession, database: Database, checkpoint: str, day: GoldenDay) -> Rehearsed:
+def rehearse(spark: SparkSession, database: SparkDatabase, checkpoint: str, day: GoldenDay) -> Rehearsed:
     """Make the day in an empty SQLite database, and audit it, before and after the breaches."""
     asyncio.run(_publish(database, day))
     job = FanOutJob(database, FanOutSettings(once=True))
@@ -249,7 +249,7 @@ def rehearse(spark: SparkSession, database: Database, checkpoint: str, day: Gold
     return Rehearsed(clean, audit_database(spark, database, window))
 
 
-async def _publish(database: Database, day: GoldenDay) -> None:
+async def _publish(database: SparkDatabase, day: GoldenDay) -> None:
     ids = TsidFactory(_NODE)
     repository = database.repository()
     await repository.open(day.from_ms)
@@ -285,12 +285,12 @@ def _subscriptions(ids: TsidFactory, made_ms: int) -> list[Subscription]:
     ]
 
 
-def _event(ids: TsidFactory, number: int, day: GoldenDay) -> Event:
+def _event(ids: TsidFactory, number: int, day: GoldenDay) -> StoredEvent:
     received_ms = day.from_ms + number * DAY_MS // day.events
     kind = _TYPES[number % len(_TYPES)]
     # Every key has events of all types: the keys are not a multiple of their number.
     key = number * 7 // 3 % day.keys
-    return Event(
+    return StoredEvent(
         id=ids.next_id(received_ms),
         source="golden-day",
         type=kind,

@@ -23,10 +23,10 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from penstock.domain.ids import COPY_JOINT
 from penstock.events.fan_out.columns import EVENT_COLUMNS
 from penstock.events.fan_out.spark_plan import Pairs, planner_of
-from penstock.events.replay import COPY_JOINT
-from penstock.history.audit.catalog import Catalog
+from penstock.history.audit.catalog import AuditCatalog
 from penstock.history.audit.findings import FINDINGS, FindingKind, as_findings
 from penstock.history.audit.packed_rows import Numbers, number_hash, pair_hash
 from penstock.history.audit.window import AuditWindow
@@ -92,7 +92,7 @@ def in_buckets(rows: DataFrame, event_id: str, buckets: Sequence[int]) -> DataFr
     return rows if len(buckets) > _TOO_MANY else rows.where(bucket.isin(list(buckets)))
 
 
-def with_marks(jobs: DataFrame, catalog: Catalog) -> DataFrame:
+def with_marks(jobs: DataFrame, catalog: AuditCatalog) -> DataFrame:
     """Jobs as `made_pair` takes them.
 
     With EVENT_HASH, the mark of their subscription, and from when on it is owed something; null if it is not known.
@@ -192,7 +192,7 @@ FANNED_OUT = "fanned_out"
 
 
 def lost(
-    events: DataFrame, catalog: Catalog, jobs: DataFrame, window: AuditWindow, buckets: Sequence[int]
+    events: DataFrame, catalog: AuditCatalog, jobs: DataFrame, window: AuditWindow, buckets: Sequence[int]
 ) -> DataFrame:
     """Jobs that should be there and are not, and damaged events, among the events of the window in some buckets."""
     spark = events.sparkSession
@@ -229,5 +229,5 @@ def events_of(events: DataFrame, window: AuditWindow) -> DataFrame:
     return kept.where(f.col(FANNED_OUT)) if FANNED_OUT in events.columns else kept
 
 
-def _wanting_since(spark: SparkSession, catalog: Catalog) -> DataFrame:
+def _wanting_since(spark: SparkSession, catalog: AuditCatalog) -> DataFrame:
     return spark.createDataFrame(list(catalog.since_ms.items()), "subscription_id string, since_ms long")

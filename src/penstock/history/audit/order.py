@@ -29,10 +29,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from penstock.domain.ids import COPY_JOINT
 from penstock.domain.job_state import FINAL, JobStatus
 from penstock.domain.order import Position, Standing, holds_back
 from penstock.domain.pointer import DispatchMode
-from penstock.events.replay import COPY_JOINT
 from penstock.history.audit.findings import FINDINGS, FindingKind, as_findings
 from penstock.history.audit.window import ROUNDING_MS, AuditWindow, Said, by_name, has_place, has_time
 
@@ -102,7 +102,7 @@ class Hold(NamedTuple):
     """For NEXT_ON_ERROR jobs behind it."""
 
 
-class Delivery(NamedTuple):
+class AuditedDelivery(NamedTuple):
     """An attempt that begins."""
 
     position: Position
@@ -129,7 +129,7 @@ class GroupSweep:
         if hold.next_until_ms is not None:
             heappush(self._next, (hold.position, hold.next_until_ms, self._count, hold))
 
-    def overtaken(self, delivery: Delivery) -> Hold | None:
+    def overtaken(self, delivery: AuditedDelivery) -> Hold | None:
         """The first job of those that a delivery should have waited for, if there is one."""
         heap = self._strict if delivery.is_strict else self._next
         while heap and heap[0][1] <= delivery.at_ms + self._tolerance_ms:
@@ -176,7 +176,7 @@ def _swept(batches: Iterator[pyarrow.RecordBatch], tolerance_ms: int) -> Iterato
                 sweep.begin_hold(Hold(position, row["status"], *times))
                 continue
             is_strict = row["mode"] == DispatchMode.BLOCK_ON_ERROR
-            hold = sweep.overtaken(Delivery(position, row["at_ms"], is_strict))
+            hold = sweep.overtaken(AuditedDelivery(position, row["at_ms"], is_strict))
             if hold is not None:
                 found.append(_finding(row, hold, is_strict=is_strict))
         yield pyarrow.RecordBatch.from_pylist(found, schema=schema)

@@ -93,7 +93,7 @@ _ROWS_AT_ONCE = 1 << 18
 _SHIFT = numpy.uint64(64 - (PARTS - 1).bit_length())
 
 
-class Sender:
+class RowSender:
     """Collects rows until there are so many that each part gets a parcel worth the trouble."""
 
     def __init__(self, what: str) -> None:

@@ -15,9 +15,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from penstock.events.fan_out.columns import EVENT_COLUMNS
-from penstock.history.audit.catalog import Catalog
+from penstock.history.audit.catalog import AuditCatalog
 from penstock.history.audit.lost import EVENT_HASH, Sums, Wanted, made_pair, unbalanced, with_marks
-from penstock.history.audit.packed_rows import PARCELS, Numbers, Sender, columns_of, numbers_of, opened, parcel
+from penstock.history.audit.packed_rows import PARCELS, Numbers, RowSender, columns_of, numbers_of, opened, parcel
 from penstock.history.audit.screen_rows import (
     ATTEMPT_WIDTH,
     JOB_WIDTH,
@@ -54,7 +54,9 @@ _COUNTED = (*STATUSES, f"jobs {_UNKNOWN}", *OUTCOMES, f"attempts {_UNKNOWN}", UN
 _Batches = Iterator[pyarrow.RecordBatch]
 
 
-def screen(events: DataFrame, catalog: Catalog, jobs: DataFrame, attempts: DataFrame, window: AuditWindow) -> DataFrame:
+def screen(
+    events: DataFrame, catalog: AuditCatalog, jobs: DataFrame, attempts: DataFrame, window: AuditWindow
+) -> DataFrame:
     """What is suspect, and how much there was; all are those of the window."""
     sides = (
         sent_jobs(with_marks(jobs, catalog), window, made_pair(window).alias(_PAIR)).mapInArrow(_pack_jobs, PARCELS),
@@ -70,7 +72,7 @@ def screen(events: DataFrame, catalog: Catalog, jobs: DataFrame, attempts: DataF
     return rows.repartition("part").mapInArrow(meet, PARCELS).repartition("part").mapInArrow(_placed, SCREENED)
 
 
-def _wanted(events: DataFrame, catalog: Catalog, future_ms: int) -> DataFrame:
+def _wanted(events: DataFrame, catalog: AuditCatalog, future_ms: int) -> DataFrame:
     packed, since_ms = catalog.packed, dict(catalog.since_ms)
 
     def want(batches: _Batches) -> _Batches:
@@ -83,7 +85,7 @@ def _wanted(events: DataFrame, catalog: Catalog, future_ms: int) -> DataFrame:
 
 
 def _pack_jobs(batches: _Batches) -> _Batches:
-    sender, sums = Sender(_JOBS), Sums()
+    sender, sums = RowSender(_JOBS), Sums()
     for batch in batches:
         sums.have(batch.column(_PAIR).to_numpy())
         yield from sender.add(job_columns(batch))
@@ -92,7 +94,7 @@ def _pack_jobs(batches: _Batches) -> _Batches:
 
 
 def _pack_attempts(batches: _Batches) -> _Batches:
-    sender = Sender(_ATTEMPTS)
+    sender = RowSender(_ATTEMPTS)
     for batch in batches:
         yield from sender.add(attempt_columns(batch))
     yield from sender.rest()
@@ -101,7 +103,7 @@ def _pack_attempts(batches: _Batches) -> _Batches:
 def _met(batches: _Batches, *, is_whole: bool) -> _Batches:
     """Looks at the jobs of a partition with their attempts; of a part of the whole, attempts may lack their job."""
     found = opened(batches)
-    sender = Sender(_PLACES)
+    sender = RowSender(_PLACES)
     counts = numpy.zeros(len(_COUNTED), dtype=numpy.int64)
     for part in sorted({part for part, _ in found}):
         jobs, statuses = jobs_of_columns(columns_of(found.pop((part, _JOBS), []), JOB_WIDTH))

@@ -15,8 +15,16 @@ from penstock.domain.pointer import DispatchMode
 from penstock.history.audit.deliveries import owes_proof
 from penstock.history.audit.order import strict_until, untried_until
 from penstock.history.audit.packed_rows import Numbers
-from penstock.history.audit.screening import BLOCKS, LATEST_MS, NONE_MS, PASSES, Attempts, Jobs, Places
-from penstock.history.audit.window import MODES, OUTCOMES, STATUSES, AuditWindow, attempt_damage, has_place, job_damage
+from penstock.history.audit.screening import BLOCKS, LATEST_MS, NONE_MS, PASSES, AttemptColumns, Jobs, Places
+from penstock.history.audit.window import (
+    MODES,
+    OUTCOMES,
+    STATUSES,
+    AuditWindow,
+    attempt_damage,
+    has_place,
+    job_damage,
+)
 
 MOST_BEGUN = (1 << 19) - 1
 _TIME_BITS = 44
@@ -117,12 +125,12 @@ def jobs_of_columns(columns: Numbers) -> tuple[Jobs, Numbers]:
     return jobs, _bits(marks, _STATUS, 4)
 
 
-def attempts_of_columns(columns: Numbers) -> tuple[Attempts, Numbers]:
+def attempts_of_columns(columns: Numbers) -> tuple[AttemptColumns, Numbers]:
     """Attempts, and the number of each one's outcome."""
     job, at_ms, lasted_ms, marks = columns
     outcome = _bits(marks, _OUTCOME, 4)
     is_damaged = _bits(marks, _ATTEMPT_DAMAGED, 1) > 0
-    return Attempts(job, at_ms, at_ms + lasted_ms, outcome == _DELIVERED, is_damaged), outcome
+    return AttemptColumns(job, at_ms, at_ms + lasted_ms, outcome == _DELIVERED, is_damaged), outcome
 
 
 def _columns(batch: pyarrow.RecordBatch, names: Sequence[str]) -> list[Numbers]:

@@ -45,7 +45,7 @@ class Jobs(NamedTuple):
     next_bytes: Numbers
 
 
-class Attempts(NamedTuple):
+class AttemptColumns(NamedTuple):
     """Attempts in any order."""
 
     job: Numbers
@@ -82,7 +82,7 @@ class Met(NamedTuple):
     """Deliveries that were begun and are not on record: each may have reached its subscriber once more."""
 
 
-def met(jobs: Jobs, attempts: Attempts) -> Met:
+def met(jobs: Jobs, attempts: AttemptColumns) -> Met:
     """Bring jobs and attempts together; of each job all attempts are there, and the other way round."""
     by_job, order = numpy.argsort(jobs.job), numpy.argsort(attempts.job)
     known, sought = jobs.job[by_job], attempts.job[order]
@@ -93,7 +93,7 @@ def met(jobs: Jobs, attempts: Attempts) -> Met:
     order = order[is_known]
     without_job[order] = False
     # Jobs stay where they are: to move all that is told of them takes longer than to look for them.
-    tried, at_job = Attempts._make(column[order] for column in attempts), by_job[at[is_known]]
+    tried, at_job = AttemptColumns._make(column[order] for column in attempts), by_job[at[is_known]]
     runs = _Runs(at_job, len(jobs.job))
     delivered = runs.total(tried.delivered)
     suspected = (
@@ -146,7 +146,7 @@ def _is_double(job: Numbers) -> Marks:
     return is_double
 
 
-def _overlapping(tried: Attempts, at_job: Numbers, runs: _Runs, mode: Numbers) -> Numbers:
+def _overlapping(tried: AttemptColumns, at_job: Numbers, runs: _Runs, mode: Numbers) -> Numbers:
     """The ordered jobs of which an attempt began before another had ended."""
     several = numpy.flatnonzero(numpy.repeat(runs.lengths > 1, runs.lengths))
     # Of two that began in the same millisecond the shorter one may have been over when the other began.
@@ -158,7 +158,7 @@ def _overlapping(tried: Attempts, at_job: Numbers, runs: _Runs, mode: Numbers) -
     return ordered
 
 
-def _places(jobs: Jobs, tried: Attempts, runs: _Runs) -> Places:
+def _places(jobs: Jobs, tried: AttemptColumns, runs: _Runs) -> Places:
     untried_ms = numpy.where(jobs.untried, jobs.strict_ms, NONE_MS)
     loose_ms = numpy.maximum(runs.most(tried.end_ms, NONE_MS), untried_ms)
     places = Places(

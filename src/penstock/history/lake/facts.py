@@ -28,10 +28,10 @@ from penstock.events.statistics.facts import (
     REASON_CHARACTERS,
     latest_ms,
 )
-from penstock.events.statistics.minutes import Place
+from penstock.events.statistics.minutes import StatisticsPlace
 from penstock.events.store.statements import Dialect, queries
 from penstock.events.store.transaction import Row
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.spark.workers import spare_collections
 
 _TEXT = StringType()
@@ -91,7 +91,7 @@ def place() -> Column:
     )
 
 
-def is_after(known: Place) -> Column:
+def is_after(known: StatisticsPlace) -> Column:
     """Whether a row stands behind a place."""
     bound = f.struct(
         f.lit(known.position).cast("bigint").alias("position"),
@@ -165,7 +165,7 @@ _STATEMENT = "job_origins"
 _BUSY_TIMEOUT_S = 10.0
 
 
-def with_origins(attempts: DataFrame, database: Database) -> DataFrame:
+def with_origins(attempts: DataFrame, database: SparkDatabase) -> DataFrame:
     """Attempts and the columns `ORIGIN`, null where there is no such job any more.
 
     To look jobs up by key costs as much as there are attempts; a join would read all jobs for each batch.
@@ -184,7 +184,7 @@ def with_origins(attempts: DataFrame, database: Database) -> DataFrame:
     return attempts.mapInArrow(look_up, schema)
 
 
-def origin_rows(database: Database, job_ids: Sequence[str]) -> list[Row]:
+def origin_rows(database: SparkDatabase, job_ids: Sequence[str]) -> list[Row]:
     """The id and the columns `ORIGIN` of jobs, archived or not."""
     statement = queries(database.dialect)[_STATEMENT]
     if database.dialect is Dialect.POSTGRES:

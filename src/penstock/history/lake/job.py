@@ -18,12 +18,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.domain.errors import PenstockError, Unavailable
 from penstock.edge.clock import Clock, SystemClock
-from penstock.events.statistics.minutes import Counted, Place
-from penstock.events.statistics.store import KEPT_MS, Statistics
+from penstock.events.statistics.minutes import Counted, StatisticsPlace
+from penstock.events.store.statistics import KEPT_MS, Statistics
 from penstock.history.lake.facts import FLAW, is_after, judged, shaped, with_origins
 from penstock.history.lake.lake import Lake, LakeFormat, open_lake
 from penstock.history.lake.tally import Tally, tally
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.spark.sources.sound_rows import SetAside, set_aside
 from penstock.spark.tables import Tables
 
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 class FactsBatch:
     """Takes in batches of attempts. A batch costs two small Spark jobs: one counts, one writes."""
 
-    def __init__(self, database: Database, lake: Lake, clock: Clock) -> None:
+    def __init__(self, database: SparkDatabase, lake: Lake, clock: Clock) -> None:
         self._database = database
         self._lake = lake
         self._clock = clock
@@ -56,7 +56,7 @@ class FactsBatch:
         finally:
             facts.unpersist()
 
-    def _keep(self, facts: DataFrame, new: Tally, known: Place, now_ms: int) -> None:
+    def _keep(self, facts: DataFrame, new: Tally, known: StatisticsPlace, now_ms: int) -> None:
         after = self._lake.upto()
         if new.upto <= after:
             return
@@ -67,7 +67,7 @@ class FactsBatch:
             sound = sound.where(is_after(after))
         self._lake.add(sound.drop(FLAW), lacking.days, new.upto)
 
-    def _count(self, facts: DataFrame, new: Tally, known: Place, now_ms: int) -> None:
+    def _count(self, facts: DataFrame, new: Tally, known: StatisticsPlace, now_ms: int) -> None:
         for _ in range(_TRIES):
             after = self._counted_upto()
             if new.upto <= after:
@@ -77,7 +77,7 @@ class FactsBatch:
                 return
         raise Unavailable("attempts are being counted by somebody else too: run one engine only, Spark or inline")
 
-    def _add(self, lacking: Tally, after: Place, now_ms: int) -> bool:
+    def _add(self, lacking: Tally, after: StatisticsPlace, now_ms: int) -> bool:
         counted = Counted(
             upto=lacking.upto,
             minutes=lacking.minutes,
@@ -88,7 +88,7 @@ class FactsBatch:
         )
         return self._asked(lambda statistics: statistics.add(counted, after, now_ms))
 
-    def _tally(self, facts: DataFrame, after: Place, now_ms: int) -> Tally:
+    def _tally(self, facts: DataFrame, after: StatisticsPlace, now_ms: int) -> Tally:
         # Minutes that are too old to be kept are not even counted.
         return tally(facts, after, now_ms - KEPT_MS)
 
@@ -97,8 +97,8 @@ class FactsBatch:
             set_aside(self._database, [SetAside("attempts", key, flaw) for key, flaw in new.flaws])
             log.warning("%d of %d attempts cannot be true and were set aside", new.flawed, new.facts + new.flawed)
 
-    def _counted_upto(self) -> Place:
-        async def upto(statistics: Statistics) -> Place:
+    def _counted_upto(self) -> StatisticsPlace:
+        async def upto(statistics: Statistics) -> StatisticsPlace:
             return (await statistics.progress()).upto
 
         return self._asked(upto)
@@ -134,7 +134,7 @@ class FactsJob:
 
     name = "facts"
 
-    def __init__(self, database: Database, settings: FactsSettings, clock: Clock | None = None) -> None:
+    def __init__(self, database: SparkDatabase, settings: FactsSettings, clock: Clock | None = None) -> None:
         self._database = database
         self._settings = settings
         self._clock = clock or SystemClock()

@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from penstock.events.statistics.minutes import BEFORE_ALL, Place
+from penstock.events.statistics.minutes import BEFORE_ALL, StatisticsPlace
 from penstock.history.lake.facts import DAY, FACTS, place
 from penstock.spark.errors import SparkUnavailable
 
@@ -36,11 +36,11 @@ class Compacted(msgspec.Struct, frozen=True):
 class Lake(Protocol):
     """Facts, added in the order of their places and never changed."""
 
-    def upto(self) -> Place:
+    def upto(self) -> StatisticsPlace:
         """The last attempt whose fact, or whose being set aside, is in the lake."""
         ...
 
-    def add(self, facts: DataFrame, days: dict[str, int], upto: Place) -> None:
+    def add(self, facts: DataFrame, days: dict[str, int], upto: StatisticsPlace) -> None:
         """Add the facts of a batch that ends at a place, as a whole and once; `days` says how many each day has."""
 
     def days(self) -> list[str]:
@@ -82,12 +82,12 @@ class DeltaLake:
         self._path = path
         self._source = source
 
-    def upto(self) -> Place:
+    def upto(self) -> StatisticsPlace:
         """The last attempt that is a fact; those set aside behind it are only looked at again."""
         last = self.facts().agg(f.max(place()).alias("last")).collect()[0]["last"]
-        return BEFORE_ALL if last is None else Place(*last)
+        return BEFORE_ALL if last is None else StatisticsPlace(*last)
 
-    def add(self, facts: DataFrame, days: dict[str, int], upto: Place) -> None:
+    def add(self, facts: DataFrame, days: dict[str, int], upto: StatisticsPlace) -> None:
         """Append, in one transaction of Delta's."""
         facts.repartition(f.col(DAY)).write.format(self._source).partitionBy(DAY).mode("append").save(self._path)
 

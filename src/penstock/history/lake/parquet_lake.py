@@ -28,7 +28,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructType
 
 from penstock.domain.errors import FailedPrecondition
-from penstock.events.statistics.minutes import BEFORE_ALL, Place
+from penstock.events.statistics.minutes import BEFORE_ALL, StatisticsPlace
 from penstock.history.lake.facts import DAY, FACTS
 from penstock.history.lake.lake import Compacted
 
@@ -114,19 +114,19 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A batch that is in the lake: its days with their rows, and its last attempt."""
 
     batch: str
-    upto: Place
+    upto: StatisticsPlace
     days: dict[str, int] = {}
     replaces: tuple[str, ...] = ()
     """The batches whose rows of this one's day are in it."""
 
 
-class Contents(msgspec.Struct, frozen=True):
+class LakeContents(msgspec.Struct, frozen=True):
     """All commits, in the order of their names."""
 
     commits: tuple[Commit, ...]
 
     @property
-    def upto(self) -> Place:
+    def upto(self) -> StatisticsPlace:
         """The last attempt in the lake."""
         return max((commit.upto for commit in self.commits), default=BEFORE_ALL)
 
@@ -149,10 +149,10 @@ class Contents(msgspec.Struct, frozen=True):
 _decode = msgspec.json.Decoder(Commit).decode
 
 
-def read_log(files: HadoopFiles) -> Contents:
+def read_log(files: HadoopFiles) -> LakeContents:
     """What the lake holds now."""
     names = [name for name in files.names(LOG) if name.endswith(".json") and not name.startswith(".")]
-    return Contents(tuple(_decode(files.read(f"{LOG}/{name}")) for name in names))
+    return LakeContents(tuple(_decode(files.read(f"{LOG}/{name}")) for name in names))
 
 
 def write_commit(files: HadoopFiles, commit: Commit) -> None:
@@ -210,14 +210,14 @@ def sweep(files: HadoopFiles) -> None:
             drop_commit(files, commit.batch)
 
 
-def _heirs(contents: Contents, replaced: list[Commit]) -> tuple[str, ...]:
+def _heirs(contents: LakeContents, replaced: list[Commit]) -> tuple[str, ...]:
     """Those replaced, and those that they had replaced: a batch of two days outlives the compaction of one."""
     known = {commit.batch for commit in contents.commits}
     inherited = {name for commit in replaced for name in commit.replaces} & known
     return tuple(sorted(inherited | {commit.batch for commit in replaced}))
 
 
-def _next_name(contents: Contents, day: str) -> str:
+def _next_name(contents: LakeContents, day: str) -> str:
     known = [commit.batch for commit in contents.commits if commit.batch.startswith(f"{_PREFIX}{day}-")]
     return f"{_PREFIX}{day}-{max((int(name.rpartition('-')[2]) for name in known), default=0) + 1:06}"
 
@@ -237,15 +237,15 @@ class ParquetLake:
         self._spark = spark
         self._path = path.rstrip("/")
         self._files = HadoopFiles(spark, self._path)
-        self._upto: Place | None = None
+        self._upto: StatisticsPlace | None = None
 
-    def upto(self) -> Place:
+    def upto(self) -> StatisticsPlace:
         """The last attempt in the lake; looked up once, for only this process adds."""
         if self._upto is None:
             self._upto = read_log(self._files).upto
         return self._upto
 
-    def add(self, facts: DataFrame, days: dict[str, int], upto: Place) -> None:
+    def add(self, facts: DataFrame, days: dict[str, int], upto: StatisticsPlace) -> None:
         """Write the data, then the file that makes it count."""
         batch = batch_name(upto)
         if days:
@@ -276,7 +276,7 @@ class ParquetLake:
                 self.compact(day)
 
 
-def batch_name(upto: Place) -> str:
+def batch_name(upto: StatisticsPlace) -> str:
     """The name of the batch that ends at a place: the same for the same batch, and in the order of batches."""
     rest = blake2b(msgspec.json.encode(upto), digest_size=6).hexdigest()
     return f"{max(upto.position, 0):020}-{rest}"

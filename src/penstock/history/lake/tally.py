@@ -10,7 +10,16 @@ from pyspark.sql import DataFrame
 
 from penstock.domain.outcome import AttemptOutcome
 from penstock.events.statistics.facts import Fact, named
-from penstock.events.statistics.minutes import BEFORE_ALL, Leaders, Minute, Place, count, count_leaders, joined, summed
+from penstock.events.statistics.minutes import (
+    BEFORE_ALL,
+    Leaders,
+    Minute,
+    StatisticsPlace,
+    count,
+    count_leaders,
+    joined,
+    summed,
+)
 from penstock.history.lake.facts import DAY, FLAW
 from penstock.spark.workers import spare_collections
 
@@ -26,7 +35,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 
     passed: int = 0
     """Attempts up to the place that were left out."""
-    upto: Place = BEFORE_ALL
+    upto: StatisticsPlace = BEFORE_ALL
     days: dict[str, int] = {}
     minutes: tuple[Minute, ...] = ()
     leaders: dict[int, Leaders] = {}
@@ -44,7 +53,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 _decode = msgspec.msgpack.Decoder(Tally).decode
 
 
-def tally(facts: DataFrame, after: Place, oldest_ms: int) -> Tally:
+def tally(facts: DataFrame, after: StatisticsPlace, oldest_ms: int) -> Tally:
     """Count the attempts behind a place; minutes before the oldest are left out of the sums."""
 
     def count_share(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
@@ -57,7 +66,7 @@ def tally(facts: DataFrame, after: Place, oldest_ms: int) -> Tally:
     return reduce(_together, (_decode(share["share"]) for share in shares), Tally())
 
 
-def _tally_of(all_rows: list[dict[str, Any]], after: Place, oldest_ms: int) -> Tally:
+def _tally_of(all_rows: list[dict[str, Any]], after: StatisticsPlace, oldest_ms: int) -> Tally:
     rows = [row for row in all_rows if _place(row) > after]
     sound = [row for row in rows if row[FLAW] is None]
     facts = [_fact(row) for row in sound if row["at_ms"] >= oldest_ms]
@@ -96,8 +105,8 @@ def _sums(entries: Iterable[tuple[str, int]]) -> dict[str, int]:
     return sums
 
 
-def _place(row: dict[str, Any]) -> Place:
-    return Place(row["position"] or 0, row["job_id"] or "", row["number"] or 0, row["at_ms"] or 0)
+def _place(row: dict[str, Any]) -> StatisticsPlace:
+    return StatisticsPlace(row["position"] or 0, row["job_id"] or "", row["number"] or 0, row["at_ms"] or 0)
 
 
 def _fact(row: dict[str, Any]) -> Fact:

@@ -23,7 +23,7 @@ from penstock.history.errors import QueueInUse
 from penstock.history.repartition.messages import QueueAccess
 from penstock.history.replay.rounds import hash_of
 from penstock.sqs.actions.message_attributes import TRACE_HEADER
-from penstock.sqs.client import SqsClient
+from penstock.sqs.client import BlockingSqsClient
 from penstock.sqs.model import (
     MessageAttributes,
     MessageAttributeValue,
@@ -36,7 +36,7 @@ from penstock.sqs.queue.snapshot import SnapshotMessage
 _FORM = re.compile(r"(\d+)-(\d+)-(.+)")
 
 
-class Origin(msgspec.Struct, frozen=True):
+class CopyOrigin(msgspec.Struct, frozen=True):
     """A place in the source queue."""
 
     partition: int
@@ -49,10 +49,10 @@ class Origin(msgspec.Struct, frozen=True):
         return f"{self.partition}-{self.sequence}-{self.message_id}"
 
 
-def origin_of(copy: SnapshotMessage) -> Origin | None:
+def origin_of(copy: SnapshotMessage) -> CopyOrigin | None:
     """Where a copy came from; None if a message is no copy."""
     found = _FORM.fullmatch(copy.dedup_id)
-    return None if found is None else Origin(int(found[1]), int(found[2]), found[3])
+    return None if found is None else CopyOrigin(int(found[1]), int(found[2]), found[3])
 
 
 MOST_ENTRIES = 10
@@ -89,7 +89,7 @@ def write_copies(target: QueueAccess, partition: int, copies: Iterable[Copy]) ->
         return written
 
 
-def written_up_to(target: QueueAccess, client: SqsClient, partition: int) -> dict[str, int]:
+def written_up_to(target: QueueAccess, client: BlockingSqsClient, partition: int) -> dict[str, int]:
     """Per group the sequence of the last copy that is there: all before it were written before it.
 
     Not by the server's deduplication alone: it forgets after five minutes, and a task may be tried again later.
@@ -121,7 +121,7 @@ def batches(copies: Iterator[Copy]) -> Iterator[list[Copy]]:
         yield batch
 
 
-def _send(client: SqsClient, target: QueueAccess, batch: list[Copy]) -> None:
+def _send(client: BlockingSqsClient, target: QueueAccess, batch: list[Copy]) -> None:
     entries = [
         SendMessageBatchRequestEntry(
             id=str(number),

@@ -16,7 +16,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from penstock.edge.clock import SystemClock
 from penstock.history.errors import CannotRepartition
 from penstock.sqs.auth.signing import Signer
-from penstock.sqs.client import Endpoint, SqsClient
+from penstock.sqs.client import BlockingSqsClient, SqsEndpoint
 from penstock.sqs.queue.snapshot import MAX_MESSAGES, QueueStanding, SnapshotMessage, SnapshotPage
 
 
@@ -39,20 +39,20 @@ class QueueAccess(msgspec.Struct, frozen=True):
         """Another queue of the same server."""
         return QueueAccess(f"{self.url.rpartition('/')[0]}/{name}", self.signer)
 
-    def client(self) -> SqsClient:
+    def client(self) -> BlockingSqsClient:
         """A connection to the server."""
         parts = urlsplit(self.url)
-        return SqsClient(Endpoint.parse(f"{parts.scheme}://{parts.netloc}"), SystemClock(), self.signer)
+        return BlockingSqsClient(SqsEndpoint.parse(f"{parts.scheme}://{parts.netloc}"), SystemClock(), self.signer)
 
-    def standing(self, client: SqsClient) -> QueueStanding:
+    def standing(self, client: BlockingSqsClient) -> QueueStanding:
         """How its partitions stand now."""
         return client.admin("GET", f"queues/{quote(self.name)}/partitions", QueueStanding)
 
-    def retire(self, client: SqsClient, seen: QueueStanding) -> None:
+    def retire(self, client: BlockingSqsClient, seen: QueueStanding) -> None:
         """Delete it if it is still as it was seen; FailedPrecondition if not."""
         client.admin("POST", f"queues/{quote(self.name)}/retire", dict[str, str], body=msgspec.json.encode(seen))
 
-    def messages(self, client: SqsClient, partition: int) -> Iterator[list[SnapshotMessage]]:
+    def messages(self, client: BlockingSqsClient, partition: int) -> Iterator[list[SnapshotMessage]]:
         """The messages of a partition in order, page by page."""
         after: int | None = 0
         path = f"queues/{quote(self.name)}/partitions/{partition}/messages"

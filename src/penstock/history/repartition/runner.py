@@ -16,7 +16,7 @@ from penstock.history.errors import CannotRepartition, QueueInUse, QueuesDiffer
 from penstock.history.repartition.copy import compared, copy_to, placed, summary
 from penstock.history.repartition.messages import QueueAccess, messages_of
 from penstock.history.replay.task import told_by_tasks
-from penstock.sqs.client import SqsClient
+from penstock.sqs.client import BlockingSqsClient
 from penstock.sqs.model import CreateQueueRequest, EmptyResponse, QueueUrlResponse, SetQueueAttributesRequest
 from penstock.sqs.queue.snapshot import QueueStanding
 
@@ -53,7 +53,7 @@ def attributes_at_the_end(source: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in source.items() if name == _AT_THE_END or name.startswith(_THROTTLES)}
 
 
-def make_target(client: SqsClient, source: QueueAccess, target: QueueAccess, partitions: int) -> None:
+def make_target(client: BlockingSqsClient, source: QueueAccess, target: QueueAccess, partitions: int) -> None:
     """Make the new queue, or find the one that an earlier run made; CannotRepartition if it is another."""
     if all(url.rpartition("/")[2] != target.name for url in client.queue_urls(target.name)):
         wanted = attributes_for(client.attributes(source.url), partitions)
@@ -63,7 +63,7 @@ def make_target(client: SqsClient, source: QueueAccess, target: QueueAccess, par
         raise CannotRepartition(f"{target.name} exists with {found} partitions, not {partitions}: choose another name")
 
 
-def finish_target(client: SqsClient, source: QueueAccess, target: QueueAccess) -> None:
+def finish_target(client: BlockingSqsClient, source: QueueAccess, target: QueueAccess) -> None:
     """Set what would have held up the copying."""
     late = attributes_at_the_end(client.attributes(source.url))
     if late:
@@ -113,7 +113,7 @@ class Repartitioner:
                 return msgspec.structs.replace(done, committed=True)
         raise QueueInUse(f"{self._source.name} changes all the time: stop who sends to it, and commit again")
 
-    def _copied(self, client: SqsClient) -> Repartitioned:
+    def _copied(self, client: BlockingSqsClient) -> Repartitioned:
         seen = self._source.standing(client)
         try:
             source = self._messages(self._source, seen).where(_seen(seen))
@@ -136,7 +136,7 @@ class Repartitioner:
     def _messages(self, queue: QueueAccess, standing: QueueStanding) -> DataFrame:
         return messages_of(self._spark, queue, len(standing.partitions))
 
-    def _quiet(self, client: SqsClient) -> QueueStanding:
+    def _quiet(self, client: BlockingSqsClient) -> QueueStanding:
         """How the source stands when no consumer has anything of it."""
         seen = self._source.standing(client)
         if seen.leased:

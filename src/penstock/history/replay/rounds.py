@@ -18,9 +18,9 @@ from pyspark.sql.types import LongType
 from penstock.domain.job import DispatchJob
 from penstock.domain.partition import fnv1a_32
 from penstock.domain.pointer import DispatchMode
+from penstock.domain.replay import ReplayProgress
 from penstock.domain.subscription import Subscription
-from penstock.events.replay import ReplayProgress
-from penstock.events.store.replays import Load
+from penstock.events.store.replays import ReplayLoad
 from penstock.history.replay.visit import End, Outcomes, Visits
 
 MOST_JOBS = 1000
@@ -52,7 +52,7 @@ class Room:
         self._left.set()
 
 
-class Rounds:
+class GroupRounds:
     """Takes jobs in order and delivers them; the next of a group only after the one before is written down."""
 
     def __init__(self, visits: Visits, outcomes: Outcomes, tasks: asyncio.TaskGroup) -> None:
@@ -61,11 +61,11 @@ class Rounds:
         self._outcomes = outcomes
         self._tasks = tasks
         self._room = Room()
-        self._lanes: dict[str, deque[Load]] = {}
+        self._lanes: dict[str, deque[ReplayLoad]] = {}
         self._failed: set[str] = set()
         """Groups of which a job was given up: later BLOCK_ON_ERROR ones are held back."""
 
-    async def take(self, load: Load) -> None:
+    async def take(self, load: ReplayLoad) -> None:
         """A job that is to be delivered; returns once there is room for more."""
         await self._room.enter(_size_bytes(load))
         job = load.job
@@ -87,7 +87,7 @@ class Rounds:
             self._room.leave(_size_bytes(load))
         del self._lanes[lane]
 
-    async def _see_to(self, load: Load) -> None:
+    async def _see_to(self, load: ReplayLoad) -> None:
         if self._is_held_back(load.job):
             await self._outcomes.keep(None, ReplayProgress(held_back=1))
         elif (
@@ -103,7 +103,7 @@ class Rounds:
         return job.mode is DispatchMode.BLOCK_ON_ERROR and job.group_key in self._failed
 
 
-def _size_bytes(load: Load) -> int:
+def _size_bytes(load: ReplayLoad) -> int:
     return len(load.job.payload or b"") + (0 if load.event is None else len(load.event.data))
 
 

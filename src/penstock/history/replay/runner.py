@@ -16,16 +16,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from penstock.domain.ids import COPY_JOINT
 from penstock.domain.job_state import JobStatus
 from penstock.domain.order import DEFAULT_GROUP
+from penstock.domain.replay import Replay, ReplayProgress, ReplaySelection
 from penstock.edge.clock import Clock
-from penstock.events.replay import COPY_JOINT, Replay, ReplayProgress, ReplaySelection
 from penstock.history.errors import ReplayBroken
 from penstock.history.replay.rounds import part_counts, planned
 from penstock.history.replay.task import DirectSettings, Errand, replays_in, told_by_tasks
 from penstock.history.replay.task import replay as deliver
 from penstock.history.replay.timetable import timetable
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.spark.tables import Tables
 
 LOOK_S = 0.5
@@ -34,7 +35,9 @@ OnProgress = Callable[[ReplayProgress], None]
 
 
 @contextmanager
-def watched(database: Database, replay_id: str, clock: Clock, stop: Event, on_progress: OnProgress) -> Iterator[None]:
+def watched(
+    database: SparkDatabase, replay_id: str, clock: Clock, stop: Event, on_progress: OnProgress
+) -> Iterator[None]:
     """Tell how far a replay is while the block runs, and ask its tasks to stop once `stop` is set."""
     over = Event()
     thread = Thread(
@@ -49,7 +52,7 @@ def watched(database: Database, replay_id: str, clock: Clock, stop: Event, on_pr
 
 
 async def _watch(
-    database: Database, replay_id: str, clock: Clock, stop: Event, over: Event, on_progress: OnProgress
+    database: SparkDatabase, replay_id: str, clock: Clock, stop: Event, over: Event, on_progress: OnProgress
 ) -> None:
     asked = False
     async with replays_in(database, clock) as replays:
@@ -144,7 +147,7 @@ class Ended(msgspec.Struct, frozen=True):
 class ReplayRunner:
     """Runs replays of one database on one Spark session."""
 
-    def __init__(self, spark: SparkSession, database: Database, clock: Clock) -> None:
+    def __init__(self, spark: SparkSession, database: SparkDatabase, clock: Clock) -> None:
         self._database = database
         self._tables = Tables(spark, database)
         self._clock = clock

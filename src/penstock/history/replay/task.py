@@ -30,12 +30,12 @@ from penstock.delivery.webhook.courier import Courier
 from penstock.domain.addresses import Network
 from penstock.domain.limits import SECOND_MS
 from penstock.edge.clock import Clock, SystemClock, pause
-from penstock.events.store.replays import Part, Replays
-from penstock.history.replay.rounds import PART, Rounds
-from penstock.history.replay.timetable import Pace, Timetable
+from penstock.events.store.replays import ReplayPart, Replays
+from penstock.history.replay.rounds import PART, GroupRounds
+from penstock.history.replay.timetable import ReplayPace, Timetable
 from penstock.history.replay.visit import Outcomes, Visits
 from penstock.ops.config.router_options import HttpVersion
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 
 
 class DirectSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,14 +49,14 @@ class DirectSettings(msgspec.Struct, frozen=True, kw_only=True):
 class Errand(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a replay; without `direct` its jobs go through the queue, without a timetable as fast as they can."""
 
-    database: Database
+    database: SparkDatabase
     replay_id: str
     run: int
     direct: DirectSettings | None = None
     timetable: Timetable | None = None
 
 
-def replays_in(database: Database, clock: Clock) -> Replays:
+def replays_in(database: SparkDatabase, clock: Clock) -> Replays:
     """The replays that a database keeps."""
     return database.repository().replays(clock)
 
@@ -70,12 +70,12 @@ KNOWN_FOR_MS = 5 * SECOND_MS
 NextIds = Callable[[], list[str]]
 
 
-async def do_part(errand: Errand, part: Part, next_ids: NextIds, clock: Clock) -> None:
+async def do_part(errand: Errand, part: ReplayPart, next_ids: NextIds, clock: Clock) -> None:
     """Do a part to its end, or until the replay is to stop; `next_ids` gives jobs in order, then an empty list."""
     async with replays_in(errand.database, clock) as replays:
         if not await replays.own(part):
             return
-        pace = Pace(errand.timetable, part.number, clock)
+        pace = ReplayPace(errand.timetable, part.number, clock)
         if errand.direct is None:
             await _copy(replays, part, next_ids, pace)
         else:
@@ -83,27 +83,29 @@ async def do_part(errand: Errand, part: Part, next_ids: NextIds, clock: Clock) -
                 await _deliver(replays, part, next_ids, courier, pace, clock)
 
 
-async def _copy(replays: Replays, part: Part, next_ids: NextIds, pace: Pace) -> None:
+async def _copy(replays: Replays, part: ReplayPart, next_ids: NextIds, pace: ReplayPace) -> None:
     """One transaction after another: a later job of a group never comes to the queue before an earlier one."""
     while ids := await asyncio.to_thread(next_ids):
         if not (await replays.make_copies(part, [(job_id, pace.due_ms()) for job_id in ids])).goes_on:
             return
 
 
-async def _deliver(replays: Replays, part: Part, next_ids: NextIds, courier: Courier, pace: Pace, clock: Clock) -> None:
+async def _deliver(
+    replays: Replays, part: ReplayPart, next_ids: NextIds, courier: Courier, pace: ReplayPace, clock: Clock
+) -> None:
     outcomes = Outcomes(replays, part)
     visits = Visits(part.replay_id, courier, outcomes, pace, clock)
     async with asyncio.TaskGroup() as looking:
         look = looking.create_task(_look(outcomes), name="look whether to stop")
         try:
             async with asyncio.TaskGroup() as tasks:
-                await _feed(replays, part, next_ids, Rounds(visits, outcomes, tasks), outcomes, clock)
+                await _feed(replays, part, next_ids, GroupRounds(visits, outcomes, tasks), outcomes, clock)
         finally:
             look.cancel()
 
 
 async def _feed(
-    replays: Replays, part: Part, next_ids: NextIds, rounds: Rounds, outcomes: Outcomes, clock: Clock
+    replays: Replays, part: ReplayPart, next_ids: NextIds, rounds: GroupRounds, outcomes: Outcomes, clock: Clock
 ) -> None:
     known_until_ms = 0
     while not outcomes.stopped.is_set() and (ids := await asyncio.to_thread(next_ids)):
@@ -173,7 +175,7 @@ class ReplayWriter(DataSourceArrowWriter):
             task = TaskContext.get()
             attempt = 0 if task is None else task.taskAttemptId()
             number = first.column(PART)[0].as_py()
-            part = Part(self._errand.replay_id, self._errand.run, number, f"{self._errand.run}:{attempt}")
+            part = ReplayPart(self._errand.replay_id, self._errand.run, number, f"{self._errand.run}:{attempt}")
             next_ids = in_chunks(_ids(first, batches), AT_A_TIME)
             uvloop.run(do_part(self._errand, part, next_ids, SystemClock()))
         return WriterCommitMessage()

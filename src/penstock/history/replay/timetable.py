@@ -85,7 +85,7 @@ def _before(place: int, own: int, share: int, ties_first: bool) -> int:
     return (bound // own + 1) // 2
 
 
-class Pace:
+class ReplayPace:
     """Tells when a task's next delivery may begin; without a timetable at once."""
 
     def __init__(self, timetable: Timetable | None, part: int, clock: Clock) -> None:

@@ -16,17 +16,17 @@ import asyncio
 from collections.abc import Mapping
 from enum import Enum, auto
 
-from penstock.delivery.webhook.courier import Courier, Delivery, undeliverable
+from penstock.delivery.webhook.courier import Courier, WebhookDelivery, undeliverable
 from penstock.delivery.webhook.request import delivery_request
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.job import Attempt
 from penstock.domain.outcome import AttemptOutcome, MediationOutcome, retry_delay_s
+from penstock.domain.replay import ReplayAttempt, ReplayProgress, as_copy
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock
 from penstock.events.process.verdict import judge, told
-from penstock.events.replay import ReplayAttempt, ReplayProgress, as_copy
-from penstock.events.store.replays import Load, Part, Replays
-from penstock.history.replay.timetable import Pace
+from penstock.events.store.replays import ReplayLoad, ReplayPart, Replays
+from penstock.history.replay.timetable import ReplayPace
 
 NOTHING = ReplayProgress()
 
@@ -34,7 +34,7 @@ NOTHING = ReplayProgress()
 class Outcomes:
     """Keeps what a task's deliveries came to; `stopped` is set once the replay is to stop."""
 
-    def __init__(self, replays: Replays, part: Part) -> None:
+    def __init__(self, replays: Replays, part: ReplayPart) -> None:
         self._replays = replays
         self._part = part
         self._waiting: list[tuple[ReplayAttempt | None, ReplayProgress, asyncio.Future[None]]] = []
@@ -98,7 +98,7 @@ class End(Enum):
 class Visits:
     """Delivers the jobs of one task."""
 
-    def __init__(self, replay_id: str, courier: Courier, outcomes: Outcomes, pace: Pace, clock: Clock) -> None:
+    def __init__(self, replay_id: str, courier: Courier, outcomes: Outcomes, pace: ReplayPace, clock: Clock) -> None:
         self._replay_id = replay_id
         self._courier = courier
         self._outcomes = outcomes
@@ -106,7 +106,7 @@ class Visits:
         self._clock = clock
         self._sending = asyncio.Semaphore(AT_ONCE)
 
-    async def pay(self, load: Load, subscriptions: Mapping[str, Subscription]) -> End:
+    async def pay(self, load: ReplayLoad, subscriptions: Mapping[str, Subscription]) -> End:
         """Deliver a job, or give it up."""
         spent, put_off_s, number = 0, 0, load.deliveries
         subscription = subscriptions.get(load.job.subscription_id or "")
@@ -133,7 +133,9 @@ class Visits:
             if await self._stopped_within(delay_s):
                 return End.STOPPED
 
-    async def _deliver(self, load: Load, subscription: Subscription | None, number: int, at_ms: int) -> Delivery:
+    async def _deliver(
+        self, load: ReplayLoad, subscription: Subscription | None, number: int, at_ms: int
+    ) -> WebhookDelivery:
         job = load.job
         if job.event_id is not None and load.event is None:
             return undeliverable("its event is no longer kept")
@@ -165,7 +167,7 @@ def next_delay_s(outcome: AttemptOutcome, delivered: MediationOutcome, spent: in
     return retry_delay_s(delivered, spent)
 
 
-def _attempt(number: int, outcome: AttemptOutcome, at_ms: int, delivery: Delivery) -> Attempt:
+def _attempt(number: int, outcome: AttemptOutcome, at_ms: int, delivery: WebhookDelivery) -> Attempt:
     return Attempt(
         number=number,
         outcome=outcome,

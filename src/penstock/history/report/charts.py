@@ -123,7 +123,7 @@ _TOP = 16
 _TICKS = 4
 
 
-class Line(msgspec.Struct, frozen=True):
+class ChartLine(msgspec.Struct, frozen=True):
     """A name, a number for each step, and which of the page's colours."""
 
     name: str
@@ -131,7 +131,7 @@ class Line(msgspec.Struct, frozen=True):
     colour: str
 
 
-def lines(series: Sequence[Line], axis: TimeAxis, title: str, empty: str) -> Html:
+def lines(series: Sequence[ChartLine], axis: TimeAxis, title: str, empty: str) -> Html:
     """The lines with their grid and legend; when all are zero, the sentence that says why."""
     largest = max((value for line in series for value in line.values), default=0)
     if not largest:
@@ -163,7 +163,7 @@ def _grid_line(value: int, top: int) -> list[Html]:
     ]
 
 
-def _drawn(line: Line, top: int) -> Html:
+def _drawn(line: ChartLine, top: int) -> Html:
     # Each step is as wide as in the heat map, and its number stands in its middle.
     width = 1000 / len(line.values)
     points = " ".join(
@@ -172,7 +172,7 @@ def _drawn(line: Line, top: int) -> Html:
     return element("polyline", points=points, class_=f"line-{line.colour}", vector_effect="non-scaling-stroke")
 
 
-def _legend(series: Sequence[Line]) -> Html:
+def _legend(series: Sequence[ChartLine]) -> Html:
     entries = (
         element("li", element("i", class_=f"swatch-{line.colour}"), f"{line.name}: {sum(line.values):,}")
         for line in series

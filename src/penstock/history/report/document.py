@@ -2,9 +2,9 @@
 
 from penstock.events.statistics.minutes import LATENCY_BOUNDS_MS, percentile_ms
 from penstock.history.page import Html, Section, figures, notice, page, table
-from penstock.history.report.charts import Bar, Line, TimeAxis, bars, heat_map, lines
-from penstock.history.report.figures import Figures, Totals
-from penstock.history.report.span import Span
+from penstock.history.report.charts import Bar, ChartLine, TimeAxis, bars, heat_map, lines
+from penstock.history.report.figures import Figures, ReportTotals
+from penstock.history.report.span import ReportPeriod
 
 _BOUNDS = [f"{bound} ms" if bound < 1000 else f"{bound // 1000} s" for bound in LATENCY_BOUNDS_MS]
 _BUCKETS = (*(f"≤ {bound}" for bound in _BOUNDS), f"> {_BOUNDS[-1]}")
@@ -34,7 +34,7 @@ def document(report: Figures) -> str:
     return page(f"Deliveries of {report.span.title}", sections, f"From {report.source}.")
 
 
-def _totals(totals: Totals) -> Html:
+def _totals(totals: ReportTotals) -> Html:
     if not totals.attempts:
         return notice(_NO_ATTEMPT)
     tried = totals.delivered + totals.failed + totals.refused
@@ -64,14 +64,14 @@ def _latency(report: Figures) -> Html:
 
 def _attempts(report: Figures) -> Html:
     series = [
-        Line("first attempts", [step.first for step in report.steps], "1"),
-        Line("retries", [step.retries for step in report.steps], "2"),
-        Line("failed", [step.failed for step in report.steps], "bad"),
+        ChartLine("first attempts", [step.first for step in report.steps], "1"),
+        ChartLine("retries", [step.retries for step in report.steps], "2"),
+        ChartLine("failed", [step.failed for step in report.steps], "bad"),
     ]
     return lines(series, _axis(report.span), "Attempts over time", _NO_ATTEMPT)
 
 
-def _axis(span: Span) -> TimeAxis:
+def _axis(span: ReportPeriod) -> TimeAxis:
     return TimeAxis([span.name(step_ms) for step_ms in span.steps], [span.mark(step_ms) for step_ms in span.steps])
 
 

@@ -7,13 +7,13 @@ import msgspec
 from pyspark.sql import DataFrame, Row
 
 from penstock.history.report import aggregates
-from penstock.history.report.span import Span
+from penstock.history.report.span import ReportPeriod
 
 MOST = 20
 DEFAULT_PARTITIONS = 16
 
 
-class Totals(msgspec.Struct, frozen=True, kw_only=True):
+class ReportTotals(msgspec.Struct, frozen=True, kw_only=True):
     """All attempts together."""
 
     attempts: int
@@ -38,7 +38,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     busy_ms: int
 
 
-class Partition(msgspec.Struct, frozen=True, kw_only=True):
+class PartitionFigures(msgspec.Struct, frozen=True, kw_only=True):
     """What a partition would have to carry."""
 
     partition: int
@@ -55,7 +55,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     endpoints: int
 
 
-class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+class EndpointFigures(msgspec.Struct, frozen=True, kw_only=True):
     """How quickly an endpoint answers."""
 
     endpoint: str
@@ -86,13 +86,13 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """All that a report shows."""
 
-    span: Span
+    span: ReportPeriod
     source: str
-    totals: Totals
+    totals: ReportTotals
     groups: list[Group]
-    partitions: list[Partition]
+    partitions: list[PartitionFigures]
     reasons: list[Reason]
-    endpoints: list[Endpoint]
+    endpoints: list[EndpointFigures]
     steps: list[Step]
     cells: list[Cell]
 
@@ -100,13 +100,15 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
-def collect_figures(facts: DataFrame, span: Span, source: str, partitions: int = DEFAULT_PARTITIONS) -> Figures:
+def collect_figures(facts: DataFrame, span: ReportPeriod, source: str, partitions: int = DEFAULT_PARTITIONS) -> Figures:
     """Compute a report's numbers."""
     facts = facts.persist()
     try:
-        (totals,) = _values(Totals, aggregates.totals(facts))
+        (totals,) = _values(ReportTotals, aggregates.totals(facts))
         steps = {step.step_ms: step for step in _values(Step, aggregates.attempts_over_time(facts, span.step_ms))}
-        loads = {load.partition: load for load in _values(Partition, aggregates.partition_load(facts, partitions))}
+        loads = {
+            load.partition: load for load in _values(PartitionFigures, aggregates.partition_load(facts, partitions))
+        }
         return Figures(
             span=span,
             source=source,
@@ -118,7 +120,7 @@ def collect_figures(facts: DataFrame, span: Span, source: str, partitions: int =
             groups=_values(Group, aggregates.groups_by_volume(facts, MOST)),
             partitions=[loads.get(number, _idle(number)) for number in range(partitions)] if loads else [],
             reasons=_values(Reason, aggregates.failure_reasons(facts, MOST)),
-            endpoints=_values(Endpoint, aggregates.slowest_endpoints(facts, MOST)),
+            endpoints=_values(EndpointFigures, aggregates.slowest_endpoints(facts, MOST)),
             steps=[steps.get(step_ms, Step(step_ms=step_ms)) for step_ms in span.steps] if steps else [],
             cells=_values(Cell, aggregates.latency_over_time(facts, span.step_ms)),
         )
@@ -126,8 +128,8 @@ def collect_figures(facts: DataFrame, span: Span, source: str, partitions: int =
         facts.unpersist()
 
 
-def _idle(number: int) -> Partition:
-    return Partition(partition=number, groups=0, attempts=0)
+def _idle(number: int) -> PartitionFigures:
+    return PartitionFigures(partition=number, groups=0, attempts=0)
 
 
 def _values(kind: type[Kind], rows: DataFrame) -> list[Kind]:

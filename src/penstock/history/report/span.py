@@ -23,7 +23,7 @@ _HOURS_3_MS = 3 * 60 * 60 * 1000
 _STEPS_PER_MARK = 8
 
 
-class Span(msgspec.Struct, frozen=True):
+class ReportPeriod(msgspec.Struct, frozen=True):
     """Some days, one after the other, and how they are called."""
 
     title: str
@@ -70,7 +70,7 @@ def _moment(at_ms: int) -> datetime:
     return datetime.fromtimestamp(at_ms / 1000, UTC)
 
 
-def day_span(text: str) -> Span:
+def day_span(text: str) -> ReportPeriod:
     """One day, as 2026-11-01."""
     try:
         day = date.fromisoformat(text)
@@ -79,28 +79,28 @@ def day_span(text: str) -> Span:
     # Python reads other ways to write a day too; the lake's directories have this one.
     if day is None or day.isoformat() != text:
         raise InvalidPipelineOption(f"{text!r} is no day: write it as 2026-11-01")
-    return Span(text, day, 1)
+    return ReportPeriod(text, day, 1)
 
 
-def week_span(text: str) -> Span:
+def week_span(text: str) -> ReportPeriod:
     """A week from Monday to Sunday, as 2026-W44."""
     found = _WEEK.fullmatch(text)
     try:
         if found is not None:
-            return Span(f"week {text}", date.fromisocalendar(int(found[1]), int(found[2]), 1), 7)
+            return ReportPeriod(f"week {text}", date.fromisocalendar(int(found[1]), int(found[2]), 1), 7)
     except ValueError:
         pass
     raise InvalidPipelineOption(f"{text!r} is no week: write it as 2026-W44")
 
 
-def facts_of_lake(lake: Lake, span: Span) -> DataFrame:
+def facts_of_lake(lake: Lake, span: ReportPeriod) -> DataFrame:
     """The facts of a span's days; LakeEmpty if there is no lake yet."""
     if not lake.days():
         raise LakeEmpty
     return lake.facts(span.days)
 
 
-def facts_of_database(tables: Tables, span: Span) -> DataFrame:
+def facts_of_database(tables: Tables, span: ReportPeriod) -> DataFrame:
     """The same, made from the attempts that the database still has; all its jobs are read."""
     inside = (f.col("at_ms") >= span.since_ms) & (f.col("at_ms") < span.until_ms)
     columns = ["job_id", "number", "outcome", "at_ms", "duration_ms", "status_code", "error", "position"]

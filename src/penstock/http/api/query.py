@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from msgspec import inspect
 
-from penstock.http.api.problems import Refused
+from penstock.http.problems import Refused
 
 Q = TypeVar("Q", bound=msgspec.Struct)
 _MAX_FIELDS = 50

@@ -161,7 +161,7 @@ def _types_of(handler: Callable[..., object]) -> tuple[Any, Any, Any]:
 
 
 @dataclass(frozen=True)
-class Found:
+class MatchedRoute:
     """A path of the table: its routes by method, and what its variable parts are."""
 
     routes: Mapping[str, AnyRoute]
@@ -182,15 +182,15 @@ class RouteTable:
                 raise ValueError(f"{route.method} {route.path} stands in the table twice")
             methods[route.method] = route
 
-    def find(self, raw_path: bytes) -> Found | None:
+    def find(self, raw_path: bytes) -> MatchedRoute | None:
         """The routes of a path as it was sent: a slash inside a variable part is written %2F."""
         segments = tuple(unquote(part) for part in raw_path.decode("latin-1").split("/"))
         if segments in self._fixed:
-            return Found(self._fixed[segments], {})
+            return MatchedRoute(self._fixed[segments], {})
         for template, routes in self._variable.items():
             variables = _matched(template, segments)
             if variables is not None:
-                return Found(routes, variables)
+                return MatchedRoute(routes, variables)
         return None
 
 

@@ -14,8 +14,8 @@ from http import HTTPStatus
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from penstock.http.api.problems import Refused
 from penstock.http.auth.keys import ApiKey, Caller, Role, caller_of
+from penstock.http.problems import Refused
 
 HEADER = "x-penstock"
 LOCAL = Caller("local", Role.ADMIN)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.ops.config.errors import ConfigError, Problem
+from penstock.ops.config.errors import ConfigError, ConfigProblem
 
 _NAME = re.compile(r"[A-Za-z0-9_.@-]{1,128}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -77,7 +77,7 @@ def read_keys(path: Path) -> tuple[ApiKey, ...]:
         reason = f"cannot be read: {error.strerror or error}; `penstock keys create` makes one"
     except UnicodeDecodeError as error:
         reason = f"is not UTF-8 text (byte {error.start}); save it as UTF-8"
-    raise ConfigError([Problem("", str(path), reason)])
+    raise ConfigError([ConfigProblem("", str(path), reason)])
 
 
 def parsed_keys(text: str, place: str) -> tuple[ApiKey, ...]:
@@ -85,13 +85,13 @@ def parsed_keys(text: str, place: str) -> tuple[ApiKey, ...]:
     try:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigError([Problem("", place, f"is not valid TOML: {error}")]) from None
+        raise ConfigError([ConfigProblem("", place, f"is not valid TOML: {error}")]) from None
     entries = document.get("key", [])
     if not isinstance(entries, list) or set(document) - {"key"}:
-        raise ConfigError([Problem("", place, "must hold [[key]] tables and nothing else")])
+        raise ConfigError([ConfigProblem("", place, "must hold [[key]] tables and nothing else")])
     names = [entry.get("name") for entry in entries if isinstance(entry, dict)]
     problems = [
-        Problem(f"key {number}", place, reason)
+        ConfigProblem(f"key {number}", place, reason)
         for number, entry in enumerate(entries, 1)
         for reason in _reasons(entry, names)
     ]

@@ -42,7 +42,7 @@ class AnswerSink(Protocol):
         ...
 
 
-class Answer:
+class ServerAnswer:
     """One request and its answer; serves as a direct app's exchange and as an ASGI app's receive and send."""
 
     __slots__ = (

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import httptools
 
-from penstock.http.server.answer import STATUS_LINES, Answer
+from penstock.http.server.answer import STATUS_LINES, ServerAnswer
 from penstock.http.server.asgi import App, TakeOn, leave
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ MAX_BODY_BYTES = 64 * 1024 * 1024
 MAX_PIPELINED = 16
 
 
-class Connections:
+class OpenConnections:
     """What all connections of a server share."""
 
     def __init__(self, app: App, now_s: Callable[[], float]) -> None:
@@ -93,7 +93,7 @@ class Connections:
 class HttpConnection(asyncio.Protocol):
     """Reads requests, hands them to the app one after another, writes its answers."""
 
-    def __init__(self, shared: Connections) -> None:
+    def __init__(self, shared: OpenConnections) -> None:
         self._shared = shared
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
@@ -104,8 +104,8 @@ class HttpConnection(asyncio.Protocol):
         self._body: list[bytes] = []
         self._body_bytes = 0
         self._expects_continue = False
-        self._waiting: deque[Answer] = deque()
-        self._answering: Answer | None = None
+        self._waiting: deque[ServerAnswer] = deque()
+        self._answering: ServerAnswer | None = None
         self._beginning = False
         self._paused = False
         self._when_drained: Callable[[], None] | None = None
@@ -205,7 +205,7 @@ class HttpConnection(asyncio.Protocol):
         version = parser.get_http_version()
         keep_alive = parser.should_keep_alive() and version != "1.0"
         method = parser.get_method().decode("ascii")
-        self._waiting.append(Answer(self, method, self._url, self._headers, body, version, keep_alive=keep_alive))
+        self._waiting.append(ServerAnswer(self, method, self._url, self._headers, body, version, keep_alive=keep_alive))
         if len(self._waiting) >= MAX_PIPELINED:
             self._transport.pause_reading()
 
@@ -273,7 +273,7 @@ class HttpConnection(asyncio.Protocol):
             self._begin(self._answering)
         self._beginning = False
 
-    def _begin(self, answer: Answer) -> None:
+    def _begin(self, answer: ServerAnswer) -> None:
         try:
             taken_on = self._shared.take_on(answer)
         except Exception:

@@ -17,7 +17,7 @@ from typing import Any
 from penstock.edge.clock import pause, wall_seconds
 from penstock.http.errors import CannotListen, ExposedWithoutCredentials, PortInUse
 from penstock.http.server.asgi import App, Lifespan
-from penstock.http.server.connection import Connections, HttpConnection
+from penstock.http.server.connection import HttpConnection, OpenConnections
 
 CHOOSE_ANOTHER = "choose another port"
 """What is said of a port that cannot be had: who knows the port's option puts it behind this."""
@@ -103,7 +103,7 @@ class HttpServer:
         self._port = port
         self._credentials_set = credentials_set
         self._lifespan = Lifespan(app)
-        self._connections = Connections(app, wall_seconds)
+        self._connections = OpenConnections(app, wall_seconds)
         self._listener: asyncio.Server | None = None
         self._reaper: asyncio.Task[None] | None = None
         self.url = ""

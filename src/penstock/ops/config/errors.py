@@ -11,7 +11,7 @@ from penstock.domain.errors import InvalidArgument
 
 
 @dataclass(frozen=True)
-class Problem:
+class ConfigProblem:
     """One thing wrong with the configuration: which key, from where, and what is allowed."""
 
     key: str
@@ -25,10 +25,10 @@ class Problem:
 class ConfigError(InvalidArgument):
     """The configuration cannot be used; every problem found is listed, not only the first."""
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    def __init__(self, problems: Iterable[ConfigProblem]) -> None:
         self.problems = tuple(problems)
         super().__init__("; ".join(str(problem) for problem in self.problems))
 
-    def __reduce__(self) -> tuple[type["ConfigError"], tuple[tuple[Problem, ...]]]:
+    def __reduce__(self) -> tuple[type["ConfigError"], tuple[tuple[ConfigProblem, ...]]]:
         # Exception pickles its message, which is not what this constructor takes.
         return type(self), (self.problems,)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from penstock.ops.config.errors import ConfigError, Problem
+from penstock.ops.config.errors import ConfigError, ConfigProblem
 from penstock.ops.config.setting import Setting, sections, settings
 from penstock.ops.config.tree import Config
 from penstock.ops.telemetry.redaction import MASK, mask_whole_url
@@ -63,13 +63,13 @@ def read_toml(path: Path) -> dict[str, object]:
         RecursionError,
     ) as error:  # ValueError: TOML's own errors, and numbers too long to read
         reason = f"is not valid TOML: {error}"
-    raise ConfigError([Problem("", str(path), reason)])
+    raise ConfigError([ConfigProblem("", str(path), reason)])
 
 
 def resolve(tree: type[T], document: Mapping[str, object], source: str, environ: Mapping[str, str]) -> Loaded[T]:
     """The tree that a TOML document and an environment give together; ConfigError with all problems else."""
     found = [*_from_document(tree, document, source), *_from_environment(tree, environ)]
-    problems = [entry for entry in found if isinstance(entry, Problem)]
+    problems = [entry for entry in found if isinstance(entry, ConfigProblem)]
     if problems:
         raise ConfigError(problems)
     given = {entry.setting.key: entry for entry in found if isinstance(entry, _Value)}
@@ -81,7 +81,7 @@ def _section_values(section: str, given: Iterable[_Value]) -> dict[str, object]:
     return {entry.setting.name: entry.value for entry in given if entry.setting.section == section}
 
 
-def _from_document(tree: type, document: Mapping[str, object], source: str) -> Iterator[_Value | Problem]:
+def _from_document(tree: type, document: Mapping[str, object], source: str) -> Iterator[_Value | ConfigProblem]:
     known = {(entry.section, entry.name): entry for entry in settings(tree)}
     names = {name for name, _ in sections(tree)}
     for section, content in document.items():
@@ -98,47 +98,47 @@ def _from_document(tree: type, document: Mapping[str, object], source: str) -> I
                     yield _checked(entry, value, source)
 
 
-def _from_environment(tree: type, environ: Mapping[str, str]) -> Iterator[_Value | Problem]:
+def _from_environment(tree: type, environ: Mapping[str, str]) -> Iterator[_Value | ConfigProblem]:
     known = {entry.variable: entry for entry in settings(tree)}
     for variable, text in environ.items():
         if variable in known:
             yield _parsed(known[variable], text)
         elif variable.startswith(PREFIX) and not _is_service_link(variable, text):
             (nearest,) = difflib.get_close_matches(variable, known, n=1, cutoff=0.0)
-            yield Problem(
+            yield ConfigProblem(
                 _spelled(variable),
                 "environment",
                 f"no such setting; the nearest is {nearest} ({known[nearest].key})",
             )
 
 
-def _checked(entry: Setting, value: object, source: str) -> _Value | Problem:
+def _checked(entry: Setting, value: object, source: str) -> _Value | ConfigProblem:
     try:
         return _Value(entry, source, entry.rules.kind.check(value))
     except (ValueError, TypeError):
         return _refused(entry, value, source)
 
 
-def _parsed(entry: Setting, text: str) -> _Value | Problem:
+def _parsed(entry: Setting, text: str) -> _Value | ConfigProblem:
     try:
         return _Value(entry, entry.variable, entry.rules.kind.parse(text))
     except (ValueError, TypeError):
         return _refused(entry, text, entry.variable)
 
 
-def _refused(entry: Setting, value: object, source: str) -> Problem:
+def _refused(entry: Setting, value: object, source: str) -> ConfigProblem:
     shown = MASK if entry.rules.secret else _shown(value)
-    return Problem(entry.key, source, f"{shown} is not allowed; give {entry.rules.kind.allowed}")
+    return ConfigProblem(entry.key, source, f"{shown} is not allowed; give {entry.rules.kind.allowed}")
 
 
-def _not_a_table(section: str, source: str) -> Problem:
-    return Problem(section, source, f"is a section, not a value; write [{section}] and its settings below it")
+def _not_a_table(section: str, source: str) -> ConfigProblem:
+    return ConfigProblem(section, source, f"is a section, not a value; write [{section}] and its settings below it")
 
 
-def _unknown(known: Iterable[Setting], key: str, source: str) -> Problem:
+def _unknown(known: Iterable[Setting], key: str, source: str) -> ConfigProblem:
     # The value is not shown: a misspelt key may hold a secret.
     (nearest,) = difflib.get_close_matches(key, [entry.key for entry in known], n=1, cutoff=0.0)
-    return Problem(_spelled(key), source, f"no such setting; the nearest is {nearest}")
+    return ConfigProblem(_spelled(key), source, f"no such setting; the nearest is {nearest}")
 
 
 def _is_service_link(variable: str, text: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from penstock.http.errors import TracesUnavailable
+from penstock.ops.telemetry.errors import TracesUnavailable
 
 
 class Trace(msgspec.Struct, frozen=True):

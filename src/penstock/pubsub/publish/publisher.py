@@ -22,7 +22,7 @@ from penstock.pubsub.policies import Policies
 from penstock.pubsub.publish.topics import MUTABLE, check_topic, retention_s, stored_topic
 from penstock.pubsub.schemas.topics import TopicSchemas
 from penstock.pubsub.subscribe.subscriptions import stored_subscription
-from penstock.pubsub.wire import Call, copy_of, encode
+from penstock.pubsub.wire import GrpcCall, copy_of, encode
 
 
 def check_publish(request: types.PublishRequest) -> None:
@@ -54,7 +54,7 @@ def _message(message: types.PubsubMessage) -> InternalMessage:
     return InternalMessage(data, dict(attributes) if attributes else NO_ATTRIBUTES, key or None)
 
 
-class Publisher:
+class PublisherService:
     """The calls of google.pubsub.v1.Publisher."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Publisher:
         self._changing = changing
         self._redirect = redirect
 
-    async def publish(self, request: types.PublishRequest, _: Call) -> types.PublishResponse:
+    async def publish(self, request: types.PublishRequest, _: GrpcCall) -> types.PublishResponse:
         """Take messages in for every subscription of a topic."""
         check_publish(request)
         messages = published(request.messages)
@@ -81,7 +81,7 @@ class Publisher:
         ids = await self._broker.publish(request.topic, messages)
         return wire.PublishResponse(message_ids=ids)
 
-    async def create_topic(self, request: types.Topic, _: Call) -> types.Topic:
+    async def create_topic(self, request: types.Topic, _: GrpcCall) -> types.Topic:
         """Make a topic."""
         name = topic_name(request.name)
         check_topic(request)
@@ -92,7 +92,7 @@ class Publisher:
             await self._broker.register_topic(name, retention_s=retention_s(request), definition=encode(request))
         return self._shown(name)
 
-    async def update_topic(self, request: types.UpdateTopicRequest, _: Call) -> types.Topic:
+    async def update_topic(self, request: types.UpdateTopicRequest, _: GrpcCall) -> types.Topic:
         """Change what the mask names."""
         name = topic_name(request.topic.name)
         async with self._changing:
@@ -105,11 +105,11 @@ class Publisher:
         self._schemas.forget(name)
         return self._shown(name)
 
-    async def get_topic(self, request: types.GetTopicRequest, _: Call) -> types.Topic:
+    async def get_topic(self, request: types.GetTopicRequest, _: GrpcCall) -> types.Topic:
         """A topic by its name."""
         return self._shown(topic_name(request.topic))
 
-    async def list_topics(self, request: types.ListTopicsRequest, _: Call) -> types.ListTopicsResponse:
+    async def list_topics(self, request: types.ListTopicsRequest, _: GrpcCall) -> types.ListTopicsResponse:
         """The topics of a project."""
         project = project_name(request.project)
         found = [topic for topic in self._broker.rules.topics() if project_of(topic.name) == project]
@@ -118,7 +118,7 @@ class Publisher:
         return wire.ListTopicsResponse(topics=topics, next_page_token=token)
 
     async def list_topic_subscriptions(
-        self, request: types.ListTopicSubscriptionsRequest, _: Call
+        self, request: types.ListTopicSubscriptionsRequest, _: GrpcCall
     ) -> types.ListTopicSubscriptionsResponse:
         """The names of the subscriptions attached to a topic."""
         found = [each.name for each in self._broker.rules.subscriptions(topic_name(request.topic))]
@@ -126,7 +126,7 @@ class Publisher:
         return wire.ListTopicSubscriptionsResponse(subscriptions=names, next_page_token=token)
 
     async def list_topic_snapshots(
-        self, request: types.ListTopicSnapshotsRequest, _: Call
+        self, request: types.ListTopicSnapshotsRequest, _: GrpcCall
     ) -> types.ListTopicSnapshotsResponse:
         """The names of the snapshots of a topic's subscriptions."""
         topic = topic_name(request.topic)
@@ -136,7 +136,7 @@ class Publisher:
         names, token = page(found, str, request.page_size, request.page_token)
         return wire.ListTopicSnapshotsResponse(snapshots=names, next_page_token=token)
 
-    async def delete_topic(self, request: types.DeleteTopicRequest, _: Call) -> Empty:
+    async def delete_topic(self, request: types.DeleteTopicRequest, _: GrpcCall) -> Empty:
         """Remove a topic; its subscriptions stay, detached and empty."""
         name = topic_name(request.topic)
         async with self._changing:
@@ -149,7 +149,7 @@ class Publisher:
         return Empty()
 
     async def detach_subscription(
-        self, request: types.DetachSubscriptionRequest, _: Call
+        self, request: types.DetachSubscriptionRequest, _: GrpcCall
     ) -> types.DetachSubscriptionResponse:
         """Take a subscription off its topic, with all its messages."""
         name = subscription_name(request.subscription)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from penstock.broker.async_broker import AsyncBroker
 from penstock.broker.errors import SubscriptionNotFound
-from penstock.broker.subscription import Subscription, ack_id_of
+from penstock.broker.subscription import BrokerSubscription, ack_id_of
 from penstock.delivery.attempt import Attempts, Client
 from penstock.delivery.http.answer import Answer
 from penstock.domain.breaker import CLOSED, NEUTRAL, OPEN, OPEN_MS, Breaker
@@ -159,7 +159,7 @@ class Pusher:
 
     # Whether to send
 
-    async def _when_ready(self) -> Subscription | None:
+    async def _when_ready(self) -> BrokerSubscription | None:
         """The subscription, as soon as a message of it may be sent; None when none will be."""
         while not self._stopping:
             rest_s = self._rest_s()
@@ -172,7 +172,7 @@ class Pusher:
             return None
         return None if self._stopping or subscription.config.detached else subscription
 
-    async def _lease(self, subscription: Subscription) -> list[Entry]:
+    async def _lease(self, subscription: BrokerSubscription) -> list[Entry]:
         room = self._window.room if self._breaker.state is CLOSED else 1
         return await self._broker.lease(
             subscription,
@@ -207,7 +207,7 @@ class Pusher:
 
     # One message
 
-    async def _push(self, subscription: Subscription, entry: Entry, ticket: int, generation: int) -> None:
+    async def _push(self, subscription: BrokerSubscription, entry: Entry, ticket: int, generation: int) -> None:
         ending = await self._counted_post(subscription, entry, ticket)
         acked = ending.outcome is PushOutcome.ACKED
         if acked:
@@ -218,14 +218,14 @@ class Pusher:
         self._window.end(generation, entry.message.size_bytes, succeeded=acked)
         self._changed.set()
 
-    async def _counted_post(self, subscription: Subscription, entry: Entry, ticket: int) -> _Ending:
+    async def _counted_post(self, subscription: BrokerSubscription, entry: Entry, ticket: int) -> _Ending:
         started_s = stopwatch()
         self._counts.begin()
         ending = await self._post(subscription, entry, ticket)
         self._counts.end(ending.outcome, stopwatch() - started_s)
         return ending
 
-    async def _post(self, subscription: Subscription, entry: Entry, ticket: int) -> _Ending:
+    async def _post(self, subscription: BrokerSubscription, entry: Entry, ticket: int) -> _Ending:
         options = subscription.config.options
         left_ms = entry.deadline_ms - self._clock.now_ms()
         timeout_s = min(options.ack_deadline_seconds, left_ms / 1000)
@@ -243,13 +243,13 @@ class Pusher:
         self._breaker.settle(ticket, NEUTRAL, self._clock.now_ms())
         return _Ending(outcome, reason)
 
-    async def _ack(self, subscription: Subscription, ack_id: str) -> None:
+    async def _ack(self, subscription: BrokerSubscription, ack_id: str) -> None:
         try:
             await self._broker.ack_current(subscription, [ack_id])
         except PenstockError as error:
             log.error("a pushed message cannot be settled and comes again: %s", error, extra={"queue": self._name})
 
-    def _give_back(self, subscription: Subscription, entry: Entry) -> None:
+    def _give_back(self, subscription: BrokerSubscription, entry: Entry) -> None:
         self._broker.set_ack_deadlines(subscription, [(ack_id_of(entry, subscription.tag), 0)])
 
     def _warn(self, ending: _Ending) -> None:

@@ -13,7 +13,7 @@ from penstock.pubsub.policies import Policies
 from penstock.pubsub.schemas.definition import check_message, read_definition
 from penstock.pubsub.schemas.store import SchemaStore
 from penstock.pubsub.schemas.topics import TopicSchemas
-from penstock.pubsub.wire import Call, copy_of
+from penstock.pubsub.wire import GrpcCall, copy_of
 
 
 class SchemaService:
@@ -27,7 +27,7 @@ class SchemaService:
         self._policies = policies
         self._changing = changing
 
-    async def create_schema(self, request: types.CreateSchemaRequest, _: Call) -> types.Schema:
+    async def create_schema(self, request: types.CreateSchemaRequest, _: GrpcCall) -> types.Schema:
         """Make a schema with its first revision."""
         name = schema_name(f"{project_name(request.parent)}/schemas/{request.schema_id}")
         read_definition(request.schema)
@@ -38,7 +38,7 @@ class SchemaService:
             await self._store.put(name, [revision])
         return revision
 
-    async def commit_schema(self, request: types.CommitSchemaRequest, _: Call) -> types.Schema:
+    async def commit_schema(self, request: types.CommitSchemaRequest, _: GrpcCall) -> types.Schema:
         """Add a revision."""
         name = schema_name(request.name)
         read_definition(request.schema)
@@ -48,18 +48,18 @@ class SchemaService:
                 raise InvalidRequest("a revision must be of the same type as its schema")
             return await self._add(name, _without_revision(request.schema), revisions)
 
-    async def rollback_schema(self, request: types.RollbackSchemaRequest, _: Call) -> types.Schema:
+    async def rollback_schema(self, request: types.RollbackSchemaRequest, _: GrpcCall) -> types.Schema:
         """Add a revision that is a copy of an earlier one."""
         name = schema_name(request.name)
         async with self._changing:
             earlier = self._store.revision(name, request.revision_id or None)
             return await self._add(name, _without_revision(earlier), self._store.revisions(name))
 
-    async def get_schema(self, request: types.GetSchemaRequest, _: Call) -> types.Schema:
+    async def get_schema(self, request: types.GetSchemaRequest, _: GrpcCall) -> types.Schema:
         """A schema, or one revision of it."""
         return _seen(self._store.revision(*schema_revision(request.name)), request.view, types.SchemaView.FULL)
 
-    async def list_schemas(self, request: types.ListSchemasRequest, _: Call) -> types.ListSchemasResponse:
+    async def list_schemas(self, request: types.ListSchemasRequest, _: GrpcCall) -> types.ListSchemasResponse:
         """The schemas of a project."""
         names, token = page(self._store.names(project_name(request.parent)), str, request.page_size, request.page_token)
         newest = [self._store.revision(name, None) for name in names]
@@ -67,7 +67,7 @@ class SchemaService:
         return wire.ListSchemasResponse(schemas=shown, next_page_token=token)
 
     async def list_schema_revisions(
-        self, request: types.ListSchemaRevisionsRequest, _: Call
+        self, request: types.ListSchemaRevisionsRequest, _: GrpcCall
     ) -> types.ListSchemaRevisionsResponse:
         """The revisions of a schema, newest first."""
         newest_first = self._store.revisions(schema_name(request.name))[::-1]
@@ -76,7 +76,7 @@ class SchemaService:
         shown = [_seen(revision, request.view, types.SchemaView.BASIC) for _, revision in taken]
         return wire.ListSchemaRevisionsResponse(schemas=shown, next_page_token=token)
 
-    async def delete_schema_revision(self, request: types.DeleteSchemaRevisionRequest, _: Call) -> types.Schema:
+    async def delete_schema_revision(self, request: types.DeleteSchemaRevisionRequest, _: GrpcCall) -> types.Schema:
         """Remove one revision."""
         name, revision_id = schema_revision(request.name)
         if revision_id is None:
@@ -92,7 +92,7 @@ class SchemaService:
         self._topic_schemas.forget_all()
         return kept[-1]
 
-    async def delete_schema(self, request: types.DeleteSchemaRequest, _: Call) -> Empty:
+    async def delete_schema(self, request: types.DeleteSchemaRequest, _: GrpcCall) -> Empty:
         """Remove a schema with all its revisions; topics that name it take no messages until that is changed."""
         name = schema_name(request.name)
         async with self._changing:
@@ -103,13 +103,15 @@ class SchemaService:
         self._topic_schemas.forget_all()
         return Empty()
 
-    async def validate_schema(self, request: types.ValidateSchemaRequest, _: Call) -> types.ValidateSchemaResponse:
+    async def validate_schema(self, request: types.ValidateSchemaRequest, _: GrpcCall) -> types.ValidateSchemaResponse:
         """Whether a definition is one."""
         project_name(request.parent)
         read_definition(request.schema)
         return wire.ValidateSchemaResponse()
 
-    async def validate_message(self, request: types.ValidateMessageRequest, _: Call) -> types.ValidateMessageResponse:
+    async def validate_message(
+        self, request: types.ValidateMessageRequest, _: GrpcCall
+    ) -> types.ValidateMessageResponse:
         """Whether a message fits a schema, stored or given."""
         project_name(request.parent)
         schema = self._store.revision(*schema_revision(request.name)) if request.name else request.schema

@@ -8,7 +8,7 @@ from collections.abc import Iterable, MutableSequence, Sequence
 from google.pubsub_v1 import types
 
 from penstock.broker.async_broker import AsyncBroker
-from penstock.broker.subscription import Subscription, ack_id_of
+from penstock.broker.subscription import BrokerSubscription, ack_id_of
 from penstock.domain.limits import MAX_ACK_DEADLINE_S, SECOND_MS
 from penstock.engine.entry import Entry
 from penstock.pubsub import wire
@@ -18,7 +18,7 @@ from penstock.pubsub.wire import decode
 
 
 def deliver(
-    subscription: Subscription, entries: Iterable[Entry], into: MutableSequence[types.ReceivedMessage]
+    subscription: BrokerSubscription, entries: Iterable[Entry], into: MutableSequence[types.ReceivedMessage]
 ) -> list[str]:
     """Append messages to a response; gives their ack ids."""
     counts_attempts = subscription.config.options.dead_letter_policy is not None
@@ -54,7 +54,7 @@ class Acks:
         self._broker = broker
         self.holders = Holders()
 
-    async def settle(self, subscription: Subscription, ack_ids: Iterable[str]) -> list[str]:
+    async def settle(self, subscription: BrokerSubscription, ack_ids: Iterable[str]) -> list[str]:
         """Acknowledge; gives the ack ids that are not current, which is no error unless exactly-once is asked for."""
         ids = list(ack_ids)
         free = self.holders.free
@@ -62,7 +62,7 @@ class Acks:
             free(ack_id)
         return await self._broker.ack_current(subscription, ids)
 
-    def set_deadlines(self, subscription: Subscription, deadlines_s: Sequence[tuple[str, int]]) -> list[str]:
+    def set_deadlines(self, subscription: BrokerSubscription, deadlines_s: Sequence[tuple[str, int]]) -> list[str]:
         """Let deliveries run out so many seconds from now; 0 gives them back. Tells the ack ids not current."""
         for ack_id, seconds in deadlines_s:
             if not 0 <= seconds <= MAX_ACK_DEADLINE_S:
@@ -74,6 +74,6 @@ class Acks:
         return self._broker.set_ack_deadlines(subscription, deadlines_s)
 
 
-def exactly_once(subscription: Subscription) -> bool:
+def exactly_once(subscription: BrokerSubscription) -> bool:
     """Whether the subscription confirms acks."""
     return decode(wire.Subscription, subscription.config.definition).enable_exactly_once_delivery

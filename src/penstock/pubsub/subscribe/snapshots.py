@@ -15,7 +15,7 @@ from penstock.pubsub.fields import milliseconds_of, set_milliseconds, updated
 from penstock.pubsub.limits import MIN_SNAPSHOT_LIFE_S, SNAPSHOT_LIFE_S
 from penstock.pubsub.names import page, project_name, project_of, snapshot_name, subscription_name
 from penstock.pubsub.policies import Policies
-from penstock.pubsub.wire import Call, decode, encode, has
+from penstock.pubsub.wire import GrpcCall, decode, encode, has
 
 _MUTABLE = frozenset({"expire_time", "labels"})
 
@@ -29,7 +29,7 @@ class Snapshots:
         self._policies = policies
         self._changing = changing
 
-    async def seek(self, request: types.SeekRequest, _: Call) -> types.SeekResponse:
+    async def seek(self, request: types.SeekRequest, _: GrpcCall) -> types.SeekResponse:
         """Start a subscription over, from a moment or from a snapshot."""
         name = subscription_name(request.subscription)
         async with self._changing:
@@ -41,7 +41,7 @@ class Snapshots:
                 raise InvalidRequest("a seek needs a time or a snapshot")
         return wire.SeekResponse()
 
-    async def create_snapshot(self, request: types.CreateSnapshotRequest, _: Call) -> types.Snapshot:
+    async def create_snapshot(self, request: types.CreateSnapshotRequest, _: GrpcCall) -> types.Snapshot:
         """Keep what a subscription has not acked, and all that is published from now on."""
         name = snapshot_name(request.name)
         source = subscription_name(request.subscription)
@@ -51,18 +51,18 @@ class Snapshots:
             await self._broker.create_snapshot(name, source, expires_ms, definition=encode(definition))
         return self._stored(name)
 
-    async def get_snapshot(self, request: types.GetSnapshotRequest, _: Call) -> types.Snapshot:
+    async def get_snapshot(self, request: types.GetSnapshotRequest, _: GrpcCall) -> types.Snapshot:
         """A snapshot by its name."""
         return self._stored(snapshot_name(request.snapshot))
 
-    async def list_snapshots(self, request: types.ListSnapshotsRequest, _: Call) -> types.ListSnapshotsResponse:
+    async def list_snapshots(self, request: types.ListSnapshotsRequest, _: GrpcCall) -> types.ListSnapshotsResponse:
         """The snapshots of a project."""
         project = project_name(request.project)
         found = [each for each in self._broker.replay.snapshots() if project_of(each.name) == project]
         taken, token = page(found, lambda each: each.name, request.page_size, request.page_token)
         return wire.ListSnapshotsResponse(snapshots=[_shown(each) for each in taken], next_page_token=token)
 
-    async def update_snapshot(self, request: types.UpdateSnapshotRequest, _: Call) -> types.Snapshot:
+    async def update_snapshot(self, request: types.UpdateSnapshotRequest, _: GrpcCall) -> types.Snapshot:
         """Change what the mask names."""
         name = snapshot_name(request.snapshot.name)
         async with self._changing:
@@ -73,7 +73,7 @@ class Snapshots:
             await self._broker.update_snapshot(name, expires_ms, encode(snapshot))
         return self._stored(name)
 
-    async def delete_snapshot(self, request: types.DeleteSnapshotRequest, _: Call) -> Empty:
+    async def delete_snapshot(self, request: types.DeleteSnapshotRequest, _: GrpcCall) -> Empty:
         """Remove a snapshot."""
         name = snapshot_name(request.snapshot)
         async with self._changing:

@@ -6,7 +6,7 @@ from typing import Protocol
 from google.pubsub_v1 import types
 
 from penstock.broker.async_broker import AsyncBroker
-from penstock.broker.subscription import Subscription
+from penstock.broker.subscription import BrokerSubscription
 from penstock.domain.limits import MAX_ACK_DEADLINE_S, MIB, MIN_ACK_DEADLINE_S, SECOND_MS
 from penstock.edge.clock import Clock
 from penstock.pubsub import wire
@@ -37,7 +37,7 @@ class StreamCall(Protocol):
         ...
 
 
-class Stream:
+class PullStream:
     """One open StreamingPull."""
 
     def __init__(
@@ -133,7 +133,7 @@ class Stream:
             if entries or not self._stopping:
                 await self._write(response)
 
-    def _response(self, subscription: Subscription) -> types.StreamingPullResponse:
+    def _response(self, subscription: BrokerSubscription) -> types.StreamingPullResponse:
         properties = wire.StreamingPullResponse.SubscriptionProperties(
             exactly_once_delivery_enabled=exactly_once(subscription),
             message_ordering_enabled=subscription.config.options.message_ordering,
@@ -144,7 +144,7 @@ class Stream:
         async with self._writing:
             await self._call.write(response)
 
-    def _subscription(self) -> Subscription:
+    def _subscription(self) -> BrokerSubscription:
         return pulled_subscription(self._broker, self.subscription_name)
 
 

@@ -8,7 +8,7 @@ from google.pubsub_v1 import types
 
 from penstock.broker.async_broker import AsyncBroker
 from penstock.broker.errors import TopicNotFound
-from penstock.broker.subscription import Subscription
+from penstock.broker.subscription import BrokerSubscription
 from penstock.domain.limits import MIB
 from penstock.pubsub import wire
 from penstock.pubsub.errors import InvalidRequest, ResourceExists, StaleAckIds
@@ -25,7 +25,7 @@ from penstock.pubsub.subscribe.subscriptions import (
     shown_subscription,
     stored_subscription,
 )
-from penstock.pubsub.wire import Call, encode, has
+from penstock.pubsub.wire import GrpcCall, encode, has
 
 _PULL_MESSAGES = 1000
 _PULL_BYTES = 2 * MIB
@@ -34,7 +34,7 @@ _PULL_WAIT_S = 20.0
 _MARGIN_S = 0.3
 
 
-class Subscriber:
+class SubscriberService:
     """The calls of google.pubsub.v1.Subscriber, streaming, seeking and snapshots apart."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Subscriber:
 
     # Consuming
 
-    async def pull(self, request: types.PullRequest, call: Call) -> types.PullResponse:
+    async def pull(self, request: types.PullRequest, call: GrpcCall) -> types.PullResponse:
         """Lease messages; with none at hand, wait for a while unless asked not to."""
         if request.max_messages < 1:
             raise InvalidRequest(f"max_messages must be at least 1, got {request.max_messages}")
@@ -73,7 +73,7 @@ class Subscriber:
         deliver(subscription, entries, response.received_messages)
         return response
 
-    async def acknowledge(self, request: types.AcknowledgeRequest, _: Call) -> Empty:
+    async def acknowledge(self, request: types.AcknowledgeRequest, _: GrpcCall) -> Empty:
         """Settle deliveries."""
         subscription = self._subscription(request.subscription)
         if not request.ack_ids:
@@ -81,7 +81,7 @@ class Subscriber:
         _tell_stale(subscription, await self._acks.settle(subscription, request.ack_ids))
         return Empty()
 
-    async def modify_ack_deadline(self, request: types.ModifyAckDeadlineRequest, _: Call) -> Empty:
+    async def modify_ack_deadline(self, request: types.ModifyAckDeadlineRequest, _: GrpcCall) -> Empty:
         """Give deliveries another deadline from now, or give them back."""
         subscription = self._subscription(request.subscription)
         if not request.ack_ids:
@@ -93,7 +93,7 @@ class Subscriber:
 
     # Subscriptions
 
-    async def create_subscription(self, request: types.Subscription, _: Call) -> types.Subscription:
+    async def create_subscription(self, request: types.Subscription, _: GrpcCall) -> types.Subscription:
         """Make a subscription; it gets what is published from now on."""
         name = subscription_name(request.name)
         topic = topic_name(request.topic)
@@ -108,12 +108,12 @@ class Subscriber:
             self._redirect(name)
         return stored_subscription(self._broker, name)
 
-    async def get_subscription(self, request: types.GetSubscriptionRequest, _: Call) -> types.Subscription:
+    async def get_subscription(self, request: types.GetSubscriptionRequest, _: GrpcCall) -> types.Subscription:
         """A subscription by its name."""
         return stored_subscription(self._broker, subscription_name(request.subscription))
 
     async def list_subscriptions(
-        self, request: types.ListSubscriptionsRequest, _: Call
+        self, request: types.ListSubscriptionsRequest, _: GrpcCall
     ) -> types.ListSubscriptionsResponse:
         """The subscriptions of a project."""
         project = project_name(request.project)
@@ -122,7 +122,7 @@ class Subscriber:
         shown = [shown_subscription(self._broker, each) for each in taken]
         return wire.ListSubscriptionsResponse(subscriptions=shown, next_page_token=token)
 
-    async def update_subscription(self, request: types.UpdateSubscriptionRequest, _: Call) -> types.Subscription:
+    async def update_subscription(self, request: types.UpdateSubscriptionRequest, _: GrpcCall) -> types.Subscription:
         """Change what the mask names."""
         name = subscription_name(request.subscription.name)
         async with self._changing:
@@ -130,7 +130,7 @@ class Subscriber:
             await self._put(name, updated(before, request.subscription, request.update_mask, MUTABLE))
         return stored_subscription(self._broker, name)
 
-    async def modify_push_config(self, request: types.ModifyPushConfigRequest, _: Call) -> Empty:
+    async def modify_push_config(self, request: types.ModifyPushConfigRequest, _: GrpcCall) -> Empty:
         """Post messages to another endpoint from now on, or have them pulled."""
         name = subscription_name(request.subscription)
         check_push_endpoint(request.push_config)
@@ -140,7 +140,7 @@ class Subscriber:
             await self._put(name, subscription)
         return Empty()
 
-    async def delete_subscription(self, request: types.DeleteSubscriptionRequest, _: Call) -> Empty:
+    async def delete_subscription(self, request: types.DeleteSubscriptionRequest, _: GrpcCall) -> Empty:
         """Remove a subscription with its messages."""
         await self.drop(subscription_name(request.subscription))
         return Empty()
@@ -152,7 +152,7 @@ class Subscriber:
             self._redirect(name)
             await self._policies.forget(name)
 
-    def _subscription(self, name: str) -> Subscription:
+    def _subscription(self, name: str) -> BrokerSubscription:
         return self._broker.rules.subscription(name)
 
     async def _put(self, name: str, subscription: types.Subscription) -> None:
@@ -169,11 +169,11 @@ class Subscriber:
                 raise TopicNotFound(topic)
 
 
-def _wait_s(call: Call) -> float:
+def _wait_s(call: GrpcCall) -> float:
     remaining_s = call.time_remaining()
     return _PULL_WAIT_S if remaining_s is None else max(0.0, min(_PULL_WAIT_S, remaining_s - _MARGIN_S))
 
 
-def _tell_stale(subscription: Subscription, stale: list[str]) -> None:
+def _tell_stale(subscription: BrokerSubscription, stale: list[str]) -> None:
     if stale and exactly_once(subscription):
         raise StaleAckIds(stale)

@@ -5,7 +5,7 @@ from google.pubsub_v1 import types
 from penstock.broker.async_broker import AsyncBroker
 from penstock.broker.errors import SubscriptionDetached
 from penstock.broker.options import DeadLetterPolicy, Overflow, SubscriptionMetadata, SubscriptionOptions
-from penstock.broker.subscription import Subscription
+from penstock.broker.subscription import BrokerSubscription
 from penstock.delivery.errors import Undeliverable
 from penstock.delivery.http.request import parse_target
 from penstock.domain.limits import DEFAULT_ACK_DEADLINE_S, MAX_ACK_DEADLINE_S, MIN_ACK_DEADLINE_S
@@ -144,7 +144,7 @@ def push_config_of(broker: AsyncBroker, name: str) -> types.PushConfig | None:
     return push if push.push_endpoint else None
 
 
-def pulled_subscription(broker: AsyncBroker, name: str) -> Subscription:
+def pulled_subscription(broker: AsyncBroker, name: str) -> BrokerSubscription:
     """A subscription that may be pulled and streamed."""
     subscription = broker.rules.subscription(name)
     if subscription.config.detached:

@@ -21,10 +21,10 @@ from penstock.queues.gather import Gatherer
 from penstock.queues.port import Confirmation, Publication, Received
 from penstock.queues.uri import EmbeddedUri
 
-_listeners: dict[EmbeddedUri, set["Bell"]] = {}
+_listeners: dict[EmbeddedUri, set["EmbeddedSignal"]] = {}
 
 
-class Bell:
+class EmbeddedSignal:
     """Rung when something may have come."""
 
     def __init__(self) -> None:
@@ -48,9 +48,9 @@ class Bell:
 
 
 @contextmanager
-def listening(uri: EmbeddedUri) -> Iterator[Bell]:
+def listening(uri: EmbeddedUri) -> Iterator[EmbeddedSignal]:
     """A bell of this queue."""
-    bell = Bell()
+    bell = EmbeddedSignal()
     _listeners.setdefault(uri, set()).add(bell)
     try:
         yield bell
@@ -158,7 +158,7 @@ class EmbeddedSource:
                 if self._held.get(message.broker_id) == message.handle:
                     self.nack(message)
 
-    async def _wait(self, bell: Bell, taken: Taken, ends_s: float) -> None:
+    async def _wait(self, bell: EmbeddedSignal, taken: Taken, ends_s: float) -> None:
         """Until the bell rings, another process has written, a message is due, or the poll ends."""
         loop = asyncio.get_running_loop()
         if taken.next_due_ms is not None:

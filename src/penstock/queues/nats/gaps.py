@@ -31,7 +31,7 @@ class Numbers(msgspec.Struct, frozen=True):
     is_first: bool
 
 
-class Standing(msgspec.Struct, frozen=True):
+class GapStanding(msgspec.Struct, frozen=True):
     """How far a consumer has come."""
 
     # Everything up to here is settled.
@@ -45,7 +45,7 @@ class Standing(msgspec.Struct, frozen=True):
 class DeliveryGaps(Generic[T]):
     """Holds deliveries back while an earlier message may be missing; gives them out in stream order."""
 
-    def __init__(self, standing: Standing, lease_s: float, now_s: float) -> None:
+    def __init__(self, standing: GapStanding, lease_s: float, now_s: float) -> None:
         self._lease_s = lease_s
         self._complete_to = standing.settled_seq if standing.unsettled else standing.delivered_seq
         self._highest = standing.delivered_seq

@@ -23,7 +23,7 @@ from penstock.edge.clock import pause
 from penstock.queues.errors import BrokerRefused, SourceClosed
 from penstock.queues.gather import Gatherer
 from penstock.queues.group_order import Arrival, Shelf, State
-from penstock.queues.nats.gaps import DeliveryGaps, Numbers, Standing
+from penstock.queues.nats.gaps import DeliveryGaps, GapStanding, Numbers
 from penstock.queues.nats.link import ANSWER_S, NatsLink
 from penstock.queues.port import Confirmation, Received, confirmed
 from penstock.queues.uri import NatsUri
@@ -37,7 +37,7 @@ class ConsumerState(msgspec.Struct, frozen=True):
 
     # For how long the consumer leases a message now.
     lease_s: float
-    standing: Standing
+    standing: GapStanding
 
 
 async def find_consumer(link: NatsLink, uri: NatsUri, lease_s: float) -> ConsumerState:
@@ -81,9 +81,9 @@ async def _put(link: NatsLink, uri: NatsUri, config: ConsumerConfig, lease_s: fl
         raise link.unavailable(error) from error
 
 
-def _standing(info: ConsumerInfo) -> Standing:
+def _standing(info: ConsumerInfo) -> GapStanding:
     delivered, settled = info.delivered, info.ack_floor
-    return Standing(
+    return GapStanding(
         settled_seq=settled.stream_seq if settled else 0,
         delivered_seq=delivered.stream_seq if delivered else 0,
         delivery_seq=delivered.consumer_seq if delivered else 0,

@@ -46,7 +46,7 @@ class Parcel(msgspec.Struct, eq=False):
     place: int
 
 
-class Outbox:
+class SqsOutbox:
     """Messages that wait to be sent, by group."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
@@ -140,7 +140,7 @@ class SqsPublisher:
         self._clock = clock or SystemClock()
         self._client = SqsClient(uri, self._clock)
         self._ids = process_ids()
-        self._outbox = Outbox(MAX_BATCH, _MAX_BATCH_BYTES)
+        self._outbox = SqsOutbox(MAX_BATCH, _MAX_BATCH_BYTES)
         self._largest_bytes = _MAX_BATCH_BYTES
         self._batches_at_once = _BATCHES_AT_ONCE
         self._round: asyncio.Handle | None = None

@@ -17,7 +17,7 @@ from penstock.domain.outcome import MAX_DELAY_S
 from penstock.ops.telemetry.redaction import mask_whole_url
 from penstock.queues.open import QueueSpec
 from penstock.queues.uri import queue_uri
-from penstock.router.monitoring.warnings import Severity, WarningCode, Warnings
+from penstock.router.monitoring.warnings import WarningCode, Warnings, WarningSeverity
 
 MAX_CONCURRENCY = 100_000
 MAX_CONNECTIONS = 100
@@ -124,6 +124,6 @@ def _is_usable(queue: QueueSpec, warnings: Warnings) -> bool:
         queue_uri(queue.queue_uri)
     except InvalidArgument as error:
         reason = f"queue {queue.queue_name} is not consumed: {error.message}"
-        warnings.add(WarningCode.QUEUE_VALIDATION, Severity.WARN, f"queue {queue.queue_name}", reason)
+        warnings.add(WarningCode.QUEUE_VALIDATION, WarningSeverity.WARN, f"queue {queue.queue_name}", reason)
         return False
     return True

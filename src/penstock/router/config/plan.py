@@ -11,7 +11,7 @@ from penstock.domain.partition import fnv1a_32
 from penstock.domain.pointer import DEFAULT_POOL_CODE
 from penstock.queues.open import QueueSpec
 from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration
-from penstock.router.monitoring.warnings import Severity
+from penstock.router.monitoring.warnings import WarningSeverity
 
 _NAMED = 10
 
@@ -19,7 +19,7 @@ _NAMED = 10
 class PoolLimitWarning(msgspec.Struct, frozen=True):
     """A POOL_LIMIT warning that follows from a plan."""
 
-    severity: Severity
+    severity: WarningSeverity
     message: str
 
 
@@ -72,13 +72,13 @@ def _refusals(refused: Sequence[PoolConfiguration], max_pools: int) -> Iterable[
     if refused:
         names = ", ".join(pool.code for pool in refused[:_NAMED]) + (", …" if len(refused) > _NAMED else "")
         yield PoolLimitWarning(
-            Severity.CRITICAL,
+            WarningSeverity.CRITICAL,
             f"{len(refused)} pools were not made, for there may be {max_pools}: {names}; raise router.max_pools",
         )
 
 
 def _crowding(pools: int, max_pools: int) -> PoolLimitWarning:
-    return PoolLimitWarning(Severity.WARN, f"there are {pools} pools, and there may be {max_pools}")
+    return PoolLimitWarning(WarningSeverity.WARN, f"there are {pools} pools, and there may be {max_pools}")
 
 
 def share_of(

@@ -15,10 +15,10 @@ from penstock.edge.clock import Clock
 from penstock.router.config.configuration import RouterConfiguration, with_usable_queues
 from penstock.router.config.fetch import fetch_configuration, is_file
 from penstock.router.monitoring.views import RouterSurface
-from penstock.router.monitoring.warnings import Severity, WarningCode, Warnings
+from penstock.router.monitoring.warnings import WarningCode, Warnings, WarningSeverity
 from penstock.router.schedule import Pause
 from penstock.router.settings import RouterSettings
-from penstock.router.standby import Leadership
+from penstock.router.standby import RouterLeadership
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class ConfigSync:
         settings: RouterSettings,
         router: RouterSurface,
         warnings: Warnings,
-        leadership: Leadership,
+        leadership: RouterLeadership,
         clock: Clock,
         pause: Pause,
         fetch: Fetch = fetch_configuration,
@@ -82,7 +82,7 @@ class ConfigSync:
         try:
             return await self._attempt()
         except PenstockError as error:
-            self._warn(Severity.WARN, f"the configuration could not be reloaded: {error.message}")
+            self._warn(WarningSeverity.WARN, f"the configuration could not be reloaded: {error.message}")
             raise
 
     def _require_active(self) -> None:
@@ -136,9 +136,9 @@ class ConfigSync:
     def _give_up(self) -> None:
         reason = f"{self._settings.sync_attempts} attempts to sync the configuration failed: {self.state.last_failure}"
         if self.configuration is None:
-            self._warn(Severity.CRITICAL, f"{reason}; there is none to work with, so this process ends")
+            self._warn(WarningSeverity.CRITICAL, f"{reason}; there is none to work with, so this process ends")
             raise Unavailable(reason)
-        self._warn(Severity.WARN, f"{reason}; the last good configuration stays in force")
+        self._warn(WarningSeverity.WARN, f"{reason}; the last good configuration stays in force")
 
     async def _attempt(self) -> RouterConfiguration:
         async with self._lock:
@@ -167,7 +167,7 @@ class ConfigSync:
         self._change(consuming=True)
         await self._router.apply(configuration)
 
-    def _warn(self, severity: Severity, message: str) -> None:
+    def _warn(self, severity: WarningSeverity, message: str) -> None:
         self._warnings.add(WarningCode.CONFIG_SYNC_FAILED, severity, _SOURCE, message)
 
     def _change(self, **changes: object) -> None:

@@ -19,7 +19,7 @@ from penstock.queues.port import Received, Source
 from penstock.router.intake.settlement import Settlements
 from penstock.router.intake.tracker import InFlightTracker, Round, Stage, TrackedMessage
 from penstock.router.monitoring.views import QueueView
-from penstock.router.pools.pool import ROOM_FOR, Pool
+from penstock.router.pools.pool import ROOM_FOR, DeliveryPool
 
 ROUNDS_PER_VISIBILITY = 6
 _ROUNDS_BETWEEN = 2
@@ -65,7 +65,7 @@ _BACK_OFF_S = (0.2, 1.0, 5.0, 15.0)
 
 _log = logging.getLogger(__name__)
 
-Route = Callable[["Consumer", list[Received]], Iterable[Pool]]
+Route = Callable[["Consumer", list[Received]], Iterable[DeliveryPool]]
 
 
 class Consumer:
@@ -98,7 +98,7 @@ class Consumer:
         self._beats = HeartbeatRounds()
         self._last_poll_ms: int | None = None
         self._paused_polls = 0
-        self._fed: dict[Pool, float] = {}
+        self._fed: dict[DeliveryPool, float] = {}
 
     def start(self) -> None:
         """Begin to poll."""
@@ -168,7 +168,7 @@ class Consumer:
                 self._paused_polls -= 1
                 self._last_poll_ms = self._clock.now_ms()
 
-    def _full_pool(self) -> Pool | None:
+    def _full_pool(self) -> DeliveryPool | None:
         since_s = self._loop.time() - FED_S
         for pool, fed_s in list(self._fed.items()):
             if pool.draining:

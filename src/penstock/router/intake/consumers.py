@@ -11,7 +11,7 @@ from penstock.queues.open import QueueSpec
 from penstock.queues.port import Source
 from penstock.router.intake.consumer import Consumer, Route
 from penstock.router.intake.tracker import InFlightTracker
-from penstock.router.monitoring.warnings import ROUTER, Severity, WarningCode, Warnings
+from penstock.router.monitoring.warnings import ROUTER, WarningCode, Warnings, WarningSeverity
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Consumers:
             await self._start(queue)
         except PenstockError as error:
             text = f"queue {queue.queue_name} cannot be consumed: {error}"
-            self._warnings.add(WarningCode.QUEUE_VALIDATION, Severity.WARN, ROUTER, text)
+            self._warnings.add(WarningCode.QUEUE_VALIDATION, WarningSeverity.WARN, ROUTER, text)
 
     async def _start(self, queue: QueueSpec) -> None:
         for old in [each for each in self._draining if each.name == queue.queue_name]:
@@ -90,7 +90,7 @@ class Consumers:
         if queue is None:
             return False
         self._warnings.add(
-            WarningCode.CONSUMER_RESTART, Severity.WARN, ROUTER, f"the consumer of queue {name} is restarted"
+            WarningCode.CONSUMER_RESTART, WarningSeverity.WARN, ROUTER, f"the consumer of queue {name} is restarted"
         )
         try:
             self.retire(name)
@@ -100,7 +100,7 @@ class Consumers:
             self._queues.setdefault(name, queue)
             self._warnings.add(
                 WarningCode.CONSUMER_RESTART_FAILED,
-                Severity.CRITICAL,
+                WarningSeverity.CRITICAL,
                 ROUTER,
                 f"the consumer of queue {name} could not be restarted: {error}",
             )

@@ -14,8 +14,8 @@ from penstock.edge.clock import Clock
 from penstock.queues.port import Received
 from penstock.router.intake.consumer import Consumer
 from penstock.router.intake.tracker import BatchGroup, InFlightTracker, TrackedMessage
-from penstock.router.monitoring.warnings import Severity, WarningCode, Warnings
-from penstock.router.pools.pool import Pool
+from penstock.router.monitoring.warnings import WarningCode, Warnings, WarningSeverity
+from penstock.router.pools.pool import DeliveryPool
 
 _SHOWN_BODY_CHARS = 200
 
@@ -29,7 +29,7 @@ class Routing:
     def __init__(
         self,
         tracker: InFlightTracker,
-        pool_for: Callable[[str, int], Pool | None],
+        pool_for: Callable[[str, int], DeliveryPool | None],
         warnings: Warnings,
         clock: Clock,
         now_s: Callable[[], float],
@@ -41,7 +41,7 @@ class Routing:
         self._clock = clock
         self._now_s = now_s
 
-    def route(self, consumer: Consumer, batch: list[Received]) -> list[Pool]:
+    def route(self, consumer: Consumer, batch: list[Received]) -> list[DeliveryPool]:
         """Route a batch; returns the pools it was meant for."""
         by_pool: dict[str, list[_Parsed]] = {}
         groups: dict[str, BatchGroup] = {}
@@ -104,7 +104,7 @@ class Routing:
         seen[pointer.id] = received
         return False
 
-    def _has_room(self, consumer: Consumer, pool: Pool, messages: list[_Parsed]) -> bool:
+    def _has_room(self, consumer: Consumer, pool: DeliveryPool, messages: list[_Parsed]) -> bool:
         """Phase 2: all of a pool's messages, or none."""
         if pool.has_room(len(messages)):
             return True
@@ -120,7 +120,9 @@ class Routing:
         for _, received in messages:
             consumer.settlements.turn_away(received, delay_s)
 
-    def _submit(self, consumer: Consumer, pool: Pool, messages: list[_Parsed], groups: dict[str, BatchGroup]) -> None:
+    def _submit(
+        self, consumer: Consumer, pool: DeliveryPool, messages: list[_Parsed], groups: dict[str, BatchGroup]
+    ) -> None:
         """Phase 3: into the lanes, in order."""
         now_s = self._now_s()
         taken = []
@@ -142,4 +144,4 @@ class Routing:
         pool.submit(taken)
 
     def _warn(self, code: WarningCode, consumer: Consumer, message: str) -> None:
-        self._warnings.add(code, Severity.WARN, f"queue {consumer.name}", message)
+        self._warnings.add(code, WarningSeverity.WARN, f"queue {consumer.name}", message)

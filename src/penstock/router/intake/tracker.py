@@ -64,7 +64,7 @@ class Holds(Protocol):
     code: str
 
 
-class Origin(Protocol):
+class MessageOrigin(Protocol):
     """The consumer a message came through."""
 
     name: str
@@ -105,7 +105,7 @@ class TrackedMessage:
         self,
         pointer: MessagePointer,
         received: Received,
-        origin: Origin,
+        origin: MessageOrigin,
         pool: Holds,
         batch_group: BatchGroup,
         tracked_s: float,

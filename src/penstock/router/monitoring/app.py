@@ -22,12 +22,12 @@ from penstock.ops.telemetry.metrics import Metrics
 from penstock.queues.open import publisher_for
 from penstock.queues.port import Publisher
 from penstock.router.config.sync import ConfigSync
-from penstock.router.monitoring.breakers import BreakerRoutes
+from penstock.router.monitoring.breakers import RouterBreakerRoutes
 from penstock.router.monitoring.health import readiness
 from penstock.router.monitoring.in_flight import InFlightRoutes
 from penstock.router.monitoring.metrics import RouterCollector
 from penstock.router.monitoring.overview import OverviewRoutes
-from penstock.router.monitoring.pools import PoolRoutes
+from penstock.router.monitoring.pools import RouterPoolRoutes
 from penstock.router.monitoring.queues import QueueRoutes
 from penstock.router.monitoring.seeding import SeedRoutes
 from penstock.router.monitoring.test_endpoints import PREFIX, TestEndpoints
@@ -36,7 +36,7 @@ from penstock.router.monitoring.warning_routes import WarningRoutes
 from penstock.router.monitoring.warnings import Warnings
 from penstock.router.pools.counts import RouterMetrics
 from penstock.router.settings import RouterSettings
-from penstock.router.standby import Leadership
+from penstock.router.standby import RouterLeadership
 
 
 class Reloaded(msgspec.Struct, frozen=True):
@@ -75,7 +75,7 @@ class RouterParts:
     sync: ConfigSync
     warnings: Warnings
     metrics: RouterMetrics
-    leadership: Leadership
+    leadership: RouterLeadership
     new_id: Callable[[], str]
     # Where this server is reached; known when it listens.
     own_url: Callable[[], str]
@@ -103,9 +103,9 @@ def route_table(parts: RouterParts) -> RouteTable:
     return RouteTable(
         *routes_of(
             OverviewRoutes(router, sync, parts.warnings, parts.leadership, enabled=settings.enabled),
-            PoolRoutes(router),
+            RouterPoolRoutes(router),
             QueueRoutes(router),
-            BreakerRoutes(router),
+            RouterBreakerRoutes(router),
             InFlightRoutes(router),
             WarningRoutes(parts.warnings),
             ReloadRoutes(sync),

@@ -43,7 +43,7 @@ class ResetCount(msgspec.Struct, frozen=True):
     reset: int
 
 
-class BreakerRoutes:
+class RouterBreakerRoutes:
     """The routes of breakers."""
 
     def __init__(self, router: RouterSurface) -> None:

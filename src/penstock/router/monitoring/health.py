@@ -8,15 +8,15 @@ import msgspec
 from penstock.delivery.breakers import BreakerView
 from penstock.http.api.probes import Check, CheckResult
 from penstock.router.config.sync import ConfigSync, SyncState
-from penstock.router.monitoring.views import PoolView, QueueView, RouterSurface
-from penstock.router.monitoring.warnings import Severity
+from penstock.router.monitoring.views import QueueView, RouterPoolView, RouterSurface
+from penstock.router.monitoring.warnings import WarningSeverity
 
 MIN_SUCCESS_RATE = 0.9
 MIN_JUDGED = 10
 MOST_REASONS = 20
 
 
-class HealthStatus(StrEnum):
+class RouterHealthStatus(StrEnum):
     """From good to bad."""
 
     HEALTHY = "HEALTHY"
@@ -27,21 +27,21 @@ class HealthStatus(StrEnum):
 class Health(msgspec.Struct, frozen=True):
     """How the router is, and why it is not better."""
 
-    status: HealthStatus
+    status: RouterHealthStatus
     reasons: tuple[str, ...]
 
 
 def assess(
     sync: SyncState,
-    pools: Iterable[PoolView],
+    pools: Iterable[RouterPoolView],
     queues: Iterable[QueueView],
     breakers: Iterable[BreakerView],
-    warnings: Mapping[Severity, int],
+    warnings: Mapping[WarningSeverity, int],
 ) -> Health:
     """DEGRADED: messages are not delivered as they should be. WARNING: somebody should look. HEALTHY: neither."""
     bad = [*_bad_reasons(sync, queues, warnings)]
     poor = [*_poor_reasons(sync, pools, breakers, warnings)]
-    status = HealthStatus.DEGRADED if bad else HealthStatus.WARNING if poor else HealthStatus.HEALTHY
+    status = RouterHealthStatus.DEGRADED if bad else RouterHealthStatus.WARNING if poor else RouterHealthStatus.HEALTHY
     return Health(status, _first((*bad, *poor)))
 
 
@@ -66,18 +66,23 @@ def _first(reasons: tuple[str, ...]) -> tuple[str, ...]:
     return (*reasons[:MOST_REASONS], f"and {len(reasons) - MOST_REASONS} reasons more")
 
 
-def _bad_reasons(sync: SyncState, queues: Iterable[QueueView], warnings: Mapping[Severity, int]) -> Iterable[str]:
+def _bad_reasons(
+    sync: SyncState, queues: Iterable[QueueView], warnings: Mapping[WarningSeverity, int]
+) -> Iterable[str]:
     if not sync.initialised:
         yield "the first sync of the configuration is not done"
     for queue in queues:
         if not _polls(queue):
             yield f"the consumer of queue {queue.name} does not poll"
-    if count := warnings[Severity.CRITICAL]:
+    if count := warnings[WarningSeverity.CRITICAL]:
         yield f"{count} critical warnings are not acknowledged"
 
 
 def _poor_reasons(
-    sync: SyncState, pools: Iterable[PoolView], breakers: Iterable[BreakerView], warnings: Mapping[Severity, int]
+    sync: SyncState,
+    pools: Iterable[RouterPoolView],
+    breakers: Iterable[BreakerView],
+    warnings: Mapping[WarningSeverity, int],
 ) -> Iterable[str]:
     if sync.last_failure is not None:
         yield f"the last sync failed: {sync.last_failure}"
@@ -89,7 +94,7 @@ def _poor_reasons(
     for breaker in breakers:
         if breaker.state != "CLOSED":
             yield f"the breaker of {breaker.endpoint} is {breaker.state}"
-    if count := warnings[Severity.ERROR]:
+    if count := warnings[WarningSeverity.ERROR]:
         yield f"{count} warnings of severity ERROR are not acknowledged"
 
 

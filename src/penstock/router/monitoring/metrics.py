@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from penstock.delivery.breakers import BreakerView
 from penstock.domain.sketch import Histogram
-from penstock.router.monitoring.views import PoolView, QueueView, RouterSurface, longest
+from penstock.router.monitoring.views import QueueView, RouterPoolView, RouterSurface, longest
 from penstock.router.monitoring.warnings import Warnings
 from penstock.router.pools.counts import BUCKETS_S, SHOWN_GROUPS, PoolMetrics, RouterMetrics
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 Read = Callable[[T], float]
 Fold = Callable[[Iterable[float]], float]
 
-_POOL_GAUGES: tuple[tuple[str, str, Read[PoolView], Fold], ...] = (
+_POOL_GAUGES: tuple[tuple[str, str, Read[RouterPoolView], Fold], ...] = (
     ("active", "Deliveries under way.", lambda pool: pool.active, sum),
     ("queued", "Messages that wait in the pool.", lambda pool: pool.queued, sum),
     ("backing_off", "Messages that wait for their next attempt.", lambda pool: pool.backing_off, sum),

@@ -6,12 +6,12 @@ from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import Call, NoBody, route
 from penstock.router.config.sync import ConfigSync, SyncState
 from penstock.router.monitoring.health import Health, assess
-from penstock.router.monitoring.views import PoolView, QueueView, RouterSurface
-from penstock.router.monitoring.warnings import Severity, Warnings
-from penstock.router.standby import Leadership
+from penstock.router.monitoring.views import QueueView, RouterPoolView, RouterSurface
+from penstock.router.monitoring.warnings import Warnings, WarningSeverity
+from penstock.router.standby import RouterLeadership
 
 
-class Totals(msgspec.Struct, frozen=True, rename="camel"):
+class RouterTotals(msgspec.Struct, frozen=True, rename="camel"):
     """All pools and all queues added up."""
 
     pools: int
@@ -34,9 +34,9 @@ class Overview(msgspec.Struct, frozen=True, rename="camel"):
     """The router at this moment."""
 
     health: Health
-    totals: Totals
+    totals: RouterTotals
     open_breakers: int
-    unacknowledged_warnings: dict[Severity, int]
+    unacknowledged_warnings: dict[WarningSeverity, int]
     sync: SyncState
 
 
@@ -53,7 +53,13 @@ class OverviewRoutes:
     """The routes of the overview."""
 
     def __init__(
-        self, router: RouterSurface, sync: ConfigSync, warnings: Warnings, leadership: Leadership, *, enabled: bool
+        self,
+        router: RouterSurface,
+        sync: ConfigSync,
+        warnings: Warnings,
+        leadership: RouterLeadership,
+        *,
+        enabled: bool,
     ) -> None:
         self._router = router
         self._sync = sync
@@ -79,8 +85,8 @@ class OverviewRoutes:
         return StandbyStatus(self._enabled, self._leadership.is_primary(), state.initialised, state.consuming)
 
 
-def _totals(pools: list[PoolView], queues: list[QueueView]) -> Totals:
-    return Totals(
+def _totals(pools: list[RouterPoolView], queues: list[QueueView]) -> RouterTotals:
+    return RouterTotals(
         pools=len(pools),
         queues=len(queues),
         queued=sum(pool.queued for pool in pools),

@@ -13,17 +13,17 @@ from penstock.http.api.paging import check_no_cursor, page_of, whole_or_page_of
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import Call, NoBody, route
 from penstock.router.config.configuration import MAX_CONCURRENCY, MAX_RATE_PER_MINUTE
-from penstock.router.monitoring.views import GroupView, PoolView, RouterSurface, longest
+from penstock.router.monitoring.views import RouterGroupView, RouterPoolView, RouterSurface, longest
 
 
-class PoolList(msgspec.Struct, frozen=True):
+class RouterPoolList(msgspec.Struct, frozen=True):
     """Pools; the cursor asks for the next page, null after the last."""
 
-    pools: list[PoolView]
+    pools: list[RouterPoolView]
     cursor: str | None
 
 
-class GroupOrder(StrEnum):
+class GroupSorting(StrEnum):
     """By pool and name, which no message moves; or the longest queues, which have no next page."""
 
     NAME = "name"
@@ -35,14 +35,14 @@ class GroupQuery(msgspec.Struct, frozen=True):
 
     pool: str | None = None
     limit: Limit = 100
-    order: GroupOrder = GroupOrder.NAME
+    order: GroupSorting = GroupSorting.NAME
     cursor: Cursor | None = None
 
 
 class GroupList(msgspec.Struct, frozen=True):
     """Groups that have messages; the cursor asks for the next page, null after the last."""
 
-    groups: list[GroupView]
+    groups: list[RouterGroupView]
     cursor: str | None
 
 
@@ -56,16 +56,18 @@ class PoolChange(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
 _NO_CHANGE = PoolChange()
 
 
-class PoolRoutes:
+class RouterPoolRoutes:
     """The routes of pools and groups."""
 
     def __init__(self, router: RouterSurface) -> None:
         self._router = router
 
     @route("GET", "/monitoring/pools", summary="All pools, those that are draining too.")
-    def _list(self, call: Call[WholeOrPageQuery, NoBody]) -> PoolList:
+    def _list(self, call: Call[WholeOrPageQuery, NoBody]) -> RouterPoolList:
         pools, asked = self._router.pools(), call.query
-        return PoolList(*whole_or_page_of(pools, lambda pool: (pool.code,), tuple[str], asked.limit, asked.cursor))
+        return RouterPoolList(
+            *whole_or_page_of(pools, lambda pool: (pool.code,), tuple[str], asked.limit, asked.cursor)
+        )
 
     @route(
         "PUT",
@@ -73,7 +75,7 @@ class PoolRoutes:
         summary="Change a pool's limits until the configuration says otherwise.",
         refusals=(HTTPStatus.CONFLICT,),
     )
-    async def _change(self, call: Call[NoQuery, PoolChange]) -> PoolView:
+    async def _change(self, call: Call[NoQuery, PoolChange]) -> RouterPoolView:
         code, change = call.path["code"], call.body
         if change != _NO_CHANGE:
             await self._router.change_pool(
@@ -88,17 +90,17 @@ class PoolRoutes:
     def _groups(self, call: Call[GroupQuery, NoBody]) -> GroupList:
         asked = call.query
         groups = self._router.groups(asked.pool)
-        if asked.order is GroupOrder.LONGEST:
+        if asked.order is GroupSorting.LONGEST:
             check_no_cursor(asked.cursor, "order=longest")
             return GroupList(longest(groups, asked.limit), None)
         return GroupList(*page_of(groups, _name, tuple[str, str], asked.limit, asked.cursor))
 
-    def _find(self, code: str) -> PoolView:
+    def _find(self, code: str) -> RouterPoolView:
         for pool in self._router.pools():
             if pool.code == code and not pool.draining:
                 return pool
         raise NotFound(f"there is no pool {code!r}; GET /monitoring/pools has them all")
 
 
-def _name(group: GroupView) -> tuple[str, str]:
+def _name(group: RouterGroupView) -> tuple[str, str]:
     return group.pool, group.group

@@ -13,7 +13,7 @@ from penstock.delivery.breakers import BreakerView
 from penstock.router.config.configuration import RouterConfiguration
 
 
-class PoolView(msgspec.Struct, frozen=True, rename="camel"):
+class RouterPoolView(msgspec.Struct, frozen=True, rename="camel"):
     """A pool at this moment, and what it has done since it started."""
 
     code: str
@@ -38,7 +38,7 @@ class PoolView(msgspec.Struct, frozen=True, rename="camel"):
     average_processing_ms: float
 
 
-class GroupView(msgspec.Struct, frozen=True, rename="camel"):
+class RouterGroupView(msgspec.Struct, frozen=True, rename="camel"):
     """A group of a pool: its queue, and how it does."""
 
     pool: str
@@ -48,7 +48,7 @@ class GroupView(msgspec.Struct, frozen=True, rename="camel"):
     oldest_waiting_s: float
 
 
-def longest(groups: Iterable[GroupView], most: int) -> list[GroupView]:
+def longest(groups: Iterable[RouterGroupView], most: int) -> list[RouterGroupView]:
     """The groups with the most messages waiting."""
     return nsmallest(most, groups, lambda group: (-group.queued, group.pool, group.group))
 
@@ -114,7 +114,7 @@ class RouterSurface(Protocol):
         If it is cancelled half-way, the next call does the rest.
         """
 
-    def pools(self) -> list[PoolView]:
+    def pools(self) -> list[RouterPoolView]:
         """The pools, those that are draining too."""
         ...
 
@@ -122,7 +122,7 @@ class RouterSurface(Protocol):
         """The consumed queues, those that are stopping too."""
         ...
 
-    def groups(self, pool: str | None) -> list[GroupView]:
+    def groups(self, pool: str | None) -> list[RouterGroupView]:
         """Groups with messages, of one pool or of all."""
         ...
 

@@ -11,13 +11,13 @@ from penstock.domain.limits import SECOND_MS
 from penstock.http.api.paging import whole_or_page_of
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import Call, NoBody, route
-from penstock.router.monitoring.warnings import RouterWarning, Severity, WarningCode, WarningFilter, Warnings
+from penstock.router.monitoring.warnings import RouterWarning, WarningCode, WarningFilter, Warnings, WarningSeverity
 
 
 class WarningQuery(msgspec.Struct, frozen=True, rename="camel"):
     """Which warnings to show; `since` is in milliseconds since the Unix epoch."""
 
-    severity: Severity | None = None
+    severity: WarningSeverity | None = None
     code: WarningCode | None = None
     source: str | None = None
     acknowledged: bool | None = None
@@ -34,7 +34,7 @@ class WarningList(msgspec.Struct, frozen=True):
     """
 
     warnings: list[RouterWarning]
-    unacknowledged: dict[Severity, int]
+    unacknowledged: dict[WarningSeverity, int]
     cursor: str | None
 
 

@@ -25,7 +25,7 @@ MAX_MESSAGE_CHARS = 2_000
 ROUTER = "router"
 
 
-class Severity(StrEnum):
+class WarningSeverity(StrEnum):
     """How much it matters, least first."""
 
     INFO = "INFO"
@@ -60,7 +60,7 @@ class RouterWarning(msgspec.Struct, frozen=True, rename="camel"):
 
     id: str
     code: WarningCode
-    severity: Severity
+    severity: WarningSeverity
     source: str
     message: str
     first_at_ms: int
@@ -77,7 +77,7 @@ class RouterWarning(msgspec.Struct, frozen=True, rename="camel"):
 class WarningFilter(msgspec.Struct, frozen=True):
     """Which warnings are asked for; what is None is not asked."""
 
-    severity: Severity | None = None
+    severity: WarningSeverity | None = None
     code: WarningCode | None = None
     source: str | None = None
     acknowledged: bool | None = None
@@ -96,10 +96,10 @@ class WarningFilter(msgspec.Struct, frozen=True):
 
 _ALL = WarningFilter()
 _LEVELS = {
-    Severity.INFO: logging.INFO,
-    Severity.WARN: logging.WARNING,
-    Severity.ERROR: logging.ERROR,
-    Severity.CRITICAL: logging.CRITICAL,
+    WarningSeverity.INFO: logging.INFO,
+    WarningSeverity.WARN: logging.WARNING,
+    WarningSeverity.ERROR: logging.ERROR,
+    WarningSeverity.CRITICAL: logging.CRITICAL,
 }
 _Key = tuple[str, str, str, str]
 
@@ -110,7 +110,9 @@ class Warnings:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         # Each in the order of the last time, so that what is too old stands first.
-        self._by_severity: dict[Severity, OrderedDict[str, RouterWarning]] = {each: OrderedDict() for each in Severity}
+        self._by_severity: dict[WarningSeverity, OrderedDict[str, RouterWarning]] = {
+            each: OrderedDict() for each in WarningSeverity
+        }
         self._repeatable: dict[_Key, RouterWarning] = {}
         self._made = 0
 
@@ -123,14 +125,14 @@ class Warnings:
         if known is not None and now_ms - known.last_at_ms < REPEAT_MS:
             self._count_up(known, now_ms)
         else:
-            self._add_new(WarningCode(code), Severity(severity), source, text, now_ms)
+            self._add_new(WarningCode(code), WarningSeverity(severity), source, text, now_ms)
 
     def listed(self, wanted: WarningFilter = _ALL) -> list[RouterWarning]:
         """The warnings asked for, newest first."""
         self._expire(self._clock.now_ms())
         return sorted((each for each in self._all() if wanted.passes(each)), key=_newest_first)
 
-    def counts(self) -> dict[Severity, int]:
+    def counts(self) -> dict[WarningSeverity, int]:
         """How many are not acknowledged, by severity."""
         self._expire(self._clock.now_ms())
         return {
@@ -161,7 +163,7 @@ class Warnings:
         for kept in self._by_severity.values():
             yield from kept.values()
 
-    def _add_new(self, code: WarningCode, severity: Severity, source: str, message: str, now_ms: int) -> None:
+    def _add_new(self, code: WarningCode, severity: WarningSeverity, source: str, message: str, now_ms: int) -> None:
         if sum(map(len, self._by_severity.values())) >= MAX_WARNINGS:
             self._make_room()
         self._made += 1

@@ -55,7 +55,7 @@ class _Tier:
         return taken
 
 
-class Lane:
+class PoolLane:
     """A group's queue. At most one of its messages is out at a time: `current`."""
 
     __slots__ = ("_high", "_regular", "current", "group", "size")
@@ -108,21 +108,21 @@ class Lane:
         yield from self._regular
 
 
-class Lanes:
+class PoolLanes:
     """Groups with messages. A lane is in the ring while it waits for its turn, and out of it while it has one."""
 
     def __init__(self) -> None:
-        self._of_group: dict[str, Lane] = {}
+        self._of_group: dict[str, PoolLane] = {}
         # Lanes that wait for their turn, the next one first.
-        self.ring: deque[Lane] = deque()
+        self.ring: deque[PoolLane] = deque()
         # What ignores order has a lane to itself, gone with its message; in the order they came, as a set is not.
-        self._loose: dict[Lane, None] = {}
+        self._loose: dict[PoolLane, None] = {}
         self.queued = 0
 
     def __len__(self) -> int:
         return len(self._of_group) + len(self._loose)
 
-    def __iter__(self) -> Iterator[Lane]:
+    def __iter__(self) -> Iterator[PoolLane]:
         yield from self._of_group.values()
         yield from self._loose
 
@@ -134,18 +134,18 @@ class Lanes:
         lane.push(message)
         self.queued += 1
 
-    def _lane_for(self, message: TrackedMessage) -> Lane:
+    def _lane_for(self, message: TrackedMessage) -> PoolLane:
         group = message.group
         if message.pointer.dispatch_mode is DispatchMode.IMMEDIATE:
-            lane = Lane(group)
+            lane = PoolLane(group)
             self._loose[lane] = None
             return lane
         found = self._of_group.get(group)
         if found is None:
-            found = self._of_group[group] = Lane(group)
+            found = self._of_group[group] = PoolLane(group)
         return found
 
-    def next(self) -> Lane:
+    def next(self) -> PoolLane:
         """Give the lane that has waited longest its turn: its `current` message is the one to deliver."""
         lane = self.ring.popleft()
         if lane.current is None:
@@ -154,12 +154,12 @@ class Lanes:
         lane.current.stage = Stage.DELIVERING
         return lane
 
-    def resume(self, lane: Lane) -> None:
+    def resume(self, lane: PoolLane) -> None:
         """Let a lane that kept its `current` message wait for a turn again."""
         assert lane.current is not None
         self.ring.append(lane)
 
-    def release(self, lane: Lane) -> None:
+    def release(self, lane: PoolLane) -> None:
         """A turn is over: to the end of the ring if the lane has more, else it is forgotten."""
         assert lane.current is None
         if lane.size:
@@ -169,7 +169,7 @@ class Lanes:
         else:
             self._loose.pop(lane, None)
 
-    def take_blocked(self, lane: Lane, failed: TrackedMessage) -> list[TrackedMessage]:
+    def take_blocked(self, lane: PoolLane, failed: TrackedMessage) -> list[TrackedMessage]:
         """Remove what may not go after a failure in its batch, in order."""
         blocked = lane.take_blocked(failed.batch_group)
         self.queued -= len(blocked)

@@ -24,10 +24,10 @@ from penstock.domain.pointer import DispatchMode, MessagePointer
 from penstock.domain.rate import SlidingWindow
 from penstock.edge.clock import Clock
 from penstock.router.intake.tracker import Stage, TrackedMessage
-from penstock.router.monitoring.views import GroupView, PoolView
-from penstock.router.monitoring.warnings import Severity, WarningCode, Warnings
+from penstock.router.monitoring.views import RouterGroupView, RouterPoolView
+from penstock.router.monitoring.warnings import WarningCode, Warnings, WarningSeverity
 from penstock.router.pools.counts import PoolMetrics
-from penstock.router.pools.lanes import Lane, Lanes
+from penstock.router.pools.lanes import PoolLane, PoolLanes
 
 CAPACITY_PER_PERMIT = 20
 MIN_CAPACITY = 50
@@ -46,7 +46,7 @@ class Mediator(Protocol):
         ...
 
 
-class Pool:
+class DeliveryPool:
     """Deliveries with a common limit on how many run at once and how many start in a minute."""
 
     def __init__(
@@ -71,9 +71,9 @@ class Pool:
         self._loop = asyncio.get_running_loop()
         self._rate = SlidingWindow(rate_limit_per_minute) if rate_limit_per_minute else None
         self._rate_timer: asyncio.TimerHandle | None = None
-        self._lanes = Lanes()
-        self._workers: dict[asyncio.Task[None], Lane | None] = {}
-        self._backing_off: dict[Lane, asyncio.TimerHandle] = {}
+        self._lanes = PoolLanes()
+        self._workers: dict[asyncio.Task[None], PoolLane | None] = {}
+        self._backing_off: dict[PoolLane, asyncio.TimerHandle] = {}
         # Below `concurrency` while a decrease waits for deliveries to end.
         self._permits = concurrency
         self._room: asyncio.Future[None] | None = None
@@ -113,7 +113,7 @@ class Pool:
             self._workers[worker] = lane
             worker.add_done_callback(self._worker_ended)
 
-    def _next_lane(self) -> Lane | None:
+    def _next_lane(self) -> PoolLane | None:
         """The lane whose turn it is, with a permit of the rate limit; None if there is nothing to do now."""
         if not self._lanes.ring:
             return None
@@ -136,10 +136,10 @@ class Pool:
         self._rate_timer = None
         self._start_workers()
 
-    async def _work(self, lane: Lane) -> None:
+    async def _work(self, lane: PoolLane) -> None:
         worker = asyncio.current_task()
         assert worker is not None
-        turn: Lane | None = lane
+        turn: PoolLane | None = lane
         while turn is not None:
             self._workers[worker] = turn
             message = turn.current
@@ -158,7 +158,7 @@ class Pool:
         lane = self._workers.pop(worker)
         self.active -= 1
         if self.active < 0:
-            self._warn(WarningCode.SEMAPHORE_RELEASE_FAILED, Severity.CRITICAL, "a permit was given back twice")
+            self._warn(WarningCode.SEMAPHORE_RELEASE_FAILED, WarningSeverity.CRITICAL, "a permit was given back twice")
             self.active = 0
         if lane is not None:
             self._rescue(lane)
@@ -167,7 +167,7 @@ class Pool:
         self._changed.set()
         self._start_workers()
 
-    def _rescue(self, lane: Lane) -> None:
+    def _rescue(self, lane: PoolLane) -> None:
         """A worker was ended from outside in mid-delivery: nothing of its group may be left behind."""
         message, lane.current = lane.current, None
         if message is not None:
@@ -176,13 +176,13 @@ class Pool:
         if lane.size:
             self._warn(
                 WarningCode.GROUP_THREAD_EXIT_WITH_MESSAGES,
-                Severity.WARN,
+                WarningSeverity.WARN,
                 f"the worker of group {lane.group!r} ended with {lane.size} messages waiting",
             )
-            self._warn(WarningCode.GROUP_THREAD_RESTART, Severity.WARN, f"group {lane.group!r} goes on")
+            self._warn(WarningCode.GROUP_THREAD_RESTART, WarningSeverity.WARN, f"group {lane.group!r} goes on")
         self._lanes.release(lane)
 
-    def _attempted(self, lane: Lane, message: TrackedMessage, outcome: MediationOutcome, started_s: float) -> None:
+    def _attempted(self, lane: PoolLane, message: TrackedMessage, outcome: MediationOutcome, started_s: float) -> None:
         final = outcome.is_final
         wait_s = None if final or self.draining else retry_delay_s(outcome, message.attempt)
         if wait_s is not None:
@@ -199,25 +199,25 @@ class Pool:
 
     def _unforeseen(self, message: TrackedMessage, error: Exception) -> MediationOutcome:
         _log.error("delivering message %s failed unexpectedly", message.pointer.id, exc_info=error)
-        self._warn(WarningCode.PROCESSING, Severity.WARN, f"unexpected {type(error).__name__} while delivering")
+        self._warn(WarningCode.PROCESSING, WarningSeverity.WARN, f"unexpected {type(error).__name__} while delivering")
         return MediationOutcome(MediationResult.ERROR_PROCESS)
 
     def _null_result(self, message: TrackedMessage) -> MediationOutcome:
         self._warn(
             WarningCode.MEDIATOR_NULL_RESULT,
-            Severity.CRITICAL,
+            WarningSeverity.CRITICAL,
             f"the mediator gave no outcome for message {message.pointer.id}",
         )
         return MediationOutcome(MediationResult.ERROR_PROCESS)
 
-    def _back_off(self, lane: Lane, message: TrackedMessage, wait_s: int) -> None:
+    def _back_off(self, lane: PoolLane, message: TrackedMessage, wait_s: int) -> None:
         """Wait without a permit; the group's turn is kept, so that nothing of it goes meanwhile."""
         message.stage = Stage.BACKING_OFF
         message.attempt += 1
         self.backing_off += 1
         self._backing_off[lane] = self._loop.call_later(wait_s, self._resume, lane)
 
-    def _resume(self, lane: Lane) -> None:
+    def _resume(self, lane: PoolLane) -> None:
         del self._backing_off[lane]
         self.backing_off -= 1
         self._lanes.resume(lane)
@@ -229,7 +229,7 @@ class Pool:
             message.batch_group.fail(delay_s, self._clock.now_ms())
         message.origin.settlements.nack(message, delay_s)
 
-    def _cascade(self, lane: Lane, failed: TrackedMessage) -> None:
+    def _cascade(self, lane: PoolLane, failed: TrackedMessage) -> None:
         """Give back what came with the failed message and may not go before it."""
         now_ms = self._clock.now_ms()
         for message in self._lanes.take_blocked(lane, failed):
@@ -247,7 +247,7 @@ class Pool:
         else:
             self.metrics.failed(duration_s, waited_s, group)
 
-    def _warn(self, code: WarningCode, severity: Severity, message: str) -> None:
+    def _warn(self, code: WarningCode, severity: WarningSeverity, message: str) -> None:
         self._warnings.add(code, severity, f"pool {self.code}", message)
 
     async def room(self) -> None:
@@ -346,12 +346,12 @@ class Pool:
             return condition()
         return True
 
-    def view(self) -> PoolView:
+    def view(self) -> RouterPoolView:
         """The pool at this moment."""
         now_s = self._loop.time()
         oldest_s = self._lanes.oldest_tracked_s()
         counts = self.metrics
-        return PoolView(
+        return RouterPoolView(
             code=self.code,
             concurrency=self.concurrency,
             rate_limit_per_minute=self.rate_limit_per_minute,
@@ -374,11 +374,11 @@ class Pool:
             average_processing_ms=counts.average_processing_ms,
         )
 
-    def groups(self) -> list[GroupView]:
+    def groups(self) -> list[RouterGroupView]:
         """The groups that have messages here."""
         now_s = self._loop.time()
         return [
-            GroupView(
+            RouterGroupView(
                 pool=self.code,
                 group=lane.group,
                 queued=lane.size,

@@ -10,9 +10,9 @@ from penstock.edge.clock import Clock
 from penstock.router.config.configuration import PoolConfiguration
 from penstock.router.config.plan import PoolPlan, plan_pools
 from penstock.router.intake.tracker import InFlightTracker
-from penstock.router.monitoring.warnings import ROUTER, Severity, WarningCode, Warnings
+from penstock.router.monitoring.warnings import ROUTER, WarningCode, Warnings, WarningSeverity
 from penstock.router.pools.counts import RouterMetrics
-from penstock.router.pools.pool import CAPACITY_PER_PERMIT, MIN_CAPACITY, SHRINK_WAIT_S, Mediator, Pool
+from penstock.router.pools.pool import CAPACITY_PER_PERMIT, MIN_CAPACITY, SHRINK_WAIT_S, DeliveryPool, Mediator
 
 DEFAULT_POOL_CONCURRENCY = 20
 
@@ -30,17 +30,17 @@ class Pools:
         self._clock = clock
         self._warnings = warnings
         self._metrics = metrics
-        self._pools: dict[str, Pool] = {}
+        self._pools: dict[str, DeliveryPool] = {}
         self._configurations: dict[str, PoolConfiguration] = {}
-        self._draining: list[Pool] = []
+        self._draining: list[DeliveryPool] = []
         # Pools that served a code before the one that serves it now.
-        self._former: dict[str, list[Pool]] = {}
+        self._former: dict[str, list[DeliveryPool]] = {}
 
-    def __iter__(self) -> Iterator[Pool]:
+    def __iter__(self) -> Iterator[DeliveryPool]:
         """The pools that take messages in."""
         return iter(self._pools.values())
 
-    def all(self) -> list[Pool]:
+    def all(self) -> list[DeliveryPool]:
         """Those that are being drained last."""
         return [*self._pools.values(), *self._draining]
 
@@ -56,9 +56,9 @@ class Pools:
             self._warnings.add(WarningCode.POOL_LIMIT, warning.severity, ROUTER, warning.message)
         return plan
 
-    def make(self, wanted: PoolConfiguration) -> Pool:
+    def make(self, wanted: PoolConfiguration) -> DeliveryPool:
         """A pool that takes messages in from now on."""
-        pool = self._reopened(wanted) or Pool(
+        pool = self._reopened(wanted) or DeliveryPool(
             wanted.code,
             wanted.concurrency,
             wanted.rate_limit_per_minute,
@@ -73,7 +73,7 @@ class Pools:
         self._configurations[wanted.code] = wanted
         return pool
 
-    def _reopened(self, wanted: PoolConfiguration) -> Pool | None:
+    def _reopened(self, wanted: PoolConfiguration) -> DeliveryPool | None:
         """The pool of this code that is still being drained: two at once could exceed its limits."""
         pool = next((each for each in self._draining if each.code == wanted.code), None)
         if pool is not None:
@@ -115,17 +115,17 @@ class Pools:
             )
         return True
 
-    def serving(self, code: str, messages: int) -> Pool | None:
+    def serving(self, code: str, messages: int) -> DeliveryPool | None:
         """The pool for so many messages that name a code; None while they have to wait for another pool."""
         pool = self._pools.get(code) or self._default(code, messages)
         return None if self._is_held_elsewhere(code, pool) else pool
 
-    def _default(self, code: str, messages: int) -> Pool:
+    def _default(self, code: str, messages: int) -> DeliveryPool:
         if code != DEFAULT_POOL_CODE:
             self._metrics.default_pool_used(messages)
             self._warnings.add(
                 WarningCode.ROUTING,
-                Severity.WARN,
+                WarningSeverity.WARN,
                 ROUTER,
                 f"there is no pool {code!r}; its messages go to {DEFAULT_POOL_CODE}",
             )
@@ -133,7 +133,7 @@ class Pools:
             PoolConfiguration(DEFAULT_POOL_CODE, DEFAULT_POOL_CONCURRENCY)
         )
 
-    def _is_held_elsewhere(self, code: str, pool: Pool) -> bool:
+    def _is_held_elsewhere(self, code: str, pool: DeliveryPool) -> bool:
         """Whether a pool that served the code before has messages of it: a group must not be served by two at once."""
         former = self._former.get(code)
         if former is None:

@@ -13,7 +13,7 @@ from psycopg.conninfo import make_conninfo
 
 from penstock.engine.store.postgres_address import PostgresAddress, Session
 from penstock.events.errors import DatabaseFailed
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.spark.sources.sound_rows import set_aside, sound_batch
 from penstock.spark.sources.statements import KeyRange, Query, quantiles
 
@@ -35,12 +35,12 @@ _CONNECTION: dict[str, str | int] = {
 class PostgresReading:
     """A schema of a PostgreSQL database."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SparkDatabase) -> None:
         self._database = database
         self._address = PostgresAddress(database.url)
         self._session: Session | None = None
 
-    def __reduce__(self) -> "tuple[Callable[[Database], PostgresReading], tuple[Database]]":
+    def __reduce__(self) -> "tuple[Callable[[SparkDatabase], PostgresReading], tuple[SparkDatabase]]":
         return PostgresReading, (self._database,)
 
     @property

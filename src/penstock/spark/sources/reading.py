@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import pyarrow
 
 from penstock.events.store.statements import Dialect
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.spark.sources.statements import KeyRange, Query
 
 
@@ -34,7 +34,7 @@ class Reading(Protocol):
         """Hang up."""
 
 
-def reading_of(database: Database) -> Reading:
+def reading_of(database: SparkDatabase) -> Reading:
     """How a database is read. The other kind is not even imported: a start has a handful of processes that would."""
     if database.dialect is Dialect.SQLITE:
         from penstock.spark.sources.sqlite_reading import SqliteReading

@@ -17,7 +17,7 @@ from penstock.domain.errors import PenstockError
 from penstock.edge.clock import SystemClock
 from penstock.events.errors import DatabaseFailed
 from penstock.events.store.statements import Dialect
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.spark.sources.statements import Query, StoredTable
 
 _log = getLogger(__name__)
@@ -41,7 +41,7 @@ class SetAside(msgspec.Struct, frozen=True):
     reason: str
 
 
-def set_aside(database: Database, rows: Sequence[SetAside]) -> None:
+def set_aside(database: SparkDatabase, rows: Sequence[SetAside]) -> None:
     """Record rows, each once however often they are met; a database that refuses it costs a warning, not the read."""
     if not rows:
         return
@@ -55,7 +55,7 @@ def set_aside(database: Database, rows: Sequence[SetAside]) -> None:
         _log.warning("%s: what was set aside could not be recorded: %s", database.place, error)
 
 
-def _keep_in_sqlite(database: Database, rows: list[_Row], now_ms: int) -> None:
+def _keep_in_sqlite(database: SparkDatabase, rows: list[_Row], now_ms: int) -> None:
     try:
         with closing(sqlite3.connect(database.path, timeout=_BUSY_TIMEOUT_S)) as connection, connection:
             connection.executemany(_SQLITE, [(*row, now_ms) for row in rows])
@@ -63,7 +63,7 @@ def _keep_in_sqlite(database: Database, rows: list[_Row], now_ms: int) -> None:
         raise DatabaseFailed(str(error)) from error
 
 
-def _keep_in_postgres(database: Database, rows: list[_Row], now_ms: int) -> None:
+def _keep_in_postgres(database: SparkDatabase, rows: list[_Row], now_ms: int) -> None:
     from psycopg import Error
 
     from penstock.engine.store.postgres_address import PostgresAddress

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow
 
 from penstock.events.errors import DatabaseFailed
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.spark.sources.sound_rows import set_aside, sound_columns
 from penstock.spark.sources.statements import KeyRange, Query, quantiles
 
@@ -26,11 +26,11 @@ class SqliteReading:
 
     prefix = ""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SparkDatabase) -> None:
         self._database = database
         self._connection: sqlite3.Connection | None = None
 
-    def __reduce__(self) -> "tuple[Callable[[Database], SqliteReading], tuple[Database]]":
+    def __reduce__(self) -> "tuple[Callable[[SparkDatabase], SqliteReading], tuple[SparkDatabase]]":
         return SqliteReading, (self._database,)
 
     def rows(self, text: str) -> list[tuple[Any, ...]]:

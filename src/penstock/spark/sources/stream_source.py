@@ -21,13 +21,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from penstock.events.store.statements import Dialect
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.spark.errors import PositionsAhead
 from penstock.spark.sources.reading import reading_of
 from penstock.spark.sources.statements import EVERYTHING, STORED, Query, literal
 
 
-class Place(msgspec.Struct, frozen=True, order=True):
+class StreamPlace(msgspec.Struct, frozen=True, order=True):
     """A row's place in a stream; with an empty key, the place before the first row of that position."""
 
     position: int
@@ -39,12 +39,12 @@ class Place(msgspec.Struct, frozen=True, order=True):
         return {"position": self.position, "key": self.key}
 
     @staticmethod
-    def of_offset(offset: "Mapping[str, int | str]") -> "Place":
+    def of_offset(offset: "Mapping[str, int | str]") -> "StreamPlace":
         """As Spark gives it back."""
-        return msgspec.convert(offset, Place)
+        return msgspec.convert(offset, StreamPlace)
 
 
-START = Place(-1)
+START = StreamPlace(-1)
 """Before all rows."""
 
 
@@ -54,13 +54,13 @@ class Outlook(msgspec.Struct, frozen=True):
     horizon: int
     reached: int
     any: bool
-    last: Place | None
+    last: StreamPlace | None
 
-    def end(self, start: Place, until: Place | None) -> Place:
+    def end(self, start: StreamPlace, until: StreamPlace | None) -> StreamPlace:
         """Where the next batch ends; `start` if there is nothing to read."""
         if not self.any:
             return start
-        end = Place(self.horizon) if self.last is None else self.last
+        end = StreamPlace(self.horizon) if self.last is None else self.last
         return end if until is None else max(start, min(end, until))
 
 
@@ -99,7 +99,7 @@ class StreamedTable(msgspec.Struct, frozen=True):
     key: str
     where: str
 
-    def outlook(self, start: Place, most_rows: int | None, dialect: Dialect, prefix: str) -> str:
+    def outlook(self, start: StreamPlace, most_rows: int | None, dialect: Dialect, prefix: str) -> str:
         """One row: horizon, how far the database has counted, whether there is anything, and where a limit ends."""
         counter = _SNAPSHOT if dialect is Dialect.POSTGRES else _COUNTED
         return _OUTLOOK.format(
@@ -112,7 +112,7 @@ class StreamedTable(msgspec.Struct, frozen=True):
             nth="LIMIT 0" if most_rows is None else f"LIMIT 1 OFFSET {most_rows - 1}",
         )
 
-    def divisions(self, start: Place, end: Place, rows: int, dialect: Dialect, prefix: str) -> str:
+    def divisions(self, start: StreamPlace, end: StreamPlace, rows: int, dialect: Dialect, prefix: str) -> str:
         """The place of each so-manieth row between two places."""
         return _DIVISIONS.format(
             table=prefix + self.name,
@@ -124,14 +124,14 @@ class StreamedTable(msgspec.Struct, frozen=True):
             rows=rows,
         )
 
-    def between(self, start: Place, end: Place, dialect: Dialect) -> str:
+    def between(self, start: StreamPlace, end: StreamPlace, dialect: Dialect) -> str:
         """The condition of rows after one place and up to another."""
         return f"{self._after(start, dialect)} AND {self._compared('<=', end, dialect)}"
 
-    def _after(self, start: Place, dialect: Dialect) -> str:
+    def _after(self, start: StreamPlace, dialect: Dialect) -> str:
         return self._compared(">", start, dialect)
 
-    def _compared(self, sign: str, place: Place, dialect: Dialect) -> str:
+    def _compared(self, sign: str, place: StreamPlace, dialect: Dialect) -> str:
         if dialect is Dialect.SQLITE:
             # One row has it; an empty key is before that row.
             return f"position {sign if place.key else {'>': '>=', '<=': '<'}[sign]} {place.position}"
@@ -156,7 +156,7 @@ TASK_ROWS = 50_000
 class SpanPartition(InputPartition):
     """One task's share of a batch: after one place, up to another."""
 
-    def __init__(self, start: Place, end: Place) -> None:
+    def __init__(self, start: StreamPlace, end: StreamPlace) -> None:
         super().__init__((start, end))
         self.start = start
         self.end = end
@@ -167,7 +167,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(
         self,
-        database: Database,
+        database: SparkDatabase,
         table: str,
         schema: StructType,
         most_rows: int | None = None,
@@ -180,7 +180,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._most_rows = most_rows
         self._task_rows = task_rows
-        self._until: Place | None = None
+        self._until: StreamPlace | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802
         """The first row there is."""
@@ -192,11 +192,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Read what is there now, and no more."""
-        self._until = Place(self._outlook(START, None).horizon)
+        self._until = StreamPlace(self._outlook(START, None).horizon)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """Where the next batch ends; where it starts, if nothing can be read."""
-        begin = Place.of_offset(start)
+        begin = StreamPlace.of_offset(start)
         outlook = self._outlook(begin, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
         if begin.position > outlook.reached:
             raise PositionsAhead(self._place, self._table.name, begin.position, outlook.reached)
@@ -204,11 +204,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """A batch, divided among tasks if it is large."""
-        first, last = Place.of_offset(start), Place.of_offset(end)
+        first, last = StreamPlace.of_offset(start), StreamPlace.of_offset(end)
         if first == last:
             return []
         text = self._table.divisions(first, last, self._task_rows, self._dialect, self._reading.prefix)
-        edges = [first, *(Place(*row) for row in self._reading.rows(text)), last]
+        edges = [first, *(StreamPlace(*row) for row in self._reading.rows(text)), last]
         return [SpanPartition(before, after) for before, after in pairwise(edges)]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
@@ -223,8 +223,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Hang up."""
         self._reading.close()
 
-    def _outlook(self, start: Place, most_rows: int | None) -> Outlook:
+    def _outlook(self, start: StreamPlace, most_rows: int | None) -> Outlook:
         text = self._table.outlook(start, most_rows, self._dialect, self._reading.prefix)
         ((horizon, reached, anything, position, key),) = self._reading.rows(text)
-        last = None if position is None else Place(position, key)
+        last = None if position is None else StreamPlace(position, key)
         return Outlook(horizon, reached, bool(anything), last)

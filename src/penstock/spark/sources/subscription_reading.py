@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from penstock.domain.errors import PenstockError
 from penstock.domain.subscription import Subscription
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.spark.sources.reading import reading_of
 from penstock.spark.sources.sound_rows import SetAside, set_aside
 
@@ -23,7 +23,7 @@ _encode = msgspec.json.encode
 class SubscriptionReader(DataSourceReader):
     """Reads all subscriptions, as they are when the read begins."""
 
-    def __init__(self, database: Database, schema: StructType) -> None:
+    def __init__(self, database: SparkDatabase, schema: StructType) -> None:
         self._database = database
         self._schema = schema
 

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.spark.schemas import SUBSCRIPTIONS
 from penstock.spark.sources.reading import reading_of
 from penstock.spark.sources.statements import STORED, KeyRange, Query, StoredTable, condition, ranges_between
@@ -34,7 +34,7 @@ class RangePartition(InputPartition):
 class TableReader(DataSourceReader):
     """Reads one table."""
 
-    def __init__(self, database: Database, table: StoredTable, schema: StructType, splits: int | None) -> None:
+    def __init__(self, database: SparkDatabase, table: StoredTable, schema: StructType, splits: int | None) -> None:
         self._reading = reading_of(database)
         self._schema = schema
         self._splits = splits
@@ -63,7 +63,7 @@ class TableReader(DataSourceReader):
 class TableSource(DataSource):
     """The tables of one database. Its URL is part of the class, never an option: Spark shows options in plans."""
 
-    database: ClassVar[Database]
+    database: ClassVar[SparkDatabase]
 
     def schema(self) -> StructType:
         """The columns asked for."""
@@ -94,7 +94,7 @@ class TableSource(DataSource):
 _PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 
 
-def registered(spark: SparkSession, database: Database) -> str:
+def registered(spark: SparkSession, database: SparkDatabase) -> str:
     """The name under which `spark.read.format` finds the tables of a database."""
     # Of the place alone: a digest of the password, however short, would be in plans.
     name = "penstock_" + sha256(f"{database.place} {database.schema}".encode()).hexdigest()[:12]

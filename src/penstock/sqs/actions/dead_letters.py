@@ -1,6 +1,6 @@
 """ListDeadLetterSourceQueues and the message move tasks."""
 
-from penstock.sqs.auth.caller import Caller
+from penstock.sqs.auth.caller import SqsCaller
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter
 from penstock.sqs.model import (
     CancelMessageMoveTaskRequest,
@@ -21,7 +21,7 @@ MAX_LISTED = 10
 
 
 async def list_dead_letter_source_queues(
-    service: SqsService, caller: Caller, request: ListDeadLetterSourceQueuesRequest
+    service: SqsService, caller: SqsCaller, request: ListDeadLetterSourceQueuesRequest
 ) -> ListDeadLetterSourceQueuesResponse:
     """The queues whose dead letters come to this one."""
     queue = service.of_url(request.queue_url)
@@ -35,7 +35,7 @@ async def list_dead_letter_source_queues(
 
 
 async def start_message_move_task(
-    service: SqsService, caller: Caller, request: StartMessageMoveTaskRequest
+    service: SqsService, caller: SqsCaller, request: StartMessageMoveTaskRequest
 ) -> TaskHandleResponse:
     """Move the messages of a dead-letter queue back to where they came from, or to another queue."""
     source = _source(service, request.source_arn)
@@ -58,7 +58,7 @@ async def start_message_move_task(
 
 
 async def cancel_message_move_task(
-    service: SqsService, caller: Caller, request: CancelMessageMoveTaskRequest
+    service: SqsService, caller: SqsCaller, request: CancelMessageMoveTaskRequest
 ) -> CancelMessageMoveTaskResponse:
     """Stop a move; what was moved stays moved."""
     moved = await service.moves.cancel(request.task_handle)
@@ -68,7 +68,7 @@ async def cancel_message_move_task(
 
 
 async def list_message_move_tasks(
-    service: SqsService, caller: Caller, request: ListMessageMoveTasksRequest
+    service: SqsService, caller: SqsCaller, request: ListMessageMoveTasksRequest
 ) -> ListMessageMoveTasksResponse:
     """The latest moves of a queue, newest first."""
     source = _source(service, request.source_arn)

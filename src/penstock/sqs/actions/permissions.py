@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.sqs.auth.caller import Caller
+from penstock.sqs.auth.caller import SqsCaller
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, missing_parameter
 from penstock.sqs.model import AddPermissionRequest, EmptyResponse, RemovePermissionRequest
 from penstock.sqs.queue.queue import SqsQueue
@@ -29,7 +29,7 @@ _ACTIONS = frozenset(
 )
 
 
-async def add_permission(service: SqsService, caller: Caller, request: AddPermissionRequest) -> EmptyResponse:
+async def add_permission(service: SqsService, caller: SqsCaller, request: AddPermissionRequest) -> EmptyResponse:
     """Add a statement to the queue's policy."""
     _check(request)
     async with service.making:
@@ -50,7 +50,7 @@ async def add_permission(service: SqsService, caller: Caller, request: AddPermis
     return EmptyResponse()
 
 
-async def remove_permission(service: SqsService, caller: Caller, request: RemovePermissionRequest) -> EmptyResponse:
+async def remove_permission(service: SqsService, caller: SqsCaller, request: RemovePermissionRequest) -> EmptyResponse:
     """Remove a statement from the queue's policy."""
     async with service.making:
         queue = service.of_url(request.queue_url)

@@ -4,7 +4,7 @@ import msgspec
 
 from penstock.domain.limits import MINUTE_MS
 from penstock.sqs.actions.tags import check_tags
-from penstock.sqs.auth.caller import Caller
+from penstock.sqs.auth.caller import SqsCaller
 from penstock.sqs.errors import ErrorKind, SqsError
 from penstock.sqs.model import (
     CreateQueueRequest,
@@ -24,7 +24,7 @@ from penstock.sqs.queue.queue import SqsQueue
 from penstock.sqs.service import SqsService
 
 
-async def create_queue(service: SqsService, caller: Caller, request: CreateQueueRequest) -> QueueUrlResponse:
+async def create_queue(service: SqsService, caller: SqsCaller, request: CreateQueueRequest) -> QueueUrlResponse:
     """Make a queue; the same one again gives its URL."""
     asked = for_create(
         request.queue_name,
@@ -47,14 +47,14 @@ async def create_queue(service: SqsService, caller: Caller, request: CreateQueue
     return QueueUrlResponse(_url(service, caller, request.queue_name))
 
 
-async def delete_queue(service: SqsService, caller: Caller, request: QueueUrlRequest) -> EmptyResponse:
+async def delete_queue(service: SqsService, caller: SqsCaller, request: QueueUrlRequest) -> EmptyResponse:
     """Remove a queue with its messages."""
     async with service.making:
         await service.delete(service.of_url(request.queue_url))
     return EmptyResponse()
 
 
-async def get_queue_url(service: SqsService, caller: Caller, request: GetQueueUrlRequest) -> QueueUrlResponse:
+async def get_queue_url(service: SqsService, caller: SqsCaller, request: GetQueueUrlRequest) -> QueueUrlResponse:
     """The URL of a queue by its name."""
     owner = request.queue_owner_aws_account_id
     if owner is not None and owner != service.settings.account:
@@ -62,7 +62,7 @@ async def get_queue_url(service: SqsService, caller: Caller, request: GetQueueUr
     return QueueUrlResponse(_url(service, caller, service.find(request.queue_name).name))
 
 
-async def list_queues(service: SqsService, caller: Caller, request: ListQueuesRequest) -> ListQueuesResponse:
+async def list_queues(service: SqsService, caller: SqsCaller, request: ListQueuesRequest) -> ListQueuesResponse:
     """The URLs of all queues, or of those whose name begins with a prefix."""
     names = sorted(name for name in service.queues if name.startswith(request.queue_name_prefix))
     chosen, token = page(names, request.max_results, request.next_token)
@@ -70,7 +70,7 @@ async def list_queues(service: SqsService, caller: Caller, request: ListQueuesRe
 
 
 async def get_queue_attributes(
-    service: SqsService, caller: Caller, request: GetQueueAttributesRequest
+    service: SqsService, caller: SqsCaller, request: GetQueueAttributesRequest
 ) -> GetQueueAttributesResponse:
     """The attributes asked for."""
     queue = service.of_url(request.queue_url)
@@ -79,7 +79,7 @@ async def get_queue_attributes(
 
 
 async def set_queue_attributes(
-    service: SqsService, caller: Caller, request: SetQueueAttributesRequest
+    service: SqsService, caller: SqsCaller, request: SetQueueAttributesRequest
 ) -> EmptyResponse:
     """Change attributes; one that is refused leaves all of them as they were."""
     async with service.making:
@@ -91,7 +91,7 @@ async def set_queue_attributes(
     return EmptyResponse()
 
 
-async def purge_queue(service: SqsService, caller: Caller, request: QueueUrlRequest) -> EmptyResponse:
+async def purge_queue(service: SqsService, caller: SqsCaller, request: QueueUrlRequest) -> EmptyResponse:
     """Drop all messages of a queue, at most once a minute."""
     await purge(service, service.of_url(request.queue_url))
     return EmptyResponse()
@@ -130,5 +130,5 @@ def live_counters(service: SqsService, queue: SqsQueue) -> LiveCounters:
     )
 
 
-def _url(service: SqsService, caller: Caller, name: str) -> str:
+def _url(service: SqsService, caller: SqsCaller, name: str) -> str:
     return queue_url(caller.base_url, service.settings.account, name)

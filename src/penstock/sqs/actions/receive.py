@@ -7,11 +7,11 @@ from penstock.sqs.actions.after_commit import Answer
 from penstock.sqs.actions.contents import check_attempt_id, check_max_messages, check_visibility, check_wait
 from penstock.sqs.actions.message_attributes import body_md5, chosen, md5_of, shown
 from penstock.sqs.actions.send import GROUP_SEPARATOR, sequence_number
-from penstock.sqs.auth.caller import Caller
+from penstock.sqs.auth.caller import SqsCaller
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, not_for_this_kind
 from penstock.sqs.model import ReceivedMessage, ReceiveMessageRequest, ReceiveMessageResponse
 from penstock.sqs.queue.queue import MAX_IN_FLIGHT, SqsQueue
-from penstock.sqs.queue.receipts import Delivery, encode_handle
+from penstock.sqs.queue.receipts import SqsDelivery, encode_handle
 from penstock.sqs.queue.throttling import Action
 from penstock.sqs.service import SqsService
 
@@ -28,7 +28,7 @@ _SYSTEM: dict[str, Callable[[SqsQueue, Entry], str | None]] = {
 }
 
 
-def receive_message(service: SqsService, caller: Caller, request: ReceiveMessageRequest) -> Answer:
+def receive_message(service: SqsService, caller: SqsCaller, request: ReceiveMessageRequest) -> Answer:
     """Lease up to ten messages; with none at hand, wait for one if asked to."""
     queue = service.of_url(request.queue_url)
     receive = _Receive(service, queue, request)
@@ -76,7 +76,7 @@ class _Receive:
         self._attribute_names = request.message_attribute_names
         self._attempt_id = request.receive_request_attempt_id
 
-    def repeated(self) -> list[Delivery] | None:
+    def repeated(self) -> list[SqsDelivery] | None:
         """What an earlier receive of the same attempt was answered with, if it holds."""
         attempt_id = self._attempt_id
         if attempt_id is None:
@@ -86,7 +86,7 @@ class _Receive:
         check_attempt_id(attempt_id)
         return self._queue.attempts.repeat(attempt_id, self.lease_ms, self._service.clock.now_ms())
 
-    async def wait(self, caller: Caller) -> ReceiveMessageResponse:
+    async def wait(self, caller: SqsCaller) -> ReceiveMessageResponse:
         """Read on in the store or wait for an arrival, as long as the caller is there."""
         queue = self._queue
         deliveries = await queue.receive(self.max_messages, 0, self.lease_ms)
@@ -94,7 +94,7 @@ class _Receive:
             deliveries = await caller.while_there(queue.receive(self.max_messages, self.wait_s, self.lease_ms))
         return self.fresh_response(deliveries)
 
-    def fresh_response(self, deliveries: list[Delivery]) -> ReceiveMessageResponse:
+    def fresh_response(self, deliveries: list[SqsDelivery]) -> ReceiveMessageResponse:
         """The response with what was leased just now."""
         queue, service = self._queue, self._service
         if self._attempt_id is not None and deliveries:
@@ -103,7 +103,7 @@ class _Receive:
             service.metrics.count_partition(queue, delivery.partition.index, "receive", len(delivery.entries))
         return self.response(deliveries)
 
-    def response(self, deliveries: list[Delivery]) -> ReceiveMessageResponse:
+    def response(self, deliveries: list[SqsDelivery]) -> ReceiveMessageResponse:
         """The response with these deliveries."""
         incarnation, epoch = self._queue.incarnation, self._service.epoch
         asks_more = self._system_names or self._attribute_names

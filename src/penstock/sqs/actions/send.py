@@ -24,7 +24,7 @@ from penstock.sqs.actions.message_attributes import (
     size_of,
     trace_header,
 )
-from penstock.sqs.auth.caller import Caller
+from penstock.sqs.auth.caller import SqsCaller
 from penstock.sqs.errors import SqsError, invalid_parameter, missing_parameter, not_for_this_kind
 from penstock.sqs.model import (
     SendMessageBatchRequest,
@@ -35,7 +35,7 @@ from penstock.sqs.model import (
     SendMessageResponse,
 )
 from penstock.sqs.queue.queue import SqsQueue
-from penstock.sqs.queue.receipts import Partition
+from penstock.sqs.queue.receipts import QueuePartition
 from penstock.sqs.queue.throttling import SEND
 from penstock.sqs.service import SqsService
 
@@ -46,7 +46,7 @@ GROUP_SEPARATOR = "\x1f"
 _NONE: Mapping[str, TypedValue] = {}
 
 
-def send_message(service: SqsService, caller: Caller, request: SendMessageRequest) -> AfterCommit:
+def send_message(service: SqsService, caller: SqsCaller, request: SendMessageRequest) -> AfterCommit:
     """Send one message."""
     queue = service.of_url(request.queue_url)
     now_ms = service.clock.now_ms()
@@ -60,7 +60,7 @@ def send_message(service: SqsService, caller: Caller, request: SendMessageReques
 
 
 def send_message_batch(
-    service: SqsService, caller: Caller, request: SendMessageBatchRequest
+    service: SqsService, caller: SqsCaller, request: SendMessageBatchRequest
 ) -> AfterCommit | SendMessageBatchResponse:
     """Send up to ten messages; each succeeds or fails by itself."""
     queue = service.of_url(request.queue_url)
@@ -104,7 +104,7 @@ def _send_all(
 def _send(
     service: SqsService,
     queue: SqsQueue,
-    partition: Partition,
+    partition: QueuePartition,
     messages: Sequence[Message],
     results: Sequence[SendMessageResponse | SendMessageBatchResultEntry],
 ) -> Commit:
@@ -130,7 +130,7 @@ def sequence_number(seq: int) -> str:
 def _message(
     message_id: str,
     queue: SqsQueue,
-    caller: Caller,
+    caller: SqsCaller,
     request: SendMessageRequest | SendMessageBatchRequestEntry,
     now_ms: int,
     *,

@@ -4,7 +4,7 @@ from penstock.engine.entry import Entry
 from penstock.engine.errors import LeaseNotFound
 from penstock.sqs.actions.after_commit import AfterCommit, Answer, Commit
 from penstock.sqs.actions.contents import MAX_VISIBILITY_S, check_batch, check_visibility, failed_entry
-from penstock.sqs.auth.caller import Caller
+from penstock.sqs.auth.caller import SqsCaller
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, missing_parameter, receipt_handle_is_invalid
 from penstock.sqs.model import (
     BatchResponse,
@@ -18,12 +18,12 @@ from penstock.sqs.model import (
     Shape,
 )
 from penstock.sqs.queue.queue import SqsQueue
-from penstock.sqs.queue.receipts import Partition, ReceiptHandle, decode_handle
+from penstock.sqs.queue.receipts import QueuePartition, ReceiptHandle, decode_handle
 from penstock.sqs.queue.throttling import Action
 from penstock.sqs.service import SqsService
 
 
-def delete_message(service: SqsService, caller: Caller, request: DeleteMessageRequest) -> Answer:
+def delete_message(service: SqsService, caller: SqsCaller, request: DeleteMessageRequest) -> Answer:
     """Delete a message by the handle of its delivery."""
     queue = service.of_url(request.queue_url)
     service.charge(queue, Action.RECEIVE, 1)
@@ -32,7 +32,7 @@ def delete_message(service: SqsService, caller: Caller, request: DeleteMessageRe
     return deletions.commit(EmptyResponse())
 
 
-def delete_message_batch(service: SqsService, caller: Caller, request: DeleteMessageBatchRequest) -> Answer:
+def delete_message_batch(service: SqsService, caller: SqsCaller, request: DeleteMessageBatchRequest) -> Answer:
     """Delete up to ten messages; each succeeds or fails by itself."""
     queue = service.of_url(request.queue_url)
     check_batch(tuple([entry.id for entry in request.entries]))
@@ -52,7 +52,7 @@ def delete_message_batch(service: SqsService, caller: Caller, request: DeleteMes
 
 
 def change_message_visibility(
-    service: SqsService, caller: Caller, request: ChangeMessageVisibilityRequest
+    service: SqsService, caller: SqsCaller, request: ChangeMessageVisibilityRequest
 ) -> EmptyResponse:
     """Move the moment a delivery's message becomes visible again."""
     queue = service.of_url(request.queue_url)
@@ -62,7 +62,7 @@ def change_message_visibility(
 
 
 def change_message_visibility_batch(
-    service: SqsService, caller: Caller, request: ChangeMessageVisibilityBatchRequest
+    service: SqsService, caller: SqsCaller, request: ChangeMessageVisibilityBatchRequest
 ) -> BatchResponse:
     """The same for up to ten messages; each succeeds or fails by itself."""
     queue = service.of_url(request.queue_url)
@@ -82,7 +82,7 @@ def change_message_visibility_batch(
     return BatchResponse(successful, failed)
 
 
-def _located(queue: SqsQueue, text: str) -> tuple[ReceiptHandle, Partition]:
+def _located(queue: SqsQueue, text: str) -> tuple[ReceiptHandle, QueuePartition]:
     handle = decode_handle(text)
     if handle.incarnation != queue.incarnation or handle.partition >= len(queue.partitions):
         raise receipt_handle_is_invalid()

@@ -5,11 +5,11 @@ from typing import Any
 
 from penstock.sqs.actions import dead_letters, permissions, queues, receive, send, settle, tags
 from penstock.sqs.actions.after_commit import Answer
-from penstock.sqs.auth.caller import Caller
+from penstock.sqs.auth.caller import SqsCaller
 from penstock.sqs.service import SqsService
 
 # Each action takes its own request type; the wire protocols decode by the same names, so the two always agree.
-Handler = Callable[[SqsService, Caller, Any], Answer]
+Handler = Callable[[SqsService, SqsCaller, Any], Answer]
 
 ACTIONS: dict[str, Handler] = {
     "AddPermission": permissions.add_permission,

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.sqs.auth.caller import Caller
+from penstock.sqs.auth.caller import SqsCaller
 from penstock.sqs.errors import invalid_parameter, missing_parameter
 from penstock.sqs.model import (
     EmptyResponse,
@@ -28,7 +28,7 @@ def check_tags(tags: dict[str, str]) -> None:
             raise invalid_parameter(f"The value of tag {key!r} is longer than {_MAX_VALUE} characters.")
 
 
-async def tag_queue(service: SqsService, caller: Caller, request: TagQueueRequest) -> EmptyResponse:
+async def tag_queue(service: SqsService, caller: SqsCaller, request: TagQueueRequest) -> EmptyResponse:
     """Add tags to a queue, or give them other values."""
     if not request.tags:
         raise missing_parameter("Tags")
@@ -40,7 +40,7 @@ async def tag_queue(service: SqsService, caller: Caller, request: TagQueueReques
     return EmptyResponse()
 
 
-async def untag_queue(service: SqsService, caller: Caller, request: UntagQueueRequest) -> EmptyResponse:
+async def untag_queue(service: SqsService, caller: SqsCaller, request: UntagQueueRequest) -> EmptyResponse:
     """Remove tags from a queue."""
     if not request.tag_keys:
         raise missing_parameter("TagKeys")
@@ -51,6 +51,6 @@ async def untag_queue(service: SqsService, caller: Caller, request: UntagQueueRe
     return EmptyResponse()
 
 
-async def list_queue_tags(service: SqsService, caller: Caller, request: QueueUrlRequest) -> ListQueueTagsResponse:
+async def list_queue_tags(service: SqsService, caller: SqsCaller, request: QueueUrlRequest) -> ListQueueTagsResponse:
     """The tags of a queue."""
     return ListQueueTagsResponse(service.of_url(request.queue_url).record.tags)

@@ -17,10 +17,10 @@ import msgspec
 from penstock.client.types import WholeOrPageQuery
 from penstock.engine.entry import Entry, EntryState
 from penstock.http.api.paging import whole_or_page_of
-from penstock.http.api.problems import Refused
 from penstock.http.api.query import NoQuery, parse_query
 from penstock.http.api.routes import Call, NoBody, RouteTable, route, routes_of
 from penstock.http.errors import BadCursor
+from penstock.http.problems import Refused
 from penstock.sqs.actions.dead_letters import start_message_move_task
 from penstock.sqs.actions.queues import live_counters, purge
 from penstock.sqs.admin.shapes import (
@@ -36,7 +36,7 @@ from penstock.sqs.admin.shapes import (
     RedriveStarted,
     Retired,
 )
-from penstock.sqs.auth.caller import Caller
+from penstock.sqs.auth.caller import SqsCaller
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter
 from penstock.sqs.model import StartMessageMoveTaskRequest
 from penstock.sqs.queue.attributes import shown
@@ -158,7 +158,7 @@ class AdminSurface:
         service, queue, order = self._service, self._find(call.path), call.body
         destination = None if order.destination is None else service.arn_of(service.find(order.destination).name)
         request = StartMessageMoveTaskRequest(service.arn_of(queue.name), destination, order.per_second)
-        return RedriveStarted((await start_message_move_task(service, Caller(b""), request)).task_handle)
+        return RedriveStarted((await start_message_move_task(service, SqsCaller(b""), request)).task_handle)
 
     def _find(self, path: Mapping[str, str]) -> SqsQueue:
         return self._service.find(path["name"])

@@ -11,11 +11,11 @@ ANONYMOUS: Mapping[str, str] = {"SenderId": "anonymous"}
 T = TypeVar("T")
 
 
-class ClientGone(Exception):
+class CallerGone(Exception):
     """The client hung up while it waited; there is nobody to answer."""
 
 
-class Caller:
+class SqsCaller:
     """The principal of a request; `host` is the server's address as this client wrote it."""
 
     __slots__ = ("_host", "_json", "admin", "hung_up", "notes")
@@ -57,7 +57,7 @@ class Caller:
             await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
             if working.done():
                 return working.result()
-            raise ClientGone
+            raise CallerGone
         finally:
             working.cancel()
             watching.cancel()

@@ -16,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 
-from penstock.ops.config.errors import ConfigError, Problem
+from penstock.ops.config.errors import ConfigError, ConfigProblem
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ _FIELDS = ("access_key", "secret", "role")
 _ACCESS_KEY = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
-class Role(StrEnum):
+class KeyRole(StrEnum):
     """What a principal may do: clients use queues, admins also set throttles and see the admin surface."""
 
     ADMIN = "admin"
@@ -38,7 +38,7 @@ class Principal:
     """Who a request comes from."""
 
     access_key: str
-    role: Role
+    role: KeyRole
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def load(path: Path) -> Credentials:
     entries = document.get("key", [])
     if not isinstance(entries, list) or not entries or set(document) != {"key"}:
         raise _error(path, "", "must hold one or more [[key]] tables and nothing else")
-    problems: list[Problem] = []
+    problems: list[ConfigProblem] = []
     keys: dict[str, AccessKey] = {}
     for number, entry in enumerate(entries, start=1):
         place = f"key {number}"
@@ -79,9 +79,9 @@ def load(path: Path) -> Credentials:
         if not reasons and entry["access_key"] in keys:
             reasons = [f"access_key {entry['access_key']!r} is there twice; each needs its own"]
         if reasons:
-            problems += [Problem(place, str(path), reason) for reason in reasons]
+            problems += [ConfigProblem(place, str(path), reason) for reason in reasons]
         else:
-            key = AccessKey(Principal(entry["access_key"], Role(entry["role"])), entry["secret"])
+            key = AccessKey(Principal(entry["access_key"], KeyRole(entry["role"])), entry["secret"])
             keys[entry["access_key"]] = key
     if problems:
         raise ConfigError(problems)
@@ -116,10 +116,10 @@ def _reasons(entry: object) -> list[str]:
         reasons.append(f"secret must be text of {MIN_SECRET_CHARS} characters or more")
     elif secret != secret.strip():
         reasons.append("secret begins or ends with white space; remove it")
-    if role not in tuple(Role):
+    if role not in tuple(KeyRole):
         reasons.append('role must be "admin" or "client"')
     return reasons
 
 
 def _error(path: Path, key: str, reason: str) -> ConfigError:
-    return ConfigError([Problem(key, str(path), reason)])
+    return ConfigError([ConfigProblem(key, str(path), reason)])

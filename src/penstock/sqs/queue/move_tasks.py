@@ -16,7 +16,7 @@ from penstock.engine.entry import Entry
 from penstock.sqs.errors import ErrorKind, SqsError
 from penstock.sqs.model import MessageMoveTask
 from penstock.sqs.queue.queue import SqsQueue
-from penstock.sqs.queue.receipts import Partition
+from penstock.sqs.queue.receipts import QueuePartition
 from penstock.sqs.queue.redrive import SOURCE_ARN
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class MoveTasks:
             room -= await self._move_from(move, partition, room)
         return move.moved - before
 
-    async def _move_from(self, move: Move, partition: Partition, room: int) -> int:
+    async def _move_from(self, move: Move, partition: QueuePartition, room: int) -> int:
         service = self._service
         await partition.shell.page_in(partition.queue)
         entries = partition.queue.engine.take_for_move(service.clock.now_ms(), room)

@@ -55,7 +55,7 @@ CAPABILITIES = ("htfifo",)
 """What this node can do; a queue that needs more is not served by it."""
 
 
-class Ownership(Protocol):
+class PartitionOwnership(Protocol):
     """Asked before anything is done with a queue."""
 
     def may_create_partitioned(self) -> bool:

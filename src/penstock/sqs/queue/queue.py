@@ -14,7 +14,7 @@ from penstock.engine.async_shell import Waiters
 from penstock.engine.entry import Counters, held_bytes
 from penstock.engine.policy import DeadLetterAt, Grouping, QueuePolicy
 from penstock.sqs.queue.attributes import QueueAttributes
-from penstock.sqs.queue.receipts import Delivery, Partition, ReceiveAttempts
+from penstock.sqs.queue.receipts import QueuePartition, ReceiveAttempts, SqsDelivery
 from penstock.sqs.queue.throttling import QueueThrottle
 
 
@@ -53,7 +53,7 @@ MAX_RECEIVE_BYTES = 1024 * 1024
 class SqsQueue:
     """A queue as the server knows it."""
 
-    def __init__(self, record: SqsRecord, partitions: Sequence[Partition], throttle: QueueThrottle) -> None:
+    def __init__(self, record: SqsRecord, partitions: Sequence[QueuePartition], throttle: QueueThrottle) -> None:
         self.name = record.name
         self.fifo = record.attributes.fifo_queue
         """Whether groups keep their order."""
@@ -76,7 +76,7 @@ class SqsQueue:
         self.attributes = record.attributes
         self.throttled = not record.attributes.throttles.off
 
-    def partition_for(self, group: str) -> Partition:
+    def partition_for(self, group: str) -> QueuePartition:
         """Where messages of a group are, for ever."""
         if len(self.partitions) == 1:
             return self.partitions[0]
@@ -90,10 +90,10 @@ class SqsQueue:
         """How many messages are leased."""
         return sum(partition.queue.engine.leased for partition in self.partitions)
 
-    async def receive(self, max_messages: int, wait_s: float, lease_ms: int) -> list[Delivery]:
+    async def receive(self, max_messages: int, wait_s: float, lease_ms: int) -> list[SqsDelivery]:
         """Lease messages from all partitions, starting at another one each time; one wait for all of them."""
 
-        async def lease() -> list[Delivery]:
+        async def lease() -> list[SqsDelivery]:
             while True:
                 taken = self.lease_now(max_messages, lease_ms)
                 # Nothing is awaited while something is leased: a caller that goes away then would lose it.
@@ -106,12 +106,12 @@ class SqsQueue:
         """Whether messages lie in the store that should come in."""
         return any(partition.queue.wants_page() for partition in self.partitions)
 
-    def lease_now(self, max_messages: int, lease_ms: int) -> list[Delivery]:
+    def lease_now(self, max_messages: int, lease_ms: int) -> list[SqsDelivery]:
         """Lease what is in memory."""
         count = len(self.partitions)
         start = self._next_partition
         self._next_partition = (start + 1) % count
-        deliveries: list[Delivery] = []
+        deliveries: list[SqsDelivery] = []
         room = min(max_messages, self._free_leases(max_messages))
         if room <= 0:
             return deliveries
@@ -129,7 +129,7 @@ class SqsQueue:
             )
             if not entries:
                 continue
-            deliveries.append(Delivery(partition, entries))
+            deliveries.append(SqsDelivery(partition, entries))
             room -= len(entries)
             self._surely_free -= len(entries)
             if room <= 0:

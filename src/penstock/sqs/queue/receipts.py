@@ -56,7 +56,7 @@ def decode_handle(text: str) -> ReceiptHandle:
     return handle
 
 
-class Partition(msgspec.Struct, frozen=True):
+class QueuePartition(msgspec.Struct, frozen=True):
     """A part of a queue with its own order, deduplication and writer."""
 
     index: int
@@ -65,10 +65,10 @@ class Partition(msgspec.Struct, frozen=True):
     queue: StoredQueue
 
 
-class Delivery(msgspec.Struct, frozen=True):
+class SqsDelivery(msgspec.Struct, frozen=True):
     """Messages leased by one receive, and the partition they came from."""
 
-    partition: Partition
+    partition: QueuePartition
     entries: list[Entry]
 
 
@@ -90,7 +90,7 @@ class _Lease(msgspec.Struct, frozen=True):
 
 
 class _Handed(msgspec.Struct, frozen=True):
-    deliveries: list[Delivery]
+    deliveries: list[SqsDelivery]
     leases: list[_Lease]
 
 
@@ -100,7 +100,7 @@ class ReceiveAttempts:
     def __init__(self) -> None:
         self._attempts: DedupWindow[_Handed] = DedupWindow(WINDOW_MS)
 
-    def repeat(self, attempt_id: str, lease_ms: int, now_ms: int) -> list[Delivery] | None:
+    def repeat(self, attempt_id: str, lease_ms: int, now_ms: int) -> list[SqsDelivery] | None:
         """The deliveries of an earlier attempt with fresh deadlines; None when there is no such attempt to repeat."""
         handed = self._attempts.find(attempt_id, now_ms)
         if handed is None or not all(lease.untouched() and lease.deadline_ms > now_ms for lease in handed.leases):
@@ -112,7 +112,7 @@ class ReceiveAttempts:
         self.remember(attempt_id, handed.deliveries, now_ms)
         return handed.deliveries
 
-    def remember(self, attempt_id: str, deliveries: list[Delivery], now_ms: int) -> None:
+    def remember(self, attempt_id: str, deliveries: list[SqsDelivery], now_ms: int) -> None:
         """Answer the same attempt id with these deliveries."""
         entries = (entry for delivery in deliveries for entry in delivery.entries)
         leases = [_Lease(entry, entry.lease_id, entry.deadline_ms) for entry in entries]

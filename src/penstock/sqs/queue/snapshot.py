@@ -16,7 +16,7 @@ from penstock.sqs.actions.send import GROUP_SEPARATOR
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter
 from penstock.sqs.model import MessageAttributes
 from penstock.sqs.queue.queue import SqsQueue
-from penstock.sqs.queue.receipts import Partition
+from penstock.sqs.queue.receipts import QueuePartition
 from penstock.sqs.service import SqsService
 
 MAX_MESSAGES = 1000
@@ -103,7 +103,7 @@ async def retire(service: SqsService, name: str, expected: QueueStanding) -> Non
         await service.delete(queue)
 
 
-async def _messages(partition: Partition, after: int, limit: int) -> list[SnapshotMessage]:
+async def _messages(partition: QueuePartition, after: int, limit: int) -> list[SnapshotMessage]:
     return [
         SnapshotMessage(
             message_id=entry.message.id,

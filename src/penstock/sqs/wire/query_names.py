@@ -36,7 +36,7 @@ _SINGULAR = {
 _PER_ACTION = {"Entries": "RequestEntry", "Successful": "ResultEntry"}
 
 
-class Kind(IntEnum):
+class FieldKind(IntEnum):
     """What a field holds."""
 
     TEXT = auto()
@@ -56,7 +56,7 @@ class QueryField:
 
     attribute: str
     name: str
-    kind: Kind
+    kind: FieldKind
     required: bool
     item: type[Shape]  # what SHAPES and SHAPE_MAP hold; Shape itself for the other kinds
     key: str  # how a map calls its keys
@@ -88,32 +88,32 @@ def _key(wire_name: str) -> str:
     return "Key" if wire_name.lower() == "tags" else "Name"
 
 
-def _kind(described: inspect.Type) -> tuple[Kind, type[Shape]]:
+def _kind(described: inspect.Type) -> tuple[FieldKind, type[Shape]]:
     match described:
         case inspect.UnionType(types=(first, *_)):
             return _kind(first)
         case inspect.ListType(item_type=inspect.StructType(cls=cls)):
-            return Kind.SHAPES, cast(type[Shape], cls)
+            return FieldKind.SHAPES, cast(type[Shape], cls)
         case inspect.DictType(value_type=inspect.StructType(cls=cls)):
-            return Kind.SHAPE_MAP, cast(type[Shape], cls)
+            return FieldKind.SHAPE_MAP, cast(type[Shape], cls)
         case _:
             return _plain_kind(described), Shape
 
 
-def _plain_kind(described: inspect.Type) -> Kind:
+def _plain_kind(described: inspect.Type) -> FieldKind:
     match described:
         case inspect.StrType():
-            return Kind.TEXT
+            return FieldKind.TEXT
         case inspect.IntType():
-            return Kind.INTEGER
+            return FieldKind.INTEGER
         case inspect.BoolType():
-            return Kind.FLAG
+            return FieldKind.FLAG
         case inspect.BytesType():
-            return Kind.BINARY
+            return FieldKind.BINARY
         case inspect.ListType(item_type=inspect.StrType()):
-            return Kind.TEXTS
+            return FieldKind.TEXTS
         case inspect.ListType(item_type=inspect.BytesType()):
-            return Kind.BINARIES
+            return FieldKind.BINARIES
         case inspect.DictType(value_type=inspect.StrType()):
-            return Kind.TEXT_MAP
+            return FieldKind.TEXT_MAP
     raise TypeError(f"the Query protocol has no form for {described}")

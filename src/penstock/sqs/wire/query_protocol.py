@@ -12,7 +12,7 @@ from penstock.sqs.model import REQUESTS, EmptyResponse, Shape
 from penstock.sqs.wire import form
 from penstock.sqs.wire.form import Parameters
 from penstock.sqs.wire.protocol import answer_headers, refusal_headers
-from penstock.sqs.wire.query_names import Kind, QueryField, fields_of
+from penstock.sqs.wire.query_names import FieldKind, QueryField, fields_of
 from penstock.sqs.wire.xml import DECLARATION, element, write_fields
 
 T = TypeVar("T")
@@ -158,15 +158,15 @@ def _map_entries(field: QueryField, level: Parameters, prefix: str) -> Iterator[
         yield key, entry, f"{place}.{index}"
 
 
-_READERS: dict[Kind, Callable[[QueryField, Parameters, str], object]] = {
-    Kind.TEXT: _text,
-    Kind.INTEGER: _integer,
-    Kind.BINARY: _binary,
-    Kind.TEXTS: _texts,
-    Kind.BINARIES: _binaries,
-    Kind.SHAPES: _shapes,
-    Kind.TEXT_MAP: _text_map,
-    Kind.SHAPE_MAP: _shape_map,
+_READERS: dict[FieldKind, Callable[[QueryField, Parameters, str], object]] = {
+    FieldKind.TEXT: _text,
+    FieldKind.INTEGER: _integer,
+    FieldKind.BINARY: _binary,
+    FieldKind.TEXTS: _texts,
+    FieldKind.BINARIES: _binaries,
+    FieldKind.SHAPES: _shapes,
+    FieldKind.TEXT_MAP: _text_map,
+    FieldKind.SHAPE_MAP: _shape_map,
 }
 
 

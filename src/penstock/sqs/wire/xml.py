@@ -13,7 +13,7 @@ from typing import cast
 from msgspec import UNSET
 
 from penstock.sqs.model import Shape
-from penstock.sqs.wire.query_names import Kind, QueryField, fields_of
+from penstock.sqs.wire.query_names import FieldKind, QueryField, fields_of
 
 DECLARATION = '<?xml version="1.0"?>'
 
@@ -83,14 +83,14 @@ def _shape_map(parts: list[str], field: QueryField, values: object) -> None:
         parts.append(f"</Value></{field.name}>")
 
 
-_WRITERS: dict[Kind, Callable[[list[str], QueryField, object], None]] = {
-    Kind.TEXT: partial(_one, str),
-    Kind.INTEGER: partial(_one, str),
-    Kind.FLAG: partial(_one, _boolean),
-    Kind.BINARY: partial(_one, _base64),
-    Kind.TEXTS: partial(_each, str),
-    Kind.BINARIES: partial(_each, _base64),
-    Kind.SHAPES: _shapes,
-    Kind.TEXT_MAP: _text_map,
-    Kind.SHAPE_MAP: _shape_map,
+_WRITERS: dict[FieldKind, Callable[[list[str], QueryField, object], None]] = {
+    FieldKind.TEXT: partial(_one, str),
+    FieldKind.INTEGER: partial(_one, str),
+    FieldKind.FLAG: partial(_one, _boolean),
+    FieldKind.BINARY: partial(_one, _base64),
+    FieldKind.TEXTS: partial(_each, str),
+    FieldKind.BINARIES: partial(_each, _base64),
+    FieldKind.SHAPES: _shapes,
+    FieldKind.TEXT_MAP: _text_map,
+    FieldKind.SHAPE_MAP: _shape_map,
 }

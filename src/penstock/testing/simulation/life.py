@@ -10,7 +10,7 @@ from penstock.router.monitoring.warnings import Warnings
 from penstock.router.pools.counts import RouterMetrics
 from penstock.router.pools.mediator import HttpMediator
 from penstock.router.router import Router
-from penstock.router.schedule import PeriodicTask, Schedule
+from penstock.router.schedule import DutySchedule, PeriodicTask
 from penstock.testing.simulation.chance import Chance
 from penstock.testing.simulation.history import InvariantBroken
 from penstock.testing.simulation.network import NetworkLink
@@ -44,7 +44,7 @@ class RouterLife:
             PeriodicTask("clean-up", 10, self.router.clean_up_drained),
             PeriodicTask("leaks", 30, self.router.check_for_leaks),
         )
-        self._schedule = asyncio.create_task(Schedule(tasks, lambda: True, asyncio.sleep).run())
+        self._schedule = asyncio.create_task(DutySchedule(tasks, lambda: True, asyncio.sleep).run())
 
     def _source(self, queue: QueueSpec) -> SimulatedSource:
         name = queue.queue_name

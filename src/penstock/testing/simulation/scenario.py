@@ -13,7 +13,7 @@ PUBLISHING_S = 200.0
 TROUBLE_S = 400.0
 
 
-class QueuePlan(msgspec.Struct, frozen=True):
+class SimulatedQueue(msgspec.Struct, frozen=True):
     """A queue and the network to it."""
 
     name: str
@@ -23,7 +23,7 @@ class QueuePlan(msgspec.Struct, frozen=True):
     faults: LinkFaults
 
 
-class Publication(msgspec.Struct, frozen=True):
+class PlannedPublication(msgspec.Struct, frozen=True):
     """A message, and when it is sent to which queue."""
 
     at_s: float
@@ -35,9 +35,9 @@ class Scenario(msgspec.Struct, frozen=True):
     """One simulated history before anything happened."""
 
     pools: tuple[PoolConfiguration, ...]
-    queues: tuple[QueuePlan, ...]
+    queues: tuple[SimulatedQueue, ...]
     endpoints: dict[str, EndpointFaults]
-    publications: tuple[Publication, ...]
+    publications: tuple[PlannedPublication, ...]
 
     def configuration(self) -> RouterConfiguration:
         """What the router is told at the start."""
@@ -61,7 +61,7 @@ def scenario_of(chance: Chance) -> Scenario:
     return Scenario(pools, queues, endpoints, tuple(sorted(publications, key=lambda each: each.at_s)))
 
 
-def _queue(chance: Chance, number: int) -> QueuePlan:
+def _queue(chance: Chance, number: int) -> SimulatedQueue:
     trouble = chance.one_of([0.0, 0.02, 0.1])
     faults = LinkFaults(
         lost_request=trouble,
@@ -70,7 +70,9 @@ def _queue(chance: Chance, number: int) -> QueuePlan:
         stall=chance.one_of([0.0, 0.02]),
         lost_heartbeat=chance.one_of([0.0, 0.3, 0.9]),
     )
-    return QueuePlan(f"q{number}", chance.happens(0.8), chance.one_of([6.0, 15.0, 30.0]), chance.whole(1, 3), faults)
+    return SimulatedQueue(
+        f"q{number}", chance.happens(0.8), chance.one_of([6.0, 15.0, 30.0]), chance.whole(1, 3), faults
+    )
 
 
 def _pool(chance: Chance, number: int) -> PoolConfiguration:
@@ -92,7 +94,7 @@ def _endpoint(chance: Chance) -> EndpointFaults:
 
 def _group(
     chance: Chance, queue: str, number: int, pools: tuple[PoolConfiguration, ...], endpoints: list[str]
-) -> list[Publication]:
+) -> list[PlannedPublication]:
     """A group's messages: one endpoint, one pool (which may not exist), one mode."""
     group = f"{queue}-g{number}"
     code = chance.one_of([*(pool.code for pool in pools), "NO-SUCH-POOL"])
@@ -100,7 +102,7 @@ def _group(
     mode = chance.one_of([DispatchMode.BLOCK_ON_ERROR] * 4 + [DispatchMode.NEXT_ON_ERROR, DispatchMode.IMMEDIATE])
     times = sorted(chance.between(0.0, PUBLISHING_S) for _ in range(chance.whole(1, 20)))
     return [
-        Publication(
+        PlannedPublication(
             at_s,
             queue,
             MessagePointer(

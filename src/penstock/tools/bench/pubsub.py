@@ -17,7 +17,7 @@ import uvloop
 from google.pubsub_v1 import types
 
 from penstock.client.blocking_http import BlockingHttp
-from penstock.tools.bench.pubsub_load import Order, Outcome
+from penstock.tools.bench.pubsub_load import PubsubLoadOutcome, PubsubLoadRequest
 from penstock.tools.bench.servers import port_of
 
 _PUBLISHED = 30_000
@@ -108,18 +108,20 @@ def _rates(server: _Server, rounds: int, tell: Callable[[str], None], where: str
 
 
 def _noop_rate(rounds: int, address: str, work: str, messages: int) -> float:
-    order = Order(work=work, address=address, topic=f"{_PROJECT}/topics/noop", messages=messages)
+    order = PubsubLoadRequest(work=work, address=address, topic=f"{_PROJECT}/topics/noop", messages=messages)
     return statistics.median(_rate(order) for _ in range(rounds))
 
 
 def _publish(server: _Server, work: str, messages: int) -> float:
     with _subscription(server.address) as (topic, _):
-        return _rate(Order(work=work, address=server.address, topic=topic, messages=messages))
+        return _rate(PubsubLoadRequest(work=work, address=server.address, topic=topic, messages=messages))
 
 
 def _stream(server: _Server, keys: int) -> float:
     with _subscription(server.address, enable_message_ordering=bool(keys)) as (topic, subscription):
-        order = Order(work="publish_batches", address=server.address, topic=topic, messages=_STREAMED, keys=keys)
+        order = PubsubLoadRequest(
+            work="publish_batches", address=server.address, topic=topic, messages=_STREAMED, keys=keys
+        )
         _rate(order)
         return _rate(msgspec.structs.replace(order, work="stream_ack", subscription=subscription))
 
@@ -143,7 +145,7 @@ def _call(channel: grpc.Channel, method: str, request: object) -> None:
     channel.unary_unary(f"/google.pubsub.v1.{method}")(raw.SerializeToString())
 
 
-def _rate(order: Order) -> float:
+def _rate(order: PubsubLoadRequest) -> float:
     ran = subprocess.run(
         [sys.executable, "-m", "penstock.tools.bench.pubsub_load"],
         input=msgspec.json.encode(order),
@@ -153,7 +155,7 @@ def _rate(order: Order) -> float:
     )
     if ran.returncode:
         raise RuntimeError(f"the load failed: {ran.stderr.decode(errors='replace')[-2000:]}")
-    outcome = msgspec.json.decode(ran.stdout, type=Outcome)
+    outcome = msgspec.json.decode(ran.stdout, type=PubsubLoadOutcome)
     return outcome.messages / outcome.seconds
 
 

@@ -21,7 +21,7 @@ _BATCH = 100
 _CALLS_AT_ONCE = 8
 
 
-class Order(msgspec.Struct, kw_only=True):
+class PubsubLoadRequest(msgspec.Struct, kw_only=True):
     """What to do, to which topic or subscription, with how many messages."""
 
     work: str
@@ -33,14 +33,14 @@ class Order(msgspec.Struct, kw_only=True):
     keys: int = 0
 
 
-class Outcome(msgspec.Struct, kw_only=True):
+class PubsubLoadOutcome(msgspec.Struct, kw_only=True):
     """What came of it."""
 
     messages: int
     seconds: float
 
 
-def publish(order: Order) -> Outcome:
+def publish(order: PubsubLoadRequest) -> PubsubLoadOutcome:
     """Google's client: publish() one message at a time, batched by the client with its own settings."""
     os.environ["PUBSUB_EMULATOR_HOST"] = order.address
     client = pubsub_v1.PublisherClient()
@@ -51,10 +51,10 @@ def publish(order: Order) -> Outcome:
         future.result()
     seconds = time.perf_counter() - started
     client.stop()
-    return Outcome(messages=order.messages, seconds=seconds)
+    return PubsubLoadOutcome(messages=order.messages, seconds=seconds)
 
 
-def stream_ack(order: Order) -> Outcome:
+def stream_ack(order: PubsubLoadRequest) -> PubsubLoadOutcome:
     """Google's client: one streaming pull whose callback acks, until every message was acked."""
     os.environ["PUBSUB_EMULATOR_HOST"] = order.address
     client = pubsub_v1.SubscriberClient()
@@ -76,10 +76,10 @@ def stream_ack(order: Order) -> Outcome:
     pulling.cancel()
     pulling.result()
     client.close()
-    return Outcome(messages=order.messages, seconds=seconds)
+    return PubsubLoadOutcome(messages=order.messages, seconds=seconds)
 
 
-async def publish_batches(order: Order) -> Outcome:
+async def publish_batches(order: PubsubLoadRequest) -> PubsubLoadOutcome:
     """A lean client: requests of 100 messages, eight at once."""
     body = b"x" * order.body_bytes
     request = types.PublishRequest.pb()(topic=order.topic)
@@ -101,12 +101,12 @@ async def publish_batches(order: Order) -> Outcome:
         async with asyncio.TaskGroup() as group:
             for _ in range(_CALLS_AT_ONCE):
                 group.create_task(caller())
-        return Outcome(messages=order.messages, seconds=time.perf_counter() - started)
+        return PubsubLoadOutcome(messages=order.messages, seconds=time.perf_counter() - started)
 
 
 def main() -> None:
     """Carry out the order on standard input."""
-    order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
+    order = msgspec.json.decode(sys.stdin.buffer.read(), type=PubsubLoadRequest)
     if order.work == "publish":
         outcome = publish(order)
     elif order.work == "stream_ack":

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from penstock.edge.clock import SystemClock
-from penstock.sqs.client import Endpoint, SqsClient
+from penstock.sqs.client import BlockingSqsClient, SqsEndpoint
 from penstock.sqs.model import CreateQueueRequest, QueueUrlResponse
 
 
@@ -47,7 +47,7 @@ def sqs_queue(directory: str, name: str) -> Iterator[str]:
 
 def create_queue(url: str, name: str, attributes: dict[str, str]) -> str:
     """Create a queue on an SQS server; its URL."""
-    with SqsClient(Endpoint.parse(url), SystemClock()) as client:
+    with BlockingSqsClient(SqsEndpoint.parse(url), SystemClock()) as client:
         return client.call("CreateQueue", CreateQueueRequest(name, attributes), QueueUrlResponse).queue_url
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import msgspec
 
 from penstock.tools.bench.servers import create_queue, port_of, server_process
-from penstock.tools.bench.sqs_load import Order, Outcome
+from penstock.tools.bench.sqs_load import SqsLoadOutcome, SqsLoadRequest
 
 _FIFO = {"FifoQueue": "true"}
 _GROUPS = 1_000
@@ -48,7 +48,7 @@ def bench_sqs(rounds: int, deep: int, tell: Callable[[str], None]) -> SqsFigures
     with _client() as client:
         tell("a no-op handler on the same server stack")
         with server_process("-m", "penstock.tools.bench.noop_server") as url:
-            idle = Order(work="noop", port=port_of(url), operations=30_000)
+            idle = SqsLoadRequest(work="noop", port=port_of(url), operations=30_000)
             noop = statistics.median(client.rate(idle) for _ in range(rounds))
         with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
             serve = ("-m", "penstock", "--log-level", "warning", "serve", "sqs", "--port", "0", "--data", directory)
@@ -62,7 +62,7 @@ class _Client:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
 
-    def run(self, order: Order) -> Outcome:
+    def run(self, order: SqsLoadRequest) -> SqsLoadOutcome:
         """Carry out one order."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
@@ -72,14 +72,14 @@ class _Client:
         answer = stdout.readline()
         if not answer:
             raise RuntimeError("the load failed: its process says above why")
-        return msgspec.json.decode(answer, type=Outcome)
+        return msgspec.json.decode(answer, type=SqsLoadOutcome)
 
-    def rate(self, order: Order) -> float:
+    def rate(self, order: SqsLoadRequest) -> float:
         """Messages a second."""
         outcome = self.run(order)
         return outcome.messages / outcome.seconds
 
-    def side_by_side(self, rounds: int, plain: Order, other: Order) -> tuple[float, float]:
+    def side_by_side(self, rounds: int, plain: SqsLoadRequest, other: SqsLoadRequest) -> tuple[float, float]:
         """The rate of `plain` with the better number of connections, and that of `other` over it, by turns."""
         rates, ratios = [], []
         for connections in (32, 64):
@@ -91,7 +91,9 @@ class _Client:
             ratios += [other_rate / rate for rate, other_rate in turns]
         return max(rates), statistics.median(ratios)
 
-    def by_turns(self, turns: int, plain: Order, other: Order, before: Order | None = None) -> float:
+    def by_turns(
+        self, turns: int, plain: SqsLoadRequest, other: SqsLoadRequest, before: SqsLoadRequest | None = None
+    ) -> float:
         """The rate of `other` over that of `plain`, by turns, so that a change of the machine's pace hits both."""
         ratios = []
         for turn in range(turns):
@@ -125,19 +127,21 @@ def _measure(
     split = {**_FIFO, "DeduplicationScope": "messageGroup", "FifoThroughputLimit": "perMessageGroupId"}
     one, many = (queue(f"split-{count}.fifo", **split, PartitionCount=str(count)) for count in (1, 32))
     for url in (one, many):
-        client.run(Order(work="send_batch", port=port, queue_url=url, operations=120 * turns // 4, groups=_GROUPS))
+        client.run(
+            SqsLoadRequest(work="send_batch", port=port, queue_url=url, operations=120 * turns // 4, groups=_GROUPS)
+        )
     partitions = client.by_turns(turns // 4, _receives(port, one, 100), _receives(port, many, 100))
     tell("a throttle that never refuses")
     throttle = {"ThrottleSendCapacity": "100000", "ThrottleSendRefillPerSecond": "100000"}
-    sends = Order(work="send", port=port, queue_url=queue("plain"), operations=500)
+    sends = SqsLoadRequest(work="send", port=port, queue_url=queue("plain"), operations=500)
     throttled = msgspec.structs.replace(sends, queue_url=queue("throttled", **throttle))
     ratio = client.by_turns(turns, sends, throttled)
     tell("from a send to a waiting receiver at 1,000 messages a second")
-    wake = client.run(Order(work="wake", port=port, queue_url=queue("wake"), operations=5_000, connections=8))
+    wake = client.run(SqsLoadRequest(work="wake", port=port, queue_url=queue("wake"), operations=5_000, connections=8))
     tell(f"{deep:,} messages waiting")
     few, many = queue("shallow"), queue("deep")
-    client.run(Order(work="send_batch", port=port, queue_url=many, operations=deep // 10))
-    refill = Order(work="send_batch", port=port, queue_url=few, operations=2_000)
+    client.run(SqsLoadRequest(work="send_batch", port=port, queue_url=many, operations=deep // 10))
+    refill = SqsLoadRequest(work="send_batch", port=port, queue_url=few, operations=2_000)
     depth = client.by_turns(rounds, _receives(port, few, 2_000), _receives(port, many, 2_000), refill)
     return SqsFigures(
         send_per_s=standard[0],
@@ -159,7 +163,7 @@ def _three(
     """The three rates of the standard queue, and for each what the FIFO queue makes of it."""
     rates, ratios = [], []
     for work, operations in (("send", 20_000), ("send_batch", 8_000), ("receive_delete", 4_000)):
-        standard = Order(work=work, port=port, queue_url=standard_url, operations=operations)
+        standard = SqsLoadRequest(work=work, port=port, queue_url=standard_url, operations=operations)
         fifo = msgspec.structs.replace(standard, queue_url=fifo_url, groups=_GROUPS)
         rate, ratio = client.side_by_side(rounds, standard, fifo)
         rates.append(rate)
@@ -167,5 +171,5 @@ def _three(
     return rates, ratios
 
 
-def _receives(port: int, url: str, operations: int) -> Order:
-    return Order(work="receive_delete", port=port, queue_url=url, operations=operations)
+def _receives(port: int, url: str, operations: int) -> SqsLoadRequest:
+    return SqsLoadRequest(work="receive_delete", port=port, queue_url=url, operations=operations)

@@ -17,7 +17,7 @@ from penstock.tools.bench.bare_client import BareConnection, post
 _BATCH = 10
 
 
-class Order(msgspec.Struct, kw_only=True):
+class SqsLoadRequest(msgspec.Struct, kw_only=True):
     """What to do, how often, over how many connections."""
 
     work: str
@@ -30,7 +30,7 @@ class Order(msgspec.Struct, kw_only=True):
     per_second: int = 1_000
 
 
-class Outcome(msgspec.Struct, kw_only=True):
+class SqsLoadOutcome(msgspec.Struct, kw_only=True):
     """What came of it."""
 
     messages: int
@@ -53,7 +53,7 @@ _decode_received = msgspec.json.Decoder(_Received).decode
 class Load:
     """Prepared requests against one queue."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: SqsLoadRequest) -> None:
         self._order = order
         self._host = f"127.0.0.1:{order.port}"
         self._number = 0
@@ -95,7 +95,7 @@ class Load:
             await connection.request(self._call("DeleteMessageBatch", Entries=entries))
         return len(messages)
 
-    async def wake(self) -> Outcome:
+    async def wake(self) -> SqsLoadOutcome:
         """Send at a steady pace to receivers that wait, and take the time from send to receipt."""
         order = self._order
         latencies: list[float] = []
@@ -124,10 +124,10 @@ class Load:
             for connection in connections[1:]:
                 group.create_task(receiver(connection))
             group.create_task(sender(connections[0]))
-        return Outcome(messages=len(latencies), seconds=time.perf_counter() - started, latencies_ms=latencies)
+        return SqsLoadOutcome(messages=len(latencies), seconds=time.perf_counter() - started, latencies_ms=latencies)
 
 
-async def _drive(order: Order) -> Outcome:
+async def _drive(order: SqsLoadRequest) -> SqsLoadOutcome:
     load = Load(order)
     if order.work == "wake":
         return await load.wake()
@@ -150,14 +150,14 @@ async def _drive(order: Order) -> Outcome:
     seconds = time.perf_counter() - started
     for connection in connections:
         connection.close()
-    return Outcome(messages=messages, seconds=seconds)
+    return SqsLoadOutcome(messages=messages, seconds=seconds)
 
 
 def main() -> None:
     """Carry out the orders on standard input."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         for line in sys.stdin.buffer:
-            outcome = runner.run(_drive(msgspec.json.decode(line, type=Order)))
+            outcome = runner.run(_drive(msgspec.json.decode(line, type=SqsLoadRequest)))
             sys.stdout.buffer.write(msgspec.json.encode(outcome) + b"\n")
             sys.stdout.buffer.flush()
 

@@ -21,12 +21,12 @@ from penstock.client import Penstock
 from penstock.http.server.server import HttpServer
 from penstock.ops.parts import LOOPBACK, Engine, Ports, parts_of
 from penstock.ops.supervisor import Supervisor
-from penstock.tools.demo.subscriber import STEPS, Result, Subscriber, in_batches, order_events
+from penstock.tools.demo.subscriber import STEPS, DemoSubscriber, Result, in_batches, order_events
 
 _FINDINGS = 1
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class DemoVerdict(msgspec.Struct, frozen=True):
     """What the audit says; without a reason it was made, and `clean` is its answer."""
 
     clean: bool
@@ -45,7 +45,7 @@ class Verdict(msgspec.Struct, frozen=True):
         return f"Spark's audit found {broken} ({looked})"
 
 
-async def audited(directory: Path, environment: Mapping[str, str]) -> Verdict:
+async def audited(directory: Path, environment: Mapping[str, str]) -> DemoVerdict:
     """Audit everything in a data directory, as `penstock pipeline audit` does."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "penstock", "pipeline", "audit", "--data", str(directory), "--json"),
@@ -60,8 +60,8 @@ async def audited(directory: Path, environment: Mapping[str, str]) -> Verdict:
             process.kill()
     if process.returncode not in (0, _FINDINGS):
         last = errors.decode(errors="replace").strip().splitlines()
-        return Verdict(False, failure=last[-1] if last else f"it ended with code {process.returncode}")
-    return msgspec.json.decode(output, type=Verdict)
+        return DemoVerdict(False, failure=last[-1] if last else f"it ended with code {process.returncode}")
+    return msgspec.json.decode(output, type=DemoVerdict)
 
 
 PATIENCE_S = 170.0
@@ -96,7 +96,7 @@ class DemoOutcome(msgspec.Struct, frozen=True):
     """What every subscriber got, and what the audit says; without Spark there is none."""
 
     results: list[Result]
-    audit: Verdict | None
+    audit: DemoVerdict | None
 
     @property
     def ok(self) -> bool:
@@ -104,13 +104,13 @@ class DemoOutcome(msgspec.Struct, frozen=True):
         return all(result.ok for result in self.results) and (self.audit is None or self.audit.clean)
 
 
-def tempers() -> list[Subscriber]:
+def tempers() -> list[DemoSubscriber]:
     """A quick, a slow, a flaky and a rate-limited subscriber."""
     return [
-        Subscriber("billing"),
-        Subscriber("warehouse-slow", work_s=0.05),
-        Subscriber("partner-flaky", failure_rate=0.05),
-        Subscriber("mailer-limited", per_s=250),
+        DemoSubscriber("billing"),
+        DemoSubscriber("warehouse-slow", work_s=0.05),
+        DemoSubscriber("partner-flaky", failure_rate=0.05),
+        DemoSubscriber("mailer-limited", per_s=250),
     ]
 
 
@@ -162,7 +162,9 @@ def _signals(asked: asyncio.Event) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-async def _flow(api_url: str, subscribers: list[Subscriber], urls: list[str], orders: int, progress: Progress) -> None:
+async def _flow(
+    api_url: str, subscribers: list[DemoSubscriber], urls: list[str], orders: int, progress: Progress
+) -> None:
     events = orders * len(STEPS)
     publishing = progress.add_task("published", total=events)
     bars = [progress.add_task(each.name, total=events) for each in subscribers]
@@ -179,7 +181,7 @@ async def _flow(api_url: str, subscribers: list[Subscriber], urls: list[str], or
 
 
 def _publish(
-    api_url: str, subscribers: list[Subscriber], urls: list[str], orders: int, progress: Progress, bar: TaskID
+    api_url: str, subscribers: list[DemoSubscriber], urls: list[str], orders: int, progress: Progress, bar: TaskID
 ) -> None:
     with Penstock(api_url) as penstock:
         for subscriber, url in zip(subscribers, urls, strict=True):

@@ -51,7 +51,7 @@ class _Webhook(msgspec.Struct):
 
 
 @dataclass
-class Subscriber:
+class DemoSubscriber:
     """An endpoint: `work_s` is what a delivery costs it, `failure_rate` how often it fails, `per_s` all it takes."""
 
     name: str
@@ -126,7 +126,7 @@ class Result:
     p99_ms: float
 
     @classmethod
-    def of(cls, subscriber: Subscriber, orders: int) -> "Result":
+    def of(cls, subscriber: DemoSubscriber, orders: int) -> "Result":
         """Judge a subscriber's record: first takings of each order's steps, in order, none missing."""
         expected = list(range(len(STEPS)))
         firsts = {order: list(dict.fromkeys(steps)) for order, steps in subscriber.taken.items()}

@@ -28,7 +28,7 @@ _RETRIED = 10
 _LASTS_MS = 20
 
 
-class History(msgspec.Struct, frozen=True):
+class SampleHistory(msgspec.Struct, frozen=True):
     """The four tables, and when the last of it was over."""
 
     events: DataFrame
@@ -38,7 +38,7 @@ class History(msgspec.Struct, frozen=True):
     until_ms: int
 
 
-def history(spark: SparkSession, directory: Path, attempts: int) -> History:
+def history(spark: SparkSession, directory: Path, attempts: int) -> SampleHistory:
     """About so many attempts, written to Parquet and read from there; five subscriptions want every event."""
     events = max(1, attempts * _RETRIED // (_RETRIED + 1) // SUBSCRIBERS)
     frames = {"events": _events(spark, events), "jobs": _jobs(spark, events), "attempts": _attempts(spark, events)}
@@ -46,7 +46,7 @@ def history(spark: SparkSession, directory: Path, attempts: int) -> History:
         frame.write.parquet(f"{directory}/{name}")
     kept = {name: spark.read.parquet(f"{directory}/{name}") for name in frames}
     end_ms = _FROM_MS + events * _STEP_MS + 60_000
-    return History(kept["events"], _subscriptions(spark), kept["jobs"], kept["attempts"], end_ms)
+    return SampleHistory(kept["events"], _subscriptions(spark), kept["jobs"], kept["attempts"], end_ms)
 
 
 def _subscriptions(spark: SparkSession) -> DataFrame:

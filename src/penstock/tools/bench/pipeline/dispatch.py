@@ -10,13 +10,13 @@ import uvloop
 from pyspark.sql import SparkSession
 
 from penstock.edge.clock import SystemClock
-from penstock.events.dispatch.spark import DispatchJob
-from penstock.events.dispatch.spark_messages import Destination, DispatchSettings, Order, Report
-from penstock.events.dispatch.spark_round import Rounds, Work
+from penstock.events.dispatch.spark import DispatchQuery
+from penstock.events.dispatch.spark_messages import Destination, DispatchSettings, Report, RoundRequest
+from penstock.events.dispatch.spark_round import DispatchRounds, Work
 from penstock.events.dispatch.spark_task import publish_planned
 from penstock.events.store.lanes import AwakeRange, LaneOwner
 from penstock.events.store.statements import StoredState
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.tools.bench.pipeline.schema import PER_GROUP, Connection, connected, fill_pending, jobs_schema
 from penstock.tools.bench.scheduler_backlog import opened
 from penstock.tools.bench.servers import median_rate, sqs_queue
@@ -51,7 +51,7 @@ def dispatched_per_s(spark: SparkSession, url: str, jobs: int) -> float:
     ):
         count = fill_pending(database, groups_of(jobs))
         started_s = time.perf_counter()
-        query = DispatchJob(_rounds(database, queue_url)).start(spark, f"{directory}/checkpoint")
+        query = DispatchQuery(_rounds(database, queue_url)).start(spark, f"{directory}/checkpoint")
         try:
             while _has_lanes(connection):
                 if not query.isActive or time.perf_counter() - started_s > _PATIENCE_S:
@@ -75,7 +75,7 @@ def groups_of(jobs: int) -> int:
     return max(1, jobs // PER_GROUP)
 
 
-def planned_jobs(spark: SparkSession, database: Database, most: int) -> int:
+def planned_jobs(spark: SparkSession, database: SparkDatabase, most: int) -> int:
     """How many jobs come to the tasks of one round."""
     rounds = _rounds(database, queue_uri="", work=_counted)
     parts = spark.sparkContext.defaultParallelism
@@ -89,15 +89,15 @@ def planned_jobs(spark: SparkSession, database: Database, most: int) -> int:
     return rounds.run(spark, call).claimed
 
 
-def _counted(batches: Iterable[pyarrow.RecordBatch], _: Order) -> Iterator[pyarrow.RecordBatch]:
+def _counted(batches: Iterable[pyarrow.RecordBatch], _: RoundRequest) -> Iterator[pyarrow.RecordBatch]:
     """What a task does instead of publishing."""
     yield Report(claimed=sum(batch.column("may_go").true_count for batch in batches)).batch()
 
 
-def _rounds(database: Database, queue_uri: str, work: Work = publish_planned) -> Rounds:
+def _rounds(database: SparkDatabase, queue_uri: str, work: Work = publish_planned) -> DispatchRounds:
     endpoint = "http://127.0.0.1:8080/process"
     destination = Destination(queue_uri=queue_uri, endpoint=endpoint, secrets=(b"a secret of the benchmark",))
-    return Rounds(database=database, destination=destination, settings=DispatchSettings(), work=work)
+    return DispatchRounds(database=database, destination=destination, settings=DispatchSettings(), work=work)
 
 
 def _has_lanes(connection: Connection) -> bool:

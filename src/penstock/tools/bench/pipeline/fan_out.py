@@ -7,7 +7,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.domain.ids import encode_tsid
 from penstock.domain.matching import Condition, EventFilter
 from penstock.domain.subscription import Subscription
@@ -93,9 +93,9 @@ def events_frame(spark: SparkSession, count: int) -> DataFrame:
     )
 
 
-def event_of(number: int) -> Event:
+def event_of(number: int) -> StoredEvent:
     """The event of a row of `events_frame`."""
-    return Event(
+    return StoredEvent(
         id=f"{number:013}",
         source="/shop",
         type=f"orders:kind-{number % KINDS}:created",

@@ -6,13 +6,13 @@ from threading import Event
 
 from pyspark.sql import SparkSession
 
+from penstock.domain.replay import Replay, ReplayRequest, ReplaySelection
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
-from penstock.events.replay import Replay, ReplayOrder, ReplaySelection
 from penstock.history.replay.runner import Count, ReplayRunner
 from penstock.history.replay.task import DirectSettings, replays_in
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.tools.bench.pipeline.dispatch import groups_of
 from penstock.tools.bench.pipeline.schema import fill_completed, jobs_schema
 from penstock.tools.bench.servers import median_rate, server_process
@@ -46,9 +46,9 @@ def replayed_per_s(spark: SparkSession, url: str, jobs: int, rounds: int) -> flo
         return median_rate(rounds, replay)
 
 
-async def _ask(database: Database, count: Count, now_ms: int) -> Replay:
+async def _ask(database: SparkDatabase, count: Count, now_ms: int) -> Replay:
     async with replays_in(database, SystemClock()) as replays:
-        order = ReplayOrder(selection=_ALL, direct=True)
+        order = ReplayRequest(selection=_ALL, direct=True)
         return await replays.add(process_ids().next_id(now_ms), order, count.jobs, now_ms)
 
 

@@ -12,7 +12,7 @@ from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
 from penstock.domain.subscription import Subscription
 from penstock.events.store.postgres import postgres_repository
 from penstock.events.store.statements import StoredMode, StoredState
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from penstock.tools.bench.scheduler_backlog import TARGET, opened
 
 PER_GROUP = 20
@@ -48,7 +48,7 @@ _DATA = sql.Literal(b'{"order":"0HZXEQ5Y8JY5Z","amount":1999,"currency":"EUR"}')
 
 
 @contextmanager
-def jobs_schema(url: str, name: str) -> Iterator[Database]:
+def jobs_schema(url: str, name: str) -> Iterator[SparkDatabase]:
     """The tables of jobs in a schema of their own, which is dropped afterwards."""
 
     async def make() -> None:
@@ -58,12 +58,12 @@ def jobs_schema(url: str, name: str) -> Iterator[Database]:
     _drop(url, name)
     try:
         uvloop.run(make())
-        yield Database(url, schema=name)
+        yield SparkDatabase(url, schema=name)
     finally:
         _drop(url, name)
 
 
-def fill_pending(database: Database, groups: int) -> int:
+def fill_pending(database: SparkDatabase, groups: int) -> int:
     """PENDING jobs, all BLOCK_ON_ERROR, 20 in each group, by turns; how many."""
     words = {
         "id": _ID,
@@ -82,7 +82,7 @@ def fill_pending(database: Database, groups: int) -> int:
     return count
 
 
-def fill_completed(database: Database, subscription: Subscription, groups: int) -> int:
+def fill_completed(database: SparkDatabase, subscription: Subscription, groups: int) -> int:
     """A subscription, events, and a COMPLETED job of each, 20 in each group, by turns; how many."""
 
     async def subscribe() -> None:
@@ -109,19 +109,19 @@ def fill_completed(database: Database, subscription: Subscription, groups: int) 
 
 
 @contextmanager
-def connected(database: Database) -> Iterator[Connection]:
+def connected(database: SparkDatabase) -> Iterator[Connection]:
     """A connection for which the schema's tables need no prefix."""
     with psycopg.connect(database.url, autocommit=True) as connection:
         connection.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(database.schema)))
         yield connection
 
 
-def _tidy(database: Database) -> None:
+def _tidy(database: SparkDatabase) -> None:
     """What autovacuum would come to do: not while something is measured."""
     _execute(database, "VACUUM ANALYZE jobs, lanes, events")
 
 
-def _fill_jobs(database: Database, groups: int, words: dict[str, sql.Composable]) -> int:
+def _fill_jobs(database: SparkDatabase, groups: int, words: dict[str, sql.Composable]) -> int:
     words |= {
         "groups": sql.Literal(groups),
         "mode": sql.Literal(int(StoredMode.BLOCK_ON_ERROR)),
@@ -137,7 +137,7 @@ def _chunks(count: int) -> Iterator[tuple[sql.Literal, sql.Literal]]:
         yield sql.Literal(start), sql.Literal(min(start + _CHUNK, count) - 1)
 
 
-def _execute(database: Database, text: LiteralString, **words: sql.Composable) -> None:
+def _execute(database: SparkDatabase, text: LiteralString, **words: sql.Composable) -> None:
     with connected(database) as connection:
         connection.execute(sql.SQL(text).format(**words))
 

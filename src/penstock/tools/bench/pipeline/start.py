@@ -10,7 +10,7 @@ from pathlib import Path
 
 import uvloop
 
-from penstock.domain.event import Event
+from penstock.domain.event import StoredEvent
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
@@ -38,7 +38,9 @@ async def _publish(path: Path) -> None:
     now_ms = SystemClock().now_ms()
     ids = process_ids()
     wanting = Subscription(id=ids.next_id(now_ms), name="subscriber", pattern="orders:**", target=TARGET)
-    event = Event(id=ids.next_id(now_ms), source="/shop", type="orders:created", received_ms=now_ms, external_id="1")
+    event = StoredEvent(
+        id=ids.next_id(now_ms), source="/shop", type="orders:created", received_ms=now_ms, external_id="1"
+    )
     async with opened(sqlite_repository(path)) as jobs:
         await jobs.add_subscription(wanting)
         await jobs.add_events([event])
@@ -46,10 +48,10 @@ async def _publish(path: Path) -> None:
 
 def _fan_out(directory: Path) -> None:
     from penstock.events.fan_out.spark import FanOutJob, FanOutSettings
-    from penstock.spark.database import Database
+    from penstock.spark.database import SparkDatabase
     from penstock.spark.session import SessionSettings, spark_session
 
-    job = FanOutJob(Database(f"sqlite://{directory}/jobs.db"), FanOutSettings(once=True))
+    job = FanOutJob(SparkDatabase(f"sqlite://{directory}/jobs.db"), FanOutSettings(once=True))
     with spark_session(SessionSettings(app_name="penstock-bench", streams=True)) as spark:
         job.start(spark, f"{directory}/checkpoint").awaitTermination()
         print(_DONE if job.lag() == 0 else f"{job.lag()} event waits", flush=True)

@@ -19,7 +19,7 @@ from penstock.events.statistics.minutes import (
     Leader,
     Leaders,
     Minute,
-    Place,
+    StatisticsPlace,
     joined,
     merged,
     summed,
@@ -50,10 +50,10 @@ class Database(Protocol):
         ...
 
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
+class StatisticsProgress(msgspec.Struct, frozen=True, kw_only=True):
     """How far attempts were counted, and how many there were."""
 
-    upto: Place
+    upto: StatisticsPlace
     counted: int
     set_aside: int
     repaired: int
@@ -82,19 +82,19 @@ class Statistics:
             together = joined(together, minute, len(together.held) + len(minute.held))
         return list(together.held[:most])
 
-    async def progress(self) -> Progress:
+    async def progress(self) -> StatisticsProgress:
         """How far attempts were counted."""
         position, job_id, number, at_ms, counted, set_aside, repaired = (
             await self._database.read(lambda tx: tx.all("statistics_progress"))
         )[0]
-        upto = Place(position, job_id, number, at_ms)
-        return Progress(upto=upto, counted=counted, set_aside=set_aside, repaired=repaired)
+        upto = StatisticsPlace(position, job_id, number, at_ms)
+        return StatisticsProgress(upto=upto, counted=counted, set_aside=set_aside, repaired=repaired)
 
-    async def add(self, counted: Counted, after: Place, now_ms: int, kept_ms: int = KEPT_MS) -> bool:
+    async def add(self, counted: Counted, after: StatisticsPlace, now_ms: int, kept_ms: int = KEPT_MS) -> bool:
         """Add a batch that was counted from `after` on; False, and nothing added, if others were counted since."""
         return await self._database.write(lambda tx: _add(tx, counted, after, now_ms - kept_ms))
 
-    async def attempts_after(self, place: Place, most: int) -> list[AttemptRow]:
+    async def attempts_after(self, place: StatisticsPlace, most: int) -> list[AttemptRow]:
         """The next attempts to be counted, in order; none that an older transaction may still come before."""
         rows = await self._database.read(
             lambda tx: tx.all("attempts_to_count", most=most, **msgspec.structs.asdict(place))
@@ -107,7 +107,7 @@ class Statistics:
         return {row[0]: JobOrigin(**dict(zip(JobOrigin.__struct_fields__, row, strict=True))) for row in rows}
 
 
-def _add(tx: Transaction, counted: Counted, after: Place, before_ms: int) -> bool:
+def _add(tx: Transaction, counted: Counted, after: StatisticsPlace, before_ms: int) -> bool:
     moved = tx.all(
         "advance_statistics",
         counted=counted.rows,

@@ -5,10 +5,9 @@ from datetime import UTC, datetime
 
 from penstock.client.types import MAX_DATA_BYTES
 from penstock.domain.errors import InvalidArgument, NotFound
-from penstock.domain.ids import decode_tsid
+from penstock.domain.ids import check_job_id, decode_tsid
 from penstock.domain.limits import KIB, MIB
 from penstock.events.errors import JobNotFound
-from penstock.events.fan_out.rule import check_job_id
 
 MAX_BATCH_BYTES = 16 * MIB
 MAX_ITEM_BYTES = 2 * MAX_DATA_BYTES

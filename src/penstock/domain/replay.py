@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from penstock.domain.ids import COPY_JOINT
 from penstock.domain.job import Attempt, DispatchJob, NewJob
 from penstock.domain.job_state import JobStatus
 
-COPY_JOINT = "~"
 REPLAY_HEADER = "penstock-replay"
 
 REPLAYABLE = (JobStatus.COMPLETED, JobStatus.ERROR, JobStatus.EXPIRED)
@@ -39,7 +39,7 @@ class ReplaySelection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         return tuple(status for status in wanted if self.status in (None, status))
 
 
-class ReplayOrder(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked for."""
 
     selection: ReplaySelection
@@ -51,7 +51,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     """A replay as it is kept."""
 
     id: str
-    order: ReplayOrder
+    order: ReplayRequest
     total: int
     requested_at_ms: int
     run: int
