@@ -331,6 +331,21 @@ class TestClaiming:
 
         assert await rig.claim_ids(most=4) == [*ids["a"][:2], *ids["b"][:2]]
 
+    async def test_in_a_large_batch_a_group_gives_a_few_jobs_when_it_is_its_turn(self, rig: JobRig) -> None:
+        deep = await rig.make_many([rig.new_job(f"deep {n % 600}") for n in range(2400)])
+
+        runs = await rig.repository.lanes.read(rig.now_ms, 1000, 100)
+
+        assert [[job.id for job in run.jobs] for run in runs] == [deep[n::600] for n in range(250)]
+
+    async def test_groups_with_one_job_each_fill_a_large_batch(self, rig: JobRig) -> None:
+        ids = await rig.make_many([rig.new_job(f"g{n}") for n in range(600)])
+
+        runs = await rig.repository.lanes.read(rig.now_ms, 1000, 100)
+
+        assert [job.id for run in runs for job in run.jobs] == ids[: len(runs)]
+        assert len(runs) > 500
+
     async def test_no_group_gives_more_than_its_limit(self, rig: JobRig) -> None:
         ids = [await rig.make() for _ in range(5)]
 

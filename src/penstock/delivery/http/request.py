@@ -80,7 +80,7 @@ _SHARED_HEADERS: Headers = (
 )
 
 
-class RequestHead(msgspec.Struct, frozen=True):
+class RequestHead(msgspec.Struct, frozen=True, gc=False):
     """What requests to one URL with the same method and headers begin with."""
 
     target: Target

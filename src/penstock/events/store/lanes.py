@@ -26,6 +26,9 @@ from penstock.events.store.leader import check_leader
 from penstock.events.store.statements import StoredMode, StoredState
 from penstock.events.store.transaction import Row, Transaction
 
+_FEW = 4
+_MANY = 250
+
 
 class LaneOwner(msgspec.Struct, frozen=True):
     """In whose name lanes are claimed, and the token of the leader on whose behalf."""
@@ -53,15 +56,21 @@ def awake_ranges(tx: Transaction, owner: str, most: int, parts: int) -> list[Awa
 
 
 def read_lanes(tx: Transaction, now_ms: int, most: int, per_lane: int) -> list[LaneRun]:
-    """The lanes whose turn it is, and what each may give: an equal share of `most` jobs, up to `per_lane`."""
+    """The lanes whose turn it is, and what each may give: an equal share of `most` jobs, up to `per_lane`.
+
+    In a large backlog a lane gives a few jobs at least, and others wait a little longer for their turn: to claim a lane
+    and give it back costs as much as to publish two jobs.
+    """
     rows = tx.all("awake_lanes", most=most)
-    share = share_of(most, len(rows), per_lane)
-    lanes = [LaneKey(group_key, bool(ordered)) for group_key, ordered, _, _ in rows]
-    contents = tx.first_jobs(lanes, now_ms, share)
-    return [
-        run_of(lane, turn, () if paused else content.first(share), now_ms)
-        for lane, (_, _, turn, paused), content in zip(lanes, rows, contents, strict=True)
-    ]
+    share = max(share_of(most, len(rows), per_lane), min(_FEW, per_lane, most // _MANY))
+    at_once = max(1, most // max(1, share))
+    runs: list[LaneRun] = []
+    for start in range(0, len(rows), at_once):
+        runs += _read(tx, rows[start : start + at_once], now_ms, share)
+        # More than half of what was asked for is enough: the next part may give as much again.
+        if 2 * sum(len(run.jobs) for run in runs) > most:
+            break
+    return runs
 
 
 def claim_lanes(
@@ -132,6 +141,15 @@ def count_ready(tx: Transaction, most: int) -> int:
     """How many jobs wait to be published, counted up to `most`."""
     count: int = tx.all("count_ready", most=most)[0][0]
     return count
+
+
+def _read(tx: Transaction, rows: Sequence[Row], now_ms: int, share: int) -> list[LaneRun]:
+    lanes = [LaneKey(group_key, bool(ordered)) for group_key, ordered, _, _ in rows]
+    contents = tx.first_jobs(lanes, now_ms, share)
+    return [
+        run_of(lane, turn, () if paused else content.first(share), now_ms)
+        for lane, (_, _, turn, paused), content in zip(lanes, rows, contents, strict=True)
+    ]
 
 
 def _paused_among(tx: Transaction, subscription_ids: Iterable[str | None]) -> set[str | None]:
