@@ -11,12 +11,7 @@ from penstock.broker.replay import SubscriptionReplay
 from penstock.broker.subscription import BrokerSubscription
 from penstock.domain.ids import TsidFactory
 from penstock.edge.clock import Clock
-from penstock.engine.async_shell import AsyncShell
-from penstock.engine.entry import Entry
-from penstock.engine.ledger import Ledger
-from penstock.engine.pending import Pending
-from penstock.engine.policy import Window
-from penstock.engine.store.port import Store
+from penstock.engine import AsyncShell, Entry, Ledger, Pending, Store, Window
 
 
 class AsyncBroker:

@@ -36,14 +36,19 @@ from penstock.broker.subscription import (
 from penstock.domain.ids import TsidFactory
 from penstock.domain.limits import SECOND_MS
 from penstock.domain.message import NO_ATTRIBUTES, Message
-from penstock.engine.entry import Entry
-from penstock.engine.errors import LeaseNotFound
-from penstock.engine.ledger import Ledger
-from penstock.engine.pending import SETTLED, Pending, PendingSend, then
-from penstock.engine.policy import QueuePolicy
-from penstock.engine.store.port import QueueRecord
-from penstock.engine.stored_queue import StoredQueue
-from penstock.engine.stream import Stream
+from penstock.engine import (
+    SETTLED,
+    Entry,
+    LeaseNotFound,
+    Ledger,
+    Pending,
+    PendingSend,
+    QueuePolicy,
+    QueueRecord,
+    StoredQueue,
+    Stream,
+    then,
+)
 
 log = logging.getLogger(__name__)
 

@@ -15,13 +15,18 @@ from penstock.broker.subscription import (
     encode_config,
 )
 from penstock.domain.limits import SECOND_MS
-from penstock.engine.catalog import Catalog
-from penstock.engine.pending import then
-from penstock.engine.policy import QueuePolicy, Window
-from penstock.engine.store.port import Store, StoredSegment
-from penstock.engine.store.segment_codec import Damage, decode_segment
-from penstock.engine.stored_queue import StoredQueue
-from penstock.engine.stream import Stream
+from penstock.engine import (
+    Catalog,
+    Damage,
+    QueuePolicy,
+    Store,
+    StoredQueue,
+    StoredSegment,
+    Stream,
+    Window,
+    decode_segment,
+    then,
+)
 
 KEEPER_WINDOW = Window(messages=0, size_bytes=0, lookahead=0)
 """What a keeper holds stays in the store."""

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from penstock.domain.message import NO_ATTRIBUTES, Message
-from penstock.engine.entry import Entry
+from penstock.engine import Entry
 
 
 class InternalMessage(msgspec.Struct, frozen=True, gc=False):

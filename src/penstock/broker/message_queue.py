@@ -12,12 +12,7 @@ from penstock.domain.ids import TsidFactory
 from penstock.domain.limits import MINUTE_MS
 from penstock.edge.clock import Clock, SystemClock
 from penstock.edge.node import process_ids
-from penstock.engine.blocking_shell import BlockingShell
-from penstock.engine.entry import Counters
-from penstock.engine.ledger import Ledger
-from penstock.engine.policy import Window
-from penstock.engine.store.memory import MemoryStore
-from penstock.engine.store.port import Store
+from penstock.engine import BlockingShell, Counters, Ledger, MemoryStore, Store, Window
 
 
 class MessageQueue:

@@ -18,7 +18,7 @@ from penstock.domain.limits import (
     SUBSCRIPTION_MAX_MESSAGES,
 )
 from penstock.domain.retry import RetryPolicy
-from penstock.engine.policy import Grouping, QueuePolicy
+from penstock.engine import Grouping, QueuePolicy
 
 
 class Overflow(Enum):

@@ -1,7 +1,6 @@
 """Records: small values kept by name beside topics, for what a front needs to remember (schemas, policies)."""
 
-from penstock.engine.catalog import Catalog
-from penstock.engine.pending import SETTLED, Pending
+from penstock.engine import SETTLED, Catalog, Pending
 
 # A record is a stream without queues; no topic has a name with such a character.
 _PREFIX = "\x03"

@@ -27,8 +27,7 @@ from penstock.broker.subscription import (
     encode_config,
     unwanted_by,
 )
-from penstock.engine.pending import SETTLED, Pending
-from penstock.engine.stored_queue import StoredQueue
+from penstock.engine import SETTLED, Pending, StoredQueue
 
 
 class SubscriptionReplay:

@@ -10,8 +10,7 @@ from penstock.broker.message import InternalMessage
 from penstock.broker.options import SubscriptionMetadata, SubscriptionOptions
 from penstock.domain.limits import MINUTE_MS
 from penstock.domain.message import Message
-from penstock.engine.entry import Entry
-from penstock.engine.stored_queue import StoredQueue
+from penstock.engine import Entry, StoredQueue
 
 
 class TopicConfig(msgspec.Struct, frozen=True):

@@ -25,8 +25,7 @@ def show(ctx: typer.Context, as_json: AsJson = False) -> None:
 
     Passwords and secrets are masked.
     """
-    from penstock.ops.config.loading import trace
-    from penstock.ops.config.rendering import as_literal, as_tree, shown
+    from penstock.ops.config import as_literal, as_tree, shown, trace
 
     loaded = trace(options_of(ctx).config_file)
     if as_json:
@@ -45,7 +44,7 @@ def check(ctx: typer.Context) -> None:
 
     The exit code is 2 if they are invalid.
     """
-    from penstock.ops.config.loading import trace
+    from penstock.ops.config import trace
 
     loaded = trace(options_of(ctx).config_file)
     given = len(loaded.sources)
@@ -60,7 +59,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")] = False,
 ) -> None:
     """Write a settings file with every default, explained."""
-    from penstock.ops.config.rendering import as_toml
+    from penstock.ops.config import as_toml
 
     try:
         with file.open("w" if force else "x", encoding="utf-8") as out:
@@ -75,6 +74,6 @@ def init(
 @app.command(epilog=examples("penstock config reference > docs/reference/configuration.md"))
 def reference() -> None:
     """Print the reference page of all settings, in Markdown."""
-    from penstock.ops.config.rendering import as_reference
+    from penstock.ops.config import as_reference
 
     typer.echo(as_reference(), nl=False)

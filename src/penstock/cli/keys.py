@@ -14,7 +14,7 @@ from penstock.cli.parameters import AsJson
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.http.auth.keys import ApiKey
+    from penstock.http.auth import ApiKey
 
 FileOption: TypeAlias = Annotated[
     Path | None,
@@ -61,7 +61,7 @@ def create(
     from base64 import urlsafe_b64encode
 
     from penstock.edge.chance import random_bytes
-    from penstock.http.auth.keys import ApiKey, Role, digest_of
+    from penstock.http.auth import ApiKey, Role, digest_of
 
     path = _path(ctx, file)
     known = _known(path)
@@ -79,7 +79,7 @@ def create(
 @app.command("list", epilog=examples("penstock keys list --json"))
 def list_keys(ctx: typer.Context, file: FileOption = None, as_json: AsJson = False) -> None:
     """List the names of keys, and their roles."""
-    from penstock.http.auth.keys import read_keys
+    from penstock.http.auth import read_keys
 
     known = read_keys(_path(ctx, file))
     if as_json:
@@ -91,7 +91,7 @@ def list_keys(ctx: typer.Context, file: FileOption = None, as_json: AsJson = Fal
 @app.command(epilog=examples("penstock keys delete grafana"))
 def delete(ctx: typer.Context, name: Name, file: FileOption = None) -> None:
     """Remove a key; it takes effect immediately."""
-    from penstock.http.auth.keys import read_keys
+    from penstock.http.auth import read_keys
 
     path = _path(ctx, file)
     known = read_keys(path)
@@ -109,7 +109,7 @@ def _path(ctx: typer.Context, file: Path | None) -> Path:
 
 
 def _known(path: Path) -> "tuple[ApiKey, ...]":
-    from penstock.http.auth.keys import read_keys
+    from penstock.http.auth import read_keys
 
     return read_keys(path) if path.exists() else ()
 
@@ -118,7 +118,7 @@ def _write(path: Path, known: "Sequence[ApiKey]") -> None:
     """Replace the whole file in one step, so that a running API never reads half of it."""
     import os
 
-    from penstock.http.auth.keys import parsed_keys
+    from penstock.http.auth import parsed_keys
 
     lines = ["# Keys of the Penstock API; `penstock keys` changes this file."]
     for key in known:

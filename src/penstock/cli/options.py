@@ -47,9 +47,8 @@ def options_of(ctx: typer.Context) -> Options:
 
 def load_config(ctx: typer.Context) -> "Config":
     """Load the configuration of this run, and set up logging as it says."""
-    from penstock.ops.config import load
-    from penstock.ops.config.tree import LogLevel
-    from penstock.ops.telemetry.logs import configure_logging
+    from penstock.ops.config import LogLevel, load
+    from penstock.ops.telemetry import configure_logging
 
     options = options_of(ctx)
     config = load(options.config_file)

@@ -97,7 +97,7 @@ def _set_up_process(log_level: str | None) -> None:
 def _set_up_logs(log_level: str | None) -> None:
     import logging
 
-    from penstock.ops.telemetry.logs import configure_logging
+    from penstock.ops.telemetry import configure_logging
 
     if log_level is None:
         logging.disable(logging.CRITICAL)

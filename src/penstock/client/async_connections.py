@@ -2,11 +2,15 @@
 
 from penstock.client.calls import A, ApiCall
 from penstock.client.endpoint import REPEAT_AFTER_S, Endpoint
-from penstock.delivery.egress import AnyAddress
-from penstock.delivery.errors import AnswerTimedOut, ConnectTimedOut, DeliveryFailed
-from penstock.delivery.http.client import HttpClient
-from penstock.delivery.http.request import head_with
-from penstock.delivery.http.settings import own_part_settings
+from penstock.delivery import (
+    AnswerTimedOut,
+    AnyAddress,
+    ConnectTimedOut,
+    DeliveryFailed,
+    HttpClient,
+    head_with,
+    own_part_settings,
+)
 from penstock.domain.limits import MIB
 from penstock.edge.clock import pause
 

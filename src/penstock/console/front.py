@@ -4,13 +4,16 @@ from penstock.console.gateways import PipelineRoutes, RouterNews, queue_routes, 
 from penstock.console.metric_samples import MetricRoutes
 from penstock.console.page import with_page
 from penstock.console.upstream import Sign, Upstream
-from penstock.events.api.app import JobsParts
-from penstock.events.api.breakers import SubscriberBreakerRoutes
-from penstock.events.api.groups import GroupRoutes
-from penstock.events.api.replays import ReplayRoutes
-from penstock.events.api.statistics import DeliveryRoutes, StatisticsRoutes
-from penstock.http.api.routes import AnyRoute, routes_of
-from penstock.http.server.asgi import App
+from penstock.events.api import (
+    DeliveryRoutes,
+    GroupRoutes,
+    JobsParts,
+    ReplayRoutes,
+    StatisticsRoutes,
+    SubscriberBreakerRoutes,
+)
+from penstock.http.api import AnyRoute, routes_of
+from penstock.http.server import App
 
 
 class WebFront:

@@ -24,29 +24,30 @@ from penstock.client.types import WholeOrPageQuery
 from penstock.console.errors import PartNotConfigured, PartUnreachable
 from penstock.console.upstream import TIMEOUT_S, Upstream
 from penstock.domain.errors import PenstockError
-from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import AnyRoute, Call, NoBody, Route, route
+from penstock.http.api import AnyRoute, Call, NoBody, NoQuery, Route, route
 from penstock.http.problems import Refused
-from penstock.router.monitoring.app import Reloaded
-from penstock.router.monitoring.breakers import BreakerList, BreakerReset, ResetCount
-from penstock.router.monitoring.in_flight import InFlightList, InFlightQuery
-from penstock.router.monitoring.overview import Overview
-from penstock.router.monitoring.pools import GroupList, GroupQuery, PoolChange, RouterPoolList
-from penstock.router.monitoring.queues import QueueList
-from penstock.router.monitoring.views import RouterPoolView
-from penstock.router.monitoring.warning_routes import WarningCount, WarningList, WarningQuery
-from penstock.router.monitoring.warnings import RouterWarning
-from penstock.router.pools.pool import SHRINK_WAIT_S
-from penstock.sqs.admin.admin import PREFIX as UPSTREAM_PREFIX
-from penstock.sqs.admin.shapes import (
-    PeekedPage,
-    PeekQuery,
-    Purged,
-    QueueDescription,
-    QueueSummaries,
-    RedriveOrder,
-    RedriveStarted,
+from penstock.router import (
+    SHRINK_WAIT_S,
+    BreakerList,
+    BreakerReset,
+    GroupList,
+    GroupQuery,
+    InFlightList,
+    InFlightQuery,
+    Overview,
+    PoolChange,
+    QueueList,
+    Reloaded,
+    ResetCount,
+    RouterPoolList,
+    RouterPoolView,
+    RouterWarning,
+    WarningCount,
+    WarningList,
+    WarningQuery,
 )
+from penstock.sqs import PREFIX as UPSTREAM_PREFIX
+from penstock.sqs import PeekedPage, PeekQuery, Purged, QueueDescription, QueueSummaries, RedriveOrder, RedriveStarted
 
 
 class Gateway:

@@ -8,9 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from penstock.console.errors import PartUnreachable
 from penstock.console.upstream import Upstream
 from penstock.edge.clock import Clock
-from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import Call, NoBody, route
-from penstock.ops.telemetry.metrics import Metrics
+from penstock.http.api import Call, NoBody, NoQuery, route
+from penstock.ops.telemetry import Metrics
 
 _PREFIX = "penstock_"
 

@@ -14,7 +14,7 @@ from importlib.resources.abc import Traversable
 
 import msgspec
 
-from penstock.http.server.asgi import App, Receive, Scope, Send, answer
+from penstock.http.server import App, Receive, Scope, Send, answer
 
 _TYPES = {
     ".html": "text/html; charset=utf-8",

@@ -6,16 +6,21 @@ from http import HTTPStatus
 import msgspec
 
 from penstock.console.errors import PartNotConfigured, PartUnreachable
-from penstock.delivery.errors import DeliveryFailed, Undeliverable
-from penstock.delivery.http.answer import Answer
-from penstock.delivery.http.client import exchange_once
-from penstock.delivery.http.request import RequestHead, head_with, parse_target
-from penstock.delivery.http.settings import own_part_settings
+from penstock.delivery import (
+    Answer,
+    DeliveryFailed,
+    RequestHead,
+    Undeliverable,
+    exchange_once,
+    head_with,
+    own_part_settings,
+    parse_target,
+)
 from penstock.domain.limits import MIB
 from penstock.http.problems import Refused
-from penstock.ops.telemetry.redaction import mask_whole_url
+from penstock.ops.telemetry import mask_whole_url
+from penstock.sqs import SignedRequest
 from penstock.sqs.client import SqsEndpoint
-from penstock.sqs.wire.protocol import SignedRequest
 
 TIMEOUT_S = 5.0
 MOST_BYTES = 16 * MIB

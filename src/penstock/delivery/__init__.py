@@ -1,1 +1,58 @@
 """Getting a request to somebody else's endpoint: the HTTP client, the egress guard, and the endpoints' breakers."""
+
+from penstock.delivery.attempt import Attempts, Client
+from penstock.delivery.breakers import Breakers, BreakerView
+from penstock.delivery.egress import AnyAddress, EgressGuard
+from penstock.delivery.errors import AnswerTimedOut, ConnectionBroken, ConnectTimedOut, DeliveryFailed, Undeliverable
+from penstock.delivery.http.answer import Answer
+from penstock.delivery.http.client import HttpClient, exchange_once
+from penstock.delivery.http.request import Headers, RequestHead, Target, head_with, parse_target, request_head
+from penstock.delivery.http.settings import DeliverySettings, own_part_settings
+from penstock.delivery.webhook.courier import Courier, WebhookDelivery, undeliverable
+from penstock.delivery.webhook.request import (
+    DeliveryRequest,
+    checked_headers,
+    cloud_event,
+    delivery_request,
+    envelope_of,
+    is_json,
+)
+from penstock.delivery.webhook.trace import span_of_delivery, span_of_event, trace_of_event, trace_of_job
+
+__all__ = [
+    "Answer",
+    "AnswerTimedOut",
+    "AnyAddress",
+    "Attempts",
+    "BreakerView",
+    "Breakers",
+    "Client",
+    "ConnectTimedOut",
+    "ConnectionBroken",
+    "Courier",
+    "DeliveryFailed",
+    "DeliveryRequest",
+    "DeliverySettings",
+    "EgressGuard",
+    "Headers",
+    "HttpClient",
+    "RequestHead",
+    "Target",
+    "Undeliverable",
+    "WebhookDelivery",
+    "checked_headers",
+    "cloud_event",
+    "delivery_request",
+    "envelope_of",
+    "exchange_once",
+    "head_with",
+    "is_json",
+    "own_part_settings",
+    "parse_target",
+    "request_head",
+    "span_of_delivery",
+    "span_of_event",
+    "trace_of_event",
+    "trace_of_job",
+    "undeliverable",
+]

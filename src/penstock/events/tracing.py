@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from penstock.delivery.webhook.trace import span_of_delivery, span_of_event, trace_of_event, trace_of_job
+from penstock.delivery import span_of_delivery, span_of_event, trace_of_event, trace_of_job
 from penstock.domain.event import StoredEvent
 from penstock.domain.job import Attempt, DispatchJob
 from penstock.domain.outcome import AttemptOutcome
-from penstock.ops.telemetry.spans import Span, Spans
+from penstock.ops.telemetry import Span, Spans
 
 
 def record_published(spans: Spans, events: Sequence[StoredEvent], ids: Sequence[str], now_ms: int) -> None:

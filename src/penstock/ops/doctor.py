@@ -10,9 +10,9 @@ from enum import StrEnum
 from pathlib import Path
 
 from penstock.edge.disk_room import LEAST_FREE_BYTES, free_bytes
-from penstock.http.auth.keys import read_keys
+from penstock.http.auth import read_keys
 from penstock.ops.config import Config, ConfigError, load
-from penstock.ops.telemetry.redaction import mask_secrets, mask_whole_url
+from penstock.ops.telemetry import mask_secrets, mask_whole_url
 from penstock.queues.sqs.http import find_key
 from penstock.spark.errors import SparkUnavailable
 from penstock.spark.jvm import class_sharing

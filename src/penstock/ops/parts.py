@@ -13,12 +13,12 @@ from urllib.parse import quote
 import msgspec
 
 from penstock.edge.clock import SystemClock
-from penstock.events.api.pools import ROUTER_CONFIG_PATH as CONFIGURATION
-from penstock.events.process.route import PATH as PROCESS
-from penstock.ops.config.dispatch_options import FanOutBy
+from penstock.events.api import ROUTER_CONFIG_PATH as CONFIGURATION
+from penstock.events.process import PATH as PROCESS
+from penstock.ops.config import FanOutBy
 from penstock.ops.supervisor import SupervisedPart
+from penstock.sqs import CreateQueueRequest, QueueUrlResponse
 from penstock.sqs.client import BlockingSqsClient, SqsEndpoint
-from penstock.sqs.model import CreateQueueRequest, QueueUrlResponse
 
 
 class PromisedPort:

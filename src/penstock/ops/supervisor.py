@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from penstock.domain.errors import Unavailable
 from penstock.edge.clock import pause
-from penstock.http.server.server import CHOOSE_ANOTHER
+from penstock.http.server import CHOOSE_ANOTHER
 
 READY = "listening on "
 START_S = 60.0

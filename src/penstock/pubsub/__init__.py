@@ -1,1 +1,8 @@
 """The Google Pub/Sub front: its v1 gRPC API over the broker, for Google's own clients unchanged."""
+
+from penstock.pubsub.server import PubsubServerSettings, serve_pubsub
+
+__all__ = [
+    "PubsubServerSettings",
+    "serve_pubsub",
+]

@@ -3,8 +3,8 @@
 import asyncio
 import logging
 
-from penstock.broker.async_broker import AsyncBroker
-from penstock.delivery.attempt import Client
+from penstock.broker import AsyncBroker
+from penstock.delivery import Client
 from penstock.domain.errors import PenstockError
 from penstock.domain.ids import TsidFactory
 from penstock.domain.limits import SECOND_MS

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from penstock.broker.async_broker import AsyncBroker
+from penstock.broker import AsyncBroker
 from penstock.domain.sketch import Histogram
 from penstock.pubsub.push.pusher import BUCKETS_S, PushCounts
 

@@ -4,8 +4,7 @@ from zlib import crc32
 
 from google.iam.v1 import iam_policy_pb2, policy_pb2  # type: ignore[import-untyped]
 
-from penstock.broker.async_broker import AsyncBroker
-from penstock.broker.errors import TopicNotFound
+from penstock.broker import AsyncBroker, TopicNotFound
 from penstock.pubsub.errors import InvalidName, PolicyChanged
 from penstock.pubsub.schemas.store import SchemaStore
 from penstock.pubsub.wire import GrpcCall

@@ -8,19 +8,16 @@ from contextlib import asynccontextmanager
 import grpc  # type: ignore[import-untyped]
 import msgspec
 
-from penstock.broker.async_broker import AsyncBroker
-from penstock.delivery.egress import EgressGuard
-from penstock.delivery.http.client import HttpClient
-from penstock.delivery.http.settings import DeliverySettings
+from penstock.broker import AsyncBroker
+from penstock.delivery import DeliverySettings, EgressGuard, HttpClient
 from penstock.domain.addresses import Network
 from penstock.domain.ids import TsidFactory
 from penstock.domain.limits import MAX_ACK_DEADLINE_S, MIB
 from penstock.edge.clock import Clock, pause
-from penstock.engine.policy import Window
-from penstock.engine.store.port import Store
-from penstock.http.api.probes import CheckResult, Probes
-from penstock.http.server.server import HttpServer, listening_socket
-from penstock.ops.telemetry.metrics import Metrics
+from penstock.engine import Store, Window
+from penstock.http.api import CheckResult, Probes
+from penstock.http.server import HttpServer, listening_socket
+from penstock.ops.telemetry import Metrics
 from penstock.pubsub.front import PubsubFront
 from penstock.pubsub.handlers import generic_handlers
 

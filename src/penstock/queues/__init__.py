@@ -1,1 +1,18 @@
 """Queues the router consumes and the dispatcher publishes to: SQS, NATS, ActiveMQ, and an embedded one."""
+
+from penstock.queues.open import QueueSpec, publisher_for, source_for
+from penstock.queues.port import Confirmation, Publication, Publisher, Received, Source, confirmed
+from penstock.queues.uri import queue_uri
+
+__all__ = [
+    "Confirmation",
+    "Publication",
+    "Publisher",
+    "QueueSpec",
+    "Received",
+    "Source",
+    "confirmed",
+    "publisher_for",
+    "queue_uri",
+    "source_for",
+]

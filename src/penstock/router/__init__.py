@@ -1,1 +1,54 @@
 """The message router: pulls pointers from queues and delivers them by HTTP, in order per group."""
+
+from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration
+from penstock.router.monitoring.app import Reloaded
+from penstock.router.monitoring.breakers import BreakerList, BreakerReset, ResetCount, breaker_list
+from penstock.router.monitoring.in_flight import InFlightList, InFlightQuery
+from penstock.router.monitoring.overview import Overview
+from penstock.router.monitoring.pools import GroupList, GroupQuery, PoolChange, RouterPoolList
+from penstock.router.monitoring.queues import QueueList
+from penstock.router.monitoring.views import RouterPoolView
+from penstock.router.monitoring.warning_routes import WarningCount, WarningList, WarningQuery
+from penstock.router.monitoring.warnings import RouterWarning, Warnings
+from penstock.router.pools.counts import RouterMetrics
+from penstock.router.pools.mediator import HttpMediator
+from penstock.router.pools.pool import SHRINK_WAIT_S, Mediator
+from penstock.router.router import Router
+from penstock.router.schedule import DutySchedule, PeriodicTask
+from penstock.router.server import serve_router, serve_standby_router
+from penstock.router.settings import RouterSettings, router_settings
+
+__all__ = [
+    "SHRINK_WAIT_S",
+    "BreakerList",
+    "BreakerReset",
+    "DutySchedule",
+    "GroupList",
+    "GroupQuery",
+    "HttpMediator",
+    "InFlightList",
+    "InFlightQuery",
+    "Mediator",
+    "Overview",
+    "PeriodicTask",
+    "PoolChange",
+    "PoolConfiguration",
+    "QueueList",
+    "Reloaded",
+    "ResetCount",
+    "Router",
+    "RouterConfiguration",
+    "RouterMetrics",
+    "RouterPoolList",
+    "RouterPoolView",
+    "RouterSettings",
+    "RouterWarning",
+    "WarningCount",
+    "WarningList",
+    "WarningQuery",
+    "Warnings",
+    "breaker_list",
+    "router_settings",
+    "serve_router",
+    "serve_standby_router",
+]

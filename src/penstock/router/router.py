@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import Callable
 from heapq import nsmallest
 
-from penstock.delivery.breakers import Breakers, BreakerView
+from penstock.delivery import Breakers, BreakerView
 from penstock.domain.limits import SECOND_MS
 from penstock.edge.clock import Clock
-from penstock.ops.config.router_options import RouterOptions
-from penstock.queues.open import QueueSpec
-from penstock.queues.port import Source
+from penstock.ops.config import RouterOptions
+from penstock.queues import QueueSpec, Source
 from penstock.router.config.configuration import RouterConfiguration
 from penstock.router.config.plan import plan_queues
 from penstock.router.intake.consumers import Consumers

@@ -4,19 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from penstock.cluster.leadership import lease_for, running
-from penstock.cluster.lease import LeaseDatabase
-from penstock.cluster.standby import Standby
-from penstock.delivery.breakers import Breakers
-from penstock.delivery.egress import EgressGuard
-from penstock.delivery.http.client import HttpClient
-from penstock.delivery.http.settings import DeliverySettings
+from penstock.cluster import LeaseDatabase, Standby, lease_for, running
+from penstock.delivery import Breakers, DeliverySettings, EgressGuard, HttpClient
 from penstock.domain.ids import TsidFactory
 from penstock.edge.clock import Clock, SystemClock, pause
 from penstock.edge.node import process_ids
-from penstock.http.server.server import HttpServer, stop_signal
-from penstock.queues.open import QueueSpec, source_for
-from penstock.queues.port import Source
+from penstock.http.server import HttpServer, stop_signal
+from penstock.queues import QueueSpec, Source, source_for
 from penstock.queues.sqs.client import SqsPolling
 from penstock.router.config.configuration import RouterConfiguration
 from penstock.router.config.fetch import fetch_configuration

@@ -3,9 +3,7 @@
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from penstock.ops.config.kinds import Network
-from penstock.ops.config.router_options import RouterOptions
-from penstock.ops.config.tree import Config
+from penstock.ops.config import Config, Network, RouterOptions
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,12 +10,12 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from penstock.events.store.statements import Dialect
+from penstock.events.store import Dialect
 from penstock.spark.errors import InvalidPipelineOption
 
 if TYPE_CHECKING:
     from penstock.engine.store.postgres_address import PostgresAddress
-    from penstock.events.store.repository import JobRepository
+    from penstock.events.store import JobRepository
 
 
 class SparkDatabase(msgspec.Struct, frozen=True, dict=True):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from penstock.ops.telemetry.metrics import Metrics
+from penstock.ops.telemetry import Metrics
 from penstock.spark.progress import QueryProgress, QueryStatus, QueryView
 
 _LABELS = ("query",)

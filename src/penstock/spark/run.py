@@ -10,14 +10,10 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from penstock.edge.clock import pause
-from penstock.http.api.app import ApiApp
-from penstock.http.api.probes import CheckResult, Probes
-from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import Call, NoBody, RouteTable, route, routes_of
-from penstock.http.auth.guard import RequestGuard
-from penstock.http.server.asgi import App
-from penstock.http.server.server import HttpServer, stop_signal
-from penstock.ops.telemetry.metrics import Metrics
+from penstock.http.api import ApiApp, Call, CheckResult, NoBody, NoQuery, Probes, RouteTable, route, routes_of
+from penstock.http.auth import RequestGuard
+from penstock.http.server import App, HttpServer, stop_signal
+from penstock.ops.telemetry import Metrics
 from penstock.spark.errors import JobsFailed
 from penstock.spark.metrics import BatchTimes, ProgressCollector
 from penstock.spark.progress import QueryStatus, QueryView

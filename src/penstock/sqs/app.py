@@ -8,9 +8,9 @@ from urllib.parse import unquote
 import msgspec
 
 from penstock.domain.errors import PenstockError
-from penstock.http.api.probes import PATHS, Probes
-from penstock.http.auth.guard import is_sent_by_another_site
-from penstock.http.server.asgi import Exchange, Receive, Scope, Send
+from penstock.http.api import PATHS, Probes
+from penstock.http.auth import is_sent_by_another_site
+from penstock.http.server import Exchange, Receive, Scope, Send
 from penstock.sqs.actions.after_commit import AfterCommit
 from penstock.sqs.actions.table import ACTIONS
 from penstock.sqs.admin.admin import AdminSurface

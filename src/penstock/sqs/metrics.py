@@ -12,7 +12,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from penstock.ops.telemetry.metrics import DELAY_BUCKETS_S
+from penstock.ops.telemetry import DELAY_BUCKETS_S
 
 if TYPE_CHECKING:
     from penstock.sqs.queue.queue import SqsQueue

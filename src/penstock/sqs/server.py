@@ -8,14 +8,10 @@ import msgspec
 
 from penstock.domain.ids import TsidFactory
 from penstock.edge.clock import Clock, pause, stopwatch
-from penstock.engine.async_shell import AsyncShell
-from penstock.engine.ledger import Ledger
-from penstock.engine.policy import Window
-from penstock.engine.store.port import Store
-from penstock.http.api.probes import CheckResult, Probes
-from penstock.http.server.asgi import App
-from penstock.http.server.server import HttpServer, serve_until_signal
-from penstock.ops.telemetry.metrics import Metrics
+from penstock.engine import AsyncShell, Ledger, Store, Window
+from penstock.http.api import CheckResult, Probes
+from penstock.http.server import App, HttpServer, serve_until_signal
+from penstock.ops.telemetry import Metrics
 from penstock.sqs.app import SqsApp
 from penstock.sqs.auth.credentials import Credentials
 from penstock.sqs.queue.placement import HOME

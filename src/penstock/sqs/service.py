@@ -12,11 +12,7 @@ import msgspec
 from penstock.domain.errors import FailedPrecondition, InvalidArgument, PenstockError
 from penstock.domain.ids import TsidFactory
 from penstock.edge.clock import Clock
-from penstock.engine.async_shell import AsyncShell
-from penstock.engine.entry import Entry
-from penstock.engine.pending import Pending
-from penstock.engine.policy import QueuePolicy
-from penstock.engine.store.port import QueueRecord, StreamRecord
+from penstock.engine import AsyncShell, Entry, Pending, QueuePolicy, QueueRecord, StreamRecord
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, queue_does_not_exist
 from penstock.sqs.metrics import SqsMetrics
 from penstock.sqs.names import arn, name_of_url, parse_arn

@@ -8,8 +8,7 @@ from types import TracebackType
 import msgspec
 
 from penstock.edge.clock import pause, wall_seconds
-from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan
-from penstock.http.server.server import HttpServer
+from penstock.http.server import HttpServer, Receive, Scope, Send, accept_lifespan
 
 
 class Ending(Enum):

@@ -50,7 +50,7 @@ def facts(
         raise typer.BadParameter("--day goes with --compact")
 
     from penstock.history.lake.job import FactsJob, FactsSettings
-    from penstock.http.server.server import run as run_service
+    from penstock.http.server import run as run_service
     from penstock.spark.run import RunSettings, run_pipeline
 
     options = config.pipeline

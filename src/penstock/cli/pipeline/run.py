@@ -77,7 +77,7 @@ def run(
     SIGINT or SIGTERM lets the running micro-batches finish first. Without --data or --database, the data directory or
     the database of the configuration is used.
     """
-    from penstock.http.server.server import run as run_service
+    from penstock.http.server import run as run_service
     from penstock.spark.run import RunSettings, run_pipeline
 
     config = load_config(ctx)
@@ -180,7 +180,7 @@ class Streams:
     def _dispatch(self) -> "StreamingJob":
         from penstock.cli.serve.events_database import jobs_database
         from penstock.edge.node import process_ids
-        from penstock.events.dispatch.settings import scheduler_settings
+        from penstock.events.dispatch import scheduler_settings
         from penstock.events.dispatch.spark import DispatchQuery, LeaseSettings
         from penstock.events.dispatch.spark_messages import Destination, DispatchSettings
         from penstock.events.dispatch.spark_round import DispatchRounds

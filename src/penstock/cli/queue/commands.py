@@ -66,8 +66,7 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Create a queue; creating the same one again does nothing."""
-    from penstock.sqs.model import CreateQueueRequest, QueueUrlResponse
-    from penstock.sqs.names import FIFO_SUFFIX
+    from penstock.sqs import FIFO_SUFFIX, CreateQueueRequest, QueueUrlResponse
 
     attributes = pairs(attribute, "--attribute")
     if fifo and not name.endswith(FIFO_SUFFIX):
@@ -123,7 +122,7 @@ def attrs(
     as_json: AsJson = False,
 ) -> None:
     """Show the attributes of a queue, after changing those given with --set."""
-    from penstock.sqs.model import EmptyResponse, SetQueueAttributesRequest
+    from penstock.sqs import EmptyResponse, SetQueueAttributesRequest
 
     changed = pairs(changes, "--set")
     with connect(ctx, endpoint) as client:
@@ -180,7 +179,7 @@ def throttle(
     as_json: AsJson = False,
 ) -> None:
     """Show a queue's limits, after changing those given; for admins of a Penstock server."""
-    from penstock.sqs.model import EmptyResponse, SetQueueAttributesRequest
+    from penstock.sqs import EmptyResponse, SetQueueAttributesRequest
 
     given = {"send": send, "receive": receive, "default": default}
     texts = {verb: text or "0/0" for verb, text in given.items() if text is not None or off}
@@ -205,7 +204,7 @@ def throttle(
 
 
 def _remove(ctx: typer.Context, endpoint: str | None, name: str, verb: str, *, ask: bool, as_json: bool) -> None:
-    from penstock.sqs.model import EmptyResponse, QueueUrlRequest
+    from penstock.sqs import EmptyResponse, QueueUrlRequest
 
     with connect(ctx, endpoint) as client:
         url = client.queue_url(name)

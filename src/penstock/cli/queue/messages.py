@@ -14,8 +14,8 @@ from penstock.cli.queue.connection import QueueName, SqsEndpoint, connect, name_
 from penstock.domain.errors import FailedPrecondition
 
 if TYPE_CHECKING:
+    from penstock.sqs import ReceivedMessage
     from penstock.sqs.client import BlockingSqsClient
-    from penstock.sqs.model import ReceivedMessage
 
 _BATCH = 10
 
@@ -108,7 +108,7 @@ def _received(
     client: "BlockingSqsClient", url: str, max_messages: int, wait: int | None, visibility: int | None
 ) -> Iterator[list["ReceivedMessage"]]:
     """Yield batches until there are enough or none is left; only the first request waits."""
-    from penstock.sqs.model import ReceiveMessageRequest, ReceiveMessageResponse
+    from penstock.sqs import ReceiveMessageRequest, ReceiveMessageResponse
 
     left = max_messages
     while left > 0:
@@ -125,7 +125,7 @@ def _received(
 
 
 def _delete(client: "BlockingSqsClient", url: str, batch: list["ReceivedMessage"]) -> None:
-    from penstock.sqs.model import BatchResponse, DeleteMessageBatchRequest, DeleteMessageBatchRequestEntry
+    from penstock.sqs import BatchResponse, DeleteMessageBatchRequest, DeleteMessageBatchRequestEntry
 
     entries = [DeleteMessageBatchRequestEntry(str(at), each.receipt_handle) for at, each in enumerate(batch)]
     answer = client.call("DeleteMessageBatch", DeleteMessageBatchRequest(url, entries), BatchResponse)

@@ -14,8 +14,8 @@ from penstock.cli.queue.connection import QueueName, SqsEndpoint, connect, name_
 from penstock.domain.errors import FailedPrecondition
 
 if TYPE_CHECKING:
+    from penstock.sqs import MessageMoveTask
     from penstock.sqs.client import BlockingSqsClient
-    from penstock.sqs.model import MessageMoveTask
 
 _POLL_S = 0.5
 _UNDER_WAY = ("RUNNING", "CANCELLING")
@@ -43,7 +43,7 @@ def redrive(
 
     The server moves them; with --watch the exit code is 1 if it could not move them all.
     """
-    from penstock.sqs.model import StartMessageMoveTaskRequest, TaskHandleResponse
+    from penstock.sqs import StartMessageMoveTaskRequest, TaskHandleResponse
 
     with connect(ctx, endpoint) as client:
         source = _arn(client, name)
@@ -80,7 +80,7 @@ def _watched(client: "BlockingSqsClient", source: str, name: str, *, quiet: bool
 
 
 def _progress(client: "BlockingSqsClient", source: str) -> Iterator["MessageMoveTask"]:
-    from penstock.sqs.model import ListMessageMoveTasksRequest, ListMessageMoveTasksResponse
+    from penstock.sqs import ListMessageMoveTasksRequest, ListMessageMoveTasksResponse
 
     while True:
         listed = client.call(

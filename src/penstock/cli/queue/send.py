@@ -13,8 +13,8 @@ from penstock.cli.queue.connection import QueueName, SqsEndpoint, connect, count
 from penstock.domain.errors import FailedPrecondition, InvalidArgument, PenstockError
 
 if TYPE_CHECKING:
+    from penstock.sqs import MessageAttributes, SendMessageBatchRequestEntry
     from penstock.sqs.client import BlockingSqsClient
-    from penstock.sqs.model import MessageAttributes, SendMessageBatchRequestEntry
 
 _BATCH = 10
 # What the oldest SQS servers take in one request; a longer line goes alone.
@@ -54,7 +54,7 @@ def send(
     A line break at the end of standard input is not part of the body. Lines are sent in order, in batches of 10, until
     one is refused.
     """
-    from penstock.sqs.model import SendMessageRequest, SendMessageResponse
+    from penstock.sqs import SendMessageRequest, SendMessageResponse
 
     typed = _message_attributes(attribute)
     if lines and body != "-":
@@ -76,7 +76,7 @@ def send(
 
 
 def _message_attributes(texts: list[str] | None) -> "MessageAttributes":
-    from penstock.sqs.model import MessageAttributeValue
+    from penstock.sqs import MessageAttributeValue
 
     found: MessageAttributes = {}
     for key, value in pairs(texts, "--attribute").items():
@@ -113,7 +113,7 @@ def _entries(
     group: str | None,
 ) -> Iterator["SendMessageBatchRequestEntry"]:
     """Yield one entry for each line, with the line's number as its id."""
-    from penstock.sqs.model import SendMessageBatchRequestEntry
+    from penstock.sqs import SendMessageBatchRequestEntry
 
     for number, text in lines:
         own_dedup_id = None if dedup_id is None else f"{dedup_id}-{number}"
@@ -121,7 +121,7 @@ def _entries(
 
 
 def _send_all(client: "BlockingSqsClient", url: str, entries: Iterable["SendMessageBatchRequestEntry"]) -> int:
-    from penstock.sqs.model import SendMessageBatchRequest, SendMessageBatchResponse
+    from penstock.sqs import SendMessageBatchRequest, SendMessageBatchResponse
 
     sent = 0
     try:

@@ -10,8 +10,7 @@ from penstock.cli.options import given_or, load_config
 from penstock.cli.parameters import ApiHost, DatabaseUrl, DataDir, DeadLetterServer, DispatchQueue, port_option
 
 if TYPE_CHECKING:
-    from penstock.console.front import WebFront
-    from penstock.console.upstream import Sign
+    from penstock.console import Sign, WebFront
     from penstock.ops.config import Config
 
 API_EXAMPLES = examples(
@@ -58,8 +57,8 @@ def api(
     from penstock.cli.serve.events_database import api_settings, jobs_database
     from penstock.edge.clock import SystemClock
     from penstock.edge.node import process_ids
-    from penstock.events.api.server import serve_api
-    from penstock.http.server.server import run
+    from penstock.events.api import serve_api
+    from penstock.http.server import run
 
     config = load_config(ctx)
     repository, secrets = jobs_database(config, data, database, listen=False)
@@ -94,10 +93,9 @@ def dispatch(
     from penstock.cli.serve.events_database import api_settings, jobs_database
     from penstock.edge.clock import SystemClock
     from penstock.edge.node import process_ids
-    from penstock.events.dispatch.settings import scheduler_settings
-    from penstock.events.dispatch.with_api import serve_api_with_scheduler
-    from penstock.http.server.server import run
-    from penstock.queues.open import publisher_for
+    from penstock.events.dispatch import scheduler_settings, serve_api_with_scheduler
+    from penstock.http.server import run
+    from penstock.queues import publisher_for
 
     config = load_config(ctx)
     uri = queue or config.scheduler.queue
@@ -127,7 +125,7 @@ def dispatch(
 
 def _web_front(config: "Config", router: str, queues: str, pipeline: str) -> "WebFront":
     """Return the web page, with the addresses given or configured."""
-    from penstock.console.front import WebFront
+    from penstock.console import WebFront
 
     queues = queues or config.api.queues
     return WebFront.at(

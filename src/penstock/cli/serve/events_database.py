@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from penstock.cli.options import database_url
-from penstock.events.api.server import ApiSettings
-from penstock.events.process.tokens import auth_secrets
+from penstock.events.api import ApiSettings
+from penstock.events.process import auth_secrets
+from penstock.events.store import SqlRepository
 from penstock.events.store.postgres import postgres_repository
-from penstock.events.store.sql_repository import SqlRepository
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.ops.config import Config
 

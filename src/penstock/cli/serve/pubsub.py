@@ -36,9 +36,9 @@ def pubsub(
     from penstock.cli.serve.stores import store_of
     from penstock.edge.clock import SystemClock
     from penstock.edge.node import process_ids
-    from penstock.engine.policy import Window
-    from penstock.http.server.server import run
-    from penstock.pubsub.server import PubsubServerSettings, serve_pubsub
+    from penstock.engine import Window
+    from penstock.http.server import run
+    from penstock.pubsub import PubsubServerSettings, serve_pubsub
 
     config = load_config(ctx)
     settings = PubsubServerSettings(

@@ -22,8 +22,8 @@ from penstock.cli.options import given_or, load_config
 from penstock.cli.parameters import host_option, port_option
 
 if TYPE_CHECKING:
-    from penstock.ops.config.tree import Config, LogSettings
-    from penstock.router.settings import RouterSettings
+    from penstock.ops.config import Config, LogSettings
+    from penstock.router import RouterSettings
 
 EXAMPLES = examples(
     "penstock serve router --config router.json",
@@ -60,9 +60,8 @@ def router(
 
     Pools and queues come from --config, else from the setting router.config; they may change while the router runs.
     """
-    from penstock.http.server.server import run
-    from penstock.router.server import serve_router
-    from penstock.router.settings import router_settings
+    from penstock.http.server import run
+    from penstock.router import router_settings, serve_router
 
     tree = load_config(ctx)
     sources = tuple(place.strip() for place in config.split(",") if place.strip())
@@ -83,8 +82,8 @@ def _serve_standby(config: "Config", settings: "RouterSettings", standby: str, d
     from penstock.cli.serve.events_database import jobs_repository
     from penstock.edge.clock import SystemClock
     from penstock.edge.node import process_ids
-    from penstock.http.server.server import run
-    from penstock.router.server import serve_standby_router
+    from penstock.http.server import run
+    from penstock.router import serve_standby_router
 
     if settings.workers > 1:
         raise typer.BadParameter("--standby goes with one worker; run one router per lease")
@@ -105,9 +104,9 @@ def _serve_standby(config: "Config", settings: "RouterSettings", standby: str, d
 def _serve_worker(settings: "RouterSettings", log: "LogSettings", worker: int) -> None:
     """Run one of several processes; it sets up logging by itself."""
     from penstock.domain.errors import PenstockError
-    from penstock.http.server.server import run
-    from penstock.ops.telemetry.logs import configure_logging
-    from penstock.router.server import serve_router
+    from penstock.http.server import run
+    from penstock.ops.telemetry import configure_logging
+    from penstock.router import serve_router
 
     configure_logging(log.format, log.level)
     try:

@@ -40,12 +40,10 @@ def scheduler(
     Without --data or --database, the data directory or the database of the configuration is used.
     """
     from penstock.cli.serve.events_database import jobs_database
-    from penstock.events.dispatch.pointers import Pointers
-    from penstock.events.dispatch.server import SchedulerServerSettings, serve_scheduler
-    from penstock.events.dispatch.settings import scheduler_settings
-    from penstock.events.process.tokens import AuthTokens
-    from penstock.http.server.server import run
-    from penstock.queues.open import publisher_for
+    from penstock.events.dispatch import Pointers, SchedulerServerSettings, scheduler_settings, serve_scheduler
+    from penstock.events.process import AuthTokens
+    from penstock.http.server import run
+    from penstock.queues import publisher_for
 
     config = load_config(ctx)
     options = config.scheduler

@@ -39,12 +39,9 @@ def sqs(
     from penstock.cli.serve.stores import named_stores, store_of
     from penstock.edge.clock import SystemClock
     from penstock.edge.node import process_ids
-    from penstock.engine.policy import Window
-    from penstock.http.server.server import run
-    from penstock.sqs.auth.credentials import load
-    from penstock.sqs.queue.placement import HOME, parse_partition_map
-    from penstock.sqs.server import SqsServerSettings, serve_sqs
-    from penstock.sqs.service import ServiceSettings
+    from penstock.engine import Window
+    from penstock.http.server import run
+    from penstock.sqs import HOME, ServiceSettings, SqsServerSettings, load, parse_partition_map, serve_sqs
 
     config = load_config(ctx)
     others = named_stores(config)

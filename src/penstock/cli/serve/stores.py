@@ -6,8 +6,7 @@ import typer
 
 from penstock.cli.options import database_url
 from penstock.domain.errors import InvalidArgument
-from penstock.engine.store.memory import MemoryStore
-from penstock.engine.store.port import Store
+from penstock.engine import MemoryStore, Store
 from penstock.engine.store.postgres import PostgresStore
 from penstock.engine.store.sqlite import SqliteStore
 from penstock.ops.config import Config

@@ -12,7 +12,7 @@ from penstock.delivery.http.dialer import Dialer
 from penstock.delivery.http.request import Origin
 from penstock.delivery.http.settings import HttpClientSettings
 from penstock.edge.outbox import Outbox
-from penstock.ops.config.router_options import HttpVersion
+from penstock.ops.config import HttpVersion
 
 
 class Connections:

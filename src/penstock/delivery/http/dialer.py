@@ -13,7 +13,7 @@ from penstock.delivery.http.http1 import Http1Connection
 from penstock.delivery.http.http2 import Http2Connection
 from penstock.delivery.http.request import Origin
 from penstock.delivery.http.settings import HttpClientSettings
-from penstock.ops.config.router_options import HttpVersion
+from penstock.ops.config import HttpVersion
 
 
 class Dialer:

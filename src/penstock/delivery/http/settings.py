@@ -4,7 +4,7 @@ import msgspec
 
 from penstock.domain.limits import KIB, MIB
 from penstock.domain.outcome import ClientErrors
-from penstock.ops.config.router_options import HttpVersion
+from penstock.ops.config import HttpVersion
 
 # More of a body than this is read, but not kept; past the second limit it is not read either.
 KEPT_BODY_BYTES = 64 * KIB

@@ -24,7 +24,7 @@ from penstock.domain.limits import SECOND_MS
 from penstock.domain.replay import original_id
 from penstock.domain.signing import ID_HEADER, TIMESTAMP_HEADER, Signature, sign
 from penstock.domain.subscription import Subscription
-from penstock.ops.telemetry.spans import NoSpans, Spans
+from penstock.ops.telemetry import NoSpans, Spans
 
 SPEC_VERSION = "1.0"
 CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"

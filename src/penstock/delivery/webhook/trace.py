@@ -10,7 +10,7 @@ from hashlib import sha256
 
 from penstock.domain.event import StoredEvent
 from penstock.domain.job import DispatchJob
-from penstock.ops.telemetry.spans import Spans, Trace
+from penstock.ops.telemetry import Spans, Trace
 
 TRACEPARENT = "traceparent"
 TRACESTATE = "tracestate"

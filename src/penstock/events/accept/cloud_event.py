@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from penstock.client.types import MAX_DATA_BYTES, CloudEvent
-from penstock.delivery.webhook.request import is_json
+from penstock.delivery import is_json
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.event import StoredEvent
 from penstock.domain.message import NO_ATTRIBUTES

@@ -5,18 +5,17 @@ from collections.abc import Callable
 from msgspec import Raw
 
 from penstock.client.types import CloudEvent, CloudEventOrBatch, EventReceipt, EventReceipts, EventView
-from penstock.delivery.webhook.request import cloud_event
+from penstock.delivery import cloud_event
 from penstock.edge.clock import Clock
 from penstock.events.accept.cloud_event import MEDIA_TYPES, event_of, members_of
 from penstock.events.errors import EventNotFound
-from penstock.events.fan_out.inline import EventPublisher
+from penstock.events.fan_out import EventPublisher
 from penstock.events.fields import MAX_BATCH_BYTES, checked_id
-from penstock.events.store.repository import JobRepository
+from penstock.events.store import JobRepository
 from penstock.events.tracing import record_published
-from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import Call, NoBody, route
-from penstock.http.auth.keys import EVERYONE, MAY_PUBLISH
-from penstock.ops.telemetry.spans import Spans
+from penstock.http.api import Call, NoBody, NoQuery, route
+from penstock.http.auth import EVERYONE, MAY_PUBLISH
+from penstock.ops.telemetry import Spans
 
 PATH = "/api/v1/events"
 

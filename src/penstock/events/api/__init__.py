@@ -1,1 +1,25 @@
 """The API of jobs, events, subscriptions and pools."""
+
+from penstock.events.api.app import ApiFront, JobsParts
+from penstock.events.api.breakers import SubscriberBreakerRoutes
+from penstock.events.api.groups import GroupRoutes
+from penstock.events.api.pools import ROUTER_CONFIG_PATH
+from penstock.events.api.replays import ReplayRoutes
+from penstock.events.api.server import ApiSettings, api_server, serve_api
+from penstock.events.api.statistics import DeliveryRoutes, StatisticsRoutes
+from penstock.events.api.subscriptions import PATH
+
+__all__ = [
+    "PATH",
+    "ROUTER_CONFIG_PATH",
+    "ApiFront",
+    "ApiSettings",
+    "DeliveryRoutes",
+    "GroupRoutes",
+    "JobsParts",
+    "ReplayRoutes",
+    "StatisticsRoutes",
+    "SubscriberBreakerRoutes",
+    "api_server",
+    "serve_api",
+]

@@ -4,30 +4,34 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.delivery.webhook.courier import Courier
+from penstock.delivery import Courier
 from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
 from penstock.edge.clock import Clock
-from penstock.events.accept.routes import EventRoutes
+from penstock.events.accept import EventRoutes
 from penstock.events.api.changes import ChangeRoutes, DatabaseChanges
 from penstock.events.api.jobs import JobDecisionRoutes, JobRoutes
 from penstock.events.api.pools import PoolRoutes, RouterConfigRoutes
 from penstock.events.api.subscriptions import SigningSecretRoutes, SubscriptionRoutes
 from penstock.events.api.trial import TrialRoutes
-from penstock.events.fan_out.inline import publisher_for
-from penstock.events.process.process import Processor
-from penstock.events.process.route import ProcessRoute
-from penstock.events.process.tokens import AuthTokens
-from penstock.events.store.repository import JobRepository
-from penstock.http.api.app import ApiApp
-from penstock.http.api.openapi import Json, documented, openapi_document
-from penstock.http.api.probes import Check, CheckResult, Probes
-from penstock.http.api.routes import AnyRoute, RouteTable, routes_of
-from penstock.http.auth.guard import RequestGuard
-from penstock.http.auth.keys import KeyFile
-from penstock.http.server.asgi import App
-from penstock.ops.config.dispatch_options import FanOutBy
-from penstock.ops.telemetry.metrics import Metrics
-from penstock.ops.telemetry.spans import NoSpans, Spans
+from penstock.events.fan_out import publisher_for
+from penstock.events.process import AuthTokens, Processor, ProcessRoute
+from penstock.events.store import JobRepository
+from penstock.http.api import (
+    AnyRoute,
+    ApiApp,
+    Check,
+    CheckResult,
+    Json,
+    Probes,
+    RouteTable,
+    documented,
+    openapi_document,
+    routes_of,
+)
+from penstock.http.auth import KeyFile, RequestGuard
+from penstock.http.server import App
+from penstock.ops.config import FanOutBy
+from penstock.ops.telemetry import Metrics, NoSpans, Spans
 
 _DESCRIPTION = "Events in, signed webhooks out: events, subscriptions, the jobs they cause, and the pools they run in."
 

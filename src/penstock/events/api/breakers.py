@@ -3,11 +3,10 @@
 from http import HTTPStatus
 
 from penstock.client.types import WholeOrPageQuery
-from penstock.delivery.breakers import Breakers
+from penstock.delivery import Breakers
 from penstock.domain.errors import NotFound
-from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import Call, NoBody, route
-from penstock.router.monitoring.breakers import BreakerList, BreakerReset, ResetCount, breaker_list
+from penstock.http.api import Call, NoBody, NoQuery, route
+from penstock.router import BreakerList, BreakerReset, ResetCount, breaker_list
 
 PATH = "/api/v1/breakers"
 

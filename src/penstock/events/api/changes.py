@@ -8,10 +8,8 @@ from collections.abc import Callable
 from penstock.client.types import ChangeList, ChangeQuery, ChangeView
 from penstock.edge.clock import Clock
 from penstock.events.fields import moment_of
-from penstock.events.store.changes import KeptChange
-from penstock.events.store.repository import JobRepository
-from penstock.http.api.changes import Change, LoggedChanges
-from penstock.http.api.routes import Call, NoBody, route
+from penstock.events.store import JobRepository, KeptChange
+from penstock.http.api import Call, Change, LoggedChanges, NoBody, route
 
 PATH = "/api/v1/changes"
 

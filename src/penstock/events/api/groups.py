@@ -15,10 +15,8 @@ from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock
 from penstock.events.api.job_types import job_view
 from penstock.events.fields import moment_of
-from penstock.events.store.inspection import HeldGroup, LaneState
-from penstock.events.store.repository import JobRepository
-from penstock.http.api.paging import check_no_cursor, first_of, key_before, page_of
-from penstock.http.api.routes import Call, NoBody, route
+from penstock.events.store import HeldGroup, JobRepository, LaneState
+from penstock.http.api import Call, NoBody, check_no_cursor, first_of, key_before, page_of, route
 
 PATH = "/api/v1/groups"
 SHOWN_JOBS = 50

@@ -30,12 +30,9 @@ from penstock.edge.clock import Clock
 from penstock.events.api.job_types import attempt_view, job_view, new_job
 from penstock.events.errors import UnknownSubscription
 from penstock.events.fields import MAX_BATCH_BYTES, MAX_ITEM_BYTES, checked_id, checked_job_id
-from penstock.events.store.listing import JobFilter
-from penstock.events.store.repository import JobRepository
-from penstock.http.api.paging import first_of, key_before
-from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import Call, NoBody, route
-from penstock.http.auth.keys import EVERYONE, MAY_PUBLISH
+from penstock.events.store import JobFilter, JobRepository
+from penstock.http.api import Call, NoBody, NoQuery, first_of, key_before, route
+from penstock.http.auth import EVERYONE, MAY_PUBLISH
 
 PATH = "/api/v1/jobs"
 

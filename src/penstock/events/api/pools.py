@@ -9,10 +9,8 @@ from penstock.client.types import PageQuery, PoolBody, PoolList, PoolView, Queue
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.subscription import Pool
 from penstock.events.errors import PoolNotFound
-from penstock.events.store.repository import JobRepository
-from penstock.http.api.paging import page_of
-from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import Call, NoBody, route
+from penstock.events.store import JobRepository
+from penstock.http.api import Call, NoBody, NoQuery, page_of, route
 
 PATH = "/api/v1/pools"
 _ONE = f"{PATH}/{{code}}"

@@ -14,10 +14,8 @@ from penstock.domain.job import DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.replay import ReplayRequest, ReplaySelection, last_copies
 from penstock.edge.clock import Clock
-from penstock.events.store.listing import JobFilter
-from penstock.events.store.repository import JobRepository
-from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import Call, NoBody, route
+from penstock.events.store import JobFilter, JobRepository
+from penstock.http.api import Call, NoBody, NoQuery, route
 from penstock.http.problems import Refused
 
 PATH = "/api/v1/replays"

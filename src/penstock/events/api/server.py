@@ -10,26 +10,18 @@ from pathlib import Path
 import msgspec
 
 from penstock.client.types import LONGEST_TIMEOUT_S
-from penstock.delivery.breakers import Breakers
-from penstock.delivery.egress import EgressGuard
-from penstock.delivery.http.client import HttpClient
-from penstock.delivery.http.settings import DeliverySettings
-from penstock.delivery.webhook.courier import Courier
+from penstock.delivery import Breakers, Courier, DeliverySettings, EgressGuard, HttpClient
 from penstock.domain.addresses import Network
 from penstock.domain.ids import TsidFactory
 from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
 from penstock.edge.clock import Clock
 from penstock.events.api.app import ApiFront, JobsParts, jobs_app
-from penstock.events.process.dead_letters import DeadLetters, NoDeadLetters
-from penstock.events.process.process import ProcessMetrics, Processor
-from penstock.events.process.tokens import AuthTokens
-from penstock.events.store.repository import JobRepository
-from penstock.http.auth.keys import KeyFile
-from penstock.http.server.server import HttpServer, serve_until_signal
-from penstock.ops.config.dispatch_options import FanOutBy
-from penstock.ops.config.router_options import HttpVersion
-from penstock.ops.telemetry.metrics import Metrics
-from penstock.ops.telemetry.spans import NoSpans, Spans, otlp_spans
+from penstock.events.process import AuthTokens, DeadLetters, NoDeadLetters, ProcessMetrics, Processor
+from penstock.events.store import JobRepository
+from penstock.http.auth import KeyFile
+from penstock.http.server import HttpServer, serve_until_signal
+from penstock.ops.config import FanOutBy, HttpVersion
+from penstock.ops.telemetry import Metrics, NoSpans, Spans, otlp_spans
 
 
 class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +117,7 @@ async def _dead_letters(settings: ApiSettings) -> AsyncIterator[DeadLetters]:
     if not settings.dead_letters:
         yield NoDeadLetters()
         return
-    from penstock.events.process.dead_letters import PubsubDeadLetters
+    from penstock.events.process import PubsubDeadLetters
 
     async with PubsubDeadLetters(settings.dead_letters) as dead_letters:
         yield dead_letters

@@ -11,12 +11,9 @@ from msgspec import Meta
 from penstock.client.types import Cursor, EpochMs, Limit, Name
 from penstock.domain.limits import MINUTE_MS
 from penstock.edge.clock import Clock
-from penstock.events.statistics.minutes import Dimension, Minute, merged
-from penstock.events.store.inspection import THE_NEWEST, FinishedJob
-from penstock.events.store.repository import JobRepository
-from penstock.events.store.statistics import KEPT_MS
-from penstock.http.api.paging import first_of, key_before
-from penstock.http.api.routes import Call, NoBody, route
+from penstock.events.statistics import Dimension, Minute, merged
+from penstock.events.store import KEPT_MS, THE_NEWEST, FinishedJob, JobRepository
+from penstock.http.api import Call, NoBody, first_of, key_before, route
 
 PATH = "/api/v1/statistics"
 

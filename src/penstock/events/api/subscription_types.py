@@ -7,9 +7,7 @@ import msgspec
 from msgspec import UNSET
 
 from penstock.client.types import NewSubscription, SubscriptionChange, SubscriptionView
-from penstock.delivery.errors import Undeliverable
-from penstock.delivery.http.request import parse_target
-from penstock.delivery.webhook.request import checked_headers
+from penstock.delivery import Undeliverable, checked_headers, parse_target
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.matching import EventFilter
 from penstock.domain.message import NO_ATTRIBUTES

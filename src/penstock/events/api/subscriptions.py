@@ -29,10 +29,8 @@ from penstock.edge.clock import Clock
 from penstock.events.api.subscription_types import changed_subscription, new_subscription, subscription_view
 from penstock.events.errors import UnknownSubscription
 from penstock.events.fields import SMALL_BODY_BYTES, checked_id
-from penstock.events.store.repository import JobRepository
-from penstock.http.api.paging import page_of
-from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import Call, NoBody, route
+from penstock.events.store import JobRepository
+from penstock.http.api import Call, NoBody, NoQuery, page_of, route
 
 _KEY_BYTES = 32
 

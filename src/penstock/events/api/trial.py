@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from penstock.client.types import Trial
-from penstock.delivery.webhook.courier import Courier
-from penstock.delivery.webhook.request import delivery_request
+from penstock.delivery import Courier, delivery_request
 from penstock.domain.event import StoredEvent
 from penstock.domain.job import DispatchJob
 from penstock.domain.job_state import JobStatus
@@ -15,10 +14,9 @@ from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock
 from penstock.events.errors import UnknownSubscription
 from penstock.events.fields import checked_id
-from penstock.events.process.verdict import told
-from penstock.events.store.repository import JobRepository
-from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import Call, NoBody, route
+from penstock.events.process import told
+from penstock.events.store import JobRepository
+from penstock.http.api import Call, NoBody, NoQuery, route
 
 EVENT_TYPE = "penstock:test"
 _DATA = b'{"message":"This is a test event of Penstock. Answer with any 2xx status."}'

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from penstock.cluster.errors import StaleLeader
+from penstock.cluster import StaleLeader
 from penstock.domain.errors import FailedPrecondition, InvalidArgument
 from penstock.domain.job import ClaimedJob
 from penstock.domain.order import LaneKey
@@ -21,10 +21,8 @@ from penstock.edge.clock import Clock, stopwatch
 from penstock.events.dispatch.pointers import Pointers
 from penstock.events.dispatch.settings import Counts, SchedulerSettings
 from penstock.events.errors import NotLeading
-from penstock.events.store.lane_run import LaneRun
-from penstock.events.store.lanes import LaneOwner, Lanes
-from penstock.events.store.repository import JobRepository
-from penstock.queues.port import Publisher
+from penstock.events.store import JobRepository, LaneOwner, LaneRun, Lanes
+from penstock.queues import Publisher
 
 
 class LaneClaims:

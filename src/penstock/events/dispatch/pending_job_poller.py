@@ -6,12 +6,12 @@ How many jobs a claim asks for: few when there is little to do, more and more wh
 import logging
 from collections.abc import Callable
 
-from penstock.cluster.errors import StaleLeader
+from penstock.cluster import StaleLeader
 from penstock.domain.retry import Backoff
 from penstock.edge.clock import Clock, Pause
 from penstock.events.dispatch.lane_publisher import GOOD_FOR, LanePublisher, OpenedPublisher, rest
 from penstock.events.dispatch.settings import MOST_PER_LANE, Counts, SchedulerSettings
-from penstock.events.store.repository import JobRepository
+from penstock.events.store import JobRepository
 
 _GROWTH = 4
 

@@ -7,7 +7,7 @@ import msgspec
 from penstock.domain.job import ClaimedJob
 from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
 from penstock.domain.pointer import DispatchMode, MediationType
-from penstock.queues.port import Publication
+from penstock.queues import Publication
 
 
 class TokenIssuer(Protocol):

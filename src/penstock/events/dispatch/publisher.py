@@ -5,7 +5,7 @@ import logging
 from penstock.domain.retry import Backoff
 from penstock.edge.clock import Pause
 from penstock.events.dispatch.settings import Counts
-from penstock.queues.port import Publisher
+from penstock.queues import Publisher
 
 log = logging.getLogger(__name__)
 

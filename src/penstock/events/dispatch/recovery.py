@@ -9,12 +9,12 @@ What a leader does beside publishing, for an engine that publishes elsewhere: ch
 import asyncio
 import logging
 
-from penstock.cluster.errors import StaleLeader
+from penstock.cluster import StaleLeader
 from penstock.edge.clock import Clock, Pause
 from penstock.events.dispatch.lane_publisher import rest
 from penstock.events.dispatch.retention import Retention
 from penstock.events.dispatch.settings import Counts, SchedulerSettings
-from penstock.events.store.repository import JobRepository
+from penstock.events.store import JobRepository
 
 log = logging.getLogger(__name__)
 

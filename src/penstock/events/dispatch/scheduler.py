@@ -7,8 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from penstock.cluster.leadership import Terms
-from penstock.cluster.standby import Leadership
+from penstock.cluster import Leadership, Terms
 from penstock.domain.retry import Backoff
 from penstock.edge.clock import Clock, Pause, pause, stopwatch
 from penstock.events.dispatch.lane_publisher import LaneClaims, LanePublisher
@@ -18,9 +17,8 @@ from penstock.events.dispatch.publisher import PatientPublisher
 from penstock.events.dispatch.recovery import StaleQueuedJobPoller
 from penstock.events.dispatch.retention import Retention
 from penstock.events.dispatch.settings import Counts, SchedulerSettings
-from penstock.events.store.lanes import LaneOwner
-from penstock.events.store.repository import JobRepository
-from penstock.queues.port import Publisher
+from penstock.events.store import JobRepository, LaneOwner
+from penstock.queues import Publisher
 
 log = logging.getLogger(__name__)
 

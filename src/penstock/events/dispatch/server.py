@@ -19,8 +19,7 @@ import msgspec
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from penstock.cluster.leadership import lease_for, running
-from penstock.cluster.standby import RENEW_S, TTL_S, Alone, Leadership, Standby
+from penstock.cluster import RENEW_S, TTL_S, Alone, Leadership, Standby, lease_for, running
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.job_state import JobStatus
 from penstock.edge.clock import SystemClock
@@ -28,18 +27,12 @@ from penstock.edge.node import process_ids
 from penstock.events.dispatch.pointers import Pointers
 from penstock.events.dispatch.scheduler import Scheduler
 from penstock.events.dispatch.settings import SchedulerSettings
-from penstock.events.store.leader import SCHEDULER
-from penstock.events.store.listing import JobFilter, JobPage
-from penstock.events.store.repository import JobRepository
-from penstock.http.api.app import ApiApp
-from penstock.http.api.probes import CheckResult, Probes
-from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import Call, NoBody, RouteTable, route, routes_of
-from penstock.http.auth.guard import RequestGuard
-from penstock.http.server.asgi import App
-from penstock.http.server.server import HttpServer, stop_signal
-from penstock.ops.telemetry.metrics import Metrics
-from penstock.queues.port import Publisher
+from penstock.events.store import SCHEDULER, JobFilter, JobPage, JobRepository
+from penstock.http.api import ApiApp, Call, CheckResult, NoBody, NoQuery, Probes, RouteTable, route, routes_of
+from penstock.http.auth import RequestGuard
+from penstock.http.server import App, HttpServer, stop_signal
+from penstock.ops.telemetry import Metrics
+from penstock.queues import Publisher
 
 
 class SchedulerHealthStatus(StrEnum):

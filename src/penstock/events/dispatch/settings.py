@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from penstock.ops.config.dispatch_options import SchedulerOptions
+from penstock.ops.config import SchedulerOptions
 
 MOST_PER_LANE = 100
 """Jobs of one lane that are claimed and published together, in order."""

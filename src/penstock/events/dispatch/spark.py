@@ -14,8 +14,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.cluster.leadership import OFF, Terms, lease_for, running
-from penstock.cluster.standby import RENEW_S, TTL_S, Alone, Standby
+from penstock.cluster import OFF, RENEW_S, TTL_S, Alone, Standby, Terms, lease_for, running
 from penstock.domain.ids import TsidFactory
 from penstock.domain.retry import Backoff
 from penstock.edge.clock import Clock, SystemClock, pause
@@ -27,11 +26,8 @@ from penstock.events.dispatch.spark_messages import DispatchSettings, Report
 from penstock.events.dispatch.spark_round import DispatchRounds
 from penstock.events.dispatch.spark_ticks import ticks
 from penstock.events.errors import DispatchFailed
-from penstock.events.store.lanes import LaneOwner
-from penstock.events.store.leader import SCHEDULER
+from penstock.events.store import SCHEDULER, Dialect, JobRepository, LaneOwner
 from penstock.events.store.postgres import postgres_repository
-from penstock.events.store.repository import JobRepository
-from penstock.events.store.statements import Dialect
 from penstock.spark.database import SparkDatabase
 
 Result = TypeVar("Result")

@@ -25,10 +25,8 @@ from penstock.events.dispatch.spark_messages import PACKED, RoundCall, announced
 from penstock.events.dispatch.spark_plan import LANE_JOBS, first_lanes, hashes_of, planned, whole_lanes
 from penstock.events.dispatch.spark_task import COLUMNS
 from penstock.events.errors import DatabaseFailed
-from penstock.events.store.lane_run import LaneContent
-from penstock.events.store.lanes import AwakeRange
+from penstock.events.store import MODE_OF, AwakeRange, Dialect, LaneContent, queries
 from penstock.events.store.sqlite import SqliteTransaction
-from penstock.events.store.statements import MODE_OF, Dialect, queries
 from penstock.spark.database import SparkDatabase
 from penstock.spark.sources.statements import literal
 from penstock.spark.workers import spare_collections

@@ -27,8 +27,8 @@ from pyspark.sql.types import BinaryType, BooleanType, IntegerType, LongType, St
 from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
 from penstock.events.dispatch.pointers import Pointers
 from penstock.events.dispatch.settings import SchedulerSettings
-from penstock.events.process.tokens import AuthTokens
-from penstock.events.store.lanes import AwakeRange, LaneOwner
+from penstock.events.process import AuthTokens
+from penstock.events.store import AwakeRange, LaneOwner
 from penstock.spark.database import SparkDatabase
 
 

@@ -20,7 +20,7 @@ from penstock.events.dispatch.spark_messages import (
     unpacked,
 )
 from penstock.events.dispatch.spark_task import publish_planned
-from penstock.events.store.lanes import AwakeRange, LaneOwner
+from penstock.events.store import AwakeRange, LaneOwner
 from penstock.spark.database import SparkDatabase
 
 Work = Callable[[Iterable[pyarrow.RecordBatch], RoundRequest], Iterator[pyarrow.RecordBatch]]

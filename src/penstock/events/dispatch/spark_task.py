@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import pyarrow
 import uvloop
 
-from penstock.cluster.errors import StaleLeader
+from penstock.cluster import StaleLeader
 from penstock.domain.job import ClaimedJob
 from penstock.domain.order import LaneKey
 from penstock.domain.pointer import DispatchMode
@@ -26,11 +26,8 @@ from penstock.edge.clock import Clock, SystemClock, stopwatch
 from penstock.events.dispatch.lane_publisher import GOOD_FOR, LaneClaims, LanePublisher
 from penstock.events.dispatch.settings import Counts
 from penstock.events.dispatch.spark_messages import Report, RoundRequest
-from penstock.events.store.lane_run import LaneRun, rests_until_ms
-from penstock.events.store.lanes import Lanes
-from penstock.events.store.repository import JobRepository
-from penstock.queues.open import publisher_for
-from penstock.queues.port import Publisher
+from penstock.events.store import JobRepository, LaneRun, Lanes, rests_until_ms
+from penstock.queues import Publisher, publisher_for
 from penstock.spark.database import SparkDatabase
 from penstock.spark.workers import spare_collections
 

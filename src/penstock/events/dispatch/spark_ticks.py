@@ -19,7 +19,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from penstock.edge.clock import stopwatch
 from penstock.engine.store.postgres_address import PostgresAddress, Session
 from penstock.events.errors import DatabaseFailed
-from penstock.events.store.statements import Dialect, queries
+from penstock.events.store import Dialect, queries
 from penstock.spark.database import SparkDatabase
 
 _POLL_S = 0.02

@@ -4,24 +4,22 @@ On SQLite that is what makes a job's way short: the scheduler is called in the m
 process would find it at its next poll.
 """
 
-from penstock.cluster.leadership import running
-from penstock.cluster.standby import Alone
+from penstock.cluster import Alone, running
 from penstock.domain.ids import TsidFactory
 from penstock.edge.clock import Clock, pause
-from penstock.events.api.app import ApiFront
-from penstock.events.api.server import ApiSettings, api_server
+from penstock.events.api import ApiFront, ApiSettings, api_server
 from penstock.events.dispatch.pointers import Pointers
 from penstock.events.dispatch.scheduler import Scheduler
 from penstock.events.dispatch.server import SchedulerCollector
 from penstock.events.dispatch.settings import SchedulerSettings
-from penstock.events.process.route import PATH as PROCESS_PATH
-from penstock.events.process.tokens import AuthTokens
-from penstock.events.statistics.inline import InlineCounter
-from penstock.events.store.repository import JobRepository
-from penstock.http.server.server import stop_signal
-from penstock.ops.config.dispatch_options import FanOutBy
-from penstock.ops.telemetry.metrics import Metrics
-from penstock.queues.port import Publisher
+from penstock.events.process import PATH as PROCESS_PATH
+from penstock.events.process import AuthTokens
+from penstock.events.statistics import InlineCounter
+from penstock.events.store import JobRepository
+from penstock.http.server import stop_signal
+from penstock.ops.config import FanOutBy
+from penstock.ops.telemetry import Metrics
+from penstock.queues import Publisher
 
 
 async def serve_api_with_scheduler(

@@ -15,8 +15,8 @@ from penstock.domain.event import StoredEvent
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock
 from penstock.events.fan_out.rule import FanOut
-from penstock.events.store.repository import JobRepository
-from penstock.ops.config.dispatch_options import FanOutBy
+from penstock.events.store import JobRepository
+from penstock.ops.config import FanOutBy
 
 
 class LaterPublisher:

@@ -32,7 +32,7 @@ from penstock.domain.pointer import DispatchMode
 from penstock.edge.clock import SystemClock
 from penstock.events.fan_out.columns import EVENT_COLUMNS
 from penstock.events.fan_out.spark_plan import Planned, by_group, in_order, packed, planner_of
-from penstock.events.store.repository import JobRepository
+from penstock.events.store import JobRepository
 from penstock.spark.database import SparkDatabase
 from penstock.spark.listener import BatchListener, EndedBatch
 from penstock.spark.schemas import POSITION

@@ -10,7 +10,7 @@ from typing import Protocol
 import grpc  # type: ignore[import-untyped]
 from google.pubsub_v1 import types
 
-from penstock.delivery.webhook.request import envelope_of
+from penstock.delivery import envelope_of
 from penstock.domain.errors import Unavailable
 from penstock.domain.event import StoredEvent
 from penstock.domain.job import DispatchJob

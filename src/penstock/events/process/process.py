@@ -11,8 +11,7 @@ import logging
 
 import msgspec
 
-from penstock.delivery.webhook.courier import Courier, WebhookDelivery, undeliverable
-from penstock.delivery.webhook.request import DeliveryRequest, delivery_request
+from penstock.delivery import Courier, DeliveryRequest, WebhookDelivery, delivery_request, undeliverable
 from penstock.domain.errors import InvalidArgument, NotFound, PenstockError
 from penstock.domain.event import StoredEvent
 from penstock.domain.job import Attempt, DispatchJob
@@ -24,11 +23,9 @@ from penstock.edge.chance import random_share
 from penstock.edge.clock import Clock
 from penstock.events.process.dead_letters import DeadLetters
 from penstock.events.process.verdict import Judgement, judge, told
-from penstock.events.store.deliveries import Begin, Beginning, Done
-from penstock.events.store.repository import JobRepository
+from penstock.events.store import Begin, Beginning, Done, JobRepository
 from penstock.events.tracing import record_delivery
-from penstock.ops.telemetry.metrics import Metrics
-from penstock.ops.telemetry.spans import NoSpans, Spans
+from penstock.ops.telemetry import Metrics, NoSpans, Spans
 
 
 class ProcessMetrics:

@@ -10,8 +10,7 @@ from penstock.domain.limits import KIB
 from penstock.edge.clock import Clock
 from penstock.events.process.process import Processed, Processor
 from penstock.events.process.tokens import AuthTokens
-from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import Call, route
+from penstock.http.api import Call, NoQuery, route
 from penstock.http.problems import Refused
 
 PATH = "/api/dispatch/process"

@@ -16,7 +16,7 @@ from pathlib import Path
 from penstock.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 from penstock.domain.limits import SECOND_MS
 from penstock.edge.chance import random_bytes
-from penstock.ops.config.dispatch_options import JobsOptions
+from penstock.ops.config import JobsOptions
 
 LIFETIME_S = 3600
 """Longer than a job may be QUEUED before it is taken for lost, and published again."""

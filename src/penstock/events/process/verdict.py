@@ -36,7 +36,7 @@ from penstock.domain.outcome import (
 )
 from penstock.domain.retry import DEFAULT_RETRY_SCHEDULE
 from penstock.domain.subscription import Subscription
-from penstock.events.store.deliveries import Done, TryLater, Verdict
+from penstock.events.store import Done, TryLater, Verdict
 
 _JITTER_SHARE = 0.2
 

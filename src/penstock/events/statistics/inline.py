@@ -8,7 +8,7 @@ from penstock.events.statistics.facts import AttemptRow, fact_of, flaw_of
 from penstock.events.statistics.minutes import Counted, StatisticsPlace, count, count_leaders
 
 if TYPE_CHECKING:
-    from penstock.events.store.statistics import Statistics
+    from penstock.events.store import Statistics
 
 EVERY_S = 5.0
 AT_ONCE = 5_000

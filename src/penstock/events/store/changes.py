@@ -4,7 +4,7 @@ import msgspec
 
 from penstock.domain.ids import decode_tsid
 from penstock.events.store.transaction import Transaction
-from penstock.http.api.changes import Change
+from penstock.http.api import Change
 from penstock.http.errors import BadCursor
 
 _encode = msgspec.json.Encoder(order="deterministic").encode

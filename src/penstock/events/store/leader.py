@@ -5,8 +5,7 @@ What only a leader may do carries its token; one that was followed by another is
 
 import msgspec
 
-from penstock.cluster.errors import StaleLeader
-from penstock.cluster.lease import LeaderLease
+from penstock.cluster import LeaderLease, StaleLeader
 from penstock.events.store.transaction import Transaction
 
 SCHEDULER = "scheduler"

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import psycopg
 
 from penstock.domain.order import LaneKey, Position
-from penstock.engine.errors import StoreFailed
+from penstock.engine import StoreFailed
 from penstock.engine.store.postgres_address import PostgresAddress, Session
 from penstock.events.errors import DatabaseFailed
 from penstock.events.store.lane_run import LaneContent, LaneJob

@@ -9,7 +9,7 @@ followed; None where there is only one scheduler.
 from collections.abc import Sequence
 from typing import Protocol
 
-from penstock.cluster.lease import LeaderLease
+from penstock.cluster import LeaderLease
 from penstock.domain.event import StoredEvent
 from penstock.domain.job import Attempt, AttemptPlace, CreatedJob, DispatchJob, NewJob
 from penstock.domain.job_state import JobStatus

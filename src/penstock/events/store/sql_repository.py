@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from penstock.cluster.lease import LeaderLease
+from penstock.cluster import LeaderLease
 from penstock.domain.event import StoredEvent
 from penstock.domain.job import Attempt, AttemptPlace, CreatedJob, DispatchJob, NewJob
 from penstock.domain.job_state import JobStatus

@@ -11,11 +11,12 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from penstock.domain.limits import MINUTE_MS
-from penstock.events.statistics.facts import AttemptRow, JobOrigin
-from penstock.events.statistics.minutes import (
+from penstock.events.statistics import (
     OTHERS,
+    AttemptRow,
     Counted,
     Dimension,
+    JobOrigin,
     Leader,
     Leaders,
     Minute,

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
 from penstock.domain.limits import MIB
-from penstock.events.api.subscriptions import PATH
+from penstock.events.api import PATH
 from penstock.events.fan_out.columns import EVENT_COLUMNS
 from penstock.history.audit.catalog import catalog_of
 from penstock.history.audit.deliveries import (

@@ -25,7 +25,7 @@ from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
 from penstock.events.fan_out.spark import FanOutJob, FanOutSettings
-from penstock.events.store.statements import StoredMode, StoredState
+from penstock.events.store import StoredMode, StoredState
 from penstock.history.audit.audit import audit_database
 from penstock.history.audit.findings import AuditResult, FindingKind
 from penstock.history.audit.window import AuditWindow

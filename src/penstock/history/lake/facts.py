@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
 from penstock.engine.store.postgres_address import PostgresAddress
-from penstock.events.statistics.facts import (
+from penstock.events.statistics import (
     DAY_MS,
     EARLIEST_MS,
     ENDPOINT,
@@ -26,11 +26,10 @@ from penstock.events.statistics.facts import (
     NAME_CHARACTERS,
     OUTCOMES,
     REASON_CHARACTERS,
+    StatisticsPlace,
     latest_ms,
 )
-from penstock.events.statistics.minutes import StatisticsPlace
-from penstock.events.store.statements import Dialect, queries
-from penstock.events.store.transaction import Row
+from penstock.events.store import Dialect, Row, queries
 from penstock.spark.database import SparkDatabase
 from penstock.spark.workers import spare_collections
 

@@ -18,8 +18,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.domain.errors import PenstockError, Unavailable
 from penstock.edge.clock import Clock, SystemClock
-from penstock.events.statistics.minutes import Counted, StatisticsPlace
-from penstock.events.store.statistics import KEPT_MS, Statistics
+from penstock.events.statistics import Counted, StatisticsPlace
+from penstock.events.store import KEPT_MS, Statistics
 from penstock.history.lake.facts import FLAW, is_after, judged, shaped, with_origins
 from penstock.history.lake.lake import Lake, LakeFormat, open_lake
 from penstock.history.lake.tally import Tally, tally

@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from penstock.events.statistics.minutes import BEFORE_ALL, StatisticsPlace
+from penstock.events.statistics import BEFORE_ALL, StatisticsPlace
 from penstock.history.lake.facts import DAY, FACTS, place
 from penstock.spark.errors import SparkUnavailable
 

@@ -28,7 +28,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructType
 
 from penstock.domain.errors import FailedPrecondition
-from penstock.events.statistics.minutes import BEFORE_ALL, StatisticsPlace
+from penstock.events.statistics import BEFORE_ALL, StatisticsPlace
 from penstock.history.lake.facts import DAY, FACTS
 from penstock.history.lake.lake import Compacted
 

@@ -9,15 +9,16 @@ import pyarrow
 from pyspark.sql import DataFrame
 
 from penstock.domain.outcome import AttemptOutcome
-from penstock.events.statistics.facts import Fact, named
-from penstock.events.statistics.minutes import (
+from penstock.events.statistics import (
     BEFORE_ALL,
+    Fact,
     Leaders,
     Minute,
     StatisticsPlace,
     count,
     count_leaders,
     joined,
+    named,
     summed,
 )
 from penstock.history.lake.facts import DAY, FLAW

@@ -22,16 +22,16 @@ from pyspark.sql.types import StructType
 from penstock.history.errors import QueueInUse
 from penstock.history.repartition.messages import QueueAccess
 from penstock.history.replay.rounds import hash_of
-from penstock.sqs.actions.message_attributes import TRACE_HEADER
-from penstock.sqs.client import BlockingSqsClient
-from penstock.sqs.model import (
+from penstock.sqs import (
+    TRACE_HEADER,
     MessageAttributes,
     MessageAttributeValue,
     SendMessageBatchRequest,
     SendMessageBatchRequestEntry,
     SendMessageBatchResponse,
+    SnapshotMessage,
 )
-from penstock.sqs.queue.snapshot import SnapshotMessage
+from penstock.sqs.client import BlockingSqsClient
 
 _FORM = re.compile(r"(\d+)-(\d+)-(.+)")
 

@@ -15,9 +15,9 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 
 from penstock.edge.clock import SystemClock
 from penstock.history.errors import CannotRepartition
+from penstock.sqs import MAX_MESSAGES, QueueStanding, SnapshotMessage, SnapshotPage
 from penstock.sqs.auth.signing import Signer
 from penstock.sqs.client import BlockingSqsClient, SqsEndpoint
-from penstock.sqs.queue.snapshot import MAX_MESSAGES, QueueStanding, SnapshotMessage, SnapshotPage
 
 
 class QueueAccess(msgspec.Struct, frozen=True):

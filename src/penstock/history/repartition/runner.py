@@ -16,9 +16,8 @@ from penstock.history.errors import CannotRepartition, QueueInUse, QueuesDiffer
 from penstock.history.repartition.copy import compared, copy_to, placed, summary
 from penstock.history.repartition.messages import QueueAccess, messages_of
 from penstock.history.replay.task import told_by_tasks
+from penstock.sqs import CreateQueueRequest, EmptyResponse, QueueStanding, QueueUrlResponse, SetQueueAttributesRequest
 from penstock.sqs.client import BlockingSqsClient
-from penstock.sqs.model import CreateQueueRequest, EmptyResponse, QueueUrlResponse, SetQueueAttributesRequest
-from penstock.sqs.queue.snapshot import QueueStanding
 
 _KEPT = (
     "VisibilityTimeout",

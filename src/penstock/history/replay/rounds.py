@@ -20,7 +20,7 @@ from penstock.domain.partition import fnv1a_32
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.replay import ReplayProgress
 from penstock.domain.subscription import Subscription
-from penstock.events.store.replays import ReplayLoad
+from penstock.events.store import ReplayLoad
 from penstock.history.replay.visit import End, Outcomes, Visits
 
 MOST_JOBS = 1000

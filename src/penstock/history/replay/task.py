@@ -22,19 +22,15 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterComm
 from pyspark.sql.types import StructType
 
 from penstock.client.types import LONGEST_TIMEOUT_S
-from penstock.delivery.breakers import Breakers
-from penstock.delivery.egress import EgressGuard
-from penstock.delivery.http.client import HttpClient
-from penstock.delivery.http.settings import DeliverySettings
-from penstock.delivery.webhook.courier import Courier
+from penstock.delivery import Breakers, Courier, DeliverySettings, EgressGuard, HttpClient
 from penstock.domain.addresses import Network
 from penstock.domain.limits import SECOND_MS
 from penstock.edge.clock import Clock, SystemClock, pause
-from penstock.events.store.replays import ReplayPart, Replays
+from penstock.events.store import ReplayPart, Replays
 from penstock.history.replay.rounds import PART, GroupRounds
 from penstock.history.replay.timetable import ReplayPace, Timetable
 from penstock.history.replay.visit import Outcomes, Visits
-from penstock.ops.config.router_options import HttpVersion
+from penstock.ops.config import HttpVersion
 from penstock.spark.database import SparkDatabase
 
 

@@ -16,16 +16,15 @@ import asyncio
 from collections.abc import Mapping
 from enum import Enum, auto
 
-from penstock.delivery.webhook.courier import Courier, WebhookDelivery, undeliverable
-from penstock.delivery.webhook.request import delivery_request
+from penstock.delivery import Courier, WebhookDelivery, delivery_request, undeliverable
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.job import Attempt
 from penstock.domain.outcome import AttemptOutcome, MediationOutcome, retry_delay_s
 from penstock.domain.replay import ReplayAttempt, ReplayProgress, as_copy
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock
-from penstock.events.process.verdict import judge, told
-from penstock.events.store.replays import ReplayLoad, ReplayPart, Replays
+from penstock.events.process import judge, told
+from penstock.events.store import ReplayLoad, ReplayPart, Replays
 from penstock.history.replay.timetable import ReplayPace
 
 NOTHING = ReplayProgress()

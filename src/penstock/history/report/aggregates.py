@@ -5,7 +5,7 @@ from pyspark.sql import functions as f
 
 from penstock.domain.outcome import AttemptOutcome
 from penstock.events.dispatch.spark_plan import group_hash
-from penstock.events.statistics.minutes import BUCKETS, LATENCY_BOUNDS_MS
+from penstock.events.statistics import BUCKETS, LATENCY_BOUNDS_MS
 
 _FAILURES = (AttemptOutcome.FAILED.value, AttemptOutcome.REFUSED.value)
 _PERCENTILES = (0.5, 0.95, 0.99)

@@ -1,6 +1,6 @@
 """The report as one HTML file."""
 
-from penstock.events.statistics.minutes import LATENCY_BOUNDS_MS, percentile_ms
+from penstock.events.statistics import LATENCY_BOUNDS_MS, percentile_ms
 from penstock.history.page import Html, Section, figures, notice, page, table
 from penstock.history.report.charts import Bar, ChartLine, TimeAxis, bars, heat_map, lines
 from penstock.history.report.figures import Figures, ReportTotals

@@ -10,7 +10,7 @@ import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from penstock.events.statistics.facts import DAY_MS
+from penstock.events.statistics import DAY_MS
 from penstock.history.errors import LakeEmpty
 from penstock.history.lake.facts import FLAW, ORIGIN, judged, shaped
 from penstock.history.lake.lake import Lake

@@ -11,10 +11,9 @@ from penstock.domain.errors import PenstockError
 from penstock.http.api.changes import Change, ChangeLog, LoggedChanges, shown
 from penstock.http.api.query import parse_query
 from penstock.http.api.routes import AnyRoute, Call, NoBody, RouteTable
-from penstock.http.auth.guard import LOCAL, RequestGuard, media_type_of
-from penstock.http.auth.keys import Caller
+from penstock.http.auth import LOCAL, Caller, RequestGuard, media_type_of
 from penstock.http.problems import Refused, problem, problem_of
-from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan, answer
+from penstock.http.server import Receive, Scope, Send, accept_lifespan, answer
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from penstock.ops.telemetry.redaction import MASK, is_secret_name, mask_secrets
+from penstock.ops.telemetry import MASK, is_secret_name, mask_secrets
 
 log = logging.getLogger(__name__)
 

@@ -12,9 +12,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from penstock.http.server.asgi import App, Receive, Scope, Send, accept_lifespan, answer
-from penstock.ops.telemetry.metrics import Metrics
-from penstock.ops.telemetry.redaction import mask_secrets
+from penstock.http.server import App, Receive, Scope, Send, accept_lifespan, answer
+from penstock.ops.telemetry import Metrics, mask_secrets
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.domain.limits import MIB
 from penstock.http.api.query import NoQuery
-from penstock.http.auth.keys import ADMIN_ONLY, MAY_LOOK, Role
+from penstock.http.auth import ADMIN_ONLY, MAY_LOOK, Role
 
 MAX_BODY_BYTES = MIB
 JSON = ("application/json",)

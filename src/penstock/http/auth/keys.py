@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.ops.config.errors import ConfigError, ConfigProblem
+from penstock.ops.config import ConfigError, ConfigProblem
 
 _NAME = re.compile(r"[A-Za-z0-9_.@-]{1,128}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")

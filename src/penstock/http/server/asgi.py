@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 from penstock.domain.errors import PenstockError
 from penstock.http.errors import StartFailed
-from penstock.ops.telemetry.redaction import mask_secrets
+from penstock.ops.telemetry import mask_secrets
 
 # ASGI defines messages as dictionaries of mixed values; this is the one place that says so.
 Scope: TypeAlias = MutableMapping[str, Any]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
-from penstock.ops.telemetry.redaction import MASK, is_secret_name, mask_secrets, mask_whole_url
+from penstock.ops.telemetry import MASK, is_secret_name, mask_secrets, mask_whole_url
 
 T = TypeVar("T")
 ChoiceT = TypeVar("ChoiceT", bound=StrEnum)

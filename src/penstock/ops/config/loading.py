@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from penstock.ops.config.errors import ConfigError, ConfigProblem
 from penstock.ops.config.setting import Setting, sections, settings
 from penstock.ops.config.tree import Config
-from penstock.ops.telemetry.redaction import MASK, mask_whole_url
+from penstock.ops.telemetry import MASK, mask_whole_url
 
 T = TypeVar("T")
 DEFAULT_FILE = Path("penstock.toml")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from typing import TypeVar, cast
 
 from penstock.ops.config.kinds import Kind, Plain
-from penstock.ops.telemetry.redaction import MASK
+from penstock.ops.telemetry import MASK
 
 T = TypeVar("T")
 

@@ -1,1 +1,21 @@
 """What a served part tells about itself: logs, metrics, health probes, and the server that answers them."""
+
+from penstock.ops.telemetry.logs import configure_logging
+from penstock.ops.telemetry.metrics import DELAY_BUCKETS_S, Metrics
+from penstock.ops.telemetry.redaction import MASK, is_secret_name, mask_secrets, mask_whole_url
+from penstock.ops.telemetry.spans import NoSpans, Span, Spans, Trace, otlp_spans
+
+__all__ = [
+    "DELAY_BUCKETS_S",
+    "MASK",
+    "Metrics",
+    "NoSpans",
+    "Span",
+    "Spans",
+    "Trace",
+    "configure_logging",
+    "is_secret_name",
+    "mask_secrets",
+    "mask_whole_url",
+    "otlp_spans",
+]

@@ -9,9 +9,7 @@ from collections.abc import Callable, Sequence
 from google.protobuf.empty_pb2 import Empty  # type: ignore[import-untyped]
 from google.pubsub_v1 import types
 
-from penstock.broker.async_broker import AsyncBroker
-from penstock.broker.errors import TopicNotFound
-from penstock.broker.message import InternalMessage
+from penstock.broker import AsyncBroker, InternalMessage, TopicNotFound
 from penstock.domain.message import NO_ATTRIBUTES
 from penstock.pubsub import wire
 from penstock.pubsub.errors import InvalidRequest, ResourceExists

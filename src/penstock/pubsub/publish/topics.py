@@ -2,8 +2,7 @@
 
 from google.pubsub_v1 import types
 
-from penstock.broker.async_broker import AsyncBroker
-from penstock.broker.errors import TopicNotFound
+from penstock.broker import AsyncBroker, TopicNotFound
 from penstock.pubsub import wire
 from penstock.pubsub.errors import InvalidRequest
 from penstock.pubsub.fields import checked_seconds

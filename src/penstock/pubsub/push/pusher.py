@@ -14,19 +14,15 @@ from collections import Counter
 from enum import StrEnum
 from typing import NamedTuple
 
-from penstock.broker.async_broker import AsyncBroker
-from penstock.broker.errors import SubscriptionNotFound
-from penstock.broker.subscription import BrokerSubscription, ack_id_of
-from penstock.delivery.attempt import Attempts, Client
-from penstock.delivery.http.answer import Answer
+from penstock.broker import AsyncBroker, BrokerSubscription, SubscriptionNotFound, ack_id_of
+from penstock.delivery import Answer, Attempts, Client
 from penstock.domain.breaker import CLOSED, NEUTRAL, OPEN, OPEN_MS, Breaker
 from penstock.domain.errors import PenstockError
 from penstock.domain.limits import MIB, MINUTE_MS, SECOND_MS
 from penstock.domain.outcome import EgressDenied, MediationOutcome, NetworkError, Timeout, outcome_of
 from penstock.domain.sketch import Histogram
 from penstock.edge.clock import Clock, stopwatch
-from penstock.engine.entry import LEASED, Entry
-from penstock.engine.errors import QueueClosed
+from penstock.engine import LEASED, Entry, QueueClosed
 from penstock.pubsub.push.request import PushFormat
 
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 600.0)

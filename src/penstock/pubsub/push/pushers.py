@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 from google.pubsub_v1 import types
 
-from penstock.broker.async_broker import AsyncBroker
-from penstock.delivery.attempt import Client
-from penstock.delivery.errors import Undeliverable
+from penstock.broker import AsyncBroker
+from penstock.delivery import Client, Undeliverable
 from penstock.edge.clock import Clock
 from penstock.pubsub.push.pusher import PushCounts, Pusher
 from penstock.pubsub.push.request import PushFormat

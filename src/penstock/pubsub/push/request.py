@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import msgspec
 from google.pubsub_v1 import types
 
-from penstock.delivery.http.request import Headers, RequestHead, head_with
+from penstock.delivery import Headers, RequestHead, head_with
 from penstock.domain.message import Message
-from penstock.engine.entry import Entry
+from penstock.engine import Entry
 from penstock.pubsub.wire import has
 
 _USER_AGENT = ("user-agent", "penstock")

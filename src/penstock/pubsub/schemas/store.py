@@ -5,7 +5,7 @@ from zlib import crc32
 import msgspec
 from google.pubsub_v1 import types
 
-from penstock.broker.async_broker import AsyncBroker
+from penstock.broker import AsyncBroker
 from penstock.domain.ids import TsidFactory
 from penstock.edge.clock import Clock
 from penstock.pubsub import wire

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import msgspec
 from google.pubsub_v1 import types
 
-from penstock.broker.async_broker import AsyncBroker
-from penstock.broker.message import InternalMessage
+from penstock.broker import AsyncBroker, InternalMessage
 from penstock.pubsub import wire
 from penstock.pubsub.errors import InvalidRequest, MessageDoesNotFit
 from penstock.pubsub.names import DELETED_SCHEMA, schema_name

@@ -7,10 +7,9 @@ from collections.abc import Iterable, MutableSequence, Sequence
 
 from google.pubsub_v1 import types
 
-from penstock.broker.async_broker import AsyncBroker
-from penstock.broker.subscription import BrokerSubscription, ack_id_of
+from penstock.broker import AsyncBroker, BrokerSubscription, ack_id_of
 from penstock.domain.limits import MAX_ACK_DEADLINE_S, SECOND_MS
-from penstock.engine.entry import Entry
+from penstock.engine import Entry
 from penstock.pubsub import wire
 from penstock.pubsub.errors import InvalidRequest
 from penstock.pubsub.subscribe.outstanding import Holders

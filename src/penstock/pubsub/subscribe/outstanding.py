@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.domain.limits import MIB
 from penstock.edge.clock import Clock
-from penstock.engine.entry import LEASED, Entry
+from penstock.engine import LEASED, Entry
 
 # A client that asks for no limit gets this one, so that nobody can make the server hold any amount.
 MOST_MESSAGES = 10_000

@@ -5,8 +5,7 @@ import asyncio
 from google.protobuf.empty_pb2 import Empty  # type: ignore[import-untyped]
 from google.pubsub_v1 import types
 
-from penstock.broker.async_broker import AsyncBroker
-from penstock.broker.options import SnapshotMetadata
+from penstock.broker import AsyncBroker, SnapshotMetadata
 from penstock.domain.limits import SECOND_MS
 from penstock.edge.clock import Clock
 from penstock.pubsub import wire

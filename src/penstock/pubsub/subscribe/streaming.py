@@ -5,8 +5,7 @@ from typing import Protocol
 
 from google.pubsub_v1 import types
 
-from penstock.broker.async_broker import AsyncBroker
-from penstock.broker.subscription import BrokerSubscription
+from penstock.broker import AsyncBroker, BrokerSubscription
 from penstock.domain.limits import MAX_ACK_DEADLINE_S, MIB, MIN_ACK_DEADLINE_S, SECOND_MS
 from penstock.edge.clock import Clock
 from penstock.pubsub import wire

@@ -6,9 +6,7 @@ from collections.abc import Callable
 from google.protobuf.empty_pb2 import Empty  # type: ignore[import-untyped]
 from google.pubsub_v1 import types
 
-from penstock.broker.async_broker import AsyncBroker
-from penstock.broker.errors import TopicNotFound
-from penstock.broker.subscription import BrokerSubscription
+from penstock.broker import AsyncBroker, BrokerSubscription, TopicNotFound
 from penstock.domain.limits import MIB
 from penstock.pubsub import wire
 from penstock.pubsub.errors import InvalidRequest, ResourceExists, StaleAckIds

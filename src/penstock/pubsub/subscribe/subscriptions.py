@@ -2,12 +2,16 @@
 
 from google.pubsub_v1 import types
 
-from penstock.broker.async_broker import AsyncBroker
-from penstock.broker.errors import SubscriptionDetached
-from penstock.broker.options import DeadLetterPolicy, Overflow, SubscriptionMetadata, SubscriptionOptions
-from penstock.broker.subscription import BrokerSubscription
-from penstock.delivery.errors import Undeliverable
-from penstock.delivery.http.request import parse_target
+from penstock.broker import (
+    AsyncBroker,
+    BrokerSubscription,
+    DeadLetterPolicy,
+    Overflow,
+    SubscriptionDetached,
+    SubscriptionMetadata,
+    SubscriptionOptions,
+)
+from penstock.delivery import Undeliverable, parse_target
 from penstock.domain.limits import DEFAULT_ACK_DEADLINE_S, MAX_ACK_DEADLINE_S, MIN_ACK_DEADLINE_S
 from penstock.domain.retry import RetryPolicy
 from penstock.pubsub import limits, wire

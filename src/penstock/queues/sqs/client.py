@@ -12,12 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from penstock.delivery.egress import AnyAddress
-from penstock.delivery.errors import DeliveryFailed
-from penstock.delivery.http.answer import Answer
-from penstock.delivery.http.client import HttpClient
-from penstock.delivery.http.request import Target, parse_target
-from penstock.delivery.http.settings import own_part_settings
+from penstock.delivery import Answer, AnyAddress, DeliveryFailed, HttpClient, Target, own_part_settings, parse_target
 from penstock.domain.errors import PenstockError
 from penstock.domain.limits import MIB
 from penstock.edge.clock import Clock

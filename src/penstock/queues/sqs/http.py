@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
-from penstock.delivery.http.request import RequestHead, Target
+from penstock.delivery import RequestHead, Target
 from penstock.domain.aws_signature import ALGORITHM, credential_scope, signing_key, string_to_sign
 
 DEFAULT_REGION = "us-east-1"

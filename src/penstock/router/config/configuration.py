@@ -14,9 +14,8 @@ import msgspec
 
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.outcome import MAX_DELAY_S
-from penstock.ops.telemetry.redaction import mask_whole_url
-from penstock.queues.open import QueueSpec
-from penstock.queues.uri import queue_uri
+from penstock.ops.telemetry import mask_whole_url
+from penstock.queues import QueueSpec, queue_uri
 from penstock.router.monitoring.warnings import WarningCode, Warnings, WarningSeverity
 
 MAX_CONCURRENCY = 100_000

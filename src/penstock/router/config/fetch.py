@@ -10,13 +10,10 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from penstock.delivery.errors import DeliveryFailed, Undeliverable
-from penstock.delivery.http.client import exchange_once
-from penstock.delivery.http.request import RequestHead, head_with
-from penstock.delivery.http.settings import own_part_settings
+from penstock.delivery import DeliveryFailed, RequestHead, Undeliverable, exchange_once, head_with, own_part_settings
 from penstock.domain.errors import InvalidArgument, NotFound, Unavailable
 from penstock.domain.limits import MIB
-from penstock.ops.telemetry.redaction import mask_whole_url
+from penstock.ops.telemetry import mask_whole_url
 from penstock.router.config.configuration import RouterConfiguration, merge, parse_configuration
 
 TIMEOUT_S = 10.0

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.domain.partition import fnv1a_32
 from penstock.domain.pointer import DEFAULT_POOL_CODE
-from penstock.queues.open import QueueSpec
+from penstock.queues import QueueSpec
 from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration
 from penstock.router.monitoring.warnings import WarningSeverity
 

@@ -7,8 +7,7 @@ from types import MappingProxyType
 
 from penstock.domain.errors import PenstockError
 from penstock.edge.clock import Clock
-from penstock.queues.open import QueueSpec
-from penstock.queues.port import Source
+from penstock.queues import QueueSpec, Source
 from penstock.router.intake.consumer import Consumer, Route
 from penstock.router.intake.tracker import InFlightTracker
 from penstock.router.monitoring.warnings import ROUTER, WarningCode, Warnings, WarningSeverity

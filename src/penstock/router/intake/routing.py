@@ -11,7 +11,7 @@ from penstock.domain.errors import InvalidArgument
 from penstock.domain.outcome import DEFAULT_DELAY_S, FAST_FAIL_DELAY_S
 from penstock.domain.pointer import MessagePointer, decode_pointer
 from penstock.edge.clock import Clock
-from penstock.queues.port import Received
+from penstock.queues import Received
 from penstock.router.intake.consumer import Consumer
 from penstock.router.intake.tracker import BatchGroup, InFlightTracker, TrackedMessage
 from penstock.router.monitoring.warnings import WarningCode, Warnings, WarningSeverity

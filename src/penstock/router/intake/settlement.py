@@ -4,7 +4,7 @@ import asyncio
 import logging
 from functools import partial
 
-from penstock.queues.port import Confirmation, Received, Source
+from penstock.queues import Confirmation, Received, Source
 from penstock.router.intake.tracker import InFlightTracker, Stage, TrackedMessage
 
 _log = logging.getLogger(__name__)

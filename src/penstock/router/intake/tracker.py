@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 from penstock.domain.limits import SECOND_MS
 from penstock.domain.outcome import FAST_FAIL_DELAY_S
 from penstock.domain.pointer import DispatchMode, MessagePointer
-from penstock.queues.port import Received, Source
+from penstock.queues import Received, Source
 
 
 class Stage(IntEnum):

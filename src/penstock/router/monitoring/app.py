@@ -10,17 +10,23 @@ from http import HTTPStatus
 import msgspec
 
 from penstock.edge.clock import pause
-from penstock.http.api.app import ApiApp
-from penstock.http.api.openapi import Json, documented, openapi_document
-from penstock.http.api.probes import Probes
-from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import Call, NoBody, RouteTable, route, routes_of
-from penstock.http.auth.guard import RequestGuard
-from penstock.http.auth.keys import KeyFile
-from penstock.http.server.asgi import App, Receive, Scope, Send
-from penstock.ops.telemetry.metrics import Metrics
-from penstock.queues.open import publisher_for
-from penstock.queues.port import Publisher
+from penstock.http.api import (
+    ApiApp,
+    Call,
+    Json,
+    NoBody,
+    NoQuery,
+    Probes,
+    RouteTable,
+    documented,
+    openapi_document,
+    route,
+    routes_of,
+)
+from penstock.http.auth import KeyFile, RequestGuard
+from penstock.http.server import App, Receive, Scope, Send
+from penstock.ops.telemetry import Metrics
+from penstock.queues import Publisher, publisher_for
 from penstock.router.config.sync import ConfigSync
 from penstock.router.monitoring.breakers import RouterBreakerRoutes
 from penstock.router.monitoring.health import readiness

@@ -7,11 +7,9 @@ import msgspec
 from msgspec import Meta
 
 from penstock.client.types import WholeOrPageQuery
-from penstock.delivery.breakers import BreakerView
+from penstock.delivery import BreakerView
 from penstock.domain.errors import NotFound
-from penstock.http.api.paging import whole_or_page_of
-from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import Call, NoBody, route
+from penstock.http.api import Call, NoBody, NoQuery, route, whole_or_page_of
 from penstock.router.monitoring.views import RouterSurface
 
 _PATH = "/monitoring/circuit-breakers"

@@ -5,8 +5,8 @@ from enum import StrEnum
 
 import msgspec
 
-from penstock.delivery.breakers import BreakerView
-from penstock.http.api.probes import Check, CheckResult
+from penstock.delivery import BreakerView
+from penstock.http.api import Check, CheckResult
 from penstock.router.config.sync import ConfigSync, SyncState
 from penstock.router.monitoring.views import QueueView, RouterPoolView, RouterSurface
 from penstock.router.monitoring.warnings import WarningSeverity

@@ -7,11 +7,9 @@ from msgspec import Meta
 
 from penstock.client.types import Cursor, Limit
 from penstock.domain.errors import NotFound
-from penstock.http.api.paging import cursor_after, key_before
-from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import Call, NoBody, route
-from penstock.http.auth.keys import MAY_LOOK
-from penstock.ops.telemetry.redaction import mask_whole_url
+from penstock.http.api import Call, NoBody, NoQuery, cursor_after, key_before, route
+from penstock.http.auth import MAY_LOOK
+from penstock.ops.telemetry import mask_whole_url
 from penstock.router.monitoring.views import InFlightFilter, InFlightView, RouterSurface
 
 MAX_CHECKED = 1_000

@@ -10,7 +10,7 @@ from typing import TypeVar
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from penstock.delivery.breakers import BreakerView
+from penstock.delivery import BreakerView
 from penstock.domain.sketch import Histogram
 from penstock.router.monitoring.views import QueueView, RouterPoolView, RouterSurface, longest
 from penstock.router.monitoring.warnings import Warnings

@@ -2,8 +2,7 @@
 
 import msgspec
 
-from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import Call, NoBody, route
+from penstock.http.api import Call, NoBody, NoQuery, route
 from penstock.router.config.sync import ConfigSync, SyncState
 from penstock.router.monitoring.health import Health, assess
 from penstock.router.monitoring.views import QueueView, RouterPoolView, RouterSurface

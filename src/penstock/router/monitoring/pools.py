@@ -9,9 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from penstock.client.types import Cursor, Limit, WholeOrPageQuery
 from penstock.domain.errors import NotFound
-from penstock.http.api.paging import check_no_cursor, page_of, whole_or_page_of
-from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import Call, NoBody, route
+from penstock.http.api import Call, NoBody, NoQuery, check_no_cursor, page_of, route, whole_or_page_of
 from penstock.router.config.configuration import MAX_CONCURRENCY, MAX_RATE_PER_MINUTE
 from penstock.router.monitoring.views import RouterGroupView, RouterPoolView, RouterSurface, longest
 

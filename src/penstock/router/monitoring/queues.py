@@ -6,10 +6,8 @@ import msgspec
 
 from penstock.client.types import WholeOrPageQuery
 from penstock.domain.errors import NotFound, Unavailable
-from penstock.http.api.paging import whole_or_page_of
-from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import Call, NoBody, route
-from penstock.ops.telemetry.redaction import mask_whole_url
+from penstock.http.api import Call, NoBody, NoQuery, route, whole_or_page_of
+from penstock.ops.telemetry import mask_whole_url
 from penstock.router.monitoring.views import QueueView, RouterSurface
 
 

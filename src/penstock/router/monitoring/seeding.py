@@ -11,10 +11,9 @@ from msgspec import Meta
 from penstock.domain.errors import FailedPrecondition, NotFound
 from penstock.domain.partition import partition_of
 from penstock.domain.pointer import DEFAULT_POOL_CODE, MessagePointer, encode_pointer
-from penstock.http.api.routes import Call, NoBody, route
-from penstock.ops.telemetry.redaction import mask_secrets
-from penstock.queues.open import QueueSpec
-from penstock.queues.port import Publication, Publisher
+from penstock.http.api import Call, NoBody, route
+from penstock.ops.telemetry import mask_secrets
+from penstock.queues import Publication, Publisher, QueueSpec
 from penstock.router.config.sync import ConfigSync
 from penstock.router.monitoring.test_endpoints import NAMES, PREFIX
 

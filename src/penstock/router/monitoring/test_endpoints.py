@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from penstock.http.server.asgi import Receive, Scope, Send, answer
+from penstock.http.server import Receive, Scope, Send, answer
 
 PREFIX = "/api/test/"
 SLOW_S = 5.0

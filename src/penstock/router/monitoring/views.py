@@ -9,7 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from penstock.delivery.breakers import BreakerView
+from penstock.delivery import BreakerView
 from penstock.router.config.configuration import RouterConfiguration
 
 

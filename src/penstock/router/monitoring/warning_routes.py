@@ -8,9 +8,7 @@ from msgspec import Meta
 from penstock.client.types import Cursor, Limit
 from penstock.domain.errors import NotFound
 from penstock.domain.limits import SECOND_MS
-from penstock.http.api.paging import whole_or_page_of
-from penstock.http.api.query import NoQuery
-from penstock.http.api.routes import Call, NoBody, route
+from penstock.http.api import Call, NoBody, NoQuery, route, whole_or_page_of
 from penstock.router.monitoring.warnings import RouterWarning, WarningCode, WarningFilter, Warnings, WarningSeverity
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.domain.limits import MINUTE_MS
 from penstock.edge.clock import Clock
-from penstock.ops.telemetry.redaction import mask_secrets
+from penstock.ops.telemetry import mask_secrets
 
 log = logging.getLogger(__name__)
 

@@ -6,11 +6,7 @@ from functools import lru_cache
 
 import msgspec
 
-from penstock.delivery.attempt import Attempts, Client
-from penstock.delivery.breakers import Breakers
-from penstock.delivery.http.answer import Answer
-from penstock.delivery.http.request import request_head
-from penstock.delivery.http.settings import DeliverySettings
+from penstock.delivery import Answer, Attempts, Breakers, Client, DeliverySettings, request_head
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.limits import SECOND_MS
 from penstock.domain.outcome import EgressDenied, MediationOutcome, MediationResult, outcome_of, severity_of

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import pyarrow
 
-from penstock.events.store.statements import Dialect
+from penstock.events.store import Dialect
 from penstock.spark.database import SparkDatabase
 from penstock.spark.sources.statements import KeyRange, Query
 

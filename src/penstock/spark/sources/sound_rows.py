@@ -16,7 +16,7 @@ import pyarrow.compute
 from penstock.domain.errors import PenstockError
 from penstock.edge.clock import SystemClock
 from penstock.events.errors import DatabaseFailed
-from penstock.events.store.statements import Dialect
+from penstock.events.store import Dialect
 from penstock.spark.database import SparkDatabase
 from penstock.spark.sources.statements import Query, StoredTable
 

@@ -29,7 +29,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import LongType, StringType, StructType
 
-from penstock.events.store.statements import MODE_OF, STATUS_OF, Dialect
+from penstock.events.store import MODE_OF, STATUS_OF, Dialect
 from penstock.spark.schemas import ATTEMPTS, EVENTS, JOBS
 
 CODES: dict[str, tuple[str, tuple[str, ...]]] = {

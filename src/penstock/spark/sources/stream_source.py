@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from penstock.events.store.statements import Dialect
+from penstock.events.store import Dialect
 from penstock.spark.database import SparkDatabase
 from penstock.spark.errors import PositionsAhead
 from penstock.spark.sources.reading import reading_of

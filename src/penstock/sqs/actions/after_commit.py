@@ -2,8 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from penstock.engine.async_shell import AsyncShell
-from penstock.engine.pending import Pending
+from penstock.engine import AsyncShell, Pending
 from penstock.sqs.model import Shape
 
 Commit = tuple[AsyncShell, Pending]

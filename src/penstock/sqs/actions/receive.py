@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from penstock.engine.entry import Entry
+from penstock.engine import Entry
 from penstock.sqs.actions.after_commit import Answer
 from penstock.sqs.actions.contents import check_attempt_id, check_max_messages, check_visibility, check_wait
 from penstock.sqs.actions.message_attributes import body_md5, chosen, md5_of, shown

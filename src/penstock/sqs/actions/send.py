@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
 from penstock.domain.message import Message, TypedValue
-from penstock.engine.entry import total_bytes
+from penstock.engine import total_bytes
 from penstock.sqs.actions.after_commit import AfterCommit, Commit
 from penstock.sqs.actions.contents import (
     check_batch,

@@ -1,7 +1,6 @@
 """DeleteMessage and ChangeMessageVisibility, one by one and in batches."""
 
-from penstock.engine.entry import Entry
-from penstock.engine.errors import LeaseNotFound
+from penstock.engine import Entry, LeaseNotFound
 from penstock.sqs.actions.after_commit import AfterCommit, Answer, Commit
 from penstock.sqs.actions.contents import MAX_VISIBILITY_S, check_batch, check_visibility, failed_entry
 from penstock.sqs.auth.caller import SqsCaller

@@ -15,10 +15,8 @@ from collections.abc import Mapping
 import msgspec
 
 from penstock.client.types import WholeOrPageQuery
-from penstock.engine.entry import Entry, EntryState
-from penstock.http.api.paging import whole_or_page_of
-from penstock.http.api.query import NoQuery, parse_query
-from penstock.http.api.routes import Call, NoBody, RouteTable, route, routes_of
+from penstock.engine import Entry, EntryState
+from penstock.http.api import Call, NoBody, NoQuery, RouteTable, parse_query, route, routes_of, whole_or_page_of
 from penstock.http.errors import BadCursor
 from penstock.http.problems import Refused
 from penstock.sqs.actions.dead_letters import start_message_move_task

@@ -16,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 
-from penstock.ops.config.errors import ConfigError, ConfigProblem
+from penstock.ops.config import ConfigError, ConfigProblem
 
 log = logging.getLogger(__name__)
 

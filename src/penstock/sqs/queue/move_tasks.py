@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.domain.errors import PenstockError
-from penstock.engine.entry import Entry
+from penstock.engine import Entry
 from penstock.sqs.errors import ErrorKind, SqsError
 from penstock.sqs.model import MessageMoveTask
 from penstock.sqs.queue.queue import SqsQueue

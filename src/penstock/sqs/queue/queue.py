@@ -10,9 +10,7 @@ import msgspec
 
 from penstock.domain.limits import MINUTE_MS
 from penstock.domain.partition import partition_of
-from penstock.engine.async_shell import Waiters
-from penstock.engine.entry import Counters, held_bytes
-from penstock.engine.policy import DeadLetterAt, Grouping, QueuePolicy
+from penstock.engine import Counters, DeadLetterAt, Grouping, QueuePolicy, Waiters, held_bytes
 from penstock.sqs.queue.attributes import QueueAttributes
 from penstock.sqs.queue.receipts import QueuePartition, ReceiveAttempts, SqsDelivery
 from penstock.sqs.queue.throttling import QueueThrottle

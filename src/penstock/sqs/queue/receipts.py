@@ -15,11 +15,7 @@ import struct
 import msgspec
 
 from penstock.domain.limits import MINUTE_MS
-from penstock.engine.async_shell import AsyncShell
-from penstock.engine.dedup import DedupWindow
-from penstock.engine.entry import Entry, EntryState
-from penstock.engine.stored_queue import StoredQueue
-from penstock.engine.stream import Stream
+from penstock.engine import AsyncShell, DedupWindow, Entry, EntryState, StoredQueue, Stream
 from penstock.sqs.errors import receipt_handle_is_invalid
 
 _VERSION = 1

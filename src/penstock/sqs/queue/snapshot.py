@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from penstock.engine.entry import EntryState
+from penstock.engine import EntryState
 from penstock.sqs.actions.message_attributes import TRACE_HEADER, shown
 from penstock.sqs.actions.send import GROUP_SEPARATOR
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter

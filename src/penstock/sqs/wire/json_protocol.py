@@ -4,7 +4,7 @@ import re
 
 import msgspec
 
-from penstock.http.server.asgi import Headers
+from penstock.http.server import Headers
 from penstock.sqs.errors import ErrorKind, SqsError, missing_parameter
 from penstock.sqs.model import REQUESTS, Shape
 from penstock.sqs.wire.protocol import answer_headers, refusal_headers

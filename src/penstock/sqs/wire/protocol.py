@@ -9,7 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from penstock.http.server.asgi import Headers
+from penstock.http.server import Headers
 from penstock.sqs.errors import SqsError
 from penstock.sqs.model import Shape
 

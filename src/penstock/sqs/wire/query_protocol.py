@@ -6,7 +6,7 @@ from base64 import b64decode
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from penstock.http.server.asgi import Headers
+from penstock.http.server import Headers
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, missing_parameter
 from penstock.sqs.model import REQUESTS, EmptyResponse, Shape
 from penstock.sqs.wire import form

@@ -5,8 +5,7 @@ from collections import defaultdict
 
 import msgspec
 
-from penstock.delivery.errors import ConnectionBroken
-from penstock.delivery.http.answer import Answer
+from penstock.delivery import Answer, ConnectionBroken
 from penstock.testing.simulation.chance import Chance
 
 _ACK = b'{"ack":true}'

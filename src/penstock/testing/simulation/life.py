@@ -3,14 +3,9 @@
 import asyncio
 from collections.abc import Mapping
 
-from penstock.delivery.breakers import Breakers
-from penstock.delivery.http.settings import DeliverySettings
-from penstock.queues.open import QueueSpec
-from penstock.router.monitoring.warnings import Warnings
-from penstock.router.pools.counts import RouterMetrics
-from penstock.router.pools.mediator import HttpMediator
-from penstock.router.router import Router
-from penstock.router.schedule import DutySchedule, PeriodicTask
+from penstock.delivery import Breakers, DeliverySettings
+from penstock.queues import QueueSpec
+from penstock.router import DutySchedule, HttpMediator, PeriodicTask, Router, RouterMetrics, Warnings
 from penstock.testing.simulation.chance import Chance
 from penstock.testing.simulation.history import InvariantBroken
 from penstock.testing.simulation.network import NetworkLink

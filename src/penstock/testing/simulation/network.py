@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from penstock.delivery.http.answer import Answer
-from penstock.delivery.http.request import RequestHead
+from penstock.delivery import Answer, RequestHead
 from penstock.domain.pointer import DispatchMode, MessagePointer
 from penstock.domain.rate import WINDOW_MS
 from penstock.domain.signing import Signature

@@ -3,8 +3,8 @@
 import msgspec
 
 from penstock.domain.pointer import DispatchMode, MessagePointer
-from penstock.queues.open import QueueSpec
-from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration
+from penstock.queues import QueueSpec
+from penstock.router import PoolConfiguration, RouterConfiguration
 from penstock.testing.simulation.chance import Chance
 from penstock.testing.simulation.endpoint import EndpointFaults
 from penstock.testing.simulation.source import LinkFaults

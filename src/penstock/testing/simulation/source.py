@@ -7,7 +7,7 @@ from functools import partial
 import msgspec
 
 from penstock.domain.errors import Unavailable
-from penstock.queues.port import Confirmation, Received
+from penstock.queues import Confirmation, Received
 from penstock.testing.simulation.chance import Chance
 from penstock.testing.simulation.queue import SimulatedQueue
 

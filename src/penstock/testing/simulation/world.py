@@ -8,7 +8,7 @@ and at the end every permit is back.
 import asyncio
 
 from penstock.domain.pointer import DispatchMode, MessagePointer, encode_pointer
-from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration
+from penstock.router import PoolConfiguration, RouterConfiguration
 from penstock.testing.simulation.chance import Chance
 from penstock.testing.simulation.endpoint import EndpointFaults, SimulatedEndpoint
 from penstock.testing.simulation.history import History, InvariantBroken

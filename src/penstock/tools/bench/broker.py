@@ -12,13 +12,10 @@ from pathlib import Path
 import msgspec
 import uvloop
 
-from penstock.broker.async_broker import AsyncBroker
-from penstock.broker.message import InternalMessage
-from penstock.broker.message_queue import MessageQueue
-from penstock.broker.options import SubscriptionOptions
+from penstock.broker import AsyncBroker, InternalMessage, MessageQueue, SubscriptionOptions
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
-from penstock.engine.store.memory import MemoryStore
+from penstock.engine import MemoryStore
 from penstock.engine.store.sqlite import SqliteStore
 from penstock.tools.bench.servers import median_rate, rate_of
 

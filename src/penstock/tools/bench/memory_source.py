@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 
-from penstock.queues.port import Confirmation, Received, confirmed
+from penstock.queues import Confirmation, Received, confirmed
 
 BATCH = 10
 

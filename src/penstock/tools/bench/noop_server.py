@@ -1,7 +1,6 @@
 """A server that answers every request with nothing, on the same stack as ours: the ceiling of what ours can reach."""
 
-from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan
-from penstock.http.server.server import serve
+from penstock.http.server import Receive, Scope, Send, accept_lifespan, serve
 
 
 async def noop(scope: Scope, receive: Receive, send: Send) -> None:

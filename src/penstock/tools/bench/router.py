@@ -18,23 +18,21 @@ from typing import TypeVar
 import msgspec
 import uvloop
 
-from penstock.delivery.breakers import Breakers
-from penstock.delivery.egress import EgressGuard
-from penstock.delivery.http.client import HttpClient
-from penstock.delivery.http.request import request_head
-from penstock.delivery.http.settings import DeliverySettings
+from penstock.delivery import Breakers, DeliverySettings, EgressGuard, HttpClient, request_head
 from penstock.domain.outcome import SUCCESS, MediationOutcome
 from penstock.domain.pointer import MessagePointer, encode_pointer
 from penstock.edge.clock import SystemClock
-from penstock.ops.config.router_options import RouterOptions
-from penstock.queues.open import QueueSpec, publisher_for, source_for
-from penstock.queues.port import Publication, Received, Source
-from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration
-from penstock.router.monitoring.warnings import Warnings
-from penstock.router.pools.counts import RouterMetrics
-from penstock.router.pools.mediator import HttpMediator
-from penstock.router.pools.pool import Mediator
-from penstock.router.router import Router
+from penstock.ops.config import RouterOptions
+from penstock.queues import Publication, QueueSpec, Received, Source, publisher_for, source_for
+from penstock.router import (
+    HttpMediator,
+    Mediator,
+    PoolConfiguration,
+    Router,
+    RouterConfiguration,
+    RouterMetrics,
+    Warnings,
+)
 from penstock.tools.bench.bare_client import post_all
 from penstock.tools.bench.memory_source import MemorySource
 from penstock.tools.bench.servers import port_of, server_process, sqs_queue

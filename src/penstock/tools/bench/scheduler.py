@@ -18,12 +18,9 @@ import psycopg
 import uvloop
 
 from penstock.edge.clock import Clock, SystemClock
-from penstock.events.dispatch.lane_publisher import LaneClaims
-from penstock.events.dispatch.settings import MOST_PER_LANE, SchedulerSettings
-from penstock.events.store.lane_run import LaneRun
-from penstock.events.store.lanes import LaneOwner
+from penstock.events.dispatch import MOST_PER_LANE, LaneClaims, SchedulerSettings
+from penstock.events.store import JobRepository, LaneOwner, LaneRun
 from penstock.events.store.postgres import postgres_repository
-from penstock.events.store.repository import JobRepository
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.tools.bench.scheduler_backlog import drained_per_s, fill, opened
 from penstock.tools.bench.scheduler_latency import Latencies, latencies

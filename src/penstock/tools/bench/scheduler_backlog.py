@@ -5,16 +5,14 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from penstock.cluster.standby import Alone
+from penstock.cluster import Alone
 from penstock.domain.job import NewJob
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
-from penstock.events.dispatch.pointers import Pointers
-from penstock.events.dispatch.scheduler import Scheduler
-from penstock.events.dispatch.settings import SchedulerSettings
-from penstock.events.process.tokens import AuthTokens
-from penstock.events.store.repository import JobRepository
-from penstock.queues.open import publisher_for
+from penstock.events.dispatch import Pointers, Scheduler, SchedulerSettings
+from penstock.events.process import AuthTokens
+from penstock.events.store import JobRepository
+from penstock.queues import publisher_for
 
 TARGET = "https://orders.example/hook"
 _CHUNK = 5_000

@@ -13,8 +13,8 @@ import msgspec
 from penstock.domain.job import NewJob
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
+from penstock.events.store import JobRepository
 from penstock.events.store.postgres import postgres_repository
-from penstock.events.store.repository import JobRepository
 from penstock.tools.bench.scheduler_backlog import opened
 from penstock.tools.bench.servers import server_process, sqs_queue
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from penstock.edge.clock import SystemClock
+from penstock.sqs import CreateQueueRequest, QueueUrlResponse
 from penstock.sqs.client import BlockingSqsClient, SqsEndpoint
-from penstock.sqs.model import CreateQueueRequest, QueueUrlResponse
 
 
 @contextmanager

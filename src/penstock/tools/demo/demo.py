@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from penstock.client import Penstock
-from penstock.http.server.server import HttpServer
+from penstock.http.server import HttpServer
 from penstock.ops.parts import LOOPBACK, Engine, Ports, parts_of
 from penstock.ops.supervisor import Supervisor
 from penstock.tools.demo.subscriber import STEPS, DemoSubscriber, Result, in_batches, order_events

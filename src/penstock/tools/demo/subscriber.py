@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.client import Event
 from penstock.domain.signing import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, Signature, verify
-from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan, answer
+from penstock.http.server import Receive, Scope, Send, accept_lifespan, answer
 
 STEPS = ("placed", "paid", "packed", "handed-over", "in-transit", "delivered", "closed")
 

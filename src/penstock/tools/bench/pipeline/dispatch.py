@@ -14,8 +14,7 @@ from penstock.events.dispatch.spark import DispatchQuery
 from penstock.events.dispatch.spark_messages import Destination, DispatchSettings, Report, RoundRequest
 from penstock.events.dispatch.spark_round import DispatchRounds, Work
 from penstock.events.dispatch.spark_task import publish_planned
-from penstock.events.store.lanes import AwakeRange, LaneOwner
-from penstock.events.store.statements import StoredState
+from penstock.events.store import AwakeRange, LaneOwner, StoredState
 from penstock.spark.database import SparkDatabase
 from penstock.tools.bench.pipeline.schema import PER_GROUP, Connection, connected, fill_pending, jobs_schema
 from penstock.tools.bench.scheduler_backlog import opened

@@ -11,7 +11,7 @@ from penstock.domain.event import StoredEvent
 from penstock.domain.ids import encode_tsid
 from penstock.domain.matching import Condition, EventFilter
 from penstock.domain.subscription import Subscription
-from penstock.events.fan_out.rule import FanOut
+from penstock.events.fan_out import FanOut
 from penstock.events.fan_out.spark_plan import packed, planned_jobs
 from penstock.tools.bench.servers import rate_of
 

@@ -10,8 +10,8 @@ from psycopg import sql
 
 from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
 from penstock.domain.subscription import Subscription
+from penstock.events.store import StoredMode, StoredState
 from penstock.events.store.postgres import postgres_repository
-from penstock.events.store.statements import StoredMode, StoredState
 from penstock.spark.database import SparkDatabase
 from penstock.tools.bench.scheduler_backlog import TARGET, opened
 
