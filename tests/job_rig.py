@@ -13,9 +13,9 @@ from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
 from penstock.events.dispatch.lane_publisher import LaneClaims
 from penstock.events.dispatch.settings import SchedulerSettings
-from penstock.events.store.deliveries import Begin, Beginning, Done, TryLater, Verdict
-from penstock.events.store.lanes import LaneOwner
 from penstock.events.store.repository import JobRepository
+from penstock.events.store.repository.deliveries import Begin, Beginning, Done, TryLater, Verdict
+from penstock.events.store.repository.lanes import LaneOwner
 from penstock.testing.clock import VirtualClock
 
 IMMEDIATE = DispatchMode.IMMEDIATE

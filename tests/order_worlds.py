@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from penstock.domain.job_state import JobStatus
 from penstock.domain.order import LaneKey, Position, Standing, blocks, first_of_lane, holds_back, is_expired, lane_of
 from penstock.domain.pointer import DispatchMode
-from penstock.events.store.lane_run import LaneJob
+from penstock.events.store.database import LaneJob
 
 NOW_MS = 1000
 GROUPS = ("s:a", "s:b", "t:ä", "default")

@@ -19,13 +19,12 @@ from penstock.events.dispatch.pointers import Pointers
 from penstock.events.dispatch.scheduler import Scheduler
 from penstock.events.dispatch.settings import SchedulerSettings
 from penstock.events.errors import DatabaseFailed
-from penstock.events.store.deliveries import Begin, Beginning, Done, Verdict
-from penstock.events.store.migration import migrations
-from penstock.events.store.signal import JobSignal
-from penstock.events.store.sql_repository import SqlRepository
+from penstock.events.store.database import JobSignal, Transaction
+from penstock.events.store.migrations import migrations
+from penstock.events.store.repository import JobRepository
+from penstock.events.store.repository.deliveries import Begin, Beginning, Done, Verdict
 from penstock.events.store.sqlite import SqliteTransaction
 from penstock.events.store.statements import Dialect
-from penstock.events.store.transaction import Transaction
 from penstock.queues.errors import BrokerUnavailable, HeldBack
 from penstock.queues.port import Publication
 
@@ -166,7 +165,7 @@ class SchedulerRig:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.database = InlineDatabase()
-        self.jobs = SqlRepository(self.database)
+        self.jobs = JobRepository(self.database)
         self.queue = MemoryQueue(clock)
         self._ids = TsidFactory(1)
         self._running: list[asyncio.Task[None]] = []

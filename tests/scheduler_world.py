@@ -22,11 +22,10 @@ from penstock.events.dispatch.pointers import Pointers
 from penstock.events.dispatch.scheduler import Scheduler
 from penstock.events.dispatch.settings import SchedulerSettings
 from penstock.events.errors import WrongJobStatus
-from penstock.events.store.deliveries import Beginning, Done, TryLater, Verdict
-from penstock.events.store.lane_run import LaneRun
-from penstock.events.store.lanes import LaneOwner, Lanes
-from penstock.events.store.sql_repository import SqlRepository
-from penstock.events.store.transaction import Transaction
+from penstock.events.store.database import Transaction
+from penstock.events.store.repository import JobRepository
+from penstock.events.store.repository.deliveries import Beginning, Done, TryLater, Verdict
+from penstock.events.store.repository.lanes import LaneOwner, LaneRun, Lanes
 from penstock.queues.errors import HeldBack
 from penstock.queues.port import Publication
 from tests.scheduler_rig import BLOCK, ENDPOINT, IMMEDIATE, NEXT, InlineDatabase, MemoryQueue, PlainTokens, SchedulerRig
@@ -118,17 +117,14 @@ class MortalLanes(Lanes):
             self._in_hand.pop(lane, None)
 
 
-class MortalJobs(SqlRepository):
+class MortalJobs(JobRepository):
     """The repository of such a process."""
 
     def __init__(self, database: InlineDatabase, life: Life) -> None:
-        self._mortal = MortalDatabase(database, life)
-        super().__init__(self._mortal)
+        mortal = MortalDatabase(database, life)
+        super().__init__(mortal)
         self.in_hand: dict[LaneKey, set[str]] = {}
-
-    @property
-    def lanes(self) -> Lanes:
-        return MortalLanes(self._mortal, self.in_hand)
+        self.lanes = MortalLanes(mortal, self.in_hand)
 
 
 class MortalPublisher:

@@ -11,7 +11,7 @@ import pytest
 from psycopg import sql
 
 from penstock.domain.job_state import JobStatus
-from penstock.events.store.migration import Migration, migrations
+from penstock.events.store.migrations import Migration, migrations
 from penstock.events.store.postgres import postgres_repository
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.sqlite import sqlite_repository

@@ -6,8 +6,8 @@ import pytest
 
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.job_state import JobStatus
-from penstock.events.store.inspection import THE_NEWEST, HeldGroup
-from penstock.events.store.listing import JobFilter
+from penstock.events.store.repository.inspection import THE_NEWEST, HeldGroup
+from penstock.events.store.repository.listing import JobFilter
 from tests.job_databases import Connect, connect
 from tests.job_rig import BLOCK, IMMEDIATE, NEXT, JobRig
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.domain.job import BEFORE_ALL_ATTEMPTS, AttemptPlace
 from penstock.domain.job_state import JobStatus
-from penstock.events.store.inspection import THE_NEWEST, FinishedPlace
+from penstock.events.store.repository.inspection import THE_NEWEST, FinishedPlace
 from tests.job_databases import Connect, connect
 from tests.job_rig import JobRig
 

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from penstock.domain.order import LaneKey
-from penstock.events.store.inspection import OldestWaiting
-from penstock.events.store.lanes import LaneOwner
+from penstock.events.store.repository.inspection import OldestWaiting
+from penstock.events.store.repository.lanes import LaneOwner
 from tests.job_databases import Connect, connect
 from tests.job_rig import BLOCK, IMMEDIATE, NEXT, JobRig
 

@@ -22,9 +22,9 @@ from penstock.events.statistics.minutes import (
     Minute,
     StatisticsPlace,
 )
-from penstock.events.store.deliveries import Done
 from penstock.events.store.postgres import postgres_repository
-from penstock.events.store.statistics import KEPT_MS, NAMES_PER_MINUTE, Statistics
+from penstock.events.store.repository.deliveries import Done
+from penstock.events.store.repository.statistics import KEPT_MS, NAMES_PER_MINUTE, Statistics
 from tests.job_databases import Connect, connect
 from tests.job_rig import JobRig
 from tests.virtual_pauses import VirtualPauses

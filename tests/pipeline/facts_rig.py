@@ -11,8 +11,8 @@ import psycopg
 from penstock.domain.job import NewJob
 from penstock.events.statistics.inline import InlineCounter
 from penstock.events.statistics.minutes import Dimension, Leader, Minute
+from penstock.events.store.repository.statistics import StatisticsProgress
 from penstock.events.store.statements import Dialect
-from penstock.events.store.statistics import StatisticsProgress
 from penstock.spark.database import SparkDatabase
 from penstock.testing.clock import VirtualClock
 

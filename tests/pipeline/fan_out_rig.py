@@ -14,8 +14,8 @@ from penstock.domain.event import StoredEvent
 from penstock.domain.job import DispatchJob
 from penstock.domain.subscription import Subscription
 from penstock.events.fan_out.spark import OpenedRepository
-from penstock.events.store.listing import JobFilter
 from penstock.events.store.repository import JobRepository
+from penstock.events.store.repository.listing import JobFilter
 from penstock.spark.database import SparkDatabase
 from penstock.spark.sources.reading import reading_of
 from tests.job_rig import JobRig

@@ -18,7 +18,7 @@ from penstock.domain.replay import Replay, ReplayAttempt, ReplayProgress, Replay
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import SystemClock
 from penstock.events.fan_out.rule import FanOut
-from penstock.events.store.replays import Replays
+from penstock.events.store.repository.replays import Replays
 from penstock.events.store.statements import Dialect, codes_of
 from penstock.history.replay.task import replays_in
 from penstock.spark.database import SparkDatabase

@@ -5,8 +5,8 @@ from pyspark.sql import SparkSession
 
 from penstock.domain.job_state import JobStatus
 from penstock.events.fan_out.rule import FanOut
-from penstock.events.store.changes import KeptChange
 from penstock.events.store.repository import JobRepository
+from penstock.events.store.repository.changes import KeptChange
 from penstock.history.audit.audit import audit_database
 from penstock.history.audit.findings import FindingKind
 from penstock.history.audit.window import CATALOG_LAG_MS, AuditWindow

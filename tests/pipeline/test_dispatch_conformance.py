@@ -14,8 +14,8 @@ from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import SystemClock
-from penstock.events.store.deliveries import Beginning, Done, TryLater, Verdict
 from penstock.events.store.repository import JobRepository
+from penstock.events.store.repository.deliveries import Beginning, Done, TryLater, Verdict
 from penstock.spark.database import SparkDatabase
 from tests.job_rig import BLOCK, IMMEDIATE, NEXT
 from tests.pipeline.dispatch_engines import Engine, InlineEngine, SparkEngine, in_queue

@@ -20,9 +20,9 @@ from penstock.edge.node import process_ids
 from penstock.events.dispatch.spark_messages import Report, RoundRequest
 from penstock.events.dispatch.spark_round import DispatchRounds, Work
 from penstock.events.dispatch.spark_task import publish_planned
-from penstock.events.store.lanes import LaneOwner, Lanes
-from penstock.events.store.leader import SCHEDULER
 from penstock.events.store.repository import JobRepository
+from penstock.events.store.repository.lanes import LaneOwner, Lanes
+from penstock.events.store.repository.leader import SCHEDULER
 from penstock.spark.database import SparkDatabase
 from tests.pipeline.dispatch_engines import SETTINGS, destination, in_queue
 from tests.services.sqs_server import SqsServer, running

@@ -11,8 +11,8 @@ from penstock.edge.clock import SystemClock
 from penstock.events.dispatch.spark_lanes import planned_lanes
 from penstock.events.dispatch.spark_messages import DispatchSettings
 from penstock.events.dispatch.spark_round import DispatchRounds
-from penstock.events.store.lanes import AwakeRange, LaneOwner
 from penstock.events.store.repository import JobRepository
+from penstock.events.store.repository.lanes import AwakeRange, LaneOwner
 from penstock.spark.database import SparkDatabase
 from tests.pipeline.dispatch_engines import destination
 

@@ -10,11 +10,10 @@ from penstock.domain.job import ClaimedJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.order import LaneKey
 from penstock.domain.pointer import DispatchMode
-from penstock.events.store.deliveries import Beginning
-from penstock.events.store.lanes import AwakeRange, LaneOwner, Lanes
-from penstock.events.store.leader import SCHEDULER
-from penstock.events.store.sql_repository import SqlRepository
-from penstock.events.store.transaction import Row
+from penstock.events.store.database import Row
+from penstock.events.store.repository.deliveries import Beginning
+from penstock.events.store.repository.lanes import AwakeRange, LaneOwner, Lanes
+from penstock.events.store.repository.leader import SCHEDULER
 from tests.job_databases import Connect, connect
 from tests.job_rig import BLOCK, IMMEDIATE, LEASE_S, NEXT, QUEUE_LEASE_S, JobRig
 
@@ -84,7 +83,6 @@ class LaneRig(JobRig):
         return await self._rows(text, {"key": lane.group_key, "ordered": lane.ordered})
 
     async def _rows(self, text: str, values: dict[str, object]) -> list[Row]:
-        assert isinstance(self.repository, SqlRepository)
         return await self.repository._database.read(lambda tx: tx.select(text, values))
 
 

@@ -15,7 +15,7 @@ from penstock.edge.node import process_ids
 from penstock.events.dispatch.spark_lanes import lane_query, postgres_lanes
 from penstock.events.dispatch.spark_messages import RoundCall
 from penstock.events.errors import DatabaseFailed
-from penstock.events.store.lanes import AwakeRange, LaneOwner
+from penstock.events.store.repository.lanes import AwakeRange, LaneOwner
 from penstock.spark.database import SparkDatabase
 
 GROUPS = 7

@@ -20,9 +20,9 @@ from penstock.edge.node import process_ids
 from penstock.events.dispatch.spark import DispatchQuery, LeaseSettings
 from penstock.events.dispatch.spark_round import DispatchRounds
 from penstock.events.dispatch.spark_ticks import TickReader
-from penstock.events.store.lanes import LaneOwner
-from penstock.events.store.leader import SCHEDULER
 from penstock.events.store.repository import JobRepository
+from penstock.events.store.repository.lanes import LaneOwner
+from penstock.events.store.repository.leader import SCHEDULER
 from penstock.queues.open import QueueSpec, source_for
 from penstock.spark.database import SparkDatabase
 from penstock.spark.supervision import StreamingJob

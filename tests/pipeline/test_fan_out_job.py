@@ -12,8 +12,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from penstock.events.fan_out.spark import FannedOut, FanOutJob, FanOutSettings
-from penstock.events.store.jobs import add_events
 from penstock.events.store.postgres import PostgresTransaction
+from penstock.events.store.repository.jobs import insert_events
 from tests.pipeline.fan_out_rig import FanOutRig, database, rig
 
 __all__ = ["database", "rig"]
@@ -157,7 +157,7 @@ def test_an_event_whose_transaction_ends_late_is_not_passed_over(
     late, early = rig.new_events(2)
     with psycopg.connect(rig.database.url) as session:
         session.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(rig.database.schema)))
-        add_events(PostgresTransaction(session), [late], fanned_out=False)
+        insert_events(PostgresTransaction(session), [late], fanned_out=False)
         rig.ask(lambda repository: repository.add_events([early]))
         run_once(spark, rig, checkpoint)
         seen = rig.pairs()

@@ -14,8 +14,8 @@ from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.replay import REPLAY_HEADER, Copied, ReplayAttempt, ReplayProgress, ReplayRequest, copy_id
 from penstock.events.errors import ReplayNotFound, ReplayTakenOver
-from penstock.events.store.replays import KEPT_MS, ReplayPart, Replays
 from penstock.events.store.repository import JobRepository
+from penstock.events.store.repository.replays import KEPT_MS, ReplayPart, Replays
 from penstock.spark.database import SparkDatabase
 from tests.pipeline.replay_rig import EVERYTHING, ReplayRig, postgres_schema
 

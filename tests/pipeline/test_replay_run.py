@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from penstock.domain.job_state import JobStatus
 from penstock.domain.replay import Copied, ReplayProgress, ReplaySelection, copy_id
-from penstock.events.store.replays import ReplayPart, Replays
+from penstock.events.store.repository.replays import ReplayPart, Replays
 from penstock.history.errors import ReplayBroken
 from penstock.history.replay.runner import ReplayRunner
 from penstock.history.replay.task import DirectSettings

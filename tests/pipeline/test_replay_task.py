@@ -16,7 +16,7 @@ from penstock.domain.pointer import DispatchMode
 from penstock.domain.replay import REPLAY_HEADER, Replay, ReplayAttempt, ReplayProgress, copy_id
 from penstock.domain.signing import Signature, verify
 from penstock.events.errors import ReplayTakenOver
-from penstock.events.store.replays import ReplayLoad, ReplayPart, Replays
+from penstock.events.store.repository.replays import ReplayLoad, ReplayPart, Replays
 from penstock.history.replay.task import DirectSettings, Errand, NextIds, do_part, in_chunks, replays_in
 from penstock.history.replay.timetable import ReplayPace, timetable
 from penstock.history.replay.visit import AT_ONCE, NOTHING, Outcomes, Visits

@@ -15,9 +15,9 @@ from penstock.domain.job_state import JobStatus
 from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
-from penstock.events.store.deliveries import Done
-from penstock.events.store.lanes import LaneOwner
 from penstock.events.store.repository import JobRepository
+from penstock.events.store.repository.deliveries import Done
+from penstock.events.store.repository.lanes import LaneOwner
 from penstock.spark.database import SparkDatabase
 from penstock.spark.schemas import ATTEMPTS, EVENTS, JOBS, SUBSCRIPTIONS
 from penstock.spark.sources.table_source import registered

@@ -14,12 +14,12 @@ from psycopg import sql
 from penstock.domain.job_state import JobStatus
 from penstock.domain.order import LaneKey, blocks
 from penstock.engine.store.postgres_address import PostgresAddress
-from penstock.events.store.migration import migrations
+from penstock.events.store.database import Row, Transaction
+from penstock.events.store.migrations import migrations
 from penstock.events.store.postgres import PostgresTransaction
-from penstock.events.store.postgres_schema import migrate
+from penstock.events.store.postgres.schema import migrate
 from penstock.events.store.sqlite import SqliteTransaction
 from penstock.events.store.statements import CODE_OF_MODE, Dialect, StoredState
-from penstock.events.store.transaction import Row, Transaction
 from tests.order_worlds import GROUPS, JOBS, NOW_MS, Job, blocker_of, is_held_back, run_of
 
 Execute = Callable[[str], object]

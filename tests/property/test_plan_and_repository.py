@@ -23,13 +23,13 @@ from penstock.domain.job_state import JobStatus
 from penstock.domain.order import LaneKey, Position, Standing, blocks, first_of_lane, holds_back, is_expired, lane_of
 from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.pointer import DispatchMode
-from penstock.events.store.deliveries import Beginning, Done, TryFromQueue, TryLater
-from penstock.events.store.lane_run import LaneJob, run_of
+from penstock.events.store.database import Database, LaneJob, Transaction
 from penstock.events.store.postgres import PostgresDatabase
-from penstock.events.store.sql_repository import Database, SqlRepository
+from penstock.events.store.repository import JobRepository
+from penstock.events.store.repository.deliveries import Beginning, Done, TryFromQueue, TryLater
+from penstock.events.store.repository.lanes import run_of
 from penstock.events.store.sqlite import SqliteDatabase
 from penstock.events.store.statements import MODE_OF, STATUS_OF, StoredState
-from penstock.events.store.transaction import Transaction
 from tests.job_rig import BLOCK, IMMEDIATE, NEXT, JobRig
 
 Step = tuple[str, int, int]
@@ -123,7 +123,7 @@ class Walk:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.rig = JobRig(SqlRepository(database))
+        self.rig = JobRig(JobRepository(database))
         self.claimed: list[ClaimedJob] = []
         self.begun: list[DispatchJob] = []
         self.paused: set[str] = set()

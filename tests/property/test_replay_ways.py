@@ -29,7 +29,7 @@ from penstock.domain.replay import (
 )
 from penstock.domain.subscription import Subscription
 from penstock.events.api.replays import ReplayRoutes
-from penstock.events.store.replays import ReplayPart
+from penstock.events.store.repository.replays import ReplayPart
 from penstock.events.store.statements import codes_of
 from penstock.history.replay.task import Errand, do_part, in_chunks, replays_in
 from penstock.http.api.query import NoQuery

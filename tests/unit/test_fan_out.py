@@ -13,8 +13,8 @@ from penstock.domain.matching import Comparison, Condition, EventFilter
 from penstock.domain.subscription import Subscription
 from penstock.events.errors import DatabaseFailed
 from penstock.events.fan_out.inline import InlinePublisher, LatestFanOut, publisher_for
-from penstock.events.store.listing import JobFilter
 from penstock.events.store.repository import JobRepository
+from penstock.events.store.repository.listing import JobFilter
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.ops.config.dispatch_options import FanOutBy
 from tests.job_rig import JobRig

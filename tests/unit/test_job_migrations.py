@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from penstock.events.errors import MigrationChanged, SchemaTooNew
-from penstock.events.store.migration import Applied, Migration, migrations, missing, parsed
+from penstock.events.store.migrations import Applied, Migration, migrations, missing, parsed
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.events.store.statements import Dialect
 

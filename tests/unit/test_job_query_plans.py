@@ -11,12 +11,12 @@ import pytest
 
 from penstock.domain.ids import first_id_of
 from penstock.domain.job_state import JobStatus
-from penstock.events.store.listing import JobFilter, list_jobs
+from penstock.events.store.database import Database, Row, Transaction, Work
 from penstock.events.store.postgres import postgres_repository
-from penstock.events.store.sql_repository import SqlRepository
+from penstock.events.store.repository import JobRepository
+from penstock.events.store.repository.listing import JobFilter, JobListing, JobPage
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.events.store.statements import Dialect, queries, translated
-from penstock.events.store.transaction import Row, Transaction
 
 NOW_MS = 1_700_000_000_000
 FIRST_ID = first_id_of(NOW_MS)
@@ -47,7 +47,7 @@ FROM generate_series(1, 3000) AS n
 """
 
 
-async def made(repository: SqlRepository) -> None:
+async def made(repository: JobRepository) -> None:
     """Have the tables made."""
     await repository.open(NOW_MS)
     await repository.close()
@@ -59,17 +59,20 @@ def indexes_of_jobs(plan: str) -> set[str]:
 
 
 class Asked:
-    """What a search asks a database that has one lane with one job."""
+    """What a search asks a database that has one lane with one job; the database and its transaction."""
 
     def __init__(self) -> None:
         self.texts: list[tuple[str, dict[str, object]]] = []
+
+    async def read(self, work: Work[JobPage]) -> JobPage:
+        return work(cast("Transaction", self))
 
     def select(self, text: str, values: dict[str, object]) -> list[Row]:
         self.texts.append((text, values))
         return [("x", "s:1")] if len(self.texts) == 1 else []
 
 
-def searches_of_a_key() -> list[tuple[str, dict[str, object]]]:
+async def searches_of_a_key() -> list[tuple[str, dict[str, object]]]:
     """Every statement of a search for a key, alone and with all that may narrow it."""
     narrowed = JobFilter(
         key="1", status=JobStatus.COMPLETED, subscription_id="s", tenant="t", type="t", created_from_ms=NOW_MS
@@ -77,7 +80,7 @@ def searches_of_a_key() -> list[tuple[str, dict[str, object]]]:
     found: list[tuple[str, dict[str, object]]] = []
     for which, cursor in ((JobFilter(key="1"), None), (JobFilter(key="1"), FIRST_ID), (narrowed, FIRST_ID)):
         asked = Asked()
-        list_jobs(cast("Transaction", asked), which, cursor, 50)
+        await JobListing(cast("Database", asked)).list_jobs(which, cursor, 50)
         assert len(asked.texts) == 2
         found += asked.texts
     return found
@@ -86,7 +89,7 @@ def searches_of_a_key() -> list[tuple[str, dict[str, object]]]:
 async def test_sqlite_finds_a_key_by_the_lanes_of_the_subscriptions(tmp_path: Path) -> None:
     await made(sqlite_repository(tmp_path / "jobs.db"))
     with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection:
-        for text, values in searches_of_a_key():
+        for text, values in await searches_of_a_key():
             asked = "EXPLAIN QUERY PLAN " + translated(text, Dialect.SQLITE)
             plan = " ; ".join(row[3] for row in connection.execute(asked, values))
             assert indexes_of_jobs(plan) == {"jobs_by_group"}, plan
@@ -133,9 +136,9 @@ def test_postgres_uses_only_the_indexes_made_for_the_question(finished_jobs: str
             assert used <= allowed, (name, used)
 
 
-def test_postgres_finds_a_key_by_the_lanes_of_the_subscriptions(finished_jobs: str) -> None:
+async def test_postgres_finds_a_key_by_the_lanes_of_the_subscriptions(finished_jobs: str) -> None:
     with psycopg.connect(finished_jobs, autocommit=True, options="-c search_path=jobs") as connection:
-        for text, values in searches_of_a_key():
+        for text, values in await searches_of_a_key():
             rows = connection.execute("EXPLAIN (COSTS OFF) " + translated(text, Dialect.POSTGRES), values).fetchall()
             plan = "\n".join(row[0] for row in rows)
             assert "Seq Scan on jobs" not in plan, plan

@@ -21,7 +21,7 @@ from penstock.domain.outcome import (
 from penstock.domain.retry import DEFAULT_RETRY_SCHEDULE, RetrySchedule
 from penstock.domain.subscription import Subscription
 from penstock.events.process.verdict import Judgement, judge, told
-from penstock.events.store.deliveries import Done, TryLater
+from penstock.events.store.repository.deliveries import Done, TryLater
 from tests.made_jobs import NOW_MS, dispatch_job
 
 SUBSCRIPTION = Subscription(id="s", name="billing", pattern="**", target="https://a.example/")

@@ -13,8 +13,8 @@ from penstock.domain.pointer import DispatchMode
 from penstock.events.dispatch.lane_publisher import LaneClaims
 from penstock.events.dispatch.pointers import Pointers
 from penstock.events.dispatch.settings import SchedulerSettings
-from penstock.events.store.deliveries import Done
-from penstock.events.store.lanes import LaneOwner
+from penstock.events.store.repository.deliveries import Done
+from penstock.events.store.repository.lanes import LaneOwner
 from penstock.queues.errors import InvalidPublication
 from penstock.testing.virtual_loop import LoopClock, run_virtual
 from tests.scheduler_rig import BLOCK, ENDPOINT, IMMEDIATE, NEXT, PlainTokens, SchedulerRig, comes_true

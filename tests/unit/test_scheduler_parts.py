@@ -20,7 +20,7 @@ from penstock.events.dispatch.pending_job_poller import ClaimPace
 from penstock.events.dispatch.pointers import Pointers
 from penstock.events.dispatch.server import BlockOnErrorChecker, SchedulerServerSettings
 from penstock.events.dispatch.settings import Counts, SchedulerSettings
-from penstock.events.store.lanes import LaneOwner
+from penstock.events.store.repository.lanes import LaneOwner
 from penstock.queues.port import Publication
 from penstock.router.standby import RouterLeadership as RouterLeadership
 from penstock.testing.clock import VirtualClock

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from penstock.cli.options import database_url
 from penstock.events.api import ApiSettings
 from penstock.events.process import auth_secrets
-from penstock.events.store import SqlRepository
+from penstock.events.store import JobRepository
 from penstock.events.store.postgres import postgres_repository
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.ops.config import Config
@@ -15,7 +15,7 @@ from penstock.ops.config import Config
 class JobsDatabase(NamedTuple):
     """The repository, not opened yet, and the secrets that go with it."""
 
-    repository: SqlRepository
+    repository: JobRepository
     secrets: tuple[bytes, ...]
 
 
@@ -26,7 +26,7 @@ def jobs_database(config: Config, data: Path | None, database: str | None, *, li
     return JobsDatabase(repository, auth_secrets(config.jobs, directory))
 
 
-def jobs_repository(config: Config, data: Path | None, database: str | None, *, listen: bool) -> SqlRepository:
+def jobs_repository(config: Config, data: Path | None, database: str | None, *, listen: bool) -> JobRepository:
     """Return the repository of jobs, not opened yet: PostgreSQL, or a file in the data directory."""
     if url := database_url(config, data, database):
         return postgres_repository(url, listen=listen)

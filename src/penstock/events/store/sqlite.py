@@ -1,8 +1,6 @@
-"""The repository on an SQLite file.
+"""The repository on an SQLite file: one writer thread, which commits together what waits, and one reader.
 
-A transaction on SQLite: one writer, so nothing is locked; lanes are asked one by one, which costs no round trip.
-
-The SQLite database of jobs: one writer thread that commits what waits together, one reader beside it.
+With one writer nothing is locked; lanes are read one by one, which costs no round trip.
 """
 
 import asyncio
@@ -24,12 +22,10 @@ from penstock.domain.errors import InvalidArgument, PenstockError
 from penstock.domain.order import LaneKey, Position
 from penstock.edge.disk_room import DiskRoom, FreeBytes, free_bytes, is_for_lack_of_room
 from penstock.events.errors import DatabaseFailed
-from penstock.events.store.lane_run import LaneContent, LaneJob
-from penstock.events.store.migration import Applied, migrations, missing
-from penstock.events.store.signal import JobSignal
-from penstock.events.store.sql_repository import SqlRepository
+from penstock.events.store.database import JobSignal, LaneContent, LaneJob, Row, Transaction
+from penstock.events.store.migrations import Applied, migrations, missing
+from penstock.events.store.repository import JobRepository
 from penstock.events.store.statements import MODE_OF, Dialect, StoredMode, queries, translated
-from penstock.events.store.transaction import Row, Transaction
 
 _QUERIES = queries(Dialect.SQLITE)
 _FIRST_BLOCKER = _QUERIES["first_blocker"]
@@ -45,20 +41,20 @@ class SqliteTransaction:
         self.announced = False
 
     def all(self, statement: str, /, **values: object) -> list[Row]:
-        """All rows of a statement."""
+        """Return all rows of a statement."""
         return self._rows(_QUERIES[statement], values)
 
     def first(self, statement: str, /, **values: object) -> Row | None:
-        """The first row of a statement."""
+        """Return the first row of a statement."""
         rows = self.all(statement, **values)
         return rows[0] if rows else None
 
     def bulk(self, statement: str, rows: Sequence[Row]) -> None:
-        """One statement for many rows."""
+        """Run one statement for many rows."""
         self._connection.executemany(_QUERIES[statement], rows)
 
     def select(self, text: str, values: dict[str, object]) -> list[Row]:
-        """The rows of a SELECT that was put together."""
+        """Return the rows of a SELECT that was put together."""
         return self._rows(translated(text, Dialect.SQLITE), values)
 
     def _rows(self, text: str, values: dict[str, object]) -> list[Row]:
@@ -71,12 +67,12 @@ class SqliteTransaction:
         """Nothing to do: there is no other writer."""
 
     def take_turns(self, count: int) -> list[int]:
-        """So many numbers, each larger than all before."""
+        """Return `count` numbers, each larger than all before."""
         ((last,),) = self.all("take_turns", count=count)
         return list(range(last - count + 1, last + 1))
 
     def first_jobs(self, lanes: Sequence[LaneKey], now_ms: int, share: int) -> list[LaneContent]:
-        """Per lane its first jobs, up to `share` of each mode, and its first blocker."""
+        """Return the first jobs of each lane, up to `share` of each mode, and its first blocker."""
         return [self._content(lane, now_ms, share) for lane in lanes]
 
     def take_lanes(self, lanes: Mapping[LaneKey, int], owner: str, until_ms: int) -> list[Row]:
@@ -96,7 +92,7 @@ class SqliteTransaction:
         return True
 
     def announce(self) -> None:
-        """Call whoever waits, after the commit."""
+        """Wake those who wait for jobs, after the commit."""
         self.announced = True
 
     def _content(self, lane: LaneKey, now_ms: int, share: int) -> LaneContent:
@@ -135,7 +131,7 @@ _BUSY_TIMEOUT_S = 10.0
 _TOGETHER = 128
 _STATEMENTS_KEPT = 256
 _END_OF_STATEMENT = re.compile(r";\s*$", re.MULTILINE)
-# Besides SQLite's own errors: an integer past 64 bits, text that is no Unicode.
+# Besides SQLite's own errors: an integer past 64 bits, text that is not Unicode.
 _REFUSALS = (sqlite3.Error, OverflowError, UnicodeError)
 _MIGRATIONS_TABLE = """
 CREATE TABLE IF NOT EXISTS migrations (
@@ -177,7 +173,7 @@ class SqliteDatabase:
         return self._signal
 
     async def open(self, now_ms: int) -> None:
-        """Make or migrate the tables."""
+        """Create or migrate the tables."""
         loop = asyncio.get_running_loop()
         try:
             self._writer = await loop.run_in_executor(self._reading, self._migrated)
@@ -189,14 +185,14 @@ class SqliteDatabase:
         self._thread.start()
 
     async def write(self, work: Callable[[Transaction], Result]) -> Result:
-        """Do work in a transaction that others may share; whoever fails takes only its own part back."""
+        """Do work in a transaction that others may share; work that fails takes only its own part back."""
         if self._thread is None:
             raise DatabaseFailed(f"the database {self._path} is not open")
         done: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._tasks.put((work, done))
         return await done
 
-    # One statement alone needs no other path here.
+    # One statement needs no other path here.
     write_one = write
 
     async def read(self, work: Callable[[Transaction], Result]) -> Result:
@@ -210,7 +206,7 @@ class SqliteDatabase:
             raise DatabaseFailed(f"the database {self._path} cannot be read: {error}") from error
 
     def trouble(self) -> str | None:
-        """What keeps it from taking changes: a full disk."""
+        """Return what keeps it from taking changes: a full disk."""
         return self._room.trouble()
 
     async def keep_months(self, now_ms: int) -> None:
@@ -226,13 +222,13 @@ class SqliteDatabase:
         await self.write(delete)
 
     async def close(self) -> None:
-        """Finish what was given, and close the file."""
+        """Finish the work that was given, and close the file."""
         if self._thread is not None:
             self._tasks.put(None)
             await asyncio.get_running_loop().run_in_executor(self._reading, self._thread.join)
             self._thread = None
         self._reading.shutdown()
-        # The writer last: whoever closes last folds the log into the database.
+        # The writer last: the last connection to close folds the log into the database.
         for connection in (self._reader, self._writer):
             if connection is not None:
                 connection.close()
@@ -273,7 +269,7 @@ class SqliteDatabase:
         return connection
 
     def _serve(self, loop: asyncio.AbstractEventLoop, writer: sqlite3.Connection) -> None:
-        """The writer thread: everything that waits goes into one commit."""
+        """Run the writer thread: everything that waits goes into one commit."""
         open_for_tasks = True
         while open_for_tasks:
             tasks: list[Task] = []
@@ -300,7 +296,7 @@ class SqliteDatabase:
             refusal = self._refused(error)
             results = [refusal] * len(tasks)
             if not self._refuses:
-                # Once, for whoever reads the log; those who asked are told each time.
+                # Logged once; the callers get the error each time.
                 log.error(str(refusal.error))
             self._refuses = True
         else:
@@ -317,7 +313,7 @@ class SqliteDatabase:
         if lack is not None:
             self._room.refused(lack)
         elif changed:
-            # A commit that changes nothing needs no room, and shows none.
+            # A commit that changes nothing needs no room, and proves none.
             self._room.kept()
 
     def _attempt(self, writer: sqlite3.Connection, transaction: SqliteTransaction, work: Work) -> object:
@@ -366,6 +362,6 @@ def _settle(futures: "list[asyncio.Future[Any]]", results: list[object]) -> None
 
 def sqlite_repository(
     path: str | os.PathLike[str], *, durability: str = "fsync", free: FreeBytes = free_bytes
-) -> SqlRepository:
-    """Jobs in one file of this machine; open it before use."""
-    return SqlRepository(SqliteDatabase(path, durability=durability, free=free))
+) -> JobRepository:
+    """Return the repository on one file of this machine; open it before use."""
+    return JobRepository(SqliteDatabase(path, durability=durability, free=free))

@@ -1,12 +1,11 @@
-"""The statements, read from the named blocks of `sql/*.sql`, for one of the two databases.
+"""The words between Python and the tables: named statements, stored numbers, and rows as values.
 
-How statuses and modes are kept in a column: small numbers, the same in both databases, never renumbered.
-
-Rows of the database as values.
+Statements are the named blocks of `sql/*.sql`, spelled out for one of the two databases. Statuses and modes are kept as
+small numbers, the same in both databases, never renumbered.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum, StrEnum
 from functools import cache
 from importlib.resources import files
@@ -14,19 +13,20 @@ from importlib.resources import files
 import msgspec
 
 from penstock.domain.event import StoredEvent
-from penstock.domain.job import DispatchJob
+from penstock.domain.job import Attempt, DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.message import NO_ATTRIBUTES
+from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.pointer import DispatchMode
-from penstock.events.store.transaction import Row
+from penstock.events.store.database import Row
 
 
 class StoredState(IntEnum):
-    """A status as it is kept. PENDING is two of them, so that each can be found without looking at the other."""
+    """A status as it is stored. PENDING is two of them, so that each is found without reading the other."""
 
     WAITING = 0  # PENDING, not due yet
     READY = 1  # PENDING and due
-    RESERVED = 2  # until 0.1: PENDING and being published; no job has it any more
+    RESERVED = 2  # until 0.1: PENDING and being published; not used any more
     QUEUED = 3
     PROCESSING = 4
     COMPLETED = 5
@@ -36,7 +36,7 @@ class StoredState(IntEnum):
 
 
 class StoredMode(IntEnum):
-    """A dispatch mode as it is kept; the ordered ones are the positive ones."""
+    """A dispatch mode as it is stored; the ordered ones are positive."""
 
     IMMEDIATE = 0
     NEXT_ON_ERROR = 1
@@ -53,7 +53,7 @@ CODE_OF_MODE: dict[DispatchMode, int] = {mode: code for code, mode in enumerate(
 
 
 def codes_of(status: JobStatus) -> list[int]:
-    """The numbers that a status is kept as."""
+    """Return the numbers that a status is stored as."""
     return [code for code, known in enumerate(STATUS_OF) if known is status]
 
 
@@ -72,17 +72,19 @@ _WORDS: dict[str, str] = {
     **{state.name: str(int(state)) for state in StoredState},
     **{mode.name: str(int(mode)) for mode in StoredMode},
     "job columns": ", ".join(JOB_COLUMNS),
+    # A list shows the fate of jobs, not their payload.
+    "listed columns": ", ".join("NULL AS payload" if name == "payload" else name for name in JOB_COLUMNS),
 }
 
 
 class Dialect(StrEnum):
-    """A database's way of SQL."""
+    """The SQL of one of the two databases."""
 
     SQLITE = "sqlite"
     POSTGRES = "postgres"
 
 
-# SQLite has one writer, so nothing needs a lock there; a list comes to it as JSON.
+# SQLite has one writer, so nothing needs a lock there; a list is passed to it as JSON.
 _LOCKS = {
     "for update": "FOR UPDATE",
     "for share": "FOR SHARE",
@@ -92,7 +94,7 @@ _LOCKS = {
 
 @cache
 def queries(dialect: Dialect) -> Mapping[str, str]:
-    """All statements of a database, by name."""
+    """Return all statements of a database, by name."""
     directory = files("penstock.events.store") / "sql"
     names = ("shared", dialect, "replays", f"replays_{dialect}")
     texts = [(directory / f"{name}.sql").read_text(encoding="utf-8") for name in names]
@@ -100,20 +102,20 @@ def queries(dialect: Dialect) -> Mapping[str, str]:
 
 
 def named_blocks(source: str) -> dict[str, str]:
-    """The blocks of a file, each begun by a line `-- name --`."""
+    """Return the blocks of a file; a line `-- name --` begins each."""
     _, *parts = _BLOCK.split(source)
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 def translated(text: str, dialect: Dialect) -> str:
-    """A block as its database wants it: without comments and shorthand."""
+    """Return a block as its database takes it: without comments and macros."""
     plain = _expanded(text, dialect)
     return _PLACEHOLDER.sub(r"%(\1)s", plain) if dialect is Dialect.POSTGRES else plain
 
 
 @cache
 def _rules() -> Mapping[str, str]:
-    """The rules of order, by name."""
+    """Return the rules of order, by name."""
     return named_blocks((files("penstock.events.store") / "sql" / "order.sql").read_text(encoding="utf-8"))
 
 
@@ -137,7 +139,7 @@ def _spelled_out(shorthand: str, dialect: Dialect) -> str:
     if verb == "by":
         return "" if postgres else f"INDEXED BY {name}"
     if verb != "among":
-        raise ValueError(f"{{{shorthand}}} stands for nothing")
+        raise ValueError(f"{{{shorthand}}} is not a known macro")
     return f"= ANY(:{name})" if postgres else f"IN (SELECT value FROM json_each(:{name}))"
 
 
@@ -147,7 +149,7 @@ _FIELDS = tuple({"group_name": "group", "state": "status"}.get(name, name) for n
 
 
 def job_of(row: Row) -> DispatchJob:
-    """A row of `{job columns}`."""
+    """Return the job of a row of `{job columns}`."""
     values = dict(zip(_FIELDS, row, strict=True))
     values["mode"] = MODE_OF[row[_MODE]]
     values["status"] = STATUS_OF[row[_STATE]]
@@ -155,8 +157,30 @@ def job_of(row: Row) -> DispatchJob:
     return DispatchJob(**values)
 
 
+def attempt_of(row: Row) -> Attempt:
+    """Return the attempt of a row: number, outcome, at_ms, duration_ms, status_code, response, error."""
+    number, outcome, at_ms, duration_ms, status_code, response, error = row
+    return Attempt(
+        number=number,
+        outcome=AttemptOutcome(outcome),
+        at_ms=at_ms,
+        duration_ms=duration_ms,
+        status_code=status_code,
+        response=response,
+        error=error,
+    )
+
+
+def counts_of(rows: Iterable[Row]) -> dict[JobStatus, int]:
+    """Return how many jobs have each status, from rows of state and number."""
+    counts = dict.fromkeys(JobStatus, 0)
+    for state, count in rows:
+        counts[STATUS_OF[state]] += count
+    return counts
+
+
 def event_of(row: Row) -> StoredEvent:
-    """A row of the statement `event`."""
+    """Return the event of a row of the statement `event`."""
     event_id, tenant, source, external_id, kind, subject, time_ms, data, content_type, group, attributes, received = row
     return StoredEvent(
         id=event_id,
@@ -175,5 +199,5 @@ def event_of(row: Row) -> StoredEvent:
 
 
 def mapping_of(text: str) -> Mapping[str, str]:
-    """Names and values kept as JSON."""
+    """Return names and values that are stored as JSON."""
     return NO_ATTRIBUTES if text == "{}" else _decode(text)

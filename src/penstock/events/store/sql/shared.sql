@@ -1,4 +1,4 @@
--- Statements that both databases understand. `{READY}` and the like are numbers of stored_state.py, `{among ids}` asks
+-- Statements that both databases understand. `{READY}` and the like are numbers of statements.py, `{among ids}` asks
 -- for one of a list, `{for share}` and `{skip locked}` lock rows where a database has several writers, `{by some_index}`
 -- names the index to a database that would guess without statistics, `{name what}` is a rule of order.sql. `{stored state}` is the state as the index knows it
 -- that leads with it; where ids are given, `state + 0` keeps both databases from taking an index of a state instead.
@@ -56,6 +56,39 @@ SELECT held, min(since_ms) FROM (
     ) FROM (SELECT group_key, ordered FROM lanes {by lanes_awake} WHERE awake ORDER BY turn LIMIT :most) AS lane
 ) AS waiting
 GROUP BY held
+
+-- What an operator looks at
+
+-- held_groups --
+SELECT group_key, min(subscription_id), sum(CASE WHEN state = {ERROR} THEN 1 ELSE 0 END), count(*), min(updated_at_ms)
+FROM jobs WHERE {blocking jobs} AND mode = {BLOCK_ON_ERROR} AND group_key > :after
+GROUP BY group_key ORDER BY group_key LIMIT :most
+
+-- most_urgent_groups --
+SELECT group_key, min(subscription_id), sum(CASE WHEN state = {ERROR} THEN 1 ELSE 0 END), count(*), min(updated_at_ms)
+FROM jobs WHERE {blocking jobs} AND mode = {BLOCK_ON_ERROR}
+GROUP BY group_key ORDER BY 3 DESC, 5, 1 LIMIT :most
+
+-- unfinished_of_group --
+SELECT {listed columns} FROM jobs
+WHERE group_key = :group_key AND state IN ({WAITING}, {READY}, {QUEUED}, {PROCESSING}, {ERROR})
+ORDER BY {position jobs} LIMIT :most
+
+-- counts_of_group --
+SELECT state, count(*) FROM jobs WHERE group_key = :group_key GROUP BY state
+
+-- finished_jobs --
+-- The condition is the one of the index jobs_finished.
+SELECT j.id, j.group_key, j.group_name, j.subscription_id, j.pool, j.type, j.state, j.created_at_ms, j.finished_at_ms,
+    j.delivery_count, a.duration_ms, a.status_code
+FROM (
+    SELECT * FROM jobs
+    WHERE finished_at_ms IS NOT NULL AND (state <> {ERROR} OR mode <> {BLOCK_ON_ERROR})
+      AND finished_at_ms > :since_ms AND finished_at_ms <= :before_ms
+      AND (finished_at_ms < :before_ms OR id < :before_id)
+    ORDER BY finished_at_ms DESC, id DESC LIMIT :most
+) AS j LEFT JOIN attempts AS a ON a.job_id = j.id AND a.number = j.delivery_count
+ORDER BY j.finished_at_ms DESC, j.id DESC
 
 -- Lanes
 
@@ -208,7 +241,7 @@ SELECT id, group_key FROM jobs WHERE id {among ids}
 SELECT id, tenant, source, external_id, type, subject, time_ms, data, content_type, group_name, attributes, received_ms
 FROM events WHERE id = :id
 
--- events_told --
+-- known_events --
 SELECT id, source, external_id FROM events WHERE tenant = :tenant AND external_id {among external_ids}
   AND source {among sources}
 

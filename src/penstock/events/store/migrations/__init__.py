@@ -1,7 +1,7 @@
 """Forward migrations: applied in order at start, recorded with a checksum, never edited once released.
 
-Each names in its first line the oldest code that still works on the migrated tables, so that old nodes go on while
-new ones start.
+Each names in its first line the oldest code that still works on the migrated tables, so that old nodes keep working
+while new ones start.
 """
 
 import re
@@ -27,12 +27,12 @@ class Migration(msgspec.Struct, frozen=True):
 
     @property
     def checksum(self) -> str:
-        """Tells whether two migrations of one name are the same."""
+        """Equal for two migrations of one name only if they are the same."""
         return sha256(self.text.encode()).hexdigest()
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """A migration that a database has had."""
+    """A migration that was applied to a database."""
 
     version: int
     name: str
@@ -42,14 +42,14 @@ class Applied(msgspec.Struct, frozen=True):
 
 @cache
 def migrations(dialect: Dialect) -> tuple[Migration, ...]:
-    """All migrations of a database, in order."""
-    directory = files("penstock.events.store") / "migrations" / dialect
+    """Return all migrations of a database, in order."""
+    directory = files(__name__) / dialect
     scripts = sorted((entry for entry in directory.iterdir() if entry.name.endswith(".sql")), key=lambda e: e.name)
     return tuple(parsed(script.name, script.read_text(encoding="utf-8")) for script in scripts)
 
 
 def parsed(file_name: str, text: str) -> Migration:
-    """A migration from its file."""
+    """Return the migration in a file."""
     header = _FIRST_LINE.match(text)
     if header is None:
         raise ValueError(f"{file_name} does not begin with '-- works with code from version N'")
@@ -58,7 +58,7 @@ def parsed(file_name: str, text: str) -> Migration:
 
 
 def missing(known: tuple[Migration, ...], applied: list[Applied]) -> list[Migration]:
-    """What a database still needs; MigrationChanged or SchemaTooNew when this code must not touch it."""
+    """Return what a database still needs; MigrationChanged or SchemaTooNew when this code must not touch it."""
     newest = known[-1].version
     had: dict[int, Applied | Migration] = {step.version: step for step in applied}
     for step in applied:

@@ -1,8 +1,6 @@
-"""The repository on PostgreSQL.
+"""The repository on PostgreSQL: a few connections, each used by one thread at a time.
 
-A transaction on PostgreSQL: lanes are locked, and many rows travel as one array per column.
-
-The PostgreSQL database of jobs: a few connections, each used by one thread at a time.
+Lanes are locked, and many rows are sent as one array per column.
 """
 
 import asyncio
@@ -21,12 +19,11 @@ from penstock.domain.order import LaneKey, Position
 from penstock.engine import StoreFailed
 from penstock.engine.store.postgres_address import PostgresAddress, Session
 from penstock.events.errors import DatabaseFailed
-from penstock.events.store.lane_run import LaneContent, LaneJob
-from penstock.events.store.postgres_schema import drop_months, make_months, migrate
-from penstock.events.store.signal import JobSignal, PostgresListener
-from penstock.events.store.sql_repository import SqlRepository
+from penstock.events.store.database import JobSignal, LaneContent, LaneJob, Row, Work
+from penstock.events.store.postgres.listener import PostgresListener
+from penstock.events.store.postgres.schema import drop_months, make_months, migrate
+from penstock.events.store.repository import JobRepository
 from penstock.events.store.statements import MODE_OF, Dialect, queries, translated
-from penstock.events.store.transaction import Row, Transaction
 
 _QUERIES = queries(Dialect.POSTGRES)
 _GATE = int.from_bytes(blake2b(b"penstock jobs: claims", digest_size=8).digest(), "big", signed=True)
@@ -40,37 +37,37 @@ class PostgresTransaction:
         self.announced = False
 
     def all(self, statement: str, /, **values: object) -> list[Row]:
-        """All rows of a statement."""
+        """Return all rows of a statement."""
         return self._run(_QUERIES[statement], values)
 
     def first(self, statement: str, /, **values: object) -> Row | None:
-        """The first row of a statement."""
+        """Return the first row of a statement."""
         rows = self.all(statement, **values)
         return rows[0] if rows else None
 
     def bulk(self, statement: str, rows: Sequence[Row]) -> None:
-        """One statement for many rows."""
+        """Run one statement for many rows."""
         if rows:
             self._run(_QUERIES[statement], [list(column) for column in zip(*rows, strict=True)])
 
     def select(self, text: str, values: dict[str, object]) -> list[Row]:
-        """The rows of a SELECT that was put together."""
+        """Return the rows of a SELECT that was put together."""
         return self._run(translated(text, Dialect.POSTGRES), values)
 
     def lock_lanes(self, group_keys: Collection[str]) -> None:
-        """Hold the lanes of these groups until the end."""
+        """Lock the lanes of these groups until the end of the transaction."""
         self.all("lock_lanes", group_keys=list(group_keys))
 
     def gate(self, *, exclusive: bool) -> None:
-        """Claims pass together, what must not run beside a claim passes alone."""
+        """Keep claims, which share the gate, apart from what must not run beside one."""
         self.all("gate_exclusive" if exclusive else "gate_shared", key=_GATE)
 
     def take_turns(self, count: int) -> list[int]:
-        """So many numbers, each larger than all before."""
+        """Return `count` numbers, each larger than all before."""
         return [turn for (turn,) in self.all("take_turns", count=count)]
 
     def first_jobs(self, lanes: Sequence[LaneKey], now_ms: int, share: int) -> list[LaneContent]:
-        """Per lane its first jobs, up to `share` of each mode, and its first blocker."""
+        """Return the first jobs of each lane, up to `share` of each mode, and its first blocker."""
         if not lanes:
             return []
         keys, ordereds = [lane.group_key for lane in lanes], [lane.ordered for lane in lanes]
@@ -91,7 +88,7 @@ class PostgresTransaction:
         return bool(self.all("finish_job", **values))
 
     def announce(self) -> None:
-        """Call whoever waits, in any process, after the commit."""
+        """Wake those who wait for jobs, in any process, after the commit."""
         if not self.announced:
             self.announced = True
             self.all("notify")
@@ -102,25 +99,24 @@ class PostgresTransaction:
 
 
 def _content(rows: list[Row]) -> LaneContent:
-    """A lane from its rows: its number, its blocker, and a job each; one row without a job if it has none."""
+    """Return a lane from its rows: its number, its blocker, and one job each; one row without a job if it has none."""
     _, *blocker = rows[0][:4]
     jobs = [LaneJob(row[4], MODE_OF[row[5]], *row[6:]) for row in rows if row[4] is not None]
     return LaneContent(Position(*blocker) if blocker[-1] is not None else None, jobs)
 
 
 Result = TypeVar("Result")
-Work = Callable[[Transaction], Result]
 
 _CONNECTIONS = 8
 # A second and third time for a lost connection that had done nothing yet, and for a deadlock.
 _ATTEMPTS = 3
 _TRY_AGAIN = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
-# Besides the server's own errors: an integer past 64 bits, text that is no Unicode.
+# Besides the server's own errors: an integer past 64 bits, text that is not Unicode.
 _REFUSALS = (psycopg.Error, OverflowError, UnicodeError)
 
 
 class PostgresDatabase:
-    """Jobs in a schema that any number of processes share; a listener is called by all of them."""
+    """Jobs in a schema that any number of processes share; each of them calls the listeners."""
 
     def __init__(self, url: str, *, schema: str = "penstock_jobs", listen: bool = False) -> None:
         self._address = PostgresAddress(url)
@@ -138,7 +134,7 @@ class PostgresDatabase:
         return self._signal
 
     async def open(self, now_ms: int) -> None:
-        """Make or migrate the tables, and start listening if asked to."""
+        """Create or migrate the tables, and start listening if asked to."""
         await self._in_thread(self._migrate, now_ms)
         self._signal = JobSignal()
         if self._listener is not None:
@@ -166,11 +162,11 @@ class PostgresDatabase:
         await self._in_thread(self._with_session, lambda session: drop_months(session, before_ms))
 
     def trouble(self) -> str | None:
-        """Nothing that is known here: its disk is the server's."""
+        """Return None: its disk is the server's."""
         return None
 
     async def close(self) -> None:
-        """Stop listening and hang up."""
+        """Stop listening and disconnect."""
         if self._listener is not None:
             await self._listener.stop()
         self._signal = None
@@ -231,7 +227,7 @@ class PostgresDatabase:
 
 
 class _NothingSent(psycopg.OperationalError):
-    """The connection turned out to be lost before anything was asked."""
+    """The connection turned out to be lost before anything was sent."""
 
 
 def _transact(session: Session, work: Work[Result], whole: bool) -> tuple[Result, bool]:
@@ -258,6 +254,9 @@ def _roll_back(session: Session) -> None:
         session.close()
 
 
-def postgres_repository(url: str, *, schema: str = "penstock_jobs", listen: bool = False) -> SqlRepository:
-    """Jobs in a schema that several nodes share; open it before use. A scheduler listens for jobs others make."""
-    return SqlRepository(PostgresDatabase(url, schema=schema, listen=listen))
+def postgres_repository(url: str, *, schema: str = "penstock_jobs", listen: bool = False) -> JobRepository:
+    """Return the repository in a schema that several nodes share; open it before use.
+
+    A scheduler listens for jobs that others create.
+    """
+    return JobRepository(PostgresDatabase(url, schema=schema, listen=listen))

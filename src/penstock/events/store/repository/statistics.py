@@ -5,8 +5,7 @@ transaction: a batch that does not begin right behind it adds nothing.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Sequence
 
 import msgspec
 
@@ -25,7 +24,7 @@ from penstock.events.statistics import (
     merged,
     summed,
 )
-from penstock.events.store.transaction import Row, Transaction
+from penstock.events.store.database import RepositoryPart, Row, Transaction, reads, writes
 
 KEPT_MS = 48 * 60 * MINUTE_MS
 """How long minutes are kept."""
@@ -35,20 +34,6 @@ NAMES_PER_MINUTE = 200
 _LATENCY = msgspec.json.Decoder(tuple[int, ...]).decode
 _LEADERS = msgspec.json.Decoder(Leaders).decode
 _encode = msgspec.json.encode
-
-Result = TypeVar("Result")
-
-
-class Database(Protocol):
-    """What statistics need of a database."""
-
-    async def write(self, work: Callable[[Transaction], Result]) -> Result:
-        """Do work as a whole or not at all."""
-        ...
-
-    async def read(self, work: Callable[[Transaction], Result]) -> Result:
-        """Do work that changes nothing."""
-        ...
 
 
 class StatisticsProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,55 +45,60 @@ class StatisticsProgress(msgspec.Struct, frozen=True, kw_only=True):
     repaired: int
 
 
-class Statistics:
+class Statistics(RepositoryPart):
     """The minutes of a database of jobs."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def minutes(self, since_ms: int, until_ms: int, by: Dimension) -> list[Minute]:
-        """The rows of the minutes that begin in a span of time, the oldest first."""
-        rows = await self._database.read(
-            lambda tx: tx.all("minutes_between", since_ms=since_ms, until_ms=until_ms, by=by.value)
-        )
+    @reads
+    def minutes(self, tx: Transaction, since_ms: int, until_ms: int, by: Dimension) -> list[Minute]:
+        """Return the rows of the minutes that begin in a span of time, the oldest first."""
+        rows = tx.all("minutes_between", since_ms=since_ms, until_ms=until_ms, by=by.value)
         return [_minute(row) for row in rows]
 
-    async def leaders(self, since_ms: int, until_ms: int, most: int) -> list[Leader]:
-        """The groups with most attempts in a span of time, the first one first."""
-        rows = await self._database.read(lambda tx: tx.all("leaders_between", since_ms=since_ms, until_ms=until_ms))
+    @reads
+    def leaders(self, tx: Transaction, since_ms: int, until_ms: int, most: int) -> list[Leader]:
+        """Return the groups with most attempts in a span of time, the first one first."""
         together = Leaders()
-        for _, text in rows:
+        for _, text in tx.all("leaders_between", since_ms=since_ms, until_ms=until_ms):
             minute = _LEADERS(text)
             # None is dropped before the end: a group may lead a later minute.
             together = joined(together, minute, len(together.held) + len(minute.held))
         return list(together.held[:most])
 
-    async def progress(self) -> StatisticsProgress:
-        """How far attempts were counted."""
-        position, job_id, number, at_ms, counted, set_aside, repaired = (
-            await self._database.read(lambda tx: tx.all("statistics_progress"))
-        )[0]
+    @reads
+    def progress(self, tx: Transaction) -> StatisticsProgress:
+        """Return how far attempts were counted."""
+        position, job_id, number, at_ms, counted, set_aside, repaired = tx.all("statistics_progress")[0]
         upto = StatisticsPlace(position, job_id, number, at_ms)
         return StatisticsProgress(upto=upto, counted=counted, set_aside=set_aside, repaired=repaired)
 
-    async def add(self, counted: Counted, after: StatisticsPlace, now_ms: int, kept_ms: int = KEPT_MS) -> bool:
+    @writes
+    def add(
+        self, tx: Transaction, counted: Counted, after: StatisticsPlace, now_ms: int, kept_ms: int = KEPT_MS
+    ) -> bool:
         """Add a batch that was counted from `after` on; False, and nothing added, if others were counted since."""
-        return await self._database.write(lambda tx: _add(tx, counted, after, now_ms - kept_ms))
+        if not _advanced(tx, counted, after):
+            return False
+        before_ms = now_ms - kept_ms
+        _add_minutes(tx, [minute for minute in counted.minutes if minute.minute_ms >= before_ms])
+        _add_leaders(tx, {minute_ms: held for minute_ms, held in counted.leaders.items() if minute_ms >= before_ms})
+        tx.all("forget_minutes", before_ms=before_ms)
+        tx.all("forget_leaders", before_ms=before_ms)
+        return True
 
-    async def attempts_after(self, place: StatisticsPlace, most: int) -> list[AttemptRow]:
-        """The next attempts to be counted, in order; none that an older transaction may still come before."""
-        rows = await self._database.read(
-            lambda tx: tx.all("attempts_to_count", most=most, **msgspec.structs.asdict(place))
-        )
+    @reads
+    def attempts_after(self, tx: Transaction, place: StatisticsPlace, most: int) -> list[AttemptRow]:
+        """Return the next attempts to count, in order; none that an older transaction may still come before."""
+        rows = tx.all("attempts_to_count", most=most, **msgspec.structs.asdict(place))
         return [AttemptRow(**dict(zip(AttemptRow.__struct_fields__, row, strict=True))) for row in rows]
 
-    async def origins(self, job_ids: Sequence[str]) -> dict[str, JobOrigin]:
-        """The jobs with these ids, archived or not, by id."""
-        rows = await self._database.read(lambda tx: tx.all("job_origins", ids=list(job_ids)))
+    @reads
+    def origins(self, tx: Transaction, job_ids: Sequence[str]) -> dict[str, JobOrigin]:
+        """Return the jobs with these ids, archived or not, by id."""
+        rows = tx.all("job_origins", ids=list(job_ids))
         return {row[0]: JobOrigin(**dict(zip(JobOrigin.__struct_fields__, row, strict=True))) for row in rows}
 
 
-def _add(tx: Transaction, counted: Counted, after: StatisticsPlace, before_ms: int) -> bool:
+def _advanced(tx: Transaction, counted: Counted, after: StatisticsPlace) -> bool:
     moved = tx.all(
         "advance_statistics",
         counted=counted.rows,
@@ -117,14 +107,7 @@ def _add(tx: Transaction, counted: Counted, after: StatisticsPlace, before_ms: i
         **msgspec.structs.asdict(counted.upto),
         **{f"after_{name}": value for name, value in msgspec.structs.asdict(after).items()},
     )
-    if not moved:
-        return False
-    kept = [minute for minute in counted.minutes if minute.minute_ms >= before_ms]
-    _add_minutes(tx, kept)
-    _add_leaders(tx, {minute_ms: held for minute_ms, held in counted.leaders.items() if minute_ms >= before_ms})
-    tx.all("forget_minutes", before_ms=before_ms)
-    tx.all("forget_leaders", before_ms=before_ms)
-    return True
+    return bool(moved)
 
 
 def _add_minutes(tx: Transaction, added: Sequence[Minute]) -> None:

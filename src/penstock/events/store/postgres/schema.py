@@ -1,12 +1,13 @@
-"""How a schema of PostgreSQL gets the tables of jobs; safe when several nodes start at once.
+"""The tables of jobs in a schema of PostgreSQL: migrations, positions, partitions by month.
 
-Positions keep growing on whatever server the tables are: a restored dump, a new server, a promoted standby.
+Several nodes may start at once: an advisory lock lets one migrate at a time.
 
-A position is a base plus the number of the transaction that wrote the row (migration 0002). Another server counts its
-transactions anew, and readers that are past those numbers would never see its rows. So on another server the base
+Positions keep growing on whatever server the tables are: a restored dump, a new server, a promoted standby. A position
+is a base plus the number of the transaction that wrote the row (migration 0002). Another server counts its transactions
+from the start again, and readers that are past those numbers would never see its rows. So on another server the base
 becomes larger than all positions that any server gave before: it has the hour in its upper bits.
 
-The partitions by month of what is over: attempts and archived jobs.
+Attempts and archived jobs are partitioned by month.
 """
 
 from hashlib import blake2b
@@ -15,12 +16,12 @@ import psycopg
 from psycopg import sql
 
 from penstock.engine.store.postgres_address import Session
-from penstock.events.store.archive import Month
-from penstock.events.store.migration import Applied, migrations, missing
+from penstock.events.store.migrations import Applied, migrations, missing
+from penstock.events.store.repository.archive import Month
 from penstock.events.store.statements import Dialect, queries
 
 _POSITIONED = ("events", "attempts")
-# So many transactions one server may count: 14 years at 10,000 a second.
+# How many transactions one server may count: 14 years at 10,000 a second.
 _COUNTER_BITS = 42
 _FIRST_HOUR = 438_288
 """Of the year 2020, since 1970: so that hours fit in what the counter leaves of 63 bits for two centuries."""
@@ -49,7 +50,7 @@ def keep_positions_growing(session: Session) -> None:
 
 
 def _server(session: Session) -> str:
-    """Which server this is, if that may be asked: else it is taken for the same one always."""
+    """Return which server this is; if that may not be asked, it counts as always the same one."""
     ((may_ask,),) = session.execute(_MAY_ASK).fetchall()
     return str(session.execute(_SERVER).fetchall()[0][0]) if may_ask else "unknown"
 
@@ -68,7 +69,7 @@ _RECORD = "INSERT INTO migrations (version, name, checksum, works_with) VALUES (
 
 
 def lock_key(schema: str) -> int:
-    """The advisory lock of changes to a schema's tables."""
+    """Return the key of the advisory lock for changes to a schema's tables."""
     return int.from_bytes(blake2b(f"penstock jobs: {schema}".encode(), digest_size=8).digest(), "big", signed=True)
 
 
@@ -94,7 +95,7 @@ _DROP = sql.SQL("DROP TABLE IF EXISTS {}")
 
 
 def make_months(session: Session, now_ms: int) -> None:
-    """Have partitions for this month and the next."""
+    """Create the partitions of this month and the next."""
     this = Month.of(now_ms)
     for table in _MONTHLY:
         there = set(_partitions(session, table))

@@ -1,7 +1,4 @@
-"""The call that there may be jobs to claim.
-
-Being called by PostgreSQL when any process has made jobs.
-"""
+"""The connection on which PostgreSQL says that some process has created jobs."""
 
 import asyncio
 from contextlib import suppress
@@ -10,48 +7,30 @@ from typing import Any
 import psycopg
 
 from penstock.edge.clock import pause
-
-
-class JobSignal:
-    """Set from any thread; waited for on the loop. Several calls before a wait are one."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._called = asyncio.Event()
-
-    def call(self) -> None:
-        """There may be jobs."""
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._called.set)
-
-    async def wait(self) -> None:
-        """Return when somebody has called since the last wait."""
-        await self._called.wait()
-        self._called.clear()
-
+from penstock.events.store.database import JobSignal
 
 _LISTEN = "LISTEN penstock_jobs"
 _RECONNECT_PAUSE_S = 1.0
-# Nothing is ever sent on this connection, so only these find out that the other side is gone.
+# Nothing is ever sent on this connection, so only keepalives find out that the other side is gone.
 _KEEPALIVE: dict[str, Any] = {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
 
 Listening = psycopg.AsyncConnection[tuple[Any, ...]]
 
 
 class PostgresListener:
-    """One connection that only listens; lost, it is made anew."""
+    """One connection that only listens; it reconnects when it is lost."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, signal: JobSignal) -> None:
-        """Listen from now on; returns when the first connection listens."""
+        """Start to listen; return when the first connection listens."""
         connection = await self._listening()
         self._task = asyncio.create_task(self._pass_on(connection, signal), name="jobs-listener")
 
     async def stop(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
@@ -74,7 +53,7 @@ class PostgresListener:
                     async for _ in connection.notifies():
                         signal.call()
             connection = await self._reconnected()
-            # What was told while nobody listened is lost, so there may be jobs.
+            # Notifications sent while it was disconnected are lost, so there may be jobs.
             signal.call()
 
     async def _reconnected(self) -> Listening:

@@ -1,0 +1,208 @@
+"""The port to a database, and how an operation of the repository is written on it: once, as work in a transaction.
+
+    class PoolRecords(RepositoryPart):
+        @writes
+        def put_pool(self, tx: Transaction, pool: Pool) -> None: ...
+
+    await repository.put_pool(pool)
+
+The decorator says what kind of transaction the work needs and supplies `tx`; callers await the rest of the signature.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from functools import wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
+
+from penstock.domain.order import LaneKey, Position, first_of_lane
+from penstock.domain.pointer import DispatchMode
+
+Row = tuple[Any, ...]
+
+
+class LaneJob(NamedTuple):
+    """A job that waits in a lane: the columns of `{lane job}` in sql/order.sql."""
+
+    id: str
+    mode: DispatchMode
+    sequence: int
+    created_at_ms: int
+    due_at_ms: int
+    pool: str
+    publish_round: int
+    updated_at_ms: int
+
+    @property
+    def position(self) -> Position:
+        """Its place in its group."""
+        return Position(self.sequence, self.created_at_ms, self.id)
+
+
+class LaneContent(NamedTuple):
+    """The first jobs of a lane, of each mode, and the first job of its group that BLOCK_ON_ERROR jobs must not pass."""
+
+    blocker: Position | None
+    jobs: list[LaneJob]
+
+    def first(self, most: int) -> list[LaneJob]:
+        """Return the first jobs that may go, in order."""
+        return first_of_lane(self.jobs, self.blocker, most)
+
+
+class Transaction(Protocol):
+    """Work that is kept as a whole or not at all: statements by name, and what the two databases do differently.
+
+    Whoever moves jobs locks their lanes first, in the order of their keys, so that no two wait for each other.
+    """
+
+    def all(self, statement: str, /, **values: object) -> list[Row]:
+        """Return all rows of a statement; a list is one value."""
+        ...
+
+    def first(self, statement: str, /, **values: object) -> Row | None:
+        """Return the first row of a statement."""
+        ...
+
+    def bulk(self, statement: str, rows: Sequence[Row]) -> None:
+        """Run one statement for many rows."""
+        ...
+
+    def select(self, text: str, values: dict[str, object]) -> list[Row]:
+        """Return the rows of a SELECT that was put together, with the macros of sql/shared.sql."""
+        ...
+
+    def lock_lanes(self, group_keys: Collection[str]) -> None:
+        """Lock the lanes of these groups until the end of the transaction."""
+        ...
+
+    def gate(self, *, exclusive: bool) -> None:
+        """Keep claims apart from what must not run beside one: claims share the gate, the others close it."""
+        ...
+
+    def take_turns(self, count: int) -> list[int]:
+        """Return `count` numbers, each larger than all that were taken before."""
+        ...
+
+    def first_jobs(self, lanes: Sequence[LaneKey], now_ms: int, share: int) -> list[LaneContent]:
+        """Return the first jobs of each lane, up to `share` of each mode, and its first blocker."""
+        ...
+
+    def take_lanes(self, lanes: Mapping[LaneKey, int], owner: str, until_ms: int) -> list[Row]:
+        """Claim lanes that are free or this owner's, and that still have the turn given with each.
+
+        Return group key, whether it is ordered, and subscription of those that the owner has now.
+        """
+        ...
+
+    def finish_job(self, **values: object) -> bool:
+        """End a delivery and keep its attempt, unless the job has moved on since."""
+        ...
+
+    def announce(self) -> None:
+        """Wake those who wait for jobs, once this is committed."""
+        ...
+
+
+class JobSignal:
+    """The call that there may be jobs to claim: set from any thread, waited for on the loop.
+
+    Several calls before a wait are one.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._called = asyncio.Event()
+
+    def call(self) -> None:
+        """Say that there may be jobs."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._called.set)
+
+    async def wait(self) -> None:
+        """Return when there was a call since the last wait."""
+        await self._called.wait()
+        self._called.clear()
+
+
+Result = TypeVar("Result")
+Work = Callable[[Transaction], Result]
+
+
+class Database(Protocol):
+    """A database that does work in transactions; DatabaseFailed when it refuses or does not answer."""
+
+    @property
+    def signal(self) -> JobSignal:
+        """Called when there may be jobs to claim; PostgreSQL calls for other processes too."""
+        ...
+
+    async def open(self, now_ms: int) -> None:
+        """Connect and bring the tables up to date; safe when several nodes start at once."""
+
+    async def close(self) -> None:
+        """Finish the work that was given, and disconnect."""
+
+    async def write(self, work: Work[Result]) -> Result:
+        """Do work as a whole or not at all."""
+        ...
+
+    async def write_one(self, work: Work[Result]) -> Result:
+        """Do work that is one statement."""
+        ...
+
+    async def read(self, work: Work[Result]) -> Result:
+        """Do work that changes nothing."""
+        ...
+
+    def trouble(self) -> str | None:
+        """Return what is known to keep it from taking changes, in a sentence; None if nothing is. May ask the disk."""
+        ...
+
+    async def keep_months(self, now_ms: int) -> None:
+        """Have room for what this month and the next bring to the archive."""
+
+    async def drop_before(self, before_ms: int) -> None:
+        """Drop from the archive what is from before the start of a month."""
+
+
+class RepositoryPart:
+    """Operations on one subject of a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+
+Part = TypeVar("Part", bound=RepositoryPart)
+P = ParamSpec("P")
+Operation = Callable[Concatenate[Part, Transaction, P], Result]
+Method = Callable[Concatenate[Part, P], Coroutine[Any, Any, Result]]
+
+
+def reads(operation: Operation[Part, P, Result]) -> Method[Part, P, Result]:
+    """Make an async method of work that changes nothing."""
+
+    @wraps(operation)
+    async def method(self: Part, /, *args: P.args, **kwargs: P.kwargs) -> Result:
+        return await self._database.read(lambda tx: operation(self, tx, *args, **kwargs))
+
+    return method
+
+
+def writes(operation: Operation[Part, P, Result]) -> Method[Part, P, Result]:
+    """Make an async method of work that is kept as a whole or not at all."""
+
+    @wraps(operation)
+    async def method(self: Part, /, *args: P.args, **kwargs: P.kwargs) -> Result:
+        return await self._database.write(lambda tx: operation(self, tx, *args, **kwargs))
+
+    return method
+
+
+def writes_one(operation: Operation[Part, P, Result]) -> Method[Part, P, Result]:
+    """Make an async method of work that is one statement, which needs no transaction around it."""
+
+    @wraps(operation)
+    async def method(self: Part, /, *args: P.args, **kwargs: P.kwargs) -> Result:
+        return await self._database.write_one(lambda tx: operation(self, tx, *args, **kwargs))
+
+    return method

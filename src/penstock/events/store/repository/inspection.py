@@ -1,0 +1,105 @@
+"""What an operator looks at: groups that are held up, the lane of one of them, what was finished lately, how long the
+oldest has waited.
+"""
+
+import msgspec
+
+from penstock.domain.job import DispatchJob
+from penstock.domain.job_state import JobStatus
+from penstock.events.store.database import RepositoryPart, Transaction, reads
+from penstock.events.store.statements import STATUS_OF, counts_of, job_of
+
+FinishedPlace = tuple[int, str]
+"""When a job was finished, and its id: finished jobs are listed in this order, the last one first."""
+
+THE_NEWEST: FinishedPlace = (2**62, "")
+"""The place before all others."""
+
+_MOST_LOOKED_AT = 200
+
+
+class HeldGroup(msgspec.Struct, frozen=True):
+    """A group whose jobs wait for one that failed: given up, or waiting for its next attempt."""
+
+    group_key: str
+    subscription_id: str | None
+    errors: int
+    holding: int
+    """Jobs that others wait for, those in ERROR and those that wait for their next attempt."""
+    since_ms: int
+
+    @property
+    def retrying(self) -> int:
+        """Jobs that wait for their next attempt."""
+        return self.holding - self.errors
+
+
+class LaneState(msgspec.Struct, frozen=True):
+    """The unfinished jobs of a group, in the order of their delivery, and how many jobs have each status."""
+
+    jobs: list[DispatchJob]
+    counts: dict[JobStatus, int]
+
+
+class FinishedJob(msgspec.Struct, frozen=True, rename="camel"):
+    """A finished job, and its last delivery."""
+
+    id: str
+    group_key: str
+    group: str | None
+    subscription_id: str | None
+    pool: str
+    type: str
+    status: JobStatus
+    created_at_ms: int
+    finished_at_ms: int
+    deliveries: int
+    duration_ms: int | None
+    status_code: int | None
+
+
+class OldestWaiting(msgspec.Struct, frozen=True):
+    """Since when the oldest of its kind waits, in milliseconds since the Unix epoch; None if there is none."""
+
+    since_ms: int | None = None
+    """Of what only waits for its turn: events to become jobs, due jobs to be delivered."""
+    held_since_ms: int | None = None
+    """Of due jobs that something holds: an earlier one of their group, or a pause of their subscription."""
+
+
+class JobInspection(RepositoryPart):
+    """How groups, lanes and jobs stand."""
+
+    @reads
+    def held_groups(self, tx: Transaction, after: str, most: int) -> list[HeldGroup]:
+        """Return groups that wait for a job that failed and come after a key, in the order of their keys."""
+        return [HeldGroup(*row) for row in tx.all("held_groups", after=after, most=most)]
+
+    @reads
+    def most_urgent_groups(self, tx: Transaction, most: int) -> list[HeldGroup]:
+        """Return groups that wait for a job that failed, those in ERROR first, then the longest held."""
+        return [HeldGroup(*row) for row in tx.all("most_urgent_groups", most=most)]
+
+    @reads
+    def lane_of(self, tx: Transaction, group_key: str, most: int) -> LaneState:
+        """Return the first unfinished jobs of a group, in order, and its counts."""
+        counts = counts_of(tx.all("counts_of_group", group_key=group_key))
+        jobs = [job_of(row) for row in tx.all("unfinished_of_group", group_key=group_key, most=most)]
+        return LaneState(jobs, counts)
+
+    @reads
+    def finished_lately(self, tx: Transaction, since_ms: int, before: FinishedPlace, most: int) -> list[FinishedJob]:
+        """Return jobs finished after a moment that stand behind a place, the last one first.
+
+        Errors that block a group are not finished.
+        """
+        before_ms, before_id = before
+        rows = tx.all("finished_jobs", since_ms=since_ms, before_ms=before_ms, before_id=before_id, most=most)
+        return [FinishedJob(*(*row[:6], STATUS_OF[row[6]], *row[7:])) for row in rows]
+
+    @reads
+    def oldest_waiting(self, tx: Transaction, now_ms: int) -> OldestWaiting:
+        """Return since when the oldest waits, looked up in indexes: cheap enough to ask often."""
+        rows = tx.all("oldest_waiting", now_ms=now_ms, most=_MOST_LOOKED_AT)
+        found = {bool(held): since_ms for held, since_ms in rows}
+        return OldestWaiting(found.get(False), found.get(True))
