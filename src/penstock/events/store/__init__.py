@@ -5,7 +5,7 @@ from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.changes import KeptChange
 from penstock.events.store.repository.deliveries import Begin, Beginning, Done, TryLater, Verdict
 from penstock.events.store.repository.inspection import THE_NEWEST, FinishedJob, HeldGroup, LaneState
-from penstock.events.store.repository.lanes import AwakeRange, LaneOwner, LaneRun, Lanes, rests_until_ms
+from penstock.events.store.repository.lanes import AwakeRange, LaneOwner, LaneRun, Lanes, Return, rested_run
 from penstock.events.store.repository.leader import SCHEDULER
 from penstock.events.store.repository.listing import JobFilter, JobPage
 from penstock.events.store.repository.replays import ReplayLoad, ReplayPart, Replays
@@ -37,6 +37,7 @@ __all__ = [
     "ReplayLoad",
     "ReplayPart",
     "Replays",
+    "Return",
     "Row",
     "Statistics",
     "StoredMode",
@@ -44,5 +45,5 @@ __all__ = [
     "TryLater",
     "Verdict",
     "queries",
-    "rests_until_ms",
+    "rested_run",
 ]

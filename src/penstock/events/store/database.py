@@ -30,6 +30,7 @@ class LaneJob(NamedTuple):
     due_at_ms: int
     pool: str
     publish_round: int
+    delivery_count: int
     updated_at_ms: int
 
     @property

@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from penstock.edge.clock import pause
+from penstock.edge.pause import pause
 from penstock.events.store.database import JobSignal
 
 _LISTEN = "LISTEN penstock_jobs"
