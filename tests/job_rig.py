@@ -15,7 +15,7 @@ from penstock.events.dispatch.lane_publisher import LaneClaims
 from penstock.events.dispatch.settings import SchedulerSettings
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.deliveries import Begin, Beginning, Done, TryLater, Verdict
-from penstock.events.store.repository.lanes import LaneOwner
+from penstock.events.store.repository.lanes import LaneOwner, Lanes
 from penstock.testing.clock import VirtualClock
 
 IMMEDIATE = DispatchMode.IMMEDIATE
@@ -26,6 +26,11 @@ LEASE_S = 30
 QUEUE_LEASE_S = 900
 SETTINGS = SchedulerSettings(claim_lease_s=LEASE_S, stale_after_s=QUEUE_LEASE_S)
 WAIT_S = 10
+
+
+async def any_awake(lanes: Lanes) -> bool:
+    """Return whether a claim might find something."""
+    return bool(await lanes.awake_ranges("", 1, 1))
 
 
 class JobRig:

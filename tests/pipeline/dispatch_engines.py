@@ -20,6 +20,7 @@ from penstock.events.dispatch.spark_round import DispatchRounds
 from penstock.events.store.repository import JobRepository
 from penstock.queues.open import publisher_for
 from penstock.spark.database import SparkDatabase
+from tests.job_rig import any_awake
 from tests.services.sqs_server import SqsServer, counts, receive
 
 ENDPOINT = "http://127.0.0.1:8080/api/dispatch/process"
@@ -45,7 +46,7 @@ def destination(queue_url: str) -> Destination:
 async def at_rest(jobs: JobRepository, held: Callable[[], int] = lambda: 0) -> None:
     """Return when nothing may go any more."""
     async with asyncio.timeout(WITHIN_S):
-        while held() or await jobs.lanes.any_awake():  # noqa: ASYNC110  another process does it
+        while held() or await any_awake(jobs.lanes):  # noqa: ASYNC110  another process does it
             await asyncio.sleep(0.02)
 
 
@@ -85,7 +86,7 @@ class SparkEngine:
         desk.open()
         try:
             job = DispatchQuery(rounds)
-            while desk.ask(lambda jobs: jobs.lanes.any_awake()):
+            while desk.ask(lambda jobs: any_awake(jobs.lanes)):
                 report = job.round(self._spark, desk, f"{uuid4().hex}/0")
                 assert not report.in_trouble, report
         finally:

@@ -24,6 +24,7 @@ from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.lanes import LaneOwner, Lanes
 from penstock.events.store.repository.leader import SCHEDULER
 from penstock.spark.database import SparkDatabase
+from tests.job_rig import any_awake
 from tests.pipeline.dispatch_engines import SETTINGS, destination, in_queue
 from tests.services.sqs_server import SqsServer, running
 
@@ -154,7 +155,7 @@ async def test_two_attempts_at_once_put_every_job_in_once_and_in_order(
     await asyncio.gather(go(spark, database, queue_url), go(spark, database, queue_url))
     assert (await jobs.counts())[JobStatus.QUEUED] == JOBS
     assert in_queue(sqs, queue_url) == wanted
-    assert not await jobs.lanes.any_awake()
+    assert not await any_awake(jobs.lanes)
 
 
 async def test_a_round_of_a_node_that_was_followed_by_another_publishes_nothing(

@@ -15,7 +15,7 @@ from penstock.events.store.repository.deliveries import Beginning
 from penstock.events.store.repository.lanes import AwakeRange, LaneOwner, Lanes
 from penstock.events.store.repository.leader import SCHEDULER
 from tests.job_databases import Connect, connect
-from tests.job_rig import BLOCK, IMMEDIATE, LEASE_S, NEXT, QUEUE_LEASE_S, JobRig
+from tests.job_rig import BLOCK, IMMEDIATE, LEASE_S, NEXT, QUEUE_LEASE_S, JobRig, any_awake
 
 __all__ = ["connect"]
 
@@ -99,11 +99,11 @@ async def test_a_claimed_lane_is_nobody_elses_and_its_jobs_stay_pending(rig: Lan
     assert await rig.take(G) == [G]
     assert await rig.take(G, owner=OTHERS) == []
     assert await rig.status(job) is PENDING
-    assert not await rig.lanes.any_awake()
+    assert not await any_awake(rig.lanes)
     # Neither does the inline scheduler get at it, nor does a new job wake it.
     await rig.make("g")
     assert await rig.claim() == []
-    assert not await rig.lanes.any_awake()
+    assert not await any_awake(rig.lanes)
 
 
 async def test_the_same_owner_takes_its_lanes_again(rig: LaneRig) -> None:
@@ -166,7 +166,7 @@ async def test_a_claim_that_is_over_lapses_and_the_lane_is_awake_again(rig: Lane
     await rig.take(G)
     assert await rig.repository.next_due_ms() == rig.now_ms + LEASE_S * 1000
     await rig.chores()
-    assert not await rig.lanes.any_awake()
+    assert not await any_awake(rig.lanes)
     rig.clock.advance(LEASE_S)
     await rig.chores()
     await rig.called()
@@ -208,10 +208,10 @@ async def test_a_held_lane_rests_until_its_time(rig: LaneRig) -> None:
     await rig.lanes.hold([(G, rig.now_ms + 5_000)], MINE)
     rig.clock.advance(4.9)
     await rig.chores()
-    assert not await rig.lanes.any_awake()
+    assert not await any_awake(rig.lanes)
     rig.clock.advance(0.1)
     await rig.chores()
-    assert await rig.lanes.any_awake()
+    assert await any_awake(rig.lanes)
 
 
 async def test_ordered_and_immediate_jobs_of_a_group_are_two_lanes(rig: LaneRig) -> None:
@@ -230,9 +230,9 @@ async def test_a_lane_with_nothing_to_give_sleeps_until_it_has(rig: LaneRig, mod
     await rig.fail(failed)
     await rig.make("g", mode=mode)
     await rig.lanes.let_sleep([G], MINE, rig.now_ms)
-    assert await rig.lanes.any_awake() is (mode is NEXT)
+    assert await any_awake(rig.lanes) is (mode is NEXT)
     await rig.repository.ignore([failed], rig.now_ms)
-    assert await rig.lanes.any_awake()
+    assert await any_awake(rig.lanes)
 
 
 async def test_an_empty_lane_that_is_put_to_sleep_is_gone(rig: LaneRig) -> None:
@@ -280,7 +280,7 @@ async def test_who_was_followed_by_another_leader_is_refused_everywhere(rig: Lan
     with pytest.raises(StaleLeader):
         await rig.lanes.hold([(G, rig.now_ms)], stale)
     assert await rig.status(job) is PENDING
-    assert await rig.lanes.any_awake()
+    assert await any_awake(rig.lanes)
 
 
 async def test_ranges_cover_every_awake_lane_once_in_turn(rig: LaneRig) -> None:

@@ -26,6 +26,7 @@ from penstock.queues.port import Publication
 from penstock.router.standby import RouterLeadership as RouterLeadership
 from penstock.testing.clock import VirtualClock
 from penstock.testing.virtual_loop import LoopClock, run_virtual
+from tests.job_rig import any_awake
 from tests.scheduler_rig import BLOCK, IMMEDIATE, NEXT, PlainTokens, SchedulerRig, comes_true
 
 FOR_EVER_S = 1e9
@@ -238,7 +239,7 @@ def test_a_lane_whose_claim_ended_while_it_is_being_published_from_is_not_publis
         assert await lanes.take() == 0
         await lanes.publisher.has_room(1)
         assert lanes.queue.waves == [[a1]]
-        assert not await lanes.rig.jobs.lanes.any_awake()
+        assert not await any_awake(lanes.rig.jobs.lanes)
 
     on_lanes(9, story)
 

@@ -54,11 +54,6 @@ class Lanes(RepositoryPart):
     """Lanes that have jobs to publish; StaleLeader when the owner's token is not the newest any more."""
 
     @reads
-    def any_awake(self, tx: Transaction) -> bool:
-        """Return whether a claim might find something."""
-        return bool(tx.all("any_lane_awake")[0][0])
-
-    @reads
     def awake_ranges(self, tx: Transaction, owner: str, most: int, parts: int) -> list[AwakeRange]:
         """Return up to `most` lanes whose turn it is or that the owner has claimed, in up to `parts` ranges."""
         return [AwakeRange(*row) for row in tx.all("awake_ranges", owner=owner, most=most, parts=parts)]
