@@ -23,7 +23,7 @@ DIAGRAM = ROOT / "docs" / "explanation" / "job-states.md"
 SQL = ROOT / "src" / "penstock" / "events" / "store" / "sql"
 STATEMENTS = [SQL / f"{name}.sql" for name in ("shared", "sqlite", "postgres")]
 
-# `finish_job` takes its target from delivering.py, which checks it against the table.
+# `finish_job` takes its target from deliveries.py, which checks it against the table.
 MOVE = re.compile(
     r"UPDATE jobs SET state = \{(\w+)\}.*?AND (?:jobs\.)?(?:state \+ 0|state) (?:= |IN \()([^)\n]*)", re.DOTALL
 )

@@ -1,9 +1,10 @@
 -- Statements that both databases understand. `{READY}` and the like are numbers of statements.py, `{among ids}` asks
 -- for one of a list, `{for share}` and `{skip locked}` lock rows where a database has several writers, `{by some_index}`
--- names the index to a database that would guess without statistics, `{name what}` is a rule of order.sql. `{stored state}` is the state as the index knows it
--- that leads with it; where ids are given, `state + 0` keeps both databases from taking an index of a state instead.
+-- names the index to a database that would guess without statistics, `{name what}` is a rule of order.sql. `{stored
+-- state}` is the state as the index knows it that leads with it; where ids are given, `state + 0` keeps both databases
+-- from taking an index of a state instead.
 
--- Jobs: making and looking up
+-- Jobs: creating and looking up
 
 -- jobs_by_idempotency_key --
 SELECT id, tenant, idempotency_key FROM jobs WHERE tenant = :tenant AND idempotency_key {among keys}
