@@ -9,7 +9,7 @@ import os
 import re
 import sqlite3
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
@@ -22,7 +22,7 @@ from penstock.domain.errors import InvalidArgument, PenstockError
 from penstock.domain.order import LaneKey, Position
 from penstock.edge.disk_room import DiskRoom, FreeBytes, free_bytes, is_for_lack_of_room
 from penstock.events.errors import DatabaseFailed
-from penstock.events.store.database import JobSignal, LaneContent, LaneJob, Row, Transaction
+from penstock.events.store.database import JobSignal, LaneContent, LaneJob, Row, Transaction, Work
 from penstock.events.store.migrations import Applied, migrations, missing
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.statements import MODE_OF, Dialect, StoredMode, queries, translated
@@ -141,8 +141,7 @@ CREATE TABLE IF NOT EXISTS migrations (
 _APPLIED = "SELECT version, name, checksum, works_with FROM migrations ORDER BY version"
 _RECORD = "INSERT INTO migrations (version, name, checksum, works_with) VALUES (?, ?, ?, ?)"
 
-Work = Callable[[Transaction], Any]
-Task = tuple[Work, "asyncio.Future[Any]"]
+Task = tuple[Work[Any], "asyncio.Future[Any]"]
 
 
 class SqliteDatabase:
@@ -184,7 +183,7 @@ class SqliteDatabase:
         self._thread = Thread(target=self._serve, args=(loop, self._writer), name="jobs-writer", daemon=True)
         self._thread.start()
 
-    async def write(self, work: Callable[[Transaction], Result]) -> Result:
+    async def write(self, work: Work[Result]) -> Result:
         """Do work in a transaction that others may share; work that fails takes only its own part back."""
         if self._thread is None:
             raise DatabaseFailed(f"the database {self._path} is not open")
@@ -195,7 +194,7 @@ class SqliteDatabase:
     # One statement needs no other path here.
     write_one = write
 
-    async def read(self, work: Callable[[Transaction], Result]) -> Result:
+    async def read(self, work: Work[Result]) -> Result:
         """Do work that changes nothing."""
         if self._reader is None:
             raise DatabaseFailed(f"the database {self._path} is not open")
@@ -316,7 +315,7 @@ class SqliteDatabase:
             # A commit that changes nothing needs no room, and proves none.
             self._room.kept()
 
-    def _attempt(self, writer: sqlite3.Connection, transaction: SqliteTransaction, work: Work) -> object:
+    def _attempt(self, writer: sqlite3.Connection, transaction: SqliteTransaction, work: Work[Any]) -> object:
         writer.execute("SAVEPOINT task")
         try:
             result = work(transaction)
