@@ -1,4 +1,4 @@
-"""Time: the clock port, the wall clock, and letting time pass. Rules take `now_ms`; shells read it from a Clock."""
+"""Time: the clock port, the wall clock, and sleeping. Rules take `now_ms`; async code reads it from a Clock."""
 
 import asyncio
 import time
@@ -6,17 +6,17 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 Pause = Callable[[float], Awaitable[None]]
-"""Let some seconds pass."""
+"""Sleeps for a number of seconds."""
 
 
 class SystemClock:
-    """The machine's time, held still instead of going backwards when somebody sets the clock back."""
+    """The machine's time; it stands still instead of going backwards when the clock is set back."""
 
     def __init__(self) -> None:
         self._last_ms = 0
 
     def now_ms(self) -> int:
-        """Milliseconds since the Unix epoch."""
+        """Return milliseconds since the Unix epoch."""
         now_ms = time.time_ns() // 1_000_000
         if now_ms < self._last_ms:
             return self._last_ms
@@ -25,7 +25,7 @@ class SystemClock:
 
 
 def wall_seconds() -> float:
-    """Seconds since the Unix epoch, as the machine tells them."""
+    """Return seconds since the Unix epoch."""
     return time.time()
 
 
@@ -33,15 +33,15 @@ class Clock(Protocol):
     """Milliseconds since the Unix epoch, never going backwards."""
 
     def now_ms(self) -> int:
-        """The current time in milliseconds."""
+        """Return the current time in milliseconds."""
         ...
 
 
 async def pause(seconds: float) -> None:
-    """Do nothing for a while; other tasks go on."""
+    """Sleep; other tasks continue."""
     await asyncio.sleep(seconds)
 
 
 def stopwatch() -> float:
-    """Seconds on a clock that only serves to take differences."""
+    """Return seconds on a clock that serves only to measure differences."""
     return time.perf_counter()

@@ -154,10 +154,10 @@ class AsyncShell:
     @property
     def last_failure(self) -> str | None:
         """Why the latest commit was refused; None when it was not, or was for a disk that has room again."""
-        room = self.ledger.store.room
-        if self._refused is not None and room is not None and room.lacks:
+        disk_space = self.ledger.store.disk_space
+        if self._refused is not None and disk_space is not None and disk_space.is_exhausted:
             # Who sends no work to a part that is not ready would wait for ever for a commit to succeed.
-            return room.trouble()
+            return disk_space.problem()
         return self._refused
 
     def check(self, pending: Pending) -> None:

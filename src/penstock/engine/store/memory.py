@@ -19,7 +19,7 @@ class MemoryStore:
     durable = False
     local = True
     flush = None
-    room = None
+    disk_space = None
 
     def open(self) -> tuple[list[StreamRecord], list[QueueRecord]]:
         """An empty catalog."""

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from penstock.edge.disk_room import DiskRoom
+from penstock.edge.disk_space import DiskSpace
 from penstock.engine.store.flush import FileFlush
 
 
@@ -156,7 +156,7 @@ class Store(Protocol):
         ...
 
     @property
-    def room(self) -> DiskRoom | None:
+    def disk_space(self) -> DiskSpace | None:
         """The disk it is on, if it is this machine's."""
         ...
 

@@ -38,7 +38,7 @@ class PostgresStore:
     durable = True
     local = False
     flush = None
-    room = None
+    disk_space = None
 
     def __init__(self, url: str, *, schema: str = "penstock_queue") -> None:
         self._address = PostgresAddress(url)
@@ -193,7 +193,7 @@ class PostgresStore:
 
     def _refuse(self, error: Exception) -> NoReturn:
         if isinstance(error, psycopg.errors.DiskFull):
-            message = f"the disk of {self._address} is full: make room; nothing of the batch was kept"
+            message = f"the disk of {self._address} is full: free up space; nothing of the batch was saved"
         else:
             explained = self._address.explain(error)
             message = f"{self._address} refused a batch, and nothing of it was kept: {explained}"

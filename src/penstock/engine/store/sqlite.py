@@ -13,7 +13,7 @@ from typing import NoReturn
 from msgspec.structs import astuple
 
 from penstock.domain.errors import InvalidArgument
-from penstock.edge.disk_room import DiskRoom, FreeBytes, free_bytes
+from penstock.edge.disk_space import DiskSpace, FreeBytes, free_bytes
 from penstock.engine.errors import StoreFailed
 from penstock.engine.store import sqlite_statements as statement
 from penstock.engine.store.checkpoints import Checkpoints
@@ -65,7 +65,7 @@ class SqliteStore:
             choices = " or ".join(_DURABILITIES)
             raise InvalidArgument(f"durability is {durability!r}: use {choices}")
         self._path = Path(path).resolve()
-        self.room = DiskRoom(self._path.parent, free)
+        self.disk_space = DiskSpace(self._path.parent, free)
         self._flushes = durability == "fsync"
         self.flush: FileFlush | None = None
         self._directory_lock = DirectoryLock(self._path.with_name(self._path.name + ".lock"))
@@ -111,7 +111,7 @@ class SqliteStore:
                 if isinstance(error, _REFUSALS):
                     self._refuse(error)
                 raise
-            self.room.kept()
+            self.disk_space.write_succeeded()
             self._checkpoints.wrote(writer, _logged_bytes(batch))
         return shares
 
@@ -199,9 +199,9 @@ class SqliteStore:
         return connection
 
     def _refuse(self, error: BaseException) -> NoReturn:
-        self.room.refused(error)
-        if self.room.lacks:
-            message = f"the disk of {self._path} is full: make room; nothing of the batch was kept"
+        self.disk_space.write_failed(error)
+        if self.disk_space.is_exhausted:
+            message = f"the disk of {self._path} is full: free up space; nothing of the batch was saved"
         else:
             message = f"the database {self._path} refused a batch, and nothing of it was kept: {error}"
         raise StoreFailed(message) from error
