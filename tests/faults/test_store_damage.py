@@ -241,7 +241,7 @@ class TestDisk:
     @pytest.mark.parametrize("missing", ["nowhere/q.db", "a file/q.db"])
     def test_a_missing_directory_is_told(self, tmp_path: Path, missing: str) -> None:
         (tmp_path / "a file").touch()
-        with pytest.raises(InvalidArgument, match="no directory"):
+        with pytest.raises(InvalidArgument, match="not a directory"):
             SqliteStore(tmp_path / missing).open()
 
     def test_a_path_that_cannot_be_a_database_is_told(self, tmp_path: Path) -> None:

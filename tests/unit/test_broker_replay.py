@@ -10,7 +10,7 @@ from penstock.broker.errors import SnapshotNotFound, SubscriptionDetached
 from penstock.broker.message import InternalMessage
 from penstock.broker.options import DeadLetterPolicy, SubscriptionOptions
 from penstock.domain.ids import TsidFactory
-from penstock.engine.policy import Window
+from penstock.engine.queue.policy import Window
 from penstock.engine.store.port import Store
 from penstock.testing.clock import VirtualClock
 from tests.broker_rig import EVERYWHERE, _store_maker

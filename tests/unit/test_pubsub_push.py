@@ -15,7 +15,7 @@ from penstock.delivery.http.request import RequestHead
 from penstock.domain.ids import TsidFactory
 from penstock.domain.message import Message
 from penstock.domain.signing import Signature
-from penstock.engine.entry import Entry
+from penstock.engine.queue.entry import Entry
 from penstock.engine.store.memory import MemoryStore
 from penstock.pubsub import wire
 from penstock.pubsub.errors import InvalidRequest, NotForPush

@@ -129,7 +129,7 @@ class Broker:
         renamed = catalog.configure_stream(stream, tombstone, name=self._tombstone_name(now_ms))
         stream.closing = True  # what is published from now on would outlive the purge
         pendings.append(then(renamed, lambda: self._topics.pop(name)))
-        renamed.otherwise(partial(setattr, stream, "closing", False))
+        renamed.on_failure(partial(setattr, stream, "closing", False))
         return pendings
 
     def topic(self, name: str) -> TopicMetadata | None:

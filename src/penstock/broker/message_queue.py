@@ -163,7 +163,7 @@ class MessageQueue:
     def close(self) -> None:
         """Write what is left and release the store."""
         with self._lock:
-            self._broker.ledger.note_leases()
+            self._broker.ledger.save_delivery_counts()
             self._shell.commit()
             self._broker.ledger.store.close()
 
