@@ -1,12 +1,7 @@
-"""Time: the clock port, the wall clock, and sleeping. Rules take `now_ms`; async code reads it from a Clock."""
+"""The clock port and the wall clock. Rules take `now_ms`; async code reads it from a Clock."""
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from typing import Protocol
-
-Pause = Callable[[float], Awaitable[None]]
-"""Sleeps for a number of seconds."""
 
 
 class SystemClock:
@@ -35,11 +30,6 @@ class Clock(Protocol):
     def now_ms(self) -> int:
         """Return the current time in milliseconds."""
         ...
-
-
-async def pause(seconds: float) -> None:
-    """Sleep; other tasks continue."""
-    await asyncio.sleep(seconds)
 
 
 def stopwatch() -> float:

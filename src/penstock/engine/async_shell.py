@@ -14,7 +14,8 @@ from functools import partial
 
 from penstock.domain.errors import PenstockError
 from penstock.domain.limits import KIB, MINUTE_MS
-from penstock.edge.clock import Clock, pause
+from penstock.edge.clock import Clock
+from penstock.edge.pause import pause
 from penstock.engine.errors import QueueClosed, StoreFailed
 from penstock.engine.group_commit import AsyncFlush, CommitDelay
 from penstock.engine.journal import LedgerCommit
