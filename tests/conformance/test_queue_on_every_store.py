@@ -10,11 +10,11 @@ import pytest_asyncio
 from penstock.domain.ids import TsidFactory
 from penstock.domain.message import Message, TypedValue
 from penstock.engine.async_shell import AsyncShell
-from penstock.engine.entry import Entry
 from penstock.engine.errors import LeaseNotFound, QueueNotFound
 from penstock.engine.ledger import Ledger
 from penstock.engine.pending import Receipt
-from penstock.engine.policy import DeadLetterAt, Grouping, QueuePolicy, Window
+from penstock.engine.queue.entry import Entry
+from penstock.engine.queue.policy import DeadLetterAt, Grouping, QueuePolicy, Window
 from penstock.engine.store.memory import MemoryStore
 from penstock.engine.store.port import Store
 from penstock.engine.store.postgres import PostgresStore

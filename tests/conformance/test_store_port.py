@@ -485,7 +485,7 @@ class TestAtomicity:
             collect_streams=[1],
             dedup_horizon_ms=poison.dedup_horizon_ms or 99,
         )
-        with pytest.raises(StoreFailed, match="nothing of it was kept"):
+        with pytest.raises(StoreFailed, match="nothing of it was saved"):
             store.apply(refused)
         assert first_seqs(store, 10) == [0, 10]
         store.apply(WriteBatch(segments=[segment(1, 30)]))

@@ -14,7 +14,7 @@ from penstock.domain.message import Message
 from penstock.edge.clock import SystemClock
 from penstock.engine.async_shell import AsyncShell
 from penstock.engine.ledger import Ledger
-from penstock.engine.policy import Grouping, QueuePolicy, Window
+from penstock.engine.queue.policy import Grouping, QueuePolicy, Window
 from penstock.engine.store.sqlite import SqliteStore
 from penstock.engine.stored_queue import StoredQueue
 from penstock.engine.stream import Stream

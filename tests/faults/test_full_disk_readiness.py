@@ -73,7 +73,7 @@ async def test_the_api(tmp_path: Path, disk: SmallDisk) -> None:
                 await rig.make(payload=LARGE)
             status, told = await readiness(url, "writes")
             assert (status, told[: told.index(":")]) == (503, f"the disk of {tmp_path} is full")
-            assert "make room there until 257 MiB are, or move the data to a larger disk" in told
+            assert "free up space there until 257 MiB are, or move the data to a larger disk" in told
             # What changes nothing needs no room.
             await rig.repository.extend_leases(["none"], 1)
             assert (await readiness(url, "writes"))[0] == 503
@@ -96,11 +96,11 @@ async def test_the_sqs_server(tmp_path: Path, disk: SmallDisk) -> None:
         async with HttpServer(sqs_app(service, None), "127.0.0.1", 0) as server:
             for ends_by_itself in (True, False):
                 disk.fill()
-                with pytest.raises(PenstockError, match="is full: make room"):
+                with pytest.raises(PenstockError, match="is full: free up space"):
                     await send(service, queue_url)
                 status, told = await readiness(server.url, "store")
                 assert (status, told[: told.index(":")]) == (503, f"the disk of {tmp_path} is full")
-                assert "make room there until 257 MiB are" in told
+                assert "free up space there until 257 MiB are" in told
                 disk.empty()
                 if not ends_by_itself:
                     disk.free_bytes = 1 * MIB

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from penstock.domain.ids import TsidFactory
 from penstock.engine.blocking_shell import BlockingShell
-from penstock.engine.entry import Entry
 from penstock.engine.ledger import Ledger
-from penstock.engine.policy import QueuePolicy, Window
+from penstock.engine.queue.entry import Entry
+from penstock.engine.queue.policy import QueuePolicy, Window
 from penstock.engine.store.sqlite import SqliteStore
 from penstock.testing.clock import VirtualClock
 

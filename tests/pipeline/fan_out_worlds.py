@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from penstock.domain.event import StoredEvent
-from penstock.domain.matching import ONE_SEGMENT, SEPARATOR, THE_REST, Comparison, Condition, EventFilter
+from penstock.domain.matching import ONE_SEGMENT, REST, SEPARATOR, Comparison, Condition, EventFilter
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
 from penstock.events.fan_out.columns import EVENT_COLUMNS
@@ -32,8 +32,8 @@ def _segments(*more: str) -> st.SearchStrategy[str]:
 patterns = st.builds(
     lambda segments, rest: SEPARATOR.join([*segments, *rest]),
     st.lists(_segments(ONE_SEGMENT), min_size=1, max_size=4),
-    st.sampled_from(((), (THE_REST,))),
-) | st.just(THE_REST)
+    st.sampled_from(((), (REST,))),
+) | st.just(REST)
 types = st.builds(SEPARATOR.join, st.lists(_segments("", "*", "**"), min_size=1, max_size=5))
 conditions = st.builds(
     lambda attribute, comparison, values: Condition(

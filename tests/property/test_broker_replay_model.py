@@ -10,7 +10,7 @@ from penstock.broker.async_broker import AsyncBroker
 from penstock.broker.message import InternalMessage
 from penstock.broker.options import SubscriptionOptions
 from penstock.domain.ids import TsidFactory
-from penstock.engine.policy import Window
+from penstock.engine.queue.policy import Window
 from penstock.engine.store.memory import MemoryStore
 from penstock.engine.store.sqlite import SqliteStore
 from penstock.testing.clock import VirtualClock

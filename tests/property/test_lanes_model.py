@@ -17,9 +17,9 @@ PICK = st.integers(0, 1000)
 class ModelLane:
     """A group's messages in the order they came, and the one that is out."""
 
-    def __init__(self, group: str, *, loose: bool) -> None:
+    def __init__(self, group: str, *, entry: bool) -> None:
         self.group = group
-        self.loose = loose
+        self.entry = entry
         self.waiting: list[TrackedMessage] = []
         self.current: TrackedMessage | None = None
 
@@ -48,16 +48,16 @@ class LanesAgainstModel(RuleBasedStateMachine):
         of = pointer(f"m{number}", group, high_priority=high, mode=mode)
         message = tracked(of, self.batches[batch % len(self.batches)], float(number))
         self.lanes.add(message)
-        lane = self._model_lane(group, loose=mode is DispatchMode.IMMEDIATE)
+        lane = self._model_lane(group, entry=mode is DispatchMode.IMMEDIATE)
         if not lane.waiting and lane.current is None:
             self.ring.append(lane)
         lane.waiting.append(message)
 
-    def _model_lane(self, group: str, *, loose: bool) -> ModelLane:
+    def _model_lane(self, group: str, *, entry: bool) -> ModelLane:
         for lane in self.model:
-            if not loose and not lane.loose and lane.group == group:
+            if not entry and not lane.entry and lane.group == group:
                 return lane
-        self.model.append(ModelLane(group, loose=loose))
+        self.model.append(ModelLane(group, entry=entry))
         return self.model[-1]
 
     @precondition(lambda self: self.ring)

@@ -12,11 +12,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from penstock.domain.ids import TsidFactory
 from penstock.domain.message import Message
 from penstock.engine.blocking_shell import BlockingShell
-from penstock.engine.entry import LEASED, Entry
 from penstock.engine.errors import LeaseNotFound, StoreFailed
 from penstock.engine.ledger import Ledger
 from penstock.engine.pending import Pending
-from penstock.engine.policy import Grouping, QueuePolicy, Window
+from penstock.engine.queue.entry import LEASED, Entry
+from penstock.engine.queue.policy import Grouping, QueuePolicy, Window
 from penstock.engine.store.memory import MemoryStore
 from penstock.engine.store.port import Shares, Store, StreamRecord, WriteBatch
 from penstock.engine.store.sqlite import SqliteStore
@@ -107,12 +107,12 @@ def blocked(line: Line, group: str, now_ms: int) -> bool:
 def check_order(line: Line, grouping: Grouping, now_ms: int, got: list[str]) -> None:
     """Whether a receive or a move could take these, each of them in its turn."""
     first = heads(line, grouping, now_ms)
-    loose = [held.message.id for held in first if grouping is Grouping.NONE or not held.message.group]
-    got_loose = [name for name in got if name in loose]
-    assert got_loose == loose[: len(got_loose)]
+    entry = [held.message.id for held in first if grouping is Grouping.NONE or not held.message.group]
+    got_loose = [name for name in got if name in entry]
+    assert got_loose == entry[: len(got_loose)]
     grouped: dict[str, list[str]] = {}
     for name in got:
-        if name not in loose:
+        if name not in entry:
             (held,) = [held for held in line if held.message.id == name]
             grouped.setdefault(held.message.group, []).append(name)
     for group, names in grouped.items():

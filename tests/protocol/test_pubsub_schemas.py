@@ -143,7 +143,7 @@ def test_a_topic_without_its_schema_takes_nothing_until_it_is_changed(rig: Rig) 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('{"type": "record"}', "no Avro schema"),
+        ('{"type": "record"}', "not an Avro schema"),
         ("{", "not JSON"),
         ('syntax = "proto3"; message A { Missing a = 1; }', "couldn't resolve name 'Missing'"),
         ('syntax = "proto3";\nmessage A { string a 1; }', "line 2 of the definition: expected '=', found '1'"),

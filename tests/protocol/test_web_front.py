@@ -367,7 +367,7 @@ async def test_a_replay_by_the_api_is_kept_as_one(rig: DispatchRig) -> None:
     done = (await rig.ask("POST", "/api/v1/replays", {"subscriptionId": subscription_id, "createdFromMs": 5})).body
     replays = rig.repository.replays(rig.clock)
     kept = await replays.get(done["replayId"])
-    assert kept.order.selection == ReplaySelection(subscription_id=subscription_id, from_ms=5)
+    assert kept.request.selection == ReplaySelection(subscription_id=subscription_id, from_ms=5)
     assert (kept.total, kept.finished_at_ms) == (1, rig.now_ms)
     assert await replays.progress(kept.id) == ReplayProgress(done=1)
 

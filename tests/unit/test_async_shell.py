@@ -12,11 +12,11 @@ import pytest_asyncio
 from penstock.domain.ids import TsidFactory
 from penstock.domain.message import Message
 from penstock.engine.async_shell import AsyncShell
-from penstock.engine.entry import Entry
 from penstock.engine.errors import QueueClosed, StoreFailed
 from penstock.engine.ledger import Ledger
 from penstock.engine.pending import Pending
-from penstock.engine.policy import Grouping, QueuePolicy, Window
+from penstock.engine.queue.entry import Entry
+from penstock.engine.queue.policy import Grouping, QueuePolicy, Window
 from penstock.engine.store.memory import MemoryStore
 from penstock.engine.store.port import Shares, Store, StoredSegment, WriteBatch
 from penstock.engine.store.sqlite import SqliteStore

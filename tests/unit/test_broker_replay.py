@@ -10,7 +10,7 @@ from penstock.broker.errors import SnapshotNotFound, SubscriptionDetached
 from penstock.broker.message import InternalMessage
 from penstock.broker.options import DeadLetterPolicy, SubscriptionOptions
 from penstock.domain.ids import TsidFactory
-from penstock.engine.policy import Window
+from penstock.engine.queue.policy import Window
 from penstock.engine.store.port import Store
 from penstock.testing.clock import VirtualClock
 from tests.broker_rig import EVERYWHERE, _store_maker
@@ -111,15 +111,15 @@ async def test_what_is_retained_goes_when_its_time_is_over(rig: Rig) -> None:
 
     rig.clock.advance(DAY_S / 2 + 1)
     await rig.broker.sweep()
-    (keeper,) = rig.broker.replay.keepers()
-    assert keeper.total == 1
+    (retained,) = rig.broker.replay.retention_queues()
+    assert retained.total == 1
     await rig.broker.seek("billing", 0)
     assert await rig.take() == ["newer"]
     rig.clock.advance(DAY_S)
     await rig.broker.sweep()
 
-    assert keeper.total == 0
-    assert rig.store.totals(keeper.id).messages == 0
+    assert retained.total == 0
+    assert rig.store.totals(retained.id).messages == 0
 
 
 async def test_a_snapshot_goes_when_its_time_is_over_and_frees_its_messages(rig: Rig) -> None:
@@ -200,7 +200,7 @@ async def test_a_detached_subscription_gets_nothing_and_costs_its_topic_nothing(
     assert rig.broker.rules.find_subscription("detached") is None
 
 
-async def test_a_removed_topic_takes_its_keepers_along(rig: Rig) -> None:
+async def test_a_removed_topic_takes_its_retention_queues_along(rig: Rig) -> None:
     await rig.broker.register_topic("orders", retention_s=DAY_S)
     await rig.subscribe(retain_acked=True)
     await rig.publish("gone")
@@ -208,7 +208,7 @@ async def test_a_removed_topic_takes_its_keepers_along(rig: Rig) -> None:
 
     await rig.broker.unregister_topic("orders")
 
-    assert not rig.broker.replay.keepers()
+    assert not rig.broker.replay.retention_queues()
     assert not rig.broker.replay.snapshots()
     await rig.broker.register_topic("orders", retention_s=DAY_S)
     await rig.broker.register_subscription("fresh", "orders")

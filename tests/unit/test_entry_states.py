@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from penstock.domain.message import Message
 from penstock.domain.retry import RetryPolicy
-from penstock.engine.entry import TRANSITIONS, Entry, EntryState
-from penstock.engine.leased_queue import LeasedQueue
-from penstock.engine.policy import Grouping, QueuePolicy
+from penstock.engine.queue.entry import TRANSITIONS, Entry, EntryState
+from penstock.engine.queue.leased_queue import LeasedQueue
+from penstock.engine.queue.policy import Grouping, QueuePolicy
 
 DIAGRAM = Path(__file__).parents[2] / "docs" / "explanation" / "queue.md"
 

@@ -42,7 +42,7 @@ def test_all_conditions_must_hold_and_none_means_everything() -> None:
 @pytest.mark.parametrize(
     ("attribute", "comparison", "values", "reason"),
     [
-        ("", Comparison.IN, ("x",), "names no attribute"),
+        ("", Comparison.IN, ("x",), "must name an attribute"),
         ("a", Comparison.IN, (), "needs at least one value"),
         ("a", Comparison.PRESENT, ("x",), "takes no values"),
     ],

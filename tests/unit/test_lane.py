@@ -3,8 +3,8 @@
 import random
 
 from penstock.domain.message import Message
-from penstock.engine.entry import DELAYED, GONE, Entry
-from penstock.engine.line import MessageLane
+from penstock.engine.queue.entry import DELAYED, GONE, Entry
+from penstock.engine.queue.line import MessageLane
 
 
 def entry(seq: int) -> Entry:

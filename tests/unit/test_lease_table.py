@@ -3,8 +3,8 @@
 import random
 
 from penstock.domain.message import Message
-from penstock.engine.entry import Entry
-from penstock.engine.lease import QueueLeases
+from penstock.engine.queue.entry import Entry
+from penstock.engine.queue.lease import QueueLeases
 
 TEN_MINUTES_MS = 600_000
 # Twice the live leases and a constant; the constant is the table's own slack.

@@ -8,10 +8,10 @@ import pytest
 
 from penstock.domain.message import Message
 from penstock.domain.retry import RetryPolicy
-from penstock.engine.entry import DELAYED, GONE, LEASED, WAITING, Entry
 from penstock.engine.errors import LeaseNotFound
-from penstock.engine.leased_queue import LeasedQueue
-from penstock.engine.policy import DeadLetterAt, Grouping, QueuePolicy
+from penstock.engine.queue.entry import DELAYED, GONE, LEASED, WAITING, Entry
+from penstock.engine.queue.leased_queue import LeasedQueue
+from penstock.engine.queue.policy import DeadLetterAt, Grouping, QueuePolicy
 
 NONE, BATCH, ONE = Grouping.NONE, Grouping.BATCH, Grouping.ONE
 LEASE_MS = 10_000
@@ -43,7 +43,7 @@ class Rig:
             max_in_flight_bytes=max_in_flight_bytes,
             late_ack=late_ack,
         )
-        self.queue = LeasedQueue(policy, note_releases=True)
+        self.queue = LeasedQueue(policy, track_releases=True)
         self.now_ms = 1_000
         self.seq = 0
 
@@ -202,13 +202,13 @@ def test_neither_groups_nor_messages_without_one_starve_the_other(grouping: Grou
     rig = Rig(grouping)
     rig.send(*[f"g{number}" for number in range(200)])
     rig.send(*[""] * 200)
-    grouped = loose = 0
+    grouped = entry = 0
     for _ in range(20):
         got = rig.receive(limit)
         grouped += sum(seq <= 200 for seq in got)
-        loose += sum(seq > 200 for seq in got)
+        entry += sum(seq > 200 for seq in got)
         rig.ack(*got)
-    assert min(grouped, loose) >= 0.4 * (grouped + loose)
+    assert min(grouped, entry) >= 0.4 * (grouped + entry)
 
 
 @both_groupings

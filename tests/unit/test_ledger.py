@@ -8,7 +8,6 @@ import pytest
 from penstock.domain.ids import TsidFactory
 from penstock.domain.message import Message
 from penstock.engine.blocking_shell import BlockingShell
-from penstock.engine.entry import Entry
 from penstock.engine.errors import (
     LeaseNotFound,
     QueueExists,
@@ -19,7 +18,8 @@ from penstock.engine.errors import (
 )
 from penstock.engine.ledger import Ledger
 from penstock.engine.pending import Pending, Receipt
-from penstock.engine.policy import DeadLetterAt, Grouping, QueuePolicy, Window
+from penstock.engine.queue.entry import Entry
+from penstock.engine.queue.policy import DeadLetterAt, Grouping, QueuePolicy, Window
 from penstock.engine.store.memory import MemoryStore
 from penstock.engine.store.port import QueueRecord, Shares, WriteBatch
 from penstock.engine.store.sqlite import SqliteStore
@@ -190,10 +190,10 @@ def test_sequence_numbers_are_never_used_again_after_a_refused_commit(rig: Rig) 
 
 def test_sends_gathered_while_a_commit_is_refused_reserve_their_own_numbers(rig: Rig) -> None:
     refused = rig.ledger.send(rig.stream, rig.messages(), rig.now_ms)
-    flight = rig.ledger.take_flight()
-    assert flight is not None
+    commit = rig.ledger.take_commit()
+    assert commit is not None
     kept = rig.ledger.send(rig.stream, rig.messages(), rig.now_ms)
-    rig.ledger.failed(flight, StoreFailed("refused by the test"), rig.now_ms)
+    rig.ledger.failed(commit, StoreFailed("refused by the test"), rig.now_ms)
     assert refused.done
     rig.shell.commit(kept)
     rig.reopen()
@@ -336,10 +336,10 @@ def test_duplicates_within_one_send(rig: Rig) -> None:
 
 def test_a_duplicate_of_a_send_that_fails_fails_too(rig: Rig) -> None:
     original = rig.ledger.send(rig.stream, rig.messages(dedup_id="d"), rig.now_ms)
-    flight = rig.ledger.take_flight()
-    assert flight is not None
+    commit = rig.ledger.take_commit()
+    assert commit is not None
     duplicate = rig.ledger.send(rig.stream, rig.messages(dedup_id="d"), rig.now_ms)
-    rig.ledger.failed(flight, StoreFailed("refused by the test"), rig.now_ms)
+    rig.ledger.failed(commit, StoreFailed("refused by the test"), rig.now_ms)
     with pytest.raises(StoreFailed):
         original.result()
     with pytest.raises(StoreFailed):
@@ -444,10 +444,10 @@ def test_an_acknowledgement_on_a_queue_being_dropped_takes_nothing_from_another(
     dropped = rig.queue("r")
     (entry,) = rig.receive(queue="r")
     drop = rig.ledger.catalog.drop_queue(dropped)
-    flight = rig.ledger.take_flight()
-    assert flight is not None
+    commit = rig.ledger.take_commit()
+    assert commit is not None
     late = rig.ledger.ack(dropped, [entry.lease_id], rig.now_ms)  # while the drop is being written
-    rig.ledger.committed(flight, rig.store.apply(flight.batch), rig.now_ms)
+    rig.ledger.committed(commit, rig.store.apply(commit.batch), rig.now_ms)
     assert drop.done
     rig.shell.commit(late)
     assert rig.stored_segments() == 1
@@ -462,10 +462,10 @@ def test_a_release_on_a_queue_being_dropped_leaves_no_trace(rig: Rig) -> None:
     dropped = rig.queue("r")
     (entry,) = rig.receive(queue="r")
     rig.ledger.catalog.drop_queue(dropped)
-    flight = rig.ledger.take_flight()
-    assert flight is not None
+    commit = rig.ledger.take_commit()
+    assert commit is not None
     rig.ledger.release(dropped, entry.lease_id, rig.now_ms)
-    rig.ledger.committed(flight, rig.store.apply(flight.batch), rig.now_ms)
+    rig.ledger.committed(commit, rig.store.apply(commit.batch), rig.now_ms)
     rig.shell.commit()
     assert rig.stored_rows("deliveries") == 0
 
@@ -521,10 +521,10 @@ def test_an_acknowledgement_overtaken_by_a_purge_is_done(rig: Rig) -> None:
     one, two, _ = rig.receive()
     with_purge = rig.ledger.ack(rig.queue(), [one.lease_id], rig.now_ms)
     purge = rig.ledger.catalog.purge(rig.queue())
-    flight = rig.ledger.take_flight()
-    assert flight is not None
+    commit = rig.ledger.take_commit()
+    assert commit is not None
     after_purge = rig.ledger.ack(rig.queue(), [two.lease_id], rig.now_ms)
-    rig.ledger.committed(flight, rig.store.apply(flight.batch), rig.now_ms)
+    rig.ledger.committed(commit, rig.store.apply(commit.batch), rig.now_ms)
     assert purge.done
     assert with_purge.done
     assert with_purge.error is None
@@ -563,12 +563,12 @@ def test_a_commit_that_a_page_has_already_seen_is_let_in_once(paged: Rig) -> Non
     assert queue.next_stored_seq is not None
     paged.ack(*paged.receive(5))
     send = paged.ledger.send(paged.stream, paged.messages(2), paged.now_ms)
-    flight = paged.ledger.take_flight()
-    assert flight is not None
-    shares = paged.store.apply(flight.batch)
+    commit = paged.ledger.take_commit()
+    assert commit is not None
+    shares = paged.store.apply(commit.batch)
     while (page := paged.ledger.read_page(queue)) is not None:  # as the reader thread may, before the loop hears
         paged.ledger.install_page(queue, page, paged.now_ms)
-    paged.ledger.committed(flight, shares, paged.now_ms)
+    paged.ledger.committed(commit, shares, paged.now_ms)
     assert send.done
     assert queue.total == queue.counters().total == 5
     assert paged.ids() == ["m6", "m7", "m8", "m9", "m10"]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.pubsub.errors import MessageDoesNotFit
+from penstock.pubsub.errors import SchemaMismatch
 from penstock.pubsub.limits import MAX_AVRO_VALUES
 from penstock.pubsub.schemas.avro import AvroDefinition
 
@@ -62,9 +62,9 @@ def test_what_was_written_by_the_schema_fits_and_no_part_of_it_does(value: Any) 
     data = binary(TREE, value)
     checked = definition(TREE)
     checked.check_binary(data)
-    with pytest.raises(MessageDoesNotFit):
+    with pytest.raises(SchemaMismatch):
         checked.check_binary(data[:-1])
-    with pytest.raises(MessageDoesNotFit):
+    with pytest.raises(SchemaMismatch):
         checked.check_binary(data + b"\0")
 
 
@@ -72,7 +72,7 @@ def test_what_was_written_by_the_schema_fits_and_no_part_of_it_does(value: Any) 
 def test_any_bytes_fit_or_are_refused(data: bytes) -> None:
     try:
         definition(TREE).check_binary(data)
-    except MessageDoesNotFit:
+    except SchemaMismatch:
         return
     fastavro.schemaless_reader(BytesIO(data), fastavro.parse_schema(TREE), None)
 
@@ -105,11 +105,11 @@ LINKED = {"type": "record", "name": "L", "fields": [{"name": "next", "type": ["n
     ],
 )
 def test_a_hostile_binary_is_refused_before_it_is_read(schema: Any, data: bytes, problem: str) -> None:
-    with pytest.raises(MessageDoesNotFit, match=problem):
+    with pytest.raises(SchemaMismatch, match=problem):
         definition(schema).check_binary(data)
 
 
 def test_a_json_message_has_the_same_budget_and_commas_in_text_do_not_count() -> None:
-    with pytest.raises(MessageDoesNotFit, match="more than"):
+    with pytest.raises(SchemaMismatch, match="more than"):
         definition({"type": "array", "items": "int"}).check_json(b"[" + b"1," * MAX_AVRO_VALUES + b"1]")
     definition("string").check_json(b'"' + b"," * (MAX_AVRO_VALUES + 1) + b'"')

@@ -4,9 +4,8 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp  # type: ignore[import-untyped]
 
 from penstock.pubsub.errors import InvalidName, InvalidRequest
-from penstock.pubsub.fields import milliseconds_of, set_milliseconds
+from penstock.pubsub.fields import milliseconds_of, page, set_milliseconds
 from penstock.pubsub.names import (
-    page,
     project_name,
     project_of,
     schema_revision,

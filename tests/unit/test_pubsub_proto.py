@@ -4,7 +4,7 @@ from time import process_time
 
 import pytest
 
-from penstock.pubsub.errors import InvalidSchema, MessageDoesNotFit
+from penstock.pubsub.errors import InvalidSchema, SchemaMismatch
 from penstock.pubsub.schemas.proto import ProtoDefinition, parse_proto
 
 EVERYTHING = """
@@ -49,10 +49,10 @@ def test_messages_of_it_are_told_from_others() -> None:
     definition.check_json(b'{"id": "a", "lines": [{"kind": "FOOD"}], "byName": {"x": {"price": 1.5}}, "card": "1"}')
     definition.check_binary(b"\x0a\x01a\x10\x02")
     for wrong in (b'{"unknown": 1}', b'{"count": "many"}', b'{"lines": [{"kind": "WATER"}]}', b"[", b"\xff"):
-        with pytest.raises(MessageDoesNotFit):
+        with pytest.raises(SchemaMismatch):
             definition.check_json(wrong)
     for wrong in (b"\x0a\x05a", b"\x52\x01x", b"\xff"):
-        with pytest.raises(MessageDoesNotFit):
+        with pytest.raises(SchemaMismatch):
             definition.check_binary(wrong)
 
 
@@ -62,7 +62,7 @@ def test_a_name_for_json_is_taken_from_the_options_of_a_field() -> None:
     )
 
     definition.check_json(b'{"name": 1}')
-    with pytest.raises(MessageDoesNotFit):
+    with pytest.raises(SchemaMismatch):
         definition.check_json(b'{"other": 1}')
 
 
@@ -85,7 +85,7 @@ def test_required_fields_are_required() -> None:
     definition = ProtoDefinition("message A { required string a = 1; optional int32 b = 2 [default = 5]; }")
 
     definition.check_binary(b"\x0a\x01x")
-    with pytest.raises(MessageDoesNotFit, match="required fields: a"):
+    with pytest.raises(SchemaMismatch, match="required fields: a"):
         definition.check_binary(b"")
 
 

@@ -15,13 +15,13 @@ from penstock.delivery.http.request import RequestHead
 from penstock.domain.ids import TsidFactory
 from penstock.domain.message import Message
 from penstock.domain.signing import Signature
-from penstock.engine.entry import Entry
+from penstock.engine.queue.entry import Entry
 from penstock.engine.store.memory import MemoryStore
 from penstock.pubsub import wire
 from penstock.pubsub.errors import InvalidRequest, NotForPush
-from penstock.pubsub.front import PubsubFront
 from penstock.pubsub.push.pusher import FIRST_SIZE, LARGEST_BYTES, LARGEST_SIZE, PushOutcome, PushWindow
 from penstock.pubsub.push.request import PushFormat
+from penstock.pubsub.services import PubsubServices
 from penstock.testing.clock import VirtualClock
 
 TOPIC, SUBSCRIPTION = "projects/p/topics/orders", "projects/p/subscriptions/billing"
@@ -69,7 +69,7 @@ class Rig:
         self.broker = broker
         self.clock = clock
         self.endpoint = Endpoint()
-        self.front = PubsubFront(broker, self.endpoint, clock, TsidFactory(2), durable=False)
+        self.front = PubsubServices(broker, self.endpoint, clock, TsidFactory(2), durable=False)
 
     async def subscribe(self, **fields: Any) -> None:
         await self.front.publisher.create_topic(wire.Topic(name=TOPIC), CALL)
@@ -308,15 +308,15 @@ def test_a_window_is_halved_once_for_what_was_sent_together_and_never_beyond_its
     assert window.size == FIRST_SIZE, "one at a time never fills it"
     while window.size < LARGEST_SIZE:
         before = window.size
-        for generation in [window.begin(1) for _ in range(window.room)]:
+        for generation in [window.begin(1) for _ in range(window.free_messages)]:
             window.end(generation, 1, succeeded=True)
         assert window.size > before
     assert window.size == LARGEST_SIZE
-    for generation in [window.begin(1) for _ in range(window.room)]:
+    for generation in [window.begin(1) for _ in range(window.free_messages)]:
         window.end(generation, 1, succeeded=False)
     assert window.size == LARGEST_SIZE // 2
     window.begin(LARGEST_BYTES)
-    assert window.room == 0
+    assert window.free_messages == 0
 
 
 def push_format(**push: Any) -> PushFormat:

@@ -7,7 +7,7 @@ from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-unty
 from penstock.domain import errors as core_errors
 from penstock.domain.errors import PenstockError
 from penstock.pubsub.errors import StaleAckIds
-from penstock.pubsub.handlers import refusal_of
+from penstock.pubsub.handlers import status_of
 from tests.unit.test_errors import ROOT_CODES, error_classes
 
 STATUSES = {
@@ -22,7 +22,7 @@ STATUSES = {
 
 @pytest.mark.parametrize("root", ROOT_CODES)
 def test_each_root_has_its_status(root: str) -> None:
-    refusal = refusal_of(getattr(core_errors, root)("what was wrong"))
+    refusal = status_of(getattr(core_errors, root)("what was wrong"))
 
     assert refusal == (STATUSES[root], "what was wrong", ())
 
@@ -34,11 +34,11 @@ def test_every_error_has_a_status() -> None:
         PenstockError.__init__(error, "told")
         if kind is StaleAckIds:
             error.__dict__["ack_ids"] = ("a",)
-        assert refusal_of(error).code in known, kind
+        assert status_of(error).code in known, kind
 
 
 def test_stale_ack_ids_are_told_as_the_clients_read_them() -> None:
-    ((name, value),) = refusal_of(StaleAckIds(["one", "two"])).trailers
+    ((name, value),) = status_of(StaleAckIds(["one", "two"])).trailers
 
     info = error_details_pb2.ErrorInfo()
     assert status_pb2.Status.FromString(value).details[0].Unpack(info)

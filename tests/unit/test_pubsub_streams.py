@@ -13,7 +13,7 @@ from penstock.domain.ids import TsidFactory
 from penstock.engine.store.memory import MemoryStore
 from penstock.pubsub import limits, wire
 from penstock.pubsub.errors import InvalidRequest, ServerStopping
-from penstock.pubsub.front import PubsubFront
+from penstock.pubsub.services import PubsubServices
 from penstock.pubsub.subscribe.outstanding import MOST_MESSAGES, FlowLimits
 from penstock.testing.clock import VirtualClock
 
@@ -63,7 +63,7 @@ class Rig:
     def __init__(self, broker: AsyncBroker, clock: VirtualClock) -> None:
         self.broker = broker
         self.clock = clock
-        self.front = PubsubFront(broker, NOBODY, clock, TsidFactory(2), durable=False)
+        self.front = PubsubServices(broker, NOBODY, clock, TsidFactory(2), durable=False)
         self._streams: list[asyncio.Task[None]] = []
 
     async def subscribe(self, **fields: Any) -> None:

@@ -1,7 +1,7 @@
 """Which messages of a segment a queue is done with."""
 
 from penstock.domain.message import Message
-from penstock.engine.entry import Entry, Segment
+from penstock.engine.queue.entry import Entry, Segment
 from penstock.engine.stored_queue import SegmentAcks
 
 SEGMENT = Segment(first_seq=100, count=20, size_bytes=210)

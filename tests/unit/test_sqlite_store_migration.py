@@ -41,7 +41,7 @@ def test_what_an_older_version_held_is_there(tmp_path: Path, version: int) -> No
         ]
         totals = store.totals(7)
         assert (totals.messages, totals.size_bytes) == (3, 30)
-        with pytest.raises(StoreFailed, match="a segment already"):
+        with pytest.raises(StoreFailed, match="a segment already exists"):
             store.apply(WriteBatch(segments=[SegmentRow(1, 10, 1, 5, [b"other"])]))
         store.apply(WriteBatch(drop_segments=[(1, 0)]))
         assert [each.first_seq for each in store.read(7, 0, 100, 1000)] == [10]

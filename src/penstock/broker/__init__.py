@@ -1,4 +1,4 @@
-"""Topics and subscriptions: each topic a stream, each subscription one queue of the engine."""
+"""Topics and subscriptions: each topic is a stream, and each subscription a queue of the engine."""
 
 from penstock.broker.async_broker import AsyncBroker
 from penstock.broker.errors import SubscriptionDetached, SubscriptionNotFound, TopicNotFound

@@ -1,7 +1,4 @@
-"""Which messages of a publish a subscription does not get: those it does not want, and those it has no room for.
-
-What may be published (BR-017).
-"""
+"""Which messages may be published (BR-017), and which of them a subscription does not get."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -21,14 +18,17 @@ from penstock.domain.message import NO_ATTRIBUTES, Message
 
 log = logging.getLogger(__name__)
 
+# The id and the eight bytes of publish time of every message.
+_METADATA_BYTES = TSID_LENGTH + 8
+
 
 def skips(
     subscriptions: Sequence[BrokerSubscription], messages: Sequence[Message], now_ms: int
 ) -> dict[int, int] | None:
-    """Queue id → a bit for each message its subscription does not get; SubscriptionFull when one of them rejects."""
+    """Return queue id → a bit for each message its subscription does not get; raise SubscriptionFull if one rejects."""
     sizes = [message.size_bytes for message in messages]
     total_bytes = sum(sizes)
-    full = [found for found in subscriptions if not found.has_room(len(sizes), total_bytes)]
+    full = [found for found in subscriptions if not found.has_capacity(len(sizes), total_bytes)]
     for subscription in full:
         if subscription.config.options.overflow is Overflow.REJECT:
             raise SubscriptionFull(
@@ -43,7 +43,7 @@ def skips(
 
 
 def unwanted_skips(subscriptions: Sequence[BrokerSubscription], messages: Sequence[Message]) -> dict[int, int]:
-    """The same for messages that subscriptions do not want, whether or not they have room."""
+    """Do the same for unwanted messages only, ignoring capacity."""
     found: dict[int, int] = {}
     for subscription in subscriptions:
         if subscription.unwanted is not None and (bits := subscription.unwanted_bits(messages)):
@@ -54,7 +54,7 @@ def unwanted_skips(subscriptions: Sequence[BrokerSubscription], messages: Sequen
 def _drop_beyond_capacity(subscription: BrokerSubscription, sizes: list[int], now_ms: int) -> int:
     bits = kept = kept_bytes = 0
     for index, size in enumerate(sizes):
-        if subscription.has_room(kept + 1, kept_bytes + size):
+        if subscription.has_capacity(kept + 1, kept_bytes + size):
             kept, kept_bytes = kept + 1, kept_bytes + size
         else:
             bits |= 1 << index
@@ -67,12 +67,8 @@ def _drop_beyond_capacity(subscription: BrokerSubscription, sizes: list[int], no
     return bits
 
 
-# The id and the eight bytes of publish time that every message carries.
-_METADATA_BYTES = TSID_LENGTH + 8
-
-
 def checked_size(message: InternalMessage) -> int:
-    """The size of a message in bytes (data, attributes, ordering key, metadata); InvalidMessage when it is not fit."""
+    """Return the size of a message with attributes and metadata; raise InvalidMessage if it is invalid."""
     data = message.data
     if type(data) is not bytes:
         raise InvalidMessage(f"data must be bytes, got {type(data).__name__}")

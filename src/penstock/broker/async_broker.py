@@ -15,7 +15,7 @@ from penstock.engine import AsyncShell, Entry, Ledger, Pending, Store, Window
 
 
 class AsyncBroker:
-    """Topics and subscriptions on one event loop; `async with AsyncBroker.open(...)` closes it in order."""
+    """Topics and subscriptions on one event loop; `async with await AsyncBroker.open(...)` closes it in order."""
 
     def __init__(self, broker: Broker, shell: AsyncShell, clock: Clock) -> None:
         self.rules = broker
@@ -27,18 +27,18 @@ class AsyncBroker:
         self._shell = shell
         self._clock = clock
         self._catalog_lock = asyncio.Lock()
-        """Topics and subscriptions change one at a time: what one call makes, the next one finds."""
+        """Topics and subscriptions change one at a time, so that each call sees the result of the one before."""
 
     @classmethod
     async def open(cls, store: Store, clock: Clock, ids: TsidFactory, window: Window | None = None) -> "AsyncBroker":
-        """Bring back what the store has and start."""
+        """Restore what is in the store, and start."""
         broker = Broker(Ledger(store, ids, window), ids)
         await asyncio.to_thread(broker.open, clock.now_ms())
         return cls(broker, AsyncShell(broker.ledger, clock), clock)
 
     @property
     def last_failure(self) -> str | None:
-        """Why the latest commit was refused; None when it was not."""
+        """Why the latest commit failed; None if it succeeded."""
         return self._shell.last_failure
 
     async def __aenter__(self) -> "AsyncBroker":
@@ -47,10 +47,8 @@ class AsyncBroker:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    # Topics and subscriptions
-
     async def register_topic(self, name: str, *, retention_s: int = 0, definition: bytes = b"") -> None:
-        """Make a topic; one that exists stays as it is."""
+        """Create a topic; an existing one is not changed."""
         async with self._catalog_lock:
             now_ms = self._clock.now_ms()
             await self._shell.commit(
@@ -58,7 +56,7 @@ class AsyncBroker:
             )
 
     async def update_topic(self, name: str, *, retention_s: int, definition: bytes) -> None:
-        """Give a topic another retention and another definition."""
+        """Change the retention and the definition of a topic."""
         async with self._catalog_lock:
             now_ms = self._clock.now_ms()
             await self._shell.commit(
@@ -66,14 +64,14 @@ class AsyncBroker:
             )
 
     async def unregister_topic(self, name: str) -> None:
-        """Remove a topic; its subscriptions are detached and emptied, but stay."""
+        """Remove a topic; its subscriptions stay, detached and empty."""
         async with self._catalog_lock:
             await self._commit_all(self.rules.unregister_topic(name, self._clock.now_ms()))
 
     async def register_subscription(
         self, name: str, topic_name: str, options: SubscriptionOptions | None = None, *, definition: bytes = b""
     ) -> None:
-        """Make a subscription; the same one again stays as it is."""
+        """Create a subscription; an existing one with the same options is not changed."""
         options = options or SubscriptionOptions()
         async with self._catalog_lock:
             now_ms = self._clock.now_ms()
@@ -82,13 +80,13 @@ class AsyncBroker:
             )
 
     async def update_subscription(self, name: str, options: SubscriptionOptions, *, definition: bytes) -> None:
-        """Put other options in force; ordering and filter stay what they were made with."""
+        """Change the options of a subscription, except ordering and filter."""
         async with self._catalog_lock:
             now_ms = self._clock.now_ms()
             await self._shell.commit(self.rules.update_subscription(name, options, now_ms, definition=definition))
 
     async def detach_subscription(self, name: str) -> None:
-        """Take a subscription off its topic: it drops its messages and gets no more, but stays."""
+        """Detach a subscription from its topic: it drops its messages and gets no more, but stays."""
         async with self._catalog_lock:
             await self._shell.commit(self.rules.detach_subscription(name, self._clock.now_ms()))
 
@@ -97,15 +95,13 @@ class AsyncBroker:
         async with self._catalog_lock:
             await self._shell.commit(self.rules.unregister_subscription(name))
 
-    # Starting over
-
     async def seek(self, subscription_name: str, floor_ms: int) -> None:
-        """Start a subscription over: what was published before is settled, what came later and is kept is not."""
+        """Restart a subscription from a time: earlier messages are settled, later ones that are retained are not."""
         async with self._catalog_lock:
             await self._shell.commit(self.replay.seek(subscription_name, floor_ms, self._clock.now_ms()))
 
     async def seek_to_snapshot(self, subscription_name: str, snapshot_name: str) -> None:
-        """Start a subscription over from what a snapshot holds and all that was published since."""
+        """Restart a subscription with the messages of a snapshot and all published since."""
         async with self._catalog_lock:
             now_ms = self._clock.now_ms()
             await self._shell.commit(self.replay.seek_to_snapshot(subscription_name, snapshot_name, now_ms))
@@ -113,7 +109,7 @@ class AsyncBroker:
     async def create_snapshot(
         self, name: str, subscription_name: str, expires_ms: int, *, definition: bytes = b""
     ) -> None:
-        """Keep what a subscription has not settled, and all that is published from now on."""
+        """Retain the messages a subscription has not settled, and all published from now on."""
         async with self._catalog_lock:
             now_ms = self._clock.now_ms()
             await self._shell.commit(
@@ -121,7 +117,7 @@ class AsyncBroker:
             )
 
     async def update_snapshot(self, name: str, expires_ms: int, definition: bytes) -> None:
-        """Give a snapshot another end and another definition."""
+        """Change the expiry and the definition of a snapshot."""
         async with self._catalog_lock:
             await self._shell.commit(self.replay.update_snapshot(name, expires_ms, definition))
 
@@ -131,36 +127,32 @@ class AsyncBroker:
             await self._shell.commit(self.replay.drop_snapshot(name))
 
     async def sweep(self) -> None:
-        """Drop snapshots whose time is over and what was kept for long enough; meant to run about once a minute."""
+        """Drop expired snapshots and messages past their retention; meant to run about once a minute."""
         async with self._catalog_lock:
             await self._commit_all(self.replay.drop_expired_snapshots(self._clock.now_ms()))
-            for keeper in self.replay.keepers():
+            for retained in self.replay.retention_queues():
                 now_ms = self._clock.now_ms()
-                expired = await asyncio.to_thread(self.replay.expired_in, keeper, now_ms)
-                await self._shell.commit(self.replay.trim(keeper, expired, now_ms))
-
-    # Records
+                expired = await asyncio.to_thread(self.replay.expired_in, retained, now_ms)
+                await self._shell.commit(self.replay.trim(retained, expired, now_ms))
 
     async def put_record(self, key: str, value: bytes) -> None:
-        """Keep a value beside the topics, in the place of the one before."""
+        """Store a value beside the topics, replacing the previous one."""
         async with self._catalog_lock:
             await self._shell.commit(self.records.put(key, value, self._clock.now_ms()))
 
     async def drop_record(self, key: str) -> None:
-        """Forget a value."""
+        """Remove a value."""
         async with self._catalog_lock:
             await self._shell.commit(self.records.drop(key))
 
-    # Messages
-
     async def publish(self, topic_name: str, messages: Sequence[InternalMessage]) -> list[str]:
-        """Take messages in for every subscription of a topic and give them ids; answered when they are durable."""
+        """Publish messages to a topic and return their ids once they are durable."""
         send = self.rules.publish(topic_name, messages, self._clock.now_ms())
         await self._shell.commit(send)
         return send.message_ids
 
     async def pull(self, subscription_name: str, max_messages: int, *, wait_s: float = 0.0) -> list[InternalMessage]:
-        """Lease up to `max_messages`; with none at hand, wait for one to arrive."""
+        """Lease up to `max_messages`; if there are none, wait for one to arrive."""
         check_max_messages(max_messages)
         subscription = self.rules.subscription(subscription_name)
         entries = await self._shell.receive(subscription.queue, max_messages, wait_s=wait_s)
@@ -175,20 +167,20 @@ class AsyncBroker:
         lease_ms: int | None = None,
         wait_s: float = 0.0,
     ) -> list[Entry]:
-        """As `pull`, with limits of its own; gives nothing when the subscription goes away or starts over."""
+        """Do the same as `pull`, with other limits; return nothing if the subscription is removed or restarted."""
         subscription.active_ms = self._clock.now_ms()
         return await self._shell.receive(
             subscription.queue, max_messages, wait_s=wait_s, max_bytes=max_bytes, lease_ms=lease_ms
         )
 
     async def ack_current(self, subscription: BrokerSubscription, ack_ids: Iterable[str]) -> list[str]:
-        """Settle the deliveries that are current; the ack ids of the others are given back."""
+        """Settle current deliveries; return the ack ids that are not current."""
         pending, stale = self.rules.ack_current(subscription, ack_ids, self._clock.now_ms())
         await self._shell.commit(pending)
         return stale
 
     def set_ack_deadlines(self, subscription: BrokerSubscription, deadlines_s: Iterable[tuple[str, int]]) -> list[str]:
-        """Let deliveries run out so many seconds from now, 0 to give back; ack ids not current are given back."""
+        """Set deadlines in seconds from now, 0 to give a delivery back; return the ack ids that are not current."""
         now_ms = self._clock.now_ms()
         set_deadline = self.rules.set_ack_deadline
         stale = [ack_id for ack_id, seconds in deadlines_s if not set_deadline(subscription, ack_id, seconds, now_ms)]
@@ -196,11 +188,11 @@ class AsyncBroker:
         return stale
 
     async def ack(self, ack_ids: Iterable[str]) -> None:
-        """Settle deliveries for good; none of them when one ack id is not current."""
+        """Settle deliveries; settle none if one of the ack ids is not current."""
         await self._commit_all(self.rules.ack(ack_ids, self._clock.now_ms()))
 
     def nack(self, ack_id: str) -> None:
-        """Give a delivery back, to be delivered again."""
+        """Return a delivery to the subscription, to be delivered again."""
         self.rules.nack(ack_id, self._clock.now_ms())
         self._shell.kick()
 
@@ -210,20 +202,20 @@ class AsyncBroker:
         self._shell.kick()
 
     def answer_waiters(self) -> None:
-        """Answer waiting pulls with nothing, now and from now on, before a stop."""
+        """Return nothing to waiting pulls, now and later, before a stop."""
         self._shell.answer_waiters()
 
     def answer_waiters_of(self, subscription_name: str) -> None:
-        """Answer the pulls that wait for a subscription with nothing; later ones wait again."""
+        """Return nothing to the pulls that wait for a subscription; later ones wait again."""
         if self.rules.find_subscription(subscription_name) is not None:
             self._shell.answer_waiters_of(self.rules.subscription(subscription_name).queue)
 
     def tick(self) -> None:
-        """Carry out what is due by the clock now, for tests that move a virtual clock."""
+        """Process what is due by the clock, for tests with a virtual clock."""
         self._shell.tick()
 
     async def close(self) -> None:
-        """Answer waiting pulls with nothing, finish every write, and close the store."""
+        """Return nothing to waiting pulls, finish every write, and close the store."""
         await self._shell.close()
 
     async def _commit_all(self, pendings: list[Pending]) -> None:

@@ -1,13 +1,13 @@
-"""The filter language: which messages a subscription wants, told by their attributes.
+"""The filter language: which messages a subscription wants, by their attributes.
 
     expression := term (AND term)* | term (OR term)*
     term       := (NOT | "-") term | "(" expression ")" | condition
-    condition  := "attributes" ":" key                          the key is there
-                | "attributes" "." key ("=" | "!=") string      a missing key is different from every string
+    condition  := "attributes" ":" key                          the key exists
+                | "attributes" "." key ("=" | "!=") string      a missing key differs from every string
                 | "hasPrefix" "(" "attributes" "." key "," string ")"
     key        := letters, digits, "_" and "-", or a string
 
-AND and OR are not mixed without parentheses, so that nobody has to know which one goes first.
+AND and OR cannot be mixed without parentheses, so there is no precedence to know.
 """
 
 import re
@@ -34,7 +34,7 @@ class _Token(NamedTuple):
 
 
 def compile_filter(text: str) -> Predicate:
-    """A predicate over attributes; InvalidFilter with the position when the text is not of the language."""
+    """Compile a filter into a predicate over attributes; raise InvalidFilter with the position of an error."""
     if len(text.encode(errors="replace")) > MAX_FILTER_BYTES:
         raise InvalidFilter(f"a filter has at most {MAX_FILTER_BYTES} bytes", MAX_FILTER_BYTES)
     parser = _Parser(_tokens(text))
@@ -58,7 +58,7 @@ def _tokens(text: str) -> list[_Token]:
 
 
 class _Parser:
-    """One pass over the tokens; each method takes what it names and gives its meaning."""
+    """A recursive-descent parser; each method consumes what it is named after and returns its meaning."""
 
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens = tokens
@@ -76,7 +76,7 @@ class _Parser:
         return _all_of(terms) if joined_by == "AND" else _any_of(terms)
 
     def expect(self, *wanted: str) -> str:
-        """Take the next token, which must be one of these texts or kinds."""
+        """Consume the next token, which must be one of these texts or kinds."""
         token = self._next
         if token.text not in wanted and token.kind not in wanted:
             raise self._unexpected(f"expected {' or '.join(repr(each) for each in wanted)}")

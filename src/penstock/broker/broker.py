@@ -1,6 +1,6 @@
 """The broker's rules: topics, subscriptions, publish, pull, settle. Nothing here waits or reads a clock.
 
-Each operation that must be durable returns a Pending; the blocking and the asyncio front commit it each in their way.
+Each operation that must be durable returns a Pending, which the blocking and the asyncio broker commit.
 """
 
 import logging
@@ -18,16 +18,22 @@ from penstock.broker.errors import (
     SubscriptionNotFound,
     TopicNotFound,
 )
-from penstock.broker.keeper import KEEPER_WINDOW, Keepers, is_keeper, keeper_policy, subscription_keeper
 from penstock.broker.message import InternalMessage, dead_letter_copy
 from penstock.broker.options import SubscriptionMetadata, SubscriptionOptions, TopicMetadata, check_name
 from penstock.broker.records import is_record
+from penstock.broker.retention import (
+    RETENTION_WINDOW,
+    RetentionQueues,
+    is_retention_queue,
+    retention_policy,
+    subscription_queue,
+)
 from penstock.broker.subscription import (
     BrokerSubscription,
     SubscriptionConfig,
     TopicConfig,
     ack_id_of,
-    decode_keeper_config,
+    decode_retention_config,
     decode_subscription_config,
     decode_topic_config,
     encode_config,
@@ -59,30 +65,28 @@ class Broker:
     def __init__(self, ledger: Ledger, ids: TsidFactory) -> None:
         self.ledger = ledger
         self._ids = ids
-        self._keepers = Keepers(ledger.catalog)
+        self._retention = RetentionQueues(ledger.catalog)
         self._topics: dict[str, Stream] = {}
         self._subscriptions: dict[str, BrokerSubscription] = {}
         self._by_tag: dict[str, StoredQueue] = {}
 
     def open(self, now_ms: int) -> None:
-        """Bring back what the store has."""
+        """Restore what is in the store."""
         catalog = self.ledger.catalog
         catalog.open(now_ms, _stored_policy)
         for stream in catalog.streams.values():
             if not is_record(stream.name) and not decode_topic_config(stream.config).removed:
                 self._topics[stream.name] = stream
         for queue in catalog.queues.values():
-            if is_keeper(queue.name):
-                queue.window = KEEPER_WINDOW
+            if is_retention_queue(queue.name):
+                queue.window = RETENTION_WINDOW
             else:
                 self._attach(queue, now_ms)
         for stream in self._topics.values():
-            self._keepers.keep_topic(stream, now_ms)
-
-    # Topics
+            self._retention.retain_topic(stream, now_ms)
 
     def register_topic(self, name: str, now_ms: int, *, retention_s: int = 0, definition: bytes = b"") -> Pending:
-        """Make a topic; one that exists stays as it is."""
+        """Create a topic; an existing one is not changed."""
         if name in self._topics:
             return SETTLED
         check_name("topic", name)
@@ -91,28 +95,28 @@ class Broker:
 
         def appear() -> None:
             self._topics[name] = stream = self.ledger.catalog.streams[name]
-            self._keepers.keep_topic(stream, now_ms)
+            self._retention.retain_topic(stream, now_ms)
 
         return then(pending, appear)
 
     def update_topic(self, name: str, now_ms: int, *, retention_s: int, definition: bytes) -> Pending:
-        """Give a topic another retention and another definition."""
+        """Change the retention and the definition of a topic."""
         stream = self._topic(name)
         config = msgspec.structs.replace(
             decode_topic_config(stream.config), retention_s=retention_s, definition=definition
         )
         pending = self.ledger.catalog.configure_stream(stream, encode_config(config))
-        return then(pending, lambda: self._keepers.keep_topic(stream, now_ms))
+        return then(pending, lambda: self._retention.retain_topic(stream, now_ms))
 
     def unregister_topic(self, name: str, now_ms: int) -> list[Pending]:
-        """Remove a topic; its subscriptions are detached and emptied, but stay."""
+        """Remove a topic; its subscriptions stay, detached and empty."""
         stream = self._topic(name)
         catalog = self.ledger.catalog
         subscriptions = self._subscriptions_of(stream)
         if not subscriptions:
             return [then(catalog.drop_stream(stream), lambda: self._topics.pop(name))]
-        keepers = [queue for queue in stream.queues.values() if is_keeper(queue.name)]
-        pendings = [catalog.drop_queue(keeper) for keeper in keepers]
+        retention_queues = [queue for queue in stream.queues.values() if is_retention_queue(queue.name)]
+        pendings = [catalog.drop_queue(retained) for retained in retention_queues]
         for subscription in subscriptions:
             config = msgspec.structs.replace(subscription.config, detached=True)
             policy = subscription.queue.engine.policy
@@ -124,16 +128,16 @@ class Broker:
             )
             pendings.append(catalog.purge(subscription.queue))
         created_ms = decode_topic_config(stream.config).created_ms
-        # The stream keeps its subscriptions' queues under a name no topic can have, so that the topic can be made anew.
+        # The stream keeps the queues under a name no topic can have, so that the topic can be created again.
         tombstone = encode_config(TopicConfig(created_ms, removed=True))
         renamed = catalog.configure_stream(stream, tombstone, name=self._tombstone_name(now_ms))
-        stream.closing = True  # what is published from now on would outlive the purge
+        stream.closing = True  # a later publish would outlive the purge
         pendings.append(then(renamed, lambda: self._topics.pop(name)))
-        renamed.otherwise(partial(setattr, stream, "closing", False))
+        renamed.on_failure(partial(setattr, stream, "closing", False))
         return pendings
 
     def topic(self, name: str) -> TopicMetadata | None:
-        """What is known of a topic."""
+        """Return the metadata of a topic, or None."""
         stream = self._topics.get(name)
         if stream is None:
             return None
@@ -141,15 +145,13 @@ class Broker:
         return TopicMetadata(name, config.created_ms, config.definition)
 
     def topics(self) -> list[TopicMetadata]:
-        """All topics by name."""
+        """Return all topics by name."""
         return [metadata for name in sorted(self._topics) if (metadata := self.topic(name)) is not None]
-
-    # Subscriptions
 
     def register_subscription(
         self, name: str, topic_name: str, options: SubscriptionOptions, now_ms: int, *, definition: bytes = b""
     ) -> Pending:
-        """Make a subscription; the same one again stays as it is."""
+        """Create a subscription; an existing one with the same options is not changed."""
         stream = self._topic(topic_name)
         options.check()
         existing = self._subscriptions.get(name)
@@ -162,14 +164,16 @@ class Broker:
         config = SubscriptionConfig(topic_name, now_ms, options, definition=definition)
         catalog = self.ledger.catalog
         if options.retain_acked:
-            self._keepers.keep(stream, subscription_keeper(name), topic_name, options.message_retention_seconds, now_ms)
+            self._retention.create(
+                stream, subscription_queue(name), topic_name, options.message_retention_seconds, now_ms
+            )
         pending = catalog.create_queue(stream, name, options.queue_policy(), now_ms, config=encode_config(config))
         return self.then_attach(pending, name, now_ms)
 
     def update_subscription(
         self, name: str, options: SubscriptionOptions, now_ms: int, *, definition: bytes
     ) -> Pending:
-        """Put other options in force; ordering and filter stay what they were made with."""
+        """Change the options of a subscription, except ordering and filter."""
         subscription = self.subscription(name)
         options.check()
         before = subscription.config
@@ -177,17 +181,17 @@ class Broker:
             raise InvalidOptions(f"the ordering and the filter of a subscription cannot be changed: {name}")
         config = msgspec.structs.replace(before, options=options, definition=definition)
         if not config.detached:
-            self._keepers.keep_subscription(subscription, options, now_ms)
+            self._retention.retain_subscription(subscription, options, now_ms)
         pending = self.ledger.catalog.configure_queue(subscription.queue, options.queue_policy(), encode_config(config))
         return then(pending, partial(setattr, subscription, "config", config))
 
     def detach_subscription(self, name: str, now_ms: int) -> Pending:
-        """Take a subscription off its topic: it drops its messages and gets no more, but stays."""
+        """Detach a subscription from its topic: it drops its messages and gets no more, but stays."""
         subscription = self.subscription(name)
         if subscription.config.detached:
             return SETTLED
         config = msgspec.structs.replace(subscription.config, detached=True)
-        self._keepers.drop(subscription_keeper(name))
+        self._retention.drop(subscription_queue(name))
         pending = self.ledger.catalog.isolate_queue(
             subscription.queue,
             self._tombstone_name(now_ms),
@@ -208,32 +212,30 @@ class Broker:
             self._subscriptions.pop(name, None)
             self._by_tag.pop(subscription.tag, None)
 
-        self._keepers.drop(subscription_keeper(name))
+        self._retention.drop(subscription_queue(name))
         last_of_removed = self._topics.get(stream.name) is not stream and len(stream.queues) == 1
         return then(catalog.drop_stream(stream) if last_of_removed else catalog.drop_queue(queue), detach)
 
     def subscription(self, name: str) -> BrokerSubscription:
-        """The subscription of a name."""
+        """Return the subscription with a name."""
         subscription = self._subscriptions.get(name)
         if subscription is None:
             raise SubscriptionNotFound(name)
         return subscription
 
     def find_subscription(self, name: str) -> SubscriptionMetadata | None:
-        """What is known of a subscription."""
+        """Return the metadata of a subscription, or None."""
         subscription = self._subscriptions.get(name)
         return None if subscription is None else subscription.metadata()
 
     def subscriptions(self, topic_name: str | None = None) -> list[SubscriptionMetadata]:
-        """All subscriptions by name, or those attached to one topic."""
+        """Return all subscriptions by name, or those attached to one topic."""
         if topic_name is None:
             return [self._subscriptions[name].metadata() for name in sorted(self._subscriptions)]
         return [subscription.metadata() for subscription in self._subscriptions_of(self._topic(topic_name))]
 
-    # Messages
-
     def publish(self, topic_name: str, messages: Sequence[InternalMessage], now_ms: int) -> PendingSend:
-        """Take messages in for every subscription of a topic; all of them or, when one is not fit, none."""
+        """Publish messages to a topic; all of them, or none if one is invalid."""
         stream = self._topic(topic_name)
         sizes = [checked_size(message) for message in messages]
         ids = self._ids.next_ids(now_ms, len(messages))
@@ -252,11 +254,11 @@ class Broker:
         return self.ledger.send(stream, accepted, now_ms, skips=skips(self._subscriptions_of(stream), accepted, now_ms))
 
     def pulled(self, subscription: BrokerSubscription, entries: list[Entry]) -> list[InternalMessage]:
-        """Leased messages as their receiver sees them."""
+        """Return leased messages as their receiver sees them."""
         return [subscription.pulled(entry) for entry in entries]
 
     def ack(self, ack_ids: Iterable[str], now_ms: int) -> list[Pending]:
-        """Settle deliveries; InvalidAckId and nothing settled when one of the ack ids is not current."""
+        """Settle deliveries; raise InvalidAckId and settle none if one of the ack ids is not current."""
         by_queue: dict[StoredQueue, dict[int, None]] = {}
         for ack_id in ack_ids:
             queue, entry = self._delivery(ack_id, now_ms)
@@ -266,7 +268,7 @@ class Broker:
     def ack_current(
         self, subscription: BrokerSubscription, ack_ids: Iterable[str], now_ms: int
     ) -> tuple[Pending, list[str]]:
-        """Settle the deliveries of a subscription that are current; the other ack ids are given back."""
+        """Settle the current deliveries of a subscription; also return the ack ids that are not current."""
         lease_ids: dict[int, None] = {}
         stale: list[str] = []
         for ack_id in ack_ids:
@@ -278,7 +280,7 @@ class Broker:
         return (self.ledger.ack(subscription.queue, lease_ids, now_ms) if lease_ids else SETTLED), stale
 
     def set_ack_deadline(self, subscription: BrokerSubscription, ack_id: str, seconds: int, now_ms: int) -> bool:
-        """Let a delivery run out so many seconds from now, 0 to give it back; False when it is not current."""
+        """Set a deadline in seconds from now, 0 to give the delivery back; return False if it is not current."""
         entry = self._current(subscription, ack_id, now_ms)
         if entry is None:
             return False
@@ -289,7 +291,7 @@ class Broker:
         return True
 
     def nack(self, ack_id: str, now_ms: int) -> None:
-        """Give a delivery back: it is due again at once, or after the back-off of its retry policy."""
+        """Return a delivery: it is due again immediately, or after the back-off of its retry policy."""
         queue, entry = self._delivery(ack_id, now_ms)
         self.ledger.release(queue, entry.lease_id, now_ms)
 
@@ -300,17 +302,15 @@ class Broker:
         queue, entry = self._delivery(ack_id, now_ms)
         self.ledger.set_deadline(queue, entry.lease_id, entry.deadline_ms + seconds * SECOND_MS, now_ms)
 
-    # Inside
+    def then_attach(self, pending: Pending, name: str, now_ms: int) -> Pending:
+        """Attach a subscription to the queue of its name once that is durable."""
+        return then(pending, lambda: self._attach(self.ledger.catalog.queues[name], now_ms))
 
     def _topic(self, name: str) -> Stream:
         stream = self._topics.get(name)
         if stream is None or stream.closing:
             raise TopicNotFound(name)
         return stream
-
-    def then_attach(self, pending: Pending, name: str, now_ms: int) -> Pending:
-        """Let a subscription work with the queue of its name once that is durable."""
-        return then(pending, lambda: self._attach(self.ledger.catalog.queues[name], now_ms))
 
     def _attach(self, queue: StoredQueue, now_ms: int) -> None:
         subscription = BrokerSubscription(
@@ -330,11 +330,11 @@ class Broker:
         return [found[queue.name] for queue in stream.queues.values() if queue.name in found]
 
     def _tombstone_name(self, now_ms: int) -> str:
-        """A name no topic can have, for a stream whose topic is gone."""
+        """Return a name no topic can have, for a stream whose topic is gone."""
         return f"\x01{self._ids.next_id(now_ms)}"
 
     def _current(self, subscription: BrokerSubscription, ack_id: str, now_ms: int) -> Entry | None:
-        """The delivery of a subscription that an ack id stands for, when it is the message's current one."""
+        """Return a subscription's delivery by its ack id, or None if it is not current."""
         try:
             queue, entry = self._delivery(ack_id, now_ms)
         except InvalidAckId:
@@ -342,7 +342,7 @@ class Broker:
         return entry if queue is subscription.queue else None
 
     def _delivery(self, ack_id: str, now_ms: int) -> tuple[StoredQueue, Entry]:
-        """The delivery an ack id stands for, when it is the message's current one."""
+        """Return a delivery by its ack id; raise InvalidAckId if it is not current."""
         lease_id, tag = parse_ack_id(ack_id)
         queue = self._by_tag.get(tag)
         if queue is None:
@@ -356,7 +356,7 @@ class Broker:
         return queue, entry
 
     def _dead_letter(self, subscription: BrokerSubscription, entries: list[Entry]) -> None:
-        """Hand messages that used up their deliveries to the dead-letter topic, or keep them while it is missing."""
+        """Move messages without deliveries left to the dead-letter topic; keep them if it does not exist."""
         policy = subscription.config.options.dead_letter_policy
         target = self._topics.get(policy.dead_letter_topic) if policy is not None else None
         if target is None or target.closing:
@@ -369,11 +369,11 @@ class Broker:
 
 
 def _stored_policy(record: QueueRecord) -> QueuePolicy:
-    if is_keeper(record.name):
-        return keeper_policy(decode_keeper_config(record.config))
+    if is_retention_queue(record.name):
+        return retention_policy(decode_retention_config(record.config))
     return decode_subscription_config(record.config).options.queue_policy()
 
 
 def _own(attributes: Mapping[str, str]) -> Mapping[str, str]:
-    """A copy that neither the publisher nor one of the subscribers that share it can change."""
+    """Return a copy that neither the publisher nor a subscriber can change."""
     return MappingProxyType(dict(attributes))

@@ -9,11 +9,11 @@ AlreadyExists (code 6)
 └── SnapshotExists            Snapshot already exists: <name>
 FailedPrecondition (code 9)
 ├── SubscriptionDetached      the subscription's topic was removed, or it was detached from it
-└── WrongSnapshot             the snapshot was made of a subscription of another topic
+└── WrongSnapshot             the snapshot belongs to another topic than the subscription
 InvalidArgument (code 3)
 ├── InvalidAckId              Invalid ack ID: <ack id>
 ├── InvalidMessage            a message that cannot be published
-├── InvalidFilter             a filter that is not of the language, with the position
+├── InvalidFilter             a filter with a syntax error, with its position
 └── InvalidOptions            subscription options out of range
 ResourceExhausted (code 8)
 └── SubscriptionFull          a subscription that rejects instead of dropping is at its capacity
@@ -54,11 +54,11 @@ class SubscriptionDetached(FailedPrecondition):
     """The subscription's topic was removed, or it was detached from it."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"Subscription is detached from its topic, delete it and make another: {name}")
+        super().__init__(f"Subscription is detached from its topic, delete it and create another: {name}")
 
 
 class WrongSnapshot(FailedPrecondition):
-    """The snapshot was made of a subscription of another topic."""
+    """The snapshot belongs to another topic than the subscription."""
 
     def __init__(self, snapshot: str, subscription: str) -> None:
         super().__init__(f"Snapshot {snapshot} is not of the topic of subscription {subscription}")
@@ -83,7 +83,7 @@ class InvalidMessage(InvalidArgument):
 
 
 class InvalidFilter(InvalidArgument):
-    """A filter that is not of the language; `position` counts characters from 0."""
+    """A filter with a syntax error; `position` counts characters from 0."""
 
     def __init__(self, problem: str, position: int) -> None:
         super().__init__(f"Invalid filter at position {position}: {problem}")

@@ -1,7 +1,4 @@
-"""Messages as the broker's callers see them.
-
-Dead letters: the copy that goes to the dead-letter topic (BROKER-5).
-"""
+"""Messages as the broker's callers see them, and their copies for a dead-letter topic (BROKER-5)."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -11,9 +8,11 @@ import msgspec
 from penstock.domain.message import NO_ATTRIBUTES, Message
 from penstock.engine import Entry
 
+_PREFIX = "CloudPubSubDeadLetterSource"
+
 
 class InternalMessage(msgspec.Struct, frozen=True, gc=False):
-    """A message to publish (only data, attributes, ordering key and notes are read), or one that was pulled."""
+    """A message to publish (only data, attributes, ordering key and notes are used), or one that was pulled."""
 
     data: bytes
     attributes: Mapping[str, str] = NO_ATTRIBUTES
@@ -23,7 +22,7 @@ class InternalMessage(msgspec.Struct, frozen=True, gc=False):
     delivery_attempt: int = 1
     ack_id: str = ""
     notes: Mapping[str, str] = NO_ATTRIBUTES
-    """What a front adds for receivers beside the publisher's attributes; it passes no check of these."""
+    """What a protocol server adds for receivers; not checked like the publisher's attributes."""
 
     @property
     def length(self) -> int:
@@ -32,15 +31,12 @@ class InternalMessage(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def publish_time(self) -> datetime:
-        """When the broker took the message in."""
+        """When the broker accepted the message."""
         return datetime.fromtimestamp(self.publish_time_ms / 1000, UTC)
 
 
-_PREFIX = "CloudPubSubDeadLetterSource"
-
-
 def dead_letter_copy(entry: Entry, subscription_name: str) -> Message:
-    """The message with its id, publish time, attributes and ordering key, and where it came from."""
+    """Copy a message with its id, publish time, attributes and ordering key, and add where it came from."""
     message = entry.message
     published = datetime.fromtimestamp(message.sent_ms / 1000, UTC)
     source = {

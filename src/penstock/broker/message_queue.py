@@ -16,7 +16,7 @@ from penstock.engine import BlockingShell, Counters, Ledger, MemoryStore, Store,
 
 
 class MessageQueue:
-    """Topics, subscriptions and their messages; durable when given a durable store, in memory otherwise."""
+    """Topics, subscriptions and their messages; durable with a durable store, otherwise in memory."""
 
     _instance: ClassVar["MessageQueue | None"] = None
     _instance_lock: ClassVar[threading.Lock] = threading.Lock()
@@ -34,7 +34,7 @@ class MessageQueue:
 
     @classmethod
     def get_instance(cls) -> "MessageQueue":
-        """The broker of this process, in memory; made when it is first asked for."""
+        """Return the in-memory broker of this process, created on first use."""
         with cls._instance_lock:
             if cls._instance is None:
                 cls._instance = cls(SystemClock(), process_ids())
@@ -42,43 +42,39 @@ class MessageQueue:
 
     @classmethod
     def reset_instance(cls) -> None:
-        """Forget the broker of this process with all it holds; the next `get_instance` makes a fresh one."""
+        """Forget the broker of this process and all its messages; the next `get_instance` creates a new one."""
         with cls._instance_lock:
             cls._instance = None
 
-    # Topics
-
     def register_topic(self, topic_name: str) -> None:
-        """Make a topic; one that exists stays as it is."""
+        """Create a topic; an existing one is not changed."""
         with self._lock:
             self._shell.commit(self._broker.register_topic(topic_name, self._now_ms()))
 
     def unregister_topic(self, topic_name: str) -> None:
-        """Remove a topic; its subscriptions are detached and emptied, but stay."""
+        """Remove a topic; its subscriptions stay, detached and empty."""
         with self._lock:
             for pending in self._broker.unregister_topic(topic_name, self._now_ms()):
                 self._shell.commit(pending)
 
     def topic_exists(self, topic_name: str) -> bool:
-        """Whether there is such a topic."""
+        """Return whether a topic exists."""
         return self.get_topic(topic_name) is not None
 
     def get_topic(self, topic_name: str) -> TopicMetadata | None:
-        """What is known of a topic."""
+        """Return the metadata of a topic, or None."""
         with self._lock:
             return self._broker.topic(topic_name)
 
     def get_all_topics(self) -> list[TopicMetadata]:
-        """All topics by name."""
+        """Return all topics by name."""
         with self._lock:
             return self._broker.topics()
-
-    # Subscriptions
 
     def register_subscription(
         self, subscription_name: str, topic_name: str, options: SubscriptionOptions | None = None
     ) -> None:
-        """Make a subscription; the same one again stays as it is."""
+        """Create a subscription; an existing one with the same options is not changed."""
         with self._lock:
             options = options or SubscriptionOptions()
             pending = self._broker.register_subscription(subscription_name, topic_name, options, self._now_ms())
@@ -90,16 +86,16 @@ class MessageQueue:
             self._shell.commit(self._broker.unregister_subscription(subscription_name))
 
     def subscription_exists(self, subscription_name: str) -> bool:
-        """Whether there is such a subscription."""
+        """Return whether a subscription exists."""
         return self.get_subscription(subscription_name) is not None
 
     def get_subscription(self, subscription_name: str) -> SubscriptionMetadata | None:
-        """What is known of a subscription."""
+        """Return the metadata of a subscription, or None."""
         with self._lock:
             return self._broker.find_subscription(subscription_name)
 
     def get_subscriptions_for_topic(self, topic_name: str) -> list[SubscriptionMetadata]:
-        """The subscriptions attached to a topic; none when there is no such topic."""
+        """Return the subscriptions attached to a topic; none if it does not exist."""
         with self._lock:
             try:
                 return self._broker.subscriptions(topic_name)
@@ -107,32 +103,30 @@ class MessageQueue:
                 return []
 
     def get_all_subscriptions(self) -> list[SubscriptionMetadata]:
-        """All subscriptions by name."""
+        """Return all subscriptions by name."""
         with self._lock:
             return self._broker.subscriptions()
 
     def counters(self, subscription_name: str) -> Counters:
-        """What a subscription holds now, by state."""
+        """Return the number of messages of a subscription by state."""
         with self._lock:
             self._catch_up()
             return self._broker.subscription(subscription_name).queue.counters()
 
     def dropped(self, subscription_name: str) -> int:
-        """How many messages a subscription did not get because it was at its capacity."""
+        """Return how many messages a subscription did not get because it was at its capacity."""
         with self._lock:
             return self._broker.subscription(subscription_name).dropped
 
-    # Messages
-
     def publish(self, topic_name: str, messages: Sequence[InternalMessage]) -> list[str]:
-        """Take messages in for every subscription of a topic and give them ids; all of them, or none on an error."""
+        """Publish messages to a topic and return their ids; all of them, or none on an error."""
         with self._lock:
             send = self._broker.publish(topic_name, messages, self._catch_up())
             self._shell.commit(send)
             return send.message_ids
 
     def pull(self, subscription_name: str, max_messages: int) -> list[InternalMessage]:
-        """Lease up to `max_messages`; what is not acked by its deadline comes back."""
+        """Lease up to `max_messages`; those not acked by their deadline are delivered again."""
         with self._lock:
             check_max_messages(max_messages)
             self._catch_up()
@@ -140,17 +134,17 @@ class MessageQueue:
             return self._broker.pulled(subscription, self._shell.receive(subscription.queue, max_messages))
 
     def ack(self, ack_id: str) -> None:
-        """Settle a delivery for good."""
+        """Settle a delivery."""
         self.ack_all((ack_id,))
 
     def ack_all(self, ack_ids: Iterable[str]) -> None:
-        """Settle several deliveries together; none of them when one ack id is not current."""
+        """Settle several deliveries; settle none if one of the ack ids is not current."""
         with self._lock:
             for pending in self._broker.ack(ack_ids, self._catch_up()):
                 self._shell.commit(pending)
 
     def nack(self, ack_id: str) -> None:
-        """Give a delivery back, to be delivered again."""
+        """Return a delivery to the subscription, to be delivered again."""
         with self._lock:
             self._broker.nack(ack_id, self._catch_up())
             self._shell.commit()
@@ -161,9 +155,9 @@ class MessageQueue:
             self._broker.modify_ack_deadline(ack_id, seconds, self._catch_up())
 
     def close(self) -> None:
-        """Write what is left and release the store."""
+        """Write pending changes and release the store."""
         with self._lock:
-            self._broker.ledger.note_leases()
+            self._broker.ledger.save_delivery_counts()
             self._shell.commit()
             self._broker.ledger.store.close()
 
@@ -171,7 +165,7 @@ class MessageQueue:
         return self._clock.now_ms()
 
     def _catch_up(self) -> int:
-        """Carry out what the clock has made due (there is no thread in the background to do it); tells the time."""
+        """Process what is due by the clock, because no background thread does, and return the time."""
         now_ms = self._now_ms()
         ledger = self._broker.ledger
         due_ms = ledger.next_due_ms()

@@ -1,4 +1,4 @@
-"""What a subscription can be told, and what the broker tells about topics and subscriptions."""
+"""The options of a subscription, and the metadata of topics, subscriptions and snapshots."""
 
 from datetime import UTC, datetime
 from enum import Enum
@@ -27,18 +27,18 @@ class Overflow(Enum):
     DROP = "drop"
     """The subscription does not get it; the publish succeeds."""
     REJECT = "reject"
-    """The publish fails for everybody."""
+    """The publish fails for all subscriptions."""
 
 
 class FlowControl(msgspec.Struct, frozen=True, kw_only=True):
-    """How much may be in flight at once; None means without limit."""
+    """How much may be in flight at once; None means no limit."""
 
     max_messages: int | None = None
     max_bytes: int | None = None
 
 
 class DeadLetterPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a message goes after its delivery number `max_delivery_attempts` failed."""
+    """Where a message goes after its delivery `max_delivery_attempts` failed."""
 
     dead_letter_topic: str
     max_delivery_attempts: int = 5
@@ -59,14 +59,14 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
     filter: str = ""
     """Which messages it wants, in the language of `attribute_filter`; empty for all."""
     retain_acked: bool = False
-    """Whether acked messages are kept for as long as others, so that a seek can bring them back."""
+    """Whether acked messages are retained like others, so that a seek can deliver them again."""
 
     def check(self) -> None:
-        """Raise InvalidOptions when a value is out of range, or of a type that could not be read back."""
+        """Raise InvalidOptions if a value is out of range or has a type that cannot be stored."""
         try:
             msgspec.msgpack.decode(msgspec.msgpack.encode(self), type=SubscriptionOptions)
         except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
-            raise InvalidOptions(f"options that cannot be kept: {error}") from error
+            raise InvalidOptions(f"options that cannot be stored: {error}") from error
         if type(self.overflow) is not Overflow:
             raise InvalidOptions(f"overflow must be Overflow.DROP or Overflow.REJECT, got {self.overflow!r}")
         if not MIN_ACK_DEADLINE_S <= self.ack_deadline_seconds <= MAX_ACK_DEADLINE_S:
@@ -95,7 +95,7 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def queue_policy(self) -> QueuePolicy:
-        """The same settings in the words of the queue engine."""
+        """Return the same settings for the queue engine."""
         return QueuePolicy(
             grouping=Grouping.ONE if self.message_ordering else Grouping.NONE,
             lease_ms=self.ack_deadline_seconds * SECOND_MS,
@@ -113,7 +113,7 @@ class TopicMetadata(msgspec.Struct, frozen=True):
     name: str
     created_ms: int
     definition: bytes = b""
-    """What a front keeps with it."""
+    """Data that a protocol server stores with it."""
 
     @property
     def created(self) -> datetime:
@@ -122,7 +122,7 @@ class TopicMetadata(msgspec.Struct, frozen=True):
 
 
 class SubscriptionMetadata(msgspec.Struct, frozen=True):
-    """A subscription; `detached` when its topic was removed, whose name it keeps."""
+    """A subscription; `detached` if its topic was removed, whose name it keeps."""
 
     name: str
     topic: str
@@ -130,7 +130,7 @@ class SubscriptionMetadata(msgspec.Struct, frozen=True):
     options: SubscriptionOptions
     detached: bool = False
     definition: bytes = b""
-    """What a front keeps with it."""
+    """Data that a protocol server stores with it."""
 
     @property
     def created(self) -> datetime:
@@ -146,17 +146,17 @@ class SnapshotMetadata(msgspec.Struct, frozen=True):
     created_ms: int
     expires_ms: int
     definition: bytes = b""
-    """What a front keeps with it."""
+    """Data that a protocol server stores with it."""
 
 
 def check_name(what: str, name: str) -> None:
-    """Raise InvalidOptions for a name that is empty or that not every store can keep."""
+    """Raise InvalidOptions for a name that is empty or that not every store can save."""
     if not name or not name.isprintable():
         raise InvalidOptions(f"a {what} needs a name of printable characters, got {name!r}")
 
 
 def check_max_messages(max_messages: int) -> None:
-    """Raise InvalidOptions for a pull of no messages."""
+    """Raise InvalidOptions for a limit below 1."""
     _at_least("max_messages", max_messages, 1)
 
 

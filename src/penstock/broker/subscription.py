@@ -1,4 +1,4 @@
-"""A subscription: its queue, its options, and the ack ids of what it has handed out."""
+"""A subscription: its queue, its options, and the ack ids of its deliveries."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,43 +14,43 @@ from penstock.engine import Entry, StoredQueue
 
 
 class TopicConfig(msgspec.Struct, frozen=True):
-    """What the store keeps with a topic; one that was removed lives on while subscriptions still name it."""
+    """The stored configuration of a topic; a removed one is kept while subscriptions still name it."""
 
     created_ms: int
     removed: bool = False
     retention_s: int = 0
-    """For how long messages are kept for subscriptions that start over; 0 for not at all."""
+    """How long messages are retained for subscriptions that restart; 0 for not at all."""
     definition: bytes = b""
 
 
 class SubscriptionConfig(msgspec.Struct, frozen=True):
-    """What the store keeps with a subscription."""
+    """The stored configuration of a subscription."""
 
     topic: str
     created_ms: int
     options: SubscriptionOptions
     detached: bool = False
     floor_ms: int = 0
-    """What was published before is settled, by a seek."""
+    """Messages published before this time are settled, by a seek."""
     definition: bytes = b""
 
 
-class KeeperConfig(msgspec.Struct, frozen=True):
-    """What the store keeps with a keeper (see `keeper`)."""
+class RetentionConfig(msgspec.Struct, frozen=True):
+    """The stored configuration of a retention queue."""
 
     created_ms: int
     retention_s: int
     topic: str
     definition: bytes = b""
     expires_ms: int = 0
-    """When a snapshot ends."""
+    """When a snapshot expires."""
     floor_ms: int = 0
-    """What was published before was settled when the keeper was made, though it may still be in the store."""
+    """Messages published before this time were settled when the queue was created, but may still be in the store."""
 
 
 encode_config = msgspec.msgpack.Encoder().encode
 decode_topic_config = msgspec.msgpack.Decoder(TopicConfig).decode
-decode_keeper_config = msgspec.msgpack.Decoder(KeeperConfig).decode
+decode_retention_config = msgspec.msgpack.Decoder(RetentionConfig).decode
 decode_subscription_config = msgspec.msgpack.Decoder(SubscriptionConfig).decode
 
 
@@ -63,10 +63,10 @@ class BrokerSubscription:
         self.queue = queue
         self.config = config
         self.tag = tag
-        """Marks this subscription's ack ids, and is another one after each restart: lease ids start over then."""
+        """Marks this subscription's ack ids; it changes with each restart, because lease ids then start again."""
         self.unwanted = unwanted_by(config)
         self.active_ms = 0
-        """When somebody last asked for its messages."""
+        """When a receiver last asked for its messages."""
         self.dropped = 0
         self._warned_ms = -MINUTE_MS
 
@@ -76,14 +76,14 @@ class BrokerSubscription:
         return self.queue.name
 
     def metadata(self) -> SubscriptionMetadata:
-        """What callers may know."""
+        """Return the metadata for callers."""
         config = self.config
         return SubscriptionMetadata(
             self.name, config.topic, config.created_ms, config.options, config.detached, config.definition
         )
 
     def pulled(self, entry: Entry) -> InternalMessage:
-        """A leased message as its receiver sees it."""
+        """Return a leased message as its receiver sees it."""
         message = entry.message
         return InternalMessage(
             message.body,
@@ -96,20 +96,20 @@ class BrokerSubscription:
         )
 
     def unwanted_bits(self, messages: Sequence[Message]) -> int:
-        """A bit for each message that this subscription does not want."""
+        """Return a bit for each message that this subscription does not want."""
         unwanted = self.unwanted
         if unwanted is None:
             return 0
         return sum(1 << index for index, message in enumerate(messages) if unwanted(message))
 
-    def has_room(self, messages: int, size_bytes: int) -> bool:
-        """Whether so much more fits below the subscription's capacity."""
+    def has_capacity(self, messages: int, size_bytes: int) -> bool:
+        """Return whether more messages fit within the subscription's capacity."""
         options = self.config.options
         queue = self.queue
         return queue.total + messages <= options.max_messages and queue.total_bytes + size_bytes <= options.max_bytes
 
     def count_drops(self, dropped: int, now_ms: int) -> bool:
-        """Count messages dropped at capacity; True when it is time for another warning, at most one a minute."""
+        """Count messages dropped at capacity; return whether to warn, at most once a minute."""
         self.dropped += dropped
         if now_ms - self._warned_ms < MINUTE_MS:
             return False
@@ -118,7 +118,7 @@ class BrokerSubscription:
 
 
 def unwanted_by(config: SubscriptionConfig) -> Callable[[Message], bool] | None:
-    """Tells messages a subscription is done with unseen; None when it wants them all."""
+    """Return a predicate for messages that a subscription does not get, or None if it gets all."""
     floor_ms = config.floor_ms
     if not config.options.filter:
         return (lambda message: message.sent_ms < floor_ms) if floor_ms else None
@@ -127,12 +127,12 @@ def unwanted_by(config: SubscriptionConfig) -> Callable[[Message], bool] | None:
 
 
 def ack_id_of(entry: Entry, tag: str) -> str:
-    """What a delivery is acknowledged by: unique for each delivery of each message to each subscription."""
+    """Return the id that acknowledges a delivery, unique per message, delivery and subscription."""
     return f"{entry.message.id}-{entry.receive_count}-{entry.lease_id}-{tag}"
 
 
 def parse_ack_id(ack_id: str) -> tuple[int, str]:
-    """The lease id and the subscription's tag in an ack id."""
+    """Return the lease id and the subscription's tag in an ack id."""
     try:
         _, _, lease_id, tag = ack_id.split("-")
         return int(lease_id), tag

@@ -60,7 +60,7 @@ def create(
     """Create a key and show it, only now; the file keeps only its hash."""
     from base64 import urlsafe_b64encode
 
-    from penstock.edge.chance import random_bytes
+    from penstock.edge.randomness import random_bytes
     from penstock.http.auth import ApiKey, Role, digest_of
 
     path = _path(ctx, file)

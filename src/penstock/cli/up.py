@@ -60,7 +60,7 @@ def up(
     """
     import uvloop
 
-    from penstock.edge.chance import random_bytes
+    from penstock.edge.randomness import random_bytes
     from penstock.ops.parts import API_TOKEN, LOOPBACK, Ports, parts_of
 
     config = load_config(ctx)

@@ -10,7 +10,7 @@ from msgspec import UNSET, Raw, UnsetType
 from penstock.client.types import MOST_AT_ONCE, CloudEvent
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.limits import MIB
-from penstock.edge.chance import random_bytes
+from penstock.edge.randomness import random_bytes
 
 MOST_BYTES_AT_ONCE = 8 * MIB
 

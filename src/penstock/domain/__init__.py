@@ -1,1 +1,1 @@
-"""The rules: no I/O, no asyncio, no wall clock, no randomness; `now` is an argument."""
+"""Values and rules: no I/O, no asyncio, no wall clock, no randomness; `now` is an argument."""

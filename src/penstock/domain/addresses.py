@@ -1,7 +1,7 @@
-"""Which addresses a delivery may go to: the public internet, and what the configuration allows besides.
+"""Which addresses a delivery may go to: the public internet, and the networks that the configuration allows.
 
-An own table, because `ipaddress.is_global` lets NAT64, 6to4, multicast and the newer documentation prefix pass. It
-follows IANA's special-purpose registries; a prefix there that is reachable but serves no web hosts is denied as well.
+Penstock has its own table, because `ipaddress.is_global` accepts NAT64, 6to4, multicast and the newer documentation
+prefix. It follows IANA's special-purpose registries, and also denies reachable prefixes that serve no web hosts.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,7 +12,7 @@ import msgspec
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-# Services that hand out the machine's credentials to whoever asks. No setting opens them.
+# Services that give the machine's credentials to any caller. No setting opens them.
 METADATA: dict[Address, str] = {
     ip_address(text): whose
     for text, whose in {
@@ -32,7 +32,7 @@ METADATA: dict[Address, str] = {
     }.items()
 }
 
-# The first that holds an address names the reason.
+# The first network that contains an address gives the reason.
 DENIED: tuple[tuple[Network, str], ...] = tuple(
     (ip_network(text), reason)
     for text, reason in (
@@ -78,12 +78,19 @@ DENIED: tuple[tuple[Network, str], ...] = tuple(
         ("2002::/16", "6to4"),
         ("2620:4f:8000::/48", "AS112"),
         ("3fff::/20", "documentation"),
-        # The rest outside of 2000::/3, the only part of IPv6 that is assigned to hosts of the internet.
+        # Everything else outside of 2000::/3, the only part of IPv6 that is assigned to internet hosts.
         ("::/3", "not assigned"),
         ("4000::/2", "not assigned"),
         ("8000::/1", "not assigned"),
     )
 )
+
+
+_LOW_32_BITS = tuple(IPv6Network(text) for text in ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96"))
+_SIX_TO_FOUR = IPv6Network("2002::/16")
+_TEREDO = IPv6Network("2001::/32")
+_LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
+_ISATAP = 0x0000_5EFE
 
 
 class Denial(msgspec.Struct, frozen=True):
@@ -95,7 +102,7 @@ class Denial(msgspec.Struct, frozen=True):
 
 
 def denial_of(address: Address, allowed: Iterable[Network]) -> Denial | None:
-    """Why a delivery may not go to the address; None if it may.
+    """Return why a delivery may not go to the address, or None if it may.
 
     An IPv6 address that carries IPv4 addresses must pass as itself and as each of them.
     """
@@ -108,7 +115,7 @@ def denial_of(address: Address, allowed: Iterable[Network]) -> Denial | None:
 
 
 def embedded_ipv4(address: Address) -> Iterator[IPv4Address]:
-    """The IPv4 addresses that some transition mechanism may take out of an IPv6 address."""
+    """Yield the IPv4 addresses that a transition mechanism may extract from an IPv6 address."""
     if isinstance(address, IPv4Address):
         return
     bits = int(address)
@@ -124,18 +131,11 @@ def embedded_ipv4(address: Address) -> Iterator[IPv4Address]:
         yield from _nat64_layouts(bits)
 
 
-_LOW_32_BITS = tuple(IPv6Network(text) for text in ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96"))
-_SIX_TO_FOUR = IPv6Network("2002::/16")
-_TEREDO = IPv6Network("2001::/32")
-_LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
-_ISATAP = 0x0000_5EFE
-
-
 def _nat64_layouts(bits: int) -> Iterator[IPv4Address]:
-    """What RFC 6052 reads for each length the prefix may have; bits 64 to 71 belong to no address."""
+    """Yield the address that RFC 6052 reads for each prefix length; bits 64 to 71 are never part of it."""
     joined = bits >> 64 << 56 | bits & 0xFF_FFFF_FFFF_FFFF
     readings = [joined >> 120 - length - 32 & 0xFFFF_FFFF for length in (48, 56, 64)]
-    # What begins with zeros is the padding of another length; no network has such addresses.
+    # An address that starts with a zero byte is the padding of another length; no host has one.
     yield from (IPv4Address(reading) for reading in (*readings, bits & 0xFFFF_FFFF) if reading >> 24)
 
 

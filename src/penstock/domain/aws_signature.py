@@ -1,4 +1,4 @@
-"""The parts of AWS Signature Version 4 that whoever signs and whoever verifies have in common."""
+"""The parts of AWS Signature Version 4 that signing and verification share."""
 
 import hmac
 from functools import lru_cache
@@ -8,18 +8,18 @@ ALGORITHM = "AWS4-HMAC-SHA256"
 
 
 def credential_scope(date: str, region: str, service: str) -> str:
-    """What a signature is good for: a day, a region and a service."""
+    """Return the scope of a signature: a day, a region and a service."""
     return f"{date}/{region}/{service}/aws4_request"
 
 
 def string_to_sign(stamp: str, scope: str, canonical_request: bytes) -> str:
-    """What the signature is computed over: algorithm, time, scope, and the hash of the canonical request."""
+    """Return the text that is signed: algorithm, time, scope, and the hash of the canonical request."""
     return f"{ALGORITHM}\n{stamp}\n{scope}\n{sha256(canonical_request).hexdigest()}"
 
 
 @lru_cache(maxsize=1024)
 def signing_key(secret: str, date: str, region: str, service: str) -> bytes:
-    """The key of one day, region and service that a secret gives."""
+    """Derive the key for one day, region and service from a secret."""
     key = f"AWS4{secret}".encode()
     for part in (date, region, service, "aws4_request"):
         key = hmac.digest(key, part.encode(), "sha256")

@@ -1,6 +1,7 @@
-"""The circuit breaker of one endpoint: after enough failures nothing is sent for a while, then a few probes decide.
+"""The circuit breaker of one endpoint: it opens after too many failures, and a few probes close it again.
 
-The numbers are DELIVERY-BREAKER-1's: of the last 10 calls half failed, 5 seconds of rest, 3 successes to close again.
+The numbers are those of DELIVERY-BREAKER-1: open when 5 of the last 10 calls failed, probe after 5 seconds, close
+after 3 successes.
 """
 
 from enum import StrEnum
@@ -41,9 +42,9 @@ TRANSITIONS: frozenset[tuple[BreakerState, BreakerState]] = frozenset(
     {
         (CLOSED, OPEN),  # half of the last 10 calls failed
         (OPEN, HALF_OPEN),  # a call came after 5 seconds
-        (HALF_OPEN, CLOSED),  # 3 probes succeeded, or somebody reset it
+        (HALF_OPEN, CLOSED),  # 3 probes succeeded, or it was reset
         (HALF_OPEN, OPEN),  # a probe failed
-        (OPEN, CLOSED),  # somebody reset it
+        (OPEN, CLOSED),  # it was reset
     }
 )
 
@@ -62,7 +63,7 @@ NEUTRAL = Verdict.NEUTRAL
 
 
 def verdict_of(outcome: MediationOutcome) -> Verdict:
-    """What an outcome says about the endpoint (DELIVERY-BREAKER-2, docs/decisions/0007)."""
+    """Return what an outcome says about the endpoint (DELIVERY-BREAKER-2, docs/decisions/0007)."""
     match outcome.error:
         case None:
             return ALIVE
@@ -95,16 +96,16 @@ class Breaker:
 
     @property
     def calls(self) -> int:
-        """How many of the last 10 calls there are."""
+        """The number of calls in the window, at most 10."""
         return self._calls
 
     @property
     def failures(self) -> int:
-        """How many of them failed."""
+        """The number of failed calls in the window."""
         return self._window.bit_count()
 
     def admit(self, now_ms: int) -> int | None:
-        """Let a call through: a ticket to settle when it has ended; None if nothing may be sent now."""
+        """Return a ticket to pass to `settle` when the call ends, or None if no call may be made now."""
         self.used_ms = now_ms
         if self.state is CLOSED:
             return self._era
@@ -117,7 +118,7 @@ class Breaker:
         return None
 
     def settle(self, ticket: int, verdict: Verdict, now_ms: int) -> None:
-        """Count a call that was admitted; one of before the last change of state says nothing about now."""
+        """Count an admitted call; ignore it if the state has changed since it was admitted."""
         if ticket != self._era:
             return
         if self.state is CLOSED:
@@ -126,7 +127,7 @@ class Breaker:
             self._count_probe(verdict, now_ms)
 
     def reset(self) -> None:
-        """Forget everything and let calls through."""
+        """Forget all calls and close the breaker."""
         self._move(CLOSED)
         self.rejected = 0
 
@@ -150,7 +151,7 @@ class Breaker:
     def _open(self, now_ms: int) -> None:
         window, calls = self._window, self._calls
         self._move(OPEN)
-        # Kept to be looked at: why it opened.
+        # Kept to show why it opened.
         self._window, self._calls = window, calls
         self.opened_ms = now_ms
 

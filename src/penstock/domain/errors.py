@@ -4,7 +4,7 @@ PenstockError                     stable `code`, a message that says what was wr
 ├── InvalidArgument               a value the caller gave cannot be used
 ├── NotFound                      a named thing does not exist
 ├── AlreadyExists                 a name is taken
-├── FailedPrecondition            the thing exists but is in no state for this
+├── FailedPrecondition            the thing exists but its state does not allow this
 ├── ResourceExhausted             a limit is reached; try later or raise the limit
 └── Unavailable                   a part Penstock needs (disk, database, broker) did not answer
 
@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 
 class PenstockError(Exception):
-    """Something Penstock refuses or cannot do, told to the caller in one sentence."""
+    """Something that Penstock refuses or cannot do, explained in one sentence."""
 
     code: ClassVar[int] = 2
 
@@ -26,11 +26,11 @@ class PenstockError(Exception):
         self.message = message
 
     def __reduce__(self) -> tuple[Callable[..., "PenstockError"], tuple[object, ...]]:
-        # The constructors of subclasses take other things than the message, so pickle must not call them again.
-        return _unpickled, (type(self), self.args, self.__dict__)
+        # Subclasses have constructors with other arguments than the message, so pickle must not call them.
+        return _unpickle, (type(self), self.args, self.__dict__)
 
 
-def _unpickled(kind: type[PenstockError], args: tuple[object, ...], state: dict[str, Any]) -> PenstockError:
+def _unpickle(kind: type[PenstockError], args: tuple[object, ...], state: dict[str, Any]) -> PenstockError:
     error = kind.__new__(kind, *args)
     error.__dict__.update(state)
     return error
@@ -61,7 +61,7 @@ class ResourceExhausted(PenstockError):
 
 
 class FailedPrecondition(PenstockError):
-    """The thing exists but is in no state for this."""
+    """The thing exists but its state does not allow this."""
 
     code = 9
 

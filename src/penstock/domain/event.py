@@ -8,9 +8,9 @@ from penstock.domain.message import NO_ATTRIBUTES
 
 
 class StoredEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened, as its publisher told it; `id` is ours, `external_id` is the publisher's.
+    """An event as its publisher sent it; `id` is Penstock's, `external_id` is the publisher's.
 
-    A publisher that tells the same event twice (same tenant, source and external id) is answered with the first.
+    Publishing an event again (same tenant, source and external id) returns the first one.
     """
 
     id: str
@@ -33,7 +33,7 @@ class StoredEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def filterable(self) -> dict[str, str]:
-        """What a subscription's filter can ask for: the extensions, and what every event has."""
+        """The attributes that a subscription's filter can use: the extensions and the standard ones."""
         named = {"id": self.cloud_id, "source": self.source, "type": self.type}
         if self.subject is not None:
             named["subject"] = self.subject

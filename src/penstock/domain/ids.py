@@ -1,9 +1,9 @@
-"""Time-ordered ids: a TSID is 42 bits of milliseconds, 10 of node, 12 of counter, as 13 Crockford characters."""
+"""Time-ordered ids: a TSID is 42 bits of milliseconds, 10 of node and 12 of counter, as 13 Crockford characters."""
 
 JOB_JOINT = "-"
-"""Between the ids of event and subscription in the id of a job."""
+"""Separates the event's id from the subscription's in a job id."""
 COPY_JOINT = "~"
-"""Between the id of a job and the id of the replay that copied it."""
+"""Separates the job's id from the replay's in the id of a copy."""
 
 CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 EPOCH_MS = 1_577_836_800_000  # 2020-01-01T00:00:00Z, the epoch TSID implementations share
@@ -25,7 +25,7 @@ _VALUES |= {"O": 0, "o": 0, "I": 1, "i": 1, "L": 1, "l": 1}
 
 
 def encode_tsid(value: int) -> str:
-    """The 13 characters of a 64-bit id."""
+    """Return the 13 characters of a 64-bit id."""
     pairs = _PAIRS
     return (
         CROCKFORD[value >> 60]
@@ -39,14 +39,14 @@ def encode_tsid(value: int) -> str:
 
 
 def decode_tsid(text: str) -> int:
-    """The 64-bit id behind 13 characters; ValueError when it is not one."""
+    """Return the 64-bit id of 13 characters; raise ValueError if the text is not an id."""
     if len(text) != TSID_LENGTH:
         raise ValueError(f"a TSID has {TSID_LENGTH} characters, got {len(text)}: {text!r}")
     value = 0
     for char in text:
         digit = _VALUES.get(char)
         if digit is None:
-            raise ValueError(f"{char!r} is no Crockford base-32 character in {text!r}")
+            raise ValueError(f"{char!r} is not a Crockford base-32 character in {text!r}")
         value = value << 5 | digit
     if value >> 64:
         raise ValueError(f"{text!r} is larger than 64 bits")
@@ -54,17 +54,17 @@ def decode_tsid(text: str) -> int:
 
 
 def tsid_time_ms(value: int) -> int:
-    """When an id was made, in milliseconds since the Unix epoch."""
+    """Return when an id was created, in milliseconds since the Unix epoch."""
     return (value >> _TAIL_BITS) + EPOCH_MS
 
 
 def first_id_of(now_ms: int) -> str:
-    """The least id that can be made at a moment; before the epoch of ids, the least there is."""
+    """Return the smallest id that can be created at a time; times before the epoch of ids give the smallest of all."""
     return encode_tsid(min(max(now_ms - EPOCH_MS, 0), (1 << _TIME_BITS) - 1) << _TAIL_BITS)
 
 
 class TsidFactory:
-    """Strictly increasing ids of one node; two nodes with different numbers never make the same id.
+    """Creates strictly increasing ids for one node; nodes with different numbers never create the same id.
 
     When the counter of a millisecond is used up, or the clock stands still, the factory runs ahead of the clock
     instead of waiting: order and uniqueness matter more than the last millisecond of the time stamp.
@@ -82,11 +82,11 @@ class TsidFactory:
         self._prefix = (-1, "")
 
     def next_value(self, now_ms: int) -> int:
-        """The next id as a number."""
+        """Return the next id as a number."""
         return self._run(now_ms, 1)[0]
 
     def next_id(self, now_ms: int) -> str:
-        """The next id as text."""
+        """Return the next id as text."""
         value = self.next_value(now_ms)
         key, prefix = self._prefix
         if key != value >> _PAIR_BITS:
@@ -95,7 +95,7 @@ class TsidFactory:
         return prefix + _PAIRS[value & _PAIR_MASK]
 
     def next_ids(self, now_ms: int, count: int) -> list[str]:
-        """The next ids as text, those that so many calls of `next_id` give."""
+        """Return the next `count` ids as text, the same that `next_id` would return."""
         ids: list[str] = []
         while len(ids) < count:
             value, length = self._run(now_ms, count - len(ids))
@@ -104,7 +104,7 @@ class TsidFactory:
         return ids
 
     def _run(self, now_ms: int, most: int) -> tuple[int, int]:
-        """The first of the next ids as a number, and how many there are that differ from it in the last pair only."""
+        """Return the next id as a number, and how many ids from it on differ only in the last two characters."""
         # Brokers in several threads may share a factory: without a call or a loop in here, CPython does not switch
         # threads between the read of the counter and its increment.
         tick_ms = now_ms - EPOCH_MS
@@ -122,12 +122,12 @@ class TsidFactory:
 
 
 def job_id_for(event_id: str, subscription_id: str) -> str:
-    """Return the id of the job that brings an event to a subscription: the same whoever creates it, however often."""
+    """Return the id of the job that brings an event to a subscription; it depends on nothing else."""
     return f"{event_id}{JOB_JOINT}{subscription_id}"
 
 
 def check_job_id(text: str) -> None:
-    """Raise ValueError unless it is an id of a job without an event, one of `job_id_for`, or that of a copy."""
+    """Raise ValueError unless the text is the id of a direct job, a job of `job_id_for`, or a copy."""
     original, is_copy, replay_id = text.partition(COPY_JOINT)
     event_id, joint, subscription_id = original.partition(JOB_JOINT)
     decode_tsid(event_id)

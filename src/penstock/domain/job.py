@@ -1,7 +1,4 @@
-"""A dispatch job: one delivery that is owed to one target.
-
-An attempt: one delivery of a job and what came of it.
-"""
+"""A dispatch job is one delivery owed to one target; an attempt is one try of it with its outcome."""
 
 from collections.abc import Mapping
 
@@ -13,9 +10,16 @@ from penstock.domain.order import DEFAULT_SEQUENCE, LaneKey, group_key, lane_of
 from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.pointer import DispatchMode
 
+RESPONSE_KEPT_CHARACTERS = 2000
+
+AttemptPlace = tuple[int, int]
+"""An attempt's number and time: the sort key of a job's attempts."""
+
+BEFORE_ALL_ATTEMPTS: AttemptPlace = (0, 0)
+
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job to be made. The payload is the event's, or its own when it has no event."""
+    """A job to create. The payload is the event's, or its own if it has no event."""
 
     id: str
     target: str
@@ -37,7 +41,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def group_key(self) -> str:
-        """The group it is ordered in: of its subscription, or of its type when it has none."""
+        """The group it is ordered in, within its subscription, or within its type if it has none."""
         return group_key(self.subscription_id or self.type, self.group)
 
     @property
@@ -47,14 +51,14 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreatedJob(msgspec.Struct, frozen=True):
-    """What became of a job to be made: its id, or that of the job which has its idempotency key already."""
+    """The id of a new job, or of the existing job with the same idempotency key."""
 
     id: str
     is_new: bool
 
 
 class DispatchJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it is kept."""
+    """A stored job."""
 
     id: str
     tenant: str
@@ -80,7 +84,7 @@ class DispatchJob(msgspec.Struct, frozen=True, kw_only=True):
     delivery_count: int
     """Deliveries begun, deferred ones included; the number of the last attempt."""
     publish_round: int
-    """How often it went back to be published anew."""
+    """How often it went back to be published again."""
     owner: str | None
     lease_until_ms: int | None
     last_error: str | None
@@ -90,12 +94,12 @@ class DispatchJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def dedup_id(self) -> str:
-        """What the queue deduplicates by (SCHED-CLAIM-2): the same until the job has to come to the queue once more."""
+        """The queue's deduplication id (SCHED-CLAIM-2): the same until the job is published again."""
         return f"{self.id}:{self.publish_round}"
 
 
 class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
-    """A job of a claimed lane, with what its pointer needs."""
+    """A job of a claimed lane, with the fields its pointer needs."""
 
     id: str
     group_key: str
@@ -111,20 +115,12 @@ class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def dedup_id(self) -> str:
-        """What the queue deduplicates by (SCHED-CLAIM-2)."""
+        """The queue's deduplication id (SCHED-CLAIM-2)."""
         return f"{self.id}:{self.publish_round}"
 
 
-RESPONSE_KEPT_CHARACTERS = 2000
-
-AttemptPlace = tuple[int, int]
-"""The number of an attempt and its time: a job's attempts stand in this order."""
-
-BEFORE_ALL_ATTEMPTS: AttemptPlace = (0, 0)
-
-
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One delivery; `number` counts from 1. A deferred one (`ack: false`, 429) spends nothing of the schedule."""
+    """One delivery; `number` counts from 1. A deferred one (`ack: false`, 429) uses none of the retry schedule."""
 
     number: int
     outcome: AttemptOutcome
@@ -141,6 +137,6 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def kept_response(text: str) -> str:
-    """The part of a response that is kept with the attempt."""
-    # Neither database's text can hold a NUL.
+    """Return the part of a response that is stored with the attempt."""
+    # Text columns of both databases cannot hold a NUL.
     return text[:RESPONSE_KEPT_CHARACTERS].replace("\0", "\N{REPLACEMENT CHARACTER}")

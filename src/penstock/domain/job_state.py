@@ -1,13 +1,10 @@
-"""The life of a dispatch job: its statuses, and the only moves between them (JOB-STATUS-1).
-
-What a job, a subscription or a pool has unless it says otherwise.
-"""
+"""The statuses of a dispatch job, the moves between them (JOB-STATUS-1), and the defaults of a job."""
 
 from enum import StrEnum
 
 
 class JobStatus(StrEnum):
-    """Where a job is; TRANSITIONS lists the moves."""
+    """The state of a job; TRANSITIONS lists the moves."""
 
     PENDING = "PENDING"
     QUEUED = "QUEUED"
@@ -30,27 +27,26 @@ TRANSITIONS: frozenset[tuple[JobStatus, JobStatus]] = frozenset(
     {
         (PENDING, QUEUED),  # published
         (PENDING, CANCELLED),  # cancelled by a person
-        (PENDING, EXPIRED),  # its time is over
+        (PENDING, EXPIRED),  # too late to deliver
         (QUEUED, PROCESSING),  # its delivery begins
-        (QUEUED, PENDING),  # its lease ran out, or an earlier job of its group is not done
+        (QUEUED, PENDING),  # its lease expired, or an earlier job of its group is not done
         (QUEUED, CANCELLED),  # cancelled by a person
-        (QUEUED, EXPIRED),  # its time is over
+        (QUEUED, EXPIRED),  # too late to deliver
         (PROCESSING, COMPLETED),  # delivered
-        (PROCESSING, ERROR),  # refused for good, or out of attempts
-        (PROCESSING, PENDING),  # to be tried again later, or its lease ran out
-        (PROCESSING, QUEUED),  # to be tried again when the queue brings it again
-        (PROCESSING, EXPIRED),  # its time is over before the next attempt
+        (PROCESSING, ERROR),  # refused permanently, or out of attempts
+        (PROCESSING, PENDING),  # retried later, or its lease expired
+        (PROCESSING, QUEUED),  # retried when the queue delivers it again
+        (PROCESSING, EXPIRED),  # too late for the next attempt
         (ERROR, PENDING),  # retried by a person
         (ERROR, CANCELLED),  # ignored by a person, or replaced by its copy in a replay
     }
 )
 
 FINAL = frozenset({COMPLETED, ERROR, CANCELLED, EXPIRED})
-"""Where a job stays, whatever is written late; only a person moves one out of ERROR."""
-
+"""Late writes never move a job out of these; only a person moves one out of ERROR."""
 
 DIRECT_TYPE = "DISPATCH_JOB"
-"""The type of a job that no event caused."""
+"""The type of a job without an event."""
 
 DEFAULT_DISPATCH_POOL = "DISPATCH-POOL"
 DEFAULT_TIMEOUT_S = 30.0

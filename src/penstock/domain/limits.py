@@ -1,4 +1,4 @@
-"""Numbers that bound the system, with where each comes from."""
+"""The numbers that bound the system, each with its source."""
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -21,7 +21,7 @@ SUBSCRIPTION_MAX_MESSAGES = 10_000
 SUBSCRIPTION_MAX_BYTES = 100 * MIB
 DEFAULT_RETENTION_S = 7 * 24 * 60 * 60
 
-# Memory held per queue: the window it keeps full, and how far it looks past groups that are blocked.
+# Memory per queue: the window it keeps full, and how far it looks past blocked groups.
 WINDOW_MESSAGES = 10_000
 WINDOW_BYTES = 64 * MIB
 LOOKAHEAD_MESSAGES = 120_000

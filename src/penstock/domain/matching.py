@@ -1,9 +1,7 @@
-"""Which subscriptions want an event: patterns over its type, and an index that asks many of them at once.
+"""Which subscriptions want an event: patterns over its type, an index of patterns, and filters on its attributes.
 
-A type is segments joined by colons (`orders:eu:shipment:created`). In a pattern `*` stands for exactly one segment, and
-`**`, only as the last segment, for the rest of the type, which may be empty.
-
-Which of the events of a wanted type a subscription takes: conditions on the event's attributes.
+A type is segments joined by colons (`orders:eu:shipment:created`). In a pattern `*` matches exactly one segment, and
+`**`, allowed only as the last segment, matches the rest of the type, which may be empty.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,22 +14,22 @@ from penstock.domain.errors import InvalidArgument
 
 SEPARATOR = ":"
 ONE_SEGMENT = "*"
-THE_REST = "**"
+REST = "**"
 
-Wanting = TypeVar("Wanting")
+Subscriber = TypeVar("Subscriber")
 
 
 class EventPattern(msgspec.Struct, frozen=True):
-    """A pattern that was found to be well formed."""
+    """A valid pattern."""
 
     segments: tuple[str, ...]
 
     @classmethod
     def parse(cls, text: str) -> "EventPattern":
-        """The pattern a person wrote; InvalidArgument says what is wrong with it."""
+        """Parse a pattern; raise InvalidArgument if it is malformed."""
         segments = tuple(text.split(SEPARATOR))
         for place, segment in enumerate(segments):
-            reason = _fault(segment, last=place == len(segments) - 1)
+            reason = _error_in(segment, last=place == len(segments) - 1)
             if reason:
                 raise InvalidArgument(f"the event pattern {text!r} cannot be used: {reason}")
         return cls(segments)
@@ -40,56 +38,56 @@ class EventPattern(msgspec.Struct, frozen=True):
         return SEPARATOR.join(self.segments)
 
 
-def _fault(segment: str, *, last: bool) -> str | None:
+def _error_in(segment: str, *, last: bool) -> str | None:
     if not segment:
         return "a segment is empty; write * for any one segment"
-    if segment == THE_REST and not last:
+    if segment == REST and not last:
         return "** stands for the rest, so it can only be the last segment"
-    if ONE_SEGMENT in segment and segment not in (ONE_SEGMENT, THE_REST):
+    if ONE_SEGMENT in segment and segment not in (ONE_SEGMENT, REST):
         return f"{segment!r} mixes * with other characters; * stands for a whole segment"
     return None
 
 
-class _Node(Generic[Wanting]):
-    __slots__ = ("any_segment", "by_segment", "ends_here", "takes_rest")
+class _Node(Generic[Subscriber]):
+    __slots__ = ("any_segment", "by_segment", "end", "rest")
 
     def __init__(self) -> None:
-        self.by_segment: dict[str, _Node[Wanting]] = {}
-        self.any_segment: _Node[Wanting] | None = None
-        self.ends_here: list[Wanting] = []
-        self.takes_rest: list[Wanting] = []
+        self.by_segment: dict[str, _Node[Subscriber]] = {}
+        self.any_segment: _Node[Subscriber] | None = None
+        self.end: list[Subscriber] = []
+        self.rest: list[Subscriber] = []
 
 
-class PatternIndex(Generic[Wanting]):
-    """Everything that wants events, in a tree by segment: asking costs the depth of the type, not the number asked."""
+class PatternIndex(Generic[Subscriber]):
+    """Subscribers in a tree by segment: a lookup costs the depth of the type, not the number of subscribers."""
 
-    def __init__(self, wanting: Iterable[tuple[EventPattern, Wanting]] = ()) -> None:
-        self._root: _Node[Wanting] = _Node()
-        for pattern, value in wanting:
+    def __init__(self, subscribers: Iterable[tuple[EventPattern, Subscriber]] = ()) -> None:
+        self._root: _Node[Subscriber] = _Node()
+        for pattern, value in subscribers:
             self.add(pattern, value)
 
-    def add(self, pattern: EventPattern, value: Wanting) -> None:
-        """`value` wants events whose type matches."""
+    def add(self, pattern: EventPattern, value: Subscriber) -> None:
+        """Add a subscriber to events whose type matches."""
         node = self._root
         for segment in pattern.segments:
-            if segment == THE_REST:
-                node.takes_rest.append(value)
+            if segment == REST:
+                node.rest.append(value)
                 return
             if segment == ONE_SEGMENT:
                 node.any_segment = node.any_segment or _Node()
                 node = node.any_segment
             else:
                 node = node.by_segment.setdefault(segment, _Node())
-        node.ends_here.append(value)
+        node.end.append(value)
 
-    def matching(self, event_type: str) -> list[Wanting]:
-        """All that want an event of this type; each as often as it was added with a matching pattern."""
-        found: list[Wanting] = []
+    def matching(self, event_type: str) -> list[Subscriber]:
+        """Return the subscribers to events of this type, each once for every matching pattern it was added with."""
+        found: list[Subscriber] = []
         nodes = [self._root]
         for segment in event_type.split(SEPARATOR):
-            following: list[_Node[Wanting]] = []
+            following: list[_Node[Subscriber]] = []
             for node in nodes:
-                found += node.takes_rest
+                found += node.rest
                 named = node.by_segment.get(segment)
                 if named is not None:
                     following.append(named)
@@ -97,13 +95,13 @@ class PatternIndex(Generic[Wanting]):
                     following.append(node.any_segment)
             nodes = following
         for node in nodes:
-            found += node.takes_rest
-            found += node.ends_here
+            found += node.rest
+            found += node.end
         return found
 
 
 class Comparison(StrEnum):
-    """How an attribute is held against the values of a condition."""
+    """How an attribute is compared with the values of a condition."""
 
     IN = "in"
     NOT_IN = "not_in"
@@ -116,7 +114,7 @@ _WITHOUT_VALUES = (Comparison.PRESENT, Comparison.ABSENT)
 
 
 class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One demand on one attribute; an attribute that is missing meets only `absent` and `not_in`."""
+    """A condition on one attribute; a missing attribute meets only `absent` and `not_in`."""
 
     attribute: str
     comparison: Comparison = Comparison.IN
@@ -124,13 +122,13 @@ class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         if not self.attribute:
-            raise InvalidArgument("a filter's condition names no attribute")
+            raise InvalidArgument("a filter condition must name an attribute")
         if (self.comparison in _WITHOUT_VALUES) == bool(self.values):
             needs = "takes no values" if self.values else "needs at least one value"
             raise InvalidArgument(f"the condition on {self.attribute!r} is {self.comparison}: it {needs}")
 
     def holds(self, attributes: Mapping[str, str]) -> bool:
-        """Whether an event with these attributes meets it."""
+        """Return whether an event with these attributes meets the condition."""
         value = attributes.get(self.attribute)
         match self.comparison:
             case Comparison.PRESENT:
@@ -151,5 +149,5 @@ class EventFilter(msgspec.Struct, frozen=True, omit_defaults=True):
     conditions: tuple[Condition, ...] = ()
 
     def passes(self, attributes: Mapping[str, str]) -> bool:
-        """Whether an event with these attributes is taken."""
+        """Return whether an event with these attributes passes."""
         return all(condition.holds(attributes) for condition in self.conditions)

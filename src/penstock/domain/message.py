@@ -1,4 +1,4 @@
-"""The message: what a publisher gave, as a frozen value shared by every queue it waits in."""
+"""A message as its publisher sent it: a frozen value shared by every queue it waits in."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -8,7 +8,7 @@ import msgspec
 
 
 class TypedValue(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """An attribute value that carries the name of its type, for protocols that have typed attributes; text is UTF-8."""
+    """An attribute value with the name of its type, for protocols with typed attributes; text is UTF-8."""
 
     type: str
     value: bytes
@@ -20,7 +20,7 @@ NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """One message; `group` and `dedup_id` are empty when it has none, `deliver_at_ms` is 0 when it is due at once."""
+    """One message; `group` and `dedup_id` are empty if it has none, `deliver_at_ms` is 0 if it is due immediately."""
 
     id: str
     body: bytes
@@ -31,4 +31,4 @@ class Message(msgspec.Struct, frozen=True, gc=False, array_like=True):
     dedup_id: str = ""
     deliver_at_ms: int = 0
     notes: Mapping[str, str] = NO_ATTRIBUTES
-    """What the system knows of it beside what the publisher gave: sender, trace, where a dead letter came from."""
+    """What the system adds to what the publisher sent: sender, trace, source of a dead letter."""

@@ -1,12 +1,12 @@
-"""Order per key: which jobs of a lane may be published, and which job holds which back at its delivery. Pure.
+"""Order per key: which jobs of a lane may be published, and which jobs hold others back at delivery.
 
-The jobs of a group stand in line by their positions. The ordered ones (BLOCK_ON_ERROR, NEXT_ON_ERROR) are one lane, the
+The jobs of a group are sorted by position. The ordered ones (BLOCK_ON_ERROR, NEXT_ON_ERROR) form one lane, the
 IMMEDIATE ones another: these neither wait nor make others wait. Order is kept twice: a lane's jobs are published in
-order (`first_of_lane`), and whatever the queue made of that, each is checked again when its delivery begins
+order (`first_of_lane`), and each is checked again when its delivery begins, because the queue may reorder them
 (`holds_back`).
 
-The SQL form is jobs/sql/order.sql, the Arrow form events/dispatch/spark_plan.py. Hypothesis compares both with this
-module (tests/property/test_order_forms.py, tests/pipeline/test_dispatch_lane_plan.py).
+The SQL form is events/store/sql/order.sql, the Arrow form events/dispatch/spark_plan.py. Property tests compare both
+with this module (tests/property/test_order_forms.py, tests/pipeline/test_dispatch_lane_plan.py).
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ _LONGEST_RETURN_S = 5.0
 
 
 def group_key(scope: str, group: str | None) -> str:
-    """`{scope}:{group}`: the scope is the subscription, or the type of a job without one; no group is `default`."""
+    """Return `{scope}:{group}`: the scope is the subscription, or the type of a job without one."""
     return f"{scope}:{group or DEFAULT_GROUP}"
 
 
@@ -39,19 +39,19 @@ class Position(NamedTuple):
 
 
 class LaneKey(NamedTuple):
-    """The jobs of a group that wait for each other, or those of it that do not."""
+    """A group's ordered jobs, or its unordered ones."""
 
     group_key: str
     ordered: bool
 
 
 def is_ordered(mode: DispatchMode) -> bool:
-    """Whether jobs of a mode wait for each other."""
+    """Return whether jobs of a mode wait for each other."""
     return mode is not DispatchMode.IMMEDIATE
 
 
 def lane_of(group_key: str, mode: DispatchMode) -> LaneKey:
-    """The lane in which a job waits."""
+    """Return the lane in which a job waits."""
     return LaneKey(group_key, is_ordered(mode))
 
 
@@ -65,7 +65,7 @@ class InLine(Protocol):
 
     @property
     def mode(self) -> DispatchMode:
-        """Whether it passes a job that failed."""
+        """Whether it waits behind a failed job."""
         ...
 
 
@@ -83,21 +83,21 @@ def first_of_lane(jobs: Iterable[Job], blocker: Position | None, most: int) -> l
 
 
 def share_of(most: int, lanes: int, per_lane: int) -> int:
-    """How many of `most` jobs each lane may give: an equal share, at least one, at most `per_lane`."""
+    """Return how many of `most` jobs each lane may publish: an equal share, at least 1, at most `per_lane`."""
     return max(1, min(per_lane, most // lanes)) if lanes else 0
 
 
 def is_expired(expires_at_ms: int | None, now_ms: int) -> bool:
-    """Whether it is too late for a job."""
+    """Return whether it is too late to deliver a job."""
     return expires_at_ms is not None and expires_at_ms <= now_ms
 
 
 def return_pause_s(returns: int) -> float:
-    """Return how long a job that came back from the queue undelivered waits before it goes there again.
+    """Return how long a job that came back from the queue undelivered waits before it is published again.
 
-    Its delivery sends a job back whose turn it is not, and nothing says when that changes. So the first returns are
-    free; then the pause doubles with every return, up to five seconds. Attempts do not count: retries have a delay of
-    their own.
+    A delivery sends a job back when it is not yet the job's turn, and nothing signals when that changes. So the first
+    returns are free; then the pause doubles with every return, up to five seconds. Attempts do not count: retries have
+    their own delay.
     """
     doublings = returns - _FREE_RETURNS - 1
     if doublings < 0:
@@ -112,13 +112,13 @@ class Standing(msgspec.Struct, frozen=True):
     mode: DispatchMode
     status: JobStatus
     was_tried: bool = False
-    """Whether a delivery of it has begun before."""
+    """Whether a delivery of it has started before."""
     is_due: bool = True
-    """False for a PENDING job that waits for its time, or for its next attempt."""
+    """False for a PENDING job that waits for its scheduled time or its next attempt."""
 
 
 def blocks(other: Standing) -> bool:
-    """Whether BLOCK_ON_ERROR jobs behind `other` must wait for it: it is in ERROR, or waits for its next attempt."""
+    """Return whether BLOCK_ON_ERROR jobs behind `other` wait: it is in ERROR, or waits for its next attempt."""
     if other.status is JobStatus.ERROR:
         return True
     waits = other.status is JobStatus.PENDING and not other.is_due
@@ -126,11 +126,11 @@ def blocks(other: Standing) -> bool:
 
 
 def holds_back(other: Standing, job: Standing) -> bool:
-    """Whether `job`, about to be delivered, must wait for `other` of its group.
+    """Return whether `job`, about to be delivered, must wait for `other` of its group.
 
-    One delivery of an ordered lane is under way at a time. An earlier job that blocks, or that is still in line, holds
-    BLOCK_ON_ERROR jobs back. NEXT_ON_ERROR jobs wait only for an earlier one of their kind that was never tried. A job
-    created for later takes its place when it is due.
+    An ordered lane has one delivery in progress at a time. An earlier job that blocks, or that still waits its turn,
+    holds back BLOCK_ON_ERROR jobs. A NEXT_ON_ERROR job waits only for an earlier one that was never tried. A job
+    scheduled for later takes its place when it is due.
     """
     if not is_ordered(job.mode):
         return False

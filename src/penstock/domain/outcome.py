@@ -1,8 +1,6 @@
-"""What became of one delivery, and what follows from it: a decision as data, apart from carrying it out.
+"""The outcome of one delivery, read from the endpoint's answer, and what follows from it: decisions as data.
 
-The Retry-After header (RFC 9110, 10.2.3): a number of seconds, or the date from which to try again.
-
-What an endpoint's answer means (DELIVERY-ANSWER-1).
+The meaning of an answer (DELIVERY-ANSWER-1):
 
 | status                       | outcome                                                             |
 |------------------------------|---------------------------------------------------------------------|
@@ -29,9 +27,19 @@ FAST_FAIL_DELAY_S = 10
 MAX_DELAY_S = 43_200
 MAX_ATTEMPTS = 3
 
+_ALWAYS_RETRIED = frozenset({408, 425})
+_TOO_MANY_REQUESTS = 429
+_NOT_IMPLEMENTED = 501
+_UNAVAILABLE = 503
+
+# More digits than any delay has; Python refuses to convert several thousand.
+_MAX_DIGITS = 9
+# Longer than any of the three forms of an HTTP date.
+_MAX_DATE_CHARS = 64
+
 
 class MediationResult(StrEnum):
-    """The four ways a delivery ends."""
+    """How a delivery ended, for the router."""
 
     SUCCESS = "SUCCESS"
     ERROR_PROCESS = "ERROR_PROCESS"
@@ -40,7 +48,7 @@ class MediationResult(StrEnum):
 
 
 class AttemptOutcome(StrEnum):
-    """How a delivery ended."""
+    """How a delivery ended, for the job."""
 
     DELIVERED = "DELIVERED"
     FAILED = "FAILED"
@@ -49,13 +57,13 @@ class AttemptOutcome(StrEnum):
 
 
 class Timeout(msgspec.Struct, frozen=True, tag=True):
-    """No answer in time."""
+    """The endpoint did not answer in time."""
 
     after_s: float
 
 
 class CircuitOpen(msgspec.Struct, frozen=True, tag=True):
-    """Nothing was sent: the endpoint's breaker is open."""
+    """Nothing was sent, because the endpoint's breaker is open."""
 
     endpoint: str
 
@@ -74,17 +82,17 @@ class NetworkError(msgspec.Struct, frozen=True, tag=True):
 
 
 class RateLimited(msgspec.Struct, frozen=True, tag=True):
-    """The endpoint asked for a pause (429)."""
+    """The endpoint asked to slow down (429)."""
 
     retry_after_s: int | None = None
 
 
 class Deferred(msgspec.Struct, frozen=True, tag=True):
-    """The endpoint is alive and said `ack: false`: later."""
+    """The endpoint answered `ack: false`: try again later."""
 
 
 class EgressDenied(msgspec.Struct, frozen=True, tag=True):
-    """Nothing was sent: the target may not be reached from here."""
+    """Nothing was sent, because the target may not be reached from here."""
 
     detail: str
 
@@ -93,18 +101,18 @@ MediationError = Timeout | CircuitOpen | HttpError | NetworkError | RateLimited 
 
 
 def is_retryable(error: MediationError | None) -> bool:
-    """Whether another attempt at once may help: time-outs, broken connections and 5xx."""
+    """Return whether an immediate retry may help: time-outs, broken connections and 5xx."""
     match error:
         case Timeout() | NetworkError():
             return True
         case HttpError(status=status):
-            return (status >= 500 and status != 501) or status in (408, 425)
+            return (status >= 500 and status != _NOT_IMPLEMENTED) or status in _ALWAYS_RETRIED
         case _:
             return False
 
 
 class MediationOutcome(msgspec.Struct, frozen=True):
-    """The end of one attempt."""
+    """The result of one attempt."""
 
     result: MediationResult
     delay_s: int | None = None
@@ -118,12 +126,12 @@ class MediationOutcome(msgspec.Struct, frozen=True):
 
     @property
     def effective_delay_s(self) -> int:
-        """How long the message waits: 1 to 43,200 seconds, 30 if nobody said."""
+        """How long the message waits: 1 to 43,200 seconds, 30 if the endpoint chose no delay."""
         return min(max(self.delay_s, 1), MAX_DELAY_S) if self.delay_s else DEFAULT_DELAY_S
 
     @property
     def is_final(self) -> bool:
-        """Whether the message leaves the queue: delivered, or refused for good."""
+        """Whether the message leaves the queue: delivered, or refused permanently."""
         return self.result is MediationResult.SUCCESS or self.result is MediationResult.ERROR_CONFIG
 
 
@@ -131,20 +139,14 @@ SUCCESS = MediationOutcome(MediationResult.SUCCESS, status=200)
 
 
 def retry_delay_s(outcome: MediationOutcome, attempt: int) -> int | None:
-    """Seconds until the next attempt after `attempt` (1, 2, 3) ended so; None if it was the last."""
+    """Return the seconds until the next attempt after `attempt` (1, 2, 3) failed, or None if it was the last."""
     if outcome.is_final or attempt >= MAX_ATTEMPTS or not is_retryable(outcome.error):
         return None
     return attempt
 
 
-# More digits than any delay has; Python refuses to convert a few thousand of them.
-_MAX_DIGITS = 9
-# Longer than any of the three forms of an HTTP date.
-_MAX_DATE_CHARS = 64
-
-
 def retry_after_s(header: str, now_ms: int) -> int | None:
-    """Whole seconds to wait, 1 to 43,200; None if the header says nothing that can be read."""
+    """Parse a Retry-After header (RFC 9110, 10.2.3) into whole seconds, 1 to 43,200; None if it cannot be parsed."""
     text = header.strip()
     if text.isascii() and text.isdigit():
         return MAX_DELAY_S if len(text) > _MAX_DIGITS else clamped_s(int(text))
@@ -153,7 +155,7 @@ def retry_after_s(header: str, now_ms: int) -> int | None:
 
 
 def clamped_s(delay_s: int) -> int:
-    """The delay, brought into what a queue can do."""
+    """Limit a delay to what a queue supports."""
     return min(max(delay_s, 1), MAX_DELAY_S)
 
 
@@ -162,20 +164,14 @@ def _http_date_ms(text: str) -> int | None:
         return None
     try:
         date = parsedate_to_datetime(text)
-        # One of the three forms names no zone; all of them mean UTC.
+        # One of the three forms has no zone; all of them are UTC.
         return int((date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()) * SECOND_MS
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
 
 
-_ALWAYS_RETRIED = frozenset({408, 425})
-_TOO_MANY_REQUESTS = 429
-_NOT_IMPLEMENTED = 501
-_UNAVAILABLE = 503
-
-
 class ClientErrors(StrEnum):
-    """What a 4xx means: the message is at fault and is dropped with a warning, or it is tried again."""
+    """What a 4xx means: the message is invalid and dropped with a warning, or it is retried."""
 
     ACK = "ack"
     RETRY = "retry"
@@ -188,7 +184,7 @@ class Severity(StrEnum):
     CRITICAL = "CRITICAL"
 
 
-# Raw, because a number that no type holds must not hide the `ack: false` beside it.
+# Raw, because a number that no type can hold must not hide the `ack: false` beside it.
 class _Body(msgspec.Struct, rename="camel"):
     ack: msgspec.Raw = msgspec.Raw(b"")
     delay_seconds: msgspec.Raw = msgspec.Raw(b"")
@@ -205,7 +201,7 @@ def outcome_of(
     now_ms: int,
     client_errors: ClientErrors = ClientErrors.ACK,
 ) -> MediationOutcome:
-    """What becomes of a message whose endpoint gave this answer; never raises, whatever the endpoint sent."""
+    """Return the outcome of an answer; never raises, whatever the endpoint sent."""
     if 200 <= status < 300:
         return _accepted(status, body)
     if status == _TOO_MANY_REQUESTS:
@@ -217,7 +213,7 @@ def outcome_of(
 
 
 def severity_of(outcome: MediationOutcome) -> Severity | None:
-    """How serious the CONFIGURATION warning is that follows from an outcome; None if none does."""
+    """Return the severity of the CONFIGURATION warning that an outcome causes, or None if it causes none."""
     if isinstance(outcome.error, EgressDenied):
         return Severity.ERROR
     if outcome.result is not MediationResult.ERROR_CONFIG:
@@ -232,7 +228,7 @@ def _is_refusal(status: int, client_errors: ClientErrors) -> bool:
 
 
 def _accepted(status: int, body: bytes) -> MediationOutcome:
-    # The literal cannot be escaped in JSON: a body without it defers nothing, and needs no parsing.
+    # The literal cannot be escaped in JSON: a body without it defers nothing and need not be parsed.
     if b"false" in body:
         deferral = _deferral(status, body)
         if deferral is not None:
@@ -251,7 +247,7 @@ def _deferral(status: int, body: bytes) -> MediationOutcome | None:
 
 
 def _delay_s(raw: bytes) -> int | None:
-    """The delay an endpoint asks for, rounded up; None for 0 and for what is not a number: the default holds."""
+    """Return the requested delay, rounded up; None, so the default, for 0 and for anything but a number."""
     try:
         number = _number_decoder.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""The pointer: what a queue carries for the router. It says which message is due, and where; not what is in it."""
+"""The pointer that a queue carries for the router: which message is due and where it goes, without its contents."""
 
 from enum import StrEnum
 
@@ -25,7 +25,7 @@ class MediationType(StrEnum):
 
 
 class MessagePointer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """A message to deliver, as it lies in a queue."""
+    """A message to deliver, as it is stored in a queue."""
 
     id: str
     mediation_target: str
@@ -35,12 +35,12 @@ class MessagePointer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     message_group_id: str | None = None
     high_priority: bool = False
     dispatch_mode: DispatchMode = DispatchMode.BLOCK_ON_ERROR
-    # Secrets of the subscriber; the newest first. The request is signed with each (Standard Webhooks).
+    # The subscriber's secrets, newest first. The request is signed with each (Standard Webhooks).
     signing_secrets: tuple[str, ...] = ()
 
     @property
     def group(self) -> str:
-        """The group it is ordered in; without one, the group of all that have none."""
+        """The group it is ordered in; messages without one share a group."""
         group = self.message_group_id
         return group if group and not group.isspace() else DEFAULT_GROUP
 
@@ -50,9 +50,9 @@ _encoder = msgspec.json.Encoder()
 
 
 def decode_pointer(body: bytes | str, group: str | None = None) -> MessagePointer:
-    """The pointer in a queue's message; the group that the broker knows goes before the one in the body.
+    """Decode a queue's message; the group that the broker names takes precedence over the one in the body.
 
-    InvalidArgument if the message is not a pointer.
+    Raise InvalidArgument if the message is not a pointer.
     """
     try:
         pointer = _decoder.decode(body)
@@ -72,5 +72,5 @@ def _not_a_pointer(reason: str) -> InvalidArgument:
 
 
 def encode_pointer(pointer: MessagePointer) -> bytes:
-    """The pointer as a queue carries it."""
+    """Encode a pointer for a queue."""
     return _encoder.encode(pointer)

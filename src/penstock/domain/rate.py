@@ -1,7 +1,4 @@
-"""The rate limit of a pool: at most N permits in any 60 seconds, a burst of N allowed (ROUTER-RATE-1).
-
-The token bucket: a burst up to its capacity, then a steady refill. Exact, so that no rounding adds up to a grant.
-"""
+"""Rate limits: an exact sliding window (ROUTER-RATE-1), and an exact token bucket."""
 
 from collections import deque
 from decimal import Decimal
@@ -10,10 +7,11 @@ from math import lcm
 from penstock.domain.limits import SECOND_MS
 
 WINDOW_MS = 60_000
+MAX_RETRY_AFTER_S = 3600
 
 
 class SlidingWindow:
-    """Remembers when the permits of the last minute were taken: exact, unlike a bucket or a fixed period."""
+    """At most N permits in any 60 seconds, with bursts of up to N; it remembers when each was taken."""
 
     __slots__ = ("_taken_ms", "limit")
 
@@ -32,30 +30,27 @@ class SlidingWindow:
         return True
 
     def ready_at_ms(self, now_ms: int) -> int:
-        """When the next permit is there; now, if one is. Asking takes nothing."""
+        """Return when the next permit is available, `now_ms` if one is now; this takes nothing."""
         if len(self._taken_ms) < self.limit:
             return now_ms
-        # A clock of whole milliseconds may be up to one behind: only the next one is surely past the window.
+        # A clock of whole milliseconds may be up to one behind: only the next one is certainly past the window.
         return max(now_ms, self._taken_ms[-self.limit] + WINDOW_MS + 1)
 
     def is_unused(self, now_ms: int) -> bool:
-        """Whether no permit was taken within the window."""
+        """Return whether no permit was taken within the window."""
         return not self._taken_ms or self._taken_ms[-1] + WINDOW_MS < now_ms
 
     def change_limit(self, limit: int) -> None:
-        """Another limit from now on; what was taken counts against it."""
+        """Change the limit; permits already taken count against the new one."""
         assert limit > 0
         self.limit = limit
 
 
-MAX_RETRY_AFTER_S = 3600
-
-
 class TokenBucket:
-    """Tokens that refill with time; full when it is made.
+    """Allows a burst up to its capacity, then refills steadily; a new bucket is full.
 
-    Amounts are whole numbers of a unit in which a token, the capacity and one millisecond's refill are all whole.
-    The clock is the caller's and only moves forward: a time before the last one seen mints nothing.
+    Amounts are integers in a unit that divides a token, the capacity and a millisecond's refill: nothing is rounded.
+    The caller's clock only moves forward: a time before the last one seen adds nothing.
     """
 
     __slots__ = ("_level", "_limit", "_per_ms", "_token", "capacity", "refill_per_s", "updated_ms")
@@ -76,7 +71,7 @@ class TokenBucket:
         self._per_ms = rate * (per_token // rate_per)
 
     def tokens(self, now_ms: int) -> float:
-        """How many tokens there are at a time."""
+        """Return the number of tokens at a time."""
         return self._level_at(now_ms) / self._token
 
     def take(self, n: int, now_ms: int) -> bool:
@@ -90,7 +85,7 @@ class TokenBucket:
         return True
 
     def retry_after_s(self, n: int, now_ms: int) -> int:
-        """Whole seconds, 1 to an hour, after which `n` tokens are there if nobody else takes any."""
+        """Return the whole seconds, 1 to 3600, until `n` tokens are available if no one else takes any."""
         short = n * self._token - self._level_at(now_ms)
         behind_ms = max(0, self.updated_ms - now_ms)
         if short <= 0:
@@ -102,14 +97,14 @@ class TokenBucket:
         return min(MAX_RETRY_AFTER_S, max(1, -(-wait_ms // SECOND_MS)))
 
     def reconfigure(self, capacity: Decimal, refill_per_s: Decimal, now_ms: int) -> None:
-        """Other limits from now on, with the tokens there are, as far as the new capacity holds them."""
+        """Change the limits; tokens above the new capacity are lost."""
         self._advance(now_ms)
         level, token = self._level, self._token
         self._configure(capacity, refill_per_s)
         self._level = min(self._limit, level * self._token // token)
 
     def is_full(self, now_ms: int) -> bool:
-        """Whether a bucket made at this time would hold the same."""
+        """Return whether a new bucket would hold the same."""
         return self._level_at(now_ms) == self._limit
 
     def _level_at(self, now_ms: int) -> int:

@@ -1,8 +1,8 @@
-"""A replay delivers finished jobs once more. This is the one rule for the API, the web page, the CLI and Spark.
+"""A replay delivers finished jobs again. The API, the web page, the CLI and Spark all follow this rule.
 
-A copy stands where its original stands in its group: same key, sequence and age. So copies keep their originals' order,
-go before younger jobs that wait, and a copy of a job in ERROR takes its place. To the receiver a copy is the same
-webhook again, with the same `webhook-id`, and says so in a header (docs/decisions/0025-one-replay-rule.md).
+A copy has its original's place in its group: same key, sequence and age. So copies keep their originals' order, go
+before younger jobs that wait, and a copy of a job in ERROR replaces it. The receiver gets the same webhook again, with
+the same `webhook-id` and a header that marks it as a replay (docs/decisions/0025-one-replay-rule.md).
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,12 +16,12 @@ from penstock.domain.job_state import JobStatus
 REPLAY_HEADER = "penstock-replay"
 
 REPLAYABLE = (JobStatus.COMPLETED, JobStatus.ERROR, JobStatus.EXPIRED)
-"""What can be delivered once more: others are on their way, or were cancelled by a person."""
+"""Jobs with another status are still in progress, or were cancelled by a person."""
 FAILED = (JobStatus.ERROR, JobStatus.EXPIRED)
 
 
 class ReplaySelection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which jobs: everything that is given has to match. Times are of the event, or of the job if it has none."""
+    """Which jobs to replay: all given fields must match. Times are the event's, or the job's if it has no event."""
 
     from_ms: int | None = None
     to_ms: int | None = None
@@ -40,7 +40,7 @@ class ReplaySelection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class ReplayRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for."""
+    """A request to replay jobs."""
 
     selection: ReplaySelection
     direct: bool = False
@@ -48,10 +48,10 @@ class ReplayRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
-    """A replay as it is kept."""
+    """A stored replay."""
 
     id: str
-    order: ReplayRequest
+    request: ReplayRequest
     total: int
     requested_at_ms: int
     run: int
@@ -60,7 +60,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplayProgress(msgspec.Struct, frozen=True):
-    """How far a replay is: jobs done for good, given up in this run, and held back behind those."""
+    """The progress of a replay: jobs finished, failed in this run, and held back behind those."""
 
     done: int = 0
     failed: int = 0
@@ -68,12 +68,12 @@ class ReplayProgress(msgspec.Struct, frozen=True):
 
     @property
     def looked_at(self) -> int:
-        """All that this run need not look at any more."""
+        """All jobs that this run has finished with."""
         return self.done + self.failed + self.held_back
 
 
 class Copied(msgspec.Struct, frozen=True):
-    """What copying jobs came to: how many copies were created, and how many of them replace a job in ERROR."""
+    """The result of copying jobs: the number of copies, and how many of them replace a job in ERROR."""
 
     copies: int = 0
     in_error: int = 0
@@ -89,23 +89,23 @@ class ReplayAttempt(msgspec.Struct, frozen=True):
 
 
 def original_id(job_id: str) -> str:
-    """Return the id of the job that this one is a copy of, or its own: what all deliveries of one webhook share."""
+    """Return the id of the first original of a job, or its own: all deliveries of one webhook share it."""
     return job_id.partition(COPY_JOINT)[0]
 
 
 def copy_id(job_id: str, replay_id: str) -> str:
-    """Return the id of a job's copy; that of a copy's copy names the first original."""
+    """Return the id of a job's copy; a copy's copy is named after the first original."""
     return f"{original_id(job_id)}{COPY_JOINT}{replay_id}"
 
 
 def last_copies(jobs: Iterable[DispatchJob]) -> list[DispatchJob]:
-    """Of each job and its copies keep the last, so that a replay delivers no webhook twice; in the order of groups."""
+    """Keep the last of each job and its copies, so no webhook is delivered twice; sort by position in the group."""
     last = {original_id(job.id): job for job in sorted(jobs, key=lambda job: job.id)}
     return sorted(last.values(), key=lambda job: (job.sequence, job.created_at_ms, job.id))
 
 
 def copy_of(job: DispatchJob, replay_id: str, due_ms: int | None) -> NewJob:
-    """The job that brings a job's contents once more, through the queue; not before `due_ms`."""
+    """Return the job that delivers a job's contents again through the queue, not before `due_ms`."""
     return NewJob(
         id=copy_id(job.id, replay_id),
         target=job.target,
@@ -126,7 +126,7 @@ def copy_of(job: DispatchJob, replay_id: str, due_ms: int | None) -> NewJob:
 
 
 def as_copy(job: DispatchJob, replay_id: str, number: int) -> DispatchJob:
-    """A job as its delivery number `number` of a replay sees it."""
+    """Return a job as delivery `number` of a replay sends it."""
     return msgspec.structs.replace(
         job,
         id=copy_id(job.id, replay_id),

@@ -1,11 +1,15 @@
-"""Delays before another try: back-off of a message, the retry schedule of a job, back-off of a part of Penstock."""
+"""Delays before a retry: back-off of a message, retry schedule of a job, back-off of a component."""
 
 import msgspec
 
 from penstock.domain.errors import InvalidArgument
 
-# 2**40 seconds is past any maximum; a larger exponent would only make large integers.
+# 2**40 seconds exceeds any maximum; a larger exponent would only create large integers.
 _MAX_DOUBLINGS = 40
+
+# Up to a fifth is added, so that jobs that failed together do not all retry together; never subtracted.
+_JITTER_SHARE = 0.2
+_LONGEST_DELAY_S = 7 * 24 * 60 * 60
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
@@ -15,18 +19,13 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     maximum_backoff_s: float = 600.0
 
     def delay_ms(self, attempt: int) -> int:
-        """How long a message waits after its delivery number `attempt` (1, 2, …) failed."""
+        """Return how long a message waits after its delivery `attempt` (1, 2, …) failed."""
         doublings = min(max(attempt - 1, 0), _MAX_DOUBLINGS)
         return round(min(self.minimum_backoff_s * (1 << doublings), self.maximum_backoff_s) * 1000)
 
 
-# Up to a fifth is added: jobs that failed together do not come back together, and never early.
-_JITTER_SHARE = 0.2
-_LONGEST_DELAY_S = 7 * 24 * 60 * 60
-
-
 class RetrySchedule(msgspec.Struct, frozen=True):
-    """The delays after the first, second, … failed attempt; after the last of them the job is given up."""
+    """The delays after the first, second, … failed attempt; after the last one the job fails."""
 
     delays_s: tuple[float, ...] = (5, 30, 120, 600, 3600, 21_600)
 
@@ -36,9 +35,9 @@ class RetrySchedule(msgspec.Struct, frozen=True):
                 raise InvalidArgument(f"a retry delay is between 0 and {_LONGEST_DELAY_S} seconds, got {delay_s}")
 
     def delay_ms(self, attempts_spent: int, jitter: float, retry_after_s: float | None = None) -> int | None:
-        """How long to wait after so many failed attempts; None when the job is out of attempts.
+        """Return how long to wait after `attempts_spent` failed attempts, or None if none are left.
 
-        `jitter` is a number from 0 to 1, drawn by the caller. An endpoint's Retry-After is waited out if it is longer.
+        `jitter` is a number from 0 to 1, drawn by the caller. An endpoint's Retry-After wins if it is longer.
         """
         if attempts_spent > len(self.delays_s):
             return None
@@ -50,7 +49,7 @@ DEFAULT_RETRY_SCHEDULE = RetrySchedule()
 
 
 class Backoff:
-    """A delay that doubles."""
+    """A delay that doubles with every failure."""
 
     def __init__(self, first_s: float, most_s: float) -> None:
         self._first_s = first_s
@@ -58,9 +57,9 @@ class Backoff:
         self.delay_s = 0.0
 
     def failed(self) -> None:
-        """Wait longer than before."""
+        """Double the delay."""
         self.delay_s = min(self.delay_s * 2 or self._first_s, self._most_s)
 
     def succeeded(self) -> None:
-        """Wait no more."""
+        """Reset the delay to zero."""
         self.delay_s = 0.0

@@ -1,6 +1,6 @@
-"""Signatures of deliveries after the Standard Webhooks specification: HMAC-SHA256 over `id.timestamp.body`.
+"""Signatures of deliveries by the Standard Webhooks specification: HMAC-SHA256 over `id.timestamp.body`.
 
-A receiver checks them with `verify`, or with any library of that specification.
+A receiver checks them with `verify`, or with any library for that specification.
 """
 
 import binascii
@@ -21,7 +21,7 @@ SECRET_PREFIX = "whsec_"
 TOLERANCE_S = 300
 
 _VERSION = "v1,"
-# A full stop would make two different deliveries look alike to the signature; the rest has no place in a header.
+# A full stop would give two different deliveries the same signed text; other characters are invalid in a header.
 _SIGNABLE_ID = re.compile(r"[!-\-/-~]+")
 _TIMESTAMP = re.compile(r"[0-9]{1,12}")
 
@@ -35,7 +35,7 @@ class Signature(msgspec.Struct, frozen=True):
 
 
 def sign(secrets: Sequence[str], message_id: str, timestamp_s: int, body: bytes) -> Signature:
-    """The headers for a delivery at this time, with one signature for each secret."""
+    """Return the headers of a delivery at this time, with one signature for each secret."""
     if _SIGNABLE_ID.fullmatch(message_id) is None:
         raise InvalidArgument(
             f"the message id {message_id[:100]!r} cannot be signed; use visible ASCII characters without a full stop"
@@ -46,7 +46,7 @@ def sign(secrets: Sequence[str], message_id: str, timestamp_s: int, body: bytes)
 
 
 def verify(signature: Signature, body: bytes, secrets: Sequence[str], now_ms: int) -> bool:
-    """Whether one of the secrets signed this body under these headers less than five minutes ago (or ahead)."""
+    """Return whether one of the secrets signed this body and these headers within five minutes of now."""
     if _TIMESTAMP.fullmatch(signature.timestamp) is None:
         return False
     if abs(now_ms - int(signature.timestamp) * SECOND_MS) > TOLERANCE_S * SECOND_MS:
@@ -54,18 +54,18 @@ def verify(signature: Signature, body: bytes, secrets: Sequence[str], now_ms: in
     content = _content(signature.message_id, signature.timestamp, body)
     expected = [(_VERSION + _signature(key_of(secret), content)).encode() for secret in secrets]
     given = signature.signatures.encode(errors="replace").split(b" ")
-    # Every pair is compared, so that the time taken does not tell which one fits.
+    # Every pair is compared, so that the time taken does not reveal which one matches.
     return sum(hmac.compare_digest(one, other) for one in expected for other in given) > 0
 
 
 def key_of(secret: str) -> bytes:
-    """The key in a secret `whsec_<base64>`."""
+    """Decode the key of a secret `whsec_<base64>`."""
     try:
         key = b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
     except (binascii.Error, ValueError):
         key = b""
     if not key or not secret.startswith(SECRET_PREFIX):
-        raise InvalidArgument(f"a signing secret cannot be read; it must be {SECRET_PREFIX} and base64")
+        raise InvalidArgument(f"a signing secret is malformed; it must be {SECRET_PREFIX} followed by base64")
     return key
 
 

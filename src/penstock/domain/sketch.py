@@ -1,12 +1,11 @@
-"""A distribution in fixed buckets: cheap to add to, exact to merge.
+"""Summaries of an endless stream in bounded memory: a histogram, and the heaviest keys.
 
-The heaviest keys of an endless stream in bounded memory: the space-saving sketch of Metwally, Agrawal and El Abbadi.
-
-With `capacity` counters and a stream of total weight W, for every key the sketch holds
+`TopK` is the space-saving sketch of Metwally, Agrawal and El Abbadi. With `capacity` counters and a stream of total
+weight W, every key it holds satisfies
 
     true weight  <=  `weight`  <=  true weight + `error`,    and    error <= W / capacity,
 
-and every key whose true weight is more than W / capacity is held. Weights are whole numbers, so this is exact.
+and it holds every key whose true weight exceeds W / capacity. Weights are integers, so this is exact.
 """
 
 from bisect import bisect_left
@@ -17,7 +16,7 @@ import msgspec
 
 
 class Histogram:
-    """How many values fell into each bucket, and what they add up to; a value on a bound is below it."""
+    """Counts values in fixed buckets and adds them up; a value on a bound falls below it."""
 
     __slots__ = ("_counts", "bounds", "total")
 
@@ -33,24 +32,24 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many values there were."""
+        """The number of values."""
         return sum(self._counts)
 
     @property
     def mean(self) -> float:
-        """The average value, 0 if there was none."""
+        """The average value, 0 if there are none."""
         count = self.count
         return self.total / count if count else 0.0
 
     def merge(self, other: "Histogram") -> None:
-        """Take in what another histogram with the same bounds has counted."""
+        """Add the counts of another histogram with the same bounds."""
         if tuple(other.bounds) != tuple(self.bounds):
             raise ValueError(f"histograms of different bounds do not merge: {self.bounds} and {other.bounds}")
         self._counts = [mine + theirs for mine, theirs in zip(self._counts, other._counts, strict=True)]
         self.total += other.total
 
     def cumulative(self) -> list[int]:
-        """Per bound how many values are at or below it; the last entry is all of them."""
+        """Return, per bound, the number of values at or below it; the last entry counts all of them."""
         running = 0
         sums: list[int] = []
         for count in self._counts:
@@ -60,7 +59,7 @@ class Histogram:
 
 
 class Heavy(msgspec.Struct, frozen=True):
-    """A key the sketch holds: its weight, and by how much that may be too large."""
+    """A key with its weight, and by how much that may be too large."""
 
     key: str
     weight: int
@@ -68,7 +67,7 @@ class Heavy(msgspec.Struct, frozen=True):
 
 
 class TopK:
-    """Adds weights to keys; a new key takes the place of the lightest one when all places are taken."""
+    """Adds weights to keys; when it is full, a new key replaces the lightest one."""
 
     __slots__ = ("_capacity", "_errors", "_lightest", "_weights")
 
@@ -78,12 +77,12 @@ class TopK:
         self._capacity = capacity
         self._weights: dict[str, int] = {}
         self._errors: dict[str, int] = {}
-        # One entry per held key, with a weight it had at some time: brought up to date only when it comes to the top,
-        # so that adding to a key that is held does not touch the heap.
+        # One entry per key, with a weight the key had at some time. Entries are updated only at the top of the heap,
+        # so that adding to a known key does not touch the heap.
         self._lightest: list[tuple[int, str]] = []
 
     def add(self, key: str, weight: int) -> None:
-        """Add a weight, not negative, to a key."""
+        """Add a non-negative weight to a key."""
         known = self._weights.get(key)
         if known is not None:
             self._weights[key] = known + weight
@@ -95,7 +94,7 @@ class TopK:
             self._replace_lightest(key, weight)
 
     def heaviest(self, most: int) -> list[Heavy]:
-        """The heaviest keys first; of equal ones, by name."""
+        """Return the heaviest keys first; equal ones by name."""
         ranked = sorted(self._weights.items(), key=lambda entry: (-entry[1], entry[0]))[:most]
         return [Heavy(key, weight, self._errors[key]) for key, weight in ranked]
 
@@ -106,7 +105,7 @@ class TopK:
             heapreplace(heap, (weights[victim], victim))
             seen, victim = heap[0]
         del weights[victim], self._errors[victim]
-        # The newcomer may have been here before, with at most the weight of whoever is lightest now.
+        # The new key may have been held before, with at most the weight of the lightest key now.
         weights[key] = seen + weight
         self._errors[key] = seen
         heapreplace(heap, (seen + weight, key))

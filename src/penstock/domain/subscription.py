@@ -1,7 +1,4 @@
-"""A subscription: which events a subscriber wants, where they go, and how failures are met.
-
-A pool: how many deliveries run at once, and how many per minute.
-"""
+"""A subscription: which events go to which target, and how; and a pool: the pace of deliveries."""
 
 from collections.abc import Mapping
 
@@ -16,7 +13,7 @@ from penstock.domain.retry import DEFAULT_RETRY_SCHEDULE, RetrySchedule
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
-    """What a subscriber asked for; `secrets` has the newest first, several while one replaces another."""
+    """A subscriber's request; `secrets` has the newest first, and several during a rotation."""
 
     id: str
     name: str
@@ -41,12 +38,12 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidArgument(f"the timeout of subscription {self.name!r} is {self.timeout_s} s: use more than 0")
 
     def __repr__(self) -> str:
-        # Without the secrets, which must not come into a log.
+        # Without the secrets, which must not appear in a log.
         return f"Subscription({self.id!r}, {self.name!r}, {self.pattern!r} -> {self.target!r})"
 
 
 class Pool(msgspec.Struct, frozen=True):
-    """The pace of the jobs that name it."""
+    """A limit on the deliveries of the jobs that name it: at once, and per minute."""
 
     code: str
     concurrency: int = DEFAULT_CONCURRENCY

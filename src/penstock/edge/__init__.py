@@ -1,1 +1,1 @@
-"""Where the outside world enters: the wall clock, this process's identity. Everything inside takes them as values."""
+"""Where the outside world enters: wall clock, randomness, disk space, node number. Other code takes them as values."""

@@ -1,8 +1,8 @@
-"""This process's node number: no two processes of a machine hold the same one at the same time.
+"""The node number of this process: no two running processes of a machine have the same one.
 
-A process claims a number by locking a file named after it; the lock dies with the process. The search starts at a
-place that depends on the host's name, so that machines which set no number rarely meet; with several machines, set
-`node.id` (or PENSTOCK_NODE__ID) on each.
+A process claims a number by locking a file named after it; the lock ends with the process. The search starts at a
+number derived from the host's name, so that machines without a configured number rarely collide; with several
+machines, set `node.id` (or PENSTOCK_NODE__ID) on each.
 """
 
 import fcntl
@@ -20,8 +20,8 @@ _factories: dict[tuple[int, int | None], TsidFactory] = {}
 
 
 def process_ids(node: int | None = None) -> TsidFactory:
-    """The id factory of this process; a configured node number is taken as it is, otherwise one is claimed."""
-    # A forked child shares its parent's lock, so it must claim a number of its own.
+    """Return the id factory of this process, with the configured node number or a claimed one."""
+    # A forked child shares its parent's lock, so it must claim its own number.
     key = (os.getpid(), node)
     factory = _factories.get(key)
     if factory is None:
@@ -31,7 +31,7 @@ def process_ids(node: int | None = None) -> TsidFactory:
 
 
 def claim_node(directory: Path) -> int:
-    """Lock the first free node number, for as long as this process lives."""
+    """Lock the first free node number for the lifetime of this process."""
     start = crc32(socket.gethostname().encode()) % (MAX_NODE + 1)
     for offset in range(MAX_NODE + 1):
         node = (start + offset) % (MAX_NODE + 1)
@@ -46,7 +46,7 @@ def _lock(path: Path) -> bool:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     except OSError:
-        return False  # another user's file, or not a file at all
+        return False  # another user's file, or not a regular file
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -1,12 +1,12 @@
-"""Letting time pass; apart from the clock, so that programs without asyncio do not load it."""
+"""Sleeping; apart from the clock, so that programs without asyncio do not load it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 Pause = Callable[[float], Awaitable[None]]
-"""Let some seconds pass."""
+"""Sleeps for a number of seconds."""
 
 
 async def pause(seconds: float) -> None:
-    """Do nothing for a while; other tasks go on."""
+    """Sleep; other tasks continue."""
     await asyncio.sleep(seconds)

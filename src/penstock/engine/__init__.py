@@ -1,19 +1,20 @@
 """The leased-queue engine that broker subscriptions, SQS queues and their partitions all use."""
 
-from penstock.engine.async_shell import AsyncShell, Waiters
+from penstock.engine.async_shell import AsyncShell
 from penstock.engine.blocking_shell import BlockingShell
 from penstock.engine.catalog import Catalog
 from penstock.engine.dedup import DedupWindow
-from penstock.engine.entry import LEASED, Counters, Entry, EntryState, held_bytes, total_bytes
 from penstock.engine.errors import LeaseNotFound, QueueClosed, StoreFailed
 from penstock.engine.ledger import Ledger
 from penstock.engine.pending import SETTLED, Pending, PendingSend, then
-from penstock.engine.policy import DeadLetterAt, Grouping, QueuePolicy, Window
+from penstock.engine.queue.entry import LEASED, Counters, Entry, EntryState, held_bytes, total_bytes
+from penstock.engine.queue.policy import DeadLetterAt, Grouping, QueuePolicy, Window
 from penstock.engine.store.memory import MemoryStore
 from penstock.engine.store.port import QueueRecord, Store, StoredSegment, StreamRecord
 from penstock.engine.store.segment_codec import Damage, decode_segment
 from penstock.engine.stored_queue import StoredQueue
 from penstock.engine.stream import Stream
+from penstock.engine.waiters import Waiters
 
 __all__ = [
     "LEASED",

@@ -1,24 +1,24 @@
-"""Messages on their way into a stream: duplicates dropped, gathered into segments, landed after their commit."""
+"""Messages entering a stream: duplicates dropped, grouped into segments, delivered to queues after their commit."""
 
 from collections.abc import Mapping, Sequence
 
 from penstock.domain.message import Message
 from penstock.engine.dedup import DedupWindow
-from penstock.engine.entry import total_bytes
 from penstock.engine.journal import Journal
 from penstock.engine.pending import PendingSend, Receipt
+from penstock.engine.queue.entry import total_bytes
 from penstock.engine.store.segment_codec import DedupKey
 from penstock.engine.stored_queue import QueueSchedule
 from penstock.engine.stream import SEGMENT_MAX_BYTES, SegmentBuilder, Stream
 
 Skips = Mapping[int, int]
-"""Queue id → a bit for each message of a send that this queue is not concerned with."""
+"""Queue id → a bit for each message of a send that the queue must not get."""
 
 
 def drop_duplicates(
     stream: Stream, messages: Sequence[Message], send: PendingSend, now_ms: int
 ) -> tuple[Sequence[Message], list[DedupKey]]:
-    """The messages not seen within the window, and their deduplication ids; the send knows what to answer for all."""
+    """Return the messages not seen within the window and their deduplication ids; `send` gets the receipts."""
     dedup = stream.dedup
     assert dedup is not None
     ids = [message.dedup_id for message in messages]
@@ -56,7 +56,7 @@ def _drop_one_by_one(
 def _answer_duplicates(
     stream: Stream, messages: Sequence[Message], duplicates: dict[int, DedupKey], send: PendingSend
 ) -> None:
-    """A duplicate is answered as its original, and not before the send that brought that is durable."""
+    """Give a duplicate the receipt of its original, which is valid only once the original is durable."""
     receipts: list[Receipt] = []
     seq = stream.next_seq
     for index, message in enumerate(messages):
@@ -82,10 +82,10 @@ class Arrivals:
     def append(
         self, stream: Stream, messages: Sequence[Message], skips: Skips, keys: list[DedupKey], now_ms: int
     ) -> None:
-        """Put messages into the next commit, and count them as on their way to the queues."""
+        """Put messages into the next commit, and count them as incoming for the queues."""
         size_bytes = total_bytes(messages)
         if keys:
-            # With the first of the segments that the messages go into: all are of one commit.
+            # They go with the first of the segments of these messages: all are part of one commit.
             self._journal.builder(stream).remember_all(keys, now_ms + stream.dedup_window_ms)
         if skips or size_bytes > SEGMENT_MAX_BYTES:
             self._append_one_by_one(stream, messages, skips)
@@ -99,7 +99,7 @@ class Arrivals:
         start = 0
         while start < len(messages):
             builder = self._journal.builder(stream)
-            run = messages[start : start + builder.room]
+            run = messages[start : start + builder.free_slots]
             builder.add_all(run)
             stream.next_seq += len(run)
             start += len(run)
@@ -113,8 +113,8 @@ class Arrivals:
                     builder.skip(queue_id)
             stream.next_seq += 1
 
-    def land(self, builder: SegmentBuilder, now_ms: int) -> None:
-        """A segment is durable: its queues get its messages."""
+    def complete(self, builder: SegmentBuilder, now_ms: int) -> None:
+        """Add a durable segment's messages to its queues."""
         stream = builder.stream
         segment = builder.segment()
         _count_arrived(builder)
@@ -135,12 +135,12 @@ class Arrivals:
         elif len(concerned) > 1:
             stream.shares[segment.first_seq] = len(concerned)
         for queue in concerned:
-            queue.take_in(segment.first_seq, builder.messages, segment, builder.skips.get(queue.id, 0), now_ms)
+            queue.add(segment.first_seq, builder.messages, segment, builder.skips.get(queue.id, 0), now_ms)
             self._schedule.arm(queue)
             queue.notify()
 
     def abandon(self, builder: SegmentBuilder) -> None:
-        """A segment was refused: forget its deduplication ids and what its queues were to skip."""
+        """Forget a refused segment's deduplication ids and skips."""
         stream = builder.stream
         _count_arrived(builder)
         stream.decided(builder.first_seq + len(builder.messages))
@@ -153,8 +153,8 @@ class Arrivals:
 
 
 def _count_arrived(builder: SegmentBuilder) -> None:
-    """What was on its way to the queues of a stream is there, or will never be."""
+    """Subtract the messages of a segment, committed or refused, from the incoming counts."""
     for queue in builder.stream.queues.values():
-        # A queue made while a segment was on its way never counted that one.
+        # A queue created while a segment was being committed never counted it.
         queue.incoming = max(0, queue.incoming - len(builder.messages))
         queue.incoming_bytes = max(0, queue.incoming_bytes - builder.size_bytes)

@@ -1,45 +1,45 @@
-"""Drives a ledger in the calling thread: each operation commits before it returns."""
+"""Runs a ledger in the calling thread: each operation commits before it returns."""
 
 import logging
 
 from penstock.domain.errors import PenstockError
 from penstock.edge.clock import Clock
-from penstock.engine.entry import Entry
 from penstock.engine.errors import StoreFailed
 from penstock.engine.ledger import Ledger
 from penstock.engine.pending import Pending
+from penstock.engine.queue.entry import Entry
 from penstock.engine.stored_queue import StoredQueue
 
 log = logging.getLogger(__name__)
 
 
 class BlockingShell:
-    """Not safe for several threads at once: the caller holds a lock around each call."""
+    """Not thread-safe: the caller holds a lock around each call."""
 
     def __init__(self, ledger: Ledger, clock: Clock) -> None:
         self.ledger = ledger
         self._clock = clock
 
     def commit(self, pending: Pending | None = None) -> None:
-        """Make everything done so far durable; raises what went wrong with `pending`."""
-        while (flight := self.ledger.take_flight()) is not None:
+        """Make everything done so far durable; raise the error of `pending` if it failed."""
+        while (commit := self.ledger.take_commit()) is not None:
             try:
-                shares = self.ledger.store.apply(flight.batch)
+                shares = self.ledger.store.apply(commit.batch)
                 if (flush := self.ledger.store.flush) is not None:
                     flush.wait()
             except Exception as problem:
                 error = problem if isinstance(problem, PenstockError) else StoreFailed(f"the store failed: {problem}")
-                self.ledger.failed(flight, error, self._clock.now_ms())
+                self.ledger.failed(commit, error, self._clock.now_ms())
                 if pending is None:
-                    log.error("a commit was refused and its changes were taken back: %s", error)
+                    log.error("a commit failed and its changes were undone: %s", error)
                     return
                 break
-            self.ledger.committed(flight, shares, self._clock.now_ms())
+            self.ledger.committed(commit, shares, self._clock.now_ms())
         if pending is not None:
             pending.result()
 
     def receive(self, queue: StoredQueue, max_messages: int) -> list[Entry]:
-        """Lease messages, reading them from the store when the window has none."""
+        """Lease messages, reading them from the store if the window has none."""
         ledger = self.ledger
         entries = ledger.receive(queue, self._clock.now_ms(), max_messages)
         while len(entries) < max_messages and queue.wants_page() and self._page(queue):
@@ -48,7 +48,7 @@ class BlockingShell:
         return entries
 
     def run_due(self) -> None:
-        """End leases and delays that have run out."""
+        """End expired leases and delays."""
         self.ledger.run_due(self._clock.now_ms())
         self.commit()
 

@@ -1,14 +1,14 @@
-"""The catalog: the streams and queues of one store by name, and how they come and go."""
+"""The catalog: the streams and queues of one store by name; creating, changing and dropping them."""
 
 from collections.abc import Callable
 
 from penstock.domain.ids import TsidFactory
 from penstock.domain.message import Message
-from penstock.engine.entry import Entry
 from penstock.engine.errors import QueueExists, QueueNotFound, StreamExists, StreamNotFound
 from penstock.engine.journal import Journal
 from penstock.engine.pending import Pending
-from penstock.engine.policy import QueuePolicy, Window
+from penstock.engine.queue.entry import Entry
+from penstock.engine.queue.policy import QueuePolicy, Window
 from penstock.engine.store.port import QueueRecord, Store, StreamRecord
 from penstock.engine.store.segment_codec import decode_dedup_keys
 from penstock.engine.stored_queue import StoredQueue
@@ -34,7 +34,7 @@ class Catalog:
         policy_of: Callable[[QueueRecord], QueuePolicy],
         dedup_window_of: Callable[[StreamRecord], int] = lambda _: 0,
     ) -> None:
-        """Open the store and bring its streams and queues back; their messages come in by pages when asked for."""
+        """Open the store and restore its streams and queues; their messages are read in pages when needed."""
         streams, queues = self._store.open()
         shares = self._store.shares()
         for stream_record in streams:
@@ -54,37 +54,36 @@ class Catalog:
                 owner.dedup.remember(key.key, key, row.expires_ms - owner.dedup_window_ms)
 
     def stream(self, name: str) -> Stream:
-        """The stream of a name."""
+        """Return the stream with a name."""
         stream = self.streams.get(name)
         if stream is None or stream.closing:
             raise StreamNotFound(f"Stream not found: {name}")
         return stream
 
     def queue(self, name: str) -> StoredQueue:
-        """The queue of a name."""
+        """Return the queue with a name."""
         queue = self.queues.get(name)
         if queue is None or queue.closing:
             raise QueueNotFound(f"Queue not found: {name}")
         return queue
 
     def create_stream(self, name: str, now_ms: int, *, config: bytes = b"", dedup_window_ms: int = 0) -> Pending:
-        """Make a stream; it exists once the operation is done."""
+        """Create a stream; it exists once the operation is done."""
         stream = self._new_stream(name, now_ms, config, dedup_window_ms)
         return self._journal.change(self._attaching([f"stream {name}"], lambda: self._attach_stream(stream)))
 
     def create_queue(
         self, stream: Stream, name: str, policy: QueuePolicy, now_ms: int, *, config: bytes = b""
     ) -> Pending:
-        """Make a queue of a stream; it gets what is sent from now on, and exists once the operation is done."""
+        """Create a queue of a stream; it gets messages sent from now on, and exists once the operation is done."""
         queue = self._new_queue(stream, name, policy, now_ms, config)
         return self._journal.change(self._attaching([f"queue {name}"], lambda: self._attach_queue(stream, queue)))
 
     def create_stream_with_queue(
         self, name: str, policy: QueuePolicy, now_ms: int, *, config: bytes = b"", dedup_window_ms: int = 0
     ) -> Pending:
-        """Make a stream and its only queue under one name, both or neither."""
-        if name in self.queues or f"queue {name}" in self._reserved:
-            raise QueueExists(f"Queue already exists: {name}")
+        """Create a stream and its only queue under one name, both or neither."""
+        self._check_queue_name(name)
         stream = self._new_stream(name, now_ms, config, dedup_window_ms)
         queue = self._new_queue(stream, name, policy, now_ms, config)
 
@@ -95,7 +94,7 @@ class Catalog:
         return self._journal.change(self._attaching([f"stream {name}", f"queue {name}"], attach))
 
     def configure_stream(self, stream: Stream, config: bytes, *, name: str | None = None) -> Pending:
-        """Keep another configuration, and perhaps another name, with a stream."""
+        """Change the configuration, and optionally the name, of a stream."""
         name = name or stream.name
         if name != stream.name and name in self.streams:
             raise StreamExists(f"Stream already exists: {name}")
@@ -109,7 +108,7 @@ class Catalog:
         return self._journal.change(Pending(put))
 
     def configure_queue(self, queue: StoredQueue, policy: QueuePolicy, config: bytes) -> Pending:
-        """Put other settings of a queue in force once they are durable."""
+        """Change the settings of a queue; they take effect once they are durable."""
 
         def put() -> None:
             queue.config = config
@@ -122,7 +121,7 @@ class Catalog:
     def clone_queue(
         self, source: StoredQueue, name: str, policy: QueuePolicy, now_ms: int, *, config: bytes, window: Window
     ) -> Pending:
-        """Make another queue of the same stream, with what `source` has waiting or leased."""
+        """Create another queue of the same stream, with the messages that wait or are leased in `source`."""
         self._check_queue_name(name)
         clone = self._copy_of(source, name, policy, now_ms, config)
         clone.window = window
@@ -142,13 +141,13 @@ class Catalog:
         config: bytes,
         unwanted: Callable[[Message], bool] | None = None,
     ) -> Pending:
-        """Put a fresh queue in the place of `old`: with what `source` has waiting or leased, less what is unwanted."""
+        """Replace `old` by a queue with the messages that wait or are leased in `source`, except the unwanted ones."""
         fresh = self._copy_of(source, old.name, old.engine.policy, now_ms, config)
         fresh.unwanted = unwanted
         self._drop_with_commit(old)
 
         def swap() -> None:
-            self._copy_memory(source, fresh, now_ms)  # first, since `old` may be the source and is emptied
+            self._copy_memory(source, fresh, now_ms)  # first, because `old` may be the source and is emptied
             self._detach_queue(old)
             self._attach_queue(self.by_id[source.stream_id], fresh)
 
@@ -157,7 +156,7 @@ class Catalog:
     def isolate_queue(
         self, queue: StoredQueue, name: str, now_ms: int, *, stream_config: bytes, config: bytes
     ) -> Pending:
-        """Put an empty queue in the place of another, in a stream of its own called `name`."""
+        """Replace a queue by an empty one, in a stream of its own called `name`."""
         stream = self._new_stream(name, now_ms, stream_config, 0)
         empty = self._queue_of(stream, queue.name, queue.engine.policy, now_ms, config, stream.next_seq)
         self._drop_with_commit(queue)
@@ -170,7 +169,7 @@ class Catalog:
         return self._journal.change(Pending(swap))
 
     def trim(self, queue: StoredQueue, boundary_seq: int, messages: int, size_bytes: int) -> Pending:
-        """Drop so many messages of a queue before the start of a segment; none of them is in memory."""
+        """Drop all messages of a queue before the start of a segment; none of them is in memory."""
         batch = self._journal.batch
         batch.purge_queues.append((queue.id, boundary_seq))
         batch.collect_streams.append(queue.stream_id)
@@ -187,9 +186,7 @@ class Catalog:
     def drop_queue(self, queue: StoredQueue) -> Pending:
         """Remove a queue with all its messages and leases."""
         queue.closing = True
-        batch = self._journal.batch
-        batch.drop_queues.append(queue.id)
-        batch.collect_streams.append(queue.stream_id)
+        self._drop_with_commit(queue)
 
         def restore() -> None:
             queue.closing = False
@@ -215,7 +212,7 @@ class Catalog:
     def purge(self, queue: StoredQueue) -> Pending:
         """Drop all messages of a queue, leased or not, that were sent before now."""
         stream = self.by_id[queue.stream_id]
-        stream.builder = None  # what is sent from now on is in a segment of its own
+        stream.builder = None  # later messages go into a new segment
         boundary = stream.next_seq
         batch = self._journal.batch
         batch.purge_queues.append((queue.id, boundary))
@@ -273,20 +270,20 @@ class Catalog:
         return copy
 
     def _copy_memory(self, source: StoredQueue, copy: StoredQueue, now_ms: int) -> None:
-        """With a durable store the copy reads its messages from there; otherwise memory has them all."""
+        """Copy the messages of a store that is not durable; otherwise the copy reads them from the store."""
         if not self._store.durable:
             entries = source.engine.peek(-1, source.engine.held)
             wanted = [entry for entry in entries if copy.unwanted is None or not copy.unwanted(entry.message)]
             copy.engine.add([Entry(entry.seq, entry.message) for entry in wanted], now_ms)
 
     def _drop_with_commit(self, queue: StoredQueue) -> None:
-        """Have the commit under way drop a queue, which works on until then: what it is done with is copied first."""
+        """Drop a queue with the next commit, after its acks are copied; it works until then."""
         batch = self._journal.batch
         batch.drop_queues.append(queue.id)
         batch.collect_streams.append(queue.stream_id)
 
     def _attaching(self, names: list[str], attach: Callable[[], None]) -> Pending:
-        """An operation that makes things exist; their names are taken until it is known whether they do."""
+        """Return an operation that creates things; their names are reserved until it succeeds or fails."""
         self._reserved.update(names)
 
         def free_names() -> None:
@@ -320,7 +317,7 @@ class Catalog:
 
     def _reopen_queue(self, record: QueueRecord, policy: QueuePolicy) -> None:
         stream = self.by_id[record.stream_id]
-        # A queue made or purged after a refused send starts past numbers that were never reserved.
+        # A queue created or purged after a refused send starts past numbers that were never reserved.
         stream.next_seq = stream.committed_seq = max(stream.next_seq, record.start_seq)
         queue = StoredQueue(
             record.id,

@@ -1,4 +1,4 @@
-"""Deduplication: an id seen within the window answers with what it gave the first time."""
+"""Deduplication: an id seen again within the window gets the first answer."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 class _Sighting(msgspec.Struct, Generic[T], gc=False):
-    """Ids that were seen together, each with what it was answered with.
+    """Ids that were seen together, each with its answer.
 
-    There may be millions, so they and their tuples are such that the garbage collector need not look at them.
+    There may be millions, so neither they nor their tuples are tracked by the garbage collector.
     """
 
     keys: tuple[str, ...]
@@ -21,9 +21,9 @@ class _Sighting(msgspec.Struct, Generic[T], gc=False):
 
 
 class DedupWindow(Generic[T]):
-    """Remembers what each id was answered with, until the window has passed since it was first seen.
+    """Remembers the answer to each id until the window has passed since the id was first seen.
 
-    Deleting a message does not forget its id: a late retry of a send must not make a second message.
+    Deleting a message does not forget its id: a late retry of a send must not create a second message.
     """
 
     __slots__ = ("_order", "_sightings", "_window_ms")
@@ -37,18 +37,18 @@ class DedupWindow(Generic[T]):
         return len(self._sightings)
 
     def find(self, key: str, now_ms: int) -> T | None:
-        """The answer remembered for an id, if its window has not passed."""
+        """Return the answer remembered for an id, or None if its window has passed."""
         self.evict(now_ms)
         seen = self._sightings.get(key)
         return None if seen is None else seen.answers[seen.keys.index(key)]
 
     def remember(self, key: str, answer: T, first_seen_ms: int) -> None:
-        """Answer later sightings of this id with `answer`. Ids are remembered in order of `first_seen_ms`."""
+        """Remember the answer for an id. Calls must be in order of `first_seen_ms`."""
         self._sightings[key] = seen = _Sighting((key,), (answer,), first_seen_ms + self._window_ms)
         self._order.append(seen)
 
     def remember_new(self, keys: Sequence[str], answers: Sequence[T], now_ms: int) -> bool:
-        """Remember several ids at once; False, and none remembered, if one of them is known or there twice."""
+        """Remember several ids at once; return False and remember none if one is known or occurs twice."""
         self.evict(now_ms)
         if len(set(keys)) != len(keys) or not self._sightings.keys().isdisjoint(keys):
             return False
@@ -58,7 +58,7 @@ class DedupWindow(Generic[T]):
         return True
 
     def forget(self, key: str) -> None:
-        """Take back what was remembered, when the send it stood for failed."""
+        """Forget an id whose send failed."""
         self._sightings.pop(key, None)
 
     def evict(self, now_ms: int) -> None:

@@ -1,7 +1,7 @@
 """Errors of the queue engine and its stores.
 
 InvalidArgument
-└── LeaseNotFound          the lease was settled, ran out, or never existed
+└── LeaseNotFound          the lease was settled, expired, or never existed
 NotFound
 ├── StreamNotFound
 └── QueueNotFound
@@ -9,16 +9,16 @@ AlreadyExists
 ├── StreamExists
 └── QueueExists
 Unavailable
-├── StoreFailed            the disk or database refused a commit; nothing of it is kept
+├── StoreFailed            the disk or database refused a commit; nothing of it is saved
 ├── StoreLocked            another process uses this data directory or database
-└── QueueClosed            the hub is shutting down
+└── QueueClosed            the engine is shutting down
 """
 
 from penstock.domain.errors import AlreadyExists, InvalidArgument, NotFound, Unavailable
 
 
 class LeaseNotFound(InvalidArgument):
-    """The lease was settled, ran out, or never existed."""
+    """The lease was settled, expired, or never existed."""
 
 
 class StreamNotFound(NotFound):
@@ -38,7 +38,7 @@ class QueueExists(AlreadyExists):
 
 
 class StoreFailed(Unavailable):
-    """The disk or database refused a commit; nothing of it is kept."""
+    """The disk or database refused a commit; nothing of it is saved."""
 
 
 class StoreLocked(Unavailable):
@@ -46,4 +46,4 @@ class StoreLocked(Unavailable):
 
 
 class QueueClosed(Unavailable):
-    """The hub is shutting down."""
+    """The engine is shutting down."""

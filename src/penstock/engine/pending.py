@@ -1,4 +1,4 @@
-"""Operations that wait for a commit, and what each does when it is kept or refused."""
+"""Operations that wait for a commit, and what each does when it succeeds or fails."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,7 +9,7 @@ from penstock.domain.message import Message
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
-    """What a send is answered with; a duplicate carries the first message's id and sequence."""
+    """The answer to a send; for a duplicate, the first message's id and sequence."""
 
     message_id: str
     seq: int
@@ -29,8 +29,8 @@ class Pending:
         self.error: PenstockError | None = None
         self.on_done: Callable[[], None] | None = None
 
-    def also(self, action: Callable[[], object]) -> None:
-        """Do something more when the store has it."""
+    def on_commit(self, action: Callable[[], object]) -> None:
+        """Add an action for when the operation is durable."""
         before = self._on_commit
 
         def both() -> None:
@@ -40,8 +40,8 @@ class Pending:
 
         self._on_commit = both
 
-    def otherwise(self, action: Callable[[], object]) -> None:
-        """Do something more when the store refused it."""
+    def on_failure(self, action: Callable[[], object]) -> None:
+        """Add an action for when the store refuses the operation."""
         before = self._on_failure
 
         def both() -> None:
@@ -52,20 +52,20 @@ class Pending:
         self._on_failure = both
 
     def committed(self) -> None:
-        """The store has it."""
+        """Finish the operation after its commit."""
         if self._on_commit is not None:
             self._on_commit()
         self._finish()
 
     def failed(self, error: PenstockError) -> None:
-        """The store refused it; nothing of it is kept."""
+        """Finish the operation after the store refused its commit."""
         self.error = error
         if self._on_failure is not None:
             self._on_failure()
         self._finish()
 
     def result(self) -> None:
-        """Raise what went wrong, if anything did."""
+        """Raise the error, if there is one."""
         if self.error is not None:
             raise self.error
 
@@ -82,16 +82,16 @@ SETTLED.committed()
 
 
 def then(pending: Pending, action: Callable[[], object]) -> Pending:
-    """Do something more once an operation is durable; at once when it is."""
+    """Run an action once an operation is durable, immediately if it already is."""
     if pending.done:
         action()
     else:
-        pending.also(action)
+        pending.on_commit(action)
     return pending
 
 
 class PendingSend(Pending):
-    """A send: its receipts hold once it is done without an error."""
+    """A send: its receipts are valid once it is done without an error."""
 
     __slots__ = ("_messages", "_receipts", "first_seq", "originals")
 
@@ -99,24 +99,24 @@ class PendingSend(Pending):
         super().__init__()
         self._messages: Sequence[Message] = ()
         self.first_seq = 0
-        """The place of the first message that is not a duplicate; each that follows has the next."""
+        """The sequence of the first message that is not a duplicate; the others follow it."""
         self._receipts: list[Receipt] | None = None
         self.originals: list[PendingSend] = []
-        """Sends not yet durable that this one's duplicates rely on."""
+        """Sends that are not yet durable and that contain the originals of this one's duplicates."""
 
     def expect(self, messages: Sequence[Message], first_seq: int) -> None:
-        """These messages go in, the first one at this place; receipts are made of that if anybody asks."""
+        """Set the messages, none a duplicate, and the sequence of the first; receipts are created on request."""
         self._messages = messages
         self.first_seq = first_seq
 
     def answer(self, receipts: list[Receipt], first_seq: int) -> None:
-        """Some are duplicates, so each message has a receipt of its own."""
+        """Set a receipt for each message, because some are duplicates."""
         self._receipts = receipts
         self.first_seq = first_seq
 
     @property
-    def all_go_in(self) -> bool:
-        """Whether none is a duplicate."""
+    def is_all_new(self) -> bool:
+        """Whether no message is a duplicate."""
         return self._receipts is None
 
     @property
@@ -128,13 +128,13 @@ class PendingSend(Pending):
 
     @property
     def message_ids(self) -> list[str]:
-        """The id of each message, for callers who need no more of their receipts."""
+        """The id of each message, for callers that need nothing else."""
         if self._receipts is None:
             return [message.id for message in self._messages]
         return [receipt.message_id for receipt in self._receipts]
 
     def committed(self) -> None:
-        """The store has it; a duplicate of a send that failed has failed too."""
+        """Finish the send after its commit; a duplicate of a failed send fails too."""
         for original in self.originals:
             if original.error is not None:
                 self.failed(original.error)

@@ -1,9 +1,4 @@
-"""A queue of a stream: its window in memory, and how much of it lies beyond in the store.
-
-Which messages of a segment one queue is done with.
-
-When each queue has something timed to do: one heap for all of them, and nothing for those that are idle.
-"""
+"""A queue of a stream: its window in memory, its backlog in the store, and the schedule of all queues."""
 
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
@@ -12,13 +7,13 @@ from itertools import count
 import msgspec
 
 from penstock.domain.message import Message
-from penstock.engine.entry import Counters, Entry, Segment
-from penstock.engine.leased_queue import LeasedQueue
-from penstock.engine.policy import QueuePolicy, Window
+from penstock.engine.queue.entry import Counters, Entry, Segment
+from penstock.engine.queue.leased_queue import LeasedQueue
+from penstock.engine.queue.policy import QueuePolicy, Window
 
 
 class SegmentAcks(msgspec.Struct):
-    """A bitmap over a segment, kept while the queue is done with some of its messages but not all."""
+    """Which messages of a segment one queue is done with, kept while it is done with some but not all."""
 
     segment: Segment
     dead: int = 0
@@ -28,13 +23,13 @@ class SegmentAcks(msgspec.Struct):
     """Whether delivery counts of its messages are in the store and must be removed with it."""
 
     def mark(self, seq: int, size_bytes: int) -> None:
-        """The queue is done with this message."""
+        """Mark one message as done."""
         self.dead |= 1 << (seq - self.segment.first_seq)
         self.dead_count += 1
         self.dead_bytes += size_bytes
 
     def mark_all(self, entries: Iterable[Entry]) -> None:
-        """The queue is done with these messages."""
+        """Mark several messages as done."""
         first_seq = self.segment.first_seq
         dead, dead_count, dead_bytes = self.dead, self.dead_count, self.dead_bytes
         for entry in entries:
@@ -44,19 +39,19 @@ class SegmentAcks(msgspec.Struct):
         self.dead, self.dead_count, self.dead_bytes = dead, dead_count, dead_bytes
 
     def unmark(self, seq: int, size_bytes: int) -> None:
-        """The queue is not done with this message after all."""
+        """Mark a message as not done after all."""
         self.dead &= ~(1 << (seq - self.segment.first_seq))
         self.dead_count -= 1
         self.dead_bytes -= size_bytes
 
     @property
     def done(self) -> bool:
-        """Whether nothing of the segment is left for the queue."""
+        """Whether the queue is done with the whole segment."""
         return self.dead_count >= self.segment.count
 
 
 class StoredQueue:
-    """The engine of one queue with what ties it to its stream and its store."""
+    """The engine of one queue, and its connection to its stream and store."""
 
     __slots__ = (
         "acks",
@@ -98,10 +93,10 @@ class StoredQueue:
         self.config = config
         self.start_seq = start_seq
         self.window = window
-        self.engine = LeasedQueue(policy, note_releases=durable)
+        self.engine = LeasedQueue(policy, track_releases=durable)
         self.acks: dict[int, SegmentAcks] = {}
         self.next_stored_seq: int | None = None
-        """Messages from here on are in the store only; None when all are in memory."""
+        """Messages from here on are only in the store; None if all are in memory."""
         self.stored = 0
         self.stored_bytes = 0
         self.incoming = 0
@@ -109,14 +104,14 @@ class StoredQueue:
         self.closing = False
         self.armed_ms: int | None = None
         self.unwanted: Callable[[Message], bool] | None = None
-        """Tells messages this queue is done with unseen; asked when they come in from the store."""
+        """Returns whether to drop a message that is read from the store."""
         self.on_ready: Callable[[], None] | None = None
         self.on_dropped: Callable[[], None] | None = None
         self.on_dead_letters: Callable[[list[Entry]], None] | None = None
 
     @property
     def total(self) -> int:
-        """Every message the queue is responsible for, those being committed included."""
+        """All messages the queue is responsible for, including those being committed."""
         return self.engine.held + self.stored + self.incoming
 
     @property
@@ -125,13 +120,11 @@ class StoredQueue:
         return self.engine.held_bytes + self.stored_bytes + self.incoming_bytes
 
     def counters(self) -> Counters:
-        """What the queue holds, by state."""
+        """Return the number of messages by state."""
         return self.engine.counters().beyond_window(self.stored, self.stored_bytes)
 
-    def take_in(
-        self, first_seq: int, messages: Sequence[Message], segment: Segment | None, skip: int, now_ms: int
-    ) -> None:
-        """Let messages in, into memory while the window has room and nothing older waits in the store."""
+    def add(self, first_seq: int, messages: Sequence[Message], segment: Segment | None, skip: int, now_ms: int) -> None:
+        """Add messages: to memory if the window has space and no older ones are in the store."""
         if segment is not None and (self.next_stored_seq is not None or self._window_is_full()):
             self._leave_in_store(segment, messages, skip)
         elif skip:
@@ -153,14 +146,14 @@ class StoredQueue:
             )
 
     def acks_of(self, segment: Segment) -> SegmentAcks:
-        """The bitmap of a segment, a fresh one if nothing is known of it."""
+        """Return the bitmap of a segment, a new one if there is none."""
         acks = self.acks.get(segment.first_seq)
         if acks is None:
             acks = self.acks[segment.first_seq] = SegmentAcks(segment)
         return acks
 
     def wants_page(self) -> bool:
-        """Whether the next messages should come in from the store."""
+        """Return whether to read the next page from the store."""
         if self.next_stored_seq is None or self.engine.held >= self.window.lookahead:
             return False
         return not self.engine.has_ready() or (
@@ -168,7 +161,7 @@ class StoredQueue:
         )
 
     def notify(self) -> None:
-        """Tell whoever waits that a receive may find something."""
+        """Wake a waiting receiver if a receive may find a message."""
         if self.on_ready is not None and self.engine.has_ready():
             self.on_ready()
 
@@ -178,7 +171,7 @@ class StoredQueue:
     def _leave_in_store(self, segment: Segment, messages: Sequence[Message], skip: int) -> None:
         if self.next_stored_seq is None:
             self.next_stored_seq = segment.first_seq
-        self.acks.pop(segment.first_seq, None)  # comes back with its page
+        self.acks.pop(segment.first_seq, None)  # read again with its page
         self.stored += segment.count - skip.bit_count()
         self.stored_bytes += segment.size_bytes
         if skip:
@@ -186,7 +179,7 @@ class StoredQueue:
 
 
 class QueueSchedule:
-    """The queues by the moment their next lease runs out or their next delayed message becomes available."""
+    """The queues by the time of their next due lease or delayed message; idle queues cost nothing."""
 
     __slots__ = ("_heap", "_ties")
 
@@ -195,7 +188,7 @@ class QueueSchedule:
         self._ties = count()
 
     def arm(self, queue: StoredQueue) -> None:
-        """Make sure the queue is looked at when its next moment comes."""
+        """Schedule the queue for its next due time."""
         due_ms = queue.engine.next_due_ms()
         if due_ms is None or (queue.armed_ms is not None and queue.armed_ms <= due_ms):
             return
@@ -203,16 +196,16 @@ class QueueSchedule:
         heappush(self._heap, (due_ms, next(self._ties), queue))
 
     def pop_due(self, now_ms: int) -> StoredQueue | None:
-        """The next queue whose moment has come; the caller arms it again."""
+        """Remove and return the next queue that is due; the caller arms it again."""
         heap = self._heap
         while heap and heap[0][0] <= now_ms:
             due_ms, _, queue = heappop(heap)
-            # A queue armed anew for an earlier moment leaves its later one behind.
+            # A queue that was armed again for an earlier time leaves its later entry behind.
             if queue.armed_ms == due_ms:
                 queue.armed_ms = None
                 return queue
         return None
 
     def next_due_ms(self) -> int | None:
-        """No queue is due before this moment."""
+        """Return a time before which no queue is due."""
         return self._heap[0][0] if self._heap else None

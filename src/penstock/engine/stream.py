@@ -1,4 +1,4 @@
-"""A stream: a log of messages that one or several queues work through."""
+"""A stream: a log of messages that one or more queues process."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from penstock.domain.limits import MIB
 from penstock.domain.message import Message
 from penstock.engine.dedup import DedupWindow
-from penstock.engine.entry import Segment, total_bytes
 from penstock.engine.pending import PendingSend
+from penstock.engine.queue.entry import Segment, total_bytes
 from penstock.engine.store.port import DedupRow, SegmentRow, StreamRecord
 from penstock.engine.store.segment_codec import DedupKey, encode_dedup_keys, encode_message, encode_segment
 from penstock.engine.stored_queue import StoredQueue
 
-# A segment is what is read back at once, so it stays small beside the window.
+# A segment is read back as a whole, so it is small compared with the window.
 SEGMENT_MAX_MESSAGES = 512
 SEGMENT_MAX_BYTES = 4 * MIB
 
-# Sequence numbers are reserved in the store by blocks: after a crash the rest of a block is skipped, never reused.
+# Sequence numbers are reserved in the store in blocks: after a crash the rest of a block is skipped, never reused.
 SEQ_BLOCK = 1_000_000
 
 
 class SegmentBuilder:
-    """The messages of one stream that will be made durable by the next commit."""
+    """The messages of one stream that the next commit will make durable."""
 
     __slots__ = (
         "dedup_expires_ms",
@@ -56,36 +56,36 @@ class SegmentBuilder:
         self.size_bytes += message.size_bytes
 
     def add_all(self, messages: Sequence[Message]) -> None:
-        """Append messages for which there is room."""
+        """Append messages that fit."""
         self.messages.extend(messages)
         self.records.extend(map(encode_message, messages))
         self.size_bytes += total_bytes(messages)
 
     @property
-    def room(self) -> int:
-        """How many more messages fit into this segment."""
+    def free_slots(self) -> int:
+        """The number of messages that still fit into this segment."""
         return SEGMENT_MAX_MESSAGES - len(self.messages)
 
     def skip(self, queue_id: int) -> None:
-        """A queue is not concerned with the message added last."""
+        """Record that a queue must not get the last message."""
         self.skips[queue_id] = self.skips.get(queue_id, 0) | 1 << (len(self.messages) - 1)
 
     def remember_all(self, keys: Sequence[DedupKey], expires_ms: int) -> None:
-        """Keep deduplication ids with the segment."""
+        """Store deduplication ids with the segment."""
         self.dedup_keys += keys
         self.dedup_expires_ms = max(self.dedup_expires_ms, expires_ms)
 
     def segment(self) -> Segment:
-        """The finished segment."""
+        """Return the finished segment."""
         return Segment(self.first_seq, len(self.messages), self.size_bytes)
 
     def row(self) -> SegmentRow:
-        """The segment as the store takes it."""
+        """Return the segment as a row of the store."""
         frames = encode_segment(self.stream.id, self.first_seq, self.records)
         return SegmentRow(self.stream.id, self.first_seq, len(self.messages), self.size_bytes, frames)
 
     def dedup_row(self) -> DedupRow:
-        """The deduplication ids as the store takes them."""
+        """Return the deduplication ids as a row of the store."""
         return DedupRow(self.stream.id, self.first_seq, self.dedup_expires_ms, encode_dedup_keys(self.dedup_keys))
 
 
@@ -119,7 +119,7 @@ class Stream:
         self.queues: dict[int, StoredQueue] = {}
         self.builder: SegmentBuilder | None = None
         self.shares: dict[int, int] = {}
-        """How many queues need a segment, for segments that two or more need."""
+        """The number of queues that need a segment, for segments that two or more need."""
         self.dedup_window_ms = dedup_window_ms
         self.dedup: DedupWindow[DedupKey] | None = DedupWindow(dedup_window_ms) if dedup_window_ms else None
         self.undecided: deque[PendingSend] = deque()
@@ -127,24 +127,24 @@ class Stream:
         self.closing = False
 
     def record(self) -> StreamRecord:
-        """The stream as the store takes it."""
+        """Return the stream as a record of the store."""
         return StreamRecord(self.id, self.name, self.config, self.seq_limit)
 
     def undecided_send_of(self, known: DedupKey) -> PendingSend | None:
-        """The send that a deduplication id came with, if it is not yet known whether that will be durable."""
+        """Return the send that brought a deduplication id, if that is neither durable nor refused yet."""
         for send in self.undecided:
             if known.message_id in send.message_ids:
                 return send
         return None
 
     def decided(self, end_seq: int) -> None:
-        """What was sent before this place is durable, or refused."""
+        """Forget the sends before a sequence number: they are durable or refused."""
         undecided = self.undecided
         while undecided and undecided[0].first_seq < end_seq:
             undecided.popleft()
 
     def release_share(self, first_seq: int) -> bool:
-        """One queue less needs a segment; True when it was the last one."""
+        """Subtract one from the queues that need a segment; return True if none is left."""
         shares = self.shares.get(first_seq)
         if shares is None:
             return True

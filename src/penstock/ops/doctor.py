@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from penstock.edge.disk_room import LEAST_FREE_BYTES, free_bytes
+from penstock.edge.disk_space import LEAST_FREE_BYTES, free_bytes
 from penstock.http.auth import read_keys
 from penstock.ops.config import Config, ConfigError, load
 from penstock.ops.telemetry import mask_secrets, mask_whole_url

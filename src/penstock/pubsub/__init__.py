@@ -1,4 +1,4 @@
-"""The Google Pub/Sub front: its v1 gRPC API over the broker, for Google's own clients unchanged."""
+"""Google Pub/Sub's v1 gRPC API over the broker, for Google's own clients unchanged."""
 
 from penstock.pubsub.server import PubsubServerSettings, serve_pubsub
 

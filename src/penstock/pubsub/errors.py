@@ -1,11 +1,11 @@
-"""Errors of the Pub/Sub front; `status` maps these and all others to gRPC.
+"""Errors of the Pub/Sub API; `handlers` maps these and all others to gRPC.
 
 InvalidArgument (code 3)
-├── InvalidName               a resource name that is not of the grammar
-├── InvalidRequest            a field out of range, missing, or not to be changed
-├── InvalidSchema             a definition that is no Avro schema or protocol-buffer message
-├── MessageDoesNotFit         a message that is not of its topic's schema
-└── StaleAckIds               ack ids that are not current, told one by one for exactly-once delivery
+├── InvalidName               a malformed resource name
+├── InvalidRequest            a field out of range, missing, or immutable
+├── InvalidSchema             a definition that is not an Avro schema or a protocol-buffer message
+├── SchemaMismatch         a message that does not match its topic's schema
+└── StaleAckIds               ack ids that are not current, reported one by one for exactly-once delivery
 NotFound (code 5)
 └── SchemaNotFound            no such schema, or no such revision of it
 AlreadyExists (code 6)
@@ -13,10 +13,10 @@ AlreadyExists (code 6)
 FailedPrecondition (code 9)
 ├── LastRevision              the only revision of a schema cannot be deleted
 ├── NotForPush                a subscription with a push endpoint is not pulled
-├── PolicyChanged             the policy was set by somebody else meanwhile
+├── PolicyChanged             the policy was changed since it was read
 └── SnapshotTooShort          a snapshot would expire within the hour
 Unavailable (code 14)
-└── ServerStopping            the stream is to be opened again
+└── ServerStopping            the client should open the stream again
 """
 
 from collections.abc import Sequence
@@ -25,19 +25,19 @@ from penstock.domain.errors import AlreadyExists, FailedPrecondition, InvalidArg
 
 
 class InvalidName(InvalidArgument):
-    """A resource name that is not of the grammar."""
+    """A malformed resource name."""
 
 
 class InvalidRequest(InvalidArgument):
-    """A field out of range, missing, or not to be changed."""
+    """A field out of range, missing, or immutable."""
 
 
 class InvalidSchema(InvalidArgument):
-    """A definition that is no Avro schema or protocol-buffer message."""
+    """A definition that is not an Avro schema or a protocol-buffer message."""
 
 
-class MessageDoesNotFit(InvalidArgument):
-    """A message that is not of its topic's schema."""
+class SchemaMismatch(InvalidArgument):
+    """A message that does not match its topic's schema."""
 
 
 class StaleAckIds(InvalidArgument):
@@ -79,7 +79,7 @@ class NotForPush(FailedPrecondition):
 
 
 class PolicyChanged(FailedPrecondition):
-    """The policy was set by somebody else meanwhile."""
+    """The policy was changed since it was read."""
 
     def __init__(self, resource: str) -> None:
         super().__init__(f"the policy of {resource} has changed since it was read; read it again")
@@ -93,4 +93,4 @@ class SnapshotTooShort(FailedPrecondition):
 
 
 class ServerStopping(Unavailable):
-    """The stream is to be opened again."""
+    """The client should open the stream again."""

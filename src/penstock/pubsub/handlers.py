@@ -1,7 +1,4 @@
-"""The gRPC side of every call: bytes in, the method, bytes out, and errors as statuses.
-
-Errors as gRPC statuses: the one place where they are mapped.
-"""
+"""The gRPC handlers of all calls, with the mapping of errors to gRPC statuses."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,61 +12,35 @@ from google.rpc import code_pb2, error_details_pb2, status_pb2  # type: ignore[i
 
 from penstock.domain.errors import PenstockError
 from penstock.pubsub.errors import StaleAckIds
-from penstock.pubsub.front import PubsubFront
 from penstock.pubsub.metrics import PubsubMetrics
+from penstock.pubsub.services import PubsubServices
 
+log = logging.getLogger(__name__)
+
+# The classes of a request and its response are known only at run time.
+Method: TypeAlias = Callable[[Any, Any], Awaitable[object]]
+
+_serialize = methodcaller("SerializeToString")
 _CODES: Mapping[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
 _DOMAIN = "pubsub.googleapis.com"
 _INVALID_ACK_ID = "PERMANENT_FAILURE_INVALID_ACK_ID"
 
 
-class Refusal(NamedTuple):
-    """What a call is ended with."""
-
-    code: grpc.StatusCode
-    message: str
-    trailers: tuple[tuple[str, bytes], ...] = ()
-
-
-def refusal_of(error: PenstockError) -> Refusal:
-    """The status of an error: Penstock's codes are gRPC's."""
-    trailers = (_ack_failures(error),) if isinstance(error, StaleAckIds) else ()
-    return Refusal(_CODES[error.code], error.message, trailers)
-
-
-def _ack_failures(error: StaleAckIds) -> tuple[str, bytes]:
-    """What the clients read to tell which of their acks failed for good."""
-    info = error_details_pb2.ErrorInfo(reason="INVALID_ACK_ID", domain=_DOMAIN)
-    for ack_id in error.ack_ids:
-        info.metadata[ack_id] = _INVALID_ACK_ID
-    status = status_pb2.Status(code=code_pb2.INVALID_ARGUMENT, message=error.message)
-    status.details.add().Pack(info)
-    return "grpc-status-details-bin", status.SerializeToString()
-
-
-log = logging.getLogger(__name__)
-
-# A request's message class is known only at run time, and so is what it is answered with.
-Method: TypeAlias = Callable[[Any, Any], Awaitable[object]]
-
-_serialize = methodcaller("SerializeToString")
-
-
-def generic_handlers(front: PubsubFront) -> list[grpc.GenericRpcHandler]:
-    """All services of the front, as the gRPC server takes them."""
-    services = {
-        "google.pubsub.v1.Publisher": _publisher(front),
-        "google.pubsub.v1.Subscriber": _subscriber(front),
-        "google.pubsub.v1.SchemaService": _schemas(front),
-        "google.iam.v1.IAMPolicy": _policies(front),
+def generic_handlers(services: PubsubServices) -> list[grpc.GenericRpcHandler]:
+    """Return all services, for a gRPC server."""
+    handlers = {
+        "google.pubsub.v1.Publisher": _publisher(services),
+        "google.pubsub.v1.Subscriber": _subscriber(services),
+        "google.pubsub.v1.SchemaService": _schemas(services),
+        "google.iam.v1.IAMPolicy": _policies(services),
     }
-    return [grpc.method_handlers_generic_handler(name, methods) for name, methods in services.items()]
+    return [grpc.method_handlers_generic_handler(name, methods) for name, methods in handlers.items()]
 
 
-def _publisher(front: PubsubFront) -> dict[str, grpc.RpcMethodHandler]:
-    publisher = front.publisher
+def _publisher(services: PubsubServices) -> dict[str, grpc.RpcMethodHandler]:
+    publisher = services.publisher
     return _unary(
-        front.metrics,
+        services.metrics,
         {
             "Publish": (publisher.publish, types.PublishRequest),
             "CreateTopic": (publisher.create_topic, types.Topic),
@@ -84,10 +55,10 @@ def _publisher(front: PubsubFront) -> dict[str, grpc.RpcMethodHandler]:
     )
 
 
-def _subscriber(front: PubsubFront) -> dict[str, grpc.RpcMethodHandler]:
-    subscriber, snapshots = front.subscriber, front.snapshots
+def _subscriber(services: PubsubServices) -> dict[str, grpc.RpcMethodHandler]:
+    subscriber, snapshots = services.subscriber, services.snapshots
     methods = _unary(
-        front.metrics,
+        services.metrics,
         {
             "Pull": (subscriber.pull, types.PullRequest),
             "Acknowledge": (subscriber.acknowledge, types.AcknowledgeRequest),
@@ -106,14 +77,14 @@ def _subscriber(front: PubsubFront) -> dict[str, grpc.RpcMethodHandler]:
             "DeleteSnapshot": (snapshots.delete_snapshot, types.DeleteSnapshotRequest),
         },
     )
-    methods["StreamingPull"] = _streaming_pull(front)
+    methods["StreamingPull"] = _streaming_pull(services)
     return methods
 
 
-def _schemas(front: PubsubFront) -> dict[str, grpc.RpcMethodHandler]:
-    schemas = front.schemas
+def _schemas(services: PubsubServices) -> dict[str, grpc.RpcMethodHandler]:
+    schemas = services.schemas
     return _unary(
-        front.metrics,
+        services.metrics,
         {
             "CreateSchema": (schemas.create_schema, types.CreateSchemaRequest),
             "CommitSchema": (schemas.commit_schema, types.CommitSchemaRequest),
@@ -129,10 +100,10 @@ def _schemas(front: PubsubFront) -> dict[str, grpc.RpcMethodHandler]:
     )
 
 
-def _policies(front: PubsubFront) -> dict[str, grpc.RpcMethodHandler]:
-    policies = front.policies
+def _policies(services: PubsubServices) -> dict[str, grpc.RpcMethodHandler]:
+    policies = services.policies
     return _unary(
-        front.metrics,
+        services.metrics,
         {
             "SetIamPolicy": (policies.set_iam_policy, iam_policy_pb2.SetIamPolicyRequest),
             "GetIamPolicy": (policies.get_iam_policy, iam_policy_pb2.GetIamPolicyRequest),
@@ -145,7 +116,7 @@ def _unary(metrics: PubsubMetrics, methods: Mapping[str, tuple[Method, Any]]) ->
     return {
         name: grpc.unary_unary_rpc_method_handler(
             _guarded(name, method, metrics),
-            # Google's own classes are wrappers around raw ones; those of IAM are raw.
+            # Google's Pub/Sub classes wrap raw ones; those of IAM are raw.
             request_deserializer=getattr(request, "pb", lambda kind=request: kind)().FromString,
             response_serializer=_serialize,
         )
@@ -153,19 +124,19 @@ def _unary(metrics: PubsubMetrics, methods: Mapping[str, tuple[Method, Any]]) ->
     }
 
 
-def _streaming_pull(front: PubsubFront) -> grpc.RpcMethodHandler:
+def _streaming_pull(services: PubsubServices) -> grpc.RpcMethodHandler:
     async def streaming_pull(_: object, context: grpc.aio.ServicerContext) -> None:
-        await front.streaming_pull(context)
+        await services.streaming_pull(context)
 
     return grpc.stream_stream_rpc_method_handler(
-        _guarded("StreamingPull", streaming_pull, front.metrics),
+        _guarded("StreamingPull", streaming_pull, services.metrics),
         request_deserializer=types.StreamingPullRequest.pb().FromString,
         response_serializer=_serialize,
     )
 
 
 def _guarded(name: str, method: Method, metrics: PubsubMetrics) -> Method:
-    """A method that ends its call with a status when something is wrong, and is counted."""
+    """Return a method that counts its calls and ends them with a status on an error."""
 
     async def answer(request: object, context: grpc.aio.ServicerContext) -> object:
         metrics.begin_call(name)
@@ -175,7 +146,7 @@ def _guarded(name: str, method: Method, metrics: PubsubMetrics) -> Method:
             code = grpc.StatusCode.OK
             return response
         except Exception as error:
-            code, message, trailers = _refusal(name, error)
+            code, message, trailers = _status(name, error)
             return await context.abort(code, message, trailers)
         finally:
             metrics.end_call(name, code.name)
@@ -183,8 +154,32 @@ def _guarded(name: str, method: Method, metrics: PubsubMetrics) -> Method:
     return answer
 
 
-def _refusal(name: str, error: Exception) -> Refusal:
+class CallStatus(NamedTuple):
+    """The status that a call ends with."""
+
+    code: grpc.StatusCode
+    message: str
+    trailers: tuple[tuple[str, bytes], ...] = ()
+
+
+def status_of(error: PenstockError) -> CallStatus:
+    """Return the gRPC status of an error; Penstock's codes are gRPC's."""
+    trailers = (_ack_failures(error),) if isinstance(error, StaleAckIds) else ()
+    return CallStatus(_CODES[error.code], error.message, trailers)
+
+
+def _ack_failures(error: StaleAckIds) -> tuple[str, bytes]:
+    """Return the trailer in which clients find the acks that failed permanently."""
+    info = error_details_pb2.ErrorInfo(reason="INVALID_ACK_ID", domain=_DOMAIN)
+    for ack_id in error.ack_ids:
+        info.metadata[ack_id] = _INVALID_ACK_ID
+    status = status_pb2.Status(code=code_pb2.INVALID_ARGUMENT, message=error.message)
+    status.details.add().Pack(info)
+    return "grpc-status-details-bin", status.SerializeToString()
+
+
+def _status(name: str, error: Exception) -> CallStatus:
     if isinstance(error, PenstockError):
-        return refusal_of(error)
-    log.error("a call failed in a way it should not", exc_info=error, extra={"method": name})
-    return Refusal(grpc.StatusCode.INTERNAL, "internal error; the server's log says more")
+        return status_of(error)
+    log.error("a call failed unexpectedly", exc_info=error, extra={"method": name})
+    return CallStatus(grpc.StatusCode.INTERNAL, "internal error; see the server's log")

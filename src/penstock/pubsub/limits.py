@@ -1,4 +1,4 @@
-"""Google's limits, which the front checks; those of the broker itself are in `core.limits`."""
+"""Google's limits, which the Pub/Sub API checks; those of the broker itself are in `domain.limits`."""
 
 from penstock.domain.limits import MIB
 
@@ -29,9 +29,9 @@ MAX_SCHEMA_BYTES = 300 * 1000
 MAX_SCHEMA_REVISIONS = 20
 MAX_AVRO_VALUES = 250_000
 
-# A subscription never drops: a publish that would go beyond this is refused, and so is nothing that was accepted lost.
+# A subscription never drops a message: a publish beyond this is refused, so nothing that was accepted is lost.
 BACKLOG_MESSAGES = 100_000_000
 BACKLOG_BYTES = 1 << 40
 MEMORY_BACKLOG_MESSAGES = 2_000_000
 MEMORY_BACKLOG_BYTES = 1024 * MIB
-"""The same where nothing is durable and every waiting message is held in memory."""
+"""The same for a store that is not durable, where every waiting message is in memory."""

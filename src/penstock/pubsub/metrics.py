@@ -1,4 +1,4 @@
-"""What the front counts; written out when somebody asks for metrics."""
+"""The metrics of the Pub/Sub server, collected on request."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -14,7 +14,7 @@ OTHER = "_other"
 
 
 class PubsubMetrics(Collector):
-    """The counters of one server; at most 512 subscriptions have a label of their own."""
+    """The counters of one server; at most 512 subscriptions have their own label."""
 
     def __init__(self, broker: AsyncBroker, pushes: Mapping[str, PushCounts]) -> None:
         self._broker = broker
@@ -23,16 +23,16 @@ class PubsubMetrics(Collector):
         self._in_progress: dict[str, int] = {}
 
     def begin_call(self, method: str) -> None:
-        """A call has come."""
+        """Count a call that starts."""
         self._in_progress[method] = self._in_progress.get(method, 0) + 1
 
     def end_call(self, method: str, code: str) -> None:
-        """A call was answered."""
+        """Count a call that was answered."""
         self._in_progress[method] -= 1
         self._calls[method, code] = self._calls.get((method, code), 0) + 1
 
     def collect(self) -> Iterable[Metric]:
-        """Everything, as Prometheus wants it."""
+        """Yield all metrics for Prometheus."""
         calls = CounterMetricFamily("pubsub_calls", "Calls answered.", labels=["method", "code"])
         for (method, code), count in self._calls.items():
             calls.add_metric([method, code], count)
@@ -84,7 +84,9 @@ class PubsubMetrics(Collector):
         return outstanding
 
     def _push_seconds(self) -> Metric:
-        seconds = HistogramMetricFamily("pubsub_push_seconds", "Time an endpoint took.", labels=["subscription"])
+        seconds = HistogramMetricFamily(
+            "pubsub_push_seconds", "Time an endpoint took to answer.", labels=["subscription"]
+        )
         merged: dict[str, Histogram] = {}
         for label, counts in self._labelled_pushes():
             merged.setdefault(label, Histogram(BUCKETS_S)).merge(counts.seconds)

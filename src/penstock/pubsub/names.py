@@ -1,15 +1,8 @@
-"""The grammar of resource names: projects/PROJECT/topics/ID and the like.
-
-Lists by pages: a token says after which name the next page begins.
-"""
+"""The grammar of resource names, such as projects/PROJECT/topics/ID."""
 
 import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from binascii import Error
-from collections.abc import Callable, Sequence
-from typing import TypeVar
 
-from penstock.pubsub.errors import InvalidName, InvalidRequest
+from penstock.pubsub.errors import InvalidName
 
 DELETED_TOPIC = "_deleted-topic_"
 DELETED_SCHEMA = "_deleted-schema_"
@@ -23,27 +16,27 @@ _REVISION = re.compile(r"(?P<schema>.+)@(?P<revision>[0-9a-f]{8})")
 
 
 def topic_name(name: str) -> str:
-    """The name of a topic, when it is one."""
+    """Return the name if it is a topic's; raise InvalidName otherwise."""
     return _checked("topics", name)
 
 
 def subscription_name(name: str) -> str:
-    """The name of a subscription, when it is one."""
+    """Return the name if it is a subscription's; raise InvalidName otherwise."""
     return _checked("subscriptions", name)
 
 
 def snapshot_name(name: str) -> str:
-    """The name of a snapshot, when it is one."""
+    """Return the name if it is a snapshot's; raise InvalidName otherwise."""
     return _checked("snapshots", name)
 
 
 def schema_name(name: str) -> str:
-    """The name of a schema without a revision, when it is one."""
+    """Return the name if it is a schema's, without a revision; raise InvalidName otherwise."""
     return _checked("schemas", name)
 
 
 def schema_revision(name: str) -> tuple[str, str | None]:
-    """The schema and the revision in projects/PROJECT/schemas/ID@REVISION; the revision may be missing."""
+    """Return the schema and the revision in projects/PROJECT/schemas/ID@REVISION; the revision may be missing."""
     match = _REVISION.fullmatch(name)
     if match is None:
         return schema_name(name), None
@@ -51,14 +44,14 @@ def schema_revision(name: str) -> tuple[str, str | None]:
 
 
 def project_name(name: str) -> str:
-    """The name of a project, when it is one."""
+    """Return the name if it is a project's; raise InvalidName otherwise."""
     if not _PROJECT_NAME.fullmatch(name):
         raise InvalidName(f"Invalid project name {name!r}: it must be projects/PROJECT")
     return name
 
 
 def project_of(name: str) -> str:
-    """The project a checked name belongs to."""
+    """Return the project of a valid name."""
     return "/".join(name.split("/", 2)[:2])
 
 
@@ -66,30 +59,3 @@ def _checked(kind: str, name: str) -> str:
     if not _KINDS[kind].fullmatch(name):
         raise InvalidName(f"Invalid name {name!r}: it must be projects/PROJECT/{kind}/ID, where {_RULE}")
     return name
-
-
-T = TypeVar("T")
-
-MAX_PAGE = 1000
-
-
-def page(items: Sequence[T], name_of: Callable[[T], str], page_size: int, page_token: str) -> tuple[Sequence[T], str]:
-    """The next items by name, and the token of what follows; empty when that is nothing."""
-    if page_size < 0:
-        raise InvalidRequest(f"page_size must not be negative, got {page_size}")
-    after = _decode(page_token)
-    rest = sorted((item for item in items if name_of(item) > after), key=name_of)
-    size = min(page_size or MAX_PAGE, MAX_PAGE)
-    taken = rest[:size]
-    return taken, _encode(name_of(taken[-1])) if len(rest) > size else ""
-
-
-def _encode(name: str) -> str:
-    return urlsafe_b64encode(name.encode()).decode()
-
-
-def _decode(token: str) -> str:
-    try:
-        return urlsafe_b64decode(token.encode()).decode()
-    except (Error, ValueError) as error:
-        raise InvalidRequest(f"page_token {token[:40]!r} is not one this server gave") from error

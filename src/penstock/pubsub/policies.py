@@ -1,4 +1,4 @@
-"""IAM policies: stored and shown. Nothing is refused because of one, since callers have no identity here."""
+"""IAM policies are stored and returned, but not enforced, because callers have no identity here."""
 
 from zlib import crc32
 
@@ -20,7 +20,7 @@ class Policies:
         self._schemas = schemas
 
     async def set_iam_policy(self, request: iam_policy_pb2.SetIamPolicyRequest, _: GrpcCall) -> policy_pb2.Policy:
-        """Keep a policy; one that was read before it changed is refused."""
+        """Store a policy; refuse it if the stored one has changed since it was read."""
         self._check_exists(request.resource)
         current = self._policy(request.resource)
         if request.policy.etag and request.policy.etag != current.etag:
@@ -32,19 +32,19 @@ class Policies:
         return policy
 
     async def get_iam_policy(self, request: iam_policy_pb2.GetIamPolicyRequest, _: GrpcCall) -> policy_pb2.Policy:
-        """The policy of a resource, empty when none was set."""
+        """Return the policy of a resource, an empty one if none was set."""
         self._check_exists(request.resource)
         return self._policy(request.resource)
 
     async def iam_permissions(
         self, request: iam_policy_pb2.TestIamPermissionsRequest, _: GrpcCall
     ) -> iam_policy_pb2.TestIamPermissionsResponse:
-        """All permissions asked for: every caller has them."""
+        """Return all requested permissions, because every caller has them."""
         self._check_exists(request.resource)
         return iam_policy_pb2.TestIamPermissionsResponse(permissions=request.permissions)
 
     async def forget(self, resource: str) -> None:
-        """The resource is gone."""
+        """Remove the policy of a deleted resource."""
         await self._broker.drop_record(_KEY + resource)
 
     def _policy(self, resource: str) -> policy_pb2.Policy:
@@ -63,7 +63,9 @@ class Policies:
         elif kind == ["schemas"]:
             self._schemas.revision(resource, None)
         else:
-            raise InvalidName(f"Invalid resource name {resource!r}: a topic, subscription, snapshot or schema is meant")
+            raise InvalidName(
+                f"Invalid resource name {resource!r}: it must be a topic, subscription, snapshot or schema"
+            )
 
 
 def _etag(policy: policy_pb2.Policy, before: bytes) -> bytes:

@@ -1,6 +1,6 @@
-"""The protocol's messages: the raw protobuf classes inside Google's package, without the wrappers around them.
+"""The protocol's messages: the raw protobuf classes of Google's package, without their wrappers.
 
-To the type checker a raw class is the wrapper it comes from, which has the same fields.
+To the type checker a raw class is its wrapper, which has the same fields.
 """
 
 from typing import Protocol, TypeVar, cast
@@ -36,36 +36,36 @@ ValidateMessageResponse = _raw(types.ValidateMessageResponse)
 
 
 class GrpcCall(Protocol):
-    """What a handler may know of the call it answers."""
+    """What a handler can know about its call."""
 
     def time_remaining(self) -> float | None:
-        """Seconds until the caller gives up; None when it does not."""
+        """Return the seconds until the caller gives up, or None if it does not."""
         ...
 
 
 class ProtobufMessage(Protocol):
-    """What every raw message can do."""
+    """The methods of every raw message."""
 
     def SerializeToString(self) -> bytes:  # noqa: N802 protobuf's name
-        """The message as bytes."""
+        """Return the message as bytes."""
         ...
 
 
 def encode(message: object) -> bytes:
-    """A raw message as bytes."""
+    """Encode a raw message."""
     return cast(ProtobufMessage, message).SerializeToString()
 
 
 def decode(kind: type[T], data: bytes) -> T:
-    """A raw message from bytes."""
-    return cast(T, kind.FromString(data))  # type: ignore[attr-defined]  # the wrapper stands for the raw class
+    """Decode a raw message."""
+    return cast(T, kind.FromString(data))  # type: ignore[attr-defined]  # the wrapper is declared, the raw class passed
 
 
 def copy_of(message: T) -> T:
-    """A raw message of the same content."""
+    """Return a copy of a raw message."""
     return decode(type(message), encode(message))
 
 
 def has(message: object, field: str) -> bool:
-    """Whether an optional field is set."""
-    return bool(message.HasField(field))  # type: ignore[attr-defined]  # the wrapper stands for the raw class
+    """Return whether an optional field is set."""
+    return bool(message.HasField(field))  # type: ignore[attr-defined]  # the wrapper is declared, the raw class passed

@@ -184,7 +184,7 @@ def _begun(
     if request is not None:
         return None, request
     found = asyncio.run(look(resume or ""))
-    return found, found.order
+    return found, found.request
 
 
 def _begin(

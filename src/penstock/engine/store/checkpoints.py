@@ -1,8 +1,8 @@
-"""Checkpoints: SQLite's write-ahead log is copied into the database beside the writer, so that no commit waits for it.
+"""Checkpoints of SQLite's write-ahead log, done beside the writer so that no commit waits for them.
 
-A thread copies what the log holds, which may take a tenth of a second; the writer goes on meanwhile. What was written
-in that time is little and is copied by the writer itself after its next commit, since SQLite begins its log anew only
-when all of it is copied.
+A thread copies the log into the database, which may take a tenth of a second, while the writer continues. The writer
+itself copies the little that was written in that time after its next commit, because SQLite restarts its log only when
+all of it is copied.
 """
 
 import logging
@@ -13,27 +13,27 @@ from concurrent.futures import Future, ThreadPoolExecutor
 log = logging.getLogger(__name__)
 
 _CHECKPOINT = "PRAGMA wal_checkpoint(PASSIVE)"
-# As much as is worth a checkpoint, what the writer may copy itself, and where the log must not grow any further.
+# When a checkpoint is worth it, how much the writer may copy itself, and when the log must not grow further.
 _DUE_BYTES = 32 * 1024 * 1024
 _REST_BYTES = _DUE_BYTES // 8
 _MOST_BYTES = 8 * _DUE_BYTES
 
 
 class Checkpoints:
-    """Counts what is written to the log, and sees to it that it is copied; called by the writer alone."""
+    """Counts what is written to the log, and copies it in time; called only by the writer."""
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
         self._connect = connect
         self._thread: ThreadPoolExecutor | None = None
         self._copying: Future[None] | None = None
         self._new_bytes = 0
-        """Written since the last copy began."""
+        """Written since the last copy started."""
         self._log_bytes = 0
-        """Written since the log began anew."""
+        """Written since the log was restarted."""
         self._most_bytes = _MOST_BYTES
 
     def wrote(self, writer: sqlite3.Connection, size_bytes: int) -> None:
-        """The writer has committed so much."""
+        """Record that the writer has committed this many bytes."""
         self._new_bytes += size_bytes
         self._log_bytes += size_bytes
         if self._copying is not None and self._copying.done():
@@ -46,7 +46,7 @@ class Checkpoints:
             self._begin()
 
     def close(self) -> None:
-        """Let a copy under way end."""
+        """Wait for a copy in progress."""
         if self._thread is not None:
             self._thread.shutdown()
 
@@ -57,7 +57,7 @@ class Checkpoints:
         self._copying = self._thread.submit(self._copy)
 
     def _copy(self) -> None:
-        """Copy what the log holds by now; without the interpreter's lock, since it is one statement."""
+        """Copy the log; the statement runs without the interpreter lock."""
         try:
             connection = self._connect()
             try:
@@ -68,12 +68,12 @@ class Checkpoints:
             log.warning("the write-ahead log was not copied into its database: %s", error)
 
     def _copy_rest(self, writer: sqlite3.Connection) -> None:
-        """Copy what is left; the log begins anew with the next commit unless somebody is reading from it."""
+        """Copy the rest; the next commit restarts the log unless a reader uses it."""
         self._new_bytes = 0
         try:
             busy, in_log, copied = writer.execute(_CHECKPOINT).fetchone()
         except sqlite3.Error as error:
-            # What was committed is in the log and stays there.
+            # What was committed stays in the log.
             log.warning("the write-ahead log was not copied into its database: %s", error)
             busy = True
         if busy or in_log != copied:

@@ -1,4 +1,4 @@
-"""One process at a time: a lock on a file beside the data, which dies with the process that holds it."""
+"""A lock on a file beside the data, for one process at a time; it ends with the process."""
 
 import fcntl
 import os
@@ -11,14 +11,14 @@ _LONGEST_PID = 20
 
 
 class DirectoryLock:
-    """An exclusive lock on a file that holds the pid of its holder."""
+    """An exclusive lock on a file that contains the pid of its owner."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock; StoreLocked when another holder has it."""
+        """Take the lock; raise StoreLocked if another process has it."""
         descriptor = self._open()
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -35,7 +35,7 @@ class DirectoryLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Give the lock back; the file stays, as removing it could take it from under the next holder."""
+        """Release the lock; the file stays, because removing it could take it from the next owner."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -44,6 +44,6 @@ class DirectoryLock:
         try:
             return os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise InvalidArgument(f"{self._path.parent} is no directory: create it first") from error
+            raise InvalidArgument(f"{self._path.parent} is not a directory: create it first") from error
         except OSError as error:
             raise StoreFailed(f"the lock file {self._path} cannot be opened: {error.strerror}") from error

@@ -1,10 +1,8 @@
-"""Flushing a file: from then on, what was written to it survives a power cut.
+"""Flushing a file, so that its contents survive a power failure: blocking, or asynchronously by the Linux kernel.
 
-Flushing by Linux itself, which tells by a file descriptor when it is done: no thread waits, none has to be woken.
-
-A thread that waits for the disk needs the interpreter afterwards, and takes it from the loop when that has most to do.
-Linux's own asynchronous I/O (io_submit) flushes beside all that. Python has no module for it, so the four system calls
-are made by number.
+A thread that waits for the disk needs the interpreter lock afterwards, and takes it from the event loop at its busiest.
+Linux's asynchronous I/O (io_submit) needs no thread: it signals completion by a file descriptor. Python has no module
+for it, so the four system calls are made by number.
 """
 
 import ctypes
@@ -16,12 +14,17 @@ from pathlib import Path
 
 from penstock.engine.errors import StoreFailed
 
+# io_setup, io_destroy, io_submit, io_getevents.
+_CALLS = {"x86_64": (206, 207, 209, 208), "aarch64": (0, 1, 2, 4)}
+_FDATASYNC = 3
+_FLAG_RESFD = 1
+
 
 class FileFlush:
-    """The file that a store appends to, which has to be flushed before anybody may rely on what was written.
+    """The file that a store appends to; it must be flushed before its contents can be relied on.
 
-    After a flush that failed nobody knows what of the file is on the disk, and a second flush would not tell: the
-    kernel reports an error once. So the store takes nothing more until it is opened anew and reads what is there.
+    After a failed flush it is unknown which parts of the file are on disk, and a second flush would not tell, because
+    the kernel reports an error once. So the store accepts nothing more until it is opened again and has read the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -30,16 +33,16 @@ class FileFlush:
         self._broken: str | None = None
         directory = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            os.fsync(directory)  # the file may be new, and its name has to survive, too
+            os.fsync(directory)  # the file may be new, and its name must survive too
         finally:
             os.close(directory)
 
     def fileno(self) -> int:
-        """The descriptor to flush."""
+        """Return the descriptor to flush."""
         return self._file
 
     def wait(self) -> None:
-        """Flush, and return when it is done; StoreFailed when it is not."""
+        """Flush, and return when it is done; raise StoreFailed if it fails."""
         try:
             if sys.platform == "darwin":
                 # A plain fsync leaves the data in the drive's cache.
@@ -50,28 +53,22 @@ class FileFlush:
             raise self.failed(error) from error
 
     def failed(self, error: OSError) -> StoreFailed:
-        """A flush failed; gives what its callers are told."""
-        self._broken = f"{self._path} could not be flushed to its disk ({error}): look after the disk, then restart"
+        """Record a failed flush and return the error for its callers."""
+        self._broken = f"{self._path} could not be flushed to its disk ({error}): check the disk, then restart"
         return StoreFailed(self._broken)
 
     def check(self) -> None:
-        """StoreFailed once a flush has failed."""
+        """Raise StoreFailed once a flush has failed."""
         if self._broken is not None:
             raise StoreFailed(self._broken)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._file)
 
 
-# io_setup, io_destroy, io_submit, io_getevents.
-_CALLS = {"x86_64": (206, 207, 209, 208), "aarch64": (0, 1, 2, 4)}
-_FDATASYNC = 3
-_TELL_BY_DESCRIPTOR = 1
-
-
 class _Request(ctypes.Structure):
-    """What Linux calls an iocb, on little-endian machines."""
+    """An iocb of Linux, on little-endian machines."""
 
     _fields_ = (
         ("data", ctypes.c_uint64),
@@ -85,7 +82,7 @@ class _Request(ctypes.Structure):
         ("offset", ctypes.c_int64),
         ("reserved", ctypes.c_uint64),
         ("flags", ctypes.c_uint32),
-        ("told_by", ctypes.c_uint32),
+        ("result_fd", ctypes.c_uint32),
     )
 
 
@@ -99,10 +96,10 @@ class _Event(ctypes.Structure):
 
 
 class KernelFlush:
-    """Flushes one file, one flush at a time; readable when a flush has ended."""
+    """Flushes one file, one flush at a time; its descriptor is readable when a flush has ended."""
 
     def __init__(self, file: int) -> None:
-        """Begin to use a file; OSError where Linux, or what a container lets through of it, has no such calls."""
+        """Prepare to flush a file; raise OSError if the system or its container does not allow these calls."""
         numbers = _CALLS.get(platform.machine())
         if sys.platform != "linux" or numbers is None:
             raise OSError("no asynchronous flush on this platform")
@@ -111,24 +108,24 @@ class KernelFlush:
         self._context = ctypes.c_ulong(0)
         if self._syscall(setup, ctypes.c_long(1), ctypes.byref(self._context)) < 0:
             raise _last_error()
-        self._told_by = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        request = _Request(opcode=_FDATASYNC, file=file, flags=_TELL_BY_DESCRIPTOR, told_by=self._told_by)
+        self._result_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        request = _Request(opcode=_FDATASYNC, file=file, flags=_FLAG_RESFD, result_fd=self._result_fd)
         self._requests = (ctypes.POINTER(_Request) * 1)(ctypes.pointer(request))
         self._event = _Event()
 
     def fileno(self) -> int:
-        """Readable once what was begun has ended."""
-        return self._told_by
+        """Return a descriptor that is readable once a flush has ended."""
+        return self._result_fd
 
     def begin(self) -> None:
-        """Begin a flush; OSError when Linux refuses to."""
+        """Start a flush; raise OSError if Linux refuses."""
         if self._syscall(self._submit, self._context, ctypes.c_long(1), self._requests) != 1:
             raise _last_error()
 
     def end(self) -> bool:
-        """Take note of the end of a flush; False when none has ended, OSError when it failed."""
+        """Return whether the flush has ended; raise OSError if it failed."""
         try:
-            os.eventfd_read(self._told_by)
+            os.eventfd_read(self._result_fd)
         except BlockingIOError:
             return False
         one = ctypes.c_long(1)
@@ -140,9 +137,9 @@ class KernelFlush:
         return True
 
     def close(self) -> None:
-        """Give everything back; waits for a flush under way."""
+        """Release all resources; waits for a flush in progress."""
         self._syscall(self._destroy, self._context)
-        os.close(self._told_by)
+        os.close(self._result_fd)
 
 
 def _last_error() -> OSError:

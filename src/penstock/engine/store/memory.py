@@ -1,4 +1,4 @@
-"""The store that keeps nothing: queues live in memory only."""
+"""The store that saves nothing: queues exist only in memory."""
 
 from penstock.engine.store.port import (
     DamagedRow,
@@ -14,44 +14,44 @@ from penstock.engine.store.port import (
 
 
 class MemoryStore:
-    """Gives back nothing, because the ledger of a store that is not durable keeps everything itself."""
+    """Returns nothing, because the ledger of a store that is not durable keeps everything itself."""
 
     durable = False
     local = True
     flush = None
-    room = None
+    disk_space = None
 
     def open(self) -> tuple[list[StreamRecord], list[QueueRecord]]:
-        """An empty catalog."""
+        """Return an empty catalog."""
         return [], []
 
     def apply(self, batch: WriteBatch) -> Shares:
-        """Nothing to keep."""
+        """Discard a batch."""
         return {}
 
     def totals(self, queue_id: int) -> StoreTotals:
-        """Nothing is left here."""
+        """Return zero."""
         return StoreTotals(0, 0)
 
     def read(self, queue_id: int, from_seq: int, max_messages: int, max_bytes: int) -> list[StoredSegment]:
-        """Nothing to read."""
+        """Return nothing."""
         return []
 
     def deliveries(self, queue_id: int, first_seq: int, last_seq: int) -> list[DeliveryRow]:
-        """Nothing to read."""
+        """Return nothing."""
         return []
 
     def dedups(self, now_ms: int) -> list[DedupRow]:
-        """Nothing to read."""
+        """Return nothing."""
         return []
 
     def shares(self) -> Shares:
-        """Nothing to read."""
+        """Return nothing."""
         return {}
 
     def damaged(self) -> list[DamagedRow]:
-        """Nothing to read."""
+        """Return nothing."""
         return []
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing."""

@@ -1,22 +1,22 @@
 """The store port: what a queue needs to survive a crash.
 
 A stream is a log of messages in segments; each queue of the stream records which messages of a segment it is done
-with. A topic is a stream with a queue per subscription, so a body is stored once however many subscribe; an SQS queue
+with. A topic is a stream with a queue per subscription, so a body is stored once for all subscriptions; an SQS queue
 (or each of its partitions) is a stream with one queue.
 
-A store is synchronous: one writer calls `apply`, and reads may run beside it in another thread.
+A store is synchronous: one writer calls `apply`, and reads may run at the same time in another thread.
 """
 
 from typing import Protocol
 
 import msgspec
 
-from penstock.edge.disk_room import DiskRoom
+from penstock.edge.disk_space import DiskSpace
 from penstock.engine.store.flush import FileFlush
 
 
 class StreamRecord(msgspec.Struct, frozen=True):
-    """A stream; `seq_limit` is above every sequence number it ever gave out."""
+    """A stream; `seq_limit` is above every sequence number it ever assigned."""
 
     id: int
     name: str
@@ -25,7 +25,7 @@ class StreamRecord(msgspec.Struct, frozen=True):
 
 
 class QueueRecord(msgspec.Struct, frozen=True):
-    """A queue of a stream; it is concerned with messages from `start_seq` on."""
+    """A queue of a stream; it gets messages from `start_seq` on."""
 
     id: int
     stream_id: int
@@ -45,7 +45,7 @@ class SegmentRow(msgspec.Struct, frozen=True):
 
 
 class AckRow(msgspec.Struct, frozen=True):
-    """Which messages of a segment a queue is done with; `dead` is None when it is done with all of them."""
+    """Which messages of a segment a queue is done with; `dead` is None if that is all of them."""
 
     queue_id: int
     stream_id: int
@@ -56,7 +56,7 @@ class AckRow(msgspec.Struct, frozen=True):
 
 
 class DeliveryRow(msgspec.Struct, frozen=True):
-    """How often a message that came back was handed out."""
+    """The delivery count of a message that came back."""
 
     queue_id: int
     seq: int
@@ -65,7 +65,7 @@ class DeliveryRow(msgspec.Struct, frozen=True):
 
 
 class DedupRow(msgspec.Struct, frozen=True):
-    """The deduplication ids of a segment, remembered whether or not its messages still exist."""
+    """The deduplication ids of a segment, kept even if its messages no longer exist."""
 
     stream_id: int
     first_seq: int
@@ -74,7 +74,7 @@ class DedupRow(msgspec.Struct, frozen=True):
 
 
 class DamagedRow(msgspec.Struct, frozen=True):
-    """A record that failed its checksum: set aside for a person to look at, never served."""
+    """A record that failed its checksum: set aside for a person to examine, never delivered."""
 
     stream_id: int
     first_seq: int
@@ -85,7 +85,7 @@ class DamagedRow(msgspec.Struct, frozen=True):
 
 
 class StoredSegment(msgspec.Struct, frozen=True):
-    """A segment as it was read back for one queue."""
+    """A segment as read back for one queue."""
 
     first_seq: int
     count: int
@@ -95,14 +95,14 @@ class StoredSegment(msgspec.Struct, frozen=True):
 
 
 class StoreTotals(msgspec.Struct, frozen=True):
-    """What a queue has left in the store."""
+    """What a queue still has in the store."""
 
     messages: int
     size_bytes: int
 
 
 class WriteBatch(msgspec.Struct, kw_only=True):
-    """One transaction: all of it is kept or nothing."""
+    """One transaction: all of it is saved or nothing."""
 
     put_streams: list[StreamRecord] = []
     put_queues: list[QueueRecord] = []
@@ -112,29 +112,29 @@ class WriteBatch(msgspec.Struct, kw_only=True):
     deliveries: list[DeliveryRow] = []
     acks: list[AckRow] = []
     clone_acks: list[tuple[int, int]] = []
-    """(queue, fresh queue): the fresh one is done with what the other is done with, after the acks above."""
+    """(queue, new queue): the new one is done with the same messages, after the acks above."""
     forget_deliveries: list[tuple[int, int, int]] = []
     """(queue, first sequence, last sequence) of segments the queue is done with."""
     drop_segments: list[tuple[int, int]] = []
-    """(stream, first sequence) of segments no queue needs any more."""
+    """(stream, first sequence) of segments that no queue needs."""
     damaged: list[DamagedRow] = []
     purge_queues: list[tuple[int, int]] = []
     """(queue, sequence): the queue is done with everything before it."""
     drop_queues: list[int] = []
     drop_streams: list[int] = []
     collect_streams: list[int] = []
-    """Streams from which segments that no queue needs are to be removed, after all of the above."""
+    """Streams from which to remove segments that no queue needs, after all of the above."""
     dedup_horizon_ms: int = 0
-    """Deduplication ids that expired by this moment are removed."""
+    """Deduplication ids that expired by this time are removed."""
 
     @property
     def size_bytes(self) -> int:
-        """How large the messages are that it brings."""
+        """The size of its messages."""
         return sum([segment.size_bytes for segment in self.segments])
 
 
 Shares = dict[int, dict[int, int]]
-"""Stream id → first sequence → how many queues still need that segment, for segments that two or more need."""
+"""Stream id → first sequence → number of queues that need the segment, for segments that two or more need."""
 
 
 class Store(Protocol):
@@ -142,54 +142,54 @@ class Store(Protocol):
 
     @property
     def durable(self) -> bool:
-        """Whether anything survives; a store that keeps nothing is never asked to."""
+        """Whether anything survives a restart."""
         ...
 
     @property
     def local(self) -> bool:
-        """Whether a commit is work of this process and its disk, and not a wait for another process."""
+        """Whether a commit is work of this process and its disk, not a wait for another process."""
         ...
 
     @property
     def flush(self) -> FileFlush | None:
-        """What is to be flushed after `apply`, before anybody may rely on it; None when `apply` does all."""
+        """The file to flush after `apply` before its result can be relied on; None if `apply` does all."""
         ...
 
     @property
-    def room(self) -> DiskRoom | None:
-        """The disk it is on, if it is this machine's."""
+    def disk_space(self) -> DiskSpace | None:
+        """The disk it is on, if it is on this machine."""
         ...
 
     def open(self) -> tuple[list[StreamRecord], list[QueueRecord]]:
-        """Lock, migrate and read the catalog; StoreLocked when another process has it."""
+        """Lock, migrate and read the catalog; raise StoreLocked if another process has it."""
         ...
 
     def apply(self, batch: WriteBatch) -> Shares:
-        """Commit a batch and return the shares of its `collect_streams`; StoreFailed and nothing kept otherwise."""
+        """Commit a batch and return the shares of its `collect_streams`; raise StoreFailed if nothing was saved."""
         ...
 
     def totals(self, queue_id: int) -> StoreTotals:
-        """What a queue has left."""
+        """Return what a queue still has."""
         ...
 
     def read(self, queue_id: int, from_seq: int, max_messages: int, max_bytes: int) -> list[StoredSegment]:
-        """The next segments a queue is not done with, from a sequence number on, at least one if there is any."""
+        """Return the next segments a queue is not done with, from a sequence number on; at least one if any exists."""
         ...
 
     def deliveries(self, queue_id: int, first_seq: int, last_seq: int) -> list[DeliveryRow]:
-        """Delivery counts of messages that came back."""
+        """Return the delivery counts of messages that came back."""
         ...
 
     def dedups(self, now_ms: int) -> list[DedupRow]:
-        """Deduplication ids that have not expired, oldest first."""
+        """Return deduplication ids that have not expired, oldest first."""
         ...
 
     def shares(self) -> Shares:
-        """How many queues need each segment, for all streams."""
+        """Return how many queues need each segment, for all streams."""
         ...
 
     def damaged(self) -> list[DamagedRow]:
-        """Records that were set aside."""
+        """Return the records that were set aside."""
         ...
 
     def close(self) -> None:

@@ -26,19 +26,19 @@ from penstock.engine.store.postgres_ownership import SchemaOwnership
 
 _BULK_SEGMENTS = 50
 _BULK_BYTES = 1 << 20
-# The second attempt is for a connection that turns out to be lost before anything was committed.
+# The second attempt is for a connection that was already lost before anything was committed.
 _ATTEMPTS = 2
-# Besides the server's own errors: an integer past 64 bits, text that is no Unicode.
+# Besides the server's own errors: an integer above 64 bits, text that is not valid Unicode.
 _REFUSALS = (psycopg.Error, OverflowError, UnicodeError)
 
 
 class PostgresStore:
-    """Streams and queues in a schema that one process has to itself."""
+    """Streams and queues in a schema that one process owns."""
 
     durable = True
     local = False
     flush = None
-    room = None
+    disk_space = None
 
     def __init__(self, url: str, *, schema: str = "penstock_queue") -> None:
         self._address = PostgresAddress(url)
@@ -49,7 +49,7 @@ class PostgresStore:
         self._reader: Session | None = None
 
     def open(self) -> tuple[list[StreamRecord], list[QueueRecord]]:
-        """Lock, migrate and read the catalog; StoreLocked when another process has it."""
+        """Lock, migrate and read the catalog; raise StoreLocked if another process has it."""
         self._ownership = SchemaOwnership(self._connect, self._schema)
         try:
             session = self._ownership.claim()
@@ -66,21 +66,21 @@ class PostgresStore:
         return streams, queues
 
     def apply(self, batch: WriteBatch) -> Shares:
-        """Commit a batch and return the shares of its `collect_streams`; StoreFailed if nothing was kept."""
+        """Commit a batch and return the shares of its `collect_streams`; raise StoreFailed if nothing was saved."""
         with self._write_lock:
             for _ in range(_ATTEMPTS):
                 shares = self._attempt(batch)
                 if shares is not None:
                     return shares
-        raise StoreFailed(f"the connection to {self._address} was lost again: nothing of the batch was kept")
+        raise StoreFailed(f"the connection to {self._address} was lost again: nothing of the batch was saved")
 
     def totals(self, queue_id: int) -> StoreTotals:
-        """What a queue has left."""
+        """Return what a queue still has."""
         ((messages, size_bytes),) = self._ask(statement.TOTALS, (queue_id,))
         return StoreTotals(messages, size_bytes)
 
     def read(self, queue_id: int, from_seq: int, max_messages: int, max_bytes: int) -> list[StoredSegment]:
-        """The next segments a queue is not done with, at least one if there is any."""
+        """Return the next segments a queue is not done with, at least one if there is any."""
         wanted = {
             "queue_id": queue_id,
             "from_seq": from_seq,
@@ -90,21 +90,21 @@ class PostgresStore:
         return [StoredSegment(*row) for row in self._ask(statement.READ, wanted)]
 
     def deliveries(self, queue_id: int, first_seq: int, last_seq: int) -> list[DeliveryRow]:
-        """Delivery counts of messages that came back."""
+        """Return the delivery counts of messages that came back."""
         rows = self._ask(statement.DELIVERIES, (queue_id, first_seq, last_seq))
         return [DeliveryRow(*row) for row in rows]
 
     def dedups(self, now_ms: int) -> list[DedupRow]:
-        """Deduplication ids that have not expired, oldest first."""
+        """Return deduplication ids that have not expired, oldest first."""
         return [DedupRow(*row) for row in self._ask(statement.DEDUPS, (now_ms,))]
 
     def shares(self) -> Shares:
-        """How many queues need each segment, for all streams."""
+        """Return how many queues need each segment, for all streams."""
         streams = [stream_id for (stream_id,) in self._ask(statement.SHARED_STREAMS, ())]
         return {stream_id: dict(self._ask(statement.SHARES, {"stream_id": stream_id})) for stream_id in streams}
 
     def damaged(self) -> list[DamagedRow]:
-        """Records that were set aside."""
+        """Return the records that were set aside."""
         return [DamagedRow(*row) for row in self._ask(statement.DAMAGED, ())]
 
     def close(self) -> None:
@@ -120,7 +120,7 @@ class PostgresStore:
         return self._address.connect(self._schema)
 
     def _attempt(self, batch: WriteBatch) -> Shares | None:
-        """As `apply`, or None when the connection was lost and nothing was kept."""
+        """Do the same as `apply`, but return None if the connection was lost and nothing was saved."""
         session = self._ownership.session()
         number = self._ownership.next_commit
         try:
@@ -132,7 +132,7 @@ class PostgresStore:
             kept = self._ownership.settle(number)
             return self._shares_after(number, batch.collect_streams) if kept else None
         except BaseException:
-            self._ownership.deny(number)
+            self._ownership.report_failed(number)
             raise
         self._ownership.confirm(number)
         return shares
@@ -140,7 +140,7 @@ class PostgresStore:
     def _commit(self, session: Session, batch: WriteBatch, number: int) -> Shares:
         bulk = _is_bulk(batch.segments)
         if bulk:
-            # COPY has no place in a pipeline, so it goes ahead of the rest of its transaction.
+            # COPY cannot run in a pipeline, so it precedes the rest of its transaction.
             session.execute("BEGIN")
             _copy(session, batch.segments)
         with session.pipeline():
@@ -160,10 +160,10 @@ class PostgresStore:
         try:
             return _ask_shares(self._ownership.session(), stream_ids)()
         except psycopg.Error as error:
-            self._ownership.deny(number)
+            self._ownership.report_failed(number)
             self._refuse(error)
         except (StoreFailed, StoreLocked):
-            self._ownership.deny(number)
+            self._ownership.report_failed(number)
             raise
 
     def _ask(self, text: str, parameters: tuple[int, ...] | dict[str, int]) -> list[tuple[Any, ...]]:
@@ -193,10 +193,10 @@ class PostgresStore:
 
     def _refuse(self, error: Exception) -> NoReturn:
         if isinstance(error, psycopg.errors.DiskFull):
-            message = f"the disk of {self._address} is full: make room; nothing of the batch was kept"
+            message = f"the disk of {self._address} is full: free up space; nothing of the batch was saved"
         else:
             explained = self._address.explain(error)
-            message = f"{self._address} refused a batch, and nothing of it was kept: {explained}"
+            message = f"{self._address} refused a batch, and nothing of it was saved: {explained}"
         raise StoreFailed(message) from error
 
 
@@ -220,7 +220,7 @@ def _write(session: Session, batch: WriteBatch) -> None:
     _many(session, statement.PUT_QUEUE, map(astuple, batch.put_queues))
     _columns(session, statement.RAISE_SEQ_LIMITS, list(batch.seq_limits.items()))
     _many(session, statement.PUT_DEDUP, map(astuple, batch.dedups))
-    # One statement may not touch a row twice: of several states of a row the last one counts.
+    # One statement may not touch a row twice: the last state of a row wins.
     deliveries = {(row.queue_id, row.seq): row for row in batch.deliveries}
     _columns(session, statement.PUT_DELIVERIES, [astuple(row) for row in deliveries.values()])
     acks = {(row.queue_id, row.first_seq): row for row in batch.acks}
@@ -257,7 +257,7 @@ def _columns(session: Session, text: str, rows: list[Any]) -> None:
 
 
 def _ask_shares(session: Session, stream_ids: list[int]) -> Callable[[], Shares]:
-    """Ask now, and fetch when the answer is called for: in a pipeline it comes at the end."""
+    """Send the query now and return a function that fetches the result: a pipeline delivers it at the end."""
     cursors = {stream_id: session.execute(statement.SHARES, {"stream_id": stream_id}) for stream_id in stream_ids}
     return lambda: {stream_id: dict(cursor.fetchall()) for stream_id, cursor in cursors.items()}
 

@@ -1,4 +1,4 @@
-"""Where a PostgreSQL database is and how to reach it, with its password kept out of every sentence."""
+"""Where a PostgreSQL database is and how to connect to it; its password never appears in a message."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from penstock.engine.errors import StoreFailed
 Session = psycopg.Connection[tuple[Any, ...]]
 """A connection whose rows are tuples."""
 
-# Keepalives and the timeout find out in seconds, not hours, that the other side is gone.
+# Keepalives and the timeout detect in seconds, not hours, that the other side is gone.
 _DEFAULTS: dict[str, Any] = {
     "application_name": "penstock",
     "connect_timeout": 10,
@@ -23,19 +23,19 @@ _DEFAULTS: dict[str, Any] = {
     "tcp_user_timeout": 30_000,
 }
 _SEARCH_PATH = sql.SQL("SET search_path TO {}")
-# The walk of a read looks dear to the planner, and compiling it would cost a hundred times what it takes.
-_NO_COMPILING = "SET jit = off"
+# The planner overestimates the recursive read, and compiling it would cost a hundred times its duration.
+_DISABLE_JIT = "SET jit = off"
 
 
 class PostgresAddress:
-    """A connection URL, taken apart."""
+    """A parsed connection URL."""
 
     def __init__(self, url: str) -> None:
         try:
             given = conninfo_to_dict(url)
         except (psycopg.Error, ValueError):
             # Without the cause: it may quote the password.
-            message = "the PostgreSQL URL cannot be understood: use postgresql://user:password@host:port/database"
+            message = "the PostgreSQL URL is malformed: use postgresql://user:password@host:port/database"
             raise InvalidArgument(message) from None
         self._parameters = _DEFAULTS | given
 
@@ -45,19 +45,19 @@ class PostgresAddress:
         return f"database {parameters.get('dbname', '(default)')} at {host}:{port}"
 
     def connect(self, schema: str) -> Session:
-        """A new connection to one schema, in which every statement is its own transaction unless one is begun."""
+        """Open a connection to one schema, in autocommit mode."""
         try:
             session = psycopg.connect(**self._parameters, autocommit=True)
             # One type for all integers, so that a statement is prepared once and not once per magnitude.
             session.adapters.register_dumper(int, Int8BinaryDumper)
             session.execute(_SEARCH_PATH.format(sql.Identifier(schema)))
-            session.execute(_NO_COMPILING)
+            session.execute(_DISABLE_JIT)
         except psycopg.Error as error:
             raise StoreFailed(f"cannot connect to {self}: {self.explain(error)}") from None
         return session
 
     def explain(self, error: Exception) -> str:
-        """An error in one line, without the password."""
+        """Return an error in one line, without the password."""
         text = " ".join(str(error).split())
         password = self._parameters.get("password")
         return text.replace(str(password), "***") if password else text

@@ -1,7 +1,7 @@
-"""The right to write to a schema: one session holds its advisory lock, and numbers its commits.
+"""The right to write to a schema: one session holds its advisory lock and numbers its commits.
 
 The number is written in the transaction it counts. When a connection is lost during a commit, the lock is taken again
-first, which waits for the old session's end, and then the number tells whether the commit was kept.
+first, which waits for the end of the old session; then the number says whether the commit was saved.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ _COUNT_COMMIT = "UPDATE owners SET commits = %s WHERE epoch = %s"
 
 
 class SchemaOwnership:
-    """One store's hold on a schema, kept across lost connections as long as nobody else takes it."""
+    """One store's ownership of a schema, kept across lost connections unless another process takes it."""
 
     def __init__(self, connect: Callable[[], Session], schema: str) -> None:
         self._connect = connect
@@ -50,13 +50,13 @@ class SchemaOwnership:
         self._backend: tuple[int, datetime] | None = None
         self._epoch = 0
         self._commits = 0
-        self._doubt: int | None = None
-        self._denied = False
-        self._verdict: PenstockError | None = None
+        self._unknown_commit: int | None = None
+        self._reported_failed = False
+        self._lost: PenstockError | None = None
         self._closing = Event()
 
     def claim(self) -> Session:
-        """Take a schema and bring it up to date; StoreLocked when another process has it."""
+        """Take a schema and migrate it; raise StoreLocked if another process has it."""
         session = self._session = self._connect()
         if not self._lock(session, _CLAIM_WAIT):
             raise StoreLocked(self._holder(session))
@@ -67,7 +67,7 @@ class SchemaOwnership:
         return session
 
     def session(self) -> Session:
-        """The session that holds the lock, a new one when the last was lost; StoreLocked when another has it."""
+        """Return the session that holds the lock, a new one if it was lost; raise StoreLocked if another has it."""
         self.require()
         if self._session is None or self._closing.is_set():
             raise StoreFailed(f"schema {self._schema} is not open")
@@ -76,13 +76,13 @@ class SchemaOwnership:
         return self._session
 
     def require(self) -> None:
-        """Fail when this store has lost its schema for good."""
-        if self._verdict is not None:
-            raise self._verdict.with_traceback(None)
+        """Raise an error if this store has lost its schema permanently."""
+        if self._lost is not None:
+            raise self._lost.with_traceback(None)
 
     def check(self, session: Session) -> None:
-        """Find out, over any session, whether another store took the schema since."""
-        self._learn(session, settled=False)
+        """Check with any session whether another store has taken the schema."""
+        self._refresh(session, settled=False)
         self.require()
 
     @property
@@ -95,42 +95,42 @@ class SchemaOwnership:
         session.execute(_COUNT_COMMIT, (number, self._epoch))
 
     def confirm(self, number: int) -> None:
-        """The server answered that a commit was kept."""
+        """Record that the server confirmed a commit."""
         self._commits = number
 
     def settle(self, number: int) -> bool:
-        """Whether a commit was kept whose connection was lost; StoreFailed when the server stays away."""
-        self._doubt = number
+        """Return whether a commit whose connection was lost was saved; raise StoreFailed if the server stays away."""
+        self._unknown_commit = number
         for pause_s in _RETRY_PAUSES_S:
             if self._is_settled() or self._closing.wait(pause_s):
                 break
-        if self._doubt == number:
-            self._denied = True
+        if self._unknown_commit == number:
+            self._reported_failed = True
             raise StoreFailed(
-                f"the connection to schema {self._schema} was lost in a commit and does not come back; "
-                "it is not known whether the commit was kept"
+                f"the connection to schema {self._schema} was lost in a commit and was not restored; "
+                "it is not known whether the commit was saved"
             )
         return self._commits >= number
 
-    def deny(self, number: int) -> None:
-        """The caller will be told that a commit failed; if it was kept after all, this store is at an end."""
-        self._doubt, self._denied = number, True
+    def report_failed(self, number: int) -> None:
+        """Record that a commit is reported as failed; if it was saved after all, this store must not continue."""
+        self._unknown_commit, self._reported_failed = number, True
         if self._session is not None:
             self._session.close()
 
     def stop_waiting(self) -> None:
-        """No longer wait for a lost connection: the store is about to be closed."""
+        """Stop waiting for a lost connection, because the store is about to be closed."""
         self._closing.set()
 
     def close(self) -> None:
-        """Give the schema back."""
+        """Release the schema."""
         if self._session is not None:
             self._session.close()
 
     def _is_settled(self) -> bool:
         with suppress(StoreFailed, StoreLocked):
             self.session()
-        return self._doubt is None
+        return self._unknown_commit is None
 
     def _reclaim(self) -> Session:
         session = self._connect()
@@ -138,7 +138,7 @@ class SchemaOwnership:
             self.check(session)
             session.execute(_END_BACKEND, self._backend)
             locked = self._lock(session, _RECLAIM_WAIT)
-            self._learn(session, settled=locked)
+            self._refresh(session, settled=locked)
             self.require()
             if not locked:
                 raise StoreLocked(self._holder(session))
@@ -160,22 +160,22 @@ class SchemaOwnership:
         session.execute(_RESET_LOCK_TIMEOUT)
         return True
 
-    def _learn(self, session: Session, *, settled: bool) -> None:
+    def _refresh(self, session: Session, *, settled: bool) -> None:
         owners: dict[int, int] = dict(session.execute(_OWNERS_SINCE, (self._epoch,)).fetchall())
         if max(owners, default=0) > self._epoch:
-            # A later owner had the lock, so the session that made our last commit has ended.
+            # A later owner had the lock, so the session of our last commit has ended.
             settled = True
-            self._verdict = StoreLocked(f"another process took over schema {self._schema}: restart this one")
+            self._lost = StoreLocked(f"another process took over schema {self._schema}: restart this one")
         if not settled:
             return
         if self._epoch not in owners:
-            self._verdict = StoreFailed(f"schema {self._schema} was replaced: restart this process")
+            self._lost = StoreFailed(f"schema {self._schema} was replaced: restart this process")
             return
-        if self._denied and owners[self._epoch] == self._doubt:
-            message = f"a commit to schema {self._schema} that was reported as failed was kept: restart this process"
-            self._verdict = StoreFailed(message)
+        if self._reported_failed and owners[self._epoch] == self._unknown_commit:
+            message = f"a commit to schema {self._schema} that was reported as failed was saved: restart this process"
+            self._lost = StoreFailed(message)
         self._commits = owners[self._epoch]
-        self._doubt, self._denied = None, False
+        self._unknown_commit, self._reported_failed = None, False
 
     def _remember_backend(self, session: Session) -> None:
         ((pid, started),) = session.execute(_BACKEND).fetchall()

@@ -1,7 +1,4 @@
-"""The statements of the PostgreSQL store, by what they do; the schema is the connection's search path.
-
-The tables of the PostgreSQL store, and how a schema of an older version becomes one of this version.
-"""
+"""The SQL of the PostgreSQL store and the migrations of its tables; the schema is the connection's search path."""
 
 from typing import Any
 
@@ -46,7 +43,7 @@ SELECT * FROM unnest(%b::bigint[], %b::bigint[], %b::bigint[], %b::bytea[], %b::
 ON CONFLICT (queue_id, first_seq) DO UPDATE SET dead = excluded.dead, dead_count = excluded.dead_count,
     dead_bytes = excluded.dead_bytes
 """
-# Takes (fresh queue, queue).
+# Parameters: new queue, queue.
 CLONE_ACKS = """
 INSERT INTO acks (queue_id, stream_id, first_seq, dead, dead_count, dead_bytes)
 SELECT %s, stream_id, first_seq, dead, dead_count, dead_bytes FROM acks WHERE queue_id = %s
@@ -60,13 +57,13 @@ ADD_DAMAGED = """
 INSERT INTO damaged (stream_id, first_seq, seq, reason, payload, found_ms) VALUES (%s, %s, %s, %s, %b, %s)
 """
 
-# Each of these takes (sequence, queue).
+# Parameters of each: sequence, queue.
 PURGE_QUEUE = (
     "UPDATE queues SET start_seq = greatest(start_seq, %s) WHERE id = %s",
     "DELETE FROM acks WHERE first_seq < %s AND queue_id = %s",
     "DELETE FROM deliveries WHERE seq < %s AND queue_id = %s",
 )
-# Each of these takes (streams, first sequences).
+# Parameters of each: streams, first sequences.
 DROP_SEGMENTS = (
     """
     DELETE FROM segments AS s USING unnest(%b::bigint[], %b::bigint[]) AS gone (stream_id, first_seq)
@@ -111,7 +108,7 @@ FORGET_DEDUPS = "DELETE FROM dedups WHERE expires_ms <= %s"
 STREAMS = "SELECT id, name, config, seq_limit FROM streams ORDER BY id"
 QUEUES = "SELECT id, stream_id, name, config, start_seq FROM queues ORDER BY id"
 SHARED_STREAMS = "SELECT stream_id FROM queues GROUP BY stream_id HAVING count(*) >= 2"
-# The first condition spares a stream of one queue, the usual kind, the walk through its segments.
+# The first condition saves streams with one queue, the usual kind, a scan of their segments.
 SHARES = """
 SELECT s.first_seq, count(*)
 FROM segments AS s JOIN queues AS q ON q.stream_id = s.stream_id AND q.start_seq <= s.first_seq
@@ -130,8 +127,8 @@ JOIN segments AS s ON s.stream_id = q.stream_id AND s.first_seq >= q.start_seq
 LEFT JOIN acks AS a ON a.queue_id = q.id AND a.first_seq = s.first_seq
 WHERE q.id = %s AND (a.queue_id IS NULL OR a.dead IS NOT NULL)
 """
-# From segment to segment by the index until a limit is reached, whatever the planner believes of the tables: each
-# LIMIT 1 asks for one row of an index, and OFFSET 0 keeps the acks from being joined as a whole.
+# Walks the index from segment to segment until a limit is reached, whatever the planner estimates: each LIMIT 1 reads
+# one row of an index, and OFFSET 0 prevents a join with all acks.
 READ = """
 WITH RECURSIVE walk AS (
     (
@@ -226,9 +223,9 @@ _READ_VERSION = "SELECT version FROM schema_version"
 
 
 def migrate(connection: Connection[Any], schema: str) -> None:
-    """Bring a schema up to `VERSION`; FailedPrecondition when it is newer. The caller owns the schema's lock."""
+    """Migrate a schema to `VERSION`; raise FailedPrecondition if it is newer. The caller owns the schema's lock."""
     with connection.transaction():
-        # Only when it is missing: "IF NOT EXISTS" asks for the right to create schemas even when it is there.
+        # Only if it is missing: "IF NOT EXISTS" needs the right to create schemas even if it exists.
         if connection.execute(_SCHEMA_EXISTS, (schema,)).fetchone() is None:
             connection.execute(_CREATE_SCHEMA.format(sql.Identifier(schema)))
         connection.execute(_VERSION_TABLE)

@@ -1,4 +1,4 @@
-"""The store on a local disk: one SQLite database in write-ahead mode, one writer, one reader beside it."""
+"""The store on a local disk: one SQLite database in write-ahead mode, with one writer and one reader."""
 
 import os
 import sqlite3
@@ -13,7 +13,7 @@ from typing import NoReturn
 from msgspec.structs import astuple
 
 from penstock.domain.errors import InvalidArgument
-from penstock.edge.disk_room import DiskRoom, FreeBytes, free_bytes
+from penstock.edge.disk_space import DiskSpace, FreeBytes, free_bytes
 from penstock.engine.errors import StoreFailed
 from penstock.engine.store import sqlite_statements as statement
 from penstock.engine.store.checkpoints import Checkpoints
@@ -34,13 +34,13 @@ from penstock.engine.store.sqlite_statements import migrate
 
 _DURABILITIES = ("fsync", "survives-process-crash-only")
 _WRITER_SETTINGS = (
-    # A commit is written, not flushed: that is `flush`'s part. Checkpoints flush by themselves.
+    # A commit is written, not flushed: `flush` does that. Checkpoints flush by themselves.
     "PRAGMA synchronous = NORMAL",
     "PRAGMA cache_size = -65536",
     # See `checkpoints`.
     "PRAGMA wal_autocheckpoint = 0",
     "PRAGMA journal_size_limit = 67108864",
-    # Some builds overwrite what they delete, which would write every message twice.
+    # Some builds overwrite deleted data, which would write every message twice.
     "PRAGMA secure_delete = OFF",
 )
 _READER_SETTINGS = ("PRAGMA query_only = ON", "PRAGMA cache_size = -16384")
@@ -48,12 +48,12 @@ _READER_SETTINGS = ("PRAGMA query_only = ON", "PRAGMA cache_size = -16384")
 _DARWIN_SETTINGS = ("PRAGMA fullfsync = ON", "PRAGMA checkpoint_fullfsync = ON")
 _BUSY_TIMEOUT_S = 10.0
 _PAGE_BYTES = 4096
-# Besides SQLite's own errors: an integer past 64 bits, text that is no Unicode.
+# Besides SQLite's own errors: an integer above 64 bits, text that is not valid Unicode.
 _REFUSALS = (sqlite3.Error, OverflowError, UnicodeError)
 
 
 class SqliteStore:
-    """Streams and queues in one SQLite database that one process has to itself."""
+    """Streams and queues in one SQLite database that one process owns."""
 
     durable = True
     local = True
@@ -65,7 +65,7 @@ class SqliteStore:
             choices = " or ".join(_DURABILITIES)
             raise InvalidArgument(f"durability is {durability!r}: use {choices}")
         self._path = Path(path).resolve()
-        self.room = DiskRoom(self._path.parent, free)
+        self.disk_space = DiskSpace(self._path.parent, free)
         self._flushes = durability == "fsync"
         self.flush: FileFlush | None = None
         self._directory_lock = DirectoryLock(self._path.with_name(self._path.name + ".lock"))
@@ -76,7 +76,7 @@ class SqliteStore:
         self._checkpoints = Checkpoints(partial(self._connect, ()))
 
     def open(self) -> tuple[list[StreamRecord], list[QueueRecord]]:
-        """Lock, migrate and read the catalog; StoreLocked when another process has it."""
+        """Lock, migrate and read the catalog; raise StoreLocked if another process has it."""
         self._directory_lock.acquire()
         try:
             self._writer = self._connect(_WRITER_SETTINGS)
@@ -96,7 +96,7 @@ class SqliteStore:
         return streams, queues
 
     def apply(self, batch: WriteBatch) -> Shares:
-        """Commit a batch and return the shares of its `collect_streams`; StoreFailed if nothing was kept."""
+        """Commit a batch and return the shares of its `collect_streams`; raise StoreFailed if nothing was saved."""
         with self._write_lock:
             writer = self._opened(self._writer)
             if self.flush is not None:
@@ -111,17 +111,17 @@ class SqliteStore:
                 if isinstance(error, _REFUSALS):
                     self._refuse(error)
                 raise
-            self.room.kept()
+            self.disk_space.write_succeeded()
             self._checkpoints.wrote(writer, _logged_bytes(batch))
         return shares
 
     def totals(self, queue_id: int) -> StoreTotals:
-        """What a queue has left."""
+        """Return what a queue still has."""
         with self._reading() as reader:
             return StoreTotals(*reader.execute(statement.TOTALS, (queue_id,)).fetchone())
 
     def read(self, queue_id: int, from_seq: int, max_messages: int, max_bytes: int) -> list[StoredSegment]:
-        """The next segments a queue is not done with, at least one if there is any."""
+        """Return the next segments a queue is not done with, at least one if there is any."""
         with self._reading() as reader:
             try:
                 segments = _segments(reader, queue_id, from_seq)
@@ -133,24 +133,24 @@ class SqliteStore:
                 return _until(segments, max_messages, max_bytes)
 
     def deliveries(self, queue_id: int, first_seq: int, last_seq: int) -> list[DeliveryRow]:
-        """Delivery counts of messages that came back."""
+        """Return the delivery counts of messages that came back."""
         with self._reading() as reader:
             rows = reader.execute(statement.DELIVERIES, (queue_id, first_seq, last_seq))
             return [DeliveryRow(*row) for row in rows]
 
     def dedups(self, now_ms: int) -> list[DedupRow]:
-        """Deduplication ids that have not expired, oldest first."""
+        """Return deduplication ids that have not expired, oldest first."""
         with self._reading() as reader:
             return [DedupRow(*row) for row in reader.execute(statement.DEDUPS, (now_ms,))]
 
     def shares(self) -> Shares:
-        """How many queues need each segment, for all streams."""
+        """Return how many queues need each segment, for all streams."""
         with self._reading() as reader:
             streams = [stream_id for (stream_id,) in reader.execute(statement.SHARED_STREAMS)]
             return {stream_id: _shares(reader, stream_id) for stream_id in streams}
 
     def damaged(self) -> list[DamagedRow]:
-        """Records that were set aside."""
+        """Return the records that were set aside."""
         with self._reading() as reader:
             return [DamagedRow(*row) for row in reader.execute(statement.DAMAGED)]
 
@@ -158,7 +158,7 @@ class SqliteStore:
         """Release files, connections and locks."""
         with self._write_lock, self._read_lock:
             self._checkpoints.close()
-            # The writer last: whoever closes last folds the log into the database.
+            # The writer last: the last connection to close copies the log into the database.
             for connection in (self._reader, self._writer):
                 if connection is not None:
                     connection.close()
@@ -199,11 +199,11 @@ class SqliteStore:
         return connection
 
     def _refuse(self, error: BaseException) -> NoReturn:
-        self.room.refused(error)
-        if self.room.lacks:
-            message = f"the disk of {self._path} is full: make room; nothing of the batch was kept"
+        self.disk_space.write_failed(error)
+        if self.disk_space.is_exhausted:
+            message = f"the disk of {self._path} is full: free up space; nothing of the batch was saved"
         else:
-            message = f"the database {self._path} refused a batch, and nothing of it was kept: {error}"
+            message = f"the database {self._path} refused a batch, and nothing of it was saved: {error}"
         raise StoreFailed(message) from error
 
 
@@ -221,7 +221,7 @@ def _write(writer: sqlite3.Connection, batch: WriteBatch) -> None:
             [(s.stream_id, s.first_seq, s.count, s.size_bytes, b"".join(s.frames)) for s in batch.segments],
         )
         if added.rowcount != len(batch.segments):
-            raise sqlite3.IntegrityError("there is a segment already at the place of a new one")
+            raise sqlite3.IntegrityError("a segment already exists at this position")
     if batch.dedups:
         many(statement.PUT_DEDUP, map(astuple, batch.dedups))
     if batch.deliveries:
@@ -253,7 +253,7 @@ def _remove(writer: sqlite3.Connection, batch: WriteBatch) -> None:
 
 
 def _logged_bytes(batch: WriteBatch) -> int:
-    """About how much a batch adds to the write-ahead log: its payloads, and pages of tables and indexes."""
+    """Estimate how much a batch adds to the write-ahead log: its payloads, and pages of tables and indexes."""
     rows = 2 * len(batch.segments) + len(batch.dedups) + len(batch.acks) + len(batch.deliveries)
     rows += 2 * len(batch.drop_segments)
     return sum([len(frame) for segment in batch.segments for frame in segment.frames]) + (rows + 2) * _PAGE_BYTES
@@ -268,7 +268,7 @@ def _shares(connection: sqlite3.Connection, stream_id: int) -> dict[int, int]:
 
 
 def _roll_back(writer: sqlite3.Connection) -> None:
-    # SQLite ends the transaction by itself after some errors, a full disk among them.
+    # SQLite ends the transaction itself after some errors, such as a full disk.
     if writer.in_transaction:
         with suppress(sqlite3.Error):
             writer.execute("ROLLBACK")
@@ -280,7 +280,7 @@ def _segments(reader: sqlite3.Connection, queue_id: int, from_seq: int) -> Itera
 
 
 def _segments_one_by_one(reader: sqlite3.Connection, queue_id: int, from_seq: int) -> Iterator[StoredSegment]:
-    """As `_segments`, with empty bytes in the place of what lies on a damaged page."""
+    """Do the same as `_segments`, with empty bytes in place of damaged pages."""
     for stream_id, first_seq, count, size_bytes in reader.execute(statement.PLACES, (from_seq, queue_id)):
         ack = _readable_row(reader, statement.DEAD, (queue_id, first_seq))
         if ack == (None,):
@@ -302,7 +302,7 @@ def _readable_row(reader: sqlite3.Connection, text: str, key: tuple[int, int]) -
 
 
 def _is_damage(error: sqlite3.Error) -> bool:
-    # Only what is damaged for good: to take a passing error for damage would set good messages aside.
+    # Only permanent damage: taking a temporary error for damage would set good messages aside.
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
     return code & 0xFF == sqlite3.SQLITE_CORRUPT
 

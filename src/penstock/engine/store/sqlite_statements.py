@@ -1,7 +1,4 @@
-"""The statements of the SQLite store, by what they do.
-
-The tables of the SQLite store, and how a database of an older version becomes one of this version.
-"""
+"""The SQL of the SQLite store and the migrations of its tables."""
 
 import sqlite3
 
@@ -18,7 +15,7 @@ ON CONFLICT (id) DO UPDATE SET stream_id = excluded.stream_id, name = excluded.n
     start_seq = max(start_seq, excluded.start_seq)
 """
 RAISE_SEQ_LIMIT = "UPDATE streams SET seq_limit = max(seq_limit, ?) WHERE id = ?"
-# No row if there is a segment at this place: that would be a defect, and whoever adds counts the rows.
+# Adds no row if there is a segment at this position: that would be a defect, and the caller counts the rows.
 ADD_SEGMENT = """
 INSERT INTO segments (stream_id, first_seq, count, size_bytes, payload) SELECT ?1, ?2, ?3, ?4, ?5
 WHERE NOT EXISTS (SELECT 1 FROM segments WHERE stream_id = ?1 AND first_seq = ?2)
@@ -37,7 +34,7 @@ INSERT INTO acks (queue_id, stream_id, first_seq, dead, dead_count, dead_bytes) 
 ON CONFLICT (queue_id, first_seq) DO UPDATE SET dead = excluded.dead, dead_count = excluded.dead_count,
     dead_bytes = excluded.dead_bytes
 """
-# Takes (fresh queue, queue).
+# Parameters: new queue, queue.
 CLONE_ACKS = """
 INSERT INTO acks (queue_id, stream_id, first_seq, dead, dead_count, dead_bytes)
 SELECT ?, stream_id, first_seq, dead, dead_count, dead_bytes FROM acks WHERE queue_id = ?
@@ -47,13 +44,13 @@ ADD_DAMAGED = """
 INSERT INTO damaged (stream_id, first_seq, seq, reason, payload, found_ms) VALUES (?, ?, ?, ?, ?, ?)
 """
 
-# Each of these takes (sequence, queue).
+# Parameters of each: sequence, queue.
 PURGE_QUEUE = (
     "UPDATE queues SET start_seq = max(start_seq, ?) WHERE id = ?",
     "DELETE FROM acks WHERE first_seq < ? AND queue_id = ?",
     "DELETE FROM deliveries WHERE seq < ? AND queue_id = ?",
 )
-# Each of these takes (stream, first sequence).
+# Parameters of each: stream, first sequence.
 DROP_SEGMENT = (
     "DELETE FROM segments WHERE stream_id = ? AND first_seq = ?",
     "DELETE FROM acks WHERE stream_id = ? AND first_seq = ?",
@@ -92,7 +89,7 @@ FORGET_DEDUPS = "DELETE FROM dedups WHERE expires_ms <= ?"
 STREAMS = "SELECT id, name, config, seq_limit FROM streams ORDER BY id"
 QUEUES = "SELECT id, stream_id, name, config, start_seq FROM queues ORDER BY id"
 SHARED_STREAMS = "SELECT stream_id FROM queues GROUP BY stream_id HAVING count(*) >= 2"
-# The first condition spares a stream of one queue, the usual kind, the walk through its segments.
+# The first condition saves streams with one queue, the usual kind, a scan of their segments.
 SHARES = """
 SELECT s.first_seq, count(*)
 FROM segments AS s CROSS JOIN queues AS q ON q.stream_id = s.stream_id AND q.start_seq <= s.first_seq
@@ -103,7 +100,7 @@ WHERE s.stream_id = ?
   )
 GROUP BY s.first_seq HAVING count(*) >= 2
 """
-# CROSS JOIN fixes the order of the loops: the segments in their order, and a look-up of each one's ack.
+# CROSS JOIN fixes the order of the loops: segments in order, then a look-up of each one's ack.
 TOTALS = """
 SELECT coalesce(sum(s.count - coalesce(a.dead_count, 0)), 0),
        coalesce(sum(s.size_bytes - coalesce(a.dead_bytes, 0)), 0)
@@ -112,7 +109,7 @@ CROSS JOIN segments AS s ON s.stream_id = q.stream_id AND s.first_seq >= q.start
 LEFT JOIN acks AS a ON a.queue_id = q.id AND a.first_seq = s.first_seq
 WHERE q.id = ? AND (a.queue_id IS NULL OR a.dead IS NOT NULL)
 """
-# The cast keeps a payload whose type was damaged readable as bytes, for the codec to refuse.
+# The cast keeps a payload with a damaged type readable as bytes, so that the codec rejects it.
 READ = """
 SELECT s.first_seq, s.count, s.size_bytes, coalesce(CAST(s.payload AS BLOB), x''), a.dead
 FROM queues AS q
@@ -121,7 +118,7 @@ LEFT JOIN acks AS a ON a.queue_id = q.id AND a.first_seq = s.first_seq
 WHERE q.id = ? AND (a.queue_id IS NULL OR a.dead IS NOT NULL)
 ORDER BY s.first_seq
 """
-# Answered from an index alone, so that it survives damage to the pages of the table.
+# Answered from an index alone, so it works despite damage to the pages of the table.
 PLACES = """
 SELECT s.stream_id, s.first_seq, s.count, s.size_bytes
 FROM queues AS q
@@ -162,7 +159,7 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
             size_bytes INTEGER NOT NULL, payload BLOB NOT NULL, PRIMARY KEY (stream_id, first_seq)
         )
         """,
-        # Serves totals without a visit to the payloads, and names the segments whose own page is damaged.
+        # Serves totals without reading payloads, and lists segments whose page is damaged.
         "CREATE INDEX segment_sizes ON segments (stream_id, first_seq, count, size_bytes)",
         """
         CREATE TABLE acks (
@@ -192,7 +189,7 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """,
         "PRAGMA user_version = 1",
     ),
-    # One index of segments instead of two: a commit for many small streams writes a page of each for every stream.
+    # One index of segments instead of two: a commit for many small streams writes a page of each index per stream.
     (
         """
         CREATE TABLE lean_segments (
@@ -213,7 +210,7 @@ VERSION = len(_MIGRATIONS)
 
 
 def migrate(connection: sqlite3.Connection, place: str) -> None:
-    """Bring a database up to `VERSION`; FailedPrecondition when it is newer."""
+    """Migrate a database to `VERSION`; raise FailedPrecondition if it is newer."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > VERSION:
         raise FailedPrecondition(

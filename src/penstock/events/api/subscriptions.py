@@ -24,8 +24,8 @@ from penstock.client.types import (
 )
 from penstock.domain.signing import SECRET_PREFIX, key_of
 from penstock.domain.subscription import Subscription
-from penstock.edge.chance import random_bytes
 from penstock.edge.clock import Clock
+from penstock.edge.randomness import random_bytes
 from penstock.events.api.subscription_types import changed_subscription, new_subscription, subscription_view
 from penstock.events.errors import UnknownSubscription
 from penstock.events.fields import SMALL_BODY_BYTES, checked_id

@@ -19,8 +19,8 @@ from penstock.domain.job_state import JobStatus
 from penstock.domain.limits import SECOND_MS
 from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.subscription import Subscription
-from penstock.edge.chance import random_share
 from penstock.edge.clock import Clock
+from penstock.edge.randomness import random_share
 from penstock.events.process.dead_letters import DeadLetters
 from penstock.events.process.verdict import Judgement, judge, told
 from penstock.events.store import Begin, Beginning, Done, JobRepository

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from penstock.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 from penstock.domain.limits import SECOND_MS
-from penstock.edge.chance import random_bytes
+from penstock.edge.randomness import random_bytes
 from penstock.ops.config import JobsOptions
 
 LIFETIME_S = 3600

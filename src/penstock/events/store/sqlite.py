@@ -20,7 +20,7 @@ import msgspec
 
 from penstock.domain.errors import InvalidArgument, PenstockError
 from penstock.domain.order import LaneKey, Position
-from penstock.edge.disk_room import DiskRoom, FreeBytes, free_bytes, is_for_lack_of_room
+from penstock.edge.disk_space import DiskSpace, FreeBytes, free_bytes, is_disk_full
 from penstock.events.errors import DatabaseFailed
 from penstock.events.store.database import JobSignal, LaneContent, LaneJob, Row, Transaction, Work
 from penstock.events.store.migrations import Applied, migrations, missing
@@ -162,7 +162,7 @@ class SqliteDatabase:
         self._reader: sqlite3.Connection | None = None
         self._signal: JobSignal | None = None
         self._refuses = False
-        self._room = DiskRoom(self._path.parent, free)
+        self._disk_space = DiskSpace(self._path.parent, free)
 
     @property
     def signal(self) -> JobSignal:
@@ -206,7 +206,7 @@ class SqliteDatabase:
 
     def trouble(self) -> str | None:
         """Return what keeps it from taking changes: a full disk."""
-        return self._room.trouble()
+        return self._disk_space.problem()
 
     async def keep_months(self, now_ms: int) -> None:
         """Nothing to do: the tables have no partitions."""
@@ -308,12 +308,12 @@ class SqliteDatabase:
 
     def _note_room(self, results: list[object], *, changed: bool) -> None:
         causes = (result.error.__cause__ for result in results if isinstance(result, _Raised))
-        lack = next(filter(is_for_lack_of_room, causes), None)
+        lack = next(filter(is_disk_full, causes), None)
         if lack is not None:
-            self._room.refused(lack)
+            self._disk_space.write_failed(lack)
         elif changed:
-            # A commit that changes nothing needs no room, and proves none.
-            self._room.kept()
+            # A commit that changes nothing needs no room, and shows none.
+            self._disk_space.write_succeeded()
 
     def _attempt(self, writer: sqlite3.Connection, transaction: SqliteTransaction, work: Work[Any]) -> object:
         writer.execute("SAVEPOINT task")
@@ -337,7 +337,7 @@ class SqliteDatabase:
 
 
 def _explained(error: BaseException) -> str:
-    if is_for_lack_of_room(error):
+    if is_disk_full(error):
         return "its disk is full; make room there, or move the data to a larger one"
     return str(error)
 

@@ -168,7 +168,7 @@ class ReplayRunner:
         """Do a run that was begun, until it is through or `stop` is set; ReplayBroken if its tasks fail."""
         with watched(self._database, replay.id, self._clock, stop, on_progress):
             try:
-                jobs = self._selected(replay.order.selection, replay.requested_at_ms)
+                jobs = self._selected(replay.request.selection, replay.requested_at_ms)
                 deliver(planned(jobs, self._parts), self._errand(replay, count, direct))
             except (Py4JError, PySparkException) as error:
                 raise ReplayBroken(replay.id, told_by_tasks(error)) from error
@@ -189,11 +189,11 @@ class ReplayRunner:
         return self._tables.jobs(COLUMNS)
 
     def _errand(self, replay: Replay, count: Count, direct: DirectSettings) -> Errand:
-        per_s = replay.order.per_s
+        per_s = replay.request.per_s
         return Errand(
             database=self._database,
             replay_id=replay.id,
             run=replay.run,
-            direct=direct if replay.order.direct else None,
+            direct=direct if replay.request.direct else None,
             timetable=None if per_s is None else timetable(self._clock.now_ms(), per_s, count.by_part),
         )

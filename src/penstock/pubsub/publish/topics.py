@@ -1,4 +1,4 @@
-"""Topics: what may be in one, and what the broker keeps of it."""
+"""Topics: their valid settings, and the broker's copy of them."""
 
 from google.pubsub_v1 import types
 
@@ -15,7 +15,7 @@ MUTABLE = frozenset(
 
 
 def check_topic(topic: types.Topic) -> None:
-    """Raise InvalidRequest for settings out of range, and for those this server could only pretend to carry out."""
+    """Raise InvalidRequest for settings that are out of range or not supported."""
     if has(topic, "ingestion_data_source_settings"):
         raise InvalidRequest("ingestion_data_source_settings is not supported: publish to the topic instead")
     if topic.message_transforms:
@@ -24,7 +24,7 @@ def check_topic(topic: types.Topic) -> None:
 
 
 def retention_s(topic: types.Topic) -> int:
-    """For how long a topic keeps messages, in seconds; 0 for not at all."""
+    """Return how long a topic retains messages, in seconds; 0 for not at all."""
     if not has(topic, "message_retention_duration"):
         return 0
     kept_s = checked_seconds(
@@ -34,7 +34,7 @@ def retention_s(topic: types.Topic) -> int:
 
 
 def stored_topic(broker: AsyncBroker, name: str) -> types.Topic:
-    """A topic as it was made or last updated."""
+    """Return a topic as it was created or last updated."""
     metadata = broker.rules.topic(name)
     if metadata is None:
         raise TopicNotFound(name)

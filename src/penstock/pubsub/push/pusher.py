@@ -1,11 +1,7 @@
 """The pusher of one subscription: leases its messages and posts them to its endpoint.
 
-It leases only what it may send at once: as many as the window has room for, and nothing while the endpoint's breaker
-rests. So a message spends a delivery attempt only when it was really sent.
-
-What is counted of the pushes of one subscription.
-
-How many pushes of one subscription may be outstanding: a slow start that grows while the endpoint keeps up.
+It leases only what it may send immediately: as many messages as fit into the window, and none while the endpoint's
+breaker is open. So a message uses a delivery attempt only if it was really sent.
 """
 
 import asyncio
@@ -25,7 +21,16 @@ from penstock.edge.clock import Clock, stopwatch
 from penstock.engine import LEASED, Entry, QueueClosed
 from penstock.pubsub.push.request import PushFormat
 
+log = logging.getLogger(__name__)
+
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 600.0)
+FIRST_SIZE = 3
+LARGEST_SIZE = 1000
+LARGEST_BYTES = 64 * MIB
+
+_DAY_S = 86_400.0
+# A lease outlasts its request, so the request has ended before the message can be delivered again.
+_MARGIN_MS = 10 * SECOND_MS
 
 
 class PushOutcome(StrEnum):
@@ -33,15 +38,15 @@ class PushOutcome(StrEnum):
 
     ACKED = "acked"
     REFUSED = "refused"
-    """An answer other than 2xx."""
+    """A response other than 2xx."""
     TIMED_OUT = "timed_out"
     UNREACHABLE = "unreachable"
     FORBIDDEN = "forbidden"
-    """The egress guard kept it from leaving."""
+    """The egress guard refused the target."""
 
 
 class PushCounts:
-    """Pushes by outcome, those under way, and how long the endpoint took."""
+    """Pushes by outcome, pushes in progress, and how long the endpoint took."""
 
     def __init__(self) -> None:
         self.ended: Counter[PushOutcome] = Counter()
@@ -49,23 +54,22 @@ class PushCounts:
         self.seconds = Histogram(BUCKETS_S)
 
     def begin(self) -> None:
-        """A push begins."""
+        """Count a push that starts."""
         self.outstanding += 1
 
     def end(self, outcome: PushOutcome, seconds: float) -> None:
-        """A push has ended."""
+        """Count a push that has ended."""
         self.outstanding -= 1
         self.ended[outcome] += 1
         self.seconds.observe(seconds)
 
 
-FIRST_SIZE = 3
-LARGEST_SIZE = 1000
-LARGEST_BYTES = 64 * MIB
-
-
 class PushWindow:
-    """Grows by one with each success, so that it doubles in a round trip; halves when what was sent since fails."""
+    """How many pushes may be outstanding.
+
+    It grows by one with each success, so it doubles in a round trip, and halves when a message sent since the last
+    change fails.
+    """
 
     def __init__(self) -> None:
         self.size = FIRST_SIZE
@@ -74,39 +78,32 @@ class PushWindow:
         self._generation = 0
 
     @property
-    def room(self) -> int:
+    def free_messages(self) -> int:
         """How many more messages may be sent."""
-        return self.size - self.outstanding if self.room_bytes > 0 else 0
+        return self.size - self.outstanding if self.free_bytes > 0 else 0
 
     @property
-    def room_bytes(self) -> int:
+    def free_bytes(self) -> int:
         """How many more bytes may be sent."""
         return LARGEST_BYTES - self._outstanding_bytes
 
     def begin(self, size_bytes: int) -> int:
-        """A message is sent; gives the generation to end it with."""
+        """Count a message that is sent; return the generation to pass to `end`."""
         self.outstanding += 1
         self._outstanding_bytes += size_bytes
         return self._generation
 
     def end(self, generation: int, size_bytes: int, *, succeeded: bool) -> None:
-        """A message was answered. One failure counts for all that were sent with the same size of the window."""
+        """Count a message that was answered. One failure counts for all messages sent with the same window size."""
         used = self.outstanding * 2 >= self.size
         self.outstanding -= 1
         self._outstanding_bytes -= size_bytes
         if succeeded:
-            # A window that nobody fills says nothing about what the endpoint can take.
+            # A window that is not full says nothing about what the endpoint can take.
             self.size = min(self.size + used, LARGEST_SIZE)
         elif generation == self._generation:
             self.size = max(1, self.size // 2)
             self._generation += 1
-
-
-log = logging.getLogger(__name__)
-
-_DAY_S = 86_400.0
-# A lease is longer than its request may take: the request has ended before the message can be delivered again.
-_MARGIN_MS = 10 * SECOND_MS
 
 
 class _Ending(NamedTuple):
@@ -115,7 +112,7 @@ class _Ending(NamedTuple):
 
 
 class Pusher:
-    """Pushes until it is stopped, or its subscription goes away or is detached."""
+    """Pushes until it is stopped, or its subscription is removed or detached."""
 
     def __init__(
         self, broker: AsyncBroker, client: Client, clock: Clock, name: str, form: PushFormat, counts: PushCounts
@@ -133,7 +130,7 @@ class Pusher:
         self._warned_ms = -MINUTE_MS
 
     async def run(self) -> None:
-        """Push; returns when it was stopped and what is under way has ended."""
+        """Push; return when it was stopped and all pushes in progress have ended."""
         async with asyncio.TaskGroup() as pushes:
             while (subscription := await self._when_ready()) is not None:
                 try:
@@ -149,17 +146,15 @@ class Pusher:
                     pushes.create_task(self._push(subscription, entry, ticket, generation))
 
     def stop(self) -> None:
-        """Send no more; whoever calls this answers the waiting leases of the subscription too."""
+        """Send no more; the caller must also answer the waiting leases of the subscription."""
         self._stopping = True
         self._changed.set()
 
-    # Whether to send
-
     async def _when_ready(self) -> BrokerSubscription | None:
-        """The subscription, as soon as a message of it may be sent; None when none will be."""
+        """Return the subscription as soon as a message of it may be sent, or None if none will be."""
         while not self._stopping:
             rest_s = self._rest_s()
-            if self._window.room > 0 and rest_s is None:
+            if self._window.free_messages > 0 and rest_s is None:
                 break
             await self._change(rest_s)
         try:
@@ -169,23 +164,23 @@ class Pusher:
         return None if self._stopping or subscription.config.detached else subscription
 
     async def _lease(self, subscription: BrokerSubscription) -> list[Entry]:
-        room = self._window.room if self._breaker.state is CLOSED else 1
+        max_messages = self._window.free_messages if self._breaker.state is CLOSED else 1
         return await self._broker.lease(
             subscription,
-            room,
-            max_bytes=self._window.room_bytes,
+            max_messages,
+            max_bytes=self._window.free_bytes,
             lease_ms=subscription.config.options.ack_deadline_seconds * SECOND_MS + _MARGIN_MS,
             wait_s=_DAY_S,
         )
 
     async def _admission(self) -> int | None:
-        """The breaker's ticket, which may have opened since the message was leased; None when it is too late."""
+        """Return the breaker's ticket, waiting if it has opened since the lease; None if the pusher is stopped."""
         while (ticket := self._breaker.admit(self._clock.now_ms())) is None and not self._stopping:
             await self._change(self._rest_s())
         return ticket
 
     def _rest_s(self) -> float | None:
-        """How long the endpoint is still left alone; None when it is not."""
+        """Return how long the breaker stays open, or None if it is not open."""
         breaker = self._breaker
         if breaker.state is not OPEN or breaker.opened_ms is None:
             return None
@@ -193,15 +188,13 @@ class Pusher:
         return left_ms / 1000 if left_ms > 0 else None
 
     async def _change(self, within_s: float | None) -> None:
-        """Wait until a push has ended or the pusher is stopped, or for so long."""
+        """Wait until a push has ended, the pusher is stopped, or the time has passed."""
         self._changed.clear()
         try:
             async with asyncio.timeout(within_s):
                 await self._changed.wait()
         except TimeoutError:
             return
-
-    # One message
 
     async def _push(self, subscription: BrokerSubscription, entry: Entry, ticket: int, generation: int) -> None:
         ending = await self._counted_post(subscription, entry, ticket)
@@ -226,11 +219,11 @@ class Pusher:
         left_ms = entry.deadline_ms - self._clock.now_ms()
         timeout_s = min(options.ack_deadline_seconds, left_ms / 1000)
         if timeout_s <= 0 or entry.state is not LEASED:
-            return self._unsent(ticket, PushOutcome.TIMED_OUT, "its lease ran out before it could be sent")
+            return self._unsent(ticket, PushOutcome.TIMED_OUT, "its lease expired before it could be sent")
         try:
             head, body = self._format.request(entry, counts_attempts=options.dead_letter_policy is not None)
         except Exception as error:
-            log.exception("a message cannot be written as a push request", extra={"queue": self._name})
+            log.exception("cannot build the push request of a message", extra={"queue": self._name})
             return self._unsent(ticket, PushOutcome.UNREACHABLE, type(error).__name__)
         outcome = await self._attempts.make(self._breaker, head, body, None, _read, timeout_s=timeout_s, ticket=ticket)
         return _ending_of(outcome)
@@ -243,13 +236,15 @@ class Pusher:
         try:
             await self._broker.ack_current(subscription, [ack_id])
         except PenstockError as error:
-            log.error("a pushed message cannot be settled and comes again: %s", error, extra={"queue": self._name})
+            log.error(
+                "a pushed message cannot be settled and will be delivered again: %s", error, extra={"queue": self._name}
+            )
 
     def _give_back(self, subscription: BrokerSubscription, entry: Entry) -> None:
         self._broker.set_ack_deadlines(subscription, [(ack_id_of(entry, subscription.tag), 0)])
 
     def _warn(self, ending: _Ending) -> None:
-        """Say what is wrong with the endpoint, once a minute."""
+        """Log what is wrong with the endpoint, at most once a minute."""
         now_ms = self._clock.now_ms()
         if now_ms - self._warned_ms >= MINUTE_MS:
             self._warned_ms = now_ms
@@ -257,7 +252,7 @@ class Pusher:
 
 
 def _read(answer: Answer) -> MediationOutcome:
-    """Go by the status alone, as Google does: the body of an answer means nothing here."""
+    """Judge by the status alone, as Google does; the body has no meaning here."""
     return outcome_of(answer.status, None, b"", 0)
 
 

@@ -1,4 +1,4 @@
-"""The pushers of all subscriptions that have a push endpoint, started and stopped as these change."""
+"""The pushers of all subscriptions with a push endpoint, started and stopped as subscriptions change."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ class _Running(NamedTuple):
 
 
 class Pushers:
-    """Subscription → its pusher."""
+    """The pusher of each subscription."""
 
     def __init__(self, broker: AsyncBroker, client: Client, clock: Clock) -> None:
         self._broker = broker
@@ -33,15 +33,15 @@ class Pushers:
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
         self.counts: dict[str, PushCounts] = {}
-        """What is counted of each subscription that has been pushed."""
+        """The counters of each subscription that has been pushed."""
 
     def start(self) -> None:
-        """Push all that is to be pushed, after the server has come up."""
+        """Start all pushers, after the server has started."""
         for metadata in self._broker.rules.subscriptions():
-            self.follow(metadata.name)
+            self.update(metadata.name)
 
-    def follow(self, name: str) -> bool:
-        """A subscription was made, changed or removed: push it, push it elsewhere, or no more; False if as before."""
+    def update(self, name: str) -> bool:
+        """Start, replace or stop the pusher of a subscription that may have changed; return whether it changed."""
         if self._broker.rules.find_subscription(name) is None:
             self.counts.pop(name, None)
         push = push_config_of(self._broker, name)
@@ -57,7 +57,7 @@ class Pushers:
         return True
 
     def stop(self) -> None:
-        """Send no more; what is under way goes on."""
+        """Send no more; pushes in progress continue."""
         self._closed = True
         for name, running in self._running.items():
             running.pusher.stop()
@@ -65,7 +65,7 @@ class Pushers:
         self._running.clear()
 
     async def close(self, grace_s: float) -> None:
-        """Stop, let what is under way end for a while, and give up the rest: it is delivered again."""
+        """Stop, give pushes in progress some time to end, and cancel the rest: their messages are delivered again."""
         self.stop()
         if not self._tasks:
             return
@@ -91,4 +91,4 @@ class Pushers:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("%s ended in a way it should not", task.get_name(), exc_info=error)
+            log.error("%s ended unexpectedly", task.get_name(), exc_info=error)

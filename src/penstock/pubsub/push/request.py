@@ -1,4 +1,4 @@
-"""A message as the request that is posted to a push endpoint: wrapped in JSON, or bare."""
+"""The HTTP request that posts a message to a push endpoint, wrapped in JSON or unwrapped."""
 
 import re
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ _PREFIX = "x-goog-pubsub-"
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 _HEADER_VALUE = re.compile(r"[ -~]*")
-# Headers that frame the request or belong to the connection: a publisher must not choose them.
-_OURS = frozenset(
+# Headers that frame the request or belong to the connection: a publisher must not set them.
+_RESERVED_HEADERS = frozenset(
     {
         "connection",
         "content-length",
@@ -38,7 +38,7 @@ _OURS = frozenset(
 
 
 class _Wrapped(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A message in Google's JSON, which spells two of its fields both ways."""
+    """A message in Google's JSON, which has two names for some fields."""
 
     attributes: Mapping[str, str] = {}
     data: bytes = b""
@@ -59,7 +59,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class PushFormat:
-    """How the messages of one subscription are posted; Undeliverable when its endpoint is no URL to post to."""
+    """How the messages of one subscription are posted; raises Undeliverable if its endpoint is not a valid URL."""
 
     def __init__(self, subscription_name: str, push: types.PushConfig) -> None:
         self._subscription_name = subscription_name
@@ -70,11 +70,11 @@ class PushFormat:
 
     @property
     def endpoint(self) -> str:
-        """The endpoint as logs may show it."""
+        """The endpoint in the form for logs."""
         return self._head.target.endpoint
 
     def request(self, entry: Entry, *, counts_attempts: bool) -> tuple[RequestHead, bytes]:
-        """The head and the body that a delivery is posted with."""
+        """Return the head and the body of the request for a delivery."""
         message = entry.message
         if not self._bare:
             return self._head, self._wrapped(message, entry.receive_count if counts_attempts else 0)
@@ -83,7 +83,7 @@ class PushFormat:
         return head_with(self._url, (_USER_AGENT, *self._metadata(message).items())), message.body
 
     def _wrapped(self, message: Message, delivery_attempt: int) -> bytes:
-        published = _moment(message.sent_ms)
+        published = _rfc3339(message.sent_ms)
         wrapped = _Wrapped(
             message_id=message.id,
             id=message.id,
@@ -96,12 +96,12 @@ class PushFormat:
         return _encode(_Envelope(wrapped, self._subscription_name, delivery_attempt))
 
     def _metadata(self, message: Message) -> dict[str, str]:
-        """Attributes as headers where they can be; what Pub/Sub says of the message goes before them."""
+        """Return attributes as headers where possible; those of Pub/Sub take precedence."""
         named = ((key.lower(), value) for key, value in _attributes(message).items())
-        headers = {name: value for name, value in named if name not in _OURS and _fits_header(name, value)}
+        headers = {name: value for name, value in named if name not in _RESERVED_HEADERS and _fits_header(name, value)}
         headers[f"{_PREFIX}subscription-name"] = self._subscription_name
         headers[f"{_PREFIX}message-id"] = message.id
-        headers[f"{_PREFIX}publish-time"] = _moment(message.sent_ms)
+        headers[f"{_PREFIX}publish-time"] = _rfc3339(message.sent_ms)
         if message.group and _HEADER_VALUE.fullmatch(message.group):
             headers[f"{_PREFIX}ordering-key"] = message.group
         return headers
@@ -115,5 +115,5 @@ def _attributes(message: Message) -> dict[str, str]:
     return {**message.attributes, **message.notes}  # type: ignore[dict-item]  # the broker stores only strings
 
 
-def _moment(at_ms: int) -> str:
+def _rfc3339(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,9 +1,7 @@
-"""Avro schemas, by fastavro.
+"""Avro schemas, parsed by fastavro, with a limit on the values of a message.
 
-How many values a message may hold, counted before any is built.
-
-A few bytes of Avro can stand for any number of values: items of no size, or records that name each other twice. What
-fits the budget can be read in a fraction of a second.
+A few bytes of Avro can stand for any number of values: items of size zero, or records that refer to each other twice.
+So values are counted before any is built; a message within the limit is parsed in a fraction of a second.
 """
 
 from collections.abc import Mapping
@@ -14,7 +12,7 @@ import fastavro
 import msgspec
 from fastavro.validation import ValidationError, validate
 
-from penstock.pubsub.errors import InvalidSchema, MessageDoesNotFit
+from penstock.pubsub.errors import InvalidSchema, SchemaMismatch
 from penstock.pubsub.limits import MAX_AVRO_VALUES
 
 _SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
@@ -23,17 +21,56 @@ _TEXTS = frozenset({"bytes", "string"})
 _MAX_VARINT_BITS = 70
 
 
-def check_binary_values(data: bytes, schema: Any, named: Mapping[str, Any]) -> None:
-    """Raise MessageDoesNotFit when a binary holds more values than the budget, or is cut off."""
+class AvroDefinition:
+    """A parsed Avro schema."""
+
+    def __init__(self, definition: str) -> None:
+        try:
+            self._schema: Any = fastavro.parse_schema(msgspec.json.decode(definition))
+        except msgspec.DecodeError as error:
+            raise InvalidSchema(f"the Avro definition is not JSON: {error}") from error
+        except Exception as error:  # fastavro raises many kinds of errors
+            raise InvalidSchema(f"the definition is not an Avro schema: {error!r}") from error
+        self._named = _named_types(self._schema)
+
+    def check_binary(self, data: bytes) -> None:
+        """Raise SchemaMismatch unless the bytes are exactly one value of the schema."""
+        _check_binary_values(data, self._schema, self._named)
+        source = BytesIO(data)
+        try:
+            fastavro.schemaless_reader(source, self._schema, None)
+        except Exception as error:  # malformed data may cause any error in the reader
+            raise SchemaMismatch(f"the message is not Avro binary of its schema: {error!r}") from error
+        if source.tell() != len(data):
+            raise SchemaMismatch(f"the message has {len(data) - source.tell()} bytes after its Avro value")
+
+    def check_json(self, data: bytes) -> None:
+        """Do the same for Avro's JSON encoding, where a value of a union names its type."""
+        try:
+            _check_json_values(data)
+            values = list(fastavro.json_reader(StringIO(data.decode()), self._schema))
+            fits = len(values) == 1 and validate(values[0], self._schema, strict=True)
+        except SchemaMismatch:
+            raise
+        except ValidationError as error:
+            raise SchemaMismatch(f"the message does not match its Avro schema: {error}") from error
+        except Exception as error:  # malformed data may cause any error in the reader
+            raise SchemaMismatch(f"the message is not Avro JSON of its schema: {error!r}") from error
+        if not fits:
+            raise SchemaMismatch(f"the message must be one JSON value, got {len(values)}")
+
+
+def _check_binary_values(data: bytes, schema: Any, named: Mapping[str, Any]) -> None:
+    """Raise SchemaMismatch if binary data has more values than allowed, or is cut off."""
     try:
         _Walk(data, named).value(schema)
     except RecursionError as error:
-        raise MessageDoesNotFit("the message nests its Avro values too deep") from error
+        raise SchemaMismatch("the message nests its Avro values too deeply") from error
 
 
-def check_json_values(data: bytes) -> None:
-    """The same for JSON."""
-    # Every value but the first begins a container, or follows a comma or the beginning of one; text may have more.
+def _check_json_values(data: bytes) -> None:
+    """Do the same for JSON."""
+    # Every value except the first follows a comma or an opening bracket; text may contain more of them.
     if data.count(b",") + data.count(b"[") + data.count(b"{") < MAX_AVRO_VALUES:
         return
     waiting: list[object] = [msgspec.json.decode(data)]
@@ -49,8 +86,8 @@ def check_json_values(data: bytes) -> None:
             waiting.extend(value.values())
 
 
-def named_types(schema: Any) -> dict[str, Any]:
-    """The definitions inside a parsed schema that can be referred to by name."""
+def _named_types(schema: Any) -> dict[str, Any]:
+    """Return the definitions inside a parsed schema that can be referred to by name."""
     named: dict[str, Any] = {}
     waiting = [schema]
     while waiting:
@@ -66,7 +103,7 @@ def named_types(schema: Any) -> dict[str, Any]:
 
 
 class _Walk:
-    """Goes through a binary by its schema, and keeps nothing."""
+    """Walks through binary data by its schema, and keeps nothing."""
 
     def __init__(self, data: bytes, named: Mapping[str, Any]) -> None:
         self._data = data
@@ -75,7 +112,7 @@ class _Walk:
         self._left = MAX_AVRO_VALUES
 
     def value(self, schema: Any) -> None:
-        """Pass over one value."""
+        """Skip one value."""
         self._left -= 1
         if self._left < 0:
             raise _too_many()
@@ -102,7 +139,7 @@ class _Walk:
     def _branch(self, union: list[Any]) -> Any:
         index = self._integer()
         if not 0 <= index < len(union):
-            raise MessageDoesNotFit(f"the message has branch {index} of an Avro union of {len(union)}")
+            raise SchemaMismatch(f"the message has branch {index} of an Avro union of {len(union)}")
         return union[index]
 
     def _blocks(self, items: Any, *, keyed: bool) -> None:
@@ -116,7 +153,7 @@ class _Walk:
                 self.value(items)
 
     def _integer(self) -> int:
-        """A variable-length number, with its sign in the lowest bit."""
+        """Read a variable-length number, with its sign in the lowest bit."""
         number = shift = 0
         while shift < _MAX_VARINT_BITS:
             if self._at >= len(self._data):
@@ -127,7 +164,7 @@ class _Walk:
             if byte < 0x80:
                 return (number >> 1) ^ -(number & 1)
             shift += 7
-        raise MessageDoesNotFit("the message has an Avro number that is too long")
+        raise SchemaMismatch("the message has an Avro number that is too long")
 
     def _skip(self, size_bytes: int) -> None:
         self._at += size_bytes
@@ -135,48 +172,9 @@ class _Walk:
             raise _cut_off()
 
 
-def _too_many() -> MessageDoesNotFit:
-    return MessageDoesNotFit(f"the message holds more than {MAX_AVRO_VALUES:,} Avro values; publish several")
+def _too_many() -> SchemaMismatch:
+    return SchemaMismatch(f"the message holds more than {MAX_AVRO_VALUES:,} Avro values; publish several messages")
 
 
-def _cut_off() -> MessageDoesNotFit:
-    return MessageDoesNotFit("the message ends within its Avro value")
-
-
-class AvroDefinition:
-    """A parsed Avro schema."""
-
-    def __init__(self, definition: str) -> None:
-        try:
-            self._schema: Any = fastavro.parse_schema(msgspec.json.decode(definition))
-        except msgspec.DecodeError as error:
-            raise InvalidSchema(f"the Avro definition is not JSON: {error}") from error
-        except Exception as error:  # fastavro raises many kinds, for what it finds where
-            raise InvalidSchema(f"the definition is no Avro schema: {error!r}") from error
-        self._named = named_types(self._schema)
-
-    def check_binary(self, data: bytes) -> None:
-        """Raise MessageDoesNotFit unless these bytes are one value of the schema and nothing more."""
-        check_binary_values(data, self._schema, self._named)
-        source = BytesIO(data)
-        try:
-            fastavro.schemaless_reader(source, self._schema, None)
-        except Exception as error:  # whatever the bytes led the reader to
-            raise MessageDoesNotFit(f"the message is no Avro binary of its schema: {error!r}") from error
-        if source.tell() != len(data):
-            raise MessageDoesNotFit(f"the message has {len(data) - source.tell()} bytes after its Avro value")
-
-    def check_json(self, data: bytes) -> None:
-        """The same for Avro's JSON encoding, where a value of a union names its type."""
-        try:
-            check_json_values(data)
-            values = list(fastavro.json_reader(StringIO(data.decode()), self._schema))
-            fits = len(values) == 1 and validate(values[0], self._schema, strict=True)
-        except MessageDoesNotFit:
-            raise
-        except ValidationError as error:
-            raise MessageDoesNotFit(f"the message does not fit its Avro schema: {error}") from error
-        except Exception as error:  # whatever the text led the reader to
-            raise MessageDoesNotFit(f"the message is no Avro JSON of its schema: {error!r}") from error
-        if not fits:
-            raise MessageDoesNotFit(f"the message must be one JSON value, got {len(values)}")
+def _cut_off() -> SchemaMismatch:
+    return SchemaMismatch("the message ends within its Avro value")

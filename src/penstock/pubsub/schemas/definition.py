@@ -1,4 +1,4 @@
-"""A schema's definition, read once: tells whether a message fits it."""
+"""A parsed schema definition, which checks messages."""
 
 from typing import Protocol
 
@@ -14,16 +14,16 @@ class Definition(Protocol):
     """What both kinds of definition can do."""
 
     def check_binary(self, data: bytes) -> None:
-        """Raise MessageDoesNotFit unless these bytes are a message of the schema."""
+        """Raise SchemaMismatch unless the bytes are a message of the schema."""
         ...
 
     def check_json(self, data: bytes) -> None:
-        """The same for a message as JSON."""
+        """Do the same for a message in JSON."""
         ...
 
 
 def read_definition(schema: types.Schema) -> Definition:
-    """The definition of a schema; InvalidSchema when it is none."""
+    """Parse the definition of a schema; raise InvalidSchema if it is invalid."""
     if len(schema.definition.encode()) > MAX_SCHEMA_BYTES:
         raise InvalidSchema(f"a schema definition has at most {MAX_SCHEMA_BYTES} bytes")
     if schema.type_ == types.Schema.Type.AVRO:
@@ -34,7 +34,7 @@ def read_definition(schema: types.Schema) -> Definition:
 
 
 def check_message(definition: Definition, data: bytes, encoding: int) -> None:
-    """Raise MessageDoesNotFit unless a message in an encoding is of a schema."""
+    """Raise SchemaMismatch unless a message in an encoding matches a schema."""
     if encoding == types.Encoding.BINARY:
         definition.check_binary(data)
     elif encoding == types.Encoding.JSON:

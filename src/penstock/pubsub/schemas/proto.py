@@ -1,11 +1,8 @@
-"""Protocol-buffer schemas: a definition made into a message class of its own.
+"""Protocol-buffer schemas: a definition is parsed and made into a message class.
 
-The words, numbers, strings and signs of a protocol-buffer definition, read one after another.
-
-Reads a protocol-buffer definition: one file of proto2 or proto3 with messages and enums, no imports, no services.
-
-Of all options only `json_name` is read: no other changes what a message may look like. What the names mean, and whether
-they fit together, is checked by the descriptor pool that takes the result.
+A definition is one file of proto2 or proto3 with messages and enums, without imports and services. Of all options only
+`json_name` is read, because no other changes what a message may look like. The descriptor pool checks whether the names
+resolve.
 """
 
 import re
@@ -24,7 +21,7 @@ from google.protobuf.message import DecodeError, Message  # type: ignore[import-
 from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[import-untyped]
 
-from penstock.pubsub.errors import InvalidSchema, MessageDoesNotFit
+from penstock.pubsub.errors import InvalidSchema, SchemaMismatch
 
 _SPACE = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*+", re.DOTALL)
 _TOKEN = re.compile(
@@ -36,6 +33,67 @@ _TOKEN = re.compile(
 )
 _MAX_NUMBER = (1 << 31) - 1
 
+_SCALARS = {
+    name: getattr(FieldDescriptorProto, f"TYPE_{name.upper()}")
+    for name in (
+        *("double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64"),
+        *("fixed32", "fixed64", "sfixed32", "sfixed64", "bool", "string", "bytes"),
+    )
+}
+_LABELS = {
+    "optional": FieldDescriptorProto.LABEL_OPTIONAL,
+    "required": FieldDescriptorProto.LABEL_REQUIRED,
+    "repeated": FieldDescriptorProto.LABEL_REPEATED,
+}
+_MAX_DEPTH = 32
+
+
+class ProtoDefinition:
+    """A definition with exactly one top-level message; others may be nested in it."""
+
+    def __init__(self, definition: str) -> None:
+        file = parse_proto(definition)
+        names = [message.name for message in file.message_type]
+        if len(names) != 1:
+            raise InvalidSchema(f"a definition has exactly one top-level message, got {len(names)}: {', '.join(names)}")
+        pool = DescriptorPool()
+        try:
+            pool.Add(file)
+            full_name = f"{file.package}.{names[0]}" if file.package else names[0]
+            self._kind: Any = GetMessageClass(pool.FindMessageTypeByName(full_name))
+        except (TypeError, KeyError) as error:
+            raise InvalidSchema(f"the definition is not a protocol-buffer message: {error}") from error
+
+    def check_binary(self, data: bytes) -> None:
+        """Raise SchemaMismatch unless the bytes are a message of the definition, without unknown fields."""
+        try:
+            message = self._kind.FromString(data)
+        except DecodeError as error:
+            raise SchemaMismatch(f"the message is not a protocol buffer of its schema: {error}") from error
+        self._check(message)
+
+    def check_json(self, data: bytes) -> None:
+        """Do the same for protobuf's JSON encoding."""
+        message = self._kind()
+        try:
+            json_format.Parse(data.decode(), message)
+        except (json_format.ParseError, UnicodeDecodeError) as error:
+            raise SchemaMismatch(f"the message is not JSON of its schema: {error}") from error
+        self._check(message)
+
+    def _check(self, message: Message) -> None:
+        if missing := message.FindInitializationErrors():
+            raise SchemaMismatch(f"the message lacks required fields: {', '.join(missing)}")
+        if unknown := [field.field_number for field in UnknownFieldSet(message)]:
+            raise SchemaMismatch(f"the message has fields that its schema does not define: {unknown}")
+
+
+def parse_proto(text: str) -> FileDescriptorProto:
+    """Parse a definition into a descriptor; raise InvalidSchema with the line of an error."""
+    parser = _Parser(Tokens(text))
+    parser.read_file()
+    return parser.file
+
 
 class _Token(NamedTuple):
     kind: str
@@ -44,7 +102,7 @@ class _Token(NamedTuple):
 
 
 class Tokens:
-    """The tokens of a definition, read one after another."""
+    """The tokens of a definition."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -52,7 +110,7 @@ class Tokens:
         self.next = self._read()
 
     def advance(self) -> str:
-        """Take the next token, whatever it is."""
+        """Consume the next token, whatever it is."""
         taken = self.next
         if taken.kind == "end":
             raise self.unexpected("more")
@@ -60,30 +118,30 @@ class Tokens:
         return taken.text
 
     def take(self, text: str) -> bool:
-        """Take the next token if it is this."""
+        """Consume the next token if it is this text."""
         if self.next.text != text:
             return False
         self.advance()
         return True
 
     def expect(self, text: str) -> None:
-        """Take the next token, which must be this."""
+        """Consume the next token, which must be this text."""
         if not self.take(text):
             raise self.unexpected(repr(text))
 
     def word(self) -> str:
-        """Take a word."""
+        """Consume a word."""
         return self._of("word", "a name")
 
     def string(self) -> str:
-        """Take a string, which may be written in several pieces."""
+        """Consume a string, which may be written in several pieces."""
         text = self._of("string", "a string")[1:-1]
         while self.next.kind == "string":
             text += self.advance()[1:-1]
         return text
 
     def number(self) -> int:
-        """Take a whole number."""
+        """Consume a whole number."""
         token = self.next
         text = self._of("number", "a number")
         try:
@@ -95,19 +153,19 @@ class Tokens:
         return value
 
     def skip_to(self, *ends: str) -> None:
-        """Pass over everything before one of these signs, which stay; brackets and what they hold are passed over."""
+        """Skip to one of these signs, past brackets with their contents."""
         depth = 0
         while depth > 0 or self.next.text not in ends:
             depth += (self.next.text in ("{", "[", "(")) - (self.next.text in ("}", "]", ")"))
             self.advance()
 
     def skip_statement(self) -> None:
-        """Pass over everything up to and with the next semicolon."""
+        """Skip to the end of the statement."""
         self.skip_to(";")
         self.advance()
 
     def unexpected(self, wanted: str) -> InvalidSchema:
-        """Return what is wrong with the next token."""
+        """Return the error for the next token."""
         return self._wrong(f"expected {wanted}, found {self.next.text!r}", self.next.start)
 
     def _of(self, kind: str, wanted: str) -> str:
@@ -128,28 +186,6 @@ class Tokens:
 
     def _wrong(self, problem: str, at: int) -> InvalidSchema:
         return InvalidSchema(f"line {self._text.count(chr(10), 0, at) + 1} of the definition: {problem}")
-
-
-_SCALARS = {
-    name: getattr(FieldDescriptorProto, f"TYPE_{name.upper()}")
-    for name in (
-        *("double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64"),
-        *("fixed32", "fixed64", "sfixed32", "sfixed64", "bool", "string", "bytes"),
-    )
-}
-_LABELS = {
-    "optional": FieldDescriptorProto.LABEL_OPTIONAL,
-    "required": FieldDescriptorProto.LABEL_REQUIRED,
-    "repeated": FieldDescriptorProto.LABEL_REPEATED,
-}
-_MAX_DEPTH = 32
-
-
-def parse_proto(text: str) -> FileDescriptorProto:
-    """Return the descriptor of a definition; raise InvalidSchema with the line when it cannot be read."""
-    parser = _Parser(Tokens(text))
-    parser.read_file()
-    return parser.file
 
 
 class _Parser:
@@ -220,7 +256,7 @@ class _Parser:
         self._rest_of_field(field)
 
     def _map_field(self, message: DescriptorProto) -> None:
-        """A map is a repeated message of its own with a key and a value."""
+        """Read a map, which is a repeated message with a key and a value."""
         tokens = self._tokens
         tokens.expect("<")
         key_type = tokens.word()
@@ -291,43 +327,3 @@ def _set_type(field: FieldDescriptorProto, name: str) -> None:
 
 def _camel_case(name: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
-
-
-class ProtoDefinition:
-    """A definition with exactly one message at its top; others may be inside it."""
-
-    def __init__(self, definition: str) -> None:
-        file = parse_proto(definition)
-        names = [message.name for message in file.message_type]
-        if len(names) != 1:
-            raise InvalidSchema(f"a definition has exactly one top-level message, got {len(names)}: {', '.join(names)}")
-        pool = DescriptorPool()
-        try:
-            pool.Add(file)
-            full_name = f"{file.package}.{names[0]}" if file.package else names[0]
-            self._kind: Any = GetMessageClass(pool.FindMessageTypeByName(full_name))
-        except (TypeError, KeyError) as error:
-            raise InvalidSchema(f"the definition is not a protocol-buffer message: {error}") from error
-
-    def check_binary(self, data: bytes) -> None:
-        """Raise MessageDoesNotFit unless these bytes are a message of the definition, without unknown fields."""
-        try:
-            message = self._kind.FromString(data)
-        except DecodeError as error:
-            raise MessageDoesNotFit(f"the message is no protocol buffer of its schema: {error}") from error
-        self._check(message)
-
-    def check_json(self, data: bytes) -> None:
-        """The same for protobuf's JSON encoding."""
-        message = self._kind()
-        try:
-            json_format.Parse(data.decode(), message)
-        except (json_format.ParseError, UnicodeDecodeError) as error:
-            raise MessageDoesNotFit(f"the message is no JSON of its schema: {error}") from error
-        self._check(message)
-
-    def _check(self, message: Message) -> None:
-        if missing := message.FindInitializationErrors():
-            raise MessageDoesNotFit(f"the message lacks required fields: {', '.join(missing)}")
-        if unknown := [field.field_number for field in UnknownFieldSet(message)]:
-            raise MessageDoesNotFit(f"the message has fields its schema does not know: {unknown}")

@@ -1,4 +1,4 @@
-"""The SchemaService: schemas, their revisions, and checks against them."""
+"""The SchemaService: schemas, their revisions, and validation."""
 
 import asyncio
 
@@ -7,8 +7,9 @@ from google.pubsub_v1 import types
 
 from penstock.pubsub import wire
 from penstock.pubsub.errors import InvalidRequest, LastRevision, ResourceExists, SchemaNotFound
+from penstock.pubsub.fields import page
 from penstock.pubsub.limits import MAX_SCHEMA_REVISIONS
-from penstock.pubsub.names import page, project_name, schema_name, schema_revision
+from penstock.pubsub.names import project_name, schema_name, schema_revision
 from penstock.pubsub.policies import Policies
 from penstock.pubsub.schemas.definition import check_message, read_definition
 from penstock.pubsub.schemas.store import SchemaStore
@@ -28,7 +29,7 @@ class SchemaService:
         self._changing = changing
 
     async def create_schema(self, request: types.CreateSchemaRequest, _: GrpcCall) -> types.Schema:
-        """Make a schema with its first revision."""
+        """Create a schema with its first revision."""
         name = schema_name(f"{project_name(request.parent)}/schemas/{request.schema_id}")
         read_definition(request.schema)
         async with self._changing:
@@ -56,31 +57,31 @@ class SchemaService:
             return await self._add(name, _without_revision(earlier), self._store.revisions(name))
 
     async def get_schema(self, request: types.GetSchemaRequest, _: GrpcCall) -> types.Schema:
-        """A schema, or one revision of it."""
-        return _seen(self._store.revision(*schema_revision(request.name)), request.view, types.SchemaView.FULL)
+        """Return a schema, or one revision of it."""
+        return _view_of(self._store.revision(*schema_revision(request.name)), request.view, types.SchemaView.FULL)
 
     async def list_schemas(self, request: types.ListSchemasRequest, _: GrpcCall) -> types.ListSchemasResponse:
-        """The schemas of a project."""
+        """Return the schemas of a project."""
         names, token = page(self._store.names(project_name(request.parent)), str, request.page_size, request.page_token)
         newest = [self._store.revision(name, None) for name in names]
-        shown = [_seen(schema, request.view, types.SchemaView.BASIC) for schema in newest]
+        shown = [_view_of(schema, request.view, types.SchemaView.BASIC) for schema in newest]
         return wire.ListSchemasResponse(schemas=shown, next_page_token=token)
 
     async def list_schema_revisions(
         self, request: types.ListSchemaRevisionsRequest, _: GrpcCall
     ) -> types.ListSchemaRevisionsResponse:
-        """The revisions of a schema, newest first."""
+        """Return the revisions of a schema, newest first."""
         newest_first = self._store.revisions(schema_name(request.name))[::-1]
         numbered = [(f"{place:04}", revision) for place, revision in enumerate(newest_first)]
         taken, token = page(numbered, lambda item: item[0], request.page_size, request.page_token)
-        shown = [_seen(revision, request.view, types.SchemaView.BASIC) for _, revision in taken]
+        shown = [_view_of(revision, request.view, types.SchemaView.BASIC) for _, revision in taken]
         return wire.ListSchemaRevisionsResponse(schemas=shown, next_page_token=token)
 
     async def delete_schema_revision(self, request: types.DeleteSchemaRevisionRequest, _: GrpcCall) -> types.Schema:
         """Remove one revision."""
         name, revision_id = schema_revision(request.name)
         if revision_id is None:
-            raise InvalidRequest(f"{request.name!r} names no revision: it must be SCHEMA@REVISION")
+            raise InvalidRequest(f"{request.name!r} has no revision: it must be SCHEMA@REVISION")
         async with self._changing:
             revisions = self._store.revisions(name)
             kept = [revision for revision in revisions if revision.revision_id != revision_id]
@@ -93,7 +94,7 @@ class SchemaService:
         return kept[-1]
 
     async def delete_schema(self, request: types.DeleteSchemaRequest, _: GrpcCall) -> Empty:
-        """Remove a schema with all its revisions; topics that name it take no messages until that is changed."""
+        """Remove a schema with all its revisions; topics that use it accept no messages until they are changed."""
         name = schema_name(request.name)
         async with self._changing:
             if not self._store.exists(name):
@@ -104,7 +105,7 @@ class SchemaService:
         return Empty()
 
     async def validate_schema(self, request: types.ValidateSchemaRequest, _: GrpcCall) -> types.ValidateSchemaResponse:
-        """Whether a definition is one."""
+        """Check a definition."""
         project_name(request.parent)
         read_definition(request.schema)
         return wire.ValidateSchemaResponse()
@@ -112,7 +113,7 @@ class SchemaService:
     async def validate_message(
         self, request: types.ValidateMessageRequest, _: GrpcCall
     ) -> types.ValidateMessageResponse:
-        """Whether a message fits a schema, stored or given."""
+        """Check a message against a stored or a given schema."""
         project_name(request.parent)
         schema = self._store.revision(*schema_revision(request.name)) if request.name else request.schema
         check_message(read_definition(schema), request.message, int(request.encoding))
@@ -133,8 +134,8 @@ def _without_revision(schema: types.Schema) -> types.Schema:
     return copy
 
 
-def _seen(schema: types.Schema, view: int, default: int) -> types.Schema:
-    """What a view shows of a schema."""
+def _view_of(schema: types.Schema, view: int, default: int) -> types.Schema:
+    """Return the part of a schema that a view shows."""
     if (view or default) == types.SchemaView.FULL:
         return schema
     return wire.Schema(

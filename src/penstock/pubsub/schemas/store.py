@@ -1,4 +1,4 @@
-"""Where schemas are kept: all revisions of one in one record."""
+"""The stored schemas: all revisions of one in one record."""
 
 from zlib import crc32
 
@@ -26,22 +26,22 @@ class SchemaStore:
         self._ids = ids
 
     def exists(self, name: str) -> bool:
-        """Whether there is such a schema."""
+        """Return whether a schema exists."""
         return self._broker.records.get(_KEY + name) is not None
 
     def names(self, project: str) -> list[str]:
-        """The schemas of a project."""
+        """Return the schemas of a project."""
         return [key.removeprefix(_KEY) for key in self._broker.records.keys(f"{_KEY}{project}/schemas/")]
 
     def revisions(self, name: str) -> list[types.Schema]:
-        """All revisions of a schema, oldest first."""
+        """Return all revisions of a schema, oldest first."""
         stored = self._broker.records.get(_KEY + name)
         if stored is None:
             raise SchemaNotFound(name)
         return [decode(wire.Schema, revision) for revision in _decode_revisions(stored)]
 
     def revision(self, name: str, revision_id: str | None) -> types.Schema:
-        """One revision of a schema, the newest unless named."""
+        """Return one revision of a schema, the newest by default."""
         revisions = self.revisions(name)
         if revision_id is None:
             return revisions[-1]
@@ -51,15 +51,15 @@ class SchemaStore:
         raise SchemaNotFound(f"{name}@{revision_id}")
 
     async def put(self, name: str, revisions: list[types.Schema]) -> None:
-        """Keep these revisions."""
+        """Store these revisions."""
         await self._broker.put_record(_KEY + name, msgspec.msgpack.encode([encode(each) for each in revisions]))
 
     async def drop(self, name: str) -> None:
-        """Forget a schema."""
+        """Remove a schema."""
         await self._broker.drop_record(_KEY + name)
 
     def new_revision(self, name: str, schema: types.Schema, others: list[types.Schema]) -> types.Schema:
-        """A schema as a revision of its own, made now."""
+        """Return a schema as a new revision, created now."""
         now_ms = self._clock.now_ms()
         taken = {other.revision_id for other in others}
         revision = copy_of(schema)

@@ -1,4 +1,4 @@
-"""Topics with a schema: which revisions a message may be of, and the refusal of one that is of none."""
+"""Topics with a schema: which revisions a message may match, and the rejection of one that matches none."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from google.pubsub_v1 import types
 
 from penstock.broker import AsyncBroker, InternalMessage
 from penstock.pubsub import wire
-from penstock.pubsub.errors import InvalidRequest, MessageDoesNotFit
+from penstock.pubsub.errors import InvalidRequest, SchemaMismatch
 from penstock.pubsub.names import DELETED_SCHEMA, schema_name
 from penstock.pubsub.schemas.definition import Definition, check_message, read_definition
 from penstock.pubsub.schemas.store import SchemaStore
@@ -22,17 +22,17 @@ class MessageValidator:
         self._encoding = encoding
         self._definitions = definitions
 
-    def fitting(self, messages: Sequence[InternalMessage]) -> list[InternalMessage]:
-        """The messages with a note of the revision each one fits; MessageDoesNotFit when one fits none."""
-        return [self._noted(message) for message in messages]
+    def validated(self, messages: Sequence[InternalMessage]) -> list[InternalMessage]:
+        """Return the messages, each noting the revision it matches; raise SchemaMismatch if one matches none."""
+        return [self._with_revision(message) for message in messages]
 
-    def _noted(self, message: InternalMessage) -> InternalMessage:
-        refusal = MessageDoesNotFit(f"no revision of {self._name} is allowed on this topic")
+    def _with_revision(self, message: InternalMessage) -> InternalMessage:
+        mismatch = SchemaMismatch(f"no revision of {self._name} is allowed on this topic")
         for revision_id, definition in self._definitions:
             try:
                 check_message(definition, message.data, self._encoding)
-            except MessageDoesNotFit as error:
-                refusal = error
+            except SchemaMismatch as error:
+                mismatch = error
                 continue
             notes = {
                 "googclient_schemaname": self._name,
@@ -40,11 +40,11 @@ class MessageValidator:
                 "googclient_schemarevisionid": revision_id,
             }
             return msgspec.structs.replace(message, notes=notes)
-        raise refusal
+        raise mismatch
 
 
 class TopicSchemas:
-    """The validators of topics, read when first asked for."""
+    """The validators of topics, loaded on first use."""
 
     def __init__(self, broker: AsyncBroker, schemas: SchemaStore) -> None:
         self._broker = broker
@@ -52,29 +52,29 @@ class TopicSchemas:
         self._validators: dict[str, MessageValidator | None] = {}
 
     def check(self, topic: types.Topic) -> None:
-        """Raise what is wrong with a topic's schema settings."""
+        """Raise an error if a topic's schema settings are invalid."""
         if has(topic, "schema_settings"):
             self._read(topic.schema_settings)
 
     def shown(self, topic: types.Topic) -> types.Topic:
-        """A topic as the API tells it: the name of a schema that is gone is not told."""
+        """Return a topic as the API shows it, without the name of a deleted schema."""
         if has(topic, "schema_settings") and not self._schemas.exists(topic.schema_settings.schema):
             topic.schema_settings.schema = DELETED_SCHEMA
         return topic
 
     def validator_of(self, topic_name: str) -> MessageValidator | None:
-        """What a topic's messages must fit; None when they may be anything."""
+        """Return the validator of a topic's messages, or None if it has no schema."""
         try:
             return self._validators[topic_name]
         except KeyError:
             return self._load(topic_name)
 
     def forget(self, topic_name: str) -> None:
-        """A topic has changed."""
+        """Drop the cached validator of a topic that has changed."""
         self._validators.pop(topic_name, None)
 
     def forget_all(self) -> None:
-        """A schema has changed."""
+        """Drop all cached validators after a schema has changed."""
         self._validators.clear()
 
     def _load(self, topic_name: str) -> MessageValidator | None:

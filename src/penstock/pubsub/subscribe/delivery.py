@@ -1,7 +1,4 @@
-"""Leased messages as the protocol delivers them.
-
-Acks and deadlines, by whichever call they come; with exactly-once delivery the caller is told of each one.
-"""
+"""Deliveries of the protocol, and their acks and deadlines, from any call."""
 
 from collections.abc import Iterable, MutableSequence, Sequence
 
@@ -12,17 +9,17 @@ from penstock.domain.limits import MAX_ACK_DEADLINE_S, SECOND_MS
 from penstock.engine import Entry
 from penstock.pubsub import wire
 from penstock.pubsub.errors import InvalidRequest
-from penstock.pubsub.subscribe.outstanding import Holders
+from penstock.pubsub.subscribe.outstanding import StreamIndex
 from penstock.pubsub.wire import decode
 
 
 def deliver(
     subscription: BrokerSubscription, entries: Iterable[Entry], into: MutableSequence[types.ReceivedMessage]
 ) -> list[str]:
-    """Append messages to a response; gives their ack ids."""
+    """Append messages to a response; return their ack ids."""
     counts_attempts = subscription.config.options.dead_letter_policy is not None
     tag = subscription.tag
-    add = into.add  # type: ignore[attr-defined]  # what a raw repeated field has
+    add = into.add  # type: ignore[attr-defined]  # a method of raw repeated fields
     ack_ids: list[str] = []
     for entry in entries:
         message = entry.message
@@ -47,32 +44,32 @@ def deliver(
 
 
 class Acks:
-    """Settles deliveries and frees the streams that held them."""
+    """Settles deliveries and frees the capacity of the streams that hold them."""
 
     def __init__(self, broker: AsyncBroker) -> None:
         self._broker = broker
-        self.holders = Holders()
+        self.streams = StreamIndex()
 
     async def settle(self, subscription: BrokerSubscription, ack_ids: Iterable[str]) -> list[str]:
-        """Acknowledge; gives the ack ids that are not current, which is no error unless exactly-once is asked for."""
+        """Acknowledge deliveries; return the ack ids that are not current, an error only for exactly-once delivery."""
         ids = list(ack_ids)
-        free = self.holders.free
+        free = self.streams.free
         for ack_id in ids:
             free(ack_id)
         return await self._broker.ack_current(subscription, ids)
 
     def set_deadlines(self, subscription: BrokerSubscription, deadlines_s: Sequence[tuple[str, int]]) -> list[str]:
-        """Let deliveries run out so many seconds from now; 0 gives them back. Tells the ack ids not current."""
+        """Set deadlines in seconds from now, 0 to give a delivery back; return the ack ids that are not current."""
         for ack_id, seconds in deadlines_s:
             if not 0 <= seconds <= MAX_ACK_DEADLINE_S:
                 raise InvalidRequest(
                     f"an ack deadline must be between 0 and {MAX_ACK_DEADLINE_S} seconds, got {seconds}"
                 )
             if not seconds:
-                self.holders.free(ack_id)
+                self.streams.free(ack_id)
         return self._broker.set_ack_deadlines(subscription, deadlines_s)
 
 
 def exactly_once(subscription: BrokerSubscription) -> bool:
-    """Whether the subscription confirms acks."""
+    """Return whether the subscription confirms acks."""
     return decode(wire.Subscription, subscription.config.definition).enable_exactly_once_delivery

@@ -1,4 +1,4 @@
-"""Snapshots and seeking: the calls of the Subscriber service that start a subscription over."""
+"""Snapshots and Seek: the calls of the Subscriber service that restart a subscription."""
 
 import asyncio
 
@@ -10,9 +10,9 @@ from penstock.domain.limits import SECOND_MS
 from penstock.edge.clock import Clock
 from penstock.pubsub import wire
 from penstock.pubsub.errors import InvalidRequest, SnapshotTooShort
-from penstock.pubsub.fields import milliseconds_of, set_milliseconds, updated
+from penstock.pubsub.fields import milliseconds_of, page, set_milliseconds, updated
 from penstock.pubsub.limits import MIN_SNAPSHOT_LIFE_S, SNAPSHOT_LIFE_S
-from penstock.pubsub.names import page, project_name, project_of, snapshot_name, subscription_name
+from penstock.pubsub.names import project_name, project_of, snapshot_name, subscription_name
 from penstock.pubsub.policies import Policies
 from penstock.pubsub.wire import GrpcCall, decode, encode, has
 
@@ -20,7 +20,7 @@ _MUTABLE = frozenset({"expire_time", "labels"})
 
 
 class Snapshots:
-    """The calls about snapshots, and Seek."""
+    """The calls for snapshots, and Seek."""
 
     def __init__(self, broker: AsyncBroker, clock: Clock, policies: Policies, changing: asyncio.Lock) -> None:
         self._broker = broker
@@ -29,7 +29,7 @@ class Snapshots:
         self._changing = changing
 
     async def seek(self, request: types.SeekRequest, _: GrpcCall) -> types.SeekResponse:
-        """Start a subscription over, from a moment or from a snapshot."""
+        """Restart a subscription from a time or a snapshot."""
         name = subscription_name(request.subscription)
         async with self._changing:
             if has(request, "time"):
@@ -41,7 +41,7 @@ class Snapshots:
         return wire.SeekResponse()
 
     async def create_snapshot(self, request: types.CreateSnapshotRequest, _: GrpcCall) -> types.Snapshot:
-        """Keep what a subscription has not acked, and all that is published from now on."""
+        """Retain the messages a subscription has not acked, and all published from now on."""
         name = snapshot_name(request.name)
         source = subscription_name(request.subscription)
         async with self._changing:
@@ -51,24 +51,24 @@ class Snapshots:
         return self._stored(name)
 
     async def get_snapshot(self, request: types.GetSnapshotRequest, _: GrpcCall) -> types.Snapshot:
-        """A snapshot by its name."""
+        """Return a snapshot by its name."""
         return self._stored(snapshot_name(request.snapshot))
 
     async def list_snapshots(self, request: types.ListSnapshotsRequest, _: GrpcCall) -> types.ListSnapshotsResponse:
-        """The snapshots of a project."""
+        """Return the snapshots of a project."""
         project = project_name(request.project)
         found = [each for each in self._broker.replay.snapshots() if project_of(each.name) == project]
         taken, token = page(found, lambda each: each.name, request.page_size, request.page_token)
         return wire.ListSnapshotsResponse(snapshots=[_shown(each) for each in taken], next_page_token=token)
 
     async def update_snapshot(self, request: types.UpdateSnapshotRequest, _: GrpcCall) -> types.Snapshot:
-        """Change what the mask names."""
+        """Change the masked fields of a snapshot."""
         name = snapshot_name(request.snapshot.name)
         async with self._changing:
             snapshot = updated(self._stored(name), request.snapshot, request.update_mask, _MUTABLE)
             expires_ms = milliseconds_of(snapshot.expire_time)
             if expires_ms <= self._clock.now_ms():
-                raise InvalidRequest("expire_time must be in the future; delete the snapshot to be rid of it")
+                raise InvalidRequest("expire_time must be in the future; to remove the snapshot, delete it")
             await self._broker.update_snapshot(name, expires_ms, encode(snapshot))
         return self._stored(name)
 
@@ -84,7 +84,7 @@ class Snapshots:
         return _shown(self._broker.replay.snapshot(name))
 
     def _expires_ms(self, subscription_name: str) -> int:
-        """Seven days less the age of the oldest message it holds, as Google counts."""
+        """Return the expiry by Google's rule: seven days less the age of the oldest message."""
         now_ms = self._clock.now_ms()
         oldest = self._broker.rules.subscription(subscription_name).queue.engine.peek(-1, 1)
         age_ms = now_ms - oldest[0].message.sent_ms if oldest else 0

@@ -10,14 +10,14 @@ from penstock.broker import AsyncBroker, BrokerSubscription, TopicNotFound
 from penstock.domain.limits import MIB
 from penstock.pubsub import wire
 from penstock.pubsub.errors import InvalidRequest, ResourceExists, StaleAckIds
-from penstock.pubsub.fields import updated
-from penstock.pubsub.names import page, project_name, project_of, subscription_name, topic_name
+from penstock.pubsub.fields import page, updated
+from penstock.pubsub.names import project_name, project_of, subscription_name, topic_name
 from penstock.pubsub.policies import Policies
 from penstock.pubsub.subscribe.delivery import Acks, deliver, exactly_once
 from penstock.pubsub.subscribe.subscriptions import (
     MUTABLE,
     check_push_endpoint,
-    normal_subscription,
+    normalized_subscription,
     options_of,
     pulled_subscription,
     shown_subscription,
@@ -28,12 +28,12 @@ from penstock.pubsub.wire import GrpcCall, encode, has
 _PULL_MESSAGES = 1000
 _PULL_BYTES = 2 * MIB
 _PULL_WAIT_S = 20.0
-# A caller that gives up in between would leave messages leased that nobody has.
+# A caller that gives up during the answer would leave messages leased that no one has.
 _MARGIN_S = 0.3
 
 
 class SubscriberService:
-    """The calls of google.pubsub.v1.Subscriber, streaming, seeking and snapshots apart."""
+    """The calls of google.pubsub.v1.Subscriber, except streaming, seeking and snapshots."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class SubscriberService:
         acks: Acks,
         policies: Policies,
         changing: asyncio.Lock,
-        redirect: Callable[[str], None],
+        on_change: Callable[[str], None],
         *,
         durable: bool,
     ) -> None:
@@ -49,13 +49,11 @@ class SubscriberService:
         self._acks = acks
         self._policies = policies
         self._changing = changing
-        self._redirect = redirect
+        self._on_change = on_change
         self._durable = durable
 
-    # Consuming
-
     async def pull(self, request: types.PullRequest, call: GrpcCall) -> types.PullResponse:
-        """Lease messages; with none at hand, wait for a while unless asked not to."""
+        """Lease messages; if there are none, wait for a while unless asked not to."""
         if request.max_messages < 1:
             raise InvalidRequest(f"max_messages must be at least 1, got {request.max_messages}")
         subscription = pulled_subscription(self._broker, request.subscription)
@@ -76,26 +74,24 @@ class SubscriberService:
         subscription = self._subscription(request.subscription)
         if not request.ack_ids:
             raise InvalidRequest("ack_ids must name at least one delivery")
-        _tell_stale(subscription, await self._acks.settle(subscription, request.ack_ids))
+        _raise_if_stale(subscription, await self._acks.settle(subscription, request.ack_ids))
         return Empty()
 
     async def modify_ack_deadline(self, request: types.ModifyAckDeadlineRequest, _: GrpcCall) -> Empty:
-        """Give deliveries another deadline from now, or give them back."""
+        """Change the deadline of deliveries, from now, or give them back."""
         subscription = self._subscription(request.subscription)
         if not request.ack_ids:
             raise InvalidRequest("ack_ids must name at least one delivery")
         seconds = request.ack_deadline_seconds
         stale = self._acks.set_deadlines(subscription, [(ack_id, seconds) for ack_id in request.ack_ids])
-        _tell_stale(subscription, stale)
+        _raise_if_stale(subscription, stale)
         return Empty()
 
-    # Subscriptions
-
     async def create_subscription(self, request: types.Subscription, _: GrpcCall) -> types.Subscription:
-        """Make a subscription; it gets what is published from now on."""
+        """Create a subscription; it gets messages published from now on."""
         name = subscription_name(request.name)
         topic = topic_name(request.topic)
-        subscription = normal_subscription(request)
+        subscription = normalized_subscription(request)
         subscription.detached = False
         async with self._changing:
             if self._broker.rules.find_subscription(name) is not None:
@@ -103,17 +99,17 @@ class SubscriberService:
             self._check_dead_letter_topic(subscription)
             options = options_of(subscription, durable=self._durable)
             await self._broker.register_subscription(name, topic, options, definition=encode(subscription))
-            self._redirect(name)
+            self._on_change(name)
         return stored_subscription(self._broker, name)
 
     async def get_subscription(self, request: types.GetSubscriptionRequest, _: GrpcCall) -> types.Subscription:
-        """A subscription by its name."""
+        """Return a subscription by its name."""
         return stored_subscription(self._broker, subscription_name(request.subscription))
 
     async def list_subscriptions(
         self, request: types.ListSubscriptionsRequest, _: GrpcCall
     ) -> types.ListSubscriptionsResponse:
-        """The subscriptions of a project."""
+        """Return the subscriptions of a project."""
         project = project_name(request.project)
         found = [each for each in self._broker.rules.subscriptions() if project_of(each.name) == project]
         taken, token = page(found, lambda each: each.name, request.page_size, request.page_token)
@@ -121,7 +117,7 @@ class SubscriberService:
         return wire.ListSubscriptionsResponse(subscriptions=shown, next_page_token=token)
 
     async def update_subscription(self, request: types.UpdateSubscriptionRequest, _: GrpcCall) -> types.Subscription:
-        """Change what the mask names."""
+        """Change the masked fields of a subscription."""
         name = subscription_name(request.subscription.name)
         async with self._changing:
             before = stored_subscription(self._broker, name)
@@ -129,7 +125,7 @@ class SubscriberService:
         return stored_subscription(self._broker, name)
 
     async def modify_push_config(self, request: types.ModifyPushConfigRequest, _: GrpcCall) -> Empty:
-        """Post messages to another endpoint from now on, or have them pulled."""
+        """Post messages to another endpoint from now on, or let them be pulled."""
         name = subscription_name(request.subscription)
         check_push_endpoint(request.push_config)
         async with self._changing:
@@ -144,21 +140,21 @@ class SubscriberService:
         return Empty()
 
     async def drop(self, name: str) -> None:
-        """Remove a subscription, asked for or expired."""
+        """Remove a subscription that was deleted or has expired."""
         async with self._changing:
             await self._broker.unregister_subscription(name)
-            self._redirect(name)
+            self._on_change(name)
             await self._policies.forget(name)
 
     def _subscription(self, name: str) -> BrokerSubscription:
         return self._broker.rules.subscription(name)
 
     async def _put(self, name: str, subscription: types.Subscription) -> None:
-        subscription = normal_subscription(subscription)
+        subscription = normalized_subscription(subscription)
         self._check_dead_letter_topic(subscription)
         options = options_of(subscription, durable=self._durable)
         await self._broker.update_subscription(name, options, definition=encode(subscription))
-        self._redirect(name)
+        self._on_change(name)
 
     def _check_dead_letter_topic(self, subscription: types.Subscription) -> None:
         if has(subscription, "dead_letter_policy"):
@@ -172,6 +168,6 @@ def _wait_s(call: GrpcCall) -> float:
     return _PULL_WAIT_S if remaining_s is None else max(0.0, min(_PULL_WAIT_S, remaining_s - _MARGIN_S))
 
 
-def _tell_stale(subscription: BrokerSubscription, stale: list[str]) -> None:
+def _raise_if_stale(subscription: BrokerSubscription, stale: list[str]) -> None:
     if stale and exactly_once(subscription):
         raise StaleAckIds(stale)

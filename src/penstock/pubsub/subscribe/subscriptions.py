@@ -1,4 +1,4 @@
-"""Subscriptions: what may be in one, its defaults, and the same in the words of the broker."""
+"""Subscriptions: their valid settings and defaults, and their conversion to the broker's options."""
 
 from google.pubsub_v1 import types
 
@@ -36,8 +36,8 @@ MUTABLE = frozenset(
 _UNSUPPORTED = ("bigquery_config", "cloud_storage_config", "bigtable_config")
 
 
-def normal_subscription(given: types.Subscription) -> types.Subscription:
-    """A subscription with its defaults filled in; InvalidRequest for settings out of range."""
+def normalized_subscription(given: types.Subscription) -> types.Subscription:
+    """Return a subscription with its defaults filled in; raise InvalidRequest for settings out of range."""
     subscription = copy_of(given)
     for field in _UNSUPPORTED:
         if has(subscription, field):
@@ -58,23 +58,23 @@ def normal_subscription(given: types.Subscription) -> types.Subscription:
         limits.MIN_RETENTION_S,
         limits.MAX_RETENTION_S,
     )
-    _normalise_policies(subscription)
+    _normalize_policies(subscription)
     check_push_endpoint(subscription.push_config)
     return subscription
 
 
-def _normalise_policies(subscription: types.Subscription) -> None:
+def _normalize_policies(subscription: types.Subscription) -> None:
     if not has(subscription, "expiration_policy"):
         set_seconds(subscription.expiration_policy.ttl, limits.DEFAULT_EXPIRATION_S)
     elif has(subscription.expiration_policy, "ttl"):
         checked_seconds("expiration_policy.ttl", subscription.expiration_policy.ttl, limits.MIN_EXPIRATION_S, 1e11)
     if has(subscription, "retry_policy"):
-        _normalise_retry(subscription.retry_policy)
+        _normalize_retry(subscription.retry_policy)
     if has(subscription, "dead_letter_policy"):
-        _normalise_dead_letters(subscription.dead_letter_policy)
+        _normalize_dead_letters(subscription.dead_letter_policy)
 
 
-def _normalise_retry(retry: types.RetryPolicy) -> None:
+def _normalize_retry(retry: types.RetryPolicy) -> None:
     for field, default_s in (
         ("minimum_backoff", limits.DEFAULT_MIN_BACKOFF_S),
         ("maximum_backoff", limits.MAX_BACKOFF_S),
@@ -86,7 +86,7 @@ def _normalise_retry(retry: types.RetryPolicy) -> None:
         raise InvalidRequest("retry_policy.minimum_backoff must not be longer than maximum_backoff")
 
 
-def _normalise_dead_letters(policy: types.DeadLetterPolicy) -> None:
+def _normalize_dead_letters(policy: types.DeadLetterPolicy) -> None:
     topic_name(policy.dead_letter_topic)
     attempts = policy.max_delivery_attempts or limits.MIN_DELIVERY_ATTEMPTS
     if not limits.MIN_DELIVERY_ATTEMPTS <= attempts <= limits.MAX_DELIVERY_ATTEMPTS:
@@ -103,13 +103,13 @@ def check_push_endpoint(push: types.PushConfig) -> None:
         try:
             parse_target(push.push_endpoint)
         except Undeliverable as error:
-            # Without the URL: it may carry a secret.
+            # Without the URL: it may contain a secret.
             reason = error.message.partition(": ")[2]
             raise InvalidRequest(f"push_endpoint must be an http or https URL: {reason}") from error
 
 
 def options_of(subscription: types.Subscription, *, durable: bool) -> SubscriptionOptions:
-    """A normal subscription in the words of the broker."""
+    """Convert a normalized subscription to the broker's options."""
     dead_letters = subscription.dead_letter_policy
     return SubscriptionOptions(
         ack_deadline_seconds=subscription.ack_deadline_seconds,
@@ -130,7 +130,7 @@ def options_of(subscription: types.Subscription, *, durable: bool) -> Subscripti
 
 
 def _retry_of(subscription: types.Subscription) -> RetryPolicy | None:
-    """The back-off; a push endpoint that fails is never tried again at once."""
+    """Return the back-off; a failing push endpoint is never retried immediately."""
     if has(subscription, "retry_policy"):
         retry = subscription.retry_policy
         return RetryPolicy(seconds_of(retry.minimum_backoff), seconds_of(retry.maximum_backoff))
@@ -140,7 +140,7 @@ def _retry_of(subscription: types.Subscription) -> RetryPolicy | None:
 
 
 def push_config_of(broker: AsyncBroker, name: str) -> types.PushConfig | None:
-    """Where a subscription is pushed to; None when it is pulled, detached or gone."""
+    """Return the push settings of a subscription; None if it is pulled, detached or gone."""
     metadata = broker.rules.find_subscription(name)
     if metadata is None or metadata.detached:
         return None
@@ -149,7 +149,7 @@ def push_config_of(broker: AsyncBroker, name: str) -> types.PushConfig | None:
 
 
 def pulled_subscription(broker: AsyncBroker, name: str) -> BrokerSubscription:
-    """A subscription that may be pulled and streamed."""
+    """Return a subscription that may be pulled and streamed."""
     subscription = broker.rules.subscription(name)
     if subscription.config.detached:
         raise SubscriptionDetached(name)
@@ -159,24 +159,24 @@ def pulled_subscription(broker: AsyncBroker, name: str) -> BrokerSubscription:
 
 
 def expires_after_s(subscription: types.Subscription) -> float | None:
-    """How long a subscription nobody uses lives, in seconds; None for ever."""
+    """Return how long an unused subscription is kept, in seconds, or None for ever."""
     policy = subscription.expiration_policy
     return seconds_of(policy.ttl) if has(policy, "ttl") else None
 
 
 def stored_subscription(broker: AsyncBroker, name: str) -> types.Subscription:
-    """A subscription as it was made or last updated."""
+    """Return a subscription as it was created or last updated."""
     return shown_subscription(broker, broker.rules.subscription(name).metadata())
 
 
 def shown_subscription(broker: AsyncBroker, metadata: SubscriptionMetadata) -> types.Subscription:
-    """What the API tells of a subscription."""
+    """Return a subscription as the API shows it."""
     subscription = decode(wire.Subscription, metadata.definition)
     subscription.name = metadata.name
     subscription.topic = metadata.topic
     subscription.state = types.Subscription.State(types.Subscription.State.ACTIVE)
     if metadata.detached:
-        # One that was detached by itself keeps its topic's name; a deleted topic is told as Google tells it.
+        # A detached subscription keeps its topic's name; for a deleted topic Google shows a fixed name.
         subscription.topic = metadata.topic if subscription.detached else DELETED_TOPIC
         subscription.detached = True
         return subscription

@@ -112,7 +112,7 @@ def _send(
     send = partition.shell.ledger.send(partition.stream, messages, messages[0].sent_ms)
     service.metrics.count_partition(queue, partition.index, "send", len(messages))
     if queue.fifo:
-        if send.all_go_in:
+        if send.is_all_new:
             for seq, result in enumerate(results, send.first_seq):
                 result.sequence_number = sequence_number(seq)
         else:

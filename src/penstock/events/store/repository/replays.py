@@ -230,7 +230,7 @@ def _replay_of(row: Row | None, asked_id: str) -> Replay:
     replay_id, definition, total, requested_at_ms, run, stop_asked, finished_at_ms = row
     return Replay(
         id=replay_id,
-        order=_decode(definition),
+        request=_decode(definition),
         total=total,
         requested_at_ms=requested_at_ms,
         run=run,

@@ -1,27 +1,27 @@
-"""One timing heap for all leases of a queue, instead of a timer per message."""
+"""The leases of a queue, with one heap of deadlines instead of a timer per message."""
 
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 
-from penstock.engine.entry import Entry
+from penstock.engine.queue.entry import Entry
 
-# A heap this small is not worth rebuilding.
+# A smaller heap is not worth rebuilding.
 _SLACK = 1024
 
 
 class QueueLeases:
-    """The live leases by id, and the moment the next one runs out.
+    """The live leases by id, and when the next one expires.
 
-    Leases granted together have ids in a row and one moment in the heap. A settled or extended lease leaves its old
-    moment there; it is passed over when it comes up, and the heap is rebuilt when most of it is stale, so that memory
-    follows the live leases and not the leases ever made.
+    Leases granted together have consecutive ids and share one heap entry. A settled or extended lease leaves its old
+    entry behind, which is skipped when it comes up. The heap is rebuilt when most of it is stale, so memory use follows
+    the live leases.
     """
 
     __slots__ = ("_heap", "_last_id", "live")
 
     def __init__(self) -> None:
         self.live: dict[int, Entry] = {}
-        # A moment, and the first and the last id of the leases that may run out then.
+        # A time, and the first and last id of the leases that may expire then.
         self._heap: list[tuple[int, int, int]] = []
         self._last_id = 0
 
@@ -29,7 +29,7 @@ class QueueLeases:
         return len(self.live)
 
     def grant(self, entries: Sequence[Entry], deadline_ms: int) -> None:
-        """Lease messages, each under a fresh id."""
+        """Lease messages, each under a new id."""
         first_id = self._last_id + 1
         live, lease_id = self.live, self._last_id
         for entry in entries:
@@ -41,7 +41,7 @@ class QueueLeases:
         self._note(deadline_ms, first_id, lease_id)
 
     def restore(self, entry: Entry) -> None:
-        """Bring a lease back under its own id and deadline."""
+        """Restore a lease with its own id and deadline."""
         self.live[entry.lease_id] = entry
         self._note(entry.deadline_ms, entry.lease_id, entry.lease_id)
 
@@ -50,18 +50,18 @@ class QueueLeases:
         del self.live[entry.lease_id]
 
     def move_deadline(self, entry: Entry, deadline_ms: int) -> None:
-        """Give a live lease another deadline."""
+        """Change the deadline of a live lease."""
         earlier = deadline_ms < entry.deadline_ms
         entry.deadline_ms = deadline_ms
         if earlier:
             self._note(deadline_ms, entry.lease_id, entry.lease_id)
 
     def next_deadline_ms(self) -> int | None:
-        """No lease runs out before this moment."""
+        """Return a time before which no lease expires."""
         return self._heap[0][0] if self._heap else None
 
     def pop_expired(self, now_ms: int) -> Entry | None:
-        """End one lease that has run out; None when there is none."""
+        """End and return one expired lease, or return None."""
         heap = self._heap
         while heap and heap[0][0] <= now_ms:
             moment_ms, lease_id, last_id = heap[0]

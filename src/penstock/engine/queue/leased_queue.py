@@ -1,31 +1,31 @@
-"""The leased queue: pure, clock-injected, every operation O(1) or O(log n).
+"""The leased queue: pure, with the clock as an argument; every operation is O(1) or O(log n).
 
-What leaves the queue other than by acknowledgement (dead letters, messages past their retention) is put into an
-outbox in state SETTLING, for the shell to settle once the store has it. A message that is SETTLING holds its lane.
-Messages that came back are noted in `released` when asked for, so that their delivery counts can be made durable.
+Messages that leave the queue without an acknowledgement (dead letters, messages past their retention) go into an outbox
+in state SETTLING, and the ledger settles them once the store has recorded it. A SETTLING message blocks its lane.
+Messages that came back are listed in `released` on request, so that their delivery counts can be made durable.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import nsmallest
 from operator import attrgetter
 
-from penstock.engine.entry import GONE, LEASED, SETTLING, WAITING, Batch, Counters, Entry, held_bytes
 from penstock.engine.errors import LeaseNotFound
-from penstock.engine.lease import QueueLeases
-from penstock.engine.line import Line, MessageLane
-from penstock.engine.policy import DeadLetterAt, Grouping, QueuePolicy
+from penstock.engine.queue.entry import GONE, LEASED, SETTLING, WAITING, Batch, Counters, Entry, held_bytes
+from penstock.engine.queue.lease import QueueLeases
+from penstock.engine.queue.line import Line, MessageLane
+from penstock.engine.queue.policy import DeadLetterAt, Grouping, QueuePolicy
 
 
 class LeasedQueue:
-    """The messages of one queue that are in memory, and who holds them."""
+    """The messages of one queue that are in memory, and their leases."""
 
     __slots__ = (
         "_late",
         "_leases",
         "_line",
-        "_loose_next",
         "_policy",
         "_settling",
+        "_ungrouped_next",
         "dead_letters",
         "expired",
         "held",
@@ -34,53 +34,51 @@ class LeasedQueue:
         "released",
     )
 
-    def __init__(self, policy: QueuePolicy, *, note_releases: bool = False) -> None:
+    def __init__(self, policy: QueuePolicy, *, track_releases: bool = False) -> None:
         self._policy = policy
         self._line = Line(grouped=policy.grouping is not Grouping.NONE)
-        self._loose_next = False
+        self._ungrouped_next = False
         self._leases = QueueLeases()
         self._late: dict[int, Entry] = {}
         self._settling: dict[int, Entry] = {}
         self.dead_letters: list[Entry] = []
         self.expired: list[Entry] = []
-        self.released: list[Entry] | None = [] if note_releases else None
+        self.released: list[Entry] | None = [] if track_releases else None
         self.leased_bytes = 0
         self.held = 0
         self.held_bytes = 0
 
     @property
     def policy(self) -> QueuePolicy:
-        """The settings in force."""
+        """The current settings."""
         return self._policy
 
     @property
     def visible(self) -> int:
-        """How many messages wait and are not delayed."""
+        """The number of messages that can be received."""
         return self._line.visible
 
     @property
     def delayed(self) -> int:
-        """How many messages wait for their time."""
+        """The number of messages that wait for a delay to pass."""
         return self._line.delayed
 
     @property
     def leased(self) -> int:
-        """How many messages are handed out."""
+        """The number of leased messages."""
         return len(self._leases.live)
 
     def change_policy(self, policy: QueuePolicy) -> None:
-        """Put other settings in force; what a group means cannot change while messages wait by its old meaning."""
+        """Change the settings; the grouping cannot change while messages wait."""
         if policy.grouping is not self._policy.grouping:
-            raise ValueError("the grouping of a queue is fixed when it is made")
+            raise ValueError("the grouping of a queue is fixed when it is created")
         self._policy = policy
 
     def add(self, entries: Sequence[Entry], now_ms: int) -> None:
-        """Take in messages in the order of their sequence."""
+        """Add messages in order of their sequence."""
         self.held += len(entries)
         self.held_bytes += held_bytes(entries)
         self._line.join_all(entries, now_ms)
-
-    # Hand-out
 
     def receive(
         self,
@@ -91,68 +89,67 @@ class LeasedQueue:
         lease_ms: int | None = None,
         first_always: bool = True,
     ) -> list[Entry]:
-        """Lease up to `max_messages` and `max_bytes`; `first_always` lets a message that is larger alone go alone."""
+        """Lease up to `max_messages` and `max_bytes`; `first_always` allows one message that alone is larger."""
         self.advance(now_ms)
         policy = self._policy
-        room = max_messages
         if policy.max_in_flight is not None:
-            room = min(room, policy.max_in_flight - self.leased)
+            max_messages = min(max_messages, policy.max_in_flight - self.leased)
         flow_bytes = None
         if policy.max_in_flight_bytes is not None:
             flow_bytes = policy.max_in_flight_bytes - self.leased_bytes
             if flow_bytes <= 0:
                 return []
         deadline_ms = now_ms + (policy.lease_ms if lease_ms is None else lease_ms)
-        batch = Batch(policy, now_ms, room, max_bytes, flow_bytes, leases=True, first_always=first_always)
-        entries = self._hand_out(batch)
+        batch = Batch(policy, now_ms, max_messages, max_bytes, flow_bytes, leases=True, first_always=first_always)
+        entries = self._take(batch)
         if entries:
             self._lease(entries, now_ms, deadline_ms)
             self.leased_bytes += batch.size_bytes
         return entries
 
     def take_for_move(self, now_ms: int, max_messages: int) -> list[Entry]:
-        """Take messages out of line without a lease, to settle them once another queue has them."""
+        """Take messages without a lease, to settle them once another queue has them."""
         self.advance(now_ms)
-        return self._hand_out(Batch(self._policy, now_ms, max_messages, None, None, leases=False))
+        return self._take(Batch(self._policy, now_ms, max_messages, None, None, leases=False))
 
     def has_ready(self) -> bool:
-        """Whether a receive may find something now."""
+        """Return whether a receive may find a message now."""
         return self._line.has_ready()
 
-    def _hand_out(self, batch: Batch) -> list[Entry]:
-        """Let the lanes and the messages without a group take turns, from where the last hand-out stopped."""
+    def _take(self, batch: Batch) -> list[Entry]:
+        """Alternate between lanes and messages without a group, from where the last call stopped."""
         line, entries = self._line, batch.entries
         if not line.grouped:
-            self._hand_out_loose(batch)
+            self._take_ungrouped(batch)
             return entries
-        while len(entries) < batch.room:
-            if line.ring and not self._loose_next:
-                if not self._hand_out_lane(line.ring.popleft(), batch):
+        while len(entries) < batch.max_messages:
+            if line.ring and not self._ungrouped_next:
+                if not self._take_from_lane(line.ring.popleft(), batch):
                     break
-                self._loose_next = True
+                self._ungrouped_next = True
                 continue
-            loose = line.pop_loose()
-            if loose is not None and not self._offer(loose, batch):
-                line.put_back_loose(loose)
+            entry = line.pop_ungrouped()
+            if entry is not None and not self._offer(entry, batch):
+                line.put_back_ungrouped(entry)
                 break
-            self._loose_next = False
-            if loose is None and not line.ring:
+            self._ungrouped_next = False
+            if entry is None and not line.ring:
                 break
         return entries
 
-    def _hand_out_loose(self, batch: Batch) -> None:
-        """Hand out messages without a group, oldest first."""
-        pop, offer, entries, room = self._line.pop_loose, self._offer, batch.entries, batch.room
-        while len(entries) < room and (entry := pop()) is not None:
+    def _take_ungrouped(self, batch: Batch) -> None:
+        """Take messages without a group, oldest first."""
+        pop, offer, entries, max_messages = self._line.pop_ungrouped, self._offer, batch.entries, batch.max_messages
+        while len(entries) < max_messages and (entry := pop()) is not None:
             if not offer(entry, batch):
-                self._line.put_back_loose(entry)
+                self._line.put_back_ungrouped(entry)
                 return
 
-    def _hand_out_lane(self, lane: MessageLane, batch: Batch) -> bool:
-        """Give one lane its turn; False when its next message does not fit into the batch."""
+    def _take_from_lane(self, lane: MessageLane, batch: Batch) -> bool:
+        """Give one lane its turn; return False if its next message does not fit into the batch."""
         lane.ready = False
         if lane.in_flight:
-            return True  # a message that stood in line is being settled; the lane is placed again after that
+            return True  # a message of this lane is being settled; the lane gets its place again after that
         several = self._policy.grouping is Grouping.BATCH
         fits = True
         while (entry := lane.first()) is not None and entry.state is WAITING:
@@ -161,24 +158,24 @@ class LeasedQueue:
                 break
             lane.pop()
             lane.in_flight += 1
-            # A message that left for an outbox holds its lane until the store has it.
+            # A message that went to an outbox blocks its lane until the store has recorded it.
             left = batch.leases and entry.state is SETTLING
-            if not several or left or len(batch.entries) >= batch.room:
+            if not several or left or len(batch.entries) >= batch.max_messages:
                 break
         self._line.place(lane, ahead=not fits)
         return fits
 
     def _offer(self, entry: Entry, batch: Batch) -> bool:
-        """Put a message that is next in line into the batch or an outbox; False when it does not fit."""
+        """Put the next message into the batch or an outbox; return False if it does not fit."""
         message = entry.message
         if message.sent_ms <= batch.horizon_ms:
-            self._depart(entry, self.expired)
+            self._move_to(entry, self.expired)
             return True
         if not batch.leases:
-            self._depart(entry, batch.entries)
+            self._move_to(entry, batch.entries)
             return True
         if entry.receive_count >= batch.max_deliveries:
-            self._depart(entry, self.dead_letters)
+            self._move_to(entry, self.dead_letters)
             return True
         size_bytes = batch.size_bytes + message.size_bytes
         if size_bytes > batch.sure_bytes and not batch.may_reach(size_bytes, len(self._leases.live)):
@@ -188,7 +185,7 @@ class LeasedQueue:
         return True
 
     def _lease(self, entries: list[Entry], now_ms: int, deadline_ms: int) -> None:
-        """Lease messages that were taken out of line."""
+        """Lease messages that were taken from the line."""
         if self._late:
             for entry in entries:
                 self._late.pop(entry.lease_id, None)
@@ -201,7 +198,7 @@ class LeasedQueue:
         self._leases.grant(entries, deadline_ms)
         self._line.visible -= len(entries)
 
-    def _depart(self, entry: Entry, outbox: list[Entry]) -> None:
+    def _move_to(self, entry: Entry, outbox: list[Entry]) -> None:
         self._line.visible -= 1
         self._late.pop(entry.lease_id, None)
         self._begin_settling(entry)
@@ -211,23 +208,21 @@ class LeasedQueue:
         entry.state = SETTLING
         self._settling[entry.seq] = entry
 
-    def _used_up(self, entry: Entry, moment: DeadLetterAt) -> bool:
+    def _is_used_up(self, entry: Entry, moment: DeadLetterAt) -> bool:
         limit = self._policy.delivery_limit(moment)
         return limit is not None and entry.receive_count >= limit
 
-    # Settlement
-
     def lease(self, lease_id: int, now_ms: int) -> Entry:
-        """The message under a lease that has not run out."""
+        """Return the message under a lease that has not expired."""
         entry = self._leases.live.get(lease_id)
         if entry is None or entry.deadline_ms <= now_ms:
             raise LeaseNotFound(f"no live lease {lease_id}")
         return entry
 
     def settle(self, lease_id: int, now_ms: int) -> Entry:
-        """Begin an acknowledgement: the lease ends, the message is neither waiting nor gone until `finish`."""
+        """Start an acknowledgement: end the lease; the message neither waits nor is gone until `finish`."""
         entry = self._leases.live.get(lease_id)
-        # A lease that ran out is still live until somebody looks; what it may do then is the policy's choice.
+        # An expired lease stays live until the next check; the policy says whether it may still acknowledge.
         if entry is not None and (entry.deadline_ms > now_ms or self._policy.late_ack):
             self._leases.end(entry)
             self.leased_bytes -= entry.message.size_bytes
@@ -240,15 +235,15 @@ class LeasedQueue:
         return entry
 
     def finish(self, entry: Entry) -> None:
-        """The store has the settlement: the message is gone and its lane moves on."""
+        """Remove a message whose settlement is durable, and let its lane continue."""
         self.finish_all((entry,))
 
     def finish_all(self, entries: Iterable[Entry]) -> None:
-        """The same for several."""
+        """Do the same for several messages."""
         settling, line = self._settling, self._line
         for entry in entries:
             if settling.get(entry.seq) is not entry:
-                continue  # purged in between
+                continue  # purged in the meantime
             del settling[entry.seq]
             entry.state = GONE
             self.held -= 1
@@ -257,9 +252,9 @@ class LeasedQueue:
                 line.free_lane(entry)
 
     def unsettle(self, entry: Entry, now_ms: int) -> None:
-        """The store refused the settlement: a lease still running is restored, anything else is back in line."""
+        """Undo a settlement that the store refused: restore a running lease, otherwise let the message wait again."""
         if self._settling.get(entry.seq) is not entry:
-            return  # purged in between
+            return  # purged in the meantime
         del self._settling[entry.seq]
         if entry.deadline_ms > now_ms:
             entry.state = LEASED
@@ -272,14 +267,14 @@ class LeasedQueue:
             self._line.rejoin(entry, now_ms, max(0, entry.available_ms - now_ms))
 
     def release(self, lease_id: int, now_ms: int, delay_ms: int | None = None) -> Entry:
-        """End a lease without acknowledgement; the delay is the retry policy's unless given."""
+        """End a lease without acknowledgement; the delay defaults to the retry policy's."""
         entry = self.lease(lease_id, now_ms)
         self._leases.end(entry)
         self._end_lease(entry, now_ms, delay_ms)
         return entry
 
     def set_deadline(self, lease_id: int, deadline_ms: int, now_ms: int) -> Entry:
-        """Move the moment a live lease runs out."""
+        """Change the deadline of a live lease."""
         entry = self.lease(lease_id, now_ms)
         self._leases.move_deadline(entry, deadline_ms)
         return entry
@@ -290,8 +285,8 @@ class LeasedQueue:
         self.leased_bytes -= entry.message.size_bytes
         if delay_ms is None:
             delay_ms = policy.retry.delay_ms(entry.receive_count) if policy.retry is not None else 0
-        if self._used_up(entry, DeadLetterAt.RELEASE):
-            entry.available_ms = now_ms + delay_ms  # if there is nowhere for it to go, it waits like any other
+        if self._is_used_up(entry, DeadLetterAt.RELEASE):
+            entry.available_ms = now_ms + delay_ms  # used if the message has no dead-letter queue and must wait
             self._begin_settling(entry)
             self.dead_letters.append(entry)
             return
@@ -301,23 +296,21 @@ class LeasedQueue:
             self.released.append(entry)
         self._line.rejoin(entry, now_ms, delay_ms)
 
-    # Time
-
     def advance(self, now_ms: int) -> None:
-        """End the leases that have run out and let in the delayed messages whose time has come."""
+        """End expired leases and make delayed messages available that are due."""
         while (entry := self._leases.pop_expired(now_ms)) is not None:
-            self._end_lease(entry, entry.deadline_ms, None)  # a back-off starts when the lease ran out, not when seen
-        self._line.ripen(now_ms)
+            self._end_lease(entry, entry.deadline_ms, None)  # a back-off starts when the lease expired, not now
+        self._line.admit_due(now_ms)
 
     def next_due_ms(self) -> int | None:
-        """When `advance` has something to do again; None when nothing is timed."""
-        deadline_ms, ripe_ms = self._leases.next_deadline_ms(), self._line.next_ripe_ms()
-        if deadline_ms is None or ripe_ms is None:
-            return ripe_ms if deadline_ms is None else deadline_ms
-        return min(deadline_ms, ripe_ms)
+        """Return when `advance` has something to do again, or None if nothing is timed."""
+        deadline_ms, available_ms = self._leases.next_deadline_ms(), self._line.next_available_ms()
+        if deadline_ms is None or available_ms is None:
+            return available_ms if deadline_ms is None else deadline_ms
+        return min(deadline_ms, available_ms)
 
     def drop_past_retention(self, now_ms: int, limit: int) -> int:
-        """Move up to `limit` messages that stand first in line and are too old into the `expired` outbox."""
+        """Move up to `limit` messages that are first in line and too old into the `expired` outbox; return how many."""
         horizon_ms = now_ms - self._policy.retention_ms
         line, expired = self._line, self.expired
         stop = len(expired) + limit
@@ -325,7 +318,7 @@ class LeasedQueue:
             if entry.message.sent_ms > horizon_ms:
                 break
             line.pop_fresh()
-            self._depart(entry, expired)
+            self._move_to(entry, expired)
         for lane in list(line.lanes.values()):
             if lane.in_flight:
                 continue
@@ -334,13 +327,11 @@ class LeasedQueue:
                     break
                 lane.pop()
                 lane.in_flight += 1
-                self._depart(entry, expired)
+                self._move_to(entry, expired)
         return len(expired) + limit - stop
 
-    # Inspection
-
     def counters(self) -> Counters:
-        """What the queue holds in memory, by state."""
+        """Return the number of messages in memory by state."""
         return Counters(
             visible=self.visible,
             leased=self.leased,
@@ -351,15 +342,15 @@ class LeasedQueue:
         )
 
     def peek(self, after_seq: int, limit: int) -> list[Entry]:
-        """The next messages after a sequence number, in order, leased or not; nothing is changed."""
+        """Return the next messages after a sequence number, in order, leased or not; changes nothing."""
         return nsmallest(limit, (entry for entry in self._all() if entry.seq > after_seq), key=attrgetter("seq"))
 
     def leases(self) -> Iterator[Entry]:
-        """Everything that is handed out."""
+        """Yield all leased messages."""
         yield from self._leases.live.values()
 
     def purge(self) -> int:
-        """Drop everything, leased or not; returns how many messages went."""
+        """Drop all messages, leased or not; return their number."""
         dropped = self.held
         for entry in self._leases.live.values():
             entry.state = GONE

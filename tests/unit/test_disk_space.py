@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.domain.limits import MIB
-from penstock.edge.disk_room import LEAST_FREE_BYTES, DiskRoom, free_bytes
+from penstock.edge.disk_space import LEAST_FREE_BYTES, DiskSpace, free_bytes
 
 
 class Disk:
@@ -25,7 +25,7 @@ class Disk:
 
 @pytest.fixture
 def full_error() -> sqlite3.Error:
-    """What SQLite raises when it finds no room."""
+    """What SQLite raises when it finds no space."""
     connection = sqlite3.connect(":memory:")
     connection.execute("CREATE TABLE t (x)")
     connection.execute("PRAGMA max_page_count = 1")
@@ -37,48 +37,50 @@ def full_error() -> sqlite3.Error:
 
 def test_it_is_full_until_a_write_succeeds(full_error: sqlite3.Error) -> None:
     disk = Disk(0)
-    room = DiskRoom(Path("/data"), disk.free)
-    assert (room.trouble(), disk.asked) == (None, 0), "a disk that nobody complained of is not asked"
-    room.refused(full_error)
-    told = room.trouble()
-    assert told is not None
-    assert told.startswith("the disk of /data is full: 0 MiB are free; make room there until 256 MiB are, or move")
-    room.kept()
-    assert room.trouble() is None
+    disk_space = DiskSpace(Path("/data"), disk.free)
+    assert (disk_space.problem(), disk.asked) == (None, 0), "a disk without a failed write is not asked"
+    disk_space.write_failed(full_error)
+    problem = disk_space.problem()
+    assert problem is not None
+    assert problem.startswith(
+        "the disk of /data is full: 0 MiB are free; free up space there until 256 MiB are, or move"
+    )
+    disk_space.write_succeeded()
+    assert disk_space.problem() is None
 
 
 def test_it_is_full_until_there_is_room_again(full_error: sqlite3.Error) -> None:
     disk = Disk(3)
-    room = DiskRoom(Path("/data"), disk.free)
-    room.refused(full_error)
+    disk_space = DiskSpace(Path("/data"), disk.free)
+    disk_space.write_failed(full_error)
     disk.free_mib = LEAST_FREE_BYTES // MIB + 2
-    assert room.trouble() is not None
+    assert disk_space.problem() is not None
     disk.free_mib += 1
-    assert (room.trouble(), room.lacks) == (None, True)
+    assert (disk_space.problem(), disk_space.is_exhausted) == (None, True)
     disk.free_mib = 3
-    assert room.trouble() is not None, "no write has shown that it takes some again"
+    assert disk_space.problem() is not None, "no write has succeeded since"
 
 
 def test_a_limit_that_is_not_the_disk_s_own_is_not_taken_for_room(full_error: sqlite3.Error) -> None:
-    room = DiskRoom(Path("/data"), Disk(100_000).free)
-    room.refused(full_error)
-    assert room.trouble() is not None
+    disk_space = DiskSpace(Path("/data"), Disk(100_000).free)
+    disk_space.write_failed(full_error)
+    assert disk_space.problem() is not None
 
 
 def test_a_disk_that_does_not_answer_has_no_room(full_error: sqlite3.Error) -> None:
     disk = Disk(None)
-    room = DiskRoom(Path("/data"), disk.free)
-    room.refused(full_error)
-    assert room.trouble() is not None
+    disk_space = DiskSpace(Path("/data"), disk.free)
+    disk_space.write_failed(full_error)
+    assert disk_space.problem() is not None
     disk.free_mib = 1000
-    assert room.trouble() is None
+    assert disk_space.problem() is None
 
 
 def test_another_failure_is_not_for_lack_of_room() -> None:
-    room = DiskRoom(Path("/data"), Disk(0).free)
+    disk_space = DiskSpace(Path("/data"), Disk(0).free)
     for error in (sqlite3.OperationalError("locked"), None):
-        room.refused(error)
-        assert (room.trouble(), room.lacks) == (None, False)
+        disk_space.write_failed(error)
+        assert (disk_space.problem(), disk_space.is_exhausted) == (None, False)
 
 
 def test_a_real_disk_tells_how_much_is_free(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""StreamingPull: messages as they come, within the client's flow control; acks on the stream and beside it."""
+"""StreamingPull: messages as they arrive, within the client's flow control; acks on the stream or by other calls."""
 
 import asyncio
 from typing import Protocol
@@ -15,12 +15,12 @@ from penstock.pubsub.subscribe.delivery import Acks, deliver, exactly_once
 from penstock.pubsub.subscribe.outstanding import FlowLimits, Outstanding
 from penstock.pubsub.subscribe.subscriptions import pulled_subscription
 
-# What one response holds: enough to be worth a write, small beside what a client must be able to take.
+# The size of one response: enough to be worth a write, small compared with a client's limits.
 _RESPONSE_MESSAGES = 1000
 _RESPONSE_BYTES = MIB
 
 _DAY_S = 86_400.0
-# Clients that say they know keep-alives hang up when they hear nothing for longer than this.
+# Clients that support keep-alives close the stream when they hear nothing for longer than this.
 _KEEP_ALIVE_S = 15.0
 
 
@@ -28,11 +28,11 @@ class StreamCall(Protocol):
     """The two directions of a stream."""
 
     async def read(self) -> object:
-        """The next request; something else at the end."""
+        """Return the next request, or something else at the end."""
         ...
 
     async def write(self, response: types.StreamingPullResponse) -> None:
-        """Send a response; returns when the transport has room for more."""
+        """Send a response; return when the transport can take more."""
         ...
 
 
@@ -49,46 +49,44 @@ class PullStream:
         self._lease_ms = _checked_deadline_s(first.stream_ack_deadline_seconds) * SECOND_MS
         self._wait_s = _KEEP_ALIVE_S if first.protocol_version else _DAY_S
         limits = FlowLimits.asked_for(first.max_outstanding_messages, first.max_outstanding_bytes)
-        self._outstanding = Outstanding(limits, acks.holders, clock)
+        self._outstanding = Outstanding(limits, acks.streams, clock)
         self._writing = asyncio.Lock()
         self._stopping = False
         self._first = first
 
     async def run(self) -> None:
-        """Deliver until the client has no more to say, the subscription goes away, or the server stops."""
+        """Deliver until the client ends the stream, the subscription is removed, or the server stops."""
         self._subscription()
-        listening = asyncio.create_task(self._listen())
+        reading = asyncio.create_task(self._read_requests())
         delivering = asyncio.create_task(self._deliver())
         try:
-            done, _ = await asyncio.wait({listening, delivering}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait({reading, delivering}, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
-            for task in (listening, delivering):
+            for task in (reading, delivering):
                 task.cancel()
-            await asyncio.gather(listening, delivering, return_exceptions=True)
+            await asyncio.gather(reading, delivering, return_exceptions=True)
             self._outstanding.close()
 
     def stop(self) -> None:
-        """End the stream; the client may open it again elsewhere. Whoever calls this answers waiting pulls too."""
+        """End the stream; the client may open it again. The caller must also answer waiting pulls."""
         self._stopping = True
-        self.look_again()
+        self.recheck()
 
-    def look_again(self) -> None:
-        """The subscription has changed: go on only if it may be streamed. Waiting pulls are answered as well."""
+    def recheck(self) -> None:
+        """Check again whether the subscription may be streamed. The caller must also answer waiting pulls."""
         self._outstanding.wake()
 
-    # What the client says
-
-    async def _listen(self) -> None:
+    async def _read_requests(self) -> None:
         request: object = self._first
         while isinstance(request, wire.StreamingPullRequest):
-            await self._hear(request)
+            await self._handle(request)
             request = await self._call.read()
             if isinstance(request, wire.StreamingPullRequest) and request.subscription:
                 raise InvalidRequest("only the first request of a stream names the subscription")
 
-    async def _hear(self, request: types.StreamingPullRequest) -> None:
+    async def _handle(self, request: types.StreamingPullRequest) -> None:
         if request.stream_ack_deadline_seconds:
             self._lease_ms = _checked_deadline_s(request.stream_ack_deadline_seconds) * SECOND_MS
         if len(request.modify_deadline_seconds) != len(request.modify_deadline_ack_ids):
@@ -107,21 +105,19 @@ class PullStream:
         if exactly_once(subscription):
             await self._write(response)
 
-    # What the client gets
-
     async def _deliver(self) -> None:
         outstanding = self._outstanding
         while True:
-            await outstanding.wait_for_room()
+            await outstanding.wait_for_capacity()
             if self._stopping:
                 raise ServerStopping("the server is stopping; open the stream again")
             subscription = self._subscription()
-            if not outstanding.has_room:
+            if not outstanding.has_capacity:
                 continue
             entries = await self._broker.lease(
                 subscription,
-                min(outstanding.room_messages, _RESPONSE_MESSAGES),
-                max_bytes=min(outstanding.room_bytes, _RESPONSE_BYTES),
+                min(outstanding.free_messages, _RESPONSE_MESSAGES),
+                max_bytes=min(outstanding.free_bytes, _RESPONSE_BYTES),
                 lease_ms=self._lease_ms,
                 wait_s=self._wait_s,
             )

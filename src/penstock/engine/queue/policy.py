@@ -1,4 +1,4 @@
-"""How a queue behaves: grouping, leases, limits. A frozen value; replacing it takes effect on the next operation."""
+"""The settings of a queue: grouping, leases, limits. A frozen value; a new one takes effect on the next operation."""
 
 from enum import Enum
 
@@ -12,7 +12,7 @@ class Grouping(Enum):
     """What a message's group means to a queue."""
 
     NONE = "none"
-    """Groups do not order anything."""
+    """Groups have no effect."""
     BATCH = "batch"
     """One receive may lease several messages of a group, in order; the group waits until all of them are settled."""
     ONE = "one"
@@ -20,12 +20,12 @@ class Grouping(Enum):
 
 
 class DeadLetterAt(Enum):
-    """When a message that used up its deliveries leaves the queue."""
+    """When a message without deliveries left leaves the queue."""
 
     RELEASE = "release"
-    """As soon as its last delivery failed."""
+    """As soon as its last delivery fails."""
     RECEIVE = "receive"
-    """When the next receive would have handed it out."""
+    """When the next receive would have returned it."""
 
 
 class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,17 +40,17 @@ class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True):
     max_in_flight: int | None = None
     max_in_flight_bytes: int | None = None
     late_ack: bool = False
-    """Whether a lease that ran out still settles its message until the message is handed out again."""
+    """Whether an expired lease can still settle its message until the message is received again."""
 
     def delivery_limit(self, moment: DeadLetterAt) -> int | None:
-        """After how many deliveries a message leaves the queue at this moment, if it ever does."""
+        """Return the number of deliveries after which a message leaves the queue at this moment, if it does."""
         return self.max_deliveries if self.dead_letter_at is moment else None
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of a queue is held in memory; the rest of a deep backlog stays in the store."""
+    """How much of a queue is in memory; the rest of a deep backlog stays in the store."""
 
     messages: int = WINDOW_MESSAGES
     size_bytes: int = WINDOW_BYTES
     lookahead: int = LOOKAHEAD_MESSAGES
-    """How many messages may be held while everything within the window belongs to groups that are blocked."""
+    """How many messages may be in memory while all those within the window belong to blocked groups."""

@@ -1,14 +1,14 @@
-"""Randomness."""
+"""Randomness, predictable and cryptographic."""
 
 import random
 import secrets
 
 
 def random_share() -> float:
-    """A number from 0 to 1, to spread things out with; nothing to keep a secret by."""
+    """Return a number from 0 to 1, for jitter; not for secrets."""
     return random.random()
 
 
 def random_bytes(count: int) -> bytes:
-    """Bytes that nobody can guess."""
+    """Return cryptographically random bytes."""
     return secrets.token_bytes(count)

@@ -1,4 +1,4 @@
-"""Pages: the next messages of a deep backlog, read from the store into the window."""
+"""The backlog of a queue: messages beyond its window, read from the store in pages."""
 
 from typing import TypeGuard
 
@@ -6,8 +6,8 @@ import msgspec
 
 from penstock.domain.limits import MIB
 from penstock.domain.message import Message
-from penstock.engine.entry import Entry, Segment, held_bytes
 from penstock.engine.journal import Journal
+from penstock.engine.queue.entry import Entry, Segment, held_bytes
 from penstock.engine.store.port import DamagedRow, DeliveryRow, Store, StoredSegment
 from penstock.engine.store.segment_codec import Damage, decode_bitmap, decode_segment
 from penstock.engine.stored_queue import SegmentAcks, StoredQueue
@@ -27,7 +27,7 @@ class BacklogPage(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, store: Store, queue: StoredQueue, horizon_seq: int) -> "BacklogPage":
-        """Read a page; safe in another thread, since it only looks at values the caller passed or that do not move."""
+        """Read a page; safe in another thread, because it uses only arguments and values that do not change."""
         from_seq = queue.next_stored_seq or 0
         segments = store.read(queue.id, from_seq, min(_PAGE_MESSAGES, queue.window.messages), _PAGE_BYTES)
         deliveries: list[DeliveryRow] = []
@@ -39,18 +39,18 @@ class BacklogPage(msgspec.Struct, frozen=True):
 
     @property
     def next_seq(self) -> int:
-        """Where the next page begins."""
+        """Where the next page starts."""
         if not self.segments:
             return self.horizon_seq
         return self.segments[-1].first_seq + self.segments[-1].count
 
 
 def peek_stored(store: Store, queue: StoredQueue, after_seq: int, limit: int) -> list[Entry]:
-    """Messages beyond the window, in order, as they are; damaged ones are passed over."""
+    """Return messages beyond the window, in order and unchanged; damaged ones are skipped."""
     stored_from = queue.next_stored_seq
     if stored_from is None:
         return []
-    # The segment that holds the cursor begins at most a segment's length before it.
+    # The segment that contains the cursor starts at most one segment length before it.
     from_seq = max(stored_from, after_seq + 1 - SEGMENT_MAX_MESSAGES)
     found: list[Entry] = []
     for stored in store.read(queue.id, from_seq, limit + SEGMENT_MAX_MESSAGES, _PAGE_BYTES):
@@ -64,12 +64,12 @@ def peek_stored(store: Store, queue: StoredQueue, after_seq: int, limit: int) ->
 
 
 def install_page(queue: StoredQueue, stream: Stream, page: BacklogPage, journal: Journal, now_ms: int) -> int:
-    """Let a page's messages into the window; returns how many were damaged and set aside."""
+    """Add a page's messages to the window; return how many were damaged and set aside."""
     if queue.next_stored_seq != page.from_seq:
-        return 0  # purged or paged meanwhile
+        return 0  # purged or paged in the meantime
     damaged = 0
     for stored in page.segments:
-        # A read may see a commit before the ledger hears of it; its messages come in when it does.
+        # A read may see a commit before the ledger does; its messages are added when the ledger does.
         if stored.first_seq < stream.committed_seq:
             damaged += _install_segment(queue, stream, stored, page.deliveries, journal, now_ms)
     if page.next_seq >= stream.committed_seq:
@@ -89,7 +89,7 @@ def _install_segment(
     now_ms: int,
 ) -> int:
     segment = Segment(stored.first_seq, stored.count, stored.size_bytes)
-    # A bitmap that fails its checksum is taken as empty: redelivery is allowed, loss is not.
+    # A bitmap that fails its checksum counts as empty: redelivery is allowed, loss is not.
     dead = (decode_bitmap(stored.dead) or 0) if stored.dead is not None else 0
     entries: list[Entry] = []
     damage: list[DamagedRow] = []
@@ -97,7 +97,7 @@ def _install_segment(
     acks = SegmentAcks(segment)
     decoded = decode_segment(stream.id, segment.first_seq, segment.count, stored.payload)
     if not (dead or deliveries or queue.unwanted) and _is_sound(decoded):
-        _let_in(
+        _add_to_window(
             queue, [Entry(seq, m, segment, m.deliver_at_ms) for seq, m in enumerate(decoded, segment.first_seq)], now_ms
         )
         return 0
@@ -129,7 +129,7 @@ def _install_segment(
     if damage or unwanted:
         journal.touch(stream, queue, acks)
     queue.stored = max(0, queue.stored - len(damage) - unwanted)
-    _let_in(queue, entries, now_ms)
+    _add_to_window(queue, entries, now_ms)
     return len(damage)
 
 
@@ -137,7 +137,7 @@ def _is_sound(decoded: list[Message | Damage]) -> TypeGuard[list[Message]]:
     return Damage not in map(type, decoded)
 
 
-def _let_in(queue: StoredQueue, entries: list[Entry], now_ms: int) -> None:
+def _add_to_window(queue: StoredQueue, entries: list[Entry], now_ms: int) -> None:
     queue.stored = max(0, queue.stored - len(entries))
     queue.stored_bytes = max(0, queue.stored_bytes - held_bytes(entries))
     queue.engine.add(entries, now_ms)

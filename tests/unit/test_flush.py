@@ -16,9 +16,9 @@ from penstock.domain.ids import TsidFactory
 from penstock.domain.message import Message
 from penstock.engine.async_shell import AsyncShell
 from penstock.engine.errors import StoreFailed
-from penstock.engine.flush import Flushing
+from penstock.engine.group_commit import AsyncFlush
 from penstock.engine.ledger import Ledger
-from penstock.engine.policy import QueuePolicy
+from penstock.engine.queue.policy import QueuePolicy
 from penstock.engine.store.flush import FileFlush, KernelFlush
 from penstock.engine.store.sqlite import SqliteStore
 from penstock.testing.clock import VirtualClock
@@ -79,7 +79,7 @@ def test_a_machine_whose_calls_are_not_known_is_told_apart(monkeypatch: pytest.M
 
 async def flushed(file: FileFlush, times: int) -> None:
     with ThreadPoolExecutor(1) as thread:
-        flushing = Flushing(file, thread)
+        flushing = AsyncFlush(file, thread)
         try:
             for _ in range(times):
                 async with asyncio.timeout(LONG_S):
@@ -159,14 +159,14 @@ def test_nobody_is_answered_before_the_flush(tmp_path: Path, monkeypatch: pytest
         await shell.commit(ledger.catalog.create_stream_with_queue("s", QueuePolicy(), 0))
         stream, queue = ledger.catalog.streams["s"], ledger.catalog.queues["s"]
         disk, asked = asyncio.Event(), asyncio.Event()
-        flush = Flushing.flush
+        flush = AsyncFlush.flush
 
-        async def slow_flush(flushing: Flushing) -> None:
+        async def slow_flush(flushing: AsyncFlush) -> None:
             asked.set()
             await disk.wait()
             await flush(flushing)
 
-        monkeypatch.setattr(Flushing, "flush", slow_flush)
+        monkeypatch.setattr(AsyncFlush, "flush", slow_flush)
         send = ledger.send(stream, [Message("m", b"body", 0, 4)], 0)
         sending = asyncio.create_task(shell.commit(send))
         async with asyncio.timeout(LONG_S):

@@ -1,10 +1,8 @@
-"""The line: the messages of a queue that wait, and whose turn it is.
+"""The line: the waiting messages of a queue, and whose turn it is.
 
-Messages without a group wait in `_fresh` (arrival order) or `_returned` (a heap by sequence, for those that came
-back). Messages of a group wait in their lane; lanes that may be taken from stand in `ring` and take turns. Delayed
-messages of either kind are also in `_delayed`, a heap by the moment they become available.
-
-A lane: the waiting messages of one group, in order.
+Messages without a group wait in `_fresh` (in order of arrival) or `_returned` (a heap by sequence, for those that came
+back). Messages of a group wait in its lane; lanes that can be received from take turns in `ring`. Delayed messages of
+both kinds are also in `_delayed`, a heap by the time they become available.
 """
 
 from bisect import bisect_left
@@ -15,29 +13,29 @@ from itertools import count
 
 import msgspec
 
-from penstock.engine.entry import DELAYED, GONE, WAITING, Entry
+from penstock.engine.queue.entry import DELAYED, GONE, WAITING, Entry
 
-# Below this many spent slots the list is not worth moving.
+# With fewer used slots, moving the list is not worth it.
 _COMPACT_AT = 32
 
 
 def _seq(entry: Entry | None) -> int:
-    # Slots before the head are None, but bisect is only asked about slots from the head on.
+    # Slots before the head are None, but bisect only looks at slots from the head on.
     return entry.seq if entry is not None else -1
 
 
 class MessageLane(msgspec.Struct, gc=False):
-    """A group's queue: a list with a moving head, which stays small for the many groups that hold one message."""
+    """The waiting messages of one group: a list with a moving head, small for the many groups with one message."""
 
     group: str
     entries: list[Entry | None]
     head: int = 0
     in_flight: int = 0
     ready: bool = False
-    """Whether the lane stands in the ring of lanes that a receive may take from."""
+    """Whether the lane is in the ring of lanes that can be received from."""
 
     def first(self) -> Entry | None:
-        """The message whose turn it is, delayed or not; settled ones that still stand in line are dropped."""
+        """Return the next message, delayed or not, after dropping settled ones."""
         entries = self.entries
         while self.head < len(entries):
             entry = entries[self.head]
@@ -47,11 +45,11 @@ class MessageLane(msgspec.Struct, gc=False):
         return None
 
     def pop(self) -> None:
-        """Take the first message out."""
+        """Remove the first message."""
         self._advance()
 
     def put_back(self, entry: Entry) -> None:
-        """Return a message to its place in the order."""
+        """Return a message to its position."""
         if self.head and (self.head == len(self.entries) or _seq(self.entries[self.head]) > entry.seq):
             self.head -= 1
             self.entries[self.head] = entry
@@ -59,7 +57,7 @@ class MessageLane(msgspec.Struct, gc=False):
             self.entries.insert(bisect_left(self.entries, entry.seq, lo=self.head, key=_seq), entry)
 
     def waiting(self) -> list[Entry]:
-        """All messages that wait here, in order."""
+        """Return all messages that wait here, in order."""
         return [entry for entry in self.entries[self.head :] if entry is not None and entry.state <= WAITING]
 
     def _advance(self) -> None:
@@ -74,14 +72,14 @@ class MessageLane(msgspec.Struct, gc=False):
 
 
 class Line:
-    """Who waits, in which order; nothing here knows of leases or limits."""
+    """The waiting messages and their order, without leases or limits."""
 
     __slots__ = ("_delayed", "_fresh", "_returned", "_ties", "delayed", "grouped", "lanes", "ring", "visible")
 
     def __init__(self, *, grouped: bool) -> None:
         self.grouped = grouped
         self._fresh: deque[Entry] = deque()
-        # The tie number keeps a heap from comparing entries when a settled one and its successor share a sequence.
+        # The tie number keeps a heap from comparing entries when a settled one and its replacement share a sequence.
         self._ties = count()
         self._returned: list[tuple[int, int, Entry]] = []
         self._delayed: list[tuple[int, int, int, Entry]] = []
@@ -91,7 +89,7 @@ class Line:
         self.delayed = 0
 
     def join_all(self, entries: Sequence[Entry], now_ms: int) -> None:
-        """Let messages join at the end, in the order of their sequence."""
+        """Add messages at the end, in order of their sequence."""
         for entry in entries:
             if entry.available_ms > now_ms:
                 self._join_one_by_one(entries, now_ms)
@@ -115,7 +113,7 @@ class Line:
             self.join(entry, now_ms)
 
     def join(self, entry: Entry, now_ms: int) -> None:
-        """Let a message join at the end."""
+        """Add a message at the end."""
         grouped = self.grouped and entry.message.group
         if entry.available_ms > now_ms:
             self._delay(entry)
@@ -132,7 +130,7 @@ class Line:
             self.place(lane)
 
     def rejoin(self, entry: Entry, now_ms: int, delay_ms: int) -> None:
-        """Put a message that was handed out back to its place in the order; its lane is free of it."""
+        """Return a message that was leased to its position, and free its lane."""
         entry.available_ms = now_ms + delay_ms
         if delay_ms > 0:
             self._delay(entry)
@@ -143,10 +141,10 @@ class Line:
             self.lanes[entry.message.group].put_back(entry)
             self.free_lane(entry)
         elif delay_ms <= 0:
-            self.put_back_loose(entry)
+            self.put_back_ungrouped(entry)
 
-    def pop_loose(self) -> Entry | None:
-        """Take out the oldest message without a group; it still counts as visible."""
+    def pop_ungrouped(self) -> Entry | None:
+        """Remove and return the oldest message without a group; it still counts as visible."""
         fresh, returned = self._fresh, self._returned
         while fresh or returned:
             if returned and (not fresh or returned[0][0] < fresh[0].seq):
@@ -157,12 +155,12 @@ class Line:
                 return entry
         return None
 
-    def put_back_loose(self, entry: Entry) -> None:
-        """Return a message without a group that was taken out."""
+    def put_back_ungrouped(self, entry: Entry) -> None:
+        """Return a message without a group that was taken."""
         heappush(self._returned, (entry.seq, next(self._ties), entry))
 
     def pull_out(self, entry: Entry) -> Entry:
-        """Take a message from anywhere in line: its place is passed over later, a copy stands for it outside."""
+        """Take a message from any position: its slot is skipped later, and a copy replaces it outside."""
         if entry.state is DELAYED:
             self.delayed -= 1
         else:
@@ -180,8 +178,8 @@ class Line:
             first_received_ms=entry.first_received_ms,
         )
 
-    def ripen(self, now_ms: int) -> None:
-        """Let in the delayed messages whose time has come."""
+    def admit_due(self, now_ms: int) -> None:
+        """Make delayed messages available that are due."""
         delayed = self._delayed
         while delayed and delayed[0][0] <= now_ms:
             entry = heappop(delayed)[3]
@@ -193,25 +191,25 @@ class Line:
             if self.grouped and entry.message.group:
                 self.place(self.lanes[entry.message.group])
             else:
-                self.put_back_loose(entry)
+                self.put_back_ungrouped(entry)
 
-    def next_ripe_ms(self) -> int | None:
-        """When `ripen` has something to do again."""
+    def next_available_ms(self) -> int | None:
+        """Return when the next delayed message becomes available."""
         return self._delayed[0][0] if self._delayed else None
 
     def first_fresh(self) -> Entry | None:
-        """The oldest message without a group that was never handed out."""
+        """Return the oldest message without a group that was never leased."""
         fresh = self._fresh
         while fresh and fresh[0].state is not WAITING:
             fresh.popleft()
         return fresh[0] if fresh else None
 
     def pop_fresh(self) -> None:
-        """Take out what `first_fresh` gave."""
+        """Remove the message that `first_fresh` returned."""
         self._fresh.popleft()
 
     def place(self, lane: MessageLane, *, ahead: bool = False) -> None:
-        """Put a lane into the ring when its first message may be taken, and away when it is empty."""
+        """Put a lane into the ring if its first message can be received; drop the lane if it is empty."""
         if lane.in_flight or lane.ready:
             return
         first = lane.first()
@@ -225,18 +223,18 @@ class Line:
                 self.ring.append(lane)
 
     def free_lane(self, entry: Entry) -> None:
-        """A message that was handed out no longer holds its lane."""
+        """Release the lane of a message that was leased or settling."""
         if self.grouped and entry.message.group:
             lane = self.lanes[entry.message.group]
             lane.in_flight -= 1
             self.place(lane)
 
     def has_ready(self) -> bool:
-        """Whether anything may be taken now."""
+        """Return whether a message can be received now."""
         return bool(self._fresh or self._returned or self.ring)
 
     def waiting(self) -> Iterator[Entry]:
-        """Everything in line, delayed or not, in no particular order."""
+        """Yield all waiting messages, delayed or not, in no particular order."""
         yield from (entry for entry in self._fresh if entry.state is WAITING)
         yield from (entry for _, _, entry in self._returned if entry.state is WAITING)
         for _, _, _, entry in self._delayed:
@@ -246,7 +244,7 @@ class Line:
             yield from lane.waiting()
 
     def clear(self) -> None:
-        """Send everyone away."""
+        """Drop all messages."""
         for entry in self.waiting():
             entry.state = GONE
         self._fresh.clear()

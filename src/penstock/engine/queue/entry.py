@@ -1,9 +1,4 @@
-"""A message's place in one queue: where it waits, who holds it, how often it was handed out.
-
-What a queue holds, by state.
-
-What one hand-out takes from a queue.
-"""
+"""A message in one queue, with its state, lease and delivery count; and the limits of one batch of deliveries."""
 
 from collections.abc import Iterable
 from enum import IntEnum
@@ -12,11 +7,11 @@ from sys import maxsize
 import msgspec
 
 from penstock.domain.message import Message
-from penstock.engine.policy import DeadLetterAt, QueuePolicy
+from penstock.engine.queue.policy import DeadLetterAt, QueuePolicy
 
 
 class EntryState(IntEnum):
-    """Where an entry is in its life; TRANSITIONS lists the moves."""
+    """The state of an entry; TRANSITIONS lists the moves."""
 
     DELAYED = 0
     WAITING = 1
@@ -25,7 +20,7 @@ class EntryState(IntEnum):
     GONE = 4
 
 
-# Module constants: an enum member lookup costs more than the comparison it serves on the hot path.
+# Module constants: looking up an enum member costs more than the comparison on the hot path.
 DELAYED = EntryState.DELAYED
 WAITING = EntryState.WAITING
 LEASED = EntryState.LEASED
@@ -35,16 +30,16 @@ GONE = EntryState.GONE
 
 TRANSITIONS: frozenset[tuple[EntryState, EntryState]] = frozenset(
     {
-        (DELAYED, WAITING),  # its time has come
+        (DELAYED, WAITING),  # its delay has passed
         (WAITING, LEASED),  # received
-        (LEASED, WAITING),  # released, or its lease ran out
+        (LEASED, WAITING),  # released, or its lease expired
         (LEASED, DELAYED),  # released with a delay or back-off
         (LEASED, SETTLING),  # acknowledged, or out of deliveries
         (WAITING, SETTLING),  # moved to another queue, past its retention, or acknowledged late
         (DELAYED, SETTLING),
         (SETTLING, LEASED),  # the store refused: the lease is restored
-        (SETTLING, WAITING),  # the store refused: back in line
-        (SETTLING, GONE),  # the store has it, or purged
+        (SETTLING, WAITING),  # the store refused: it waits again
+        (SETTLING, GONE),  # durable, or purged
         (WAITING, GONE),  # purged
         (DELAYED, GONE),
         (LEASED, GONE),
@@ -53,7 +48,7 @@ TRANSITIONS: frozenset[tuple[EntryState, EntryState]] = frozenset(
 
 
 class Segment(msgspec.Struct, frozen=True, gc=False):
-    """A run of messages that were made durable together; acknowledgements are recorded against it."""
+    """Messages that were made durable together; acknowledgements are recorded against it."""
 
     first_seq: int
     count: int
@@ -61,7 +56,7 @@ class Segment(msgspec.Struct, frozen=True, gc=False):
 
 
 class Entry(msgspec.Struct, gc=False):
-    """One message in one queue; `seq` is its place in the order of its stream."""
+    """One message in one queue; `seq` is its position in its stream."""
 
     seq: int
     message: Message
@@ -76,7 +71,7 @@ class Entry(msgspec.Struct, gc=False):
 
 
 def total_bytes(messages: Iterable[Message]) -> int:
-    """How large messages are together."""
+    """Return the size of all messages."""
     size_bytes = 0
     for message in messages:
         size_bytes += message.size_bytes
@@ -84,7 +79,7 @@ def total_bytes(messages: Iterable[Message]) -> int:
 
 
 def held_bytes(entries: Iterable[Entry]) -> int:
-    """How large the messages of entries are together."""
+    """Return the size of the messages of all entries."""
     size_bytes = 0
     for entry in entries:
         size_bytes += entry.message.size_bytes
@@ -104,26 +99,26 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total(self) -> int:
-        """Every message the queue is responsible for."""
+        """All messages the queue is responsible for."""
         return self.visible + self.leased + self.delayed + self.settling + self.in_store
 
     def beyond_window(self, messages: int, size_bytes: int) -> "Counters":
-        """With the messages that are in the store only."""
+        """Return these counters plus the messages that are only in the store."""
         return msgspec.structs.replace(self, in_store=messages, total_bytes=self.total_bytes + size_bytes)
 
 
 class Batch:
-    """What one hand-out has taken so far and what it still has room for."""
+    """The messages taken by one receive, and the limits for taking more."""
 
     __slots__ = (
-        "_bytes_room",
         "_first_always",
         "_flow_bytes",
+        "_max_bytes",
         "entries",
         "horizon_ms",
         "leases",
         "max_deliveries",
-        "room",
+        "max_messages",
         "size_bytes",
         "sure_bytes",
     )
@@ -132,30 +127,30 @@ class Batch:
         self,
         policy: QueuePolicy,
         now_ms: int,
-        room: int,
-        bytes_room: int | None,
+        max_messages: int,
+        max_bytes: int | None,
         flow_bytes: int | None,
         *,
         leases: bool,
         first_always: bool = True,
     ) -> None:
         self.horizon_ms = now_ms - policy.retention_ms
-        """Messages sent by then are past their retention."""
+        """Messages sent at or before this time are past their retention."""
         limit = policy.delivery_limit(DeadLetterAt.RECEIVE)
         self.max_deliveries = maxsize if limit is None else limit
-        self.room = room
-        self._bytes_room = maxsize if bytes_room is None else bytes_room
+        self.max_messages = max_messages
+        self._max_bytes = maxsize if max_bytes is None else max_bytes
         self._flow_bytes = maxsize if flow_bytes is None else flow_bytes
-        self.sure_bytes = min(self._bytes_room, self._flow_bytes)
-        """Up to here no limit has to be looked at."""
+        self.sure_bytes = min(self._max_bytes, self._flow_bytes)
+        """Below this size no limit needs to be checked."""
         self.size_bytes = 0
         self.leases = leases
-        """Whether what is taken will be leased; otherwise it leaves the queue."""
+        """Whether the messages will be leased; otherwise they leave the queue."""
         self._first_always = first_always
         self.entries: list[Entry] = []
 
     def may_reach(self, size_bytes: int, leased: int) -> bool:
-        """Whether the next message may make it so large; one that is larger than a limit goes when it goes alone."""
-        if size_bytes > self._bytes_room and (self.entries or not self._first_always):
+        """Return whether the batch may grow to this size; a message larger than a limit may go alone."""
+        if size_bytes > self._max_bytes and (self.entries or not self._first_always):
             return False
         return size_bytes <= self._flow_bytes or not (leased or self.entries)

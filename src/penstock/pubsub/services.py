@@ -1,4 +1,4 @@
-"""The front as a whole: all services over one broker, and what they do by themselves as time passes."""
+"""All Pub/Sub services over one broker, and their periodic work."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ from penstock.pubsub.schemas.store import SchemaStore
 from penstock.pubsub.schemas.topics import TopicSchemas
 from penstock.pubsub.subscribe.delivery import Acks
 from penstock.pubsub.subscribe.snapshots import Snapshots
-from penstock.pubsub.subscribe.streaming import PullStream, StreamCall
+from penstock.pubsub.subscribe.streaming_pull import PullStream, StreamCall
 from penstock.pubsub.subscribe.subscriber import SubscriberService
 from penstock.pubsub.subscribe.subscriptions import expires_after_s
 from penstock.pubsub.wire import decode
@@ -27,23 +27,23 @@ from penstock.pubsub.wire import decode
 log = logging.getLogger(__name__)
 
 
-class PubsubFront:
+class PubsubServices:
     """The services of one server."""
 
     def __init__(self, broker: AsyncBroker, client: Client, clock: Clock, ids: TsidFactory, *, durable: bool) -> None:
         self._broker = broker
         self._clock = clock
         self._streams: set[PullStream] = set()
-        # Definitions change one at a time: what one call checks, no other changes before it is done.
+        # Definitions change one at a time: nothing that a call has checked changes before it is done.
         changing = asyncio.Lock()
         store = SchemaStore(broker, clock, ids)
         topic_schemas = TopicSchemas(broker, store)
         self._acks = Acks(broker)
         self.policies = Policies(broker, store)
         self.pushers = Pushers(broker, client, clock)
-        self.publisher = PublisherService(broker, topic_schemas, self.policies, changing, self._redirect)
+        self.publisher = PublisherService(broker, topic_schemas, self.policies, changing, self._on_change)
         self.subscriber = SubscriberService(
-            broker, self._acks, self.policies, changing, self._redirect, durable=durable
+            broker, self._acks, self.policies, changing, self._on_change, durable=durable
         )
         self.snapshots = Snapshots(broker, clock, self.policies, changing)
         self.schemas = SchemaService(store, topic_schemas, self.policies, changing)
@@ -52,7 +52,7 @@ class PubsubFront:
 
     @property
     def last_failure(self) -> str | None:
-        """Why the latest commit was refused; None when it was not."""
+        """Why the latest commit failed; None if it succeeded."""
         return self._broker.last_failure
 
     async def streaming_pull(self, call: StreamCall) -> None:
@@ -70,7 +70,7 @@ class PubsubFront:
             self._streams.discard(stream)
 
     def stop_waiting(self) -> None:
-        """Before a stop: end the streams, push no more, and answer waiting pulls with nothing."""
+        """End the streams, stop pushing, and return nothing to waiting pulls, before a stop."""
         self._stopping = True
         self.pushers.stop()
         self._broker.answer_waiters()
@@ -78,28 +78,28 @@ class PubsubFront:
             stream.stop()
 
     async def sweep(self) -> None:
-        """Drop what has expired: subscriptions nobody uses, snapshots, what was retained; once a minute will do."""
+        """Drop expired subscriptions, snapshots and retained messages; meant to run about once a minute."""
         used = {stream.subscription_name for stream in self._streams}
         for metadata in self._broker.rules.subscriptions():
             if metadata.name not in used and self._is_expired(metadata.name):
-                log.info("subscription expired, nobody used it", extra={"queue": metadata.name})
+                log.info("an unused subscription expired", extra={"queue": metadata.name})
                 await self.subscriber.drop(metadata.name)
         await self._broker.sweep()
 
     async def sweep_or_log(self) -> None:
-        """The same, when nobody is there to be told of an error."""
+        """Do the same, but log an error instead of raising it."""
         try:
             await self.sweep()
         except PenstockError as error:
-            log.error("cannot drop what has expired: %s", error)
+            log.error("cannot drop expired subscriptions, snapshots and messages: %s", error)
 
-    def _redirect(self, name: str) -> None:
-        """A subscription may be pushed from now on, or no more: whoever waits for its messages looks again."""
-        if self.pushers.follow(name):
+    def _on_change(self, name: str) -> None:
+        """Start or stop pushing a subscription after a change, and let its waiting receivers check it again."""
+        if self.pushers.update(name):
             self._broker.answer_waiters_of(name)
             for stream in self._streams:
                 if stream.subscription_name == name:
-                    stream.look_again()
+                    stream.recheck()
 
     def _is_expired(self, name: str) -> bool:
         subscription = self._broker.rules.subscription(name)

@@ -1,0 +1,1 @@
+"""One queue in memory: pure, with the clock as an argument."""
