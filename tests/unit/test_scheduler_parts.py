@@ -22,7 +22,7 @@ from penstock.events.dispatch.server import BlockOnErrorChecker, SchedulerServer
 from penstock.events.dispatch.settings import Counts, SchedulerSettings
 from penstock.events.store.lanes import LaneOwner
 from penstock.queues.port import Publication
-from penstock.router.standby import RouterLeadership as RouterLeadership
+from penstock.router.leadership import RouterLeadership as RouterLeadership
 from penstock.testing.clock import VirtualClock
 from penstock.testing.virtual_loop import LoopClock, run_virtual
 from tests.scheduler_rig import BLOCK, IMMEDIATE, NEXT, PlainTokens, SchedulerRig, comes_true

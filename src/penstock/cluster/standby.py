@@ -7,7 +7,7 @@ lease ends: so it has stopped before the next one starts, even if it cannot reac
 that was paused finds out when it wakes, since `is_primary` looks at the clock. What may happen all the same (a write
 that was under way during such a pause) is refused by the fencing token.
 
-`Standby` and `Alone` are also the router's `penstock.router.standby.Leadership`.
+`Standby` and `Alone` are also the router's `penstock.router.leadership.Leadership`.
 """
 
 import asyncio
