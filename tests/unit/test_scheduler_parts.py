@@ -266,7 +266,7 @@ def test_what_is_not_in_flight_at_the_end_is_given_back() -> None:
 async def test_a_standby_of_no_known_kind_is_refused(standby: str) -> None:
     rig = SchedulerRig(VirtualClock())
     try:
-        with pytest.raises(InvalidStandby, match="off, sql, redis"):
+        with pytest.raises(InvalidStandby, match="off, sql or redis"):
             async with lease_for(standby, rig.jobs, rig.clock, "scheduler", "node"):
                 pass
     finally:
