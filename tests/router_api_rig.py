@@ -18,11 +18,11 @@ from penstock.queues.open import QueueSpec
 from penstock.queues.port import Publication
 from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration
 from penstock.router.config.sync import ConfigSync
+from penstock.router.leadership import AlwaysPrimary
 from penstock.router.monitoring.app import RouterParts, router_app
 from penstock.router.monitoring.warnings import WarningCode, Warnings, WarningSeverity
 from penstock.router.pools.counts import RouterMetrics
 from penstock.router.settings import RouterSettings
-from penstock.router.standby import AlwaysPrimary
 from penstock.testing.clock import VirtualClock
 from tests.router_surface import FakeRouter
 from tests.virtual_pauses import settle

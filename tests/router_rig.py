@@ -159,14 +159,14 @@ class ScriptedSource:
         if self.settle_s is None:
             self._unconfirmed.append(settlement)
         else:
-            self._loop.call_later(self.settle_s, settlement.tell, error)
+            self._loop.call_later(self.settle_s, settlement.resolve, error)
         return settlement
 
     def confirm_all(self) -> None:
         """Confirm the settlements that would have taken for ever."""
         self.settle_s = 0.0
         for settlement in self._unconfirmed:
-            settlement.tell(None)
+            settlement.resolve(None)
 
     async def extend(self, messages: Sequence[Received]) -> None:
         self.extended.append((self._now_ms(), tuple(message.handle for message in messages)))

@@ -8,7 +8,7 @@ from penstock.router.config.configuration import RouterConfiguration
 from penstock.router.monitoring.views import (
     InFlightFilter,
     InFlightPage,
-    InFlightPlace,
+    InFlightPosition,
     InFlightView,
     QueueView,
     RouterGroupView,
@@ -58,8 +58,8 @@ class FakeRouter:
     def groups(self, pool: str | None) -> list[RouterGroupView]:
         return [group for group in self.group_views if pool in (None, group.pool)]
 
-    def in_flight(self, most: int, wanted: InFlightFilter, after: InFlightPlace | None) -> InFlightPage:
-        def place(each: InFlightView) -> InFlightPlace:
+    def in_flight(self, most: int, wanted: InFlightFilter, after: InFlightPosition | None) -> InFlightPage:
+        def place(each: InFlightView) -> InFlightPosition:
             return float(-each.elapsed_ms), each.message_id
 
         found = [

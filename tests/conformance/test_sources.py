@@ -368,7 +368,7 @@ async def test_close_finishes_what_was_settled(rig: SourceRig) -> None:
     async with rig.consuming(visibility_s=60) as source:
         received = await take(source, 12)
         settled = [*map(source.ack, received[:6]), *map(source.nack, received[6:])]
-    assert all(settlement.told for settlement in settled)
+    assert all(settlement.done for settlement in settled)
     async with rig.consuming() as source:
         again = await take(source, 6, ack=True)
 

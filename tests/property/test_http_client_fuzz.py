@@ -40,13 +40,13 @@ class DeafTransport(asyncio.Transport):
         return self.closed
 
 
-class NoHome:
+class NoOwner:
     """A pool that keeps nothing."""
 
     def __init__(self) -> None:
         self.outbox = Outbox()
 
-    def made(self, connection: Connection) -> None:
+    def opened(self, connection: Connection) -> None:
         """Open."""
 
     def freed(self, connection: Connection) -> None:
@@ -87,7 +87,7 @@ HTTP1_PIECES = st.sampled_from(
 @given(pieces=st.lists(HTTP1_PIECES | st.binary(max_size=20), max_size=12))
 def test_http1_answers_of_every_kind(pieces: list[bytes]) -> None:
     async def exchange() -> None:
-        connection = Http1Connection(NoHome(), HttpClientSettings())
+        connection = Http1Connection(NoOwner(), HttpClientSettings())
         transport = DeafTransport()
         connection.connection_made(transport)
         answer = connection.send(HEAD, b"{}", None, 1e9)
@@ -115,7 +115,7 @@ FRAMES = st.builds(
 @given(frames=st.lists(FRAMES | st.binary(max_size=20), max_size=10), settled=st.booleans())
 def test_http2_answers_of_every_kind(frames: list[bytes], settled: bool) -> None:
     async def exchange() -> None:
-        connection = Http2Connection(NoHome(), HttpClientSettings())
+        connection = Http2Connection(NoOwner(), HttpClientSettings())
         transport = DeafTransport()
         connection.connection_made(transport)
         if settled:

@@ -7,7 +7,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from penstock.queues.group_order import GroupOrder, State
-from penstock.queues.nats.gaps import MARGIN_S, DeliveryGaps, GapStanding, Numbers
+from penstock.queues.nats.gaps import MARGIN_S, ConsumerProgress, DeliveryGaps, DeliveryNumbers
 
 LEASE_S = 9.0
 GROUPS = ("a", "b", None)
@@ -31,26 +31,26 @@ class SimulatedConsumer:
         if self.random.random() < 0.1:
             self.acked.add(seq)
 
-    def pull(self, most: int, now_s: float) -> list[Numbers]:
+    def pull(self, most: int, now_s: float) -> list[DeliveryNumbers]:
         expired = [seq for seq, ends_s in self.lease_ends_s.items() if ends_s <= now_s]
         self.random.shuffle(expired)
         new = [seq for seq in self.groups if seq > self.delivered_seq and seq not in self.acked]
         return [self._deliver(seq, now_s) for seq in (expired + new)[:most]]
 
-    def _deliver(self, seq: int, now_s: float) -> Numbers:
+    def _deliver(self, seq: int, now_s: float) -> DeliveryNumbers:
         is_first = seq > self.delivered_seq
         self.delivered_seq = max(seq, self.delivered_seq)
         self.delivery_seq += 1
         self.lease_ends_s[seq] = now_s + LEASE_S
-        return Numbers(seq, self.delivery_seq, is_first)
+        return DeliveryNumbers(seq, self.delivery_seq, is_first)
 
     def ack(self, seq: int) -> None:
         self.acked.add(seq)
         self.lease_ends_s.pop(seq, None)
 
-    def standing(self) -> GapStanding:
+    def progress(self) -> ConsumerProgress:
         settled_seq = min(self.lease_ends_s, default=self.delivered_seq + 1) - 1
-        return GapStanding(settled_seq, self.delivered_seq, self.delivery_seq, len(self.lease_ends_s))
+        return ConsumerProgress(settled_seq, self.delivered_seq, self.delivery_seq, len(self.lease_ends_s))
 
 
 class Router:
@@ -58,20 +58,20 @@ class Router:
 
     def __init__(self, consumer: SimulatedConsumer, now_s: float) -> None:
         self.consumer = consumer
-        self.gaps: DeliveryGaps[int] = DeliveryGaps(consumer.standing(), LEASE_S, now_s)
+        self.gaps: DeliveryGaps[int] = DeliveryGaps(consumer.progress(), LEASE_S, now_s)
         self.order: GroupOrder[int] = GroupOrder()
 
     def pull(self, most: int, now_s: float, lost: Set[int] = frozenset()) -> None:
-        self.gaps.pull_starts(now_s)
+        self.gaps.pull_started(now_s)
         deliveries = self.consumer.pull(most, now_s)
         for at, numbers in enumerate(deliveries):
             if at not in lost:
                 grouped = self.consumer.groups[numbers.stream_seq] is not None
                 self.shelve(self.gaps.arrive(numbers, numbers.stream_seq, grouped=grouped, now_s=now_s))
         if lost:
-            self.gaps.pull_broke(now_s)
+            self.gaps.pull_failed(now_s)
         elif len(deliveries) < most:
-            self.shelve(self.gaps.pull_ran_dry())
+            self.shelve(self.gaps.pull_empty())
 
     def shelve(self, seqs: list[int]) -> None:
         for seq in seqs:

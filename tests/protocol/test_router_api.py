@@ -45,7 +45,7 @@ def test_a_router_that_is_switched_off_is_live_and_ready_and_says_that_it_consum
         assert api.ask("GET", "/health/ready").status == 200
         status = api.ask("GET", "/monitoring/standby-status").body
         assert status == {"enabled": False, "primary": True, "initialised": True, "consuming": False}
-        assert_problem(api.change("POST", "/config/reload"), 409, "switched off")
+        assert_problem(api.change("POST", "/config/reload"), 409, "disabled")
 
 
 def test_the_overview_adds_everything_up(api: ServedApi) -> None:

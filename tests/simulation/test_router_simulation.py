@@ -10,8 +10,8 @@ import pytest
 
 from penstock.domain.rate import SlidingWindow
 from penstock.queues.port import Received
+from penstock.router.intake.batch_router import BatchRouter
 from penstock.router.intake.consumer import Consumer
-from penstock.router.intake.routing import Routing
 from penstock.router.intake.settlement import Settlements
 from penstock.router.intake.tracker import InFlightTracker, TrackedMessage
 from penstock.router.pools.lanes import PoolLane, PoolLanes
@@ -141,12 +141,12 @@ DEFECTS: dict[str, tuple[str, list[Defect]]] = {
     "no deduplication": (
         "two deliveries of message",
         [
-            (Routing, "_is_duplicate", never_a_duplicate),
+            (BatchRouter, "_is_duplicate", never_a_duplicate),
             (InFlightTracker, "track", track_anything),
             (InFlightTracker, "remove", remove_if_there),
         ],
     ),
-    "redelivered messages are removed": ("is lost", [(Consumer, "took_again", remove_the_redelivered)]),
+    "redelivered messages are removed": ("is lost", [(Consumer, "redelivered", remove_the_redelivered)]),
     "failed messages are removed": ("is lost", [(Settlements, "nack", ack_for_nack)]),
     "no rate limit": ("within a minute", [(SlidingWindow, "take", always_a_permit)]),
     "no groups": ("two deliveries of group", [(PoolLanes, "_lane_for", a_lane_for_each)]),

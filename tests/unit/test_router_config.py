@@ -68,11 +68,11 @@ def test_it_is_written_as_it_is_read() -> None:
         ({"processingPools": [{"code": "P", "concurrency": 1, "rateLimitPerMinute": 0}]}, "rateLimitPerMinute is 0"),
         ({"processingPools": [{"code": " ", "concurrency": 1}]}, "a name is 1 to 256 printable characters"),
         ({"processingPools": [{"code": "a\nb", "concurrency": 1}]}, "a name is 1 to 256 printable characters"),
-        ({"processingPools": [{"code": "P", "concurrency": 1}] * 2}, "the pool code 'P' stands there twice"),
+        ({"processingPools": [{"code": "P", "concurrency": 1}] * 2}, "the pool code 'P' is used twice"),
         ({"queues": [{"queueName": "q", "queueUri": "u", "connections": 0}]}, "queue 'q': connections is 0"),
         ({"queues": [{"queueName": "q", "queueUri": "u", "visibilityTimeout": 43_201}]}, "visibilityTimeout is 43201"),
         ({"queues": [{"queueName": "q", "queueUri": ""}]}, "queue 'q': queueUri is empty"),
-        ({"queues": [{"queueName": "q", "queueUri": u} for u in "uv"]}, "the queue name 'q' stands there twice"),
+        ({"queues": [{"queueName": "q", "queueUri": u} for u in "uv"]}, "the queue name 'q' is used twice"),
         ({"queues": [{"queueName": n, "queueUri": "stomp://me:hunter2@h/q"} for n in "ab"]}, "the queue URI"),
     ],
 )

@@ -93,8 +93,8 @@ async def test_every_way_to_send_a_body_is_understood(pieces: tuple[bytes, ...])
     [
         (whole(b"", "503 Service Unavailable"), "answered 503"),
         (b"HTTP/1.1 302 Found\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n", "redirects are not followed"),
-        (whole(GOOD)[:-5], "closed the connection before the answer was whole"),
-        (b"", "closed the connection before the answer was whole"),
+        (whole(GOOD)[:-5], "closed the connection before the answer was complete"),
+        (b"", "closed the connection before the answer was complete"),
         (b"SSH-2.0-OpenSSH\r\n", "is not HTTP/1.1"),
     ],
 )

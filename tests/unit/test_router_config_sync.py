@@ -8,9 +8,9 @@ from penstock.domain.errors import FailedPrecondition, Unavailable
 from penstock.queues.open import QueueSpec
 from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration
 from penstock.router.config.sync import ConfigSync, SyncState
+from penstock.router.leadership import AlwaysPrimary, RouterLeadership
 from penstock.router.monitoring.warnings import Warnings, WarningSeverity
 from penstock.router.settings import RouterSettings
-from penstock.router.standby import AlwaysPrimary, RouterLeadership
 from penstock.testing.clock import VirtualClock
 from tests.router_surface import FakeRouter
 from tests.virtual_pauses import VirtualPauses, settle
@@ -230,7 +230,7 @@ async def test_a_standby_instance_is_initialised_and_does_nothing() -> None:
         assert rig.sync.state.initialised
         assert not rig.sync.state.consuming
         assert (rig.source.fetches, rig.router.applied) == (0, [])
-        with pytest.raises(FailedPrecondition, match="stands by"):
+        with pytest.raises(FailedPrecondition, match="on standby"):
             await rig.sync.reload()
 
 
@@ -242,7 +242,7 @@ async def test_a_router_that_is_switched_off_is_initialised_and_does_nothing() -
         assert rig.task.exception() is None
         assert rig.sync.state.initialised
         assert (rig.source.fetches, rig.router.applied) == (0, [])
-        with pytest.raises(FailedPrecondition, match="switched off"):
+        with pytest.raises(FailedPrecondition, match="disabled"):
             await rig.sync.reload()
 
 
@@ -294,7 +294,7 @@ async def test_a_reload_that_outlives_its_leadership_applies_nothing() -> None:
         await leadership.switch(False)
         rig.source.open.set()
 
-        with pytest.raises(FailedPrecondition, match="stands by"):
+        with pytest.raises(FailedPrecondition, match="on standby"):
             await reload
         await settle()
         assert rig.router.applied == [ONE, NOTHING]

@@ -52,7 +52,7 @@ def test_more_reasons_than_somebody_reads_are_counted() -> None:
     breakers = tuple(BreakerView(f"http://h:80/{number}", "OPEN", 10, 9, 0.9, 0, 1) for number in range(30))
 
     reasons = judged(breakers=breakers).reasons
-    assert (len(reasons), reasons[19:]) == (21, ("the breaker of http://h:80/19 is OPEN", "and 10 reasons more"))
+    assert (len(reasons), reasons[19:]) == (21, ("the breaker of http://h:80/19 is OPEN", "and 10 more reasons"))
 
 
 def test_a_failed_sync_and_errors_are_warnings() -> None:

@@ -1,4 +1,4 @@
-"""Routing of a batch: duplicates, room, unknown pools, and what is no pointer."""
+"""Routing of a batch: duplicates, capacity, unknown pools, and messages that are not pointers."""
 
 import asyncio
 import logging

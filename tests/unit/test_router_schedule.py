@@ -1,7 +1,7 @@
 import asyncio
 from contextlib import suppress
 
-from penstock.router.schedule import DutySchedule, PeriodicTask
+from penstock.router.schedule import PeriodicTask, TaskSchedule
 from penstock.testing.clock import VirtualClock
 from tests.virtual_pauses import VirtualPauses, settle
 
@@ -25,7 +25,7 @@ class Counted:
 async def test_tasks_run_at_their_own_pace_and_one_that_fails_goes_on() -> None:
     time, often, seldom = VirtualPauses(VirtualClock()), Counted(fails=True), Counted()
     tasks = (PeriodicTask("often", 10, often.work), PeriodicTask("seldom", 60, seldom.work))
-    running = asyncio.create_task(DutySchedule(tasks, lambda: True, time.pause).run())
+    running = asyncio.create_task(TaskSchedule(tasks, lambda: True, time.pause).run())
     await time.advance(61)
 
     assert (often.runs, seldom.runs) == (6, 1)
@@ -36,7 +36,7 @@ async def test_tasks_run_at_their_own_pace_and_one_that_fails_goes_on() -> None:
 
 async def test_nothing_runs_before_the_router_is_ready() -> None:
     time, work, ready = VirtualPauses(VirtualClock()), Counted(), asyncio.Event()
-    running = asyncio.create_task(DutySchedule((PeriodicTask("t", 10, work.work),), ready.is_set, time.pause).run())
+    running = asyncio.create_task(TaskSchedule((PeriodicTask("t", 10, work.work),), ready.is_set, time.pause).run())
     await time.advance(100)
     assert work.runs == 0
     ready.set()
@@ -50,7 +50,7 @@ async def test_nothing_runs_before_the_router_is_ready() -> None:
 async def test_a_task_that_takes_long_does_not_run_twice_at_once() -> None:
     time, work = VirtualPauses(VirtualClock()), Counted()
     work.open.clear()
-    running = asyncio.create_task(DutySchedule((PeriodicTask("t", 10, work.work),), lambda: True, time.pause).run())
+    running = asyncio.create_task(TaskSchedule((PeriodicTask("t", 10, work.work),), lambda: True, time.pause).run())
     await time.advance(100)
     assert work.runs == 1
     work.open.set()

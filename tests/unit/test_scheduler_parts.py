@@ -23,7 +23,7 @@ from penstock.events.dispatch.settings import Counts, SchedulerSettings
 from penstock.events.store.database import LaneJob
 from penstock.events.store.repository.lanes import LaneOwner, run_of
 from penstock.queues.port import Publication
-from penstock.router.standby import RouterLeadership as RouterLeadership
+from penstock.router.leadership import RouterLeadership as RouterLeadership
 from penstock.testing.clock import VirtualClock
 from penstock.testing.virtual_loop import LoopClock, run_virtual
 from tests.job_rig import any_awake
@@ -291,7 +291,7 @@ def test_what_is_not_in_flight_at_the_end_is_given_back() -> None:
 async def test_a_standby_of_no_known_kind_is_refused(standby: str) -> None:
     rig = SchedulerRig(VirtualClock())
     try:
-        with pytest.raises(InvalidStandby, match="off, sql, redis"):
+        with pytest.raises(InvalidStandby, match="off, sql or redis"):
             async with lease_for(standby, rig.jobs, rig.clock, "scheduler", "node"):
                 pass
     finally:

@@ -8,7 +8,7 @@ from penstock.cluster.lease import FencedLease, Lease, SqlLease
 from penstock.cluster.standby import RENEW_S, TTL_S, Standby
 from penstock.domain.job_state import JobStatus
 from penstock.edge.clock import Clock
-from penstock.router.standby import RouterLeadership as RouterLeadership
+from penstock.router.leadership import RouterLeadership as RouterLeadership
 from penstock.testing.virtual_loop import LoopClock, run_virtual
 from tests.scheduler_rig import SchedulerRig, comes_true
 

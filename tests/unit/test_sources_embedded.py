@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.queues.embedded.table import Ack, EmbeddedTable, Extend, GiveBack, Handle
+from penstock.queues.embedded.table import Ack, EmbeddedTable, Extend, Handle, Nack
 from penstock.queues.port import Publication, Received
 
 LEASE_MS = 30_000
@@ -36,7 +36,7 @@ class Queue:
         self.table.settle([Ack(Handle.parse(message.handle)) for message in messages], self.now_ms)
 
     def nack(self, message: Received, delay_ms: int = 0) -> None:
-        self.table.settle([GiveBack(Handle.parse(message.handle), delay_ms)], self.now_ms)
+        self.table.settle([Nack(Handle.parse(message.handle), delay_ms)], self.now_ms)
 
     def extend(self, message: Received) -> None:
         self.table.settle([Extend(Handle.parse(message.handle), LEASE_MS)], self.now_ms)

@@ -246,7 +246,7 @@ async def test_a_connection_that_breaks_in_the_answer_is_not_tried_again() -> No
     cut_off = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"
     async with consuming(in_turn({}, cut_off)) as (source, server):
         await source.receive()
-        with pytest.raises(BrokerUnavailable, match="closed the connection before the answer was whole"):
+        with pytest.raises(BrokerUnavailable, match="closed the connection before the answer was complete"):
             await source.receive()
     assert len(server.asked) == 2
 

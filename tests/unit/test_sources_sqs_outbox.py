@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.queues.errors import BrokerUnavailable, HeldBack
 from penstock.queues.sqs.client import SendEntry
-from penstock.queues.sqs.publisher import Parcel, SqsOutbox
+from penstock.queues.sqs.publisher import OutgoingMessage, SqsOutbox
 
 
 class _Sent(asyncio.Future[None]):
@@ -19,8 +19,8 @@ class _Sent(asyncio.Future[None]):
     def __init__(self) -> None:
         super().__init__(loop=_LOOP)
 
-    def tell(self, place: int, error: Exception | None) -> None:
-        assert place == _PLACE
+    def finish(self, index: int, error: Exception | None) -> None:
+        assert index == _PLACE
         if error is None:
             self.set_result(None)
         else:
@@ -32,24 +32,24 @@ _LOOP = asyncio.new_event_loop()
 _LOOP.close()
 
 
-def parcel(text: str, group: str | None, size_bytes: int = 1) -> Parcel:
-    return Parcel(group, SendEntry("", text), size_bytes, _Sent(), _PLACE)
+def parcel(text: str, group: str | None, size_bytes: int = 1) -> OutgoingMessage:
+    return OutgoingMessage(group, SendEntry("", text), size_bytes, _Sent(), _PLACE)
 
 
-def sent(of: Parcel) -> _Sent:
+def sent(of: OutgoingMessage) -> _Sent:
     assert isinstance(of.sender, _Sent)
     return of.sender
 
 
-def filled(*parcels: Parcel, together: bool = False, most: int = 3, most_bytes: int = 100) -> SqsOutbox:
+def filled(*parcels: OutgoingMessage, together: bool = False, most: int = 3, most_bytes: int = 100) -> SqsOutbox:
     outbox = SqsOutbox(most, most_bytes)
-    outbox.together = together
+    outbox.whole_groups = together
     for each in parcels:
         outbox.add(each)
     return outbox
 
 
-def texts(batch: list[Parcel]) -> list[str]:
+def texts(batch: list[OutgoingMessage]) -> list[str]:
     return [each.entry.message_body for each in batch]
 
 
@@ -116,8 +116,8 @@ def test_what_got_in_is_the_beginning_of_each_group(
 ) -> None:
     parcels = [parcel(str(number), group, size) for number, (group, size) in enumerate(wanted)]
     outbox = filled(*parcels, together=together)
-    got_in: defaultdict[str | None, list[Parcel]] = defaultdict(list)
-    under_way: list[list[Parcel]] = []
+    got_in: defaultdict[str | None, list[OutgoingMessage]] = defaultdict(list)
+    under_way: list[list[OutgoingMessage]] = []
     while outbox or under_way:
         if outbox and (not under_way or random.random() < 0.5):
             under_way.append(outbox.next_batch())

@@ -9,7 +9,7 @@ from botocore.awsrequest import AWSRequest  # type: ignore[import-untyped]
 from botocore.credentials import Credentials as BotoCredentials  # type: ignore[import-untyped]
 
 from penstock.delivery.http.request import parse_target
-from penstock.queues.sqs.http import AwsKey, RequestWriter, find_key, find_region
+from penstock.queues.sqs.request import AwsKey, RequestWriter, find_key, find_region
 from penstock.sqs.auth.credentials import AccessKey, Credentials, KeyRole, Principal
 from penstock.sqs.auth.sigv4 import verify
 from penstock.sqs.errors import SqsError

@@ -82,7 +82,7 @@ def test_escapes_are_not_used_when_connecting() -> None:
 
 
 def test_a_line_end_cannot_be_smuggled_into_a_connect_frame() -> None:
-    with pytest.raises(ValueError, match="one line"):
+    with pytest.raises(ValueError, match="single line"):
         encoded("CONNECT", {"login": "me\npasscode:x"})
 
 

@@ -1,4 +1,4 @@
-"""Leadership: the lease that a setting names, and terms, one after the other, each while this node leads."""
+"""Leadership: the lease of a standby setting, and the terms during which this node leads."""
 
 import asyncio
 import logging
@@ -20,8 +20,7 @@ log = logging.getLogger(__name__)
 OFF = "off"
 SQL = "sql"
 _REDIS = ("redis://", "rediss://", "unix://")
-
-# After a term that ended in a way that was not expected.
+# The pause after a term that ended with an unexpected error.
 _PAUSE_S = 1.0
 
 
@@ -29,7 +28,7 @@ _PAUSE_S = 1.0
 async def lease_for(
     standby: str, table: LeaseTable, clock: Clock, name: str, holder: str
 ) -> AsyncIterator[Lease | None]:
-    """The lease that nodes contend for; None when the word is `off`. `table` is the database that is fenced by it."""
+    """Provide the lease that nodes compete for; None if `standby` is `off`. It fences the database of `table`."""
     in_sql = SqlLease(table, clock, name, holder)
     async with AsyncExitStack() as opened:
         if standby == OFF:
@@ -41,7 +40,7 @@ async def lease_for(
             opened.push_async_callback(in_redis.close)
             yield FencedLease(in_redis, in_sql)
         else:
-            raise InvalidStandby("the standby is none of: off, sql, redis://host:port/0")
+            raise InvalidStandby("the standby setting is invalid; give off, sql or redis://host:port/0")
 
 
 def _redis_lease(url: str, name: str, holder: str) -> "RedisLease":
@@ -55,17 +54,17 @@ def _redis_lease(url: str, name: str, holder: str) -> "RedisLease":
 
 
 class RunningTerm(Protocol):
-    """What only the leader does, from the moment it leads until it does not."""
+    """The work of a leader during one term."""
 
     async def run(self) -> None:
-        """Do everything until cancelled; StaleLeader, in a group, when another leads."""
+        """Work until cancelled; raise StaleLeader, in a group, when another node leads."""
 
     async def close(self) -> None:
-        """Let what is under way end, and give the rest back."""
+        """Finish the current work, and give the rest back."""
 
 
 class TermCounts(Protocol):
-    """What is counted of terms."""
+    """Counts of terms."""
 
     terms: int
     errors: int
@@ -83,13 +82,13 @@ class Terms:
         self._pause = pause
 
     async def run(self) -> None:
-        """Lead whenever it is this node's turn, until cancelled; nothing that goes wrong ends it."""
+        """Run a term whenever this node leads, until cancelled; errors do not end it."""
         while True:
             await self._leadership.becomes(True)
             await self._lead()
 
     async def _lead(self) -> None:
-        """One term: ends when the lease is lost or another leads."""
+        """Run one term, until the lease is lost or another node leads."""
         self._counts.terms += 1
         term = self._new_term()
         work = asyncio.create_task(term.run(), name="scheduler-term")
@@ -102,15 +101,15 @@ class Terms:
             await asyncio.gather(work, lost, return_exceptions=True)
             await term.close()
         if not work.cancelled():
-            await self._explain(work.exception())
+            await self._log_end(work.exception())
 
-    async def _explain(self, error: BaseException | None) -> None:
+    async def _log_end(self, error: BaseException | None) -> None:
         if isinstance(error, BaseExceptionGroup) and error.subgroup(StaleLeader):
-            log.warning("another node leads: this one stands down", extra={"token": self._leadership.token})
+            log.warning("another node leads: this one steps down", extra={"token": self._leadership.token})
             self._leadership.stand_down()
             return
         self._counts.errors += 1
-        log.error("the scheduler stopped in a way nobody expected; it starts again", exc_info=error)
+        log.error("the scheduler stopped with an unexpected error; it restarts", exc_info=error)
         await self._pause(_PAUSE_S)
 
 
@@ -123,7 +122,7 @@ class RunnablePart(Protocol):
 
 @asynccontextmanager
 async def running(part: RunnablePart | None) -> AsyncIterator[None]:
-    """Have a part run, and stop it in the end."""
+    """Run a part during the context, and stop it at the end."""
     if part is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""The leader's lease: the port, the lease in the database of events, and one kept elsewhere with a fencing token.
+"""The leader's lease: the port, a lease in the database of events, and one stored elsewhere with a fencing token.
 
 Every implementation passes tests/conformance/test_leader_lease.py.
 """
@@ -9,9 +9,12 @@ import msgspec
 
 from penstock.edge.clock import Clock
 
+# The fence is released immediately: only its token counts, which is larger than that of every leader before.
+_FENCE_TTL_S = 1.0
+
 
 class LeaderLease(msgspec.Struct, frozen=True):
-    """A lease that is held."""
+    """A held lease."""
 
     name: str
     holder: str
@@ -20,48 +23,48 @@ class LeaderLease(msgspec.Struct, frozen=True):
 
 
 class Lease(Protocol):
-    """One lease that several nodes contend for, as one of them sees it; Unavailable if it cannot be asked."""
+    """A lease that several nodes compete for, as one of them sees it; its methods raise Unavailable."""
 
     async def acquire(self, ttl_s: float) -> int | None:
-        """Take the lease if nobody holds it; the fencing token, larger than all before, or None."""
+        """Take the lease if it is free; return the fencing token, larger than all before, or None."""
         ...
 
     async def renew(self, token: int, ttl_s: float) -> bool:
-        """Hold it for another `ttl_s` from now; False when it has run out or another has it."""
+        """Extend the lease to `ttl_s` from now; return False if it has expired or another node has it."""
         ...
 
     async def release(self, token: int) -> None:
-        """Let the next one have it at once; nothing happens if it is not ours any more."""
+        """Release the lease; do nothing if this node no longer has it."""
 
 
 class LeaseTable(Protocol):
-    """The part of the job repository that keeps leases."""
+    """The part of the job repository that stores leases."""
 
     async def acquire_lease(self, name: str, holder: str, now_ms: int, ttl_ms: int) -> LeaderLease | None:
-        """Take a lease that nobody holds."""
+        """Take a free lease."""
         ...
 
     async def renew_lease(self, lease: LeaderLease, now_ms: int, ttl_ms: int) -> LeaderLease | None:
-        """Hold a lease for longer."""
+        """Extend a lease."""
         ...
 
     async def release_lease(self, lease: LeaderLease, now_ms: int) -> bool:
-        """Let the next one have it at once."""
+        """Release a lease."""
         ...
 
 
 class LeaseDatabase(LeaseTable, Protocol):
-    """A database that keeps leases, opened and closed by its user."""
+    """A database that stores leases, opened and closed by its user."""
 
     async def open(self, now_ms: int) -> None:
-        """Connect, and bring the tables up to date."""
+        """Connect, and migrate the tables."""
 
     async def close(self) -> None:
-        """Hang up."""
+        """Disconnect."""
 
 
 class SqlLease:
-    """A lease by name; the nodes' clocks must agree to well within its time."""
+    """A named lease in a database; the nodes' clocks must differ by much less than its duration."""
 
     def __init__(self, table: LeaseTable, clock: Clock, name: str, holder: str) -> None:
         self._table = table
@@ -70,31 +73,27 @@ class SqlLease:
         self._holder = holder
 
     async def acquire(self, ttl_s: float) -> int | None:
-        """Take the lease if nobody holds it; the fencing token, or None."""
+        """Take the lease if it is free; return the fencing token, or None."""
         lease = await self._table.acquire_lease(self._name, self._holder, self._clock.now_ms(), round(ttl_s * 1000))
         return None if lease is None else lease.token
 
     async def renew(self, token: int, ttl_s: float) -> bool:
-        """Hold it for another `ttl_s` from now."""
+        """Extend the lease to `ttl_s` from now."""
         renewed = await self._table.renew_lease(self._held(token), self._clock.now_ms(), round(ttl_s * 1000))
         return renewed is not None
 
     async def release(self, token: int) -> None:
-        """Let the next one have it at once."""
+        """Release the lease."""
         await self._table.release_lease(self._held(token), self._clock.now_ms())
 
     def _held(self, token: int) -> LeaderLease:
         return LeaderLease(self._name, self._holder, token, 0)
 
 
-# It is given back at once; what counts is that its token is larger than that of every leader before.
-_MOMENT_S = 1.0
-
-
 class FencedLease:
-    """Who gets the lease takes a token from the fence too: from then on the database refuses earlier leaders.
+    """A lease whose holder also takes a token of the fence, so that the database rejects earlier leaders.
 
-    While another leads by the fence alone (`--standby sql` beside `--standby redis://…`), nobody gets the lease.
+    While another node leads by the fence alone (`--standby sql` beside `--standby redis://…`), no node gets the lease.
     """
 
     def __init__(self, lease: Lease, fence: Lease) -> None:
@@ -103,11 +102,11 @@ class FencedLease:
         self._lease_tokens: dict[int, int] = {}
 
     async def acquire(self, ttl_s: float) -> int | None:
-        """Take the lease if nobody holds it; the fence's token, or None."""
+        """Take the lease if it is free; return the fence's token, or None."""
         lease_token = await self._lease.acquire(ttl_s)
         if lease_token is None:
             return None
-        token = await self._fence.acquire(_MOMENT_S)
+        token = await self._fence.acquire(_FENCE_TTL_S)
         if token is None:
             await self._lease.release(lease_token)
             return None
@@ -116,12 +115,12 @@ class FencedLease:
         return token
 
     async def renew(self, token: int, ttl_s: float) -> bool:
-        """Hold it for another `ttl_s` from now."""
+        """Extend the lease to `ttl_s` from now."""
         lease_token = self._lease_tokens.get(token)
         return lease_token is not None and await self._lease.renew(lease_token, ttl_s)
 
     async def release(self, token: int) -> None:
-        """Let the next one have it at once."""
+        """Release the lease."""
         lease_token = self._lease_tokens.pop(token, None)
         if lease_token is not None:
             await self._lease.release(lease_token)

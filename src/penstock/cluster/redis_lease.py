@@ -6,7 +6,7 @@ from redis.exceptions import RedisError
 
 from penstock.cluster.errors import LeaseUnavailable
 
-# Each is one step for Redis, so no other node comes in between. The value of the lease is its holder and token.
+# Redis runs each script atomically. The value of the lease is its holder and token.
 _ACQUIRE = """
 if redis.call('EXISTS', KEYS[1]) == 1 then return false end
 local token = redis.call('INCR', KEYS[2])
@@ -25,11 +25,11 @@ _TIMEOUT_S = 5.0
 
 
 class RedisLease:
-    """A lease by name, timed by Redis' own clock."""
+    """A named lease, timed by Redis' own clock."""
 
     def __init__(self, url: str, name: str, holder: str) -> None:
         self._redis = Redis.from_url(url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S)
-        # In braces, so that a cluster keeps both on one node.
+        # In braces, so that a Redis cluster keeps both keys on one node.
         self._keys = [f"penstock:{{{name}}}:leader", f"penstock:{{{name}}}:token"]
         self._holder = holder
         self._acquire = self._redis.register_script(_ACQUIRE)
@@ -37,19 +37,19 @@ class RedisLease:
         self._release = self._redis.register_script(_RELEASE)
 
     async def acquire(self, ttl_s: float) -> int | None:
-        """Take the lease if nobody holds it; the fencing token, or None."""
+        """Take the lease if it is free; return the fencing token, or None."""
         return await self._run(self._acquire, self._holder, round(ttl_s * 1000))
 
     async def renew(self, token: int, ttl_s: float) -> bool:
-        """Hold it for another `ttl_s` from now."""
+        """Extend the lease to `ttl_s` from now."""
         return bool(await self._run(self._renew, self._holder, token, round(ttl_s * 1000)))
 
     async def release(self, token: int) -> None:
-        """Let the next one have it at once."""
+        """Release the lease."""
         await self._run(self._release, self._holder, token)
 
     async def close(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         await self._redis.aclose()
 
     async def _run(self, script: AsyncScript, *arguments: str | int) -> int | None:

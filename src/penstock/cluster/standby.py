@@ -1,13 +1,13 @@
-"""Hot standby: of several nodes the one with the lease leads; the others wait for it to end (SCHED-LEAD-1).
+"""Hot standby: of several nodes, the one with the lease leads, and the others wait for it to end (SCHED-LEAD-1).
 
     STANDING_BY ── lease taken ──► LEADING ── not renewed in time, refused, or stood down ──► STANDING_BY
 
-A leader counts its time by its own clock from the moment it *asked* for the lease, and stops a little before the
-lease ends: so it has stopped before the next one starts, even if it cannot reach whoever keeps the lease. A process
-that was paused finds out when it wakes, since `is_primary` looks at the clock. What may happen all the same (a write
-that was under way during such a pause) is refused by the fencing token.
+A leader measures its time by its own clock from the moment of its *request* for the lease, and stops a little before
+the lease ends. So it has stopped before the next leader starts, even if it cannot reach the lease's store. A process
+that was paused notices it when it resumes, as `is_primary` checks the clock. The fencing token makes the database
+reject a write that was under way during such a pause.
 
-`Standby` and `Alone` are also the router's `penstock.router.standby.Leadership`.
+`Standby` and `Alone` also implement `penstock.router.leadership.RouterLeadership`.
 """
 
 import asyncio
@@ -23,30 +23,30 @@ log = logging.getLogger(__name__)
 
 TTL_S = 30.0
 RENEW_S = 10.0
-ASK_AGAIN_S = 1.0
-"""How often a standby looks, and how soon a leader that got no answer asks again."""
+RETRY_S = 1.0
+"""The interval at which a standby tries, and the pause of a leader that got no answer."""
 
 _MARGIN = 0.1
 _RELEASE_S = 5.0
 
 
 class Leadership(Protocol):
-    """Whether this node leads, and the token that proves it."""
+    """Reports whether this node leads, and its fencing token."""
 
     @property
     def token(self) -> int | None:
-        """The fencing token of this term; None when there is nobody to be fenced from."""
+        """The fencing token of this term; None if there are no other nodes."""
         ...
 
     def is_primary(self) -> bool:
-        """Whether this node may act as the leader now."""
+        """Return whether this node may act as the leader now."""
         ...
 
     async def becomes(self, primary: bool) -> None:
-        """Return as soon as `is_primary` is `primary`; at once if it is."""
+        """Wait until `is_primary` is `primary`."""
 
     def stand_down(self) -> None:
-        """Another node leads: do not, until the lease is ours again."""
+        """Stop leading until the lease is acquired again, as another node leads."""
 
 
 class Alone:
@@ -55,20 +55,20 @@ class Alone:
     token = None
 
     def is_primary(self) -> bool:
-        """True."""
+        """Return True."""
         return True
 
     async def becomes(self, primary: bool) -> None:
-        """Return at once, or never."""
+        """Return immediately, or never."""
         if not primary:
             await asyncio.Event().wait()
 
     def stand_down(self) -> None:
-        """Nothing happens: there is no other."""
+        """Do nothing, as there are no other nodes."""
 
 
 class Standby:
-    """Contends for a lease and keeps it."""
+    """Competes for a lease and renews it."""
 
     def __init__(
         self,
@@ -81,66 +81,66 @@ class Standby:
         self._lease = lease
         self._ttl_s = ttl_s
         self._renew_s = renew_s
-        self._ask_again_s = min(ASK_AGAIN_S, renew_s)
+        self._retry_s = min(RETRY_S, renew_s)
         self._seconds = seconds
-        # What was won last. It may have run out, and be renewed all the same if nobody followed.
-        self._won: int | None = None
+        # The last token acquired. Its lease may have expired, and can still be renewed if no other node took it.
+        self._held_token: int | None = None
         self._until_s = float("-inf")
         self._stood_down = asyncio.Event()
-        self._turned = asyncio.Event()
+        self._changed = asyncio.Event()
         self._end: asyncio.TimerHandle | None = None
 
     @property
     def token(self) -> int | None:
         """The fencing token of this term."""
-        return self._won
+        return self._held_token
 
     def is_primary(self) -> bool:
-        """Whether the lease is ours, by our clock."""
-        return self._won is not None and self._seconds() < self._until_s
+        """Return whether this node has the lease, by its own clock."""
+        return self._held_token is not None and self._seconds() < self._until_s
 
     async def becomes(self, primary: bool) -> None:
-        """Return as soon as `is_primary` is `primary`; at once if it is."""
+        """Wait until `is_primary` is `primary`."""
         while self.is_primary() is not primary:
-            await self._turned.wait()
+            await self._changed.wait()
 
     def stand_down(self) -> None:
-        """Another node leads: the lease is given back before it is asked for again."""
+        """Stop leading; the lease is released before the next request for it."""
         self._stop_leading()
         self._stood_down.set()
 
     async def run(self) -> None:
-        """Contend for the lease, and keep it, until cancelled; then let it go."""
+        """Compete for the lease and renew it until cancelled; then release it."""
         try:
             while True:
-                wait_s = await self._asked()
+                wait_s = await self._contend()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(wait_s):
                         await self._stood_down.wait()
         finally:
             self._stop_leading()
-            await self._let_go()
+            await self._release()
 
-    async def _asked(self) -> float:
-        """Ask for the lease, or for more of it; how long to wait before the next time."""
+    async def _contend(self) -> float:
+        """Request or renew the lease, and return the time until the next request."""
         try:
             async with asyncio.timeout(self._renew_s):
                 if self._stood_down.is_set():
-                    await self._let_go()
-                return self._renew_s if await self._win() else self._ask_again_s
+                    await self._release()
+                return self._renew_s if await self._renew_or_acquire() else self._retry_s
         except Exception as error:
-            log.warning("the leader's lease could not be asked for", extra={"error": str(error) or repr(error)})
-            return self._ask_again_s
+            log.warning("cannot request the leader's lease", extra={"error": str(error) or repr(error)})
+            return self._retry_s
 
-    async def _win(self) -> bool:
+    async def _renew_or_acquire(self) -> bool:
         asked_s = self._seconds()
-        if self._won is not None and await self._lease.renew(self._won, self._ttl_s):
-            self._lead(self._won, asked_s)
+        if self._held_token is not None and await self._lease.renew(self._held_token, self._ttl_s):
+            self._lead(self._held_token, asked_s)
             return True
         self._stop_leading()
         asked_s = self._seconds()
         token = await self._lease.acquire(self._ttl_s)
-        self._won = token
+        self._held_token = token
         if token is not None:
             self._lead(token, asked_s)
         return token is not None
@@ -151,14 +151,14 @@ class Standby:
         self._set_end()
         if not led and self.is_primary():
             log.info("this node leads", extra={"token": token})
-            self._turn()
+            self._signal_change()
 
     def _stop_leading(self) -> None:
         if self._until_s != float("-inf"):
-            log.info("this node leads no longer", extra={"token": self._won})
+            log.info("this node no longer leads", extra={"token": self._held_token})
         self._until_s = float("-inf")
         self._set_end()
-        self._turn()
+        self._signal_change()
 
     def _set_end(self) -> None:
         if self._end is not None:
@@ -169,23 +169,23 @@ class Standby:
             self._end = loop.call_later(self._until_s - self._seconds(), self._ended)
 
     def _ended(self) -> None:
-        # A timer may come a little early.
+        # A timer may fire a little early.
         if self.is_primary():
             self._set_end()
         else:
             self._stop_leading()
 
-    def _turn(self) -> None:
-        turned, self._turned = self._turned, asyncio.Event()
-        turned.set()
+    def _signal_change(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
-    async def _let_go(self) -> None:
+    async def _release(self) -> None:
         self._stood_down.clear()
-        token, self._won = self._won, None
+        token, self._held_token = self._held_token, None
         if token is None:
             return
         try:
             async with asyncio.timeout(_RELEASE_S):
                 await self._lease.release(token)
         except Exception as error:
-            log.warning("the leader's lease could not be given back; it ends by itself", extra={"error": str(error)})
+            log.warning("cannot release the leader's lease; it expires by itself", extra={"error": str(error)})

@@ -1,4 +1,4 @@
-"""Getting a request to somebody else's endpoint: the HTTP client, the egress guard, and the endpoints' breakers."""
+"""Requests to other people's endpoints: the HTTP client, the egress guard, breakers and webhooks."""
 
 from penstock.delivery.attempt import Attempts, Client
 from penstock.delivery.breakers import Breakers, BreakerView

@@ -1,8 +1,8 @@
-"""One attempt at an endpoint: admitted by its breaker, sent, classified, and counted by the breaker.
+"""One attempt to deliver to an endpoint, through its breaker, classified into an outcome.
 
 | what happened                         | result           | error        | breaker      |
 |---------------------------------------|------------------|--------------|--------------|
-| an answer                             | as `read` says   | as it says   | by the error |
+| an answer                             | from `read`      | from `read`  | by the error |
 | no answer in time                     | ERROR_PROCESS    | Timeout      | FAILED       |
 | no connection in time                 | ERROR_CONNECTION | Timeout      | FAILED       |
 | no connection, or it broke            | ERROR_CONNECTION | NetworkError | FAILED       |
@@ -11,7 +11,7 @@
 | an unexpected exception               | ERROR_PROCESS    | NetworkError | FAILED       |
 | cancelled                             | CancelledError   | none         | NEUTRAL      |
 
-The router, the jobs' courier (with it the replay) and the Pub/Sub push deliver through here.
+The router, the courier of jobs and replays, and the Pub/Sub push make their attempts here.
 """
 
 import asyncio
@@ -37,17 +37,17 @@ from penstock.edge.clock import Clock
 log = logging.getLogger(__name__)
 
 Read = Callable[[Answer], MediationOutcome]
-"""Says what an answer means."""
+"""Converts an answer to an outcome."""
 
 Report = Callable[[MediationOutcome, str, str, int], None]
-"""Takes an outcome that is an error, the endpoint, the message's id and the number of the attempt."""
+"""Receives a failed outcome, the endpoint, the message's id and the number of the attempt."""
 
 
 class Client(Protocol):
-    """Sends requests; HttpClient over real sockets, others in simulations."""
+    """Sends requests: HttpClient over sockets, others in simulations."""
 
     async def send(self, head: RequestHead, body: bytes, signature: Signature | None = None) -> Answer:
-        """Send a request and wait for its answer; DeliveryFailed or EgressRefused if there is none."""
+        """Send a request and return its answer; raise DeliveryFailed or EgressRefused if there is none."""
         ...
 
 
@@ -72,9 +72,9 @@ class Attempts:
         message_id: str = "",
         number: int = 1,
     ) -> MediationOutcome:
-        """Make one attempt; raises nothing but CancelledError.
+        """Make one attempt; raise only CancelledError.
 
-        A caller that was admitted by the breaker before passes its ticket.
+        A caller that the breaker has already admitted passes its ticket.
         """
         if ticket is None:
             ticket = breaker.admit(self._clock.now_ms())
@@ -83,7 +83,7 @@ class Attempts:
         else:
             verdict = NEUTRAL
             try:
-                # One coroutine for all of it: each more on the way costs every delivery.
+                # All in one coroutine: one more would cost time on every delivery.
                 try:
                     if timeout_s is None:
                         answer = await self._client.send(head, body, signature)
@@ -95,7 +95,7 @@ class Attempts:
                     outcome = outcome_of_failure(error, head.target.endpoint, timeout_s)
                 verdict = verdict_of(outcome)
             finally:
-                # A cancelled attempt says nothing about the endpoint, but gives its probe's place back.
+                # A cancelled attempt is neutral, but must release its half-open probe.
                 breaker.settle(ticket, verdict, self._clock.now_ms())
         if outcome.error is not None and self._report is not None:
             self._report(outcome, head.target.endpoint, message_id, number)
@@ -103,7 +103,7 @@ class Attempts:
 
 
 def outcome_of_failure(error: Exception, endpoint: str, timeout_s: float | None = None) -> MediationOutcome:
-    """Classify an exception of the client; `timeout_s` is the caller's own limit, whose end is a TimeoutError."""
+    """Classify an exception of the client; `timeout_s` is the caller's limit, after which TimeoutError is raised."""
     match error:
         case AnswerTimedOut(after_s=after_s):
             return MediationOutcome(MediationResult.ERROR_PROCESS, error=Timeout(after_s))
@@ -117,5 +117,5 @@ def outcome_of_failure(error: Exception, endpoint: str, timeout_s: float | None 
         case TimeoutError() if timeout_s is not None:
             return MediationOutcome(MediationResult.ERROR_PROCESS, error=Timeout(timeout_s))
         case _:
-            log.error("a delivery failed in an unexpected way", exc_info=error, extra={"endpoint": endpoint})
+            log.error("a delivery failed with an unexpected error", exc_info=error, extra={"endpoint": endpoint})
             return MediationOutcome(MediationResult.ERROR_PROCESS, error=NetworkError(type(error).__name__))

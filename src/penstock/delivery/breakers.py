@@ -1,16 +1,15 @@
-"""The breakers of all endpoints; those of endpoints nobody delivers to any more are dropped.
-
-What is shown of a breaker.
-"""
+"""The breakers of all endpoints; the least recently used are removed beyond a limit."""
 
 import msgspec
 
 from penstock.domain.breaker import Breaker
 from penstock.edge.clock import Clock
 
+MAX_ENDPOINTS = 10_000
+
 
 class BreakerView(msgspec.Struct, frozen=True, rename="camel"):
-    """The breaker of an endpoint."""
+    """The current state of an endpoint's breaker."""
 
     endpoint: str
     state: str
@@ -21,11 +20,8 @@ class BreakerView(msgspec.Struct, frozen=True, rename="camel"):
     rejected: int
 
 
-MAX_ENDPOINTS = 10_000
-
-
 class Breakers:
-    """Endpoint (scheme, host, port and path) → breaker."""
+    """The breakers by endpoint (scheme, host, port and path)."""
 
     def __init__(self, clock: Clock, max_endpoints: int = MAX_ENDPOINTS) -> None:
         self._clock = clock
@@ -33,7 +29,7 @@ class Breakers:
         self._breakers: dict[str, Breaker] = {}
 
     def of(self, endpoint: str) -> Breaker:
-        """The breaker of an endpoint; closed if there was none."""
+        """Return the breaker of an endpoint, a new closed one if there was none."""
         breaker = self._breakers.get(endpoint)
         if breaker is None:
             if len(self._breakers) >= self._max_endpoints:
@@ -42,24 +38,24 @@ class Breakers:
         return breaker
 
     def views(self) -> list[BreakerView]:
-        """All breakers, by endpoint."""
+        """Return all breakers, sorted by endpoint."""
         return [_view(endpoint, breaker) for endpoint, breaker in sorted(self._breakers.items())]
 
     def reset(self, endpoint: str) -> bool:
-        """Close the breaker of an endpoint; False if there is none."""
+        """Close the breaker of an endpoint; return False if there is none."""
         breaker = self._breakers.get(endpoint)
         if breaker is not None:
             breaker.reset()
         return breaker is not None
 
     def reset_all(self) -> int:
-        """Close every breaker; how many there are."""
+        """Close all breakers, and return their number."""
         for breaker in self._breakers.values():
             breaker.reset()
         return len(self._breakers)
 
     def _drop_least_used(self) -> None:
-        """Make room for a tenth at once, so that a flood of endpoints does not sort them for each."""
+        """Remove a tenth at once, so that many new endpoints do not cause a sort each."""
         by_use = sorted(self._breakers, key=lambda endpoint: self._breakers[endpoint].used_ms)
         for endpoint in by_use[: max(1, self._max_endpoints // 10)]:
             del self._breakers[endpoint]

@@ -1,7 +1,7 @@
-"""The egress guard: every delivery goes to an address that was looked up here, checked, and pinned.
+"""The egress guard: resolves the host of every delivery, checks the addresses, and pins them.
 
-There is no second lookup between the check and the connection, so a name cannot be bound to another address in the
-meantime (DNS rebinding); the peer of the connected socket is checked once more before a byte is sent.
+There is no second lookup between the check and the connection, so that a name cannot get another address in between
+(DNS rebinding); the peer of the connected socket is checked again before anything is sent.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from penstock.domain.addresses import Address, Network, denial_of
 
 CACHE_S = 30.0
 MAX_CACHED_NAMES = 1000
-# The operating system's resolver blocks a thread; one name server that hangs must not hold up the others.
+# The system's resolver blocks a thread; a name server that hangs must not block the other lookups.
 LOOKUP_THREADS = 16
 
 SocketAddress: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
@@ -32,42 +32,45 @@ class _Found(msgspec.Struct, frozen=True):
 
 
 def system_lookup(host: str, port: int) -> list[SocketAddress]:
-    """Ask the operating system, which also reads odd forms of addresses such as 0x7f.1 or 2130706433."""
-    return [_place(family, place) for family, *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    """Resolve a host by the operating system, which also accepts forms such as 0x7f.1 or 2130706433."""
+    return [
+        _socket_address(family, address)
+        for family, *_, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    ]
 
 
-def _place(family: int, place: tuple[Any, ...]) -> SocketAddress:
-    return (*place[:2], *place[2:4]) if family == socket.AF_INET6 else (place[0], place[1])
+def _socket_address(family: int, address: tuple[Any, ...]) -> SocketAddress:
+    return (*address[:2], *address[2:4]) if family == socket.AF_INET6 else (address[0], address[1])
 
 
 class Guard(Protocol):
-    """Says where a client may connect to."""
+    """Decides which addresses a client may connect to."""
 
     async def addresses(self, host: str, port: int) -> list[SocketAddress]:
-        """The addresses of a host that may be connected to; EgressRefused or ConnectFailed if there are none."""
+        """Return the allowed addresses of a host; raise EgressRefused or ConnectFailed if there are none."""
         ...
 
     def check_peer(self, sock: socket.socket) -> None:
-        """Make sure that a connected socket is connected to where it may be."""
+        """Raise EgressRefused if the peer of a connected socket is not allowed."""
 
 
 class AnyAddress:
-    """Allows every address: for servers that the operator has named, never for what a user sent."""
+    """Allows every address: for servers that the operator has configured, never for a user's URLs."""
 
     async def addresses(self, host: str, port: int) -> list[SocketAddress]:
-        """All addresses of a host; ConnectFailed if the name is not known."""
+        """Return all addresses of a host; raise ConnectFailed if the name cannot be resolved."""
         try:
             found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             raise _unresolved(host, error) from error
-        return [_place(family, place) for family, *_, place in found]
+        return [_socket_address(family, address) for family, *_, address in found]
 
     def check_peer(self, sock: socket.socket) -> None:
-        """Nothing to check."""
+        """Do nothing."""
 
 
 class EgressGuard:
-    """Says where a delivery may connect to. Lives on one event loop."""
+    """Decides which addresses a delivery may connect to. Bound to one event loop."""
 
     def __init__(self, allowed: tuple[Network, ...] = (), lookup: Lookup = system_lookup) -> None:
         self._allowed = allowed
@@ -76,15 +79,15 @@ class EgressGuard:
         self._found: dict[tuple[str, int], _Found] = {}
 
     async def addresses(self, host: str, port: int) -> list[SocketAddress]:
-        """The addresses of a host that may be connected to, each checked now.
+        """Return the allowed addresses of a host, each checked now.
 
-        EgressRefused if there are some but none is allowed; ConnectFailed if the name is not known.
+        Raise EgressRefused if none of its addresses is allowed, ConnectFailed if the name cannot be resolved.
         """
         found = await self._resolved(host, port)
-        denials = {place: denial_of(_address(place), self._allowed) for place in found}
-        open_places = [place for place, denial in denials.items() if denial is None]
-        if open_places:
-            return open_places
+        denials = {address: denial_of(_ip(address), self._allowed) for address in found}
+        allowed = [address for address, denial in denials.items() if denial is None]
+        if allowed:
+            return allowed
         refused = next((denial for denial in denials.values() if denial is not None), None)
         if refused is None:
             raise ConnectFailed(f"{host} has no address; check the name")
@@ -92,14 +95,14 @@ class EgressGuard:
         raise EgressRefused(f"{host} may not be reached: {refused.reason}; {advice}")
 
     def check_peer(self, sock: socket.socket) -> None:
-        """Make sure that a connected socket is connected to where it may be."""
+        """Raise EgressRefused if the peer of a connected socket is not allowed."""
         peer = sock.getpeername()
-        denial = denial_of(_address(peer), self._allowed)
+        denial = denial_of(_ip(peer), self._allowed)
         if denial is not None:
             raise EgressRefused(f"the connection went to an address that may not be reached: {denial.reason}")
 
     def close(self) -> None:
-        """Stop looking up."""
+        """Stop lookups."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._found.clear()
 
@@ -109,7 +112,7 @@ class EgressGuard:
         if entry is None or loop.time() >= entry.until_s:
             entry = self._look_up(host, port, loop)
         try:
-            # Several callers share a lookup; one that is cancelled must not cancel it for the others.
+            # Callers share a lookup, so a cancelled caller must not cancel it.
             return await asyncio.shield(entry.addresses)
         except (OSError, UnicodeError) as error:
             raise _unresolved(host, error) from error
@@ -130,8 +133,8 @@ class EgressGuard:
 
 
 def _unresolved(host: str, error: Exception) -> ConnectFailed:
-    return ConnectFailed(f"the name {host} cannot be resolved: {error}; check the name")
+    return ConnectFailed(f"cannot resolve the name {host}: {error}; check the name")
 
 
-def _address(place: SocketAddress) -> Address:
-    return ip_address(place[0])
+def _ip(address: SocketAddress) -> Address:
+    return ip_address(address[0])

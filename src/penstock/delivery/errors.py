@@ -3,53 +3,53 @@
 InvalidArgument
 └── Undeliverable             a URL, token or secret can never be used
 FailedPrecondition
-└── EgressRefused             the egress guard keeps a delivery from leaving
+└── EgressRefused             the egress guard does not allow the address
 Unavailable
-└── DeliveryFailed            an endpoint gave no answer
-    ├── ConnectFailed         it could not be reached
-    │   └── ConnectTimedOut   not in time
-    ├── ConnectionBroken      the connection broke, or spoke no HTTP, before the answer was whole
-    │   └── StaleConnection   a kept one was closed before any of the answer came: worth one fresh connection
-    └── AnswerTimedOut        the answer did not come in time
+└── DeliveryFailed            an endpoint did not answer
+    ├── ConnectFailed         there was no connection
+    │   └── ConnectTimedOut   there was no connection in time
+    ├── ConnectionBroken      the connection broke, or was not HTTP, before the answer was complete
+    │   └── StaleConnection   a reused one was closed before the answer began: retry with a new one
+    └── AnswerTimedOut        there was no answer in time
 """
 
 from penstock.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 
 
 class Undeliverable(InvalidArgument):
-    """A pointer's URL, token or secret can never be used: no later attempt will do better."""
+    """A pointer's URL, token or secret can never be used, so retries are pointless."""
 
 
 class EgressRefused(FailedPrecondition):
-    """The egress guard keeps a delivery from leaving."""
+    """The egress guard does not allow the address."""
 
 
 class DeliveryFailed(Unavailable):
-    """An endpoint gave no answer."""
+    """An endpoint did not answer."""
 
 
 class ConnectFailed(DeliveryFailed):
-    """The endpoint could not be reached."""
+    """There was no connection to the endpoint."""
 
 
 class ConnectTimedOut(ConnectFailed):
-    """The endpoint could not be reached in time."""
+    """There was no connection to the endpoint in time."""
 
     def __init__(self, endpoint: str, after_s: float) -> None:
-        super().__init__(f"no connection to {endpoint} within {after_s:g} s; check that it is up and reachable")
+        super().__init__(f"no connection to {endpoint} within {after_s:g} s; check that it is running and reachable")
         self.after_s = after_s
 
 
 class ConnectionBroken(DeliveryFailed):
-    """The connection broke, or spoke no HTTP, before the answer was whole."""
+    """The connection broke, or was not HTTP, before the answer was complete."""
 
 
 class StaleConnection(ConnectionBroken):
-    """A kept connection was closed before any of the answer came: worth one fresh connection."""
+    """A reused connection was closed before the answer began: retry with a new one."""
 
 
 class AnswerTimedOut(DeliveryFailed):
-    """The answer did not come in time."""
+    """There was no answer in time."""
 
     def __init__(self, after_s: float) -> None:
         super().__init__(f"no answer within {after_s:g} s")

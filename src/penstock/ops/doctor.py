@@ -13,7 +13,7 @@ from penstock.edge.disk_space import LEAST_FREE_BYTES, free_bytes
 from penstock.http.auth import read_keys
 from penstock.ops.config import Config, ConfigError, load
 from penstock.ops.telemetry import mask_secrets, mask_whole_url
-from penstock.queues.sqs.http import find_key
+from penstock.queues.sqs.request import find_key
 from penstock.spark.errors import SparkUnavailable
 from penstock.spark.jvm import class_sharing
 from penstock.spark.requirements import LEAST, find_java, spark_version

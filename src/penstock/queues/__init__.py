@@ -1,4 +1,4 @@
-"""Queues the router consumes and the dispatcher publishes to: SQS, NATS, ActiveMQ, and an embedded one."""
+"""Queues that the router consumes and the dispatcher publishes to: SQS, NATS, ActiveMQ, and an embedded one."""
 
 from penstock.queues.open import QueueSpec, publisher_for, source_for
 from penstock.queues.port import Confirmation, Publication, Publisher, Received, Source, confirmed

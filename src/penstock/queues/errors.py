@@ -1,24 +1,24 @@
 """Errors of queues that the router consumes and the dispatcher publishes to.
 
 InvalidArgument
-├── InvalidQueueUri        the URI names no queue of a known kind
+├── InvalidQueueUri        the URI is not a queue of a known kind
 └── InvalidPublication     the queue can never carry this message
 NotFound
 └── BrokerQueueNotFound    the broker has no such queue
 FailedPrecondition
-├── BrokerRefused          the broker answered, and said no
-└── HeldBack               an earlier message of the group did not get in
+├── BrokerRefused          the broker rejected the request
+└── HeldBack               an earlier message of the group was not published
 Unavailable
-├── BrokerUnavailable      the broker did not answer, or says that it cannot now
+├── BrokerUnavailable      the broker did not answer, or cannot answer now
 │   └── MalformedFrame     the broker sent something that is not STOMP
-└── SourceClosed           this end was closed
+└── SourceClosed           the source or publisher was closed
 """
 
 from penstock.domain.errors import FailedPrecondition, InvalidArgument, NotFound, Unavailable
 
 
 class InvalidQueueUri(InvalidArgument):
-    """The URI names no queue of a known kind."""
+    """The URI is not a queue of a known kind."""
 
 
 class InvalidPublication(InvalidArgument):
@@ -30,18 +30,18 @@ class BrokerQueueNotFound(NotFound):
 
 
 class BrokerRefused(FailedPrecondition):
-    """The broker answered, and said no."""
+    """The broker rejected the request."""
 
 
 class HeldBack(FailedPrecondition):
-    """An earlier message of the group did not get in, so this one was not sent."""
+    """An earlier message of the group was not published, so this one was not sent."""
 
     def __init__(self, group: str | None) -> None:
-        super().__init__(f"an earlier message of the group {group!r} did not get in; publish both again, in order")
+        super().__init__(f"an earlier message of the group {group!r} was not published; publish both again, in order")
 
 
 class BrokerUnavailable(Unavailable):
-    """The broker did not answer, or says that it cannot now."""
+    """The broker did not answer, or cannot answer now."""
 
 
 class MalformedFrame(BrokerUnavailable):
@@ -52,7 +52,7 @@ class MalformedFrame(BrokerUnavailable):
 
 
 class SourceClosed(Unavailable):
-    """This end was closed."""
+    """The source or publisher was closed."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"the end of the queue {name!r} is closed; open a new one")
+        super().__init__(f"the connection to queue {name!r} is closed; open a new one")

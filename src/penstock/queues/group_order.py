@@ -1,10 +1,7 @@
-"""The order of groups for brokers that do not keep it themselves.
+"""Group order for brokers that do not keep it themselves.
 
-A source puts every message in as it arrives. Of a group, only the run of waiting messages at its front is handed out:
-a message that is out or held back keeps every later one of its group waiting, and nothing of other groups. Every
-operation is O(1), `take` O(1) per message.
-
-Where messages stand from their arrival until they are settled, for brokers whose group order is kept here.
+A source adds every message as it arrives. A message that is unsettled or delayed blocks the later ones of its group,
+and nothing of other groups. Every operation is O(1), `take` is O(1) per message.
 """
 
 import asyncio
@@ -18,19 +15,24 @@ import msgspec
 from penstock.domain.errors import PenstockError
 from penstock.queues.port import Received
 
+POLL_S = 20.0
+# As many as the other sources return at once, so that a small pool has room for a whole batch.
+MAX_PER_RECEIVE = 10
+
+
 M = TypeVar("M")
 
 
 class State(Enum):
-    """Where a message stands."""
+    """The state of a message."""
 
-    WAITING = "may be handed out once it is in front"
-    HELD = "given back, waits out its delay"
-    OUT = "handed out, not settled"
+    WAITING = "may be taken once no earlier message of its group is unsettled"
+    HELD = "nacked, waits for its delay to end"
+    OUT = "taken, not settled"
     GONE = "settled"
 
 
-class _Place(Generic[M]):
+class _Entry(Generic[M]):
     """A message in its lane."""
 
     __slots__ = ("key", "lane", "message", "state")
@@ -43,110 +45,110 @@ class _Place(Generic[M]):
 
 
 class _Lane(Generic[M]):
-    """The messages of a group in their order, the settled ones behind the front included."""
+    """The messages of a group in order, including settled ones behind the first unsettled one."""
 
-    __slots__ = ("group", "is_queued", "places")
+    __slots__ = ("entries", "group", "is_queued")
 
     def __init__(self, group: str | None) -> None:
         self.group = group
-        self.places: deque[_Place[M]] = deque()
+        self.entries: deque[_Entry[M]] = deque()
         self.is_queued = False
 
-    def front(self) -> _Place[M] | None:
-        """The first unsettled message."""
-        while self.places and self.places[0].state is State.GONE:
-            self.places.popleft()
-        return self.places[0] if self.places else None
+    def front(self) -> _Entry[M] | None:
+        """Return the first unsettled message."""
+        while self.entries and self.entries[0].state is State.GONE:
+            self.entries.popleft()
+        return self.entries[0] if self.entries else None
 
-    def run(self, most: int) -> list[_Place[M]]:
-        """The waiting messages before the first that is out or held back."""
-        run: list[_Place[M]] = []
-        for place in self.places:
-            if place.state is State.GONE:
+    def run(self, most: int) -> list[_Entry[M]]:
+        """Return the waiting messages before the first that is taken or delayed."""
+        run: list[_Entry[M]] = []
+        for entry in self.entries:
+            if entry.state is State.GONE:
                 continue
-            if place.state is not State.WAITING or len(run) == most:
+            if entry.state is not State.WAITING or len(run) == most:
                 break
-            run.append(place)
+            run.append(entry)
         return run
 
 
 class GroupOrder(Generic[M]):
-    """The unsettled messages a source has got from its broker, by a key that stays when a message comes again."""
+    """The unsettled messages of a source, by a key that stays the same when a message is redelivered."""
 
     def __init__(self) -> None:
-        self._places: dict[str, _Place[M]] = {}
+        self._entries: dict[str, _Entry[M]] = {}
         self._lanes: dict[str, _Lane[M]] = {}
         self._ready: deque[_Lane[M]] = deque()
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._entries)
 
     def __contains__(self, key: str) -> bool:
-        return key in self._places
+        return key in self._entries
 
     @property
     def ready_lanes(self) -> int:
-        """How many groups have something to hand out; each message without a group counts as one."""
+        """Number of groups that have a message to take; each message without a group counts as one."""
         return len(self._ready)
 
     def messages(self, *states: State) -> list[M]:
-        """The messages in one of these states, in no order."""
-        return [place.message for place in self._places.values() if place.state in states]
+        """Return the messages in any of the states, in no order."""
+        return [entry.message for entry in self._entries.values() if entry.state in states]
 
     def find(self, key: str) -> M | None:
-        """The newest arrival of an unsettled message."""
-        place = self._places.get(key)
-        return place.message if place else None
+        """Return the newest delivery of an unsettled message."""
+        entry = self._entries.get(key)
+        return entry.message if entry else None
 
     def arrive(self, key: str, group: str | None, message: M) -> None:
-        """Take a message in behind its group, or at its old place if it came again; then what was out waits again."""
-        place = self._places.get(key)
-        if place is None:
+        """Add a message at the end of its group; a redelivered one keeps its place and waits again."""
+        entry = self._entries.get(key)
+        if entry is None:
             lane = self._lane(group)
-            place = self._places[key] = _Place(key, lane, message)
-            lane.places.append(place)
-        place.message = message
-        if place.state is State.OUT:
-            place.state = State.WAITING
-        self._queue(place.lane)
+            entry = self._entries[key] = _Entry(key, lane, message)
+            lane.entries.append(entry)
+        entry.message = message
+        if entry.state is State.OUT:
+            entry.state = State.WAITING
+        self._queue(entry.lane)
 
     def take(self, most: int) -> list[M]:
-        """Hand messages out: groups in turn, of each the run at its front."""
+        """Take messages, groups in turn, from each its first waiting ones."""
         taken: list[M] = []
         while self._ready and len(taken) < most:
             lane = self._ready.popleft()
             lane.is_queued = False
-            for place in lane.run(most - len(taken)):
-                place.state = State.OUT
-                taken.append(place.message)
+            for entry in lane.run(most - len(taken)):
+                entry.state = State.OUT
+                taken.append(entry.message)
         return taken
 
     def settle(self, key: str) -> M | None:
-        """Remove a message for good; None if it is not here."""
-        place = self._places.pop(key, None)
-        if place is None:
+        """Remove a message for good and return it; None if it is unknown."""
+        entry = self._entries.pop(key, None)
+        if entry is None:
             return None
-        place.state = State.GONE
-        if place.lane.front() is not None:
-            self._queue(place.lane)
-        elif place.lane.group is not None:
-            self._lanes.pop(place.lane.group, None)
-        return place.message
+        entry.state = State.GONE
+        if entry.lane.front() is not None:
+            self._queue(entry.lane)
+        elif entry.lane.group is not None:
+            self._lanes.pop(entry.lane.group, None)
+        return entry.message
 
     def give_back(self, key: str) -> None:
-        """Let a message wait at its place again: it was not settled, or its delay is over."""
-        if place := self._places.get(key):
-            place.state = State.WAITING
-            self._queue(place.lane)
+        """Let a message wait again: it was not settled, or its delay has ended."""
+        if entry := self._entries.get(key):
+            entry.state = State.WAITING
+            self._queue(entry.lane)
 
     def hold_back(self, key: str) -> None:
-        """Keep a message and all later ones of its group until it is given back."""
-        if place := self._places.get(key):
-            place.state = State.HELD
+        """Block a message and all later ones of its group until it is given back."""
+        if entry := self._entries.get(key):
+            entry.state = State.HELD
 
     def clear(self) -> None:
-        """Forget everything."""
-        self._places.clear()
+        """Remove all messages."""
+        self._entries.clear()
         self._lanes.clear()
         self._ready.clear()
 
@@ -165,25 +167,20 @@ class GroupOrder(Generic[M]):
             self._ready.append(lane)
 
 
-POLL_S = 20.0
-# As many as the other sources hand out at once, so that a small pool has room for a whole batch.
-MOST_PER_RECEIVE = 10
-
-
 class Arrival(msgspec.Struct, eq=False):
-    """A message as the broker delivered it last."""
+    """The newest delivery of a message."""
 
     broker_id: str
     body: bytes
     group: str | None
-    # By which the broker takes the acknowledgement of this delivery.
+    # Identifies this delivery in an acknowledgement.
     token: str
-    # Of the newest hand-out of this delivery; empty if there was none.
+    # Handle of the last receive of this delivery; empty if there was none.
     handle: str = ""
 
 
-class Shelf:
-    """Hands arrivals out in group order, takes them back, and wakes who waits for them."""
+class ArrivalBuffer:
+    """Buffers deliveries between a broker and `receive`, in group order."""
 
     def __init__(self) -> None:
         self.order: GroupOrder[Arrival] = GroupOrder()
@@ -194,22 +191,22 @@ class Shelf:
 
     @property
     def failure(self) -> PenstockError | None:
-        """Why nothing can be received."""
+        """The error that `receive` raises now."""
         return self._failure
 
     def arrive(self, arrival: Arrival) -> None:
-        """Take in what the broker delivered."""
+        """Add a delivery of the broker."""
         self.order.arrive(arrival.broker_id, arrival.group, arrival)
         self._changed.set()
 
     async def receive(self) -> list[Received]:
-        """The next messages, at once if there are any, else when some come or the poll ends."""
+        """Return the next messages; wait for some until the poll ends."""
         ends_s = asyncio.get_running_loop().time() + POLL_S
         while True:
             if self._failure is not None:
                 raise self._failure
-            if taken := self.order.take(MOST_PER_RECEIVE):
-                return [self._handed_out(arrival) for arrival in taken]
+            if taken := self.order.take(MAX_PER_RECEIVE):
+                return [self._received(arrival) for arrival in taken]
             self._changed.clear()
             try:
                 async with asyncio.timeout_at(ends_s):
@@ -218,18 +215,18 @@ class Shelf:
                 return []
 
     def current(self, message: Received) -> Arrival | None:
-        """The arrival behind a hand-out whose handle has not expired."""
+        """Return the delivery of a received message whose handle has not expired."""
         arrival = self.order.find(message.broker_id)
         return arrival if arrival is not None and arrival.handle == message.handle else None
 
     def settle(self, broker_id: str) -> None:
-        """Forget a message for good; the next of its group may go."""
+        """Remove a message for good; the next of its group may be received."""
         self._end_delay(broker_id)
         if self.order.settle(broker_id) is not None:
             self._changed.set()
 
     def give_back(self, broker_id: str, delay_s: float = 0) -> None:
-        """Hand a message out again, after the delay, and later ones of its group only after it."""
+        """Return a message to be received again after the delay, before the later ones of its group."""
         arrival = self.order.find(broker_id)
         if arrival is None:
             return
@@ -244,22 +241,22 @@ class Shelf:
             self._changed.set()
 
     def clear(self) -> None:
-        """Forget everything: the broker will deliver it again."""
+        """Remove all messages, as the broker will redeliver them."""
         self.order.clear()
         for timer in self._delays.values():
             timer.cancel()
         self._delays.clear()
 
     def fail(self, reason: PenstockError) -> None:
-        """Let receives fail until `recover`."""
+        """Make `receive` fail until `recover`."""
         self._failure = reason
         self._changed.set()
 
     def recover(self) -> None:
-        """Let receives wait for messages again."""
+        """Make `receive` wait for messages again."""
         self._failure = None
 
-    def _handed_out(self, arrival: Arrival) -> Received:
+    def _received(self, arrival: Arrival) -> Received:
         arrival.handle = f"{arrival.broker_id}/{next(self._handles)}"
         return Received(arrival.broker_id, arrival.body, arrival.group, arrival.handle)
 

@@ -1,4 +1,4 @@
-"""From a queue's URI to its two ends. The modules of a broker are imported when a URI asks for it."""
+"""Creates the source or publisher of a queue URI; a broker's modules are imported only when a URI needs them."""
 
 import msgspec
 
@@ -10,17 +10,17 @@ DEFAULT_VISIBILITY_S = 30.0
 
 
 class QueueSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """A queue to consume, as the router's configuration has it."""
+    """A queue to consume, in the router's configuration."""
 
     queue_name: str
     queue_uri: str
     connections: int = 1
-    # Seconds; None is what the queue itself says, or 30.
+    # In seconds; None means the queue's own setting, or 30.
     visibility_timeout: int | None = None
 
 
 def source_for(queue: QueueSpec, sqs: SqsPolling | None = None) -> Source:
-    """The consumer's end of a queue, not opened yet; InvalidQueueUri if there is no such kind of queue."""
+    """Return a source of a queue, not yet opened; raise InvalidQueueUri if the URI is invalid."""
     name = queue.queue_name
     visibility_s = float(queue.visibility_timeout or DEFAULT_VISIBILITY_S)
     match queue_uri(queue.queue_uri):
@@ -43,7 +43,7 @@ def source_for(queue: QueueSpec, sqs: SqsPolling | None = None) -> Source:
 
 
 def publisher_for(uri: str) -> Publisher:
-    """The publisher's end of a queue, not opened yet; InvalidQueueUri if there is no such kind of queue."""
+    """Return a publisher to a queue, not yet opened; raise InvalidQueueUri if the URI is invalid."""
     match queue_uri(uri):
         case SqsUri() as parsed:
             from penstock.queues.sqs.publisher import SqsPublisher

@@ -1,4 +1,4 @@
-"""Queue URIs: which broker, and which of its queues. What is shown of one never holds a password."""
+"""Queue URIs: the broker and the queue. The form for display never contains a password."""
 
 import os
 import re
@@ -21,7 +21,7 @@ _FORMS = (
 
 
 class Login(msgspec.Struct, frozen=True):
-    """A user and a password, neither of them shown."""
+    """A user and a password, which `repr` does not show."""
 
     user: str
     password: str
@@ -31,24 +31,24 @@ class Login(msgspec.Struct, frozen=True):
 
 
 class SqsUri(msgspec.Struct, frozen=True):
-    """A queue's URL, and where its server is asked."""
+    """An SQS queue URL, and the address of its server."""
 
     queue_url: str
     queue: str
     host: str
     port: int
     secure: bool
-    # None if the URL does not tell.
+    # None if the URL does not contain it.
     region: str | None
 
     @property
     def fifo(self) -> bool:
-        """Whether groups are kept in order; SQS tells by the name."""
+        """Whether groups are kept in order, which SQS derives from the name."""
         return self.queue.endswith(FIFO_SUFFIX)
 
     @property
     def shown(self) -> str:
-        """The URI for logs and pages."""
+        """The URI for display, without credentials."""
         return self.queue_url
 
 
@@ -63,7 +63,7 @@ class NatsUri(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """The URI for logs and pages."""
+        """The URI for display, without credentials."""
         return f"nats://{_bracketed(self.host)}:{self.port}/{quote(self.stream)}/{quote(self.consumer)}"
 
 
@@ -77,7 +77,7 @@ class StompUri(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """The URI for logs and pages."""
+        """The URI for display, without credentials."""
         return f"stomp://{_bracketed(self.host)}:{self.port}/queue/{quote(self.queue)}"
 
 
@@ -89,7 +89,7 @@ class EmbeddedUri(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """The URI for logs and pages."""
+        """The URI for display, without credentials."""
         return f"sqlite://{quote(self.path)}?queue={quote(self.queue, safe='')}"
 
 
@@ -97,7 +97,7 @@ QueueUri = SqsUri | NatsUri | StompUri | EmbeddedUri
 
 
 def parse_uri(uri: str, endpoint_override: str | None = None) -> QueueUri:
-    """The queue that a URI names; `endpoint_override` is asked instead of an SQS queue URL's own host."""
+    """Parse a queue URI; `endpoint_override` replaces the host of an SQS queue URL."""
     try:
         parts = urlsplit(uri)
         match parts.scheme:
@@ -115,7 +115,7 @@ def parse_uri(uri: str, endpoint_override: str | None = None) -> QueueUri:
 
 
 def queue_uri(uri: str) -> QueueUri:
-    """The queue that a URI names, with SQS_ENDPOINT_OVERRIDE from the environment."""
+    """Parse a queue URI, with SQS_ENDPOINT_OVERRIDE from the environment."""
     return parse_uri(uri, os.environ.get(ENDPOINT_OVERRIDE) or None)
 
 
@@ -149,7 +149,7 @@ def _stomp(parts: SplitResult) -> StompUri:
 
 def _embedded(parts: SplitResult) -> EmbeddedUri:
     (queue,) = parse_qs(parts.query, strict_parsing=True).get("queue", [""])
-    # Written with three slashes or four, a path begins at the root.
+    # With three slashes or four, the path is absolute.
     path = "/" + unquote(parts.path).lstrip("/")
     if parts.netloc or path == "/" or not queue:
         raise ValueError

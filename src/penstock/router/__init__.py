@@ -1,4 +1,4 @@
-"""The message router: pulls pointers from queues and delivers them by HTTP, in order per group."""
+"""The message router: takes pointers from queues and delivers them by HTTP, in order per group."""
 
 from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration
 from penstock.router.monitoring.app import Reloaded
@@ -14,7 +14,7 @@ from penstock.router.pools.counts import RouterMetrics
 from penstock.router.pools.mediator import HttpMediator
 from penstock.router.pools.pool import SHRINK_WAIT_S, Mediator
 from penstock.router.router import Router
-from penstock.router.schedule import DutySchedule, PeriodicTask
+from penstock.router.schedule import PeriodicTask, TaskSchedule
 from penstock.router.server import serve_router, serve_standby_router
 from penstock.router.settings import RouterSettings, router_settings
 
@@ -22,7 +22,6 @@ __all__ = [
     "SHRINK_WAIT_S",
     "BreakerList",
     "BreakerReset",
-    "DutySchedule",
     "GroupList",
     "GroupQuery",
     "HttpMediator",
@@ -43,6 +42,7 @@ __all__ = [
     "RouterPoolView",
     "RouterSettings",
     "RouterWarning",
+    "TaskSchedule",
     "WarningCount",
     "WarningList",
     "WarningQuery",

@@ -1,4 +1,4 @@
-"""The router: pools, consumers and what is on its way between them, put together and changed as one."""
+"""The router: consumers, pools and the messages in flight between them."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,13 +11,13 @@ from penstock.ops.config import RouterOptions
 from penstock.queues import QueueSpec, Source
 from penstock.router.config.configuration import RouterConfiguration
 from penstock.router.config.plan import plan_queues
+from penstock.router.intake.batch_router import BatchRouter
 from penstock.router.intake.consumers import Consumers
-from penstock.router.intake.routing import Routing
 from penstock.router.intake.tracker import InFlightTracker, TrackedMessage
 from penstock.router.monitoring.views import (
     InFlightFilter,
     InFlightPage,
-    InFlightPlace,
+    InFlightPosition,
     InFlightView,
     QueueView,
     RouterGroupView,
@@ -32,7 +32,7 @@ _ALL = InFlightFilter()
 
 
 class Router:
-    """Everything between the queues and the endpoints."""
+    """Delivers the messages of queues to their endpoints."""
 
     def __init__(
         self,
@@ -51,17 +51,17 @@ class Router:
         self._loop = asyncio.get_running_loop()
         self._tracker = InFlightTracker()
         self._pools = Pools(mediator, self._tracker, clock, warnings, metrics)
-        routing = Routing(self._tracker, self._pools.serving, warnings, clock, self._loop.time)
+        batch_router = BatchRouter(self._tracker, self._pools.pool_for, warnings, clock, self._loop.time)
         self._consumers = Consumers(
-            make_source, routing.route, self._tracker, clock, warnings, self._limits.consumer_health_s
+            make_source, batch_router.route, self._tracker, clock, warnings, self._limits.consumer_health_s
         )
 
     async def apply(self, configuration: RouterConfiguration) -> None:
-        """Make pools and consumers what the configuration says; what did not change goes on untouched."""
+        """Make pools and consumers match the configuration; unchanged ones are not touched."""
         limits = self._limits
         pools = self._pools.plan(configuration.processing_pools, limits.max_pools, limits.pool_warning_threshold)
         for pool in pools.create:
-            self._pools.make(pool)
+            self._pools.create(pool)
         queues = plan_queues(self._consumers.queues, configuration.queues)
         for name in queues.stop:
             self._consumers.retire(name)
@@ -74,9 +74,10 @@ class Router:
     async def change_pool(
         self, code: str, *, concurrency: int | None, rate_limit_per_minute: int | None, unlimited_rate: bool
     ) -> bool:
-        """Change a pool's limits until the next configuration says otherwise; what is None stays.
+        """Change the limits that are not None, until the next change of the configuration.
 
-        False if there is no such pool; FailedPrecondition if deliveries did not end in time for a lower concurrency.
+        Return False if there is no such pool; raise FailedPrecondition if deliveries do not end in time for a lower
+        concurrency.
         """
         return await self._pools.change_limits(
             code,
@@ -86,22 +87,20 @@ class Router:
         )
 
     async def restart_consumer(self, name: str) -> bool:
-        """Put a new consumer in the place of one; False if there is none, or no new one could be made."""
+        """Replace the consumer of a queue; return False if there is none, or if no new one could be started."""
         return await self._consumers.restart(name)
 
-    # --- scheduled tasks (ROUTER-TASK-1)
-
     async def restart_unhealthy_consumers(self) -> None:
-        """Every 60 s."""
+        """Replace the consumers that do not poll."""
         await self._consumers.restart_unhealthy()
 
     async def clean_up_drained(self) -> None:
-        """Every 10 s."""
-        self._pools.forget_spent()
+        """Remove drained pools and close idle consumers."""
+        self._pools.remove_drained()
         await self._consumers.close_idle()
 
     async def check_for_leaks(self) -> None:
-        """Every 30 s."""
+        """Warn if more messages are tracked than the pools may hold."""
         in_flight, capacity = len(self._tracker), self._pools.capacity
         if in_flight > capacity:
             self._warnings.add(
@@ -111,15 +110,13 @@ class Router:
                 f"LEAK DETECTION: in-flight tracker size ({in_flight}) > total capacity ({capacity})",
             )
 
-    # --- stopping
-
     async def shut_down(self) -> None:
-        """Stop polling, finish what is being delivered, give back the rest (ROUTER-STOP-1 to 3)."""
+        """Stop polling, finish the deliveries, return the other messages to their queues (ROUTER-STOP-1 to 3)."""
         limits = self._limits
         failures_before = self._consumers.settlement_failures
         await self._consumers.stop_all(limits.stop_consumers_s)
         await self._pools.drain_all(limits.drain_pools_s)
-        # Every message has been settled or is being settled by now.
+        # By now every message has been settled or is being settled.
         await self._consumers.settle_all(limits.stop_consumers_s)
         self._warn_of_unsettled(self._consumers.settlement_failures - failures_before + len(self._tracker))
         await self._consumers.close_all(limits.stop_consumers_s)
@@ -130,36 +127,36 @@ class Router:
                 WarningCode.SHUTDOWN_CLEANUP_ERRORS,
                 WarningSeverity.WARN,
                 ROUTER,
-                f"{messages} messages could not be given back; they come again when their leases end",
+                f"{messages} messages could not be settled; they are redelivered when their leases expire",
             )
 
-    # --- views
-
     def pools(self) -> list[RouterPoolView]:
-        """All pools, those that are being drained last."""
+        """Return all pools, the draining ones last."""
         return [pool.view() for pool in self._pools.all()]
 
     def queues(self) -> list[QueueView]:
-        """All consumed queues, those that are no longer wanted last."""
+        """Return all consumed queues, the stopping ones last."""
         return [consumer.view() for consumer in self._consumers.all()]
 
     def groups(self, pool: str | None) -> list[RouterGroupView]:
-        """The groups that have messages, of one pool or of all."""
+        """Return the groups that have messages, of one pool or of all."""
         return [group for each in self._pools if pool in (None, each.code) for group in each.groups()]
 
-    def in_flight(self, most: int, wanted: InFlightFilter = _ALL, after: InFlightPlace | None = None) -> InFlightPage:
-        """Messages on their way that come after a place, the oldest first."""
+    def in_flight(
+        self, most: int, wanted: InFlightFilter = _ALL, after: InFlightPosition | None = None
+    ) -> InFlightPage:
+        """Return matching messages in flight after a position, the oldest first."""
         found = [
             message
             for message in self._tracker
-            if _fits(message, wanted) and (after is None or _place(message) > after)
+            if _matches(message, wanted) and (after is None or _position(message) > after)
         ]
-        first = nsmallest(most, found, _place)
-        last = _place(first[-1]) if len(found) > most else None
+        first = nsmallest(most, found, _position)
+        last = _position(first[-1]) if len(found) > most else None
         return InFlightPage([self._in_flight_view(message) for message in first], last)
 
     def find(self, message_id: str) -> InFlightView | None:
-        """A message on its way, by its own id or the broker's."""
+        """Return a message in flight by its own id or the broker's."""
         message = self._tracker.of_message_id(message_id)
         if message is None:
             found = (self._tracker.of_broker_id(each.name, message_id) for each in self._consumers.all())
@@ -182,19 +179,19 @@ class Router:
         )
 
     def breakers(self) -> list[BreakerView]:
-        """The breakers of all endpoints."""
+        """Return the breakers of all endpoints."""
         return self._breakers.views()
 
     def reset_breaker(self, endpoint: str) -> bool:
-        """Close the breaker of an endpoint; False if there is none."""
+        """Close the breaker of an endpoint; return False if there is none."""
         return self._breakers.reset(endpoint)
 
     def reset_breakers(self) -> int:
-        """Close every breaker; how many there are."""
+        """Close all breakers, and return their number."""
         return self._breakers.reset_all()
 
 
-def _fits(message: TrackedMessage, wanted: InFlightFilter) -> bool:
+def _matches(message: TrackedMessage, wanted: InFlightFilter) -> bool:
     return (
         wanted.message_id in (None, message.pointer.id, message.received.broker_id)
         and wanted.pool in (None, message.pool.code)
@@ -202,5 +199,5 @@ def _fits(message: TrackedMessage, wanted: InFlightFilter) -> bool:
     )
 
 
-def _place(message: TrackedMessage) -> InFlightPlace:
+def _position(message: TrackedMessage) -> InFlightPosition:
     return message.tracked_s, message.pointer.id

@@ -1,4 +1,4 @@
-"""Tasks that run again and again (ROUTER-TASK-1)."""
+"""Periodic tasks (ROUTER-TASK-1)."""
 
 import asyncio
 import logging
@@ -12,17 +12,17 @@ Pause = Callable[[float], Awaitable[None]]
 
 
 class PeriodicTask(msgspec.Struct, frozen=True):
-    """What to do, and how often."""
+    """A task and its interval."""
 
     name: str
     every_s: float
     work: Callable[[], Awaitable[None]]
 
 
-class DutySchedule:
-    """Runs its tasks until it is cancelled; one that fails is logged and runs again at its next time.
+class TaskSchedule:
+    """Runs tasks until it is cancelled; a task that fails is logged and runs again after its interval.
 
-    A task does nothing before `is_ready`, and never runs twice at once: its time is counted from its end.
+    Tasks are skipped until `is_ready`. The interval is counted from a task's end, so that it never overlaps itself.
     """
 
     def __init__(self, tasks: tuple[PeriodicTask, ...], is_ready: Callable[[], bool], pause: Pause) -> None:
@@ -31,7 +31,7 @@ class DutySchedule:
         self._pause = pause
 
     async def run(self) -> None:
-        """Run all tasks, each at its own pace."""
+        """Run all tasks, each at its own interval."""
         async with asyncio.TaskGroup() as group:
             for task in self._tasks:
                 group.create_task(self._repeat(task), name=task.name)
@@ -44,4 +44,4 @@ class DutySchedule:
             try:
                 await task.work()
             except Exception:
-                log.exception("the scheduled task failed", extra={"task": task.name})
+                log.exception("a periodic task failed", extra={"task": task.name})

@@ -1,4 +1,4 @@
-"""One router process: everything put together, served until a signal, and stopped with nothing lost."""
+"""A router process: builds the router, serves its API until a signal, and stops without losing messages."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -15,16 +15,16 @@ from penstock.queues import QueueSpec, Source, source_for
 from penstock.queues.sqs.client import SqsPolling
 from penstock.router.config.configuration import RouterConfiguration
 from penstock.router.config.fetch import fetch_configuration
-from penstock.router.config.plan import share_of
+from penstock.router.config.plan import worker_share
 from penstock.router.config.sync import ConfigSync
+from penstock.router.leadership import AlwaysPrimary, RouterLeadership
 from penstock.router.monitoring.app import RouterParts, router_app
 from penstock.router.monitoring.warnings import Warnings
 from penstock.router.pools.counts import RouterMetrics
 from penstock.router.pools.mediator import HttpMediator
 from penstock.router.router import Router
-from penstock.router.schedule import DutySchedule, PeriodicTask
+from penstock.router.schedule import PeriodicTask, TaskSchedule
 from penstock.router.settings import RouterSettings
-from penstock.router.standby import AlwaysPrimary, RouterLeadership
 
 MONITOR_S = 60.0
 CLEAN_UP_S = 10.0
@@ -33,9 +33,9 @@ LEASE_NAME = "router"
 
 
 async def serve_router(settings: RouterSettings, worker: int = 0, leadership: RouterLeadership | None = None) -> None:
-    """Serve until SIGINT or SIGTERM; Unavailable if there is no configuration to begin with.
+    """Serve until SIGINT or SIGTERM; raise Unavailable if the first configuration cannot be read.
 
-    One of several workers takes its part of the configuration, and the port that many above the first.
+    Worker N of several takes its part of the configuration, and listens on the first port plus N.
     """
     clock = SystemClock()
     warnings, metrics = Warnings(clock), RouterMetrics()
@@ -63,19 +63,19 @@ async def _run(server: HttpServer, router: Router, sync: ConfigSync) -> None:
     stop = stop_signal(server)
     async with server:
         print(f"listening on {server.url}", flush=True)
-        duties = asyncio.create_task(_duties(router, sync))
+        tasks = asyncio.create_task(_run_tasks(router, sync))
         stopping = asyncio.create_task(stop.wait())
-        await asyncio.wait((duties, stopping), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((tasks, stopping), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
-        duties.cancel()
-        results = await asyncio.gather(duties, return_exceptions=True)
+        tasks.cancel()
+        results = await asyncio.gather(tasks, return_exceptions=True)
         await router.shut_down()
     if isinstance(results[0], Exception):
         raise results[0]
 
 
-async def _duties(router: Router, sync: ConfigSync) -> None:
-    """What goes on in the background until the router is told to stop (ROUTER-TASK-1)."""
+async def _run_tasks(router: Router, sync: ConfigSync) -> None:
+    """Sync the configuration and run the periodic tasks until cancelled (ROUTER-TASK-1)."""
     tasks = (
         PeriodicTask("monitor", MONITOR_S, router.restart_unhealthy_consumers),
         PeriodicTask("clean-up", CLEAN_UP_S, router.clean_up_drained),
@@ -84,7 +84,7 @@ async def _duties(router: Router, sync: ConfigSync) -> None:
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(sync.run())
-            group.create_task(DutySchedule(tasks, lambda: sync.state.initialised, pause).run())
+            group.create_task(TaskSchedule(tasks, lambda: sync.state.initialised, pause).run())
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
 
@@ -113,7 +113,7 @@ def _sources(settings: RouterSettings) -> Callable[[QueueSpec], Source]:
 
 
 def _fetch_for(workers: int, worker: int) -> Callable[[Sequence[str]], Awaitable[RouterConfiguration]]:
-    """How this worker gets its part of the configuration."""
+    """Return the function that fetches this worker's part of the configuration."""
 
     def can_share(queue: QueueSpec) -> bool:
         source = source_for(queue)
@@ -121,7 +121,7 @@ def _fetch_for(workers: int, worker: int) -> Callable[[Sequence[str]], Awaitable
 
     async def fetch(places: Sequence[str]) -> RouterConfiguration:
         whole = await fetch_configuration(places)
-        return whole if workers == 1 else share_of(whole, worker, workers, can_share)
+        return whole if workers == 1 else worker_share(whole, worker, workers, can_share)
 
     return fetch
 
@@ -140,7 +140,7 @@ async def serve_standby_router(
     ttl_s: float,
     renew_s: float,
 ) -> None:
-    """Serve until SIGINT or SIGTERM, and consume while this router leads; then let the next one lead at once."""
+    """Serve until SIGINT or SIGTERM, consuming while this router leads; then release leadership immediately."""
     await database.open(clock.now_ms())
     try:
         async with lease_for(standby, database, clock, LEASE_NAME, ids.next_id(clock.now_ms())) as lease:

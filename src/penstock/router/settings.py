@@ -1,4 +1,4 @@
-"""Everything one router process is told when it starts."""
+"""The settings of a router process."""
 
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -8,7 +8,7 @@ from penstock.ops.config import Config, Network, RouterOptions
 
 @dataclass(frozen=True, kw_only=True)
 class RouterSettings(RouterOptions):
-    """The options of the configuration tree, and where this router listens."""
+    """The router's options of penstock.toml, and its address, workers and keys."""
 
     host: str = "127.0.0.1"
     port: int = 8081
@@ -19,12 +19,12 @@ class RouterSettings(RouterOptions):
 
     @property
     def asks_for_keys(self) -> bool:
-        """Whether callers of the API must have a token or a key."""
+        """Whether the API requires a token or a key."""
         return bool(self.api_token) or self.api_keys is not None
 
 
 def router_settings(config: Config, *, sources: tuple[str, ...], host: str, port: int, workers: int) -> RouterSettings:
-    """The settings of `config`; configuration sources that were named go before those of `config`."""
+    """Return the settings of `config`; the given configuration sources replace those of `config`."""
     options = {entry.name: getattr(config.router, entry.name) for entry in fields(RouterOptions)}
     return RouterSettings(
         **{

@@ -1,1 +1,1 @@
-"""The asyncio HTTP client: kept connections, HTTP/1.1 and HTTP/2, guarded egress for deliveries."""
+"""The asyncio HTTP client: persistent connections, HTTP/1.1 and HTTP/2, the egress guard."""

@@ -1,4 +1,4 @@
-"""What a server answered: the status, Retry-After, and the body up to a limit."""
+"""The answer of a server: status, Retry-After, and the body up to a limit."""
 
 import msgspec
 
@@ -17,31 +17,31 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 
 
 class AnswerBody:
-    """Gathers a body up to the limits."""
+    """Collects a body up to the limits."""
 
-    __slots__ = ("_kept", "_kept_bytes", "_most_kept_bytes", "_most_read_bytes", "read_bytes")
+    __slots__ = ("_kept", "_kept_bytes", "_max_kept_bytes", "_max_read_bytes", "read_bytes")
 
     def __init__(self, settings: HttpClientSettings) -> None:
-        self._most_kept_bytes = settings.kept_body_bytes
-        self._most_read_bytes = settings.read_body_bytes
+        self._max_kept_bytes = settings.kept_body_bytes
+        self._max_read_bytes = settings.read_body_bytes
         self._kept: list[bytes] = []
         self._kept_bytes = 0
         self.read_bytes = 0
 
     def add(self, piece: bytes) -> None:
-        """Take a piece in."""
+        """Add a piece."""
         self.read_bytes += len(piece)
-        if self._kept_bytes < self._most_kept_bytes:
-            self._kept.append(piece[: self._most_kept_bytes - self._kept_bytes])
+        if self._kept_bytes < self._max_kept_bytes:
+            self._kept.append(piece[: self._max_kept_bytes - self._kept_bytes])
             self._kept_bytes += len(self._kept[-1])
 
     @property
     def is_too_long(self) -> bool:
-        """Whether it is not worth reading on."""
-        return self.read_bytes > self._most_read_bytes
+        """Whether reading should stop."""
+        return self.read_bytes > self._max_read_bytes
 
     def take(self) -> bytes:
-        """What was kept; the next body begins."""
+        """Return the kept part, and start the next body."""
         kept = self._kept[0] if len(self._kept) == 1 else b"".join(self._kept)
         self._kept.clear()
         self._kept_bytes = self.read_bytes = 0

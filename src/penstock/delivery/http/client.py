@@ -1,4 +1,4 @@
-"""The client: one request in, one answer out."""
+"""The HTTP client: sends a request and returns its answer."""
 
 import asyncio
 import ssl
@@ -16,7 +16,7 @@ from penstock.edge.outbox import Outbox
 
 
 class HttpClient:
-    """Sends requests over kept connections. Lives on one event loop; close it with `async with`."""
+    """Sends requests over persistent connections. Bound to one event loop; close it with `async with`."""
 
     def __init__(self, guard: Guard, settings: HttpClientSettings, tls: ssl.SSLContext | None = None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -25,7 +25,7 @@ class HttpClient:
         self._dialer = Dialer(guard, settings, tls)
         self._outbox = Outbox()
         self._origins: dict[Origin, Connections] = {}
-        # One timer for all deadlines: a timer per request costs more than looking at every connection once a second.
+        # One timer for all deadlines: a timer per request costs more than checking every connection once a second.
         self._tick_s = min(1.0, settings.request_timeout_s / 10, settings.idle_s / 10)
         self._timer: asyncio.TimerHandle | None = None
 
@@ -46,12 +46,12 @@ class HttpClient:
         repeatable: bool = True,
         outlives_cancel: bool = False,
     ) -> Answer:
-        """Send a request and wait for its answer; DeliveryFailed or EgressRefused if there is none.
+        """Send a request and return its answer; raise DeliveryFailed or EgressRefused if there is none.
 
-        A kept connection that is closed before the answer begins was most likely given up by the server before the
-        request came; a request that is `repeatable` is then sent once more, over a new connection.
+        A reused connection that is closed before the answer begins was probably closed by the server before the
+        request arrived; a `repeatable` request is then sent again, once, over a new connection.
 
-        `outlives_cancel`: an answer that comes in the moment of a cancel is returned all the same, and the cancel is
+        `outlives_cancel`: an answer that arrives together with a cancellation is returned, and the cancellation is
         lost. Only for a task that expects this.
         """
         deadline_s = self._loop.time() + self._timeout_s
@@ -69,7 +69,7 @@ class HttpClient:
                     return exchange.result()
                 connection.abandon(exchange)
                 raise
-        connection = await connections.opened(deadline_s)
+        connection = await connections.open(deadline_s)
         exchange = connection.send(head, body, signature, deadline_s)
         try:
             return await exchange
@@ -80,12 +80,12 @@ class HttpClient:
             raise
 
     def retire(self) -> None:
-        """Close what is idle now, and the other connections when their answers are whole."""
+        """Close idle connections now, and the others when their answers are complete."""
         for connections in self._origins.values():
             connections.retire()
 
     def close(self) -> None:
-        """Hang up everywhere; requests under way fail."""
+        """Close all connections; pending requests fail."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -112,6 +112,6 @@ def _is_answered(exchange: "asyncio.Future[Answer]") -> bool:
 
 
 async def exchange_once(head: RequestHead, body: bytes, settings: HttpClientSettings) -> Answer:
-    """Send one request to any address, over a connection of its own."""
+    """Send one request to any address, over a new connection."""
     async with HttpClient(AnyAddress(), settings) as client:
         return await client.send(head, body)

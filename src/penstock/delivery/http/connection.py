@@ -1,4 +1,4 @@
-"""What a connection and the pool it belongs to know of each other."""
+"""The protocols of a connection and of its owner, the connections of an origin."""
 
 import asyncio
 from typing import Protocol
@@ -11,49 +11,49 @@ from penstock.edge.outbox import Outbox
 NEVER = float("inf")
 
 
-class Home(Protocol):
-    """The pool a connection belongs to, told what it needs to know."""
+class ConnectionOwner(Protocol):
+    """The owner of a connection, notified of its changes."""
 
     outbox: Outbox
 
-    def made(self, connection: "Connection") -> None:
-        """The connection is open."""
+    def opened(self, connection: "Connection") -> None:
+        """Record an open connection."""
 
     def freed(self, connection: "Connection") -> None:
-        """The connection can take a request again, or more than before."""
+        """Record that a connection can take a request again, or more than before."""
 
     def lost(self, connection: "Connection") -> None:
-        """The connection is closed."""
+        """Record a closed connection."""
 
 
 class Connection(Protocol):
     """A connection to an endpoint's host."""
 
-    is_shared: bool  # whether several requests can be under way at once
+    is_shared: bool  # whether several requests can be pending at once
     opened_s: float
-    idle_since_s: float  # NEVER while a request is under way
+    idle_since_s: float  # NEVER while a request is pending
 
     async def ready(self) -> None:
-        """Wait until requests can be sent; ConnectFailed if that does not come about."""
+        """Wait until requests can be sent; raise ConnectFailed if that fails."""
 
     def room(self) -> int:
-        """How many more requests can be sent now."""
+        """Return how many more requests can be sent now."""
         ...
 
     def send(
         self, head: RequestHead, body: bytes, signature: Signature | None, deadline_s: float
     ) -> "asyncio.Future[Answer]":
-        """Send a request; its answer comes, or a DeliveryFailed."""
+        """Send a request, and return the future of its answer or DeliveryFailed."""
         ...
 
     def abandon(self, exchange: "asyncio.Future[Answer]") -> None:
-        """Nobody waits for the answer any more."""
+        """Discard the answer of a cancelled request."""
 
     def expire(self, now_s: float) -> None:
-        """Fail what is past its deadline."""
+        """Fail the requests that are past their deadline."""
 
     def retire(self) -> None:
-        """Take no more requests, and close when none is under way."""
+        """Take no more requests, and close when none is pending."""
 
     def abort(self) -> None:
-        """Hang up at once; requests under way fail."""
+        """Close immediately; pending requests fail."""

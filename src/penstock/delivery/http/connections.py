@@ -1,6 +1,6 @@
-"""The connections to one origin: kept between requests, opened when none is free, up to a limit.
+"""The connections to one origin: reused between requests, opened when none is free, up to a limit.
 
-Where HTTP/2 may come of it, only one connection is opened at a time: the requests that wait for it may well share it.
+If the origin may use HTTP/2, only one connection is opened at a time, as the waiting requests can probably share it.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from penstock.ops.config import HttpVersion
 
 
 class Connections:
-    """Hands out connections that can take a request."""
+    """Provides connections that can take a request."""
 
     def __init__(self, origin: Origin, dialer: Dialer, settings: HttpClientSettings, outbox: Outbox) -> None:
         self.outbox = outbox
@@ -24,22 +24,22 @@ class Connections:
         self._dialer = dialer
         self._settings = settings
         self._open: set[Connection] = set()
-        # Idle ones, the last used taken first, so that the others grow old; some may be closed by now.
+        # The last used is taken first, so that the others become idle and expire; some may be closed by now.
         self._idle: list[Connection] = []
         self._shared: list[Connection] = []
         self._dialing = 0
         self._retiring = False
         self._one_at_a_time = origin.secure and settings.http_version is HttpVersion.HTTP_2
-        # Each gets a connection to try, or None: look again, there may be a new one to open.
+        # Each waiter gets a connection to try, or None if it should check whether it may open a new one.
         self._waiting: deque[asyncio.Future[Connection | None]] = deque()
 
     @property
     def is_unused(self) -> bool:
-        """Whether there is nothing to keep."""
+        """Whether it has no connections and no waiters."""
         return not self._open and not self._dialing and not self._waiting
 
     def take(self) -> Connection | None:
-        """A kept connection that can take a request now."""
+        """Return an open connection that can take a request now."""
         idle = self._idle
         while idle:
             connection = idle.pop()
@@ -50,44 +50,44 @@ class Connections:
                 return connection
         return None
 
-    async def opened(self, deadline_s: float) -> Connection:
-        """A fresh connection, or one that becomes free while there may be no more."""
+    async def open(self, deadline_s: float) -> Connection:
+        """Return a new connection, or one that becomes free while the limit is reached."""
         try:
             async with asyncio.timeout_at(deadline_s):
                 while not self._may_dial():
-                    connection = await self._turn()
+                    connection = await self._wait_for_turn()
                     if connection is not None and connection.room() > 0:
                         return connection
         except TimeoutError as error:
             raise AnswerTimedOut(self._settings.request_timeout_s) from error
         return await self._dial()
 
-    def made(self, connection: Connection) -> None:
-        """A connection is open."""
+    def opened(self, connection: Connection) -> None:
+        """Record an open connection."""
         self._open.add(connection)
         if connection.is_shared:
             self._shared.append(connection)
 
     def freed(self, connection: Connection) -> None:
-        """A connection can take a request again, or more than before."""
+        """Record that a connection can take a request again, or more than before."""
         if not self._waiting and not connection.is_shared:
             self._idle.append(connection)
             return
         room = connection.room()
-        while room > 0 and self._give(connection):
+        while room > 0 and self._wake(connection):
             room -= 1
         if room and not connection.is_shared:
             self._idle.append(connection)
 
     def lost(self, connection: Connection) -> None:
-        """A connection is closed."""
+        """Record a closed connection."""
         self._open.discard(connection)
         if connection.is_shared:
             self._shared.remove(connection)
-        self._give(None)
+        self._wake(None)
 
     def sweep(self, now_s: float) -> None:
-        """Fail what is past its deadline; close what has been idle for long, or is old."""
+        """Fail requests past their deadline; close connections that are idle for too long, or too old."""
         for connection in list(self._open):
             connection.expire(now_s)
             idle_s, age_s = now_s - connection.idle_since_s, now_s - connection.opened_s
@@ -96,13 +96,13 @@ class Connections:
         self._idle = [connection for connection in self._idle if connection.room()]
 
     def retire(self) -> None:
-        """Close what is idle now, and the others when their answers are whole; what is being opened, soon after."""
+        """Close idle connections now, the others when their answers are complete, and those being opened soon after."""
         self._retiring = True
         for connection in list(self._open):
             connection.retire()
 
     def close(self) -> None:
-        """Hang up everywhere."""
+        """Close all connections."""
         for connection in list(self._open):
             connection.abort()
 
@@ -118,31 +118,31 @@ class Connections:
         except BaseException as error:
             self._dialing -= 1
             if isinstance(error, ConnectFailed | EgressRefused):
-                self._share_failure(error)
-            self._give(None)
+                self._fail_waiting(error)
+            self._wake(None)
             raise
         self._dialing -= 1
-        self._learn(connection)
+        self._share(connection)
         return connection
 
-    def _learn(self, connection: Connection) -> None:
-        """Let those who waited for the first connection share it, or open their own."""
+    def _share(self, connection: Connection) -> None:
+        """Let the requests that waited for the first connection share it, or open their own."""
         if connection.is_shared:
             self.freed(connection)
-            self._give(None)
+            self._wake(None)
         elif self._one_at_a_time:
             self._one_at_a_time = False
-            while self._give(None):
+            while self._wake(None):
                 pass
 
-    def _share_failure(self, error: ConnectFailed | EgressRefused) -> None:
-        """Those who waited for this connection would all fail alike, one after another."""
+    def _fail_waiting(self, error: ConnectFailed | EgressRefused) -> None:
+        """Fail the requests that waited for this connection, as each would get the same error."""
         while self._one_at_a_time and self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_exception(error)
 
-    async def _turn(self) -> Connection | None:
+    async def _wait_for_turn(self) -> Connection | None:
         turn: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:
@@ -154,12 +154,12 @@ class Connections:
 
     def _pass_on(self, connection: Connection | None) -> None:
         if connection is None:
-            self._give(None)
+            self._wake(None)
         else:
             self.freed(connection)
 
-    def _give(self, connection: Connection | None) -> bool:
-        """Let the one who has waited longest go on; False if nobody waits."""
+    def _wake(self, connection: Connection | None) -> bool:
+        """Wake the request that has waited longest; return False if none waits."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():

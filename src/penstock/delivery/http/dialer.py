@@ -1,4 +1,4 @@
-"""Opening a connection: to a checked and pinned address, under the name in the URL."""
+"""Opens connections to checked and pinned addresses, with the host name of the URL."""
 
 import asyncio
 import socket
@@ -8,7 +8,7 @@ from typing import cast
 
 from penstock.delivery.egress import Guard, SocketAddress
 from penstock.delivery.errors import ConnectFailed, ConnectTimedOut
-from penstock.delivery.http.connection import Connection, Home
+from penstock.delivery.http.connection import Connection, ConnectionOwner
 from penstock.delivery.http.http1 import Http1Connection
 from penstock.delivery.http.http2 import Http2Connection
 from penstock.delivery.http.request import Origin
@@ -17,7 +17,7 @@ from penstock.ops.config import HttpVersion
 
 
 class Dialer:
-    """Connects to origins."""
+    """Opens connections to origins."""
 
     def __init__(self, guard: Guard, settings: HttpClientSettings, tls: ssl.SSLContext | None = None) -> None:
         self._guard = guard
@@ -26,50 +26,50 @@ class Dialer:
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
-        """Made when it is first needed: reading the system's authorities takes a while."""
+        """The TLS context, created on first use, as loading the system's authorities is slow."""
         context = self._given_tls if self._given_tls is not None else ssl.create_default_context()
         wants_h2 = self._settings.http_version is HttpVersion.HTTP_2
         context.set_alpn_protocols(["h2", "http/1.1"] if wants_h2 else ["http/1.1"])
         return context
 
-    async def dial(self, origin: Origin, home: Home) -> Connection:
-        """A new connection; ConnectFailed or EgressRefused if there can be none."""
+    async def dial(self, origin: Origin, owner: ConnectionOwner) -> Connection:
+        """Open a connection; raise ConnectFailed or EgressRefused if that fails."""
         timeout_s = self._settings.connect_timeout_s
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._dial(origin, home)
+                return await self._dial(origin, owner)
         except TimeoutError as error:
             raise ConnectTimedOut(f"{origin.host}:{origin.port}", timeout_s) from error
 
-    async def _dial(self, origin: Origin, home: Home) -> Connection:
+    async def _dial(self, origin: Origin, owner: ConnectionOwner) -> Connection:
         loop = asyncio.get_running_loop()
         end_s = loop.time() + self._settings.connect_timeout_s
-        places = await self._guard.addresses(origin.host, origin.port)
+        addresses = await self._guard.addresses(origin.host, origin.port)
         failure: OSError | None = None
-        for tried, place in enumerate(places):
+        for tried, address in enumerate(addresses):
             try:
-                # Each address gets its share of the time that is left, so that a dead one does not use up all of it.
-                async with asyncio.timeout((end_s - loop.time()) / (len(places) - tried)):
-                    return await self._connect(place, origin, home)
+                # Each address gets its share of the remaining time, so that a dead one does not use all of it.
+                async with asyncio.timeout((end_s - loop.time()) / (len(addresses) - tried)):
+                    return await self._connect(address, origin, owner)
             except OSError as error:  # TimeoutError is one
                 failure = error
         if isinstance(failure, TimeoutError):
             raise failure
         raise ConnectFailed(f"cannot connect to {origin.host}:{origin.port}: {failure}") from failure
 
-    async def _connect(self, place: SocketAddress, origin: Origin, home: Home) -> Connection:
+    async def _connect(self, address: SocketAddress, origin: Origin, owner: ConnectionOwner) -> Connection:
         loop = asyncio.get_running_loop()
-        sock = socket.socket(socket.AF_INET if len(place) == 2 else socket.AF_INET6, socket.SOCK_STREAM)
+        sock = socket.socket(socket.AF_INET if len(address) == 2 else socket.AF_INET6, socket.SOCK_STREAM)
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await loop.sock_connect(sock, place)
+            await loop.sock_connect(sock, address)
             self._guard.check_peer(sock)
             _, protocol = await loop.create_connection(
-                lambda: _Opening(home, self._settings),
+                lambda: _Opening(owner, self._settings),
                 sock=sock,
                 ssl=self._tls if origin.secure else None,
-                # A name's final dot is for the resolver; certificates do not have it.
+                # The final dot of a name is for the resolver; certificates do not have it.
                 server_hostname=origin.host.rstrip(".") if origin.secure else None,
             )
         except BaseException:
@@ -88,19 +88,19 @@ async def _ready(connection: Connection) -> Connection:
 
 
 class _Opening(asyncio.Protocol):
-    """Stands in until the connection is made: only then is it known which protocol the endpoint has chosen."""
+    """A placeholder until the endpoint has chosen its protocol."""
 
     chosen: Connection
 
-    def __init__(self, home: Home, settings: HttpClientSettings) -> None:
-        self._home = home
+    def __init__(self, owner: ConnectionOwner, settings: HttpClientSettings) -> None:
+        self._owner = owner
         self._settings = settings
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected, and over TLS agreed on a protocol."""
+        """Replace this by the protocol that was chosen in the TLS handshake."""
         tls = transport.get_extra_info("ssl_object")
-        speaks_h2 = tls is not None and tls.selected_alpn_protocol() == "h2"
-        protocol = (Http2Connection if speaks_h2 else Http1Connection)(self._home, self._settings)
+        is_h2 = tls is not None and tls.selected_alpn_protocol() == "h2"
+        protocol = (Http2Connection if is_h2 else Http1Connection)(self._owner, self._settings)
         self.chosen = protocol
         cast("asyncio.Transport", transport).set_protocol(protocol)
         protocol.connection_made(transport)

@@ -7,7 +7,7 @@ import httptools
 
 from penstock.delivery.errors import AnswerTimedOut, ConnectionBroken, DeliveryFailed, StaleConnection
 from penstock.delivery.http.answer import MAX_HEAD_BYTES, Answer, AnswerBody
-from penstock.delivery.http.connection import NEVER, Home
+from penstock.delivery.http.connection import NEVER, ConnectionOwner
 from penstock.delivery.http.request import RequestHead
 from penstock.delivery.http.settings import HttpClientSettings
 from penstock.domain.signing import Signature
@@ -16,16 +16,16 @@ _WANTED_LENGTHS = frozenset(map(len, ("content-length", "transfer-encoding", "re
 
 
 class _Surplus(Exception):
-    """Raised inside the parser: the endpoint sends more than was asked for, and none of it can be trusted."""
+    """Raised inside the parser when the endpoint sends more than one answer, which cannot be trusted."""
 
 
 class Http1Connection(asyncio.Protocol):
-    """Sends a request when it is idle, and hands over the answer when it is whole."""
+    """Sends one request at a time, and returns the answer when it is complete."""
 
     is_shared = False
 
-    def __init__(self, home: Home, settings: HttpClientSettings) -> None:
-        self._home = home
+    def __init__(self, owner: ConnectionOwner, settings: HttpClientSettings) -> None:
+        self._owner = owner
         self._timeout_s = settings.request_timeout_s
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
@@ -36,69 +36,65 @@ class Http1Connection(asyncio.Protocol):
         self._retiring = False
         self.opened_s = self.idle_since_s = self._loop.time()
         self._body = AnswerBody(settings)
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._head_bytes = 0  # received before the end of the final answer's head
         self._in_body = False
-        self._whole = False
+        self._complete = False
         self._status = 0
         self._keep_alive = False
         self._sized = False
         self._retry_after: str | None = None
 
-    # For the pool
-
     async def ready(self) -> None:
-        """Requests can be sent from the beginning."""
+        """Return immediately, as requests can be sent from the start."""
 
     def room(self) -> int:
-        """1 if a request can be sent now, else 0."""
+        """Return 1 if a request can be sent now, else 0."""
         return int(self._exchange is None and not self._retiring and not self._transport.is_closing())
 
     def send(
         self, head: RequestHead, body: bytes, signature: Signature | None, deadline_s: float
     ) -> "asyncio.Future[Answer]":
-        """Send a request; its answer comes, or a DeliveryFailed."""
+        """Send a request, and return the future of its answer or DeliveryFailed."""
         exchange: asyncio.Future[Answer] = self._loop.create_future()
         if self._transport.is_closing():
-            exchange.set_exception(ConnectionBroken("the endpoint closed the connection as soon as it was made"))
+            exchange.set_exception(ConnectionBroken("the endpoint closed the connection immediately"))
             return exchange
         self._exchange = exchange
         self._deadline_s = deadline_s
         self.idle_since_s = NEVER
-        self._home.outbox.write(self._transport, head.http1(body, signature))
+        self._owner.outbox.write(self._transport, head.http1(body, signature))
         return exchange
 
     def abandon(self, exchange: "asyncio.Future[Answer]") -> None:
-        """Nobody waits for the answer any more: what comes on this connection cannot be used."""
+        """Close the connection of a cancelled request, as its answer would come first."""
         if exchange is self._exchange:
             self.abort()
 
     def expire(self, now_s: float) -> None:
-        """Fail what is past its deadline."""
+        """Fail a request that is past its deadline."""
         if now_s >= self._deadline_s:
             self._fail(AnswerTimedOut(self._timeout_s))
 
     def retire(self) -> None:
-        """Take no more requests, and close when none is under way."""
+        """Take no more requests, and close when none is pending."""
         self._retiring = True
         if self._exchange is None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Hang up at once; a request under way fails."""
-        self._fail(ConnectionBroken("the connection was closed on our side"))
-
-    # From the socket
+        """Close immediately; a pending request fails."""
+        self._fail(ConnectionBroken("the connection was closed by Penstock"))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected."""
+        """Record the open connection."""
         self._transport = cast("asyncio.Transport", transport)
-        self._home.made(self)
+        self._owner.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes of an answer."""
+        """Parse bytes of an answer."""
         if self._exchange is None:
             self._transport.abort()
             return
@@ -107,34 +103,32 @@ class Http1Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            if not self._whole:
+            if not self._complete:
                 self._fail(ConnectionBroken(f"the answer is not HTTP/1.1: {error}"))
                 return
             self._keep_alive = False
-        if self._whole or self._body.is_too_long:
+        if self._complete or self._body.is_too_long:
             self._finish()
         elif not self._in_body and self._head_bytes > MAX_HEAD_BYTES:
             self._fail(ConnectionBroken(f"the head of the answer is longer than {MAX_HEAD_BYTES} bytes"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The endpoint hung up."""
+        """Finish or fail the pending request, as the connection has ended."""
         if self._exchange is not None:
             if exc is None and self._in_body and not self._sized:
                 self._finish()
             else:
                 self._fail(self._loss(exc))
-        self._home.lost(self)
-
-    # From the parser
+        self._owner.lost(self)
 
     def on_message_begin(self) -> None:
-        """An answer begins."""
-        if self._whole:
+        """Reject a second answer."""
+        if self._complete:
             raise _Surplus
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
-        # By length first: most headers say nothing that is wanted here, and there are several in every answer.
+        """Handle a header."""
+        # Lengths are checked first, as most of the headers are not needed.
         if len(name) not in _WANTED_LENGTHS:
             return
         match name.lower():
@@ -146,18 +140,18 @@ class Http1Connection(asyncio.Protocol):
                 self._retry_after = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
-        """The head is whole."""
+        """Read the status."""
         self._status = self._parser.get_status_code()
         self._in_body = self._status >= 200
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body."""
+        """Add a piece of the body."""
         self._body.add(body)
 
     def on_message_complete(self) -> None:
-        """An answer is whole; those of before the final one (1xx) are passed over."""
+        """Record that the final answer is complete; earlier ones (1xx) are ignored."""
         if self._in_body:
-            self._whole = True
+            self._complete = True
             self._keep_alive = self._parser.should_keep_alive()
 
     def _finish(self) -> None:
@@ -170,9 +164,9 @@ class Http1Connection(asyncio.Protocol):
             self._transport.abort()
             return
         self._reused = True
-        self._begin()
+        self._reset()
         self.idle_since_s = self._loop.time()
-        self._home.freed(self)
+        self._owner.freed(self)
 
     def _fail(self, error: DeliveryFailed) -> None:
         exchange, self._exchange = self._exchange, None
@@ -185,4 +179,4 @@ class Http1Connection(asyncio.Protocol):
         reason = "the endpoint closed the connection" if exc is None else f"the connection broke: {exc}"
         if self._reused and not self._head_bytes:
             return StaleConnection(reason)
-        return ConnectionBroken(f"{reason} before the answer was whole")
+        return ConnectionBroken(f"{reason} before the answer was complete")

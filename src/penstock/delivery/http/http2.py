@@ -1,10 +1,4 @@
-"""An HTTP/2 connection: many requests at once, framed by the h2 package.
-
-Taking GOAWAY frames out of what an HTTP/2 endpoint sends.
-
-The h2 package ends the connection at the first GOAWAY, though an endpoint that restarts sends it to finish the streams
-it has begun. So h2 never sees one, and the connection acts on it by itself.
-"""
+"""An HTTP/2 connection: many requests at once, framed by the h2 package."""
 
 import asyncio
 from typing import cast
@@ -27,63 +21,28 @@ from h2.settings import SettingCodes, Settings
 
 from penstock.delivery.errors import AnswerTimedOut, ConnectFailed, ConnectionBroken, DeliveryFailed, StaleConnection
 from penstock.delivery.http.answer import MAX_HEAD_BYTES, Answer, AnswerBody
-from penstock.delivery.http.connection import NEVER, Home
+from penstock.delivery.http.connection import NEVER, ConnectionOwner
 from penstock.delivery.http.request import RequestHead, signature_headers
 from penstock.delivery.http.settings import HttpClientSettings
 from penstock.domain.signing import Signature
 
-HEADER_BYTES = 9
-MAX_FRAME_BYTES = 16_384  # the least that every endpoint must allow, and all that we do
+# Limit on concurrent requests, even if the endpoint allows more.
+MAX_STREAMS = 100
+MAX_FRAME_BYTES = 16_384  # the minimum that every endpoint must allow, and our maximum
+FRAME_HEADER_BYTES = 9
 _GOAWAY = 0x7
 _STREAM_ID_MASK = 0x7FFF_FFFF
 
 
 class Goaway(msgspec.Struct, frozen=True):
-    """The endpoint takes no more streams; those after the last one were not processed."""
+    """The endpoint accepts no more streams; those after the last one were not processed."""
 
     last_stream_id: int
     error_code: int
 
 
-class GoawayFilter:
-    """Splits a stream of bytes at its frames."""
-
-    def __init__(self) -> None:
-        self._buffer = b""
-
-    def feed(self, data: bytes) -> tuple[bytes, Goaway | None]:
-        """The whole frames for h2, and the last GOAWAY among them, if any."""
-        buffer = self._buffer + data if self._buffer else data
-        passed: list[bytes] = []
-        goaway: Goaway | None = None
-        at = 0
-        while len(buffer) - at >= HEADER_BYTES:
-            length = int.from_bytes(buffer[at : at + 3], "big")
-            end = at + HEADER_BYTES + length
-            if length > MAX_FRAME_BYTES:
-                end = len(buffer)  # h2 says what is wrong with it
-            elif end > len(buffer):
-                break
-            if buffer[at + 3] == _GOAWAY and length >= 8:
-                goaway = _goaway(buffer[at + HEADER_BYTES : end])
-            else:
-                passed.append(buffer[at:end])
-            at = end
-        self._buffer = buffer[at:]
-        return b"".join(passed), goaway
-
-
-def _goaway(payload: bytes) -> Goaway:
-    last_stream_id = int.from_bytes(payload[:4], "big") & _STREAM_ID_MASK
-    return Goaway(last_stream_id, int.from_bytes(payload[4:8], "big"))
-
-
-# What we send at most at once, whatever the endpoint allows.
-MAX_STREAMS = 100
-
-
 class _Stream:
-    """One request and its answer."""
+    """A request and its answer."""
 
     __slots__ = ("body", "deadline_s", "exchange", "retry_after", "status", "unsent")
 
@@ -99,12 +58,12 @@ class _Stream:
 
 
 class Http2Connection(asyncio.Protocol):
-    """Sends requests as streams of one connection, and hands over each answer when it is whole."""
+    """Sends requests as streams of one connection, and returns each answer when it is complete."""
 
     is_shared = True
 
-    def __init__(self, home: Home, settings: HttpClientSettings) -> None:
-        self._home = home
+    def __init__(self, owner: ConnectionOwner, settings: HttpClientSettings) -> None:
+        self._owner = owner
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
@@ -116,14 +75,12 @@ class Http2Connection(asyncio.Protocol):
         self._retiring = False
         self.opened_s = self.idle_since_s = self._loop.time()
 
-    # For the pool
-
     async def ready(self) -> None:
-        """Wait for the endpoint's settings: before them it is not known how much it takes."""
+        """Wait for the endpoint's settings, which limit the requests."""
         await self._settled
 
     def room(self) -> int:
-        """How many more requests can be sent now."""
+        """Return how many more requests can be sent now."""
         if not self._settled.done() or self._retiring or self._transport.is_closing():
             return 0
         return min(MAX_STREAMS, self._h2.remote_settings.max_concurrent_streams) - len(self._streams)
@@ -131,10 +88,10 @@ class Http2Connection(asyncio.Protocol):
     def send(
         self, head: RequestHead, body: bytes, signature: Signature | None, deadline_s: float
     ) -> "asyncio.Future[Answer]":
-        """Send a request; its answer comes, or a DeliveryFailed."""
+        """Send a request, and return the future of its answer or DeliveryFailed."""
         exchange: asyncio.Future[Answer] = self._loop.create_future()
         if self.room() <= 0:
-            exchange.set_exception(StaleConnection("the endpoint takes no more requests on this connection"))
+            exchange.set_exception(StaleConnection("the endpoint accepts no more requests on this connection"))
             return exchange
         stream_id = self._h2.get_next_available_stream_id()
         self._h2.send_headers(stream_id, _headers(head, body, signature), end_stream=not body)
@@ -145,58 +102,54 @@ class Http2Connection(asyncio.Protocol):
         return exchange
 
     def abandon(self, exchange: "asyncio.Future[Answer]") -> None:
-        """Nobody waits for the answer any more."""
+        """Cancel the stream of a cancelled request."""
         for stream_id, stream in list(self._streams.items()):
             if stream.exchange is exchange:
                 self._cancel(stream_id)
 
     def expire(self, now_s: float) -> None:
-        """Fail what is past its deadline."""
+        """Fail the requests that are past their deadline."""
         for stream_id, stream in list(self._streams.items()):
             if now_s >= stream.deadline_s:
                 self._cancel(stream_id)
                 _fail(stream, AnswerTimedOut(self._settings.request_timeout_s))
 
     def retire(self) -> None:
-        """Take no more requests, and close when none is under way."""
+        """Take no more requests, and close when none is pending."""
         self._retiring = True
         if not self._streams:
             self._transport.close()
 
     def abort(self) -> None:
-        """Hang up at once; requests under way fail."""
-        self._fail_all(ConnectionBroken("the connection was closed on our side"))
-
-    # From the socket
+        """Close immediately; pending requests fail."""
+        self._fail_all(ConnectionBroken("the connection was closed by Penstock"))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected."""
+        """Start HTTP/2."""
         self._transport = cast("asyncio.Transport", transport)
         self._h2.initiate_connection()
         self._flush()
-        self._home.made(self)
+        self._owner.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes of answers."""
+        """Handle bytes of answers."""
         frames, goaway = self._frames.feed(data)
         try:
             for event in self._h2.receive_data(frames) if frames else ():
                 self._handle(event)
         except H2Error as error:
-            self._fail_all(ConnectionBroken(f"the endpoint breaks the rules of HTTP/2: {error}"))
+            self._fail_all(ConnectionBroken(f"the endpoint violates HTTP/2: {error}"))
             return
         if goaway is not None:
             self._go_away(goaway)
         self._flush()
-        self._rest()
+        self._after_streams()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The endpoint hung up."""
+        """Fail the pending requests."""
         reason = "the endpoint closed the connection" if exc is None else f"the connection broke: {exc}"
-        self._fail_all(ConnectionBroken(f"{reason} before the answer was whole"))
-        self._home.lost(self)
-
-    # From h2
+        self._fail_all(ConnectionBroken(f"{reason} before the answer was complete"))
+        self._owner.lost(self)
 
     def _handle(self, event: Event) -> None:
         match event:
@@ -245,10 +198,10 @@ class Http2Connection(asyncio.Protocol):
         for stream_id, stream in list(self._streams.items()):
             if stream_id > goaway.last_stream_id:
                 del self._streams[stream_id]
-                _fail(stream, StaleConnection("the endpoint goes away and has not processed the request"))
+                _fail(stream, StaleConnection("the endpoint shut down without processing the request"))
 
     def _send_body(self, stream_id: int, stream: _Stream) -> None:
-        """Send as much as the endpoint's windows allow; the rest follows when they open."""
+        """Send as much as the endpoint's flow control windows allow."""
         while stream.unsent:
             room = min(self._h2.local_flow_control_window(stream_id), self._h2.max_outbound_frame_size)
             if room <= 0:
@@ -260,21 +213,21 @@ class Http2Connection(asyncio.Protocol):
         del self._streams[stream_id]
         self._h2.reset_stream(stream_id, ErrorCodes.CANCEL)
         self._flush()
-        self._rest()
+        self._after_streams()
 
-    def _rest(self) -> None:
-        """After some streams have ended: close, be idle, or take more."""
+    def _after_streams(self) -> None:
+        """Close, become idle, or take more requests, after streams have ended."""
         if not self._streams:
             if self._retiring:
                 self._transport.close()
             elif self.idle_since_s == NEVER:
                 self.idle_since_s = self._loop.time()
-        self._home.freed(self)
+        self._owner.freed(self)
 
     def _fail_all(self, error: DeliveryFailed) -> None:
         if not self._settled.done():
             self._settled.set_exception(ConnectFailed(error.message))
-            self._settled.exception()  # taken note of: nobody may be waiting for it
+            self._settled.exception()  # retrieved, as there may be no waiter
         streams = list(self._streams.values())
         self._streams.clear()
         self._retiring = True
@@ -288,11 +241,47 @@ class Http2Connection(asyncio.Protocol):
             self._transport.write(data)
 
 
+class GoawayFilter:
+    """Removes GOAWAY frames from the bytes for h2, which would end the connection at the first one.
+
+    An endpoint that restarts sends GOAWAY and then finishes its open streams; the connection handles that itself.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = b""
+
+    def feed(self, data: bytes) -> tuple[bytes, Goaway | None]:
+        """Return the complete frames for h2, and the last GOAWAY, if any."""
+        buffer = self._buffer + data if self._buffer else data
+        passed: list[bytes] = []
+        goaway: Goaway | None = None
+        at = 0
+        while len(buffer) - at >= FRAME_HEADER_BYTES:
+            length = int.from_bytes(buffer[at : at + 3], "big")
+            end = at + FRAME_HEADER_BYTES + length
+            if length > MAX_FRAME_BYTES:
+                end = len(buffer)  # h2 reports the error
+            elif end > len(buffer):
+                break
+            if buffer[at + 3] == _GOAWAY and length >= 8:
+                goaway = _goaway(buffer[at + FRAME_HEADER_BYTES : end])
+            else:
+                passed.append(buffer[at:end])
+            at = end
+        self._buffer = buffer[at:]
+        return b"".join(passed), goaway
+
+
+def _goaway(payload: bytes) -> Goaway:
+    last_stream_id = int.from_bytes(payload[:4], "big") & _STREAM_ID_MASK
+    return Goaway(last_stream_id, int.from_bytes(payload[4:8], "big"))
+
+
 def _our_settings(settings: HttpClientSettings) -> dict[SettingCodes, int]:
     return {
         SettingCodes.ENABLE_PUSH: 0,
         SettingCodes.MAX_HEADER_LIST_SIZE: MAX_HEAD_BYTES,
-        # Room for a whole answer: one that is read to the limit needs no window update.
+        # Large enough for a whole answer, so that no window update is needed.
         SettingCodes.INITIAL_WINDOW_SIZE: settings.read_body_bytes,
     }
 

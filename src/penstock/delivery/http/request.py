@@ -1,7 +1,4 @@
-"""The head of a request, with all that many requests share made once.
-
-Where a request goes, taken apart once.
-"""
+"""The target and the head of a request, computed once for many requests."""
 
 import re
 from typing import TypeAlias
@@ -14,11 +11,23 @@ from penstock.domain.signing import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADE
 
 _VISIBLE = re.compile(r"[!-~]+")
 _HOST = re.compile(r"[a-z0-9._-]{1,253}|[0-9a-f:.]*:[0-9a-f:.]*")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
+_HEADER_VALUE = re.compile(r"[ -~]*")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
+Headers: TypeAlias = tuple[tuple[str, str], ...]
+
+
+_SHARED_HEADERS: Headers = (
+    ("content-type", "application/json"),
+    ("accept", "application/json"),
+    ("user-agent", "penstock"),
+)
+
+
 class Origin(msgspec.Struct, frozen=True, cache_hash=True):
-    """What connections are shared by."""
+    """Scheme, host and port: requests to one origin share connections."""
 
     secure: bool
     host: str
@@ -26,19 +35,62 @@ class Origin(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A URL, taken apart."""
+    """The parts of a URL."""
 
     origin: Origin
     authority: str  # the Host header
     path: str  # with the query
-    endpoint: str  # without it: what a breaker stands for, and what logs may show
+    endpoint: str  # without the query: identifies a breaker, and is safe to log
+
+
+class RequestHead(msgspec.Struct, frozen=True, gc=False):
+    """The common start of requests to one URL with the same method and headers."""
+
+    target: Target
+    headers: Headers
+    opening: bytes  # the HTTP/1.1 request up to the length of its body
+    method: str = "POST"
+
+    def http1(self, body: bytes, signature: Signature | None) -> bytes:
+        """Return a complete HTTP/1.1 request."""
+        if signature is None:
+            return b"%b%d\r\n\r\n%b" % (self.opening, len(body), body)
+        return b"%b%d\r\n%b\r\n%b" % (self.opening, len(body), _lines(signature_headers(signature)), body)
+
+
+def request_head(url: str, token: str | None) -> RequestHead:
+    """Return the head for a URL and a token; raise Undeliverable if they are invalid."""
+    target = parse_target(url)
+    headers = _SHARED_HEADERS
+    if token is not None and token.strip():
+        if _HEADER_VALUE.fullmatch(token) is None:
+            raise Undeliverable("the authToken cannot be used: it has characters that a header cannot have")
+        headers += (("authorization", f"Bearer {token}"),)
+    return _head(target, headers)
+
+
+def head_with(url: str, headers: Headers, method: str = "POST") -> RequestHead:
+    """Return the head for a URL and headers with lower-case names; raise Undeliverable if they are invalid."""
+    for name, value in headers:
+        if _HEADER_NAME.fullmatch(name) is None or _HEADER_VALUE.fullmatch(value) is None:
+            raise Undeliverable(f"the header {name[:100]!r} has characters that a header cannot have")
+    return _head(parse_target(url), headers, method)
+
+
+def signature_headers(signature: Signature) -> Headers:
+    """Return the headers of a signed delivery."""
+    return (
+        (ID_HEADER, signature.message_id),
+        (TIMESTAMP_HEADER, signature.timestamp),
+        (SIGNATURE_HEADER, signature.signatures),
+    )
 
 
 def parse_target(url: str) -> Target:
-    """The parts of a URL; Undeliverable if nothing can ever be sent there."""
-    # urlsplit drops line breaks and tabs without a word, so they are looked for first.
+    """Parse a URL; raise Undeliverable if it can never be used."""
+    # Checked first, as urlsplit silently drops line breaks and tabs.
     if _VISIBLE.fullmatch(url) is None or "\\" in url:
-        raise _unusable("it has characters that a URL cannot have; percent-encode them")
+        raise _unusable("it has invalid characters; percent-encode them")
     try:
         parts = urlsplit(url)
         host, port = (parts.hostname or "").lower(), parts.port
@@ -47,9 +99,9 @@ def parse_target(url: str) -> Target:
     if parts.scheme not in _DEFAULT_PORTS:
         raise _unusable("its scheme is neither http nor https")
     if "@" in parts.netloc:
-        raise _unusable("it carries a user name; send a token instead")
+        raise _unusable("it contains a user name; send a token instead")
     if _HOST.fullmatch(host) is None or port == 0:
-        raise _unusable("it names no host and port; write it as https://host:port/path")
+        raise _unusable("its host or port is invalid; write it as https://host:port/path")
     return _target(parts.scheme, host, port or _DEFAULT_PORTS[parts.scheme], parts.path or "/", parts.query)
 
 
@@ -65,62 +117,8 @@ def _target(scheme: str, host: str, port: int, path: str, query: str) -> Target:
 
 
 def _unusable(reason: str) -> Undeliverable:
-    # Without the URL: it may carry a secret in its query or user name.
+    # Without the URL, as its query or user name may be secret.
     return Undeliverable(f"the URL cannot be used: {reason}")
-
-
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
-_HEADER_VALUE = re.compile(r"[ -~]*")
-Headers: TypeAlias = tuple[tuple[str, str], ...]
-
-_SHARED_HEADERS: Headers = (
-    ("content-type", "application/json"),
-    ("accept", "application/json"),
-    ("user-agent", "penstock"),
-)
-
-
-class RequestHead(msgspec.Struct, frozen=True, gc=False):
-    """What requests to one URL with the same method and headers begin with."""
-
-    target: Target
-    headers: Headers
-    opening: bytes  # of an HTTP/1.1 request, up to the length of its body
-    method: str = "POST"
-
-    def http1(self, body: bytes, signature: Signature | None) -> bytes:
-        """A whole HTTP/1.1 request."""
-        if signature is None:
-            return b"%b%d\r\n\r\n%b" % (self.opening, len(body), body)
-        return b"%b%d\r\n%b\r\n%b" % (self.opening, len(body), _lines(signature_headers(signature)), body)
-
-
-def request_head(url: str, token: str | None) -> RequestHead:
-    """The head for a URL and a token; Undeliverable if they cannot stand in a request."""
-    target = parse_target(url)
-    headers = _SHARED_HEADERS
-    if token is not None and token.strip():
-        if _HEADER_VALUE.fullmatch(token) is None:
-            raise Undeliverable("the authToken cannot be used: it has characters that a header cannot have")
-        headers += (("authorization", f"Bearer {token}"),)
-    return _head(target, headers)
-
-
-def head_with(url: str, headers: Headers, method: str = "POST") -> RequestHead:
-    """The head for a URL and headers with names in lower case; Undeliverable if they cannot stand in a request."""
-    for name, value in headers:
-        if _HEADER_NAME.fullmatch(name) is None or _HEADER_VALUE.fullmatch(value) is None:
-            raise Undeliverable(f"the header {name[:100]!r} has characters that a header cannot have")
-    return _head(parse_target(url), headers, method)
-
-
-def signature_headers(signature: Signature) -> Headers:
-    """The headers of a signed delivery."""
-    return (
-        (ID_HEADER, signature.message_id),
-        (TIMESTAMP_HEADER, signature.timestamp),
-        (SIGNATURE_HEADER, signature.signatures),
-    )
 
 
 def _head(target: Target, headers: Headers, method: str = "POST") -> RequestHead:

@@ -1,1 +1,1 @@
-"""The webhook: what a subscriber gets, and how."""
+"""Webhooks: the request that a subscriber gets, and its delivery."""

@@ -1,4 +1,4 @@
-"""The courier: one request to a subscriber, through its breaker, and what came of it. It raises nothing of its own."""
+"""The courier: sends one request to a subscriber, through its breaker, and returns the outcome."""
 
 import msgspec
 
@@ -12,7 +12,7 @@ from penstock.edge.clock import Clock, stopwatch
 
 
 class WebhookDelivery(msgspec.Struct, frozen=True):
-    """How a request ended."""
+    """The result of a request."""
 
     outcome: MediationOutcome
     duration_ms: int = 0
@@ -20,7 +20,7 @@ class WebhookDelivery(msgspec.Struct, frozen=True):
 
 
 def undeliverable(reason: str) -> WebhookDelivery:
-    """A delivery that cannot be made, now or later."""
+    """Return the result of a delivery that can never be made."""
     return WebhookDelivery(MediationOutcome(MediationResult.ERROR_CONFIG, error=EgressDenied(reason)))
 
 

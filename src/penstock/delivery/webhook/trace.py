@@ -1,7 +1,7 @@
-"""The W3C trace context of a delivery: the trace of its event goes on, or begins with the event.
+"""The W3C trace context of a delivery: continues the trace of its event, or starts one with the event.
 
-The ids are made from names: all deliveries of an event are one trace, also across nodes and attempts, and nothing has
-to be carried along with a job for it.
+Ids are derived from names, so that all deliveries of an event are one trace, across nodes and attempts, without storing
+anything in a job.
 """
 
 import re
@@ -21,29 +21,29 @@ _NOT_SAMPLED = "00"
 
 
 def trace_of_event(event: StoredEvent, spans: Spans) -> Trace:
-    """The trace an event belongs to."""
+    """Return the trace of an event."""
     return _trace(event.attributes, event.id, spans)
 
 
 def trace_of_job(job: DispatchJob, event: StoredEvent | None, spans: Spans) -> Trace:
-    """The trace a job's deliveries belong to: its event's, if it has one."""
+    """Return the trace of a job's deliveries: that of its event, if it has one."""
     attributes = {**job.headers, **({} if event is None else event.attributes)}
     return _trace(attributes, job.event_id or job.id, spans)
 
 
 def span_of_event(event_id: str) -> str:
-    """The id of the span in which an event was published."""
+    """Return the id of the span in which an event was published."""
     return _digest(f"event {event_id}", 16)
 
 
 def span_of_delivery(job: DispatchJob) -> str:
-    """The id of the span of the delivery that has begun."""
+    """Return the id of the span of the current delivery."""
     return _digest(f"{job.id}:{job.delivery_count}", 16)
 
 
 def trace_headers(trace: Trace, span_id: str, attributes: Mapping[str, str]) -> dict[str, str]:
-    """The headers that tell a subscriber of the trace."""
-    # What the state says is about the trace it came with.
+    """Return the headers that pass the trace to a subscriber."""
+    # The state belongs to the trace it came with.
     state = attributes.get(TRACESTATE) if trace.parent_id is not None else None
     parent = f"00-{trace.trace_id}-{span_id}-{trace.flags}"
     return {TRACEPARENT: parent, **({TRACESTATE: state} if state else {})}

@@ -1,4 +1,4 @@
-"""One STOMP 1.2 connection: frames out, receipts and messages in, heart-beats both ways."""
+"""A STOMP 1.2 connection: sends frames, receives receipts and messages, and exchanges heart-beats."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -15,12 +15,12 @@ CONNECT_S = 10.0
 ANSWER_S = 30.0
 CLOSE_S = 5.0
 HEART_BEAT_MS = 10_000
-# A peer may be late with its heart-beats by network delays, so it gets this many intervals.
+# Heart-beats may be late because of network delays.
 TOLERATED_INTERVALS = 2.5
 
 
 class StompAddress(msgspec.Struct, frozen=True):
-    """Where a broker listens, and as whom to speak to it."""
+    """The address of a broker, and the login."""
 
     host: str
     port: int
@@ -34,7 +34,7 @@ class StompAddress(msgspec.Struct, frozen=True):
 
 
 class StompConnection(asyncio.Protocol):
-    """A connection that is usable from `connect` on, until it is closed or lost."""
+    """A connection that is usable after `connect`, until it is closed or lost."""
 
     def __init__(self, address: StompAddress, on_message: Callable[[Frame], None]) -> None:
         self._address = address
@@ -75,21 +75,21 @@ class StompConnection(asyncio.Protocol):
 
     @property
     def is_lost(self) -> bool:
-        """Whether nothing can be sent any more."""
+        """Whether the connection has ended."""
         return self._reason is not None
 
     def raise_if_lost(self) -> None:
-        """Raise why nothing can be sent any more, if so."""
+        """Raise the reason if the connection has ended."""
         if self._reason is not None:
             raise self._reason
 
     def send(self, command: str, headers: Mapping[str, str], body: bytes | None = None) -> None:
-        """Write a frame; nobody says whether it arrived."""
+        """Write a frame, without confirmation."""
         if self._transport is not None and not self.is_lost:
             self._transport.write(encoded(command, headers, body))
 
     def request(self, command: str, headers: Mapping[str, str], body: bytes | None = None) -> "asyncio.Future[None]":
-        """Write a frame that asks for a receipt; done when the broker has confirmed it."""
+        """Write a frame that requests a receipt; the future ends when the broker has confirmed it."""
         receipt: asyncio.Future[None] = self._loop.create_future()
         if self._reason is not None:
             receipt.set_exception(self._reason)
@@ -100,7 +100,7 @@ class StompConnection(asyncio.Protocol):
         return receipt
 
     async def confirmed(self, receipt: "asyncio.Future[None]") -> None:
-        """Wait for a receipt; a broker that gives none for too long has lost the connection."""
+        """Wait for a receipt; treat the connection as lost if none comes in time."""
         try:
             async with asyncio.timeout(ANSWER_S):
                 await receipt
@@ -110,11 +110,11 @@ class StompConnection(asyncio.Protocol):
             raise silent from None
 
     async def drain(self) -> None:
-        """Wait until the network has taken most of what was written."""
+        """Wait until the write buffer has room."""
         await self._writable.wait()
 
     async def close(self) -> None:
-        """Say good-bye, after everything written before has been taken in."""
+        """Disconnect, after the broker has processed everything written before."""
         self._on_lost = _ignore
         try:
             async with asyncio.timeout(CLOSE_S):
@@ -126,7 +126,7 @@ class StompConnection(asyncio.Protocol):
         await self._ended
 
     def abort(self) -> None:
-        """Hang up at once, and tell nobody."""
+        """Disconnect immediately, without a call of `on_lost`."""
         self._on_lost = _ignore
         self._lose(BrokerUnavailable(f"the connection to the broker at {self._address} was closed"))
 
@@ -141,10 +141,8 @@ class StompConnection(asyncio.Protocol):
         self.send("CONNECT", headers)
         self._start_heart_beats(await self._connected)
 
-    # Called by asyncio
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclass of asyncio's.
+        # uvloop's transports are not subclasses of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
         self._writable.set()
 
@@ -165,8 +163,6 @@ class StompConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._lose(BrokerUnavailable(f"the broker at {self._address} ended the connection: {exc or 'end of stream'}"))
         self._ended.set_result(None)
-
-    # Frames from the broker
 
     def _take(self, frame: Frame) -> None:
         if self.is_lost:
@@ -191,7 +187,7 @@ class StompConnection(asyncio.Protocol):
             receipt.set_exception(refusal)
         if not self._connected.done():
             self._connected.set_exception(refusal)
-        # The protocol allows nothing after an ERROR frame.
+        # The protocol ends the connection after an ERROR frame.
         self._lose(BrokerUnavailable(refusal.message))
 
     def _lose(self, reason: PenstockError) -> None:
@@ -213,19 +209,17 @@ class StompConnection(asyncio.Protocol):
         for receipt in receipts.values():
             if not receipt.done():
                 receipt.set_exception(reason)
-                receipt.exception()  # who asked may not wait for it
+                receipt.exception()  # retrieved, as the caller may not await it
         if not self._connected.done():
             self._connected.set_exception(reason)
             self._connected.exception()
 
-    # Heart-beats
-
     def _start_heart_beats(self, connected: Frame) -> None:
         offered_ms, wanted_ms = _heart_beat(connected.headers.get("heart-beat", "0,0"))
         if wanted_ms:
-            self._every(max(HEART_BEAT_MS, wanted_ms) / 1000, self._beat)
+            self._every(max(HEART_BEAT_MS, wanted_ms) / 1000, self._send_heart_beat)
         if offered_ms:
-            self._every(max(HEART_BEAT_MS, offered_ms) / 1000 * TOLERATED_INTERVALS, self._listen)
+            self._every(max(HEART_BEAT_MS, offered_ms) / 1000 * TOLERATED_INTERVALS, self._check_heart_beat)
 
     def _every(self, interval_s: float, action: Callable[[float], None]) -> None:
         def run() -> None:
@@ -234,11 +228,11 @@ class StompConnection(asyncio.Protocol):
 
         self._timers[action.__name__] = self._loop.call_later(interval_s, run)
 
-    def _beat(self, _interval_s: float) -> None:
+    def _send_heart_beat(self, _interval_s: float) -> None:
         if self._transport is not None:
             self._transport.write(HEART_BEAT)
 
-    def _listen(self, interval_s: float) -> None:
+    def _check_heart_beat(self, interval_s: float) -> None:
         silent_s = self._loop.time() - self._heard_s
         if silent_s > interval_s:
             self._lose(BrokerUnavailable(f"the broker at {self._address} has been silent for {silent_s:.0f} s"))

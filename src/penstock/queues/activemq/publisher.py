@@ -1,4 +1,4 @@
-"""Puts messages into a queue of ActiveMQ, each call in one transaction. ActiveMQ does not deduplicate."""
+"""Publishes messages to an ActiveMQ queue, each call in one transaction. ActiveMQ does not deduplicate."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from penstock.queues.errors import HeldBack, InvalidPublication
 from penstock.queues.port import Publication
 from penstock.queues.uri import StompUri
 
-# ActiveMQ takes header lines up to 10 KiB, and escapes make them longer.
+# ActiveMQ accepts header lines up to 10 KiB, and escapes make them longer.
 MAX_GROUP_BYTES = 4096
 
 
 class ActiveMqPublisher:
-    """The publisher's end of a queue; it connects again when a connection was lost."""
+    """A publisher to a queue, which reconnects after a lost connection."""
 
     def __init__(self, uri: StompUri) -> None:
         self._uri = uri
@@ -26,18 +26,18 @@ class ActiveMqPublisher:
         self._connecting = asyncio.Lock()
 
     async def open(self) -> None:
-        """Connect; ActiveMQ makes the queue if it is missing."""
+        """Connect; ActiveMQ creates the queue if it is missing."""
         await self._connected()
 
     async def publish(self, publications: Sequence[Publication]) -> "list[Exception | None]":
-        """Put messages in, in order: all that can be carried, or none of them."""
+        """Publish messages in order: all valid ones, or none."""
         results = _refusals(publications)
         wanted = [publication for publication, refusal in zip(publications, results, strict=True) if refusal is None]
         failure = await self._send_all(wanted) if wanted else None
         return [refusal or failure for refusal in results]
 
     async def close(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         if self._connection is not None:
             await self._connection.close()
 
@@ -58,7 +58,7 @@ class ActiveMqPublisher:
     async def _connected(self) -> StompConnection:
         async with self._connecting:
             if self._connection is None or self._connection.is_lost:
-                self._connection = await StompConnection.connect(stomp_address(self._uri), _no_message, _told_elsewhere)
+                self._connection = await StompConnection.connect(stomp_address(self._uri), _no_message, _ignore_error)
             return self._connection
 
 
@@ -77,12 +77,12 @@ def _refusals(publications: Sequence[Publication]) -> "list[Exception | None]":
 def _refusal(publication: Publication) -> Exception | None:
     if len(publication.body) > MAX_BODY_BYTES:
         return InvalidPublication(
-            f"a message of {len(publication.body)} bytes is longer than the {MAX_BODY_BYTES} bytes a consumer takes"
+            f"a message has {len(publication.body)} bytes; a consumer accepts {MAX_BODY_BYTES} at most"
         )
     if len((publication.group or "").encode()) > MAX_GROUP_BYTES:
         return InvalidPublication(f"a group is longer than the {MAX_GROUP_BYTES} bytes that a STOMP header carries")
     if "\0" in f"{publication.group}{publication.dedup_id}":
-        return InvalidPublication("a group or a deduplication id holds a NUL character, which STOMP cannot carry")
+        return InvalidPublication("a group or a deduplication id contains a NUL character, which STOMP cannot carry")
     return None
 
 
@@ -90,5 +90,5 @@ def _no_message(_frame: Frame) -> None:
     pass
 
 
-def _told_elsewhere(_reason: PenstockError) -> None:
-    """A lost connection fails what was under way; the next publication connects again."""
+def _ignore_error(_reason: PenstockError) -> None:
+    """Do nothing: a lost connection makes pending publications fail, and the next one reconnects."""

@@ -1,4 +1,4 @@
-"""STOMP 1.2 frames: how they are written, and how they are read from a stream that comes in pieces of any size."""
+"""STOMP 1.2 frames: an encoder, and a parser of a byte stream."""
 
 import re
 from collections.abc import Mapping
@@ -10,16 +10,16 @@ from penstock.queues.errors import MalformedFrame
 MAX_HEAD_BYTES = 64 * 1024
 MAX_BODY_BYTES = 64 * 1024 * 1024
 HEART_BEAT = b"\n"
-# CONNECT and CONNECTED are written without escapes, so that STOMP 1.0 peers understand them.
+# These have no escapes, so that STOMP 1.0 peers understand them.
 _UNESCAPED_COMMANDS = frozenset({"CONNECT", "CONNECTED"})
 _ESCAPES = str.maketrans({"\\": "\\\\", "\r": "\\r", "\n": "\\n", ":": "\\c"})
 _ESCAPE = re.compile(r"\\.?", re.DOTALL)
-_MEANINGS = {"\\\\": "\\", "\\r": "\r", "\\n": "\n", "\\c": ":"}
+_REPLACEMENTS = {"\\\\": "\\", "\\r": "\r", "\\n": "\n", "\\c": ":"}
 _NUL = 0
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """A command with its headers and body; of a header written twice the first counts."""
+    """A command with its headers and body; of a repeated header the first value counts."""
 
     command: str
     headers: Mapping[str, str]
@@ -27,9 +27,9 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 def encoded(command: str, headers: Mapping[str, str], body: bytes | None = None) -> bytes:
-    """A frame as it goes over the wire. A body gets its content-length, so it may hold any byte."""
+    """Encode a frame. A body gets a content-length, so it may contain any byte."""
     if command in _UNESCAPED_COMMANDS:
-        lines = [f"{name}:{_on_one_line(value)}\n" for name, value in headers.items()]
+        lines = [f"{name}:{_single_line(value)}\n" for name, value in headers.items()]
     else:
         lines = [f"{name.translate(_ESCAPES)}:{value.translate(_ESCAPES)}\n" for name, value in headers.items()]
     if body is not None:
@@ -38,26 +38,26 @@ def encoded(command: str, headers: Mapping[str, str], body: bytes | None = None)
     return b"".join((head, body or b"", b"\0"))
 
 
-def _on_one_line(value: str) -> str:
+def _single_line(value: str) -> str:
     if "\n" in value or "\r" in value or "\0" in value:
-        raise ValueError("a header of a CONNECT frame must stand on one line")
+        raise ValueError("a header of a CONNECT frame must be a single line")
     return value
 
 
 class FrameParser:
-    """Give it bytes, get the frames that are complete; memory is bounded by the two limits."""
+    """Parses frames from chunks of bytes; the two limits bound its memory."""
 
     def __init__(self, max_head_bytes: int = MAX_HEAD_BYTES, max_body_bytes: int = MAX_BODY_BYTES) -> None:
         self._max_head_bytes = max_head_bytes
         self._max_body_bytes = max_body_bytes
         self._buffer = bytearray()
-        # Of the frame that is not complete yet: its head, and where to look on in the buffer.
+        # The head of the incomplete frame, and where to continue searching the buffer.
         self._head: tuple[str, dict[str, str]] | None = None
         self._length: int | None = None
         self._searched = 0
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames that the bytes complete; MalformedFrame if the peer does not speak STOMP."""
+        """Return the frames that the bytes complete; raise MalformedFrame if they are not STOMP."""
         self._buffer += data
         frames: list[Frame] = []
         while (frame := self._next()) is not None:
@@ -83,7 +83,7 @@ class FrameParser:
         if end > self._max_head_bytes or (end < 0 and len(buffer) > self._max_head_bytes):
             raise MalformedFrame(f"its head is longer than {self._max_head_bytes} bytes")
         if end < 0:
-            # A blank line may have begun with the last three bytes.
+            # A blank line may start in the last three bytes.
             self._searched = max(0, len(buffer) - 3)
             return False
         self._head = _parsed_head(bytes(buffer[:end]))
@@ -109,13 +109,13 @@ class FrameParser:
 
 
 def _skip_line_ends(buffer: bytearray) -> None:
-    # Between frames line ends are heart-beats.
+    # Line ends between frames are heart-beats.
     stripped = len(buffer) - len(buffer.lstrip(b"\r\n"))
     del buffer[:stripped]
 
 
 def _blank_line(buffer: bytearray, start: int) -> tuple[int, int]:
-    """Where the head ends and where the body starts; -1 if the blank line is not there yet."""
+    """Return where the head ends and where the body starts; -1 if there is no blank line yet."""
     plain = buffer.find(b"\n\n", start)
     with_return = buffer.find(b"\n\r\n", start)
     if plain >= 0 and (with_return < 0 or plain < with_return):
@@ -141,12 +141,12 @@ def _parsed_head(head: bytes) -> tuple[str, dict[str, str]]:
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(_meant, text) if "\\" in text else text
+    return _ESCAPE.sub(_replacement, text) if "\\" in text else text
 
 
-def _meant(escape: re.Match[str]) -> str:
+def _replacement(escape: re.Match[str]) -> str:
     try:
-        return _MEANINGS[escape[0]]
+        return _REPLACEMENTS[escape[0]]
     except KeyError:
         raise MalformedFrame(f"its header has the unknown escape {escape[0]}") from None
 

@@ -1,8 +1,6 @@
-"""The embedded queue's rules as SQL: whose turn it is, leases, acknowledgements, deduplication.
+"""The embedded queue in SQL: its tables, group order, leases, acknowledgements, deduplication.
 
-Every method is one transaction, and blocks; `now_ms` is an argument. Processes share the table: nothing is kept here.
-
-The tables of the embedded queue, and how a process connects to them.
+Every method is one blocking transaction. Processes share the tables, so no state is kept in memory.
 """
 
 import sqlite3
@@ -15,8 +13,13 @@ import msgspec
 from penstock.domain.limits import MINUTE_MS
 from penstock.queues.port import Publication, Received
 
-# `due_ms` is set for the message of a group whose turn it is, and says from when on; the others of the group have none.
-# So the index of what is due has one row a group, however long the group's queue. A message without a group is its own.
+DEDUP_WINDOW_MS = 5 * MINUTE_MS
+_BUSY_TIMEOUT_S = 10.0
+_SETTINGS = ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", "PRAGMA secure_delete = OFF")
+
+
+# `due_ms` is set only for the first message of a group, and for each message without a group, so that the index has one
+# row per group.
 _SCHEMA = (
     """
     CREATE TABLE IF NOT EXISTS queue_messages (
@@ -49,28 +52,7 @@ _SCHEMA = (
     """,
     "CREATE INDEX IF NOT EXISTS queue_dedup_expires ON queue_dedup (expires_ms)",
 )
-_SETTINGS = ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", "PRAGMA secure_delete = OFF")
-_BUSY_TIMEOUT_S = 10.0
 
-
-def connect(path: str) -> sqlite3.Connection:
-    """A connection to the database at `path`, whose tables are there; sqlite3.Error if that cannot be."""
-    # One thread at a time uses it, but it is opened and closed by whichever.
-    connection = sqlite3.connect(path, _BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
-    try:
-        for setting in _SETTINGS:
-            connection.execute(setting)
-        connection.execute("BEGIN IMMEDIATE")
-        for statement in _SCHEMA:
-            connection.execute(statement)
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-DEDUP_WINDOW_MS = 5 * MINUTE_MS
 
 _DUE = """
     SELECT seq, message_group, body, deliveries, acked FROM queue_messages
@@ -86,11 +68,11 @@ _LEASE = """
         due_ms = CASE WHEN due_ms IS NULL THEN NULL ELSE :until_ms END
     WHERE seq = :seq
 """
-_MOVE = """
+_EXTEND = """
     UPDATE queue_messages SET visible_ms = :until_ms, due_ms = CASE WHEN due_ms IS NULL THEN NULL ELSE :until_ms END
     WHERE seq = :seq AND lease = :lease
 """
-_GIVE_BACK = """
+_NACK = """
     UPDATE queue_messages SET visible_ms = :until_ms, due_ms = CASE WHEN due_ms IS NULL THEN NULL ELSE :until_ms END,
         lease = NULL
     WHERE seq = :seq AND lease = :lease
@@ -114,7 +96,7 @@ _Row = tuple[int, str | None, bytes, int]
 
 
 class Handle(msgspec.Struct, frozen=True):
-    """One hand-out of one message."""
+    """One delivery of one message."""
 
     seq: int
     lease: int
@@ -124,7 +106,7 @@ class Handle(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> "Handle":
-        """The handle that `str` gave."""
+        """Parse the result of `str`."""
         seq, _, lease = text.partition(":")
         return cls(int(seq), int(lease))
 
@@ -135,7 +117,7 @@ class Ack(msgspec.Struct, frozen=True):
     handle: Handle
 
 
-class GiveBack(msgspec.Struct, frozen=True):
+class Nack(msgspec.Struct, frozen=True):
     """End a lease; the message is due again after the delay."""
 
     handle: Handle
@@ -143,26 +125,26 @@ class GiveBack(msgspec.Struct, frozen=True):
 
 
 class Extend(msgspec.Struct, frozen=True):
-    """Let a lease begin anew."""
+    """Restart a lease."""
 
     handle: Handle
     lease_ms: int
 
 
-Command = Ack | GiveBack | Extend
+Command = Ack | Nack | Extend
 
 
-class Taken(msgspec.Struct, frozen=True):
-    """What a receive found; if nothing, when to look again."""
+class ReceiveResult(msgspec.Struct, frozen=True):
+    """The messages of a receive, and when to try again if there are none."""
 
     messages: list[Received]
     next_due_ms: int | None
-    # Another number than before: some other connection has changed the database.
+    # Changes when another connection has changed the database.
     version: int
 
 
 class EmbeddedTable:
-    """One queue of a database file, through one connection."""
+    """A queue of a database file, over one connection."""
 
     def __init__(self, path: str, queue: str) -> None:
         self._queue = queue
@@ -170,43 +152,43 @@ class EmbeddedTable:
         self._durable = True
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
     def version(self) -> int:
-        """A number that changes when another connection commits."""
+        """Return a number that changes when another connection commits."""
         (number,) = self._connection.execute("PRAGMA data_version").fetchone()
         return int(number)
 
-    def receive(self, most: int, lease_ms: int, now_ms: int) -> Taken:
-        """Lease what is due: the heads of groups first, then those behind them, each group in order."""
+    def receive(self, most: int, lease_ms: int, now_ms: int) -> ReceiveResult:
+        """Lease the due messages: the first of each group, then the following ones, each group in order."""
         version = self.version()
-        # Looked at without a lock first: an idle consumer must not keep writers waiting.
+        # Checked without a lock first: an idle consumer must not block writers.
         (next_due_ms,) = self._connection.execute(_NEXT_DUE, (self._queue,)).fetchone()
         if next_due_ms is None or next_due_ms > now_ms:
-            return Taken([], next_due_ms, version)
-        # A lease that a power cut forgets is one that has ended: no need to wait for the disk.
+            return ReceiveResult([], next_due_ms, version)
+        # Losing a lease in a power failure only ends it, so there is no need to wait for the disk.
         with self._transaction(durable=False):
             rows = self._due(most, now_ms)
-            rows += self._behind(rows, most, now_ms)
+            rows += self._followers(rows, most, now_ms)
             until_ms = now_ms + lease_ms
             self._connection.executemany(_LEASE, [{"seq": row[0], "until_ms": until_ms} for row in rows])
-        return Taken([_received(row) for row in rows], now_ms, version)
+        return ReceiveResult([_received(row) for row in rows], now_ms, version)
 
     def settle(self, commands: Sequence[Command], now_ms: int) -> None:
-        """Carry out acknowledgements, in order."""
+        """Apply acks, nacks and extensions, in order."""
         with self._transaction():
             for command in commands:
                 match command:
                     case Ack(handle):
                         self._ack(handle, now_ms)
-                    case GiveBack(handle, delay_ms):
-                        self._move(_GIVE_BACK, handle, now_ms + delay_ms)
+                    case Nack(handle, delay_ms):
+                        self._set_due(_NACK, handle, now_ms + delay_ms)
                     case Extend(handle, lease_ms):
-                        self._move(_MOVE, handle, now_ms + lease_ms)
+                        self._set_due(_EXTEND, handle, now_ms + lease_ms)
 
     def publish(self, publications: Sequence[Publication], now_ms: int) -> None:
-        """Put messages in, in order, without those that were there in the last five minutes."""
+        """Insert messages in order, without duplicates of the last five minutes."""
         with self._transaction():
             self._connection.execute(_FORGET_DEDUPS, (now_ms,))
             for publication in publications:
@@ -221,10 +203,10 @@ class EmbeddedTable:
                 return [row[:4] for row in rows]
             for seq, group in acked:
                 self._connection.execute(_DELETE_ACKED, (seq,))
-                self._move_on(group, now_ms)
+                self._promote_next(group, now_ms)
 
-    def _behind(self, heads: list[_Row], most: int, now_ms: int) -> list[_Row]:
-        """Those behind the heads that are free, the groups sharing the room that is left."""
+    def _followers(self, heads: list[_Row], most: int, now_ms: int) -> list[_Row]:
+        """Return available messages that follow the first ones; the groups share the remaining room."""
         found: list[_Row] = []
         last = {group: seq for seq, group, _, _ in heads if group is not None}
         while last and len(heads) + len(found) < most:
@@ -240,26 +222,26 @@ class EmbeddedTable:
         return found
 
     def _free_after(self, group: str, seq: int, most: int, now_ms: int) -> list[_Row]:
-        """The next of a group, up to the first that is leased, waits out a delay, or is done."""
+        """Return the next messages of a group, up to the first that is leased, delayed or acked."""
         rows = self._connection.execute(_FOLLOWERS, (self._queue, group, seq, most)).fetchall()
         return [row[:4] for row in takewhile(lambda row: not row[4] and row[5] <= now_ms, rows)]
 
     def _ack(self, handle: Handle, now_ms: int) -> None:
         row = self._connection.execute(_DELETE, (handle.seq, handle.lease)).fetchone()
         if row is None:
-            # Handed out anew since, or given back: it is removed when its turn comes the next time.
+            # Redelivered or nacked since: it is removed when it becomes due.
             self._connection.execute(_REMEMBER_ACK, (handle.seq,))
             return
         group, due_ms = row
         if due_ms is not None:
-            self._move_on(group, now_ms)
+            self._promote_next(group, now_ms)
 
-    def _move_on(self, group: str | None, now_ms: int) -> None:
-        """A group's head is gone: it is the turn of the next."""
+    def _promote_next(self, group: str | None, now_ms: int) -> None:
+        """Make the next message of a group due, as the first one is gone."""
         if group is not None:
             self._connection.execute(_NEXT_OF_GROUP, {"queue": self._queue, "group": group, "now_ms": now_ms})
 
-    def _move(self, statement: str, handle: Handle, until_ms: int) -> None:
+    def _set_due(self, statement: str, handle: Handle, until_ms: int) -> None:
         self._connection.execute(statement, {"seq": handle.seq, "lease": handle.lease, "until_ms": until_ms})
 
     def _is_new(self, dedup_id: str, now_ms: int) -> bool:
@@ -285,6 +267,23 @@ class EmbeddedTable:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
+
+
+def connect(path: str) -> sqlite3.Connection:
+    """Open the database at `path` and create missing tables; raise sqlite3.Error if that fails."""
+    # One thread at a time uses it, but not always the same.
+    connection = sqlite3.connect(path, _BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+    try:
+        for setting in _SETTINGS:
+            connection.execute(setting)
+        connection.execute("BEGIN IMMEDIATE")
+        for statement in _SCHEMA:
+            connection.execute(statement)
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _received(row: _Row) -> Received:

@@ -1,4 +1,4 @@
-"""A thread of its own for one connection to the embedded queue: the event loop never waits for a disk or a lock."""
+"""A thread for one connection to an embedded queue, so that the event loop never waits for a disk or a lock."""
 
 import asyncio
 import sqlite3
@@ -14,7 +14,7 @@ A = TypeVar("A")
 
 
 class EmbeddedWorker:
-    """Carries out what is asked of one table, one after the other."""
+    """Runs operations on a table in a thread, one after the other."""
 
     def __init__(self, uri: EmbeddedUri) -> None:
         self._uri = uri
@@ -22,12 +22,12 @@ class EmbeddedWorker:
         self._table: EmbeddedTable | None = None
 
     async def open(self) -> None:
-        """Connect; BrokerUnavailable if the file cannot be used."""
+        """Connect; raise BrokerUnavailable if the file cannot be used."""
         thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-embedded-queue")
         try:
             await asyncio.wrap_future(thread.submit(self._connect))
         except BaseException as error:
-            # Whoever was cancelled may leave a connection behind that is only now being made.
+            # A cancelled connect may still be running: close its connection afterwards.
             thread.submit(self._disconnect)
             thread.shutdown(wait=False)
             if isinstance(error, sqlite3.Error):
@@ -35,14 +35,14 @@ class EmbeddedWorker:
             raise
         self._thread = thread
 
-    def ask(self, question: Callable[[EmbeddedTable], A]) -> "asyncio.Future[A]":
-        """Have something done with the table; it is done even if nobody waits for it any more."""
+    def run(self, operation: Callable[[EmbeddedTable], A]) -> "asyncio.Future[A]":
+        """Run an operation on the table, to its end even if the caller is cancelled."""
         if self._thread is None or self._table is None:
             raise SourceClosed(self._uri.queue)
-        return asyncio.wrap_future(self._thread.submit(self._answer, self._table, question))
+        return asyncio.wrap_future(self._thread.submit(self._run, self._table, operation))
 
     async def close(self) -> None:
-        """Finish what was asked, and let go of the file."""
+        """Finish pending operations, and close the file."""
         thread, self._thread = self._thread, None
         if thread is not None:
             await asyncio.wrap_future(thread.submit(self._disconnect))
@@ -56,11 +56,11 @@ class EmbeddedWorker:
         if table is not None:
             table.close()
 
-    def _answer(self, table: EmbeddedTable, question: Callable[[EmbeddedTable], A]) -> A:
+    def _run(self, table: EmbeddedTable, operation: Callable[[EmbeddedTable], A]) -> A:
         try:
-            return question(table)
+            return operation(table)
         except sqlite3.Error as error:
             raise self._unavailable(error) from error
 
     def _unavailable(self, error: sqlite3.Error) -> BrokerUnavailable:
-        return BrokerUnavailable(f"the queue file {self._uri.path} cannot be used: {error}; check it and its directory")
+        return BrokerUnavailable(f"cannot use the queue file {self._uri.path}: {error}; check it and its directory")

@@ -1,1 +1,1 @@
-"""SQS as a queue: AWS's, or Penstock's own."""
+"""SQS as a queue: the one of AWS, or Penstock's own."""

@@ -1,9 +1,4 @@
-"""A lean asyncio client of one SQS queue: the actions of a consumer and a publisher, their errors as Penstock's.
-
-What goes over the wire to SQS and back, as far as a consumer and a publisher need it.
-
-How an SQS queue is polled; the numbers are ROUTER-SQS-1's.
-"""
+"""An asyncio client of one SQS queue, with the actions that a consumer and a publisher need."""
 
 import os
 import ssl
@@ -17,11 +12,28 @@ from penstock.domain.errors import PenstockError
 from penstock.domain.limits import MIB
 from penstock.edge.clock import Clock
 from penstock.queues.errors import BrokerQueueNotFound, BrokerRefused, BrokerUnavailable, SourceClosed
-from penstock.queues.sqs.http import RequestWriter, find_key, find_region
+from penstock.queues.sqs.request import RequestWriter, find_key, find_region
 from penstock.queues.uri import SqsUri
 
-# Carries a group that is not made of SQS's characters.
+MAX_BATCH = 10
+# Ten messages of 1 MiB each, in the longest JSON encoding.
+MAX_ANSWER_BYTES = 64 * MIB
+# Carries a group whose characters SQS does not allow in a group id.
 GROUP_ATTRIBUTE = "PenstockGroup"
+_MISSING = {"QueueDoesNotExist", "NonExistentQueue", "ResourceNotFoundException"}
+_BUSY = {"Throttling", "ThrottlingException", "RequestThrottled", "OverLimit", "ServiceUnavailable", "InternalFailure"}
+
+
+A = TypeVar("A")
+
+
+class SqsPolling(msgspec.Struct, frozen=True):
+    """Settings of the polls of SQS queues; the defaults are those of ROUTER-SQS-1."""
+
+    most: int = 10
+    wait_s: int = 20
+    # Applies to every call, so it must be longer than a poll.
+    timeout_s: float = 25.0
 
 
 class AttributesRequest(msgspec.Struct, rename="pascal"):
@@ -32,7 +44,7 @@ class AttributesRequest(msgspec.Struct, rename="pascal"):
 
 
 class AttributesAnswer(msgspec.Struct, rename="pascal"):
-    """Its answer."""
+    """The answer to GetQueueAttributes."""
 
     attributes: dict[str, str] = {}
 
@@ -56,7 +68,7 @@ class AttributeValue(msgspec.Struct, rename="pascal"):
 
 
 class SqsMessage(msgspec.Struct, rename="pascal"):
-    """A message as it is handed out."""
+    """A received message."""
 
     message_id: str
     receipt_handle: str
@@ -66,20 +78,20 @@ class SqsMessage(msgspec.Struct, rename="pascal"):
 
 
 class ReceiveAnswer(msgspec.Struct, rename="pascal"):
-    """What ReceiveMessage answers."""
+    """The answer to ReceiveMessage."""
 
     messages: list[SqsMessage] = []
 
 
 class DeleteEntry(msgspec.Struct, rename="pascal"):
-    """One of a DeleteMessageBatch."""
+    """An entry of a DeleteMessageBatch."""
 
     id: str
     receipt_handle: str
 
 
 class VisibilityEntry(msgspec.Struct, rename="pascal"):
-    """One of a ChangeMessageVisibilityBatch."""
+    """An entry of a ChangeMessageVisibilityBatch."""
 
     id: str
     receipt_handle: str
@@ -87,7 +99,7 @@ class VisibilityEntry(msgspec.Struct, rename="pascal"):
 
 
 class SendEntry(msgspec.Struct, rename="pascal", omit_defaults=True):
-    """One of a SendMessageBatch."""
+    """An entry of a SendMessageBatch."""
 
     id: str
     message_body: str
@@ -97,14 +109,14 @@ class SendEntry(msgspec.Struct, rename="pascal", omit_defaults=True):
 
 
 class BatchRequest(msgspec.Struct, rename="pascal"):
-    """Any of the batches."""
+    """A request with any of the batches."""
 
     queue_url: str
     entries: list[DeleteEntry] | list[VisibilityEntry] | list[SendEntry]
 
 
 class FailedEntry(msgspec.Struct, rename="pascal"):
-    """Why one of a batch failed."""
+    """The error of an entry of a batch."""
 
     id: str
     code: str = ""
@@ -118,45 +130,27 @@ class FailedEntry(msgspec.Struct, rename="pascal"):
 
 
 class BatchAnswer(msgspec.Struct, rename="pascal"):
-    """What a batch answers, as far as it matters: all others succeeded."""
+    """The failed entries of a batch; all others succeeded."""
 
     failed: list[FailedEntry] = []
 
 
 class ErrorAnswer(msgspec.Struct):
-    """What is answered with a status other than 200."""
+    """An answer with a status other than 200."""
 
     type: str = msgspec.field(name="__type", default="")
     message: str | None = None
     capital_message: str | None = msgspec.field(name="Message", default=None)
 
 
-class SqsPolling(msgspec.Struct, frozen=True):
-    """Settings of every poll of SQS queues."""
-
-    most: int = 10
-    wait_s: int = 20
-    # Of any call, so longer than a poll waits.
-    timeout_s: float = 25.0
-
-
-MAX_BATCH = 10
-# Ten messages of a server that allows 1 MiB, as JSON writes them at worst.
-MAX_ANSWER_BYTES = 64 * MIB
-
-_MISSING = {"QueueDoesNotExist", "NonExistentQueue", "ResourceNotFoundException"}
-_BUSY = {"Throttling", "ThrottlingException", "RequestThrottled", "OverLimit", "ServiceUnavailable", "InternalFailure"}
-
 _encode = msgspec.json.Encoder().encode
 _decode_attributes = msgspec.json.Decoder(AttributesAnswer)
 _decode_received = msgspec.json.Decoder(ReceiveAnswer)
 _decode_batch = msgspec.json.Decoder(BatchAnswer)
 
-A = TypeVar("A")
-
 
 class SqsClient:
-    """Asks for actions on one queue, any number at once."""
+    """Calls actions of one queue, any number at once."""
 
     def __init__(self, uri: SqsUri, clock: Clock, polling: SqsPolling | None = None) -> None:
         self._polling = polling or SqsPolling()
@@ -169,35 +163,35 @@ class SqsClient:
         self._closed = False
 
     async def open(self) -> dict[str, str]:
-        """Look for the key anew, for it may have changed, and ask for all attributes of the queue."""
+        """Load the key again, as it may have changed, and return all attributes of the queue."""
         self._writer = self._new_writer()
         request = AttributesRequest(self._queue_url, ["All"])
         return (await self._call("GetQueueAttributes", _encode(request), _decode_attributes)).attributes
 
-    def receiving(self, visibility_s: int | None) -> bytes:
-        """The body of a ReceiveMessage, which is always the same for one consumer."""
+    def receive_body(self, visibility_s: int | None) -> bytes:
+        """Return the body of a ReceiveMessage, which is always the same for one consumer."""
         names = ["MessageGroupId"]
         most, wait_s = self._polling.most, self._polling.wait_s
         return _encode(ReceiveRequest(self._queue_url, most, wait_s, names, [GROUP_ATTRIBUTE], visibility_s))
 
-    async def receive(self, receiving: bytes) -> list[SqsMessage]:
-        """Messages, waiting for some; none if the wait is over."""
-        return (await self._call("ReceiveMessage", receiving, _decode_received, outlives_cancel=True)).messages
+    async def receive(self, body: bytes) -> list[SqsMessage]:
+        """Wait for messages and return them; return none if the wait has ended."""
+        return (await self._call("ReceiveMessage", body, _decode_received, outlives_cancel=True)).messages
 
     async def delete(self, entries: list[DeleteEntry]) -> Sequence[FailedEntry]:
-        """Delete up to ten messages; those that failed."""
+        """Delete up to ten messages, and return those that failed."""
         return await self._batch("DeleteMessageBatch", BatchRequest(self._queue_url, entries))
 
     async def change_visibility(self, entries: list[VisibilityEntry]) -> Sequence[FailedEntry]:
-        """Move the moments up to ten messages become visible; those that failed."""
+        """Change the visibility of up to ten messages, and return those that failed."""
         return await self._batch("ChangeMessageVisibilityBatch", BatchRequest(self._queue_url, entries))
 
     async def send(self, entries: list[SendEntry]) -> Sequence[FailedEntry]:
-        """Send up to ten messages; those that failed."""
+        """Send up to ten messages, and return those that failed."""
         return await self._batch("SendMessageBatch", BatchRequest(self._queue_url, entries))
 
     def close(self) -> None:
-        """Hang up the connections that are idle; the others when their answers are whole."""
+        """Close idle connections, and the others when their answers are complete."""
         self._closed = True
         if self._http is not None:
             self._http.retire()
@@ -227,30 +221,30 @@ class SqsClient:
             answered = await http.send(head, body, outlives_cancel=outlives_cancel)
         except DeliveryFailed as error:
             raise BrokerUnavailable(
-                f"cannot talk to {self._target.authority}: {error.message}; check that the server is up"
+                f"cannot reach {self._target.authority}: {error.message}; check that the server is running"
             ) from error
         if answered.status == 200:
             try:
                 return answer.decode(answered.body or b"{}")
             except msgspec.DecodeError as error:
-                raise self._strange(f"an answer to {action} that cannot be read ({error})") from error
+                raise self._unexpected(f"an invalid answer to {action} ({error})") from error
         raise self._refusal(answered)
 
     def _refusal(self, answer: Answer) -> PenstockError:
         try:
             error = msgspec.json.decode(answer.body, type=ErrorAnswer)
         except msgspec.DecodeError:
-            return self._strange(f"the HTTP status {answer.status}")
+            return self._unexpected(f"the HTTP status {answer.status}")
         kind = error.type.rpartition("#")[2].rpartition(".")[2]
-        told = f"{kind or answer.status}: {error.message or error.capital_message or 'the server says no more'}"
+        reason = f"{kind or answer.status}: {error.message or error.capital_message or 'no reason given'}"
         if kind in _MISSING:
-            return BrokerQueueNotFound(f"the queue {self._queue_url} is not there; make it first ({told})")
+            return BrokerQueueNotFound(f"the queue {self._queue_url} does not exist; create it first ({reason})")
         if answer.status >= 500 or answer.status == 429 or kind in _BUSY:
-            return BrokerUnavailable(f"the server of {self._queue_url} cannot now: {told}")
-        return BrokerRefused(f"the server of {self._queue_url} refused: {told}")
+            return BrokerUnavailable(f"the server of {self._queue_url} is unavailable: {reason}")
+        return BrokerRefused(f"the server of {self._queue_url} rejected the request: {reason}")
 
-    def _strange(self, what: str) -> BrokerUnavailable:
-        return BrokerUnavailable(f"the server of {self._queue_url} gave {what}; check that it is an SQS endpoint")
+    def _unexpected(self, what: str) -> BrokerUnavailable:
+        return BrokerUnavailable(f"the server of {self._queue_url} sent {what}; check that it is an SQS endpoint")
 
 
 def _target(uri: SqsUri) -> Target:
@@ -259,6 +253,6 @@ def _target(uri: SqsUri) -> Target:
 
 
 def failure(entry: FailedEntry) -> PenstockError:
-    """Why one entry of a batch failed, when that is an error at all."""
-    told = f"{entry.code}: {entry.message}" if entry.message else entry.code
-    return BrokerRefused(told) if entry.sender_fault else BrokerUnavailable(told)
+    """Return the error of a failed entry of a batch."""
+    reason = f"{entry.code}: {entry.message}" if entry.message else entry.code
+    return BrokerRefused(reason) if entry.sender_fault else BrokerUnavailable(reason)

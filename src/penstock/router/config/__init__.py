@@ -1,1 +1,1 @@
-"""The router's configuration: read, checked, and kept up to date."""
+"""The router's configuration: reading, checking and applying it."""

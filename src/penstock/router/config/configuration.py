@@ -1,11 +1,9 @@
-"""The router's configuration: which pools there are, and which queues feed them. Values and decisions only.
+"""The router's configuration: its pools and the queues that feed them.
 
 {"processingPools": [{"code": "P", "concurrency": 10, "rateLimitPerMinute": 600}],
  "queues": [{"queueName": "orders", "queueUri": "http://…/orders.fifo", "connections": 1, "visibilityTimeout": 120}]}
 
-Fields that are not known are passed over: the platform that writes the configuration may be newer than the router.
-
-Queues of a configuration that cannot be used are left out, with a warning; the others go on (ROUTER-CONFIG-7).
+Unknown fields are ignored: the platform that writes the configuration may be newer than the router.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +25,7 @@ _NAME_RULE = f"a name is 1 to {MAX_NAME_CHARS} printable characters"
 
 
 class PoolConfiguration(msgspec.Struct, frozen=True, rename="camel"):
-    """A pool: how many deliveries at once, and how many a minute (None: as many as there are)."""
+    """A pool: its concurrent deliveries, and its deliveries per minute (None: unlimited)."""
 
     code: str
     concurrency: int
@@ -35,14 +33,14 @@ class PoolConfiguration(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RouterConfiguration(msgspec.Struct, frozen=True, rename="camel"):
-    """What a configuration source says."""
+    """The pools and queues of a router."""
 
     processing_pools: tuple[PoolConfiguration, ...] = ()
     queues: tuple[QueueSpec, ...] = ()
 
 
 def parse_configuration(document: object, source: str) -> RouterConfiguration:
-    """The configuration in a decoded JSON or TOML document; InvalidArgument that names every problem if it is none."""
+    """Return the configuration in a decoded document; raise InvalidArgument naming every problem if it is invalid."""
     try:
         found = msgspec.convert(document, RouterConfiguration)
     except msgspec.ValidationError as error:
@@ -55,7 +53,7 @@ def parse_configuration(document: object, source: str) -> RouterConfiguration:
 
 
 def merge(configurations: Iterable[RouterConfiguration]) -> RouterConfiguration:
-    """Several configurations as one: of pools with one code, and of queues with one name or URI, the first wins."""
+    """Merge configurations into one; of pools with one code, and of queues with one name or URI, the first wins."""
     pools: dict[str, PoolConfiguration] = {}
     queues: dict[str, QueueSpec] = {}
     uris: set[str] = set()
@@ -70,7 +68,7 @@ def merge(configurations: Iterable[RouterConfiguration]) -> RouterConfiguration:
 
 
 def _refusal(source: str, problems: Sequence[str]) -> InvalidArgument:
-    return InvalidArgument(f"the router configuration from {mask_whole_url(source)} is wrong: {'; '.join(problems)}")
+    return InvalidArgument(f"the router configuration from {mask_whole_url(source)} is invalid: {'; '.join(problems)}")
 
 
 def _pool_problems(pools: Sequence[PoolConfiguration]) -> Iterable[str]:
@@ -82,7 +80,8 @@ def _pool_problems(pools: Sequence[PoolConfiguration]) -> Iterable[str]:
             yield f"pool {pool.code!r}: concurrency is {pool.concurrency}; give 1 to {MAX_CONCURRENCY}"
         rate = pool.rate_limit_per_minute
         if rate is not None and not 1 <= rate <= MAX_RATE_PER_MINUTE:
-            yield f"pool {pool.code!r}: rateLimitPerMinute is {rate}; give 1 to {MAX_RATE_PER_MINUTE}, or null for none"
+            limits = f"1 to {MAX_RATE_PER_MINUTE}, or null for no limit"
+            yield f"pool {pool.code!r}: rateLimitPerMinute is {rate}; give {limits}"
 
 
 def _queue_problems(queues: Sequence[QueueSpec]) -> Iterable[str]:
@@ -108,12 +107,12 @@ def _repeated(what: str, names: Iterable[str]) -> Iterable[str]:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            yield f"the {what} {mask_whole_url(name)!r} stands there twice; give each once"
+            yield f"the {what} {mask_whole_url(name)!r} is used twice; give each one once"
         seen.add(name)
 
 
 def with_usable_queues(configuration: RouterConfiguration, warnings: Warnings) -> RouterConfiguration:
-    """The configuration with those of its queues whose URIs name a queue."""
+    """Return the configuration without the queues whose URI is invalid; warn of each of those (ROUTER-CONFIG-7)."""
     usable = tuple(queue for queue in configuration.queues if _is_usable(queue, warnings))
     return msgspec.structs.replace(configuration, queues=usable)
 

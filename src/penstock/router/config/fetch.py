@@ -1,4 +1,4 @@
-"""Reading the router's configuration from URLs and files."""
+"""Reads the router's configuration from URLs and files."""
 
 import asyncio
 import tomllib
@@ -22,7 +22,7 @@ MAX_BYTES = 16 * MIB
 
 
 async def fetch_configuration(sources: Sequence[str]) -> RouterConfiguration:
-    """What all sources say together, the first of them first; an error if one of them cannot be read."""
+    """Read all sources and merge them, the first one first; raise an error if one of them cannot be read."""
     if not sources:
         raise InvalidArgument("the router has no configuration; give --config URL or FILE, or set router.config")
     found = await asyncio.gather(*(_fetch(source) for source in sources), return_exceptions=True)
@@ -33,7 +33,7 @@ async def fetch_configuration(sources: Sequence[str]) -> RouterConfiguration:
 
 
 def is_file(source: str) -> bool:
-    """Whether a source is a file, not a URL."""
+    """Return whether a source is a file, not a URL."""
     return "://" not in source
 
 
@@ -46,7 +46,7 @@ def _document(source: str, content: bytes) -> object:
     is_toml = is_file(source) and source.endswith(".toml")
     try:
         return tomllib.loads(content.decode()) if is_toml else msgspec.json.decode(content)
-    except (ValueError, RecursionError) as error:  # ValueError: of JSON, of TOML, and of text that is not UTF-8
+    except (ValueError, RecursionError) as error:  # ValueError: invalid JSON, invalid TOML, or not UTF-8
         kind = "TOML" if is_toml else "JSON"
         raise InvalidArgument(f"the router configuration at {_shown(source)} is not valid {kind}: {error}") from error
 
@@ -78,14 +78,14 @@ async def _get(url: str) -> bytes:
 
 
 def _head(url: str) -> RequestHead:
-    """A GET of a URL; a user name and password in it go into a header."""
+    """Return a GET request of a URL; a user name and password in it become a header."""
     headers: list[tuple[str, str]] = [("accept", "application/json")]
     try:
         parts = urlsplit(url)
         if parts.username is not None:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             headers.append(("authorization", f"Basic {b64encode(pair.encode()).decode()}"))
-            # The original text, as urlsplit drops line breaks and tabs.
+            # Edit the original text, as urlsplit drops line breaks and tabs.
             url = url.replace(f"{parts.netloc.rpartition('@')[0]}@", "", 1)
         return head_with(url, tuple(headers), "GET")
     except (ValueError, Undeliverable):

@@ -1,7 +1,4 @@
-"""What a new configuration means for the pools and consumers there are: decisions as data.
-
-What one of several worker processes takes of a router's configuration, so that all together do what one would.
-"""
+"""Decisions about a new configuration, as data: pools and queues to change, and the share of one worker process."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -13,18 +10,18 @@ from penstock.queues import QueueSpec
 from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration
 from penstock.router.monitoring.warnings import WarningSeverity
 
-_NAMED = 10
+_MAX_NAMED_POOLS = 10
 
 
 class PoolLimitWarning(msgspec.Struct, frozen=True):
-    """A POOL_LIMIT warning that follows from a plan."""
+    """A POOL_LIMIT warning that a plan causes."""
 
     severity: WarningSeverity
     message: str
 
 
 class PoolPlan(msgspec.Struct, frozen=True):
-    """Pools to drain (by code), to change and to make, in this order; and what the limit refuses."""
+    """Pools to drain (by code), to change and to create, and those that the limit on pools refuses."""
 
     drain: tuple[str, ...]
     change: tuple[PoolConfiguration, ...]
@@ -46,7 +43,7 @@ def plan_pools(
     max_pools: int,
     warning_threshold: int,
 ) -> PoolPlan:
-    """From the pools there are to the pools wanted. The default pool is made on demand and stays."""
+    """Return the steps from the existing pools to those wanted; the default pool is created on demand and stays."""
     codes = {pool.code for pool in wanted}
     drain = tuple(code for code in existing if code not in codes and code != DEFAULT_POOL_CODE)
     change = tuple(pool for pool in wanted if pool.code in existing and pool != existing[pool.code])
@@ -54,14 +51,14 @@ def plan_pools(
     kept = len(existing) - len(drain)
     room = max(0, max_pools - kept)
     create, refused = tuple(missing[:room]), tuple(missing[room:])
-    # The number of pools is compared before each one is made (ROUTER-CONFIG-6).
+    # ROUTER-CONFIG-6 compares the number of pools before each one is created.
     crowded = bool(create) and kept + len(create) > warning_threshold
     warnings = [*_refusals(refused, max_pools), *([_crowding(kept + len(create), max_pools)] if crowded else [])]
     return PoolPlan(drain, change, create, refused, tuple(warnings))
 
 
 def plan_queues(existing: Mapping[str, QueueSpec], wanted: Sequence[QueueSpec]) -> QueuePlan:
-    """From the queues consumed to the queues wanted; those that did not change are left alone."""
+    """Return the steps from the consumed queues to those wanted; unchanged queues are not touched."""
     as_wanted = {queue.queue_name: queue for queue in wanted}
     stop = tuple(name for name, queue in existing.items() if as_wanted.get(name) != queue)
     start = tuple(queue for queue in wanted if existing.get(queue.queue_name) != queue)
@@ -70,26 +67,27 @@ def plan_queues(existing: Mapping[str, QueueSpec], wanted: Sequence[QueueSpec]) 
 
 def _refusals(refused: Sequence[PoolConfiguration], max_pools: int) -> Iterable[PoolLimitWarning]:
     if refused:
-        names = ", ".join(pool.code for pool in refused[:_NAMED]) + (", …" if len(refused) > _NAMED else "")
+        names = ", ".join(pool.code for pool in refused[:_MAX_NAMED_POOLS])
+        more = ", …" if len(refused) > _MAX_NAMED_POOLS else ""
         yield PoolLimitWarning(
             WarningSeverity.CRITICAL,
-            f"{len(refused)} pools were not made, for there may be {max_pools}: {names}; raise router.max_pools",
+            f"{len(refused)} pools were not created; the limit is {max_pools}: {names}{more}; raise router.max_pools",
         )
 
 
 def _crowding(pools: int, max_pools: int) -> PoolLimitWarning:
-    return PoolLimitWarning(WarningSeverity.WARN, f"there are {pools} pools, and there may be {max_pools}")
+    return PoolLimitWarning(WarningSeverity.WARN, f"there are {pools} pools; the limit is {max_pools}")
 
 
-def share_of(
+def worker_share(
     configuration: RouterConfiguration,
     worker: int,
     workers: int,
     can_share: Callable[[QueueSpec], bool],
 ) -> RouterConfiguration:
-    """The part of a worker: queues that several may consume, its own of the others, and its part of every limit.
+    """Return the part of one worker process: the shared queues, its own of the others, and its share of every limit.
 
-    A queue can be shared if its broker never hands a group to two consumers at once; any other goes to one worker.
+    A queue can be shared if its broker never gives a group to two consumers at once; any other has one worker.
     """
     pools = tuple(_pool_share(pool, worker, workers) for pool in configuration.processing_pools)
     queues = tuple(
@@ -108,5 +106,5 @@ def _pool_share(pool: PoolConfiguration, worker: int, workers: int) -> PoolConfi
 
 
 def _part(limit: int, worker: int, workers: int) -> int:
-    """A worker with no part at all could never deliver what its queues bring, so each has one at least."""
+    # At least 1: a worker with a limit of 0 could never deliver the messages of its queues.
     return max(1, limit // workers + (1 if worker < limit % workers else 0))

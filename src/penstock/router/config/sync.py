@@ -1,7 +1,7 @@
-"""Keeping the router at its configuration: at the start, every few minutes, and when leadership changes.
+"""Applies the router's configuration at the start, every few minutes, and when leadership changes.
 
-The primary instance fetches and applies; a standby one applies nothing, and an instance that lost its leadership gives
-everything up. A failed first sync ends the process, a later one keeps the last good configuration (ROUTER-CONFIG-2).
+The primary instance fetches and applies it; an instance that loses leadership stops consuming. A failed first sync
+ends the process; after a later one the last good configuration stays in force (ROUTER-CONFIG-2).
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from penstock.domain.errors import FailedPrecondition, PenstockError, Unavailabl
 from penstock.edge.clock import Clock
 from penstock.router.config.configuration import RouterConfiguration, with_usable_queues
 from penstock.router.config.fetch import fetch_configuration, is_file
+from penstock.router.leadership import RouterLeadership
 from penstock.router.monitoring.views import RouterSurface
 from penstock.router.monitoring.warnings import WarningCode, Warnings, WarningSeverity
 from penstock.router.schedule import Pause
 from penstock.router.settings import RouterSettings
-from penstock.router.standby import RouterLeadership
 
 log = logging.getLogger(__name__)
 
@@ -28,10 +28,10 @@ _NOTHING = RouterConfiguration()
 
 
 class SyncState(msgspec.Struct, frozen=True, rename="camel"):
-    """How the sync stands."""
+    """The state of the configuration sync."""
 
     initialised: bool = False
-    # Whether pools and consumers run; a standby instance, or one that is switched off, has none.
+    # Whether pools and consumers run; a standby or disabled instance has none.
     consuming: bool = False
     synced_at_ms: int | None = None
     last_failure: str | None = None
@@ -59,13 +59,13 @@ class ConfigSync:
         self._fetch = fetch
         self._lock = asyncio.Lock()
         self.state = SyncState()
-        # The last good one, if there is one.
+        # The last good configuration.
         self.configuration: RouterConfiguration | None = None
 
     async def run(self) -> None:
-        """Keep the router in sync until cancelled; Unavailable when the first sync has failed for good.
+        """Keep the router in sync until cancelled; raise Unavailable when all attempts of the first sync failed.
 
-        Returns at once, and the router consumes nothing, if it is switched off.
+        If the router is disabled, return immediately; it consumes nothing.
         """
         await self._pause(0 if all(map(is_file, self._settings.config)) else self._settings.initial_delay_s)
         if not self._settings.enabled:
@@ -77,19 +77,19 @@ class ConfigSync:
             await self._run_until(self._leadership.becomes(not primary), role)
 
     async def reload(self) -> RouterConfiguration:
-        """Sync once, now; the error of the one attempt if it fails, with the last good configuration kept."""
+        """Sync once, now; raise the error if it fails, and keep the last good configuration."""
         self._require_active()
         try:
             return await self._attempt()
         except PenstockError as error:
-            self._warn(WarningSeverity.WARN, f"the configuration could not be reloaded: {error.message}")
+            self._warn(WarningSeverity.WARN, f"cannot reload the configuration: {error.message}")
             raise
 
     def _require_active(self) -> None:
         if not self._settings.enabled:
-            raise FailedPrecondition("the router is switched off; set router.enabled = true and start it again")
+            raise FailedPrecondition("the router is disabled; set router.enabled = true and restart it")
         if not self._leadership.is_primary():
-            raise FailedPrecondition("this instance stands by and consumes nothing; ask the primary one")
+            raise FailedPrecondition("this instance is on standby and consumes nothing; use the primary instance")
 
     async def _run_until(self, change: Awaitable[None], role: Awaitable[None]) -> None:
         running, changed = asyncio.ensure_future(role), asyncio.ensure_future(change)
@@ -104,7 +104,7 @@ class ConfigSync:
 
     async def _as_primary(self) -> None:
         if self.configuration is not None:
-            # Leadership is back: what was given up starts again even if the source is down or has nothing new.
+            # Leadership is back: start again even if the source is down or has not changed.
             await self._apply(self.configuration)
         while True:
             await self._sync()
@@ -136,7 +136,7 @@ class ConfigSync:
     def _give_up(self) -> None:
         reason = f"{self._settings.sync_attempts} attempts to sync the configuration failed: {self.state.last_failure}"
         if self.configuration is None:
-            self._warn(WarningSeverity.CRITICAL, f"{reason}; there is none to work with, so this process ends")
+            self._warn(WarningSeverity.CRITICAL, f"{reason}; there is no earlier configuration, so this process ends")
             raise Unavailable(reason)
         self._warn(WarningSeverity.WARN, f"{reason}; the last good configuration stays in force")
 
@@ -144,15 +144,15 @@ class ConfigSync:
         async with self._lock:
             try:
                 fetched = with_usable_queues(await self._fetch(self._settings.config), self._warnings)
-                # Leadership may have gone while this waited its turn.
+                # Leadership may have been lost while this waited for the lock.
                 self._require_active()
                 await self._apply_locked(fetched)
             except PenstockError as error:
                 self._change(last_failure=error.message)
                 raise
             except Exception as error:
-                log.exception("a sync failed in a way nobody expected")
-                self._change(last_failure=f"{type(error).__name__}; the log says more")
+                log.exception("a sync failed with an unexpected error")
+                self._change(last_failure=f"{type(error).__name__}; see the log")
                 raise Unavailable(f"the sync failed: {self.state.last_failure}") from error
             self.configuration = fetched
             self._change(initialised=True, synced_at_ms=self._clock.now_ms(), last_failure=None)
@@ -163,7 +163,7 @@ class ConfigSync:
             await self._apply_locked(configuration)
 
     async def _apply_locked(self, configuration: RouterConfiguration) -> None:
-        # Told before it is so: an apply that is cut short leaves things running that must be given up later.
+        # Set first: a cancelled apply leaves parts running that must be stopped later.
         self._change(consuming=True)
         await self._router.apply(configuration)
 

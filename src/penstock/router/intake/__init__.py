@@ -1,1 +1,1 @@
-"""From queues into the router: consumers, deduplication, routing, settlement."""
+"""Intake: consumers of queues, deduplication, routing to pools, settlement."""

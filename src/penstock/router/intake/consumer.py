@@ -1,11 +1,4 @@
-"""A consumer: polls one queue, and keeps the leases of what it has taken.
-
-The lease heartbeat: while a message waits or is being delivered, its lease is extended (ROUTER-TRACK-3).
-
-Messages stand in rounds. A round comes every sixth of the visibility timeout; a message is extended two rounds after
-the one it came in, so after a third of the timeout at most, and stands in a later round then. Adding, removing and a
-beat cost nothing per message that is not due.
-"""
+"""A consumer: polls one queue, and extends the leases of its messages until they are settled."""
 
 import asyncio
 import logging
@@ -22,46 +15,10 @@ from penstock.router.intake.tracker import InFlightTracker, Round, Stage, Tracke
 from penstock.router.monitoring.views import QueueView
 from penstock.router.pools.pool import ROOM_FOR, DeliveryPool
 
+# A full pool pauses the polls of the queues that have fed it within this time (ROUTER-ROUTE-7).
+FED_S = 60.0
 ROUNDS_PER_VISIBILITY = 6
 _ROUNDS_BETWEEN = 2
-
-
-class HeartbeatRounds:
-    """Which leases are extended when."""
-
-    def __init__(self) -> None:
-        # Dictionaries and not sets, so that leases are extended in the order they began.
-        self._rounds: deque[Round] = deque({} for _ in range(_ROUNDS_BETWEEN))
-
-    def __bool__(self) -> bool:
-        """Whether any lease is kept."""
-        return any(self._rounds)
-
-    def add(self, message: TrackedMessage) -> None:
-        """The message's lease has just begun, or has just been extended."""
-        if message.beat is not None:
-            del message.beat[message]
-        message.beat = self._rounds[-1]
-        message.beat[message] = None
-
-    def remove(self, message: TrackedMessage) -> None:
-        """The message needs its lease no longer."""
-        if message.beat is not None:
-            del message.beat[message]
-            message.beat = None
-
-    def due(self) -> list[TrackedMessage]:
-        """A round has come: the messages to extend now; they are due again in later rounds."""
-        messages = list(self._rounds.popleft())
-        self._rounds.append({})
-        for message in messages:
-            message.beat = None
-            self.add(message)
-        return messages
-
-
-# A pool that a queue has fed within this time stops the queue's polls while it is full (ROUTER-ROUTE-7).
-FED_S = 60.0
 _BACK_OFF_S = (0.2, 1.0, 5.0, 15.0)
 
 _log = logging.getLogger(__name__)
@@ -70,7 +27,7 @@ Route = Callable[["Consumer", list[Received]], Iterable[DeliveryPool]]
 
 
 class Consumer:
-    """Polls until it is stopped; settles what is under way, and keeps its leases, until it is closed."""
+    """Polls a queue until stopped; settles its messages, and extends their leases, until closed."""
 
     def __init__(
         self,
@@ -95,14 +52,14 @@ class Consumer:
         self._health_timeout_ms = health_timeout_s * SECOND_MS
         self._loop = asyncio.get_running_loop()
         self._polls: set[asyncio.Task[None]] = set()
-        self._heart: asyncio.Task[None] | None = None
-        self._beats = HeartbeatRounds()
+        self._lease_keeper: asyncio.Task[None] | None = None
+        self._heartbeat = HeartbeatRounds()
         self._last_poll_ms: int | None = None
         self._paused_polls = 0
         self._fed: dict[DeliveryPool, float] = {}
 
     def start(self) -> None:
-        """Begin to poll."""
+        """Start polling."""
         self._spawn(self._consume())
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
@@ -113,12 +70,12 @@ class Consumer:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._polls.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # It is unhealthy now: the monitor puts another one in its place.
+            # It is unhealthy now, so the monitor replaces it.
             _log.error("a task of queue %s ended", self.name, exc_info=error)
             self.stop()
 
     async def _consume(self) -> None:
-        """Open the queue, however long that takes, and poll it."""
+        """Open the queue, retrying without limit, and poll it."""
         failures = 0
         while True:
             try:
@@ -128,22 +85,22 @@ class Consumer:
                 await self._wait_after(failures, error)
                 failures += 1
         if self.source.visibility_s is not None:
-            self._heart = self._loop.create_task(self._keep_leases(self.source.visibility_s))
-            self._heart.add_done_callback(self._ended)
-        # Counted as a poll, so that one which never comes back from its first poll is replaced too.
+            self._lease_keeper = self._loop.create_task(self._keep_leases(self.source.visibility_s))
+            self._lease_keeper.add_done_callback(self._ended)
+        # Counted as a poll, so that a consumer whose first poll never returns is replaced too.
         self._last_poll_ms = self._clock.now_ms()
         for _ in range(self._connections):
             self._spawn(self._poll())
 
     async def _wait_after(self, failures: int, error: PenstockError) -> None:
         wait_s = _BACK_OFF_S[min(failures, len(_BACK_OFF_S) - 1)]
-        _log.warning("queue %s: %s; trying again in %g s", self.name, error, wait_s)
+        _log.warning("queue %s: %s; retrying in %g s", self.name, error, wait_s)
         await pause(wait_s)
 
     async def _poll(self) -> None:
         failures = 0
         while True:
-            await self._room()
+            await self._wait_for_room()
             try:
                 batch = await self.source.receive()
             except PenstockError as error:
@@ -159,12 +116,12 @@ class Consumer:
                 for pool in self._route(self, batch):
                     self._fed[pool] = now_s
 
-    async def _room(self) -> None:
-        """Wait while a pool of this queue is full: polling would only send messages round."""
+    async def _wait_for_room(self) -> None:
+        """Wait while a pool of this queue is full, as it would reject the messages."""
         while full := self._full_pool():
             self._paused_polls += 1
             try:
-                await full.room()
+                await full.wait_for_room()
             finally:
                 self._paused_polls -= 1
                 self._last_poll_ms = self._clock.now_ms()
@@ -183,7 +140,7 @@ class Consumer:
     async def _keep_leases(self, visibility_s: float) -> None:
         while True:
             await pause(visibility_s / ROUNDS_PER_VISIBILITY)
-            due = [message.received for message in self._beats.due()]
+            due = [message.received for message in self._heartbeat.due()]
             if not due:
                 continue
             try:
@@ -191,25 +148,25 @@ class Consumer:
             except PenstockError as error:
                 _log.warning("queue %s: cannot extend %d leases: %s", self.name, len(due), error)
 
-    def took(self, message: TrackedMessage) -> None:
-        """A message is on its way: keep its lease."""
-        self._beats.add(message)
+    def keep_lease(self, message: TrackedMessage) -> None:
+        """Extend the lease of a message until it is released."""
+        self._heartbeat.add(message)
 
-    def took_again(self, message: TrackedMessage, received: Received) -> None:
-        """A message on its way was handed out once more: settle it with the newest handle, through this consumer."""
-        message.origin.forget(message)
+    def redelivered(self, message: TrackedMessage, received: Received) -> None:
+        """Settle a message in flight with the newest handle, through this consumer, after a redelivery."""
+        message.origin.release_lease(message)
         message.origin = self
         message.received.handle = received.handle
         message.reissued = message.stage is Stage.SETTLING
-        self._beats.add(message)
+        self._heartbeat.add(message)
 
-    def forget(self, message: TrackedMessage) -> None:
-        """The message's lease is needed no longer, or is another consumer's matter."""
-        self._beats.remove(message)
+    def release_lease(self, message: TrackedMessage) -> None:
+        """Stop extending the lease of a message."""
+        self._heartbeat.remove(message)
 
     @property
     def is_healthy(self) -> bool:
-        """Whether it polls: it did so lately, has just begun, or waits for a full pool."""
+        """Whether it polls: it has polled recently, has just started, or waits for a full pool."""
         if self.stopped or not self._polls:
             return False
         if self._paused_polls or self._last_poll_ms is None:
@@ -217,32 +174,32 @@ class Consumer:
         return self._clock.now_ms() - self._last_poll_ms < self._health_timeout_ms
 
     def stop(self) -> None:
-        """Poll no more."""
+        """Stop polling."""
         self.stopped = True
         for poll in list(self._polls):
             poll.cancel()
 
-    async def stopped_polling(self) -> None:
-        """Wait until no poll is under way."""
+    async def wait_until_stopped(self) -> None:
+        """Wait until no poll is running."""
         if self._polls:
             await asyncio.wait(self._polls)
 
     @property
     def is_idle(self) -> bool:
-        """Whether it was stopped and nothing of it is under way: it may be closed."""
-        return self.stopped and not self._polls and not self.settlements.under_way and not self._beats
+        """Whether it was stopped and has nothing left to settle, so that it may be closed."""
+        return self.stopped and not self._polls and not self.settlements.under_way and not self._heartbeat
 
     async def close(self) -> None:
-        """Poll no more and hang up; the source finishes the settlements that are under way."""
+        """Stop polling and close the source, which finishes pending settlements."""
         self.stop()
-        await self.stopped_polling()
-        if self._heart is not None:
-            self._heart.cancel()
-            await asyncio.wait([self._heart])
+        await self.wait_until_stopped()
+        if self._lease_keeper is not None:
+            self._lease_keeper.cancel()
+            await asyncio.wait([self._lease_keeper])
         await self.source.close()
 
     def view(self) -> QueueView:
-        """The queue at this moment."""
+        """Return the current state of the queue."""
         polled_ms = self._last_poll_ms
         return QueueView(
             name=self.name,
@@ -259,3 +216,41 @@ class Consumer:
             last_poll_age_s=None if polled_ms is None else (self._clock.now_ms() - polled_ms) / SECOND_MS,
             draining=self.stopped,
         )
+
+
+class HeartbeatRounds:
+    """The schedule of lease extensions: while a message is in flight, its lease is extended (ROUTER-TRACK-3).
+
+    A round comes every sixth of the visibility timeout; a message is extended two rounds after it was added, so after a
+    third of the timeout at most. Messages that are not due cost nothing.
+    """
+
+    def __init__(self) -> None:
+        # Dictionaries, as sets do not keep the order in which the leases started.
+        self._rounds: deque[Round] = deque({} for _ in range(_ROUNDS_BETWEEN))
+
+    def __bool__(self) -> bool:
+        """Return whether there is any message."""
+        return any(self._rounds)
+
+    def add(self, message: TrackedMessage) -> None:
+        """Add a message whose lease has just started or been extended."""
+        if message.lease_round is not None:
+            del message.lease_round[message]
+        message.lease_round = self._rounds[-1]
+        message.lease_round[message] = None
+
+    def remove(self, message: TrackedMessage) -> None:
+        """Remove a message, if it is there."""
+        if message.lease_round is not None:
+            del message.lease_round[message]
+            message.lease_round = None
+
+    def due(self) -> list[TrackedMessage]:
+        """Start the next round, and return the messages to extend now."""
+        messages = list(self._rounds.popleft())
+        self._rounds.append({})
+        for message in messages:
+            message.lease_round = None
+            self.add(message)
+        return messages

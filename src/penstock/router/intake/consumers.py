@@ -1,4 +1,4 @@
-"""All consumers of a router: started, replaced when they stall, retired, and left in good order at the end."""
+"""All consumers of a router: starts them, replaces those that stall, and stops them."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 class Consumers:
-    """Consumers by the name of their queue, and those that only settle what they had taken."""
+    """The consumers by queue name, and the draining ones, which only settle the messages they received."""
 
     def __init__(
         self,
@@ -39,15 +39,15 @@ class Consumers:
 
     @property
     def queues(self) -> Mapping[str, QueueSpec]:
-        """The queues that are wanted."""
+        """The configured queues."""
         return MappingProxyType(self._queues)
 
     def all(self) -> list[Consumer]:
-        """Those that are no longer wanted last."""
+        """Return all consumers, the draining ones last."""
         return [*self._consumers.values(), *self._draining]
 
     async def start(self, queue: QueueSpec) -> None:
-        """Start a consumer; a queue that cannot be used leaves the others alone, and is tried at the next sync."""
+        """Start a consumer; warn if the queue cannot be used, which the next sync tries again."""
         try:
             await self._start(queue)
         except PenstockError as error:
@@ -57,11 +57,11 @@ class Consumers:
     async def _start(self, queue: QueueSpec) -> None:
         for old in [each for each in self._draining if each.name == queue.queue_name]:
             if old.source.exclusive:
-                # Two at once could put a group out of order; what the old one had comes again to the new one.
+                # Two at once could break a group's order; the new one receives the old one's messages again.
                 self._draining.remove(old)
                 await old.close()
         if queue.queue_name in self._consumers:
-            # A restart and a new configuration have met: one consumer is enough.
+            # A restart and a new configuration ran at the same time: one consumer is enough.
             return
         consumer = Consumer(
             self._make_source(queue),
@@ -76,79 +76,79 @@ class Consumers:
         consumer.start()
 
     def retire(self, name: str) -> None:
-        """Consume a queue no longer; what was taken of it is still settled."""
+        """Stop consuming a queue; messages already received are still settled."""
         del self._queues[name]
-        # There is none if it could not be restarted.
+        # Missing if its restart failed.
         if consumer := self._consumers.pop(name, None):
             consumer.stop()
             self._draining.append(consumer)
 
     async def restart(self, name: str) -> bool:
-        """Put a new consumer in the place of one; False if there is none, or no new one could be made."""
+        """Replace the consumer of a queue; return False if there is none, or if no new one could be started."""
         queue = self._queues.get(name)
         if queue is None:
             return False
         self._warnings.add(
-            WarningCode.CONSUMER_RESTART, WarningSeverity.WARN, ROUTER, f"the consumer of queue {name} is restarted"
+            WarningCode.CONSUMER_RESTART, WarningSeverity.WARN, ROUTER, f"restarting the consumer of queue {name}"
         )
         try:
             self.retire(name)
             await self._start(queue)
         except Exception as error:
-            _log.exception("the consumer of queue %s could not be restarted", name)
+            _log.exception("cannot restart the consumer of queue %s", name)
             self._queues.setdefault(name, queue)
             self._warnings.add(
                 WarningCode.CONSUMER_RESTART_FAILED,
                 WarningSeverity.CRITICAL,
                 ROUTER,
-                f"the consumer of queue {name} could not be restarted: {error}",
+                f"cannot restart the consumer of queue {name}: {error}",
             )
             return False
         return True
 
     async def restart_unhealthy(self) -> None:
-        """Put a new consumer in the place of each that does not poll."""
+        """Replace each consumer that does not poll."""
         for name in list(self._queues):
             consumer = self._consumers.get(name)
             if consumer is None or not consumer.is_healthy:
                 await self.restart(name)
 
     async def close_idle(self) -> None:
-        """Hang up where nothing is left to settle."""
+        """Close the draining consumers that have nothing left to settle."""
         for consumer in [each for each in self._draining if each.is_idle]:
             self._draining.remove(consumer)
             await consumer.close()
 
     async def stop_all(self, wait_s: float) -> None:
-        """Poll nothing any more."""
+        """Stop polling all queues."""
         for name in list(self._queues):
             self.retire(name)
         try:
             async with asyncio.timeout(wait_s):
                 for consumer in self._draining:
-                    await consumer.stopped_polling()
+                    await consumer.wait_until_stopped()
         except TimeoutError:
             _log.warning("some polls did not end within %g s", wait_s)
 
     @property
     def settlement_failures(self) -> int:
-        """How many settlements have failed so far."""
+        """Number of settlements that have failed so far."""
         return sum(consumer.settlements.failures for consumer in self.all())
 
     async def settle_all(self, wait_s: float) -> None:
-        """Wait until the queues have confirmed what was acked and given back."""
+        """Wait until the queues have confirmed every ack and nack."""
         try:
             async with asyncio.timeout(wait_s):
                 for consumer in self._draining:
-                    await consumer.settlements.all_ended()
+                    await consumer.settlements.wait_until_settled()
         except TimeoutError:
             _log.warning("the queues did not confirm all settlements within %g s", wait_s)
 
     async def close_all(self, wait_s: float) -> None:
-        """Hang up everywhere."""
+        """Close all consumers."""
         try:
             async with asyncio.timeout(wait_s):
                 await asyncio.gather(*(consumer.close() for consumer in self._draining))
         except TimeoutError:
-            _log.warning("some queues were not left within %g s", wait_s)
+            _log.warning("some consumers did not close within %g s", wait_s)
         self._draining.clear()

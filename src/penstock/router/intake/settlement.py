@@ -1,4 +1,4 @@
-"""Settling: a message taken from a queue is removed or given back exactly once, and tracked until that is done."""
+"""Settlement: a message is acked or nacked exactly once, and tracked until the queue has confirmed it."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ class Settlements:
         self._settle(message, None)
 
     def nack(self, message: TrackedMessage, delay_s: int) -> None:
-        """Give a message back, to come again after the delay."""
+        """Return a message to its queue, to be redelivered after the delay."""
         self.nacked += 1
         self._settle(message, delay_s)
 
@@ -46,21 +46,21 @@ class Settlements:
 
     def _sent(self, message: TrackedMessage, delay_s: int | None, error: Exception | None) -> None:
         if message.reissued:
-            # It was handed out once more in the meantime, and that hand-out has to be settled too.
+            # It was redelivered in the meantime, and the redelivery must be settled too.
             message.reissued = False
             self._send(message, delay_s)
             return
         self._end(error)
-        message.origin.forget(message)
+        message.origin.release_lease(message)
         self._tracker.remove(message)
 
-    def turn_away(self, received: Received, delay_s: int) -> None:
-        """Give back a message that was not tracked."""
+    def reject(self, received: Received, delay_s: int) -> None:
+        """Return a message that is not tracked to its queue."""
         self.nacked += 1
         self._watch(self._source.nack(received, delay_s))
 
     def discard(self, received: Received) -> None:
-        """Remove a message that was not tracked."""
+        """Remove a message that is not tracked for good."""
         self.acked += 1
         self._watch(self._source.ack(received))
 
@@ -73,12 +73,12 @@ class Settlements:
         if not self.under_way:
             self._ended.set()
         if error is not None:
-            # The message comes again when its lease ends: at least once.
+            # At-least-once: the message is redelivered when its lease expires.
             self.failures += 1
-            _log.warning("queue %s: a message was not settled: %s", self._source.name, error)
+            _log.warning("queue %s: cannot settle a message: %s", self._source.name, error)
 
-    async def all_ended(self) -> None:
-        """Wait until nothing is being settled."""
+    async def wait_until_settled(self) -> None:
+        """Wait until no settlement is under way."""
         while self.under_way:
             self._ended.clear()
             await self._ended.wait()

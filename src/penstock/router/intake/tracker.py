@@ -1,7 +1,4 @@
-"""The in-flight tracker: which messages are between hand-out and settlement, by broker id and by message id.
-
-A message on its way through the router, from its hand-out to its settlement.
-"""
+"""The in-flight tracker: the messages between receipt and settlement, by broker id and by message id."""
 
 from collections.abc import Iterator
 from enum import IntEnum
@@ -15,7 +12,7 @@ from penstock.queues import Received, Source
 
 
 class Stage(IntEnum):
-    """Where a message is."""
+    """The stage of a message in the router."""
 
     WAITING = 0
     DELIVERING = 1
@@ -24,73 +21,73 @@ class Stage(IntEnum):
 
 
 class BatchGroup:
-    """The messages of one group in one batch: when one fails, the later ones go back too (ROUTER-BATCH-1)."""
+    """The messages of one group in one batch: when one fails, the later ones are nacked too (ROUTER-BATCH-1)."""
 
     __slots__ = ("failed_until_ms",)
 
     def __init__(self) -> None:
-        # When the message that failed can be seen again; None while none has failed.
+        # When the failed message becomes visible again; None while none has failed.
         self.failed_until_ms: int | None = None
 
     def fail(self, delay_s: int, now_ms: int) -> None:
-        """A message failed and goes back for so long."""
+        """Record that a message failed and was nacked with a delay."""
         self.failed_until_ms = now_ms + delay_s * SECOND_MS
 
     def blocks(self, pointer: MessagePointer) -> bool:
-        """Whether a later message of the batch may not go now."""
+        """Return whether a later message of the batch must not be delivered now."""
         return self.failed_until_ms is not None and pointer.dispatch_mode is DispatchMode.BLOCK_ON_ERROR
 
     def delay_s(self, now_ms: int, *, ordered: bool) -> int:
-        """How long such a message goes back for."""
+        """Return the delay of the nack of a blocked message."""
         if ordered or self.failed_until_ms is None:
             return FAST_FAIL_DELAY_S
-        # The queue does not hold the later message back, so it must not be seen before the failed one (ROUTER-BATCH-3).
+        # An unordered queue must not redeliver the later message before the failed one (ROUTER-BATCH-3).
         return max(FAST_FAIL_DELAY_S, ceil((self.failed_until_ms - now_ms) / SECOND_MS) + 1)
 
 
-class Settles(Protocol):
-    """Where a message is settled."""
+class Settler(Protocol):
+    """Settles messages."""
 
     def ack(self, message: "TrackedMessage") -> None:
         """Remove the message for good."""
 
     def nack(self, message: "TrackedMessage", delay_s: int) -> None:
-        """Give the message back, to come again after the delay."""
+        """Return the message to its queue, to be redelivered after the delay."""
 
 
-class Holds(Protocol):
-    """The pool a message is in: that of its code, or the default pool."""
+class AssignedPool(Protocol):
+    """The pool of a message: the one it names, or the default pool."""
 
     code: str
 
 
 class MessageOrigin(Protocol):
-    """The consumer a message came through."""
+    """The consumer that received a message."""
 
     name: str
 
     @property
     def source(self) -> Source:
-        """Where it was handed out."""
+        """The queue's source."""
         ...
 
     @property
-    def settlements(self) -> Settles:
-        """Where it is settled."""
+    def settlements(self) -> Settler:
+        """The settlements of the consumer's messages."""
         ...
 
-    def forget(self, message: "TrackedMessage") -> None:
-        """The message's lease is needed no longer."""
+    def release_lease(self, message: "TrackedMessage") -> None:
+        """Stop extending the lease of a message."""
 
 
 class TrackedMessage:
-    """One message. Lanes chain messages by `next`, which costs less than a container per group."""
+    """A message in the router. Lanes link messages by `next`, which costs less than a container per group."""
 
     __slots__ = (
         "attempt",
         "batch_group",
-        "beat",
         "group",
+        "lease_round",
         "next",
         "origin",
         "pointer",
@@ -106,7 +103,7 @@ class TrackedMessage:
         pointer: MessagePointer,
         received: Received,
         origin: MessageOrigin,
-        pool: Holds,
+        pool: AssignedPool,
         batch_group: BatchGroup,
         tracked_s: float,
     ) -> None:
@@ -116,19 +113,19 @@ class TrackedMessage:
         self.origin = origin
         self.pool = pool
         self.batch_group = batch_group
-        # On the loop's clock, which only serves to take differences.
+        # On the event loop's clock, so only differences have a meaning.
         self.tracked_s = tracked_s
         self.stage = Stage.WAITING
         self.attempt = 1
         self.next: TrackedMessage | None = None
-        # The heartbeat's round in which the lease is extended next.
-        self.beat: Round | None = None
-        # Handed out once more while it is being settled: the newer handle has to be settled too.
+        # The round in which the heartbeat next extends the lease.
+        self.lease_round: Round | None = None
+        # Redelivered while being settled: the newer handle must be settled too.
         self.reissued = False
 
     @property
     def is_held(self) -> bool:
-        """Whether it waits here for its first or its next attempt."""
+        """Whether it waits for its first or its next attempt."""
         return self.stage is Stage.WAITING or self.stage is Stage.BACKING_OFF
 
 
@@ -137,7 +134,7 @@ Round: TypeAlias = dict[TrackedMessage, None]
 
 
 class InFlightTracker:
-    """Two indexes that always agree. A broker id counts within its queue, a message id everywhere."""
+    """Two indexes that always agree. A broker id is unique within its queue, a message id in the router."""
 
     def __init__(self) -> None:
         self._of_queue: dict[str, dict[str, TrackedMessage]] = {}
@@ -150,20 +147,20 @@ class InFlightTracker:
         return iter(list(self._by_message_id.values()))
 
     def of_broker_id(self, queue: str, broker_id: str) -> TrackedMessage | None:
-        """The message that this hand-out repeats, if it is still on its way."""
+        """Return the message in flight with a broker's id."""
         messages = self._of_queue.get(queue)
         return messages.get(broker_id) if messages else None
 
     def of_message_id(self, message_id: str) -> TrackedMessage | None:
-        """The message with the application's id."""
+        """Return the message in flight with an application's id."""
         return self._by_message_id.get(message_id)
 
     def in_queue(self, queue: str) -> int:
-        """How many messages of a queue are on their way."""
+        """Return the number of messages of a queue in flight."""
         return len(self._of_queue.get(queue, ()))
 
     def track(self, message: TrackedMessage) -> None:
-        """Add a message that neither index knows."""
+        """Add a message that is in neither index."""
         messages = self._of_queue.setdefault(message.origin.name, {})
         broker_id = message.received.broker_id
         message_id = message.pointer.id
@@ -173,7 +170,7 @@ class InFlightTracker:
         self._by_message_id[message_id] = message
 
     def remove(self, message: TrackedMessage) -> None:
-        """Forget a message that was tracked."""
+        """Remove a tracked message."""
         queue = message.origin.name
         messages = self._of_queue[queue]
         del messages[message.received.broker_id]

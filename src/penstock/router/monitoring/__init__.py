@@ -1,1 +1,1 @@
-"""The router's HTTP API: one file per part of it, put together in `app.py`."""
+"""The router's HTTP API, one module per family of routes; `app.py` combines them."""

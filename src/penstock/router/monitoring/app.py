@@ -1,7 +1,4 @@
-"""The router's HTTP surface: probes, the routes of every part, their OpenAPI document, and the test endpoints.
-
-`POST /config/reload`: the configuration, now.
-"""
+"""The router's HTTP application: probes, all routes, their OpenAPI document, and the test endpoints."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,6 +25,7 @@ from penstock.http.server import App, Receive, Scope, Send
 from penstock.ops.telemetry import Metrics
 from penstock.queues import Publisher, publisher_for
 from penstock.router.config.sync import ConfigSync
+from penstock.router.leadership import RouterLeadership
 from penstock.router.monitoring.breakers import RouterBreakerRoutes
 from penstock.router.monitoring.health import readiness
 from penstock.router.monitoring.in_flight import InFlightRoutes
@@ -35,25 +33,26 @@ from penstock.router.monitoring.metrics import RouterCollector
 from penstock.router.monitoring.overview import OverviewRoutes
 from penstock.router.monitoring.pools import RouterPoolRoutes
 from penstock.router.monitoring.queues import QueueRoutes
-from penstock.router.monitoring.seeding import SeedRoutes
+from penstock.router.monitoring.seed_routes import SeedRoutes
 from penstock.router.monitoring.test_endpoints import PREFIX, TestEndpoints
 from penstock.router.monitoring.views import RouterSurface
 from penstock.router.monitoring.warning_routes import WarningRoutes
 from penstock.router.monitoring.warnings import Warnings
 from penstock.router.pools.counts import RouterMetrics
 from penstock.router.settings import RouterSettings
-from penstock.router.standby import RouterLeadership
+
+_DESCRIPTION = "Inspect a running Penstock router, and change what can be changed while it runs."
 
 
 class Reloaded(msgspec.Struct, frozen=True):
-    """What the configuration holds."""
+    """Number of pools and queues in the reloaded configuration."""
 
     pools: int
     queues: int
 
 
 class ReloadRoutes:
-    """The route that syncs at once."""
+    """The route that reloads the configuration."""
 
     def __init__(self, sync: ConfigSync) -> None:
         self._sync = sync
@@ -69,12 +68,9 @@ class ReloadRoutes:
         return Reloaded(len(configuration.processing_pools), len(configuration.queues))
 
 
-_DESCRIPTION = "Looking into a running Penstock router, and changing what may be changed while it runs."
-
-
 @dataclass(frozen=True, kw_only=True)
 class RouterParts:
-    """What the API shows and drives."""
+    """The parts of a router that its API shows and controls."""
 
     settings: RouterSettings
     router: RouterSurface
@@ -83,13 +79,13 @@ class RouterParts:
     metrics: RouterMetrics
     leadership: RouterLeadership
     new_id: Callable[[], str]
-    # Where this server is reached; known when it listens.
+    # The URL of this server, known once it listens.
     own_url: Callable[[], str]
     publisher_for: Callable[[str], Publisher] = publisher_for
 
 
 def router_app(parts: RouterParts) -> App:
-    """The whole HTTP surface of a router."""
+    """Return the HTTP application of a router."""
     metrics = Metrics("router")
     metrics.register(RouterCollector(parts.router, parts.metrics, parts.warnings))
     settings = parts.settings
@@ -100,7 +96,7 @@ def router_app(parts: RouterParts) -> App:
 
 
 def route_table(parts: RouterParts) -> RouteTable:
-    """The routes of every part."""
+    """Return the routes of every part."""
     router, sync, settings = parts.router, parts.sync, parts.settings
 
     def test_endpoints_url() -> str | None:
@@ -121,7 +117,7 @@ def route_table(parts: RouterParts) -> RouteTable:
 
 
 def openapi(parts: RouterParts) -> Json:
-    """The document that describes the routes."""
+    """Return the OpenAPI document of the routes."""
     return openapi_document(route_table(parts), "Penstock router", _DESCRIPTION)
 
 

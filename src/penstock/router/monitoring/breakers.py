@@ -1,4 +1,4 @@
-"""`/monitoring/circuit-breakers`: looking at breakers, and closing them by hand."""
+"""`/monitoring/circuit-breakers`: list breakers, and close them by hand."""
 
 from http import HTTPStatus
 from typing import Annotated
@@ -16,27 +16,27 @@ _PATH = "/monitoring/circuit-breakers"
 
 
 class BreakerList(msgspec.Struct, frozen=True, rename="camel"):
-    """The breakers of all endpoints, by endpoint; the cursor asks for the next page, null after the last."""
+    """The breakers of all endpoints, sorted by endpoint; `cursor` requests the next page, null on the last."""
 
     circuit_breakers: list[BreakerView]
     cursor: str | None
 
 
-def breaker_list(breakers: list[BreakerView], asked: WholeOrPageQuery) -> BreakerList:
-    """Breakers, all or a page of them."""
+def breaker_list(breakers: list[BreakerView], query: WholeOrPageQuery) -> BreakerList:
+    """Return all breakers, or a page of them."""
     return BreakerList(
-        *whole_or_page_of(breakers, lambda each: (each.endpoint,), tuple[str], asked.limit, asked.cursor)
+        *whole_or_page_of(breakers, lambda each: (each.endpoint,), tuple[str], query.limit, query.cursor)
     )
 
 
 class BreakerReset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The breaker to close, named as the list names it. An endpoint is a URL, so it is not part of the path."""
+    """The endpoint whose breaker to close, as the list shows it. It is a URL, so it cannot be part of the path."""
 
     endpoint: Annotated[str, Meta(min_length=1)]
 
 
 class ResetCount(msgspec.Struct, frozen=True):
-    """How many breakers were closed."""
+    """Number of breakers that were closed."""
 
     reset: int
 
@@ -47,7 +47,7 @@ class RouterBreakerRoutes:
     def __init__(self, router: RouterSurface) -> None:
         self._router = router
 
-    @route("GET", _PATH, summary="The breakers of all endpoints.")
+    @route("GET", _PATH, summary="List the breakers of all endpoints.")
     def _list(self, call: Call[WholeOrPageQuery, NoBody]) -> BreakerList:
         return breaker_list(self._router.breakers(), call.query)
 
@@ -55,7 +55,7 @@ class RouterBreakerRoutes:
     def _reset(self, call: Call[NoQuery, BreakerReset]) -> ResetCount:
         endpoint = call.body.endpoint
         if not self._router.reset_breaker(endpoint):
-            raise NotFound(f"there is no breaker of {endpoint[:200]!r}; GET {_PATH} has them all")
+            raise NotFound(f"there is no breaker of {endpoint[:200]!r}; GET {_PATH} lists them")
         return ResetCount(1)
 
     @route("POST", f"{_PATH}/reset-all", summary="Close all breakers.")

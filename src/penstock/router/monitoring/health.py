@@ -1,4 +1,4 @@
-"""How the router is: one word, and the reasons for it."""
+"""The health of the router: a status, with reasons."""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -13,11 +13,11 @@ from penstock.router.monitoring.warnings import WarningSeverity
 
 MIN_SUCCESS_RATE = 0.9
 MIN_JUDGED = 10
-MOST_REASONS = 20
+MAX_REASONS = 20
 
 
 class RouterHealthStatus(StrEnum):
-    """From good to bad."""
+    """Health of the router, best first."""
 
     HEALTHY = "HEALTHY"
     WARNING = "WARNING"
@@ -25,7 +25,7 @@ class RouterHealthStatus(StrEnum):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """How the router is, and why it is not better."""
+    """Health of the router, and the reasons if it is not HEALTHY."""
 
     status: RouterHealthStatus
     reasons: tuple[str, ...]
@@ -38,7 +38,7 @@ def assess(
     breakers: Iterable[BreakerView],
     warnings: Mapping[WarningSeverity, int],
 ) -> Health:
-    """DEGRADED: messages are not delivered as they should be. WARNING: somebody should look. HEALTHY: neither."""
+    """Return DEGRADED if messages are not delivered as they should be, WARNING if an operator should look."""
     bad = [*_bad_reasons(sync, queues, warnings)]
     poor = [*_poor_reasons(sync, pools, breakers, warnings)]
     status = RouterHealthStatus.DEGRADED if bad else RouterHealthStatus.WARNING if poor else RouterHealthStatus.HEALTHY
@@ -46,7 +46,7 @@ def assess(
 
 
 def readiness(sync: ConfigSync, router: RouterSurface) -> dict[str, Check]:
-    """The checks behind /health/ready: initialised, and every consumer polls."""
+    """Return the checks of /health/ready: the first sync is done, and every consumer polls."""
 
     async def initialised() -> CheckResult:
         ready = sync.state.initialised
@@ -60,10 +60,9 @@ def readiness(sync: ConfigSync, router: RouterSurface) -> dict[str, Check]:
 
 
 def _first(reasons: tuple[str, ...]) -> tuple[str, ...]:
-    """As many as somebody reads."""
-    if len(reasons) <= MOST_REASONS:
+    if len(reasons) <= MAX_REASONS:
         return reasons
-    return (*reasons[:MOST_REASONS], f"and {len(reasons) - MOST_REASONS} reasons more")
+    return (*reasons[:MAX_REASONS], f"and {len(reasons) - MAX_REASONS} more reasons")
 
 
 def _bad_reasons(

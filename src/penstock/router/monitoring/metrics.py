@@ -1,7 +1,7 @@
-"""The router's metrics, read from what its parts count when Prometheus asks.
+"""The router's metrics, computed from the counts of its parts at each scrape.
 
-Nothing here grows without bound: pools and queues beyond 512 and breakers beyond 200 are summed up under `_other`, and
-of groups a pool shows the heaviest twenty.
+The number of labels is bounded: pools and queues beyond 512 and breakers beyond 200 are added up under `_other`, and a
+pool shows its twenty heaviest groups.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ from penstock.router.pools.counts import BUCKETS_S, SHOWN_GROUPS, PoolMetrics, R
 
 MAX_LABELS = 512
 MAX_ENDPOINT_LABELS = 200
-# Groups are shown for this many pools, those that were made first.
+# Groups are shown for the pools that were created first.
 MAX_GROUPED_POOLS = 50
 OTHER = "_other"
 
@@ -28,17 +28,17 @@ Fold = Callable[[Iterable[float]], float]
 
 _POOL_GAUGES: tuple[tuple[str, str, Read[RouterPoolView], Fold], ...] = (
     ("active", "Deliveries under way.", lambda pool: pool.active, sum),
-    ("queued", "Messages that wait in the pool.", lambda pool: pool.queued, sum),
-    ("backing_off", "Messages that wait for their next attempt.", lambda pool: pool.backing_off, sum),
-    ("concurrency", "Deliveries that may be under way at once.", lambda pool: pool.concurrency, sum),
-    ("available_permits", "Deliveries that could begin now.", lambda pool: pool.available_permits, sum),
+    ("queued", "Messages waiting in the pool.", lambda pool: pool.queued, sum),
+    ("backing_off", "Messages waiting for their next attempt.", lambda pool: pool.backing_off, sum),
+    ("concurrency", "Deliveries that may run at once.", lambda pool: pool.concurrency, sum),
+    ("available_permits", "Deliveries that could start now.", lambda pool: pool.available_permits, sum),
     ("queue_capacity", "Messages that may wait in the pool.", lambda pool: pool.queue_capacity, sum),
     ("groups", "Groups that have messages.", lambda pool: pool.groups, sum),
     ("rate_limited", "1 while the rate limit holds messages back.", lambda pool: pool.rate_limited, max),
     ("draining", "1 while the pool is being drained.", lambda pool: pool.draining, max),
     (
         "oldest_waiting_seconds",
-        "Age of the message that waits the longest, for whatever reason.",
+        "Age of the message that has waited longest, for any reason.",
         lambda pool: pool.oldest_waiting_s,
         max,
     ),
@@ -50,14 +50,14 @@ _POOL_RESULTS: tuple[tuple[str, Read[PoolMetrics]], ...] = (
     ("deferred", lambda pool: pool.deferred_count),
 )
 _QUEUE_COUNTERS: tuple[tuple[str, str, Read[QueueView]], ...] = (
-    ("polls", "Polls that were answered.", lambda queue: queue.polls),
-    ("received", "Messages handed out by the queue.", lambda queue: queue.received),
+    ("polls", "Completed polls.", lambda queue: queue.polls),
+    ("received", "Messages received from the queue.", lambda queue: queue.received),
     ("acked", "Messages removed from the queue.", lambda queue: queue.acked),
-    ("nacked", "Messages given back to the queue.", lambda queue: queue.nacked),
-    ("malformed", "Messages that are no pointers.", lambda queue: queue.malformed),
+    ("nacked", "Messages returned to the queue.", lambda queue: queue.nacked),
+    ("malformed", "Messages that are not valid pointers.", lambda queue: queue.malformed),
 )
 _QUEUE_GAUGES: tuple[tuple[str, str, Read[QueueView], Fold], ...] = (
-    ("in_flight", "Messages taken and not yet settled.", lambda queue: queue.in_flight, sum),
+    ("in_flight", "Messages received and not yet settled.", lambda queue: queue.in_flight, sum),
     ("healthy", "1 if the consumer polls.", lambda queue: queue.healthy, min),
     ("paused", "1 while a full pool keeps the consumer from polling.", lambda queue: queue.paused, max),
     ("last_poll_age_seconds", "Time since the last poll ended.", lambda queue: queue.last_poll_age_s or 0.0, max),
@@ -66,7 +66,7 @@ _BREAKER_STATES = {"CLOSED": 0, "HALF_OPEN": 1, "OPEN": 2}
 
 
 class RouterCollector(Collector):
-    """Puts the router's counts into Prometheus' words."""
+    """Converts the router's counts to Prometheus metrics."""
 
     def __init__(self, router: RouterSurface, metrics: RouterMetrics, warnings: Warnings) -> None:
         self._router = router
@@ -74,11 +74,11 @@ class RouterCollector(Collector):
         self._warnings = warnings
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: there is no router yet when a collector is registered."""
+        """Return nothing, as there is no router yet when the collector is registered."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """Everything."""
+        """Return all metrics."""
         counted = _by_label(self._metrics, lambda entry: entry[0], MAX_LABELS)
         yield from _gauges("pool", _POOL_GAUGES, _by_label(self._router.pools(), lambda pool: pool.code, MAX_LABELS))
         yield from _pool_counters({label: [pool for _, pool in entries] for label, entries in counted.items()})
@@ -103,12 +103,12 @@ class RouterCollector(Collector):
         yield open_warnings
 
     def _groups(self) -> Iterator[Metric]:
-        depth = _group_gauge("queued", "Messages that wait in the groups with the longest queues.")
+        depth = _group_gauge("queued", "Messages waiting in the groups with the longest queues.")
         for group in longest(self._router.groups(None), SHOWN_GROUPS):
             depth.add_metric([group.pool, group.group], group.queued)
-        busy = _group_gauge("processing_seconds", "Time spent on deliveries of the groups with the most, estimated.")
+        busy = _group_gauge("processing_seconds", "Delivery time of the groups with the most, estimated.")
         waited = _group_gauge(
-            "waiting_seconds", "Time waited for a turn by messages of the groups with the most, estimated."
+            "waiting_seconds", "Time that messages waited for their turn in the groups with the most, estimated."
         )
         for code, pool in list(self._metrics)[:MAX_GROUPED_POOLS]:
             for heavy in pool.busiest_groups():
@@ -119,7 +119,7 @@ class RouterCollector(Collector):
 
 
 def _by_label(entries: Iterable[T], name_of: Callable[[T], str], most: int) -> dict[str, list[T]]:
-    """Entries by name; those of the same name together, and all beyond `most` names under one."""
+    """Group entries by name, and all beyond `most` names under one label."""
     grouped: dict[str, list[T]] = {}
     for entry in entries:
         name = name_of(entry)
@@ -140,13 +140,13 @@ def _gauges(
 
 def _pool_counters(grouped: dict[str, list[PoolMetrics]]) -> Iterator[Metric]:
     messages = CounterMetricFamily(
-        "penstock_router_pool_messages", "Messages that a pool is done with.", labels=["pool", "result"]
+        "penstock_router_pool_messages", "Messages finished by a pool.", labels=["pool", "result"]
     )
-    submitted = CounterMetricFamily("penstock_router_pool_submitted", "Messages that a pool took in.", labels=["pool"])
+    submitted = CounterMetricFamily("penstock_router_pool_submitted", "Messages accepted by a pool.", labels=["pool"])
     limited = CounterMetricFamily(
         "penstock_router_pool_rate_limit_waits", "Messages that had to wait for the rate limit.", labels=["pool"]
     )
-    processing = _histogram("processing", "Time a message was being delivered.")
+    processing = _histogram("processing", "Time of a message's delivery.")
     waiting = _histogram("waiting", "Time a message waited for its turn.")
     for label, pools in grouped.items():
         for result, read in _POOL_RESULTS:
@@ -168,13 +168,15 @@ def _queue_counters(grouped: dict[str, list[QueueView]]) -> Iterator[Metric]:
 
 def _breakers(breakers: Sequence[BreakerView]) -> Iterator[Metric]:
     state = GaugeMetricFamily(
-        "penstock_router_breaker_state", "0 closed, 1 half open, 2 open; the worst of them.", labels=["endpoint"]
+        "penstock_router_breaker_state",
+        "0 closed, 1 half open, 2 open; the worst state under this label.",
+        labels=["endpoint"],
     )
     recent = GaugeMetricFamily(
         "penstock_router_breaker_window_calls", "Calls in the breaker's window.", labels=["endpoint", "result"]
     )
     rejected = CounterMetricFamily(
-        "penstock_router_breaker_rejected", "Deliveries that an open breaker held back.", labels=["endpoint"]
+        "penstock_router_breaker_rejected", "Deliveries rejected by an open breaker.", labels=["endpoint"]
     )
     for label, entries in _by_label(breakers, lambda each: each.endpoint, MAX_ENDPOINT_LABELS).items():
         failures = sum(each.failures for each in entries)

@@ -1,17 +1,17 @@
-"""`/monitoring`: the whole router on one page, and whether it is the primary one."""
+"""`/monitoring`: the state of the whole router, and whether it is the primary instance."""
 
 import msgspec
 
 from penstock.http.api import Call, NoBody, NoQuery, route
 from penstock.router.config.sync import ConfigSync, SyncState
+from penstock.router.leadership import RouterLeadership
 from penstock.router.monitoring.health import Health, assess
 from penstock.router.monitoring.views import QueueView, RouterPoolView, RouterSurface
 from penstock.router.monitoring.warnings import Warnings, WarningSeverity
-from penstock.router.standby import RouterLeadership
 
 
 class RouterTotals(msgspec.Struct, frozen=True, rename="camel"):
-    """All pools and all queues added up."""
+    """Totals of all pools and queues."""
 
     pools: int
     queues: int
@@ -30,7 +30,7 @@ class RouterTotals(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Overview(msgspec.Struct, frozen=True, rename="camel"):
-    """The router at this moment."""
+    """The current state of the router."""
 
     health: Health
     totals: RouterTotals
@@ -66,7 +66,7 @@ class OverviewRoutes:
         self._leadership = leadership
         self._enabled = enabled
 
-    @route("GET", "/monitoring", summary="The health of the router, with reasons, and its totals.")
+    @route("GET", "/monitoring", summary="Show the health of the router, with reasons, and its totals.")
     def _overview(self, _: Call[NoQuery, NoBody]) -> Overview:
         pools, queues, breakers = self._router.pools(), self._router.queues(), self._router.breakers()
         warnings = self._warnings.counts()
@@ -78,7 +78,7 @@ class OverviewRoutes:
             sync=self._sync.state,
         )
 
-    @route("GET", "/monitoring/standby-status", summary="Whether this instance is the primary one and consumes.")
+    @route("GET", "/monitoring/standby-status", summary="Show whether this instance is the primary one and consumes.")
     def _standby_status(self, _: Call[NoQuery, NoBody]) -> StandbyStatus:
         state = self._sync.state
         return StandbyStatus(self._enabled, self._leadership.is_primary(), state.initialised, state.consuming)

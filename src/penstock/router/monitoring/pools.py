@@ -1,4 +1,4 @@
-"""`/monitoring/pools` and `/monitoring/groups`: looking at pools, and changing their limits."""
+"""`/monitoring/pools` and `/monitoring/groups`: list pools and groups, and change the limits of pools."""
 
 from enum import StrEnum
 from http import HTTPStatus
@@ -15,21 +15,21 @@ from penstock.router.monitoring.views import RouterGroupView, RouterPoolView, Ro
 
 
 class RouterPoolList(msgspec.Struct, frozen=True):
-    """Pools; the cursor asks for the next page, null after the last."""
+    """Pools; `cursor` requests the next page, null on the last."""
 
     pools: list[RouterPoolView]
     cursor: str | None
 
 
 class GroupSorting(StrEnum):
-    """By pool and name, which no message moves; or the longest queues, which have no next page."""
+    """By pool and name, which is stable; or the longest queues first, which has no next page."""
 
     NAME = "name"
     LONGEST = "longest"
 
 
 class GroupQuery(msgspec.Struct, frozen=True):
-    """Which groups to show, in which order, and where to go on."""
+    """Filter, order and page of groups."""
 
     pool: str | None = None
     limit: Limit = 100
@@ -38,14 +38,14 @@ class GroupQuery(msgspec.Struct, frozen=True):
 
 
 class GroupList(msgspec.Struct, frozen=True):
-    """Groups that have messages; the cursor asks for the next page, null after the last."""
+    """Groups that have messages; `cursor` requests the next page, null on the last."""
 
     groups: list[RouterGroupView]
     cursor: str | None
 
 
 class PoolChange(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What shall be different; a rate limit of null takes the limit away."""
+    """The limits to change; a rate limit of null removes the limit."""
 
     concurrency: Annotated[int, Meta(ge=1, le=MAX_CONCURRENCY)] | UnsetType = UNSET
     rate_limit_per_minute: Annotated[int, Meta(ge=1, le=MAX_RATE_PER_MINUTE)] | UnsetType | None = UNSET
@@ -60,17 +60,17 @@ class RouterPoolRoutes:
     def __init__(self, router: RouterSurface) -> None:
         self._router = router
 
-    @route("GET", "/monitoring/pools", summary="All pools, those that are draining too.")
+    @route("GET", "/monitoring/pools", summary="List all pools, including draining ones.")
     def _list(self, call: Call[WholeOrPageQuery, NoBody]) -> RouterPoolList:
-        pools, asked = self._router.pools(), call.query
+        pools, query = self._router.pools(), call.query
         return RouterPoolList(
-            *whole_or_page_of(pools, lambda pool: (pool.code,), tuple[str], asked.limit, asked.cursor)
+            *whole_or_page_of(pools, lambda pool: (pool.code,), tuple[str], query.limit, query.cursor)
         )
 
     @route(
         "PUT",
         "/monitoring/pools/{code}",
-        summary="Change a pool's limits until the configuration says otherwise.",
+        summary="Change a pool's limits until the next change of the configuration.",
         refusals=(HTTPStatus.CONFLICT,),
     )
     async def _change(self, call: Call[NoQuery, PoolChange]) -> RouterPoolView:
@@ -84,20 +84,20 @@ class RouterPoolRoutes:
             )
         return self._find(code)
 
-    @route("GET", "/monitoring/groups", summary="Groups that have messages, by name or the longest queues.")
+    @route("GET", "/monitoring/groups", summary="List the groups that have messages, by name or by queue length.")
     def _groups(self, call: Call[GroupQuery, NoBody]) -> GroupList:
-        asked = call.query
-        groups = self._router.groups(asked.pool)
-        if asked.order is GroupSorting.LONGEST:
-            check_no_cursor(asked.cursor, "order=longest")
-            return GroupList(longest(groups, asked.limit), None)
-        return GroupList(*page_of(groups, _name, tuple[str, str], asked.limit, asked.cursor))
+        query = call.query
+        groups = self._router.groups(query.pool)
+        if query.order is GroupSorting.LONGEST:
+            check_no_cursor(query.cursor, "order=longest")
+            return GroupList(longest(groups, query.limit), None)
+        return GroupList(*page_of(groups, _name, tuple[str, str], query.limit, query.cursor))
 
     def _find(self, code: str) -> RouterPoolView:
         for pool in self._router.pools():
             if pool.code == code and not pool.draining:
                 return pool
-        raise NotFound(f"there is no pool {code!r}; GET /monitoring/pools has them all")
+        raise NotFound(f"there is no pool {code!r}; GET /monitoring/pools lists them")
 
 
 def _name(group: RouterGroupView) -> tuple[str, str]:

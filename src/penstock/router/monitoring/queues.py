@@ -1,4 +1,4 @@
-"""`/monitoring/queues` and `/monitoring/consumer-health`: what is consumed, and how well."""
+"""`/monitoring/queues` and `/monitoring/consumer-health`: the consumed queues, and the health of their consumers."""
 
 from http import HTTPStatus
 
@@ -12,7 +12,7 @@ from penstock.router.monitoring.views import QueueView, RouterSurface
 
 
 class QueueList(msgspec.Struct, frozen=True):
-    """Consumed queues; the cursor asks for the next page, null after the last."""
+    """Consumed queues; `cursor` requests the next page, null on the last."""
 
     queues: list[QueueView]
     cursor: str | None
@@ -29,7 +29,7 @@ class ConsumerHealth(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ConsumerHealthList(msgspec.Struct, frozen=True):
-    """Consumers, and whether every one that should poll does; the cursor asks for the next page of them."""
+    """Consumers, and whether every one that should poll does; `cursor` requests the next page, null on the last."""
 
     healthy: bool
     consumers: list[ConsumerHealth]
@@ -37,7 +37,7 @@ class ConsumerHealthList(msgspec.Struct, frozen=True):
 
 
 class Restarted(msgspec.Struct, frozen=True):
-    """The queue whose consumer is a new one."""
+    """The queue whose consumer was replaced."""
 
     queue: str
 
@@ -48,12 +48,12 @@ class QueueRoutes:
     def __init__(self, router: RouterSurface) -> None:
         self._router = router
 
-    @route("GET", "/monitoring/queues", summary="All consumed queues with their counts.")
+    @route("GET", "/monitoring/queues", summary="List all consumed queues with their counts.")
     def _list(self, call: Call[WholeOrPageQuery, NoBody]) -> QueueList:
         page, cursor = _page_of(self._router.queues(), call.query)
         return QueueList([_without_password(queue) for queue in page], cursor)
 
-    @route("GET", "/monitoring/consumer-health", summary="Whether the consumers poll.")
+    @route("GET", "/monitoring/consumer-health", summary="Show whether the consumers poll.")
     def _health(self, call: Call[WholeOrPageQuery, NoBody]) -> ConsumerHealthList:
         queues = self._router.queues()
         page, cursor = _page_of(queues, call.query)
@@ -66,20 +66,20 @@ class QueueRoutes:
     @route(
         "POST",
         "/monitoring/queues/{name}/restart",
-        summary="Put a new consumer in the place of a queue's.",
+        summary="Replace the consumer of a queue.",
         refusals=(HTTPStatus.SERVICE_UNAVAILABLE,),
     )
     async def _restart(self, call: Call[NoQuery, NoBody]) -> Restarted:
         name = call.path["name"]
         if not any(queue.name == name and not queue.draining for queue in self._router.queues()):
-            raise NotFound(f"no queue {name!r} is consumed; GET /monitoring/queues has them all")
+            raise NotFound(f"no queue {name!r} is consumed; GET /monitoring/queues lists them")
         if not await self._router.restart_consumer(name):
-            raise Unavailable(f"no new consumer of queue {name!r} could be started; GET /warnings says why")
+            raise Unavailable(f"cannot start a new consumer of queue {name!r}; GET /warnings shows the reason")
         return Restarted(name)
 
 
-def _page_of(queues: list[QueueView], asked: WholeOrPageQuery) -> tuple[list[QueueView], str | None]:
-    return whole_or_page_of(queues, lambda queue: (queue.name,), tuple[str], asked.limit, asked.cursor)
+def _page_of(queues: list[QueueView], query: WholeOrPageQuery) -> tuple[list[QueueView], str | None]:
+    return whole_or_page_of(queues, lambda queue: (queue.name,), tuple[str], query.limit, query.cursor)
 
 
 def _without_password(queue: QueueView) -> QueueView:

@@ -1,4 +1,4 @@
-"""`/api/test/…`: endpoints to deliver to, each with a way of its own. For trying things out; off unless switched on."""
+"""`/api/test/…`: endpoints that succeed, fail or wait, for trying out deliveries; disabled by default."""
 
 from collections.abc import Awaitable, Callable
 
@@ -14,8 +14,8 @@ _REFUSED = b'{"ack":false,"delaySeconds":5}'
 _ERROR = b'{"error":"as asked for"}'
 
 
-class _Way(msgspec.Struct, frozen=True):
-    """How an endpoint answers."""
+class _Reply(msgspec.Struct, frozen=True):
+    """A reply of an endpoint."""
 
     status: int = 200
     body: bytes = _ACKED
@@ -23,42 +23,42 @@ class _Way(msgspec.Struct, frozen=True):
     headers: dict[str, str] = {}
 
 
-_SUCCESS = _Way()
-_CLIENT_ERROR = _Way(400, _ERROR)
-_SERVER_ERROR = _Way(500, _ERROR)
-# Each the way of the endpoint's first request, its second and so on, round and round.
-_WAYS = {
+_SUCCESS = _Reply()
+_CLIENT_ERROR = _Reply(400, _ERROR)
+_SERVER_ERROR = _Reply(500, _ERROR)
+# The replies of an endpoint to its requests, in turn.
+_REPLIES = {
     "fast": (_SUCCESS,),
     "success": (_SUCCESS,),
-    "slow": (_Way(pause_s=SLOW_S),),
-    "faulty": (_SUCCESS, _SERVER_ERROR, _SUCCESS, _Way(body=_REFUSED)),
+    "slow": (_Reply(pause_s=SLOW_S),),
+    "faulty": (_SUCCESS, _SERVER_ERROR, _SUCCESS, _Reply(body=_REFUSED)),
     "fail": (_SERVER_ERROR,),
     "server-error": (_SERVER_ERROR,),
     "client-error": (_CLIENT_ERROR,),
-    "rate-limited": (_Way(429, _ERROR, headers={"retry-after": "5"}),),
-    "ack-false": (_Way(body=_REFUSED),),
+    "rate-limited": (_Reply(429, _ERROR, headers={"retry-after": "5"}),),
+    "ack-false": (_Reply(body=_REFUSED),),
 }
-NAMES = tuple(_WAYS)
+NAMES = tuple(_REPLIES)
 
 
 class TestEndpoints:
-    """Answers whatever is sent to them, and counts it."""
+    """The ASGI application of the test endpoints."""
 
-    __test__ = False  # not a test of pytest's
+    __test__ = False  # not a pytest class
 
     def __init__(self, pause: Callable[[float], Awaitable[None]]) -> None:
         self._pause = pause
-        self._requests = dict.fromkeys(_WAYS, 0)
+        self._requests = dict.fromkeys(_REPLIES, 0)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Answer one request."""
         name = scope["path"].removeprefix(PREFIX)
-        ways = _WAYS.get(name)
-        if ways is None:
+        replies = _REPLIES.get(name)
+        if replies is None:
             await send_answer(scope, send, 404, b'{"error":"there is no such test endpoint"}', _JSON)
             return
-        way = ways[self._requests[name] % len(ways)]
+        reply = replies[self._requests[name] % len(replies)]
         self._requests[name] += 1
-        if way.pause_s:
-            await self._pause(way.pause_s)
-        await send_answer(scope, send, way.status, way.body, {**_JSON, **way.headers})
+        if reply.pause_s:
+            await self._pause(reply.pause_s)
+        await send_answer(scope, send, reply.status, reply.body, {**_JSON, **reply.headers})

@@ -1,7 +1,4 @@
-"""What the router shows of itself: the values behind /monitoring and /metrics.
-
-What the API, the metrics and the configuration sync know of the router.
-"""
+"""Views of the router: the values of /monitoring and /metrics, and the protocol that provides them."""
 
 from collections.abc import Iterable
 from heapq import nsmallest
@@ -14,7 +11,7 @@ from penstock.router.config.configuration import RouterConfiguration
 
 
 class RouterPoolView(msgspec.Struct, frozen=True, rename="camel"):
-    """A pool at this moment, and what it has done since it started."""
+    """The current state of a pool, and its counts since it started."""
 
     code: str
     concurrency: int
@@ -39,7 +36,7 @@ class RouterPoolView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RouterGroupView(msgspec.Struct, frozen=True, rename="camel"):
-    """A group of a pool: its queue, and how it does."""
+    """The current state of a group of a pool."""
 
     pool: str
     group: str
@@ -49,12 +46,12 @@ class RouterGroupView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def longest(groups: Iterable[RouterGroupView], most: int) -> list[RouterGroupView]:
-    """The groups with the most messages waiting."""
+    """Return the groups with the most waiting messages."""
     return nsmallest(most, groups, lambda group: (-group.queued, group.pool, group.group))
 
 
 class QueueView(msgspec.Struct, frozen=True, rename="camel"):
-    """A consumed queue."""
+    """The current state of a consumed queue, and its counts."""
 
     name: str
     uri: str
@@ -72,7 +69,7 @@ class QueueView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class InFlightView(msgspec.Struct, frozen=True, rename="camel"):
-    """A message that is tracked."""
+    """A message in flight."""
 
     message_id: str
     broker_message_id: str
@@ -86,12 +83,12 @@ class InFlightView(msgspec.Struct, frozen=True, rename="camel"):
     elapsed_ms: int
 
 
-InFlightPlace = tuple[float, str]
-"""When a message was first tracked, on the clock of the router's loop, and its id: it keeps both while it is here."""
+InFlightPosition = tuple[float, str]
+"""When a message was first tracked, on the event loop's clock, and its id: both stay the same while it is in flight."""
 
 
 class InFlightFilter(msgspec.Struct, frozen=True):
-    """Which tracked messages are asked for; what is None is not asked. An id is the message's own or the broker's."""
+    """A filter of messages in flight; None matches all. The id is the message's own or the broker's."""
 
     message_id: str | None = None
     pool: str | None = None
@@ -99,62 +96,63 @@ class InFlightFilter(msgspec.Struct, frozen=True):
 
 
 class InFlightPage(msgspec.Struct, frozen=True):
-    """Tracked messages, the oldest first, and the place of the last one; None if there are no more behind it."""
+    """Messages in flight, the oldest first, and the position of the last one; None if no more follow."""
 
     messages: list[InFlightView]
-    last: InFlightPlace | None
+    last: InFlightPosition | None
 
 
 class RouterSurface(Protocol):
-    """A running router, seen from outside."""
+    """A running router, as the API, the metrics and the configuration sync use it."""
 
     async def apply(self, configuration: RouterConfiguration) -> None:
-        """Make it so: pools added, changed and drained, consumers started and stopped.
+        """Create, change and drain pools, start and stop consumers.
 
-        If it is cancelled half-way, the next call does the rest.
+        If it is cancelled, the next call does the rest.
         """
 
     def pools(self) -> list[RouterPoolView]:
-        """The pools, those that are draining too."""
+        """Return the pools, including draining ones."""
         ...
 
     def queues(self) -> list[QueueView]:
-        """The consumed queues, those that are stopping too."""
+        """Return the consumed queues, including stopping ones."""
         ...
 
     def groups(self, pool: str | None) -> list[RouterGroupView]:
-        """Groups with messages, of one pool or of all."""
+        """Return the groups that have messages, of one pool or of all."""
         ...
 
-    def in_flight(self, most: int, wanted: InFlightFilter, after: InFlightPlace | None) -> InFlightPage:
-        """The tracked messages asked for that come after a place, the oldest first."""
+    def in_flight(self, most: int, wanted: InFlightFilter, after: InFlightPosition | None) -> InFlightPage:
+        """Return matching messages in flight after a position, the oldest first."""
         ...
 
     def find(self, message_id: str) -> InFlightView | None:
-        """A tracked message by the id of the application or of the broker."""
+        """Return a message in flight by its own id or the broker's."""
         ...
 
     def breakers(self) -> list[BreakerView]:
-        """The breakers of the endpoints."""
+        """Return the breakers of all endpoints."""
         ...
 
     def reset_breaker(self, endpoint: str) -> bool:
-        """Close a breaker; whether there is one."""
+        """Close a breaker; return False if there is none."""
         ...
 
     def reset_breakers(self) -> int:
-        """Close all breakers; how many there are."""
+        """Close all breakers, and return their number."""
         ...
 
     async def change_pool(
         self, code: str, *, concurrency: int | None, rate_limit_per_minute: int | None, unlimited_rate: bool
     ) -> bool:
-        """Change what is not None (`unlimited_rate` takes the limit away); False if there is no such pool.
+        """Change the limits that are not None (`unlimited_rate` removes the rate limit).
 
-        FailedPrecondition if deliveries did not end in time for a lower concurrency.
+        Return False if there is no such pool; raise FailedPrecondition if deliveries do not end in time for a lower
+        concurrency.
         """
         ...
 
     async def restart_consumer(self, name: str) -> bool:
-        """Replace the consumer of a queue; False if there is none, or no new one could be started."""
+        """Replace the consumer of a queue; return False if there is none, or if no new one could be started."""
         ...

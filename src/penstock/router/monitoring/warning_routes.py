@@ -1,4 +1,4 @@
-"""`/warnings`: reading, acknowledging and removing them."""
+"""`/warnings`: list, acknowledge and remove warnings."""
 
 from typing import Annotated
 
@@ -13,7 +13,7 @@ from penstock.router.monitoring.warnings import RouterWarning, WarningCode, Warn
 
 
 class WarningQuery(msgspec.Struct, frozen=True, rename="camel"):
-    """Which warnings to show; `since` is in milliseconds since the Unix epoch."""
+    """Filter and page of warnings; `since` is in milliseconds since the Unix epoch."""
 
     severity: WarningSeverity | None = None
     code: WarningCode | None = None
@@ -25,10 +25,10 @@ class WarningQuery(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class WarningList(msgspec.Struct, frozen=True):
-    """Warnings, and how many of all are not acknowledged; the cursor asks for the next page, null after the last.
+    """Warnings, and the number of unacknowledged ones by severity; `cursor` requests the next page, null on the last.
 
-    A list comes in the order of their last times, newest first; pages in the order in which they first came, newest
-    first, as one that repeats would change its place.
+    The whole list is sorted by last occurrence, newest first. Pages are sorted by first occurrence, newest first, as a
+    warning that repeats would otherwise move between pages.
     """
 
     warnings: list[RouterWarning]
@@ -37,13 +37,13 @@ class WarningList(msgspec.Struct, frozen=True):
 
 
 class OlderQuery(msgspec.Struct, frozen=True, rename="camel"):
-    """Which warnings to remove, by the time since they last came."""
+    """The age of the warnings to remove, since their last occurrence."""
 
     older_than_s: Annotated[int, Meta(ge=0)]
 
 
 class WarningCount(msgspec.Struct, frozen=True):
-    """How many warnings it was done to."""
+    """Number of warnings that were changed or removed."""
 
     count: int
 
@@ -54,24 +54,24 @@ class WarningRoutes:
     def __init__(self, warnings: Warnings) -> None:
         self._warnings = warnings
 
-    @route("GET", "/warnings", summary="Warnings, newest first.")
+    @route("GET", "/warnings", summary="List warnings, newest first.")
     def _list(self, call: Call[WarningQuery, NoBody]) -> WarningList:
-        asked = call.query
-        wanted = WarningFilter(asked.severity, asked.code, asked.source, asked.acknowledged, asked.since)
+        query = call.query
+        wanted = WarningFilter(query.severity, query.code, query.source, query.acknowledged, query.since)
         page, cursor = whole_or_page_of(
-            self._warnings.listed(wanted), lambda each: (-each.number,), tuple[int], asked.limit, asked.cursor
+            self._warnings.listed(wanted), lambda each: (-each.number,), tuple[int], query.limit, query.cursor
         )
         return WarningList(page, self._warnings.counts(), cursor)
 
-    @route("DELETE", "/warnings", summary="Remove warnings that have not come for a while.")
+    @route("DELETE", "/warnings", summary="Remove warnings that have not occurred for some time.")
     def _remove(self, call: Call[OlderQuery, NoBody]) -> WarningCount:
         return WarningCount(self._warnings.remove_older(call.query.older_than_s * SECOND_MS))
 
-    @route("POST", "/warnings/acknowledge-all", summary="Mark all warnings as seen.")
+    @route("POST", "/warnings/acknowledge-all", summary="Acknowledge all warnings.")
     def _acknowledge_all(self, _: Call[NoQuery, NoBody]) -> WarningCount:
         return WarningCount(self._warnings.acknowledge_all())
 
-    @route("POST", "/warnings/{id}/acknowledge", summary="Mark a warning as seen.")
+    @route("POST", "/warnings/{id}/acknowledge", summary="Acknowledge a warning.")
     def _acknowledge(self, call: Call[NoQuery, NoBody]) -> RouterWarning:
         found = self._warnings.acknowledge(call.path["id"])
         if found is None:

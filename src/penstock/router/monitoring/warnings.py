@@ -1,7 +1,7 @@
-"""Warnings for operators: kept in memory, bounded, gone after eight hours.
+"""Warnings for operators, kept in memory for eight hours in a bounded list.
 
-A warning that repeats within a minute of its last time counts up instead of standing there twice; one that was
-acknowledged and comes again is a new one. When the list is full, the oldest of the least severe makes room.
+A warning that repeats within a minute is counted, not listed again; after an acknowledgement it is a new one. When the
+list is full, the oldest of the least severe is removed.
 """
 
 import logging
@@ -21,12 +21,12 @@ EXPIRY_MS = 8 * 60 * MINUTE_MS
 REPEAT_MS = MINUTE_MS
 MAX_WARNINGS = 1_000
 MAX_MESSAGE_CHARS = 2_000
-# The source of a warning that is neither a queue's nor a pool's.
+# The source of a warning that concerns neither a queue nor a pool.
 ROUTER = "router"
 
 
 class WarningSeverity(StrEnum):
-    """How much it matters, least first."""
+    """Severity of a warning, least first."""
 
     INFO = "INFO"
     WARN = "WARN"
@@ -35,7 +35,7 @@ class WarningSeverity(StrEnum):
 
 
 class WarningCode(StrEnum):
-    """What a warning is about (ROUTER-WARN-1)."""
+    """The kind of a warning (ROUTER-WARN-1)."""
 
     CONFIG_SYNC_FAILED = "CONFIG_SYNC_FAILED"
     ROUTING = "ROUTING"
@@ -56,7 +56,7 @@ class WarningCode(StrEnum):
 
 
 class RouterWarning(msgspec.Struct, frozen=True, rename="camel"):
-    """Something an operator should know."""
+    """A warning for operators."""
 
     id: str
     code: WarningCode
@@ -70,12 +70,12 @@ class RouterWarning(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def number(self) -> int:
-        """How many warnings there were when it first came, itself included."""
+        """The position of the warning in the order of first occurrence, counted from 1."""
         return int(self.id.partition("-")[2])
 
 
 class WarningFilter(msgspec.Struct, frozen=True):
-    """Which warnings are asked for; what is None is not asked."""
+    """A filter of warnings; None matches all."""
 
     severity: WarningSeverity | None = None
     code: WarningCode | None = None
@@ -83,8 +83,8 @@ class WarningFilter(msgspec.Struct, frozen=True):
     acknowledged: bool | None = None
     since_ms: int | None = None
 
-    def passes(self, warning: RouterWarning) -> bool:
-        """Whether a warning is one of them."""
+    def matches(self, warning: RouterWarning) -> bool:
+        """Return whether a warning matches."""
         return (
             self.severity in (None, warning.severity)
             and self.code in (None, warning.code)
@@ -109,15 +109,15 @@ class Warnings:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # Each in the order of the last time, so that what is too old stands first.
+        # Each in the order of the last occurrence, so that expired warnings come first.
         self._by_severity: dict[WarningSeverity, OrderedDict[str, RouterWarning]] = {
             each: OrderedDict() for each in WarningSeverity
         }
         self._repeatable: dict[_Key, RouterWarning] = {}
-        self._made = 0
+        self._created = 0
 
     def add(self, code: str, severity: str, source: str, message: str) -> None:
-        """Warn; the code and the severity are those of WarningCode and Severity."""
+        """Add a warning; the code and the severity are those of WarningCode and WarningSeverity."""
         now_ms = self._clock.now_ms()
         self._expire(now_ms)
         text = mask_secrets(message)[:MAX_MESSAGE_CHARS]
@@ -128,12 +128,12 @@ class Warnings:
             self._add_new(WarningCode(code), WarningSeverity(severity), source, text, now_ms)
 
     def listed(self, wanted: WarningFilter = _ALL) -> list[RouterWarning]:
-        """The warnings asked for, newest first."""
+        """Return the matching warnings, newest first."""
         self._expire(self._clock.now_ms())
-        return sorted((each for each in self._all() if wanted.passes(each)), key=_newest_first)
+        return sorted((each for each in self._all() if wanted.matches(each)), key=_newest_first)
 
     def counts(self) -> dict[WarningSeverity, int]:
-        """How many are not acknowledged, by severity."""
+        """Return the number of unacknowledged warnings by severity."""
         self._expire(self._clock.now_ms())
         return {
             severity: sum(not each.acknowledged for each in kept.values())
@@ -141,7 +141,7 @@ class Warnings:
         }
 
     def acknowledge(self, warning_id: str) -> RouterWarning | None:
-        """Mark one as seen; None if there is none of this id."""
+        """Acknowledge a warning and return it; None if there is none with this id."""
         self._expire(self._clock.now_ms())
         for kept in self._by_severity.values():
             if (found := kept.get(warning_id)) is not None:
@@ -149,14 +149,14 @@ class Warnings:
         return None
 
     def acknowledge_all(self) -> int:
-        """Mark all as seen; how many were not."""
+        """Acknowledge all warnings, and return how many were not acknowledged before."""
         open_ones = self.listed(WarningFilter(acknowledged=False))
         for each in open_ones:
             self._acknowledge(each)
         return len(open_ones)
 
     def remove_older(self, age_ms: int) -> int:
-        """Forget those whose last time is at least so long ago; how many there were."""
+        """Remove the warnings whose last occurrence is at least this old, and return their number."""
         return self._expire(self._clock.now_ms(), min(age_ms, EXPIRY_MS))
 
     def _all(self) -> Iterator[RouterWarning]:
@@ -166,10 +166,10 @@ class Warnings:
     def _add_new(self, code: WarningCode, severity: WarningSeverity, source: str, message: str, now_ms: int) -> None:
         if sum(map(len, self._by_severity.values())) >= MAX_WARNINGS:
             self._make_room()
-        self._made += 1
-        made = RouterWarning(f"{now_ms}-{self._made}", code, severity, source, message, now_ms, now_ms)
-        self._by_severity[severity][made.id] = made
-        self._repeatable[_key(made)] = made
+        self._created += 1
+        created = RouterWarning(f"{now_ms}-{self._created}", code, severity, source, message, now_ms, now_ms)
+        self._by_severity[severity][created.id] = created
+        self._repeatable[_key(created)] = created
         log.log(_LEVELS[severity], message, extra={"code": code, "source": source, "severity": severity})
 
     def _count_up(self, known: RouterWarning, now_ms: int) -> None:

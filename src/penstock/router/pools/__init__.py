@@ -1,1 +1,1 @@
-"""Pools: lanes, turns, rate limits and deliveries."""
+"""Pools: lanes of groups, turns, rate limits and deliveries."""

@@ -1,7 +1,4 @@
-"""The lanes of a pool, and whose turn it is: groups are served in a ring, never searched for.
-
-A lane: the waiting messages of one group of a pool, high priority first, else in order.
-"""
+"""The lanes of a pool, one per group, and their turns: a ring of lanes, so that no search is needed."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -11,7 +8,7 @@ from penstock.router.intake.tracker import BatchGroup, Stage, TrackedMessage
 
 
 class _Tier:
-    """A chain of messages: first in, first out."""
+    """A linked list of messages, first in, first out."""
 
     __slots__ = ("head", "tail")
 
@@ -56,17 +53,17 @@ class _Tier:
 
 
 class PoolLane:
-    """A group's queue. At most one of its messages is out at a time: `current`."""
+    """The messages of one group, high priority first. At most one, `current`, is being delivered."""
 
     __slots__ = ("_high", "_regular", "current", "group", "size")
 
     def __init__(self, group: str) -> None:
         self.group = group
         self.size = 0
-        # The message that is being delivered, or backs off and keeps the group's turn.
+        # Being delivered, or backing off while it blocks its group.
         self.current: TrackedMessage | None = None
         self._regular = _Tier()
-        # Most groups never see a priority message.
+        # Most groups never have a priority message.
         self._high: _Tier | None = None
 
     def push(self, message: TrackedMessage) -> None:
@@ -80,27 +77,27 @@ class PoolLane:
         self._high.push(message)
 
     def pop(self) -> TrackedMessage:
-        """Take the next message out."""
+        """Remove and return the next message."""
         message = self._high.pop() if self._high is not None else None
         if message is None:
             message = self._regular.pop()
-        assert message is not None, "an empty lane was given a turn"
+        assert message is not None, "an empty lane got a turn"
         self.size -= 1
         return message
 
     def take_blocked(self, batch_group: BatchGroup) -> list[TrackedMessage]:
-        """Remove what may not go after a failure in its batch, in the order it would have gone."""
+        """Remove the messages that a failure in their batch blocks, in delivery order."""
         taken = self._high.take_blocked(batch_group) if self._high is not None else []
         taken += self._regular.take_blocked(batch_group)
         self.size -= len(taken)
         return taken
 
     def clear(self) -> list[TrackedMessage]:
-        """Remove all waiting messages, in the order they would have gone."""
+        """Remove all waiting messages, in delivery order."""
         return [self.pop() for _ in range(self.size)]
 
     def held(self) -> Iterator[TrackedMessage]:
-        """The messages that are not being delivered, in the order they will go."""
+        """Return the messages that are not being delivered, in delivery order."""
         if self.current is not None and self.current.is_held:
             yield self.current
         if self._high is not None:
@@ -109,13 +106,13 @@ class PoolLane:
 
 
 class PoolLanes:
-    """Groups with messages. A lane is in the ring while it waits for its turn, and out of it while it has one."""
+    """The lanes that have messages. A lane is in the ring while it waits for its turn."""
 
     def __init__(self) -> None:
         self._of_group: dict[str, PoolLane] = {}
-        # Lanes that wait for their turn, the next one first.
+        # Lanes waiting for their turn, the next one first.
         self.ring: deque[PoolLane] = deque()
-        # What ignores order has a lane to itself, gone with its message; in the order they came, as a set is not.
+        # One lane per message without order; a dictionary, as it keeps the order of arrival and a set does not.
         self._loose: dict[PoolLane, None] = {}
         self.queued = 0
 
@@ -127,7 +124,7 @@ class PoolLanes:
         yield from self._loose
 
     def add(self, message: TrackedMessage) -> None:
-        """Put a message into its group's lane."""
+        """Add a message to its group's lane."""
         lane = self._lane_for(message)
         if lane.size == 0 and lane.current is None:
             self.ring.append(lane)
@@ -146,7 +143,7 @@ class PoolLanes:
         return found
 
     def next(self) -> PoolLane:
-        """Give the lane that has waited longest its turn: its `current` message is the one to deliver."""
+        """Give the next lane its turn, and return it; its `current` message is to be delivered."""
         lane = self.ring.popleft()
         if lane.current is None:
             lane.current = lane.pop()
@@ -155,12 +152,12 @@ class PoolLanes:
         return lane
 
     def resume(self, lane: PoolLane) -> None:
-        """Let a lane that kept its `current` message wait for a turn again."""
+        """Put a lane that still has its `current` message back into the ring."""
         assert lane.current is not None
         self.ring.append(lane)
 
     def release(self, lane: PoolLane) -> None:
-        """A turn is over: to the end of the ring if the lane has more, else it is forgotten."""
+        """End a lane's turn: append it to the ring if it has more messages, else remove it."""
         assert lane.current is None
         if lane.size:
             self.ring.append(lane)
@@ -170,16 +167,16 @@ class PoolLanes:
             self._loose.pop(lane, None)
 
     def take_blocked(self, lane: PoolLane, failed: TrackedMessage) -> list[TrackedMessage]:
-        """Remove what may not go after a failure in its batch, in order."""
+        """Remove the messages of a lane that a failure in their batch blocks, in delivery order."""
         blocked = lane.take_blocked(failed.batch_group)
         self.queued -= len(blocked)
         return blocked
 
     def clear(self) -> list[TrackedMessage]:
-        """Remove every message that is not being delivered, group by group in order."""
+        """Remove every message that is not being delivered, group by group in delivery order."""
         messages: list[TrackedMessage] = []
         for lane in list(self):
-            # In the ring with a message of its own, or backing off: it has been taken but is not out.
+            # Backing off, or back in the ring: taken from its tier, but not being delivered.
             if lane.current is not None and lane.current.is_held:
                 messages.append(lane.current)
                 lane.current = None
@@ -191,6 +188,6 @@ class PoolLanes:
         return messages
 
     def oldest_tracked_s(self) -> float | None:
-        """Since when the message that has waited longest is here."""
+        """Return when the message that has waited longest was tracked."""
         times = (message.tracked_s for lane in self for message in lane.held())
         return min(times, default=None)

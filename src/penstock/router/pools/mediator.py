@@ -1,4 +1,4 @@
-"""The mediator: one attempt to deliver a message, from its pointer to an outcome."""
+"""The mediator: makes one attempt to deliver a message and returns its outcome."""
 
 import logging
 from collections.abc import Callable, Coroutine
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 SOURCE = "HttpMediator"
 WARNING_CODE = "CONFIGURATION"
-# URLs and tokens whose heads are kept ready.
+# Pairs of URL and token whose request heads are cached.
 CACHED_HEADS = 4096
 
 Warn = Callable[[str, str, str, str], None]
@@ -42,8 +42,8 @@ class HttpMediator:
         self._read = self._outcome
 
     def attempt(self, pointer: MessagePointer, attempt: int) -> Coroutine[None, None, MediationOutcome]:
-        """Make one attempt, the first being 1; to be awaited, and raises nothing but CancelledError."""
-        # Not a coroutine itself, but the attempt's own: each more on the way costs every delivery.
+        """Return the coroutine of an attempt, numbered from 1; it raises only CancelledError."""
+        # Not `async`: one more coroutine per delivery would cost time on the hot path.
         try:
             head = self._head_of(pointer.mediation_target, pointer.auth_token)
             body = b'{"messageId":%b}' % _encode(pointer.id)
@@ -60,7 +60,7 @@ class HttpMediator:
         return outcome
 
     def _outcome(self, answer: Answer) -> MediationOutcome:
-        # Only a date to wait for needs the time.
+        # Only a Retry-After date needs the current time.
         now_ms = self._clock.now_ms() if answer.retry_after is not None else 0
         return outcome_of(answer.status, answer.retry_after, answer.body, now_ms, self._client_errors)
 
@@ -68,12 +68,12 @@ class HttpMediator:
         return sign(pointer.signing_secrets, pointer.id, self._clock.now_ms() // SECOND_MS, body)
 
     def _report(self, outcome: MediationOutcome, endpoint: str, message_id: str, attempt: int) -> None:
-        """Log what went wrong; warn where a person has to do something."""
+        """Log a failed attempt; warn if an operator has to act."""
         reason = _reason(outcome, endpoint)
         log.info("not delivered: %s", reason, extra={"message_id": message_id, "attempt": attempt})
         severity = severity_of(outcome)
         if severity is not None:
-            # Without the message's id: what repeats is counted, not listed again.
+            # Without the message's id, so that repeated warnings are counted, not listed again.
             self._warn(WARNING_CODE, severity, SOURCE, reason)
 
 

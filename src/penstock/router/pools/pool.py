@@ -1,9 +1,8 @@
-"""A pool: delivers the messages of its groups, each group in order, so many groups at once and so many a minute.
+"""A pool: delivers the messages of its groups, each group in order, with limits on concurrency and rate.
 
 A worker is a task that holds one of the pool's permits. It takes the group whose turn it is, makes one attempt for the
-group's next message, and goes on with the next group; it ends when no group waits. So a group costs a lane while it has
-messages and nothing when it has none, and no task ever idles. One rule starts workers (`_start_workers`), called
-whenever a group, a permit or the rate limit has become ready: a waiting message can never be left without a worker.
+group's next message, and continues with the next group; it ends when no group waits. `_start_workers` is called
+whenever a group, a permit or the rate limit becomes ready, so that no waiting message is left without a worker.
 """
 
 import asyncio
@@ -31,7 +30,7 @@ from penstock.router.pools.lanes import PoolLane, PoolLanes
 
 CAPACITY_PER_PERMIT = 20
 MIN_CAPACITY = 50
-# Messages that a poll may bring, and that a queue waits for room for.
+# The most messages of a poll; a queue is polled only if there is room for them.
 ROOM_FOR = 10
 SHRINK_WAIT_S = 60.0
 
@@ -39,15 +38,15 @@ _log = logging.getLogger(__name__)
 
 
 class Mediator(Protocol):
-    """Delivers a message."""
+    """Delivers messages."""
 
     async def attempt(self, pointer: MessagePointer, attempt: int) -> MediationOutcome | None:
-        """Try once; whatever goes wrong is in the outcome. None is a defect, and counts as a failure."""
+        """Make one attempt; the outcome reports any error. None is a defect, and counts as a failure."""
         ...
 
 
 class DeliveryPool:
-    """Deliveries with a common limit on how many run at once and how many start in a minute."""
+    """Deliveries that share limits on how many run at once and how many start per minute."""
 
     def __init__(
         self,
@@ -74,32 +73,32 @@ class DeliveryPool:
         self._lanes = PoolLanes()
         self._workers: dict[asyncio.Task[None], PoolLane | None] = {}
         self._backing_off: dict[PoolLane, asyncio.TimerHandle] = {}
-        # Below `concurrency` while a decrease waits for deliveries to end.
+        # Less than `concurrency` while a decrease waits for deliveries to end.
         self._permits = concurrency
         self._room: asyncio.Future[None] | None = None
         self._changed = asyncio.Event()
 
     @property
     def capacity(self) -> int:
-        """How many messages may wait here."""
+        """Number of messages that may wait in the pool."""
         return max(self.concurrency * CAPACITY_PER_PERMIT, MIN_CAPACITY)
 
     @property
     def queued(self) -> int:
-        """How many messages wait here."""
+        """Number of messages that wait in the pool."""
         return self._lanes.queued
 
     @property
     def rate_limit_per_minute(self) -> int | None:
-        """How many deliveries may start in any minute; None if as many as there are."""
+        """Number of deliveries that may start in any minute; None if unlimited."""
         return self._rate.limit if self._rate is not None else None
 
     def has_room(self, messages: int) -> bool:
-        """Whether so many more messages may wait here."""
+        """Return whether the pool can accept a number of messages."""
         return not self.draining and self.queued + messages <= self.capacity
 
     def submit(self, messages: Sequence[TrackedMessage]) -> None:
-        """Take messages in, for which there must be room, and give them to workers."""
+        """Accept messages, for which there must be room, and start workers for them."""
         assert self.has_room(len(messages))
         self.metrics.submitted(len(messages))
         for message in messages:
@@ -114,7 +113,7 @@ class DeliveryPool:
             worker.add_done_callback(self._worker_ended)
 
     def _next_lane(self) -> PoolLane | None:
-        """The lane whose turn it is, with a permit of the rate limit; None if there is nothing to do now."""
+        """Take a permit of the rate limit and return the next lane; None if nothing can be delivered now."""
         if not self._lanes.ring:
             return None
         if self._rate is not None:
@@ -124,7 +123,7 @@ class DeliveryPool:
                 return None
         lane = self._lanes.next()
         if self._room is not None and self.has_room(ROOM_FOR):
-            self._tell_room()
+            self._signal_room()
         return lane
 
     def _wake_for_rate(self, wait_ms: int) -> None:
@@ -145,12 +144,12 @@ class DeliveryPool:
             message = turn.current
             assert message is not None
             started_s = self._loop.time()
-            # Awaited here and not in a method of its own, as every coroutine on the way costs each delivery.
+            # Awaited here, not in a method of its own: one more coroutine would cost time on every delivery.
             try:
                 outcome = await self._mediator.attempt(message.pointer, message.attempt)
             except Exception as error:
-                outcome = self._unforeseen(message, error)
-            self._attempted(turn, message, outcome or self._null_result(message), started_s)
+                outcome = self._unexpected_error(message, error)
+            self._finish_attempt(turn, message, outcome or self._missing_outcome(message), started_s)
             self._workers[worker] = None
             turn = self._next_lane() if self.active <= self._permits else None
 
@@ -158,17 +157,17 @@ class DeliveryPool:
         lane = self._workers.pop(worker)
         self.active -= 1
         if self.active < 0:
-            self._warn(WarningCode.SEMAPHORE_RELEASE_FAILED, WarningSeverity.CRITICAL, "a permit was given back twice")
+            self._warn(WarningCode.SEMAPHORE_RELEASE_FAILED, WarningSeverity.CRITICAL, "a permit was released twice")
             self.active = 0
         if lane is not None:
-            self._rescue(lane)
+            self._recover(lane)
         elif not worker.cancelled() and (error := worker.exception()) is not None:
             _log.error("a worker of pool %s ended", self.code, exc_info=error)
         self._changed.set()
         self._start_workers()
 
-    def _rescue(self, lane: PoolLane) -> None:
-        """A worker was ended from outside in mid-delivery: nothing of its group may be left behind."""
+    def _recover(self, lane: PoolLane) -> None:
+        """Return the messages of a worker that was cancelled during a delivery to their queue."""
         message, lane.current = lane.current, None
         if message is not None:
             self._give_back(message, 0)
@@ -179,10 +178,12 @@ class DeliveryPool:
                 WarningSeverity.WARN,
                 f"the worker of group {lane.group!r} ended with {lane.size} messages waiting",
             )
-            self._warn(WarningCode.GROUP_THREAD_RESTART, WarningSeverity.WARN, f"group {lane.group!r} goes on")
+            self._warn(WarningCode.GROUP_THREAD_RESTART, WarningSeverity.WARN, f"restarting group {lane.group!r}")
         self._lanes.release(lane)
 
-    def _attempted(self, lane: PoolLane, message: TrackedMessage, outcome: MediationOutcome, started_s: float) -> None:
+    def _finish_attempt(
+        self, lane: PoolLane, message: TrackedMessage, outcome: MediationOutcome, started_s: float
+    ) -> None:
         final = outcome.is_final
         wait_s = None if final or self.draining else retry_delay_s(outcome, message.attempt)
         if wait_s is not None:
@@ -197,12 +198,12 @@ class DeliveryPool:
             self._cascade(lane, message)
         self._lanes.release(lane)
 
-    def _unforeseen(self, message: TrackedMessage, error: Exception) -> MediationOutcome:
+    def _unexpected_error(self, message: TrackedMessage, error: Exception) -> MediationOutcome:
         _log.error("delivering message %s failed unexpectedly", message.pointer.id, exc_info=error)
         self._warn(WarningCode.PROCESSING, WarningSeverity.WARN, f"unexpected {type(error).__name__} while delivering")
         return MediationOutcome(MediationResult.ERROR_PROCESS)
 
-    def _null_result(self, message: TrackedMessage) -> MediationOutcome:
+    def _missing_outcome(self, message: TrackedMessage) -> MediationOutcome:
         self._warn(
             WarningCode.MEDIATOR_NULL_RESULT,
             WarningSeverity.CRITICAL,
@@ -211,7 +212,7 @@ class DeliveryPool:
         return MediationOutcome(MediationResult.ERROR_PROCESS)
 
     def _back_off(self, lane: PoolLane, message: TrackedMessage, wait_s: int) -> None:
-        """Wait without a permit; the group's turn is kept, so that nothing of it goes meanwhile."""
+        """Wait for the next attempt without a permit; the group is blocked meanwhile."""
         message.stage = Stage.BACKING_OFF
         message.attempt += 1
         self.backing_off += 1
@@ -224,18 +225,18 @@ class DeliveryPool:
         self._start_workers()
 
     def _give_back(self, message: TrackedMessage, delay_s: int) -> None:
-        """Whoever comes with this message in a batch may not pass it now, unless it lets them."""
+        """Return a failed message to its queue; in mode BLOCK_ON_ERROR its batch may not overtake it."""
         if message.pointer.dispatch_mode is DispatchMode.BLOCK_ON_ERROR:
             message.batch_group.fail(delay_s, self._clock.now_ms())
         message.origin.settlements.nack(message, delay_s)
 
     def _cascade(self, lane: PoolLane, failed: TrackedMessage) -> None:
-        """Give back what came with the failed message and may not go before it."""
+        """Return the messages of the batch that must not overtake the failed one to their queue."""
         now_ms = self._clock.now_ms()
         for message in self._lanes.take_blocked(lane, failed):
             ordered = message.origin.source.ordered
             message.origin.settlements.nack(message, message.batch_group.delay_s(now_ms, ordered=ordered))
-        self._tell_room()
+        self._signal_room()
 
     def _count(self, outcome: MediationOutcome, duration_s: float, waited_s: float, group: str) -> None:
         if outcome.result is MediationResult.SUCCESS:
@@ -250,35 +251,38 @@ class DeliveryPool:
     def _warn(self, code: WarningCode, severity: WarningSeverity, message: str) -> None:
         self._warnings.add(code, severity, f"pool {self.code}", message)
 
-    async def room(self) -> None:
-        """Wait until there may be room for a poll's messages, or the pool is drained."""
+    async def wait_for_room(self) -> None:
+        """Wait until there may be room for the messages of a poll, or the pool drains."""
         if self._room is None:
             self._room = self._loop.create_future()
         await asyncio.shield(self._room)
 
-    def _tell_room(self) -> None:
+    def _signal_room(self) -> None:
         if self._room is not None:
             self._room.set_result(None)
             self._room = None
 
     async def change_concurrency(self, concurrency: int, wait_s: float = SHRINK_WAIT_S) -> bool:
-        """Another limit: a higher one at once, a lower one when enough deliveries have ended, or never (False)."""
+        """Change the limit: a higher one immediately, a lower one when enough deliveries have ended.
+
+        Return False, with the old limit in force, if they do not end within `wait_s`.
+        """
         assert concurrency > 0
         self._permits = concurrency
         self._changed.set()
-        if concurrency < self.concurrency and not await self._shrunk(concurrency, wait_s):
+        if concurrency < self.concurrency and not await self._wait_to_shrink(concurrency, wait_s):
             return False
         self.concurrency = concurrency
-        self._tell_room()
+        self._signal_room()
         self._start_workers()
         return True
 
-    async def _shrunk(self, concurrency: int, wait_s: float) -> bool:
-        """Wait for deliveries to end; the old limit is back if they do not, or if nobody waits any more."""
+    async def _wait_to_shrink(self, concurrency: int, wait_s: float) -> bool:
+        """Wait for deliveries to end; restore the old limit if they do not, or if the wait is cancelled."""
         shrunk = False
         try:
-            # A newer change ends the wait: it decides from then on.
-            ended = await self._until(lambda: self.active <= concurrency or self._permits != concurrency, wait_s)
+            # A newer change ends the wait and replaces this one.
+            ended = await self._wait_until(lambda: self.active <= concurrency or self._permits != concurrency, wait_s)
             shrunk = ended and self._permits == concurrency
         finally:
             if not shrunk and self._permits == concurrency:
@@ -288,7 +292,7 @@ class DeliveryPool:
         return shrunk
 
     def change_rate_limit(self, rate_limit_per_minute: int | None) -> None:
-        """Another rate limit, or none; who waits is served by the new one at once."""
+        """Change or remove the rate limit; it applies to waiting messages immediately."""
         if rate_limit_per_minute is None:
             self._rate = None
         elif self._rate is None:
@@ -301,7 +305,7 @@ class DeliveryPool:
         self._start_workers()
 
     def drain(self) -> None:
-        """Take nothing more in; what waits goes back in order; what is being delivered ends (ROUTER-STOP-4)."""
+        """Accept no more messages, return waiting ones to their queue in order, let deliveries end (ROUTER-STOP-4)."""
         self.draining = True
         if self._rate_timer is not None:
             self._rate_timer.cancel()
@@ -312,31 +316,31 @@ class DeliveryPool:
         self.backing_off = 0
         for message in self._lanes.clear():
             self._give_back(message, 0)
-        self._tell_room()
+        self._signal_room()
         self._changed.set()
 
     def reopen(self, concurrency: int, rate_limit_per_minute: int | None) -> None:
-        """Take messages in again: the pool is back before its last deliveries, or its last minute, have ended."""
+        """Accept messages again, with new limits: the pool was configured again before it was removed."""
         self.draining = False
         self.concurrency = self._permits = concurrency
         self.change_rate_limit(rate_limit_per_minute)
 
     @property
-    def is_spent(self) -> bool:
-        """Whether it was drained and holds nothing that a pool made anew would have to respect."""
+    def is_removable(self) -> bool:
+        """Whether it is drained, and its rate limit has no history that a new pool would have to respect."""
         idle = self.active == 0 and self._lanes.queued == 0 and self.backing_off == 0
         return self.draining and idle and (self._rate is None or self._rate.is_unused(self._clock.now_ms()))
 
-    async def drained(self, wait_s: float) -> bool:
-        """Wait until no delivery is left, for so long at most."""
-        return await self._until(lambda: self.active == 0, wait_s)
+    async def wait_until_drained(self, wait_s: float) -> bool:
+        """Wait for the last delivery to end; return False if that takes longer than `wait_s`."""
+        return await self._wait_until(lambda: self.active == 0, wait_s)
 
     def stop(self) -> None:
-        """End the deliveries that are left; their messages go back."""
+        """Cancel the remaining deliveries; their messages return to their queue."""
         for worker in self._workers:
             worker.cancel()
 
-    async def _until(self, condition: Callable[[], bool], wait_s: float) -> bool:
+    async def _wait_until(self, condition: Callable[[], bool], wait_s: float) -> bool:
         try:
             async with asyncio.timeout(wait_s):
                 while not condition():
@@ -347,7 +351,7 @@ class DeliveryPool:
         return True
 
     def view(self) -> RouterPoolView:
-        """The pool at this moment."""
+        """Return the current state of the pool."""
         now_s = self._loop.time()
         oldest_s = self._lanes.oldest_tracked_s()
         counts = self.metrics
@@ -375,7 +379,7 @@ class DeliveryPool:
         )
 
     def groups(self) -> list[RouterGroupView]:
-        """The groups that have messages here."""
+        """Return the groups that have messages in the pool."""
         now_s = self._loop.time()
         return [
             RouterGroupView(

@@ -1,4 +1,4 @@
-"""All pools of a router: made, changed, drained, and found by the code that a message names."""
+"""All pools of a router: creates, changes and drains them, and finds the pool that a message names."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class Pools:
-    """Pools by code, those that are being drained, and those that served a code before."""
+    """The pools by code, the draining ones, and those that served a code before."""
 
     def __init__(
         self, mediator: Mediator, tracker: InFlightTracker, clock: Clock, warnings: Warnings, metrics: RouterMetrics
@@ -37,28 +37,28 @@ class Pools:
         self._former: dict[str, list[DeliveryPool]] = {}
 
     def __iter__(self) -> Iterator[DeliveryPool]:
-        """The pools that take messages in."""
+        """Iterate over the pools that accept messages."""
         return iter(self._pools.values())
 
     def all(self) -> list[DeliveryPool]:
-        """Those that are being drained last."""
+        """Return all pools, the draining ones last."""
         return [*self._pools.values(), *self._draining]
 
     @property
     def capacity(self) -> int:
-        """How many messages there can be in all pools (ROUTER-TRACK-4)."""
+        """Number of messages that all pools may hold (ROUTER-TRACK-4)."""
         return max(sum(pool.concurrency * CAPACITY_PER_PERMIT for pool in self), MIN_CAPACITY)
 
     def plan(self, wanted: Sequence[PoolConfiguration], max_pools: int, warning_threshold: int) -> PoolPlan:
-        """What has to be done to have the pools wanted; warns of what cannot be done."""
+        """Return the steps to the pools wanted, and warn of those that the limits refuse."""
         plan = plan_pools(self._configurations, wanted, max_pools, warning_threshold)
         for warning in plan.warnings:
             self._warnings.add(WarningCode.POOL_LIMIT, warning.severity, ROUTER, warning.message)
         return plan
 
-    def make(self, wanted: PoolConfiguration) -> DeliveryPool:
-        """A pool that takes messages in from now on."""
-        pool = self._reopened(wanted) or DeliveryPool(
+    def create(self, wanted: PoolConfiguration) -> DeliveryPool:
+        """Create a pool, or reopen the draining one of the same code."""
+        pool = self._reopen(wanted) or DeliveryPool(
             wanted.code,
             wanted.concurrency,
             wanted.rate_limit_per_minute,
@@ -73,8 +73,8 @@ class Pools:
         self._configurations[wanted.code] = wanted
         return pool
 
-    def _reopened(self, wanted: PoolConfiguration) -> DeliveryPool | None:
-        """The pool of this code that is still being drained: two at once could exceed its limits."""
+    def _reopen(self, wanted: PoolConfiguration) -> DeliveryPool | None:
+        """Reopen the draining pool of a code, as two pools at once could exceed the limits."""
         pool = next((each for each in self._draining if each.code == wanted.code), None)
         if pool is not None:
             self._draining.remove(pool)
@@ -82,7 +82,7 @@ class Pools:
         return pool
 
     def drain(self, code: str) -> None:
-        """Let a pool take no more messages in; it is forgotten when its deliveries have ended."""
+        """Let a pool accept no more messages; it is removed when its deliveries have ended."""
         pool = self._pools.pop(code)
         del self._configurations[code]
         self._draining.append(pool)
@@ -90,7 +90,7 @@ class Pools:
         pool.drain()
 
     async def change(self, wanted: PoolConfiguration) -> bool:
-        """Give a pool other limits; False if deliveries did not end in time for a lower concurrency."""
+        """Change a pool's limits; return False if deliveries did not end in time for a lower concurrency."""
         pool = self._pools[wanted.code]
         pool.change_rate_limit(wanted.rate_limit_per_minute)
         changed = pool.concurrency == wanted.concurrency or await pool.change_concurrency(wanted.concurrency)
@@ -103,7 +103,10 @@ class Pools:
     async def change_limits(
         self, code: str, *, concurrency: int | None, rate_limit_per_minute: int | None, unlimited_rate: bool
     ) -> bool:
-        """Change what is not None; False if there is no such pool, FailedPrecondition if it could not be done."""
+        """Change the limits that are not None; return False if there is no such pool.
+
+        Raise FailedPrecondition if deliveries did not end in time for a lower concurrency.
+        """
         pool = self._pools.get(code)
         if pool is None:
             return False
@@ -115,8 +118,8 @@ class Pools:
             )
         return True
 
-    def serving(self, code: str, messages: int) -> DeliveryPool | None:
-        """The pool for so many messages that name a code; None while they have to wait for another pool."""
+    def pool_for(self, code: str, messages: int) -> DeliveryPool | None:
+        """Return the pool for messages that name a code; None while another pool still has messages of that code."""
         pool = self._pools.get(code) or self._default(code, messages)
         return None if self._is_held_elsewhere(code, pool) else pool
 
@@ -129,12 +132,12 @@ class Pools:
                 ROUTER,
                 f"there is no pool {code!r}; its messages go to {DEFAULT_POOL_CODE}",
             )
-        return self._pools.get(DEFAULT_POOL_CODE) or self.make(
+        return self._pools.get(DEFAULT_POOL_CODE) or self.create(
             PoolConfiguration(DEFAULT_POOL_CODE, DEFAULT_POOL_CONCURRENCY)
         )
 
     def _is_held_elsewhere(self, code: str, pool: DeliveryPool) -> bool:
-        """Whether a pool that served the code before has messages of it: a group must not be served by two at once."""
+        """Return whether a former pool has messages of the code; two pools must not serve one group at once."""
         former = self._former.get(code)
         if former is None:
             return False
@@ -144,9 +147,9 @@ class Pools:
         del self._former[code]
         return False
 
-    def forget_spent(self) -> None:
-        """Forget pools that were drained to the end, and which served codes that nothing on its way names."""
-        for pool in [each for each in self._draining if each.is_spent]:
+    def remove_drained(self) -> None:
+        """Remove drained pools, and the former pools of codes that no message in flight names."""
+        for pool in [each for each in self._draining if each.is_removable]:
             self._draining.remove(pool)
             self._metrics.forget(pool.code)
         if self._former:
@@ -154,15 +157,15 @@ class Pools:
             self._former = {code: former for code, former in self._former.items() if code in in_use}
 
     async def drain_all(self, wait_s: float) -> None:
-        """Take nothing more in, wait for what is being delivered, and end what takes longer."""
+        """Drain all pools: wait for their deliveries, and cancel those that take longer than `wait_s`."""
         for code in list(self._pools):
             self.drain(code)
-        drained = await asyncio.gather(*(pool.drained(wait_s) for pool in self._draining))
+        drained = await asyncio.gather(*(pool.wait_until_drained(wait_s) for pool in self._draining))
         for pool, in_time in zip(self._draining, drained, strict=True):
             if not in_time:
                 _log.warning("pool %s: %d deliveries did not end in time", pool.code, pool.active)
                 pool.stop()
-                await pool.drained(wait_s)
-            assert pool.active == pool.queued == pool.backing_off == 0, "a permit or a message is left behind"
+                await pool.wait_until_drained(wait_s)
+            assert pool.active == pool.queued == pool.backing_off == 0, "a permit or a message is left"
         self._draining.clear()
         self._former.clear()

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from penstock.delivery import Breakers, DeliverySettings
 from penstock.queues import QueueSpec
-from penstock.router import DutySchedule, HttpMediator, PeriodicTask, Router, RouterMetrics, Warnings
+from penstock.router import HttpMediator, PeriodicTask, Router, RouterMetrics, TaskSchedule, Warnings
 from penstock.testing.simulation.chance import Chance
 from penstock.testing.simulation.history import InvariantBroken
 from penstock.testing.simulation.network import NetworkLink
@@ -39,7 +39,7 @@ class RouterLife:
             PeriodicTask("clean-up", 10, self.router.clean_up_drained),
             PeriodicTask("leaks", 30, self.router.check_for_leaks),
         )
-        self._schedule = asyncio.create_task(DutySchedule(tasks, lambda: True, asyncio.sleep).run())
+        self._schedule = asyncio.create_task(TaskSchedule(tasks, lambda: True, asyncio.sleep).run())
 
     def _source(self, queue: QueueSpec) -> SimulatedSource:
         name = queue.queue_name

@@ -121,7 +121,7 @@ class SimulatedSource:
         if self._crashed:
             return
         self._under_way -= 1
-        settlement.tell(self._happened(effect))
+        settlement.resolve(self._happened(effect))
         if not self._under_way:
             self._all_arrived.set()
 

@@ -1,12 +1,12 @@
-"""Gathering: what is asked in one moment goes together, and nothing is kept waiting that could go."""
+"""Batching: what is asked in one moment goes together, and nothing is kept waiting that could go."""
 
 import asyncio
 from collections.abc import Sequence
 
 import pytest
 
+from penstock.queues.batcher import Batcher
 from penstock.queues.errors import BrokerUnavailable
-from penstock.queues.gather import Gatherer
 from penstock.queues.port import Confirmation, confirmed
 
 
@@ -16,7 +16,7 @@ class Wire:
     def __init__(self, *, most: int = 3, at_once: int = 2) -> None:
         self.batches: list[list[str]] = []
         self.under_way: list[asyncio.Future[Sequence[Exception | None]]] = []
-        self.gatherer: Gatherer[str] = Gatherer(self.carry, most=most, at_once=at_once)
+        self.batcher: Batcher[str] = Batcher(self.carry, max_batch=most, max_running=at_once)
 
     async def carry(self, batch: Sequence[str]) -> Sequence[Exception | None]:
         self.batches.append(list(batch))
@@ -24,7 +24,7 @@ class Wire:
         return await self.under_way[-1]
 
     def add(self, items: str) -> list[Confirmation]:
-        return [self.gatherer.add(item) for item in items]
+        return [self.batcher.add(item) for item in items]
 
     async def end(self, place: int) -> None:
         """Let a batch succeed."""
@@ -45,7 +45,7 @@ async def test_what_is_added_in_one_round_goes_together() -> None:
     await settled()
     assert wire.batches == [["a", "b"]]
     await wire.end(0)
-    assert all(each.told for each in added)
+    assert all(each.done for each in added)
 
 
 async def test_a_full_batch_goes_without_waiting_for_the_others() -> None:
@@ -96,20 +96,20 @@ async def test_a_batch_that_cannot_be_carried_out_fails_all_its_items_and_no_oth
     await settled()
     assert [str(each.error) for each in first] == ["gone"] * 3
     await wire.end(1)
-    assert last[0].told
+    assert last[0].done
 
 
 async def test_draining_carries_everything_out() -> None:
     wire = Wire(at_once=1)
     added = wire.add("abcd")
-    draining = asyncio.create_task(wire.gatherer.drain())
+    draining = asyncio.create_task(wire.batcher.drain())
     await settled()
     await wire.end(0)
     assert not draining.done()
     await wire.end(1)
     await draining
     assert wire.batches == [["a", "b", "c"], ["d"]]
-    assert all(each.told for each in added)
+    assert all(each.done for each in added)
 
 
 async def test_one_that_nobody_waits_for_any_more_harms_no_other() -> None:
@@ -131,7 +131,7 @@ async def test_one_that_cannot_hear_its_end_harms_no_other(caplog: pytest.LogCap
     await settled()
     await wire.end(0)
     assert heard == [None]
-    assert "could not be handled" in caplog.text
+    assert "the listener of a settlement failed" in caplog.text
 
 
 async def test_one_that_was_told_tells_at_once() -> None:

@@ -1,4 +1,4 @@
-"""`POST /api/seed/messages`: puts messages into a queue, to see them delivered (ROUTER-LOAD-1)."""
+"""`POST /api/seed/messages`: publish test messages to a queue (ROUTER-LOAD-1)."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -18,12 +18,12 @@ from penstock.router.config.sync import ConfigSync
 from penstock.router.monitoring.test_endpoints import NAMES, PREFIX
 
 MAX_SEEDED = 10_000
-# A test endpoint's name, or a URL. The end is the text's own: by itself `$` would let a line break pass.
+# A test endpoint's name, or a URL. The lookahead rejects a final line break, which `$` alone would accept.
 ENDPOINT = rf"^({'|'.join(NAMES)}|https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{{1,5}})?([/?][!-~]*)?)$(?!\n)"
 
 
 class GroupMode(StrEnum):
-    """How messages are divided into groups."""
+    """How messages are assigned to groups."""
 
     UNIQUE = "unique"
     ONE_OF_EIGHT = "1of8"
@@ -31,7 +31,7 @@ class GroupMode(StrEnum):
 
 
 class SeedQuery(msgspec.Struct, frozen=True, rename="camel"):
-    """How many messages, where to and where through; without a queue or a pool the first of the configuration."""
+    """Number of messages, endpoint, queue and pool; the default is the first queue and pool of the configuration."""
 
     count: Annotated[int, Meta(ge=1, le=MAX_SEEDED)] = 10
     endpoint: Annotated[str, Meta(pattern=ENDPOINT)] = "fast"
@@ -41,7 +41,7 @@ class SeedQuery(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Seeded(msgspec.Struct, frozen=True, rename="camel"):
-    """What became of the messages."""
+    """The result of publishing test messages."""
 
     queue: str
     endpoint: str
@@ -51,7 +51,7 @@ class Seeded(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SeedRoutes:
-    """The route that seeds messages. `own_url` is where this router's test endpoints are, None if there are none."""
+    """The route that publishes test messages. `own_url` is the URL of the test endpoints, None if disabled."""
 
     def __init__(
         self,
@@ -68,14 +68,14 @@ class SeedRoutes:
     @route(
         "POST",
         "/api/seed/messages",
-        summary="Put messages into a queue, to see them delivered.",
+        summary="Publish test messages to a queue.",
         refusals=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.SERVICE_UNAVAILABLE),
     )
     async def _seed(self, call: Call[SeedQuery, NoBody]) -> Seeded:
-        asked = call.query
-        queue, target = self._queue(asked.queue), self._target(asked.endpoint)
-        pool = asked.pool or self._first_pool()
-        messages = [self._publication(asked.message_group_mode, target, pool, n) for n in range(asked.count)]
+        query = call.query
+        queue, target = self._queue(query.queue), self._target(query.endpoint)
+        pool = query.pool or self._first_pool()
+        messages = [self._publication(query.message_group_mode, target, pool, n) for n in range(query.count)]
         results = await _published(self._publisher_for(queue.queue_uri), messages)
         failures = [error for error in results if error is not None]
         first = mask_secrets(str(failures[0])) if failures else None
@@ -87,8 +87,10 @@ class SeedRoutes:
         for queue in queues:
             if name in (None, queue.queue_name):
                 return queue
-        names = ", ".join(queue.queue_name for queue in queues) or "there is none"
-        raise NotFound(f"the configuration has no queue {name!r} ({names})" if name else "there is no queue")
+        names = ", ".join(queue.queue_name for queue in queues) or "it has none"
+        raise NotFound(
+            f"the configuration has no queue {name!r} ({names})" if name else "the configuration has no queue"
+        )
 
     def _first_pool(self) -> str:
         configuration = self._sync.configuration
@@ -100,7 +102,7 @@ class SeedRoutes:
             return endpoint
         own_url = self._own_url()
         if own_url is None:
-            raise FailedPrecondition("the test endpoints are off; set router.test_endpoints = true, or give a URL")
+            raise FailedPrecondition("the test endpoints are disabled; set router.test_endpoints = true, or give a URL")
         return own_url + PREFIX + endpoint
 
     def _publication(self, mode: GroupMode, target: str, pool: str, number: int) -> Publication:

@@ -1,4 +1,4 @@
-"""A connection to NATS that comes back by itself, with one inbox whose messages are handled in the order they come."""
+"""A connection to NATS that reconnects by itself, with one inbox whose messages are handled in order."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,8 +24,8 @@ def _ignore(_: object) -> None:
     pass
 
 
-class NatsLink:
-    """What a source and a publisher share: asking with an answer, and being told when the server is away."""
+class NatsConnection:
+    """Sends requests and messages, and reports when the connection is lost and when it is back."""
 
     def __init__(
         self,
@@ -43,16 +43,16 @@ class NatsLink:
         self._inbox = ""
         self._subscription: Subscription | None = None
         self._tokens = count(1)
-        self._asked: dict[str, asyncio.Future[Msg]] = {}
+        self._requests: dict[str, asyncio.Future[Msg]] = {}
 
     @property
     def is_connected(self) -> bool:
-        """Whether the server can be asked now."""
+        """Whether the server is connected now."""
         return self._client.is_connected
 
     @property
     def max_payload_bytes(self) -> int:
-        """The longest message, headers included, that the server takes."""
+        """The longest message, headers included, that the server accepts."""
         return self._client.max_payload
 
     @property
@@ -61,19 +61,19 @@ class NatsLink:
         return self._client.jsm(timeout=ANSWER_S)
 
     async def open(self) -> None:
-        """Connect; BrokerUnavailable if there is no server."""
+        """Connect; raise BrokerUnavailable if there is no server."""
         try:
             await self._connect()
         except (OSError, NatsError, TimeoutError) as error:
             await self._client.close()
-            raise BrokerUnavailable(f"cannot connect to {self._uri.shown}: {_told(error)}") from error
-        # Only from now on: a first connection that fails is told at once.
+            raise BrokerUnavailable(f"cannot connect to {self._uri.shown}: {_text(error)}") from error
+        # Set only now, so that a failure of the first connection is reported immediately.
         self._client.options.update(allow_reconnect=True, max_reconnect_attempts=-1)
         self._inbox = self._client.new_inbox()
         self._subscription = await self._client.subscribe(f"{self._inbox}.>", cb=self._handle)
 
     async def stream_subjects(self) -> list[str]:
-        """The subjects of the stream; BrokerQueueNotFound if there is no such stream."""
+        """Return the subjects of the stream; raise BrokerQueueNotFound if there is no such stream."""
         stream = self._uri.stream
         try:
             info = await self.streams.stream_info(stream)
@@ -86,33 +86,35 @@ class NatsLink:
             raise self.unavailable(error) from error
         return info.config.subjects or [stream]
 
-    async def ask(self, subject: str, payload: bytes, headers: dict[str, str] | None = None) -> "asyncio.Future[Msg]":
-        """Send a message whose answer ends the future; BrokerUnavailable if the server is away."""
+    async def request(
+        self, subject: str, payload: bytes, headers: dict[str, str] | None = None
+    ) -> "asyncio.Future[Msg]":
+        """Send a message, and return the future of its answer; raise BrokerUnavailable if not connected."""
         if not self.is_connected:
             raise self.unavailable("not connected")
         token = str(next(self._tokens))
         answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
-        answer.add_done_callback(lambda _: self._asked.pop(token, None))
-        self._asked[token] = answer
-        await self.tell(subject, payload, f"{self._inbox}.{token}", headers)
+        answer.add_done_callback(lambda _: self._requests.pop(token, None))
+        self._requests[token] = answer
+        await self.send(subject, payload, f"{self._inbox}.{token}", headers)
         return answer
 
-    async def tell(self, subject: str, payload: bytes, reply: str = "", headers: dict[str, str] | None = None) -> None:
-        """Send a message; nobody says whether it arrived."""
+    async def send(self, subject: str, payload: bytes, reply: str = "", headers: dict[str, str] | None = None) -> None:
+        """Send a message, without confirmation."""
         try:
             await self._client.publish(subject, payload, reply, headers)
         except (OSError, NatsError) as error:
             raise self.unavailable(error) from error
 
     async def flush(self) -> None:
-        """Wait until the server has taken everything in."""
+        """Wait until the server has received everything sent."""
         try:
             await self._client.flush(CONNECT_S)
         except (OSError, NatsError, TimeoutError) as error:
             raise self.unavailable(error) from error
 
     async def stop_deliveries(self) -> None:
-        """Let the server send nothing more, and handle what it has sent."""
+        """Stop deliveries, and handle those already sent."""
         if self._subscription is not None and self.is_connected:
             try:
                 await self._subscription.drain()  # type: ignore[no-untyped-call]
@@ -120,14 +122,14 @@ class NatsLink:
                 raise self.unavailable(error) from error
 
     async def close(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         self._on_lost, self._on_back = _ignore, lambda: None
         await self._client.close()
         self._fail_all(self.unavailable("closed"))
 
     def unavailable(self, reason: object) -> BrokerUnavailable:
-        """The error for a server that did not answer."""
-        return BrokerUnavailable(f"NATS did not answer ({self._uri.shown}): {_told(reason)}")
+        """Return the error for a server that did not answer."""
+        return BrokerUnavailable(f"NATS did not answer ({self._uri.shown}): {_text(reason)}")
 
     async def _connect(self) -> None:
         login = self._uri.login
@@ -138,7 +140,7 @@ class NatsLink:
             max_reconnect_attempts=1,
             connect_timeout=CONNECT_S,
             reconnect_time_wait=_RECONNECT_PAUSE_S,  # type: ignore[arg-type]
-            error_cb=_told_elsewhere,
+            error_cb=_ignore_error,
             disconnected_cb=self._lost,
             reconnected_cb=self._back,
             user=login.user if login and login.password else None,
@@ -148,7 +150,7 @@ class NatsLink:
 
     async def _handle(self, message: Msg) -> None:
         if message.subject.startswith(self._inbox):
-            answer = self._asked.get(message.subject[len(self._inbox) + 1 :])
+            answer = self._requests.get(message.subject[len(self._inbox) + 1 :])
             if answer is not None and not answer.done():
                 answer.set_result(message)
         else:
@@ -163,15 +165,15 @@ class NatsLink:
         self._on_back()
 
     def _fail_all(self, reason: PenstockError) -> None:
-        for answer in list(self._asked.values()):
+        for answer in list(self._requests.values()):
             if not answer.done():
                 answer.set_exception(reason)
                 answer.exception()
 
 
-def _told(reason: object) -> str:
+def _text(reason: object) -> str:
     return str(reason) or type(reason).__name__
 
 
-async def _told_elsewhere(_error: Exception) -> None:
-    """Every failure that matters comes out of the call that failed, or as a lost connection."""
+async def _ignore_error(_error: Exception) -> None:
+    """Do nothing: a failure is reported by the call that failed, or as a lost connection."""

@@ -1,8 +1,7 @@
-"""The head of a request to SQS: AWS JSON 1.0 in a POST, signed by Signature Version 4 if there is a key.
+"""Requests to SQS: AWS JSON 1.0 in a POST, signed by Signature Version 4 if there is a key.
 
-Always the same few headers, so their canonical form is written down instead of worked out.
-
-Whose key signs the requests to SQS: from AWS's environment variables, else from the shared credentials file.
+The headers are always the same, so their canonical form is fixed. The key comes from AWS's environment variables, else
+from the shared credentials file.
 """
 
 import configparser
@@ -18,52 +17,21 @@ from penstock.delivery import RequestHead, Target
 from penstock.domain.aws_signature import ALGORITHM, credential_scope, signing_key, string_to_sign
 
 DEFAULT_REGION = "us-east-1"
+_SERVICE = "sqs"
+_CONTENT_TYPE = "application/x-amz-json-1.0"
 
 
 @dataclass(frozen=True, slots=True)
 class AwsKey:
-    """An access key; what is secret of it is not shown."""
+    """An access key, whose secrets `repr` does not show."""
 
     access_key: str
     secret: str = field(repr=False)
     session_token: str | None = field(default=None, repr=False)
 
 
-def find_key(environment: Mapping[str, str] = os.environ) -> AwsKey | None:
-    """The key to sign with; None if there is none, as with a server on this machine that checks nobody."""
-    access_key, secret = environment.get("AWS_ACCESS_KEY_ID"), environment.get("AWS_SECRET_ACCESS_KEY")
-    if access_key and secret:
-        return AwsKey(access_key, secret, environment.get("AWS_SESSION_TOKEN") or None)
-    return _from_file(environment)
-
-
-def find_region(told_by_url: str | None, environment: Mapping[str, str] = os.environ) -> str:
-    """The region to sign for: the queue URL's, else the environment's."""
-    return told_by_url or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or DEFAULT_REGION
-
-
-def _from_file(environment: Mapping[str, str]) -> AwsKey | None:
-    path = Path(environment.get("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials").expanduser()
-    # A secret may hold a percent sign.
-    file = configparser.ConfigParser(interpolation=None)
-    try:
-        file.read_string(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, configparser.Error):
-        return None
-    profile = environment.get("AWS_PROFILE") or "default"
-    if not file.has_section(profile):
-        return None
-    section = file[profile]
-    access_key, secret = section.get("aws_access_key_id"), section.get("aws_secret_access_key")
-    return AwsKey(access_key, secret, section.get("aws_session_token")) if access_key and secret else None
-
-
-_SERVICE = "sqs"
-_CONTENT_TYPE = "application/x-amz-json-1.0"
-
-
 class RequestWriter:
-    """Writes the heads of requests to one host."""
+    """Writes request heads for one host."""
 
     def __init__(self, target: Target, region: str, key: AwsKey | None) -> None:
         self._target = target
@@ -72,7 +40,7 @@ class RequestWriter:
         self._key = key
 
     def head(self, action: str, body: bytes, now_ms: int) -> RequestHead:
-        """The head of a request for an action; for HTTP/1.1 only, as its headers are written already."""
+        """Return the head of a request for an action, in HTTP/1.1 only."""
         signature = "" if self._key is None else self._signature(self._key, action, body, now_ms)
         opening = (
             f"POST / HTTP/1.1\r\nHost: {self._host}\r\nContent-Type: {_CONTENT_TYPE}\r\n"
@@ -98,3 +66,32 @@ class RequestWriter:
             f"X-Amz-Date: {stamp}\r\n{token}Authorization: {ALGORITHM} Credential={key.access_key}/{scope}, "
             f"SignedHeaders={names}, Signature={signature.hex()}\r\n"
         )
+
+
+def find_key(environment: Mapping[str, str] = os.environ) -> AwsKey | None:
+    """Return the key to sign with; None if there is none, as for a local server without authentication."""
+    access_key, secret = environment.get("AWS_ACCESS_KEY_ID"), environment.get("AWS_SECRET_ACCESS_KEY")
+    if access_key and secret:
+        return AwsKey(access_key, secret, environment.get("AWS_SESSION_TOKEN") or None)
+    return _from_file(environment)
+
+
+def find_region(url_region: str | None, environment: Mapping[str, str] = os.environ) -> str:
+    """Return the region to sign for: that of the queue URL, else of the environment."""
+    return url_region or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or DEFAULT_REGION
+
+
+def _from_file(environment: Mapping[str, str]) -> AwsKey | None:
+    path = Path(environment.get("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials").expanduser()
+    # A secret may contain a percent sign.
+    file = configparser.ConfigParser(interpolation=None)
+    try:
+        file.read_string(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, configparser.Error):
+        return None
+    profile = environment.get("AWS_PROFILE") or "default"
+    if not file.has_section(profile):
+        return None
+    section = file[profile]
+    access_key, secret = section.get("aws_access_key_id"), section.get("aws_secret_access_key")
+    return AwsKey(access_key, secret, section.get("aws_session_token")) if access_key and secret else None

@@ -1,7 +1,7 @@
-"""Routing of a batch in three phases: duplicates, room in the pools, group by group in order (ROUTER-ROUTE-1 to 5).
+"""Routes a batch in three phases: duplicates, capacity of the pools, submission in order (ROUTER-ROUTE-1 to 5).
 
-It runs to its end without giving way, so that the pools it sees are one snapshot, what it finds free stays free, and
-all of a group's messages are in their lane before the first is delivered.
+It never awaits, so that it sees one snapshot of the pools, free capacity stays free, and all of a group's messages
+are in their lane before the first is delivered.
 """
 
 import logging
@@ -23,8 +23,8 @@ _log = logging.getLogger(__name__)
 _Parsed = tuple[MessagePointer, Received]
 
 
-class Routing:
-    """Takes batches from consumers to pools."""
+class BatchRouter:
+    """Routes batches from consumers to pools."""
 
     def __init__(
         self,
@@ -35,19 +35,19 @@ class Routing:
         now_s: Callable[[], float],
     ) -> None:
         self._tracker = tracker
-        # The pool with a code, or the default pool, told how many messages go there; None if they must wait.
+        # Takes a pool code and a number of messages; returns None if they must wait.
         self._pool_for = pool_for
         self._warnings = warnings
         self._clock = clock
         self._now_s = now_s
 
     def route(self, consumer: Consumer, batch: list[Received]) -> list[DeliveryPool]:
-        """Route a batch; returns the pools it was meant for."""
+        """Route a batch, and return the pools that it is for."""
         by_pool: dict[str, list[_Parsed]] = {}
         groups: dict[str, BatchGroup] = {}
         seen: dict[str, Received] = {}
         for received in batch:
-            pointer = self._decoded(consumer, received)
+            pointer = self._decode(consumer, received)
             if pointer is None or self._is_duplicate(consumer, pointer, received, seen, groups):
                 continue
             by_pool.setdefault(pointer.pool_code, []).append((pointer, received))
@@ -55,18 +55,18 @@ class Routing:
         for code, messages in by_pool.items():
             pool = self._pool_for(code, len(messages))
             if pool is None:
-                self._turn_away(consumer, messages, FAST_FAIL_DELAY_S)
+                self._reject(consumer, messages, FAST_FAIL_DELAY_S)
                 continue
             fed.append(pool)
-            if self._has_room(consumer, pool, messages):
+            if self._check_room(consumer, pool, messages):
                 self._submit(consumer, pool, messages, groups)
         return fed
 
-    def _decoded(self, consumer: Consumer, received: Received) -> MessagePointer | None:
+    def _decode(self, consumer: Consumer, received: Received) -> MessagePointer | None:
         try:
             return decode_pointer(received.body, received.group)
         except InvalidArgument as error:
-            # It would never become one: it leaves the queue, so that it does not come round for ever.
+            # It will never be valid: remove it, so that the queue does not redeliver it forever.
             consumer.malformed += 1
             shown = received.body[:_SHOWN_BODY_CHARS].decode(errors="backslashreplace")
             _log.warning("queue %s: message %s: %s; body: %s", consumer.name, received.broker_id, error, shown)
@@ -86,11 +86,11 @@ class Routing:
         seen: dict[str, Received],
         groups: dict[str, BatchGroup],
     ) -> bool:
-        """Phase 1: what is on its way already. Settles it, or swaps in the newest handle (ROUTER-ROUTE-1)."""
+        """Phase 1: remove a copy of a message in flight, or store the handle of a redelivery (ROUTER-ROUTE-1)."""
         tracked = self._tracker.of_broker_id(consumer.name, received.broker_id)
         if tracked is not None:
-            consumer.took_again(tracked, received)
-            # What follows it in this batch may not pass it, should it fail.
+            consumer.redelivered(tracked, received)
+            # If it fails, messages after it in this batch must not overtake it.
             groups.setdefault(pointer.group, tracked.batch_group)
             return True
         earlier = seen.get(pointer.id)
@@ -104,26 +104,26 @@ class Routing:
         seen[pointer.id] = received
         return False
 
-    def _has_room(self, consumer: Consumer, pool: DeliveryPool, messages: list[_Parsed]) -> bool:
-        """Phase 2: all of a pool's messages, or none."""
+    def _check_room(self, consumer: Consumer, pool: DeliveryPool, messages: list[_Parsed]) -> bool:
+        """Phase 2: accept all of a pool's messages, or reject them all."""
         if pool.has_room(len(messages)):
             return True
         self._warn(
             WarningCode.QUEUE_FULL,
             consumer,
-            f"pool {pool.code} has no room for the messages of a batch; they go back to the queue",
+            f"pool {pool.code} has no capacity for the messages of a batch; they return to the queue",
         )
-        self._turn_away(consumer, messages, DEFAULT_DELAY_S)
+        self._reject(consumer, messages, DEFAULT_DELAY_S)
         return False
 
-    def _turn_away(self, consumer: Consumer, messages: list[_Parsed], delay_s: int) -> None:
+    def _reject(self, consumer: Consumer, messages: list[_Parsed], delay_s: int) -> None:
         for _, received in messages:
-            consumer.settlements.turn_away(received, delay_s)
+            consumer.settlements.reject(received, delay_s)
 
     def _submit(
         self, consumer: Consumer, pool: DeliveryPool, messages: list[_Parsed], groups: dict[str, BatchGroup]
     ) -> None:
-        """Phase 3: into the lanes, in order."""
+        """Phase 3: put the messages into the lanes, in order."""
         now_s = self._now_s()
         taken = []
         for pointer, received in messages:
@@ -133,13 +133,13 @@ class Routing:
                 batch_group = groups[group] = BatchGroup()
             elif batch_group.blocks(pointer):
                 delay_s = batch_group.delay_s(self._clock.now_ms(), ordered=consumer.source.ordered)
-                consumer.settlements.turn_away(received, delay_s)
+                consumer.settlements.reject(received, delay_s)
                 continue
             message = TrackedMessage(pointer, received, consumer, pool, batch_group, now_s)
-            # The pointer is all that is needed from here on.
+            # Free the body: the pointer has everything that is needed from here on.
             received.body = b""
             self._tracker.track(message)
-            consumer.took(message)
+            consumer.keep_lease(message)
             taken.append(message)
         pool.submit(taken)
 
