@@ -7,7 +7,7 @@ import pytest
 
 from penstock.delivery.webhook.trace import span_of_event, trace_headers, trace_of_event
 from penstock.domain.event import StoredEvent
-from penstock.ops.telemetry.otlp_spans import OtlpSpans
+from penstock.ops.telemetry.otlp import OtlpSpans
 from penstock.ops.telemetry.spans import NoSpans
 
 PARENT = f"00-{'ab' * 16}-{'cd' * 8}-01"

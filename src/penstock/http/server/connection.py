@@ -14,8 +14,8 @@ from typing import Any, cast
 
 import httptools
 
-from penstock.http.server.answer import STATUS_LINES, ServerAnswer
 from penstock.http.server.asgi import App, TakeOn, leave
+from penstock.http.server.server_answer import STATUS_LINES, ServerAnswer
 
 log = logging.getLogger(__name__)
 

@@ -68,7 +68,7 @@ class NoSpans:
 def otlp_spans(endpoint: str, ratio: float, service: str) -> Spans:
     """Spans of one service, sent to a collector's URL; TracesUnavailable without OpenTelemetry."""
     try:
-        from penstock.ops.telemetry.otlp_spans import OtlpSpans
+        from penstock.ops.telemetry.otlp import OtlpSpans
     except ImportError as error:
         raise TracesUnavailable(
             f"traces need OpenTelemetry, which is not installed ({error}): pip install 'penstock-events[traces]', "
