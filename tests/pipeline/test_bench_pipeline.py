@@ -8,15 +8,23 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from penstock.events.fan_out.rule import FanOut
-from penstock.events.fan_out.spark_plan import packed, planned_jobs
 from penstock.tools.bench.pipeline import audit
+from penstock.tools.bench.pipeline import fan_out as bench_fan_out
 from penstock.tools.bench.pipeline.audit import SampleHistory, audited_per_s, history
-from penstock.tools.bench.pipeline.dispatch import dispatched_per_s, plan_per_s
-from penstock.tools.bench.pipeline.fan_out import KINDS, WANTING, event_of, events_frame, subscriptions
+from penstock.tools.bench.pipeline.dispatch import dispatched_per_s
+from penstock.tools.bench.pipeline.fan_out import (
+    KINDS,
+    MATCHES,
+    count_jobs,
+    fan_out,
+    fan_out_rates,
+    prepare,
+    subscriptions,
+)
 from penstock.tools.bench.pipeline.latency import jvm_kb
 from penstock.tools.bench.pipeline.pipeline import PipelineFigures
 from penstock.tools.bench.pipeline.replay import replayed_per_s
+from penstock.tools.bench.pipeline.schema import connected, jobs_schema
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
@@ -24,21 +32,34 @@ pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 ATTEMPTS = 80_000
 
 
-def test_it_tells_what_the_requirement_names() -> None:
+def test_it_reports_these_figures() -> None:
     assert set(PipelineFigures.__struct_fields__) == {
-        "fan_out_jobs_per_s", "plan_jobs_per_s", "dispatch_jobs_per_s", "audit_rows_per_s", "replay_per_s",
-        "fan_out_vs_python", "latency_p50_ms", "latency_p99_ms", "start_s", "jvm_mb",
+        "fan_out_jobs_per_s", "fan_out_vs_inserts", "dispatch_jobs_per_s", "audit_rows_per_s", "replay_per_s",
+        "latency_p50_ms", "latency_p99_ms", "start_s", "jvm_mb",
     }  # fmt: skip
 
 
-def test_spark_and_the_loop_make_the_same_jobs_five_of_each_event(spark: SparkSession) -> None:
+def test_fan_out_stores_five_jobs_of_each_event(spark: SparkSession, postgres_database: str, tmp_path: Path) -> None:
     wanting = subscriptions()
     assert len(wanting) == 1000
-    planned = planned_jobs(events_frame(spark, 2 * KINDS), packed(wanting)).select("id", "group_key", "created_at_ms")
-    fan_out = FanOut(wanting)
-    made = [job for number in range(2 * KINDS) for job in fan_out.jobs(event_of(number))]
-    assert len(made) == 2 * KINDS * WANTING
-    assert {tuple(row) for row in planned.collect()} == {(job.id, job.group_key, job.created_at_ms) for job in made}
+    with jobs_schema(postgres_database, "penstock_bench_fan_out") as database:
+        prepare(database, 2 * KINDS)
+        assert count_jobs(database) == 0
+        fan_out(spark, database, tmp_path)
+        with connected(database) as connection:
+            stored = connection.execute("SELECT event_id, subscription_id FROM jobs").fetchall()
+    of_kind = {kind: [each.id for each in wanting[kind * MATCHES : (kind + 1) * MATCHES]] for kind in range(KINDS)}
+    expected = [(f"{number:013}", each) for number in range(2 * KINDS) for each in of_kind[number % KINDS]]
+    assert sorted(stored) == sorted(expected)
+
+
+def test_fan_out_that_loses_a_job_is_not_a_measurement(
+    spark: SparkSession, postgres_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanting = subscriptions()[1:]
+    monkeypatch.setattr(bench_fan_out, "subscriptions", lambda: wanting)
+    with pytest.raises(RuntimeError, match="instead of 2,000"):
+        fan_out_rates(spark, postgres_database, tmp_path, 400, rounds=1)
 
 
 def test_the_audited_history_is_clean_and_looked_at_whole(spark: SparkSession, tmp_path: Path) -> None:
@@ -48,7 +69,7 @@ def test_the_audited_history_is_clean_and_looked_at_whole(spark: SparkSession, t
     assert attempts.where("number = 2").count() * 11 == pytest.approx(ATTEMPTS, rel=0.001)
 
 
-def test_an_audit_that_finds_something_is_no_measurement(
+def test_an_audit_that_finds_something_is_not_a_measurement(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def with_a_job_lost(spark: SparkSession, directory: Path, attempts: int) -> SampleHistory:
@@ -62,8 +83,10 @@ def test_an_audit_that_finds_something_is_no_measurement(
 
 
 # What is left open when a server of the benchmark has ended is its output.
-def test_a_backlog_is_planned_dispatched_and_replayed_whole(spark: SparkSession, postgres_database: str) -> None:
-    assert plan_per_s(spark, postgres_database, 400, rounds=1) > 0
+def test_a_backlog_is_fanned_out_dispatched_and_replayed_whole(
+    spark: SparkSession, postgres_database: str, tmp_path: Path
+) -> None:
+    assert fan_out_rates(spark, postgres_database, tmp_path, 400, rounds=1).jobs_per_s > 0
     assert dispatched_per_s(spark, postgres_database, 400) > 0
     assert replayed_per_s(spark, postgres_database, 200, rounds=1) > 0
     with psycopg.connect(postgres_database) as connection:

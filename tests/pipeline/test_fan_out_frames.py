@@ -1,18 +1,21 @@
 """Fan-out as DataFrames: equal to the inline engine on many made-up worlds, asked about in one go."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 
+import pyarrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from penstock.domain.event import StoredEvent
 from penstock.domain.order import group_key
 from penstock.domain.subscription import Subscription
+from penstock.events.fan_out.columns import EVENT_COLUMNS, PLANNED_JOBS
 from penstock.events.fan_out.rule import FanOut
-from penstock.events.fan_out.spark_plan import by_group, in_order, packed, planned_jobs
+from penstock.events.fan_out.spark_plan import by_group, in_order, packed, planner_of
 from tests.pipeline.fan_out_worlds import events, frame_of, row_of, subscriptions
 
 pytestmark = [pytest.mark.xdist_group("spark")]
@@ -21,6 +24,17 @@ COLUMNS = (
     "id", "tenant", "type", "event_id", "subscription_id", "group_name", "group_key", "mode", "target", "pool",
     "content_type", "created_at_ms",
 )  # fmt: skip
+
+
+def planned_jobs(events: DataFrame, catalog: bytes) -> DataFrame:
+    """Plan in Spark's workers, from the batches that Spark makes."""
+
+    def plan(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        for batch in batches:
+            for planned in planner_of(catalog).plan(batch, 1000):
+                yield planned.jobs
+
+    return events.select(*EVENT_COLUMNS).mapInArrow(plan, PLANNED_JOBS)
 
 
 def made_up_worlds() -> tuple[list[Subscription], list[StoredEvent]]:

@@ -29,7 +29,7 @@ from penstock.domain.matching import EventFilter, EventPattern, PatternIndex
 from penstock.domain.order import DEFAULT_GROUP
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
-from penstock.events.fan_out.columns import EVENT_COLUMNS, PLANNED_JOBS, PLANNED_JOBS_ARROW, SetAsideEvents, examined
+from penstock.events.fan_out.columns import PLANNED_JOBS_ARROW, SetAsideEvents, examined
 from penstock.spark.schemas import POSITION
 
 
@@ -259,21 +259,6 @@ def _joined(left: pyarrow.StringArray, right: pyarrow.StringArray, joint: str) -
 
 
 _NONE: Places = numpy.array([], dtype=numpy.int64)
-
-
-_MOST_JOBS = 50_000
-
-
-def planned_jobs(events: DataFrame, catalog: bytes) -> DataFrame:
-    """The jobs that events cause for the subscriptions in a catalog (`catalog.packed`); nothing of damaged events."""
-
-    def plan(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-        planner = planner_of(catalog)
-        for batch in batches:
-            for planned in planner.plan(batch, _MOST_JOBS):
-                yield planned.jobs
-
-    return events.select(*EVENT_COLUMNS).mapInArrow(plan, PLANNED_JOBS)
 
 
 def by_group(events: DataFrame, tasks: int) -> DataFrame:

@@ -1,47 +1,25 @@
-"""Dispatch on Spark: a backlog in PostgreSQL planned without publishing, and one taken to the SQS server."""
+"""Dispatch on Spark: a backlog in PostgreSQL is published to the SQS server."""
 
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
 
-import pyarrow
-import uvloop
 from pyspark.sql import SparkSession
 
-from penstock.edge.clock import SystemClock
 from penstock.events.dispatch.spark import DispatchQuery
-from penstock.events.dispatch.spark_messages import Destination, DispatchSettings, Report, RoundRequest
-from penstock.events.dispatch.spark_round import DispatchRounds, Work
-from penstock.events.dispatch.spark_task import publish_planned
-from penstock.events.store import AwakeRange, LaneOwner, StoredState
+from penstock.events.dispatch.spark_messages import Destination, DispatchSettings
+from penstock.events.dispatch.spark_round import DispatchRounds
+from penstock.events.store import StoredState
 from penstock.spark.database import SparkDatabase
 from penstock.tools.bench.pipeline.schema import PER_GROUP, Connection, connected, fill_pending, jobs_schema
-from penstock.tools.bench.scheduler_backlog import opened
-from penstock.tools.bench.servers import median_rate, sqs_queue
+from penstock.tools.bench.servers import sqs_queue
 
-_OWNER = "bench"
 _LOOK_S = 0.02
 _PATIENCE_S = 600.0
 
 
-def plan_per_s(spark: SparkSession, url: str, jobs: int, rounds: int) -> float:
-    """Jobs a second read from PostgreSQL, planned, and handed to the tasks of a round that publish nothing."""
-    with jobs_schema(url, "penstock_bench_plan") as database:
-        count = fill_pending(database, groups_of(jobs))
-
-        def plan() -> int:
-            planned = planned_jobs(spark, database, count)
-            if planned != count:
-                raise RuntimeError(f"{planned:,} of {count:,} jobs were planned")
-            return planned
-
-        plan()  # the first one warms up
-        return median_rate(rounds, plan)
-
-
 def dispatched_per_s(spark: SparkSession, url: str, jobs: int) -> float:
-    """Jobs a second from PENDING to QUEUED, from the start of the query on: claimed, published, and marked."""
+    """Return the jobs per second from PENDING to QUEUED, from the start of the query: claimed, published, marked."""
     with (
         jobs_schema(url, "penstock_bench_dispatch") as database,
         tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory,
@@ -70,33 +48,14 @@ def dispatched_per_s(spark: SparkSession, url: str, jobs: int) -> float:
 
 
 def groups_of(jobs: int) -> int:
-    """How many groups a backlog of about so many jobs has."""
+    """Return the number of groups in a backlog of about this many jobs."""
     return max(1, jobs // PER_GROUP)
 
 
-def planned_jobs(spark: SparkSession, database: SparkDatabase, most: int) -> int:
-    """How many jobs come to the tasks of one round."""
-    rounds = _rounds(database, queue_uri="", work=_counted)
-    parts = spark.sparkContext.defaultParallelism
-
-    async def ranges() -> list[AwakeRange]:
-        async with opened(database.repository()) as jobs:
-            return await jobs.lanes.awake_ranges(_OWNER, most, parts)
-
-    now_ms = SystemClock().now_ms()
-    call = rounds.call(uvloop.run(ranges()), LaneOwner(_OWNER), now_ms=now_ms, until_ms=now_ms, most=most)
-    return rounds.run(spark, call).claimed
-
-
-def _counted(batches: Iterable[pyarrow.RecordBatch], _: RoundRequest) -> Iterator[pyarrow.RecordBatch]:
-    """What a task does instead of publishing."""
-    yield Report(claimed=sum(batch.column("may_go").true_count for batch in batches)).batch()
-
-
-def _rounds(database: SparkDatabase, queue_uri: str, work: Work = publish_planned) -> DispatchRounds:
+def _rounds(database: SparkDatabase, queue_uri: str) -> DispatchRounds:
     endpoint = "http://127.0.0.1:8080/process"
     destination = Destination(queue_uri=queue_uri, endpoint=endpoint, secrets=(b"a secret of the benchmark",))
-    return DispatchRounds(database=database, destination=destination, settings=DispatchSettings(), work=work)
+    return DispatchRounds(database=database, destination=destination, settings=DispatchSettings())
 
 
 def _has_lanes(connection: Connection) -> bool:

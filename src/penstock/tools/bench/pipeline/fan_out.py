@@ -1,70 +1,95 @@
-"""Fan-out on Spark beside a plain loop: the same events and subscriptions, each event wanted by five of 1,000."""
+"""Fan-out on Spark as the product runs it: events in PostgreSQL become jobs in PostgreSQL."""
 
 import statistics
+import time
 from pathlib import Path
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
+import uvloop
+from pyspark.sql import SparkSession
 
-from penstock.domain.event import StoredEvent
 from penstock.domain.ids import encode_tsid
 from penstock.domain.matching import Condition, EventFilter
 from penstock.domain.subscription import Subscription
-from penstock.events.fan_out import FanOut
-from penstock.events.fan_out.spark_plan import packed, planned_jobs
+from penstock.events.fan_out.spark import FanOutJob, FanOutSettings
+from penstock.spark.database import SparkDatabase
+from penstock.tools.bench.pipeline.schema import PER_GROUP, connected, fill_events, insert_pending, jobs_schema
+from penstock.tools.bench.scheduler_backlog import opened
 from penstock.tools.bench.servers import rate_of
 
 KINDS = 200
-WANTING = 5
-_GROUPS = 50_000
-_RECEIVED_MS = 1_600_000_000_000
-_ATTRIBUTES = '{"region":"eu"}'
-# A loop's pace is the same after so many as after all of them.
-_MOST_IN_LOOP = 100_000
+MATCHES = 5
 _EUROPE_OR_US = EventFilter((Condition("region", values=("eu", "us")),))
 
 
 class FanOutRates(msgspec.Struct, frozen=True):
-    """Jobs a second, and that over the loop's."""
+    """Jobs per second, and the share of PostgreSQL's own rate."""
 
     jobs_per_s: float
-    vs_python: float
+    vs_inserts: float
 
 
-def fan_out_rates(spark: SparkSession, directory: Path, count: int, rounds: int) -> FanOutRates:
-    """Plan the jobs of so many events in memory, by Spark and by the loop by turns."""
-    wanting = subscriptions()
-    events_frame(spark, count).write.parquet(f"{directory}/events")
-    jobs = planned_jobs(spark.read.parquet(f"{directory}/events"), packed(wanting))
-    if (planned := jobs.count()) != count * WANTING:
-        raise RuntimeError(f"{count:,} events made {planned:,} jobs instead of {count * WANTING:,}")
-    fan_out = FanOut(wanting)
-    events = [event_of(number) for number in range(min(count, _MOST_IN_LOOP))]
-
-    def by_spark() -> int:
-        jobs.write.format("noop").mode("overwrite").save()
-        return planned
-
-    def by_loop() -> int:
-        return sum(len(fan_out.jobs(event)) for event in events)
-
-    rates = [(rate_of(by_spark), rate_of(by_loop)) for _ in range(rounds)]
+def fan_out_rates(spark: SparkSession, url: str, directory: Path, events: int, rounds: int) -> FanOutRates:
+    """Measure fan-out and plain inserts in turns, each in an empty schema."""
+    rates = [_rates(spark, url, directory / f"checkpoint-{number}", events) for number in range(rounds + 1)]
+    measured = rates[1:]  # the first round warms up
     return FanOutRates(
-        statistics.median(spark_rate for spark_rate, _ in rates),
-        statistics.median(spark_rate / loop_rate for spark_rate, loop_rate in rates),
+        statistics.median(each.jobs_per_s for each in measured),
+        statistics.median(each.vs_inserts for each in measured),
     )
 
 
+def _rates(spark: SparkSession, url: str, checkpoint: Path, events: int) -> FanOutRates:
+    with jobs_schema(url, "penstock_bench_fan_out") as database:
+        prepare(database, events)
+        started_s = time.perf_counter()
+        fan_out(spark, database, checkpoint)
+        took_s = time.perf_counter() - started_s
+        jobs = count_jobs(database)
+    if jobs != events * MATCHES:
+        raise RuntimeError(f"{events:,} events got {jobs:,} jobs instead of {events * MATCHES:,}")
+    with jobs_schema(url, "penstock_bench_inserts") as database:
+        inserts_per_s = rate_of(lambda: insert_pending(database, jobs // PER_GROUP))
+    return FanOutRates(jobs / took_s, jobs / took_s / inserts_per_s)
+
+
+def prepare(database: SparkDatabase, events: int) -> None:
+    """Store 1,000 subscriptions and events that wait for their jobs; five subscriptions match each event."""
+
+    async def subscribe() -> None:
+        async with opened(database.repository()) as jobs:
+            for subscription in subscriptions():
+                await jobs.add_subscription(subscription)
+
+    uvloop.run(subscribe())
+    fill_events(database, events, max(1, events // PER_GROUP), KINDS)
+
+
+def fan_out(spark: SparkSession, database: SparkDatabase, checkpoint: Path) -> None:
+    """Run the streaming job until no event waits for its jobs."""
+    job = FanOutJob(database, FanOutSettings(once=True))
+    try:
+        job.start(spark, str(checkpoint)).awaitTermination()
+    finally:
+        job.close()
+
+
+def count_jobs(database: SparkDatabase) -> int:
+    """Return the number of jobs in the database."""
+    with connected(database) as connection:
+        row = connection.execute("SELECT count(*) FROM jobs").fetchone()
+    return 0 if row is None else int(row[0])
+
+
 def subscriptions() -> list[Subscription]:
-    """Five for each kind of event, of different patterns; one in ten asks for an attribute, too."""
-    made = []
+    """Return five for each kind of event, with different patterns; one in ten has a filter too."""
+    created = []
     for kind in range(KINDS):
         exact = f"orders:kind-{kind}:created"
         patterns = (exact, exact, f"orders:kind-{kind}:*", f"orders:kind-{kind}:**", f"*:kind-{kind}:created")
         for place, pattern in enumerate(patterns):
-            number = kind * WANTING + place
-            made.append(
+            number = kind * MATCHES + place
+            created.append(
                 Subscription(
                     id=encode_tsid(number),
                     name=f"subscriber-{number}",
@@ -73,34 +98,4 @@ def subscriptions() -> list[Subscription]:
                     filter=EventFilter() if number % 10 else _EUROPE_OR_US,
                 )
             )
-    return made
-
-
-def events_frame(spark: SparkSession, count: int) -> DataFrame:
-    """Events as rows of `schemas.EVENTS`, as far as fan-out reads them."""
-    number = f.col("id")
-    return spark.range(count, numPartitions=2 * spark.sparkContext.defaultParallelism).select(
-        f.lpad(number.cast("string"), 13, "0").alias("id"),
-        f.lit("").alias("tenant"),
-        f.lit("/shop").alias("source"),
-        number.cast("string").alias("external_id"),
-        f.format_string("orders:kind-%d:created", number % KINDS).alias("type"),
-        f.lit(None).cast("string").alias("subject"),
-        f.lit("application/json").alias("content_type"),
-        f.format_string("order-%d", number % _GROUPS).alias("group_name"),
-        f.lit(_ATTRIBUTES).alias("attributes"),
-        (number + _RECEIVED_MS).alias("received_ms"),
-    )
-
-
-def event_of(number: int) -> StoredEvent:
-    """The event of a row of `events_frame`."""
-    return StoredEvent(
-        id=f"{number:013}",
-        source="/shop",
-        type=f"orders:kind-{number % KINDS}:created",
-        received_ms=_RECEIVED_MS + number,
-        external_id=str(number),
-        group=f"order-{number % _GROUPS}",
-        attributes=msgspec.json.decode(_ATTRIBUTES, type=dict[str, str]),
-    )
+    return created

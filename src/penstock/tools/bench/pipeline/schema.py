@@ -39,8 +39,8 @@ _EVENTS = """
 INSERT INTO events (
     id, tenant, source, external_id, type, data, content_type, group_name, attributes, received_ms, fanned_out
 )
-SELECT {id}, '', '/shop', n, 'orders:created', {data}, 'application/json', 'order-' || (n % {groups}), '{{}}',
-    1600000000000 + n, 1
+SELECT {id}, '', '/shop', n, {type}, {data}, 'application/json', 'order-' || (n % {groups}), '{{"region":"eu"}}',
+    1600000000000 + n, {fanned_out}
 FROM generate_series({first}, {last}) AS made (n)
 """
 _ID = sql.SQL("lpad(n::text, 13, '0')")
@@ -49,7 +49,7 @@ _DATA = sql.Literal(b'{"order":"0HZXEQ5Y8JY5Z","amount":1999,"currency":"EUR"}')
 
 @contextmanager
 def jobs_schema(url: str, name: str) -> Iterator[SparkDatabase]:
-    """The tables of jobs in a schema of their own, which is dropped afterwards."""
+    """Create the tables of jobs in a schema of their own, and drop it afterwards."""
 
     async def make() -> None:
         async with opened(postgres_repository(url, schema=name)):
@@ -64,7 +64,14 @@ def jobs_schema(url: str, name: str) -> Iterator[SparkDatabase]:
 
 
 def fill_pending(database: SparkDatabase, groups: int) -> int:
-    """PENDING jobs, all BLOCK_ON_ERROR, 20 in each group, by turns; how many."""
+    """Insert PENDING jobs and vacuum the tables; return how many there are."""
+    count = insert_pending(database, groups)
+    _tidy(database)
+    return count
+
+
+def insert_pending(database: SparkDatabase, groups: int) -> int:
+    """Insert PENDING jobs with their lanes, all BLOCK_ON_ERROR, 20 in each group; return how many there are."""
     words = {
         "id": _ID,
         "event_id": sql.NULL,
@@ -78,20 +85,26 @@ def fill_pending(database: SparkDatabase, groups: int) -> int:
     }
     count = _fill_jobs(database, groups, words)
     _execute(database, _LANES, groups=sql.Literal(groups))
-    _tidy(database)
     return count
 
 
+def fill_events(database: SparkDatabase, count: int, groups: int, kinds: int) -> None:
+    """Insert events that wait for their jobs, of several types in turn."""
+    kind = sql.SQL("'orders:kind-' || (n % {}) || ':created'").format(sql.Literal(kinds))
+    _fill_events(database, count, groups, type=kind, fanned_out=sql.Literal(0))
+    _tidy(database)
+
+
 def fill_completed(database: SparkDatabase, subscription: Subscription, groups: int) -> int:
-    """A subscription, events, and a COMPLETED job of each, 20 in each group, by turns; how many."""
+    """Insert a subscription, events, and a COMPLETED job of each, 20 in each group; return how many."""
 
     async def subscribe() -> None:
         async with opened(database.repository()) as jobs:
             await jobs.add_subscription(subscription)
 
     uvloop.run(subscribe())
-    for first, last in _chunks(groups * PER_GROUP):
-        _execute(database, _EVENTS, id=_ID, data=_DATA, groups=sql.Literal(groups), first=first, last=last)
+    created = sql.Literal("orders:created")
+    _fill_events(database, groups * PER_GROUP, groups, type=created, fanned_out=sql.Literal(1))
     words = {
         "id": sql.SQL("{} || '-' || {}").format(_ID, sql.Literal(subscription.id)),
         "event_id": _ID,
@@ -110,15 +123,21 @@ def fill_completed(database: SparkDatabase, subscription: Subscription, groups: 
 
 @contextmanager
 def connected(database: SparkDatabase) -> Iterator[Connection]:
-    """A connection for which the schema's tables need no prefix."""
+    """Connect, so that the schema's tables need no prefix."""
     with psycopg.connect(database.url, autocommit=True) as connection:
         connection.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(database.schema)))
         yield connection
 
 
 def _tidy(database: SparkDatabase) -> None:
-    """What autovacuum would come to do: not while something is measured."""
+    """Do what autovacuum would do later, while something is measured."""
     _execute(database, "VACUUM ANALYZE jobs, lanes, events")
+
+
+def _fill_events(database: SparkDatabase, count: int, groups: int, **words: sql.Composable) -> None:
+    words |= {"id": _ID, "data": _DATA, "groups": sql.Literal(groups)}
+    for first, last in _chunks(count):
+        _execute(database, _EVENTS, **words, first=first, last=last)
 
 
 def _fill_jobs(database: SparkDatabase, groups: int, words: dict[str, sql.Composable]) -> int:
