@@ -27,14 +27,14 @@ print("stopped")
 
 SLOW = """
 import asyncio
-from penstock.http.server.asgi import accept_lifespan, answer
+from penstock.http.server.asgi import accept_lifespan, send_answer
 from penstock.http.server.server import serve
 async def app(scope, receive, send):
     if scope["type"] == "lifespan":
         return await accept_lifespan(receive, send)
     print("asked", flush=True)
     await asyncio.sleep(float(scope["path"].strip("/")))
-    await answer(scope, send, 200, b"done", {})
+    await send_answer(scope, send, 200, b"done", {})
 serve(app, "127.0.0.1", 0)
 """
 
