@@ -25,14 +25,14 @@ from penstock.events.dispatch.spark_messages import PACKED, RoundCall, announced
 from penstock.events.dispatch.spark_plan import LANE_JOBS, first_lanes, hashes_of, planned, whole_lanes
 from penstock.events.dispatch.spark_task import COLUMNS
 from penstock.events.errors import DatabaseFailed
-from penstock.events.store import MODE_OF, AwakeRange, Dialect, LaneContent, queries
+from penstock.events.store import MODE_OF, AwakeRange, Dialect, LaneContent, LaneJob, queries
 from penstock.events.store.sqlite import SqliteTransaction
 from penstock.spark.database import SparkDatabase
 from penstock.spark.sources.statements import literal
 from penstock.spark.workers import spare_collections
 
 _NO_BLOCKER = (None, None, None)
-_NO_JOB = (None,) * 8
+_NO_JOB = (None,) * len(LaneJob._fields)
 _BUSY_TIMEOUT_S = 10.0
 
 Row = tuple[Any, ...]

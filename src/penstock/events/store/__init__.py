@@ -1,6 +1,6 @@
 """The database of events: one repository, named SQL, migrations, SQLite and PostgreSQL."""
 
-from penstock.events.store.database import LaneContent, Row
+from penstock.events.store.database import LaneContent, LaneJob, Row
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.changes import KeptChange
 from penstock.events.store.repository.deliveries import Begin, Beginning, Done, TryLater, Verdict
@@ -30,6 +30,7 @@ __all__ = [
     "JobRepository",
     "KeptChange",
     "LaneContent",
+    "LaneJob",
     "LaneOwner",
     "LaneRun",
     "LaneState",
