@@ -18,7 +18,7 @@ def look_around(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.Reco
     from pyspark import SparkFiles
 
     import penstock
-    from penstock.domain.partition import fnv1a_32
+    from penstock.domain.message import fnv1a_32
 
     for batch in batches:
         sql = (files("penstock.events.store") / "sql").iterdir()

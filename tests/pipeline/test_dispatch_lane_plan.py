@@ -7,8 +7,8 @@ import pyarrow
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.domain.message import fnv1a_32, partition_of
 from penstock.domain.order import LaneKey, Position
-from penstock.domain.partition import fnv1a_32, partition_of
 from penstock.domain.pointer import DispatchMode
 from penstock.events.dispatch.spark_messages import packed, unpacked
 from penstock.events.dispatch.spark_plan import BLOCKER, first_lanes, hashes_of, planned, whole_lanes

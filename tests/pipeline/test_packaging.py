@@ -9,7 +9,7 @@ from zipfile import ZipFile
 import pytest
 
 from penstock import __version__
-from penstock.domain.partition import fnv1a_32
+from penstock.domain.message import fnv1a_32
 from penstock.spark.packaging import write_package
 from tests.services.spark_cluster import SparkCluster
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.domain.partition import partition_of
+from penstock.domain.message import partition_of
 from penstock.history.errors import CannotRepartition, QueueInUse, QueuesDiffer
 from penstock.history.repartition.copy import compared, summary
 from penstock.history.repartition.messages import MESSAGES, QueueAccess

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.domain.partition import partition_of
+from penstock.domain.message import partition_of
 from penstock.history.errors import CannotRepartition, QueueInUse
 from penstock.history.repartition.copy import (
     MOST_BYTES,

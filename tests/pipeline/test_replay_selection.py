@@ -10,7 +10,7 @@ from pyspark.sql import functions as f
 
 from penstock.domain.ids import COPY_JOINT, encode_tsid
 from penstock.domain.job_state import JobStatus
-from penstock.domain.partition import fnv1a_32
+from penstock.domain.message import fnv1a_32
 from penstock.domain.replay import ReplaySelection
 from penstock.history.replay.rounds import part_counts, planned
 from penstock.history.replay.runner import COLUMNS, on_their_way, selected

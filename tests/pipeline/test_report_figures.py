@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from penstock.domain.message import partition_of
 from penstock.domain.outcome import AttemptOutcome
-from penstock.domain.partition import partition_of
 from penstock.events.statistics.facts import Fact
 from penstock.events.statistics.minutes import count
 from penstock.history.errors import LakeEmpty

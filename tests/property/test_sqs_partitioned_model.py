@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from penstock.domain.ids import TsidFactory
-from penstock.domain.partition import partition_of
+from penstock.domain.message import partition_of
 from penstock.engine.store.memory import MemoryStore
 from penstock.sqs.errors import ErrorKind, SqsError
 from penstock.sqs.model import (

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.domain.partition import fnv1a_32, partition_of
+from penstock.domain.message import fnv1a_32, partition_of
 
 VECTORS = {"a": 0xE40C292C, "alpha": 0x5D8B6DAB, "beta": 0xAF81E4C7, "gamma": 0xD029140A, "delta": 0x6B017C21}
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from penstock.domain.aws_signature import signing_key
+from penstock.domain.signing import aws_signing_key
 from penstock.sqs.auth import sigv4
 from penstock.sqs.auth.credentials import AccessKey, Credentials, KeyRole, Principal
 from penstock.sqs.errors import ErrorKind, SqsError
@@ -312,14 +312,14 @@ def test_a_changed_presigned_request(old: bytes, new: bytes, kind: ErrorKind) ->
 
 def test_the_vanilla_request_of_aws_itself() -> None:
     """The published example of the derived key: AWS's documentation of Signature Version 4."""
-    key = signing_key("wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "20150830", "us-east-1", "iam")
+    key = aws_signing_key("wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "20150830", "us-east-1", "iam")
     assert key.hex() == "c4afb1cc5771d871763a393e44b703571b55cc28424d1a5e86da6ed3c154a4b9"
 
 
 def test_derived_keys_are_kept_but_not_without_bound() -> None:
     for number in range(1100):
         refusal(signed(region=f"r-{number}", secret="x" * 20))
-    kept = signing_key.cache_info()
+    kept = aws_signing_key.cache_info()
     assert kept.maxsize == 1024
     assert kept.currsize == 1024
 

@@ -1,6 +1,7 @@
-"""Signatures of deliveries by the Standard Webhooks specification: HMAC-SHA256 over `id.timestamp.body`.
+"""Signatures: of webhooks, by the Standard Webhooks specification, and of AWS requests, by Signature Version 4.
 
-A receiver checks them with `verify`, or with any library for that specification.
+A webhook is signed with HMAC-SHA256 over `id.timestamp.body`. Its receiver checks it with `verify`, or with any library
+for that specification. Of AWS's signature this is what client and server share.
 """
 
 import binascii
@@ -8,6 +9,8 @@ import hmac
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import sha256
 
 import msgspec
 
@@ -19,6 +22,7 @@ TIMESTAMP_HEADER = "webhook-timestamp"
 SIGNATURE_HEADER = "webhook-signature"
 SECRET_PREFIX = "whsec_"
 TOLERANCE_S = 300
+AWS_ALGORITHM = "AWS4-HMAC-SHA256"
 
 _VERSION = "v1,"
 # A full stop would give two different deliveries the same signed text; other characters are invalid in a header.
@@ -66,6 +70,25 @@ def key_of(secret: str) -> bytes:
         key = b""
     if not key or not secret.startswith(SECRET_PREFIX):
         raise InvalidArgument(f"a signing secret is malformed; it must be {SECRET_PREFIX} followed by base64")
+    return key
+
+
+def aws_credential_scope(date: str, region: str, service: str) -> str:
+    """Return the scope of a signature: a day, a region and a service."""
+    return f"{date}/{region}/{service}/aws4_request"
+
+
+def aws_string_to_sign(stamp: str, scope: str, canonical_request: bytes) -> str:
+    """Return the text that is signed: algorithm, time, scope, and the hash of the canonical request."""
+    return f"{AWS_ALGORITHM}\n{stamp}\n{scope}\n{sha256(canonical_request).hexdigest()}"
+
+
+@lru_cache(maxsize=1024)
+def aws_signing_key(secret: str, date: str, region: str, service: str) -> bytes:
+    """Derive the key for one day, region and service from a secret."""
+    key = f"AWS4{secret}".encode()
+    for part in (date, region, service, "aws4_request"):
+        key = hmac.digest(key, part.encode(), "sha256")
     return key
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import LongType
 
 from penstock.domain.job import DispatchJob
-from penstock.domain.partition import fnv1a_32
+from penstock.domain.message import fnv1a_32
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.replay import ReplayProgress
 from penstock.domain.subscription import Subscription

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from penstock.delivery import RequestHead, Target
-from penstock.domain.aws_signature import ALGORITHM, credential_scope, signing_key, string_to_sign
+from penstock.domain.signing import AWS_ALGORITHM, aws_credential_scope, aws_signing_key, aws_string_to_sign
 
 DEFAULT_REGION = "us-east-1"
 _SERVICE = "sqs"
@@ -59,11 +59,11 @@ class RequestWriter:
             token = f"X-Amz-Security-Token: {key.session_token}\r\n"
         headers += f"x-amz-target:AmazonSQS.{action}\n"
         canonical = f"POST\n/\n\n{headers}\n{names}\n{sha256(body).hexdigest()}".encode()
-        scope = credential_scope(stamp[:8], self._region, _SERVICE)
-        text = string_to_sign(stamp, scope, canonical)
-        signature = hmac.digest(signing_key(key.secret, stamp[:8], self._region, _SERVICE), text.encode(), "sha256")
+        scope = aws_credential_scope(stamp[:8], self._region, _SERVICE)
+        text = aws_string_to_sign(stamp, scope, canonical)
+        signature = hmac.digest(aws_signing_key(key.secret, stamp[:8], self._region, _SERVICE), text.encode(), "sha256")
         return (
-            f"X-Amz-Date: {stamp}\r\n{token}Authorization: {ALGORITHM} Credential={key.access_key}/{scope}, "
+            f"X-Amz-Date: {stamp}\r\n{token}Authorization: {AWS_ALGORITHM} Credential={key.access_key}/{scope}, "
             f"SignedHeaders={names}, Signature={signature.hex()}\r\n"
         )
 

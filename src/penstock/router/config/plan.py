@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from penstock.domain.partition import fnv1a_32
+from penstock.domain.message import fnv1a_32
 from penstock.domain.pointer import DEFAULT_POOL_CODE
 from penstock.queues import QueueSpec
 from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration

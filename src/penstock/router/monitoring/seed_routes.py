@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from penstock.domain.errors import FailedPrecondition, NotFound
-from penstock.domain.partition import partition_of
+from penstock.domain.message import partition_of
 from penstock.domain.pointer import DEFAULT_POOL_CODE, MessagePointer, encode_pointer
 from penstock.http.api import Call, NoBody, route
 from penstock.ops.telemetry import mask_secrets

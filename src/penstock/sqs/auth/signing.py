@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from penstock.domain.aws_signature import ALGORITHM, signing_key, string_to_sign
+from penstock.domain.signing import AWS_ALGORITHM, aws_signing_key, aws_string_to_sign
 from penstock.sqs.auth.sigv4 import Claim, canonical_request, canonical_values, decoded_pairs
 from penstock.sqs.wire.protocol import SignedRequest
 
@@ -33,10 +33,10 @@ class Signer:
         headers = canonical_values(request.headers)
         claim = Claim(self.access_key, stamp[:8], self.region, "sqs", stamp, sorted(headers), "")
         pairs = decoded_pairs(request.query_string) if request.query_string else []
-        text = string_to_sign(claim.stamp, claim.scope, canonical_request(request, claim, headers, pairs))
-        key = signing_key(self.secret, claim.date, claim.region, claim.service)
+        text = aws_string_to_sign(claim.stamp, claim.scope, canonical_request(request, claim, headers, pairs))
+        key = aws_signing_key(self.secret, claim.date, claim.region, claim.service)
         return (
-            f"{ALGORITHM} Credential={self.access_key}/{claim.scope}, "
+            f"{AWS_ALGORITHM} Credential={self.access_key}/{claim.scope}, "
             f"SignedHeaders={b';'.join(claim.signed_headers).decode()}, "
             f"Signature={hmac.digest(key, text.encode(), 'sha256').hex()}"
         ).encode()

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 
-from penstock.domain.aws_signature import ALGORITHM, credential_scope, signing_key, string_to_sign
+from penstock.domain.signing import AWS_ALGORITHM, aws_credential_scope, aws_signing_key, aws_string_to_sign
 from penstock.sqs.auth.credentials import Credentials, Principal
 from penstock.sqs.errors import ErrorKind, SqsError
 from penstock.sqs.wire.protocol import SignedRequest
@@ -43,7 +43,7 @@ class Claim(msgspec.Struct, frozen=True):
     @property
     def scope(self) -> str:
         """What the signature is good for."""
-        return credential_scope(self.date, self.region, self.service)
+        return aws_credential_scope(self.date, self.region, self.service)
 
 
 def verify(request: SignedRequest, credentials: Credentials, now_ms: int, region: str | None = None) -> Principal:
@@ -63,8 +63,10 @@ def verify(request: SignedRequest, credentials: Credentials, now_ms: int, region
     _check_time(claim, now_ms)
     _check_scope(claim, region)
     _check_coverage(claim, headers)
-    text = string_to_sign(claim.stamp, claim.scope, canonical_request(request, claim, headers, pairs))
-    expected = hmac.digest(signing_key(key.secret, claim.date, claim.region, claim.service), text.encode(), "sha256")
+    text = aws_string_to_sign(claim.stamp, claim.scope, canonical_request(request, claim, headers, pairs))
+    expected = hmac.digest(
+        aws_signing_key(key.secret, claim.date, claim.region, claim.service), text.encode(), "sha256"
+    )
     if not hmac.compare_digest(expected.hex().encode(), claim.signature.encode()):
         raise _mismatch("The signature does not match the request; check the secret and the signing method.")
     return key.principal
@@ -89,8 +91,8 @@ def decoded_pairs(query_string: bytes) -> list[tuple[bytes, bytes]]:
 
 def _from_header(authorization: str, headers: dict[bytes, bytes]) -> Claim:
     algorithm, _, rest = authorization.partition(" ")
-    if algorithm != ALGORITHM:
-        raise _incomplete(f"The Authorization header must begin with {ALGORITHM}.")
+    if algorithm != AWS_ALGORITHM:
+        raise _incomplete(f"The Authorization header must begin with {AWS_ALGORITHM}.")
     parts: dict[str, str] = {}
     for item in rest.split(","):
         name, _, value = item.strip().partition("=")
@@ -103,8 +105,8 @@ def _from_query(presigned: list[tuple[bytes, bytes]]) -> Claim:
     parts: dict[str, str] = {}
     for name, value in presigned:
         _put_once(parts, name.decode("latin-1"), value.decode("latin-1"))
-    if parts.get("X-Amz-Algorithm") != ALGORITHM:
-        raise _incomplete(f"X-Amz-Algorithm must be {ALGORITHM}.")
+    if parts.get("X-Amz-Algorithm") != AWS_ALGORITHM:
+        raise _incomplete(f"X-Amz-Algorithm must be {AWS_ALGORITHM}.")
     expires = parts.get("X-Amz-Expires", "")
     if not _EXPIRES.fullmatch(expires) or not 1 <= int(expires) <= MAX_EXPIRES_S:
         raise _incomplete(f"X-Amz-Expires must be 1 to {MAX_EXPIRES_S} seconds.")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from penstock.domain.limits import MINUTE_MS
-from penstock.domain.partition import partition_of
+from penstock.domain.message import partition_of
 from penstock.engine import Counters, DeadLetterAt, Grouping, QueuePolicy, Waiters, held_bytes
 from penstock.sqs.queue.attributes import QueueAttributes
 from penstock.sqs.queue.receipts import QueuePartition, ReceiveAttempts, SqsDelivery
