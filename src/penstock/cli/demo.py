@@ -48,7 +48,7 @@ def demo(
         ]
         print_table(columns, [result.row() for result in outcome.results])
         if outcome.audit is not None:
-            typer.echo(outcome.audit.told())
+            typer.echo(outcome.audit.summary())
 
     plan = Plan(orders=orders, engine=chosen_engine(engine), keep=keep, show_progress=not as_json)
     outcome = uvloop.run(run_demo(plan, show))

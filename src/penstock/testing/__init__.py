@@ -1,1 +1,1 @@
-"""The public test kit: what Penstock's own tests and its users' tests drive the system with."""
+"""The public test kit, used by Penstock's own tests and by those of its users."""

@@ -1,4 +1,4 @@
-"""A subscriber for tests: a real HTTP server that records what it gets and answers by a script."""
+"""A subscriber for tests: an HTTP server that records requests and answers them by a script."""
 
 import asyncio
 from collections import deque
@@ -17,11 +17,11 @@ class Ending(Enum):
 
     WHOLE = "whole"
     CUT = "cut"  # half of the body, then the connection is closed
-    HANG = "hang"  # nothing, until the client goes away
+    HANG = "hang"  # no answer until the client disconnects
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What the receiver answers."""
+    """An answer of the receiver."""
 
     status: int = 200
     body: bytes = b'{"ack":true}'
@@ -31,18 +31,18 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 def defer(delay_s: int | None = None) -> Reply:
-    """Say `ack: false`, with a delay or without."""
+    """Return a reply with `ack: false`, with or without a delay."""
     delay = b"" if delay_s is None else b',"delaySeconds":%d' % delay_s
     return Reply(body=b'{"ack":false%b}' % delay)
 
 
 def rate_limit(retry_after: str | None = None) -> Reply:
-    """Say 429, with a Retry-After or without."""
+    """Return a reply with status 429, with or without Retry-After."""
     return Reply(429, headers=() if retry_after is None else (("retry-after", retry_after),))
 
 
 class RecordedRequest(msgspec.Struct, frozen=True):
-    """A request that came in."""
+    """A received request."""
 
     method: str
     path: str
@@ -52,7 +52,7 @@ class RecordedRequest(msgspec.Struct, frozen=True):
 
     @property
     def message_id(self) -> str:
-        """The message that was delivered."""
+        """The id of the delivered message."""
         return msgspec.json.decode(self.body, type=_Delivery).message_id
 
 
@@ -61,7 +61,7 @@ class _Delivery(msgspec.Struct, rename="camel"):
 
 
 class RecordingReceiver:
-    """Listens on a free port of loopback while in its `async with` block."""
+    """Listens on a free loopback port inside its `async with` block."""
 
     def __init__(self, default: Reply | None = None) -> None:
         self.requests: list[RecordedRequest] = []
@@ -82,20 +82,20 @@ class RecordingReceiver:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The URL of the receiver."""
         return self._server.url
 
     @property
     def message_ids(self) -> list[str]:
-        """The messages that came in, in order."""
+        """The ids of the received messages, in order."""
         return [request.message_id for request in self.requests]
 
     def script(self, *replies: Reply) -> None:
-        """Answer the next requests with these, in order of arrival; then with the default again."""
+        """Answer the next requests with these replies, in order of arrival; then with the default again."""
         self._script.extend(replies)
 
     async def received(self, count: int, within_s: float = 10.0) -> list[RecordedRequest]:
-        """All requests, as soon as there are so many; TimeoutError if there are not in time."""
+        """Wait for `count` requests and return all; raise TimeoutError if they do not arrive in time."""
         async with asyncio.timeout(within_s):
             while len(self.requests) < count:
                 self._arrival.clear()

@@ -1,4 +1,4 @@
 """Deterministic simulation: the real router among simulated queues, endpoints and faults, on virtual time.
 
-One number, the seed, decides everything that happens; a failure names it, and `penstock simulate` runs it again.
+One number, the seed, determines everything; a failure reports it, and `penstock simulate` runs it again.
 """

@@ -1,4 +1,4 @@
-"""A simulated endpoint that takes deliveries, misbehaves, and remembers in which order messages became final."""
+"""A simulated endpoint that receives deliveries, fails, and records the order in which messages became final."""
 
 import asyncio
 from collections import defaultdict
@@ -12,7 +12,7 @@ _ACK = b'{"ack":true}'
 
 
 class EndpointFaults(msgspec.Struct):
-    """How an endpoint misbehaves, as parts of all requests; all zero is a good one."""
+    """The faults of an endpoint, as shares of all requests."""
 
     server_error: float = 0.0
     refusal: float = 0.0
@@ -24,10 +24,10 @@ class EndpointFaults(msgspec.Struct):
 
 
 class SimulatedEndpoint:
-    """Takes requests; a message is final here once it was accepted or refused for good."""
+    """Receives requests; a message is final once it was accepted or rejected for good."""
 
     def __init__(self, faults: EndpointFaults, chance: Chance) -> None:
-        # Per group the messages that became final, in the order of their first time.
+        # The final messages by group, in the order in which they first became final.
         self.final: dict[str, list[str]] = defaultdict(list)
         self.requests = 0
         self.faults = faults

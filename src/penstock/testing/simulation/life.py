@@ -1,4 +1,4 @@
-"""One life of a simulated router: from its start to its graceful stop, or to its sudden death."""
+"""One run of a simulated router, from its start to its graceful stop or its crash."""
 
 import asyncio
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from penstock.testing.virtual_loop import LoopClock
 
 
 class RouterLife:
-    """A router with its own connections to queues and endpoints that outlive it."""
+    """A router with connections to queues and endpoints that outlive it."""
 
     def __init__(
         self,
@@ -49,14 +49,14 @@ class RouterLife:
         return source
 
     async def stop(self) -> None:
-        """Stop gracefully; InvariantBroken if anything is left behind."""
+        """Stop gracefully; raise InvariantBroken if a message is still tracked."""
         self._schedule.cancel()
         await self.router.shut_down()
         if left := self.router.in_flight(5).messages:
             raise InvariantBroken(f"tracked after the stop: {left}")
 
     def cut(self) -> None:
-        """Have no effect on anything from now on."""
+        """Crash: have no effect from now on."""
         self._link.cut()
         for source in self._sources:
             source.crash()

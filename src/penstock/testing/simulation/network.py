@@ -1,4 +1,4 @@
-"""The network between router and endpoints, where every delivery is seen, and with it what must never happen."""
+"""The simulated network between router and endpoints, which checks every delivery."""
 
 import asyncio
 from collections import Counter, deque
@@ -16,7 +16,7 @@ from penstock.testing.simulation.history import Delivery
 
 
 class PoolLimits(msgspec.Struct, frozen=True):
-    """What holds for a pool at this moment."""
+    """The current limits of a pool."""
 
     code: str
     concurrency: int
@@ -28,7 +28,7 @@ class _Body(msgspec.Struct, rename="camel"):
 
 
 class SimulatedNetwork:
-    """Takes the place of the HTTP client. Whatever breaks a promise goes into `findings`."""
+    """Replaces the HTTP client, and records broken invariants in `findings`."""
 
     def __init__(
         self,
@@ -50,16 +50,16 @@ class SimulatedNetwork:
         self._rates: dict[str, int | None] = {}
 
     def link(self) -> "NetworkLink":
-        """The connection of one router; rate limits do not reach across routers."""
+        """Return the connection of a new router, whose rate limits start again."""
         self.limits_changed()
         return NetworkLink(self)
 
     def limits_changed(self) -> None:
-        """What started before is no breach of the limits that hold now."""
+        """Ignore earlier deliveries when checking the new limits."""
         self._rates.clear()
 
     async def carry(self, body: bytes) -> Answer:
-        """Carry a delivery."""
+        """Send a delivery to its endpoint, and return the answer."""
         pointer = self._pointers[msgspec.json.decode(body, type=_Body).message_id]
         limits = self._limits_of(pointer)
         self.deliveries.append(Delivery(asyncio.get_running_loop().time(), pointer.id))
@@ -98,19 +98,19 @@ class SimulatedNetwork:
 
 
 class NetworkLink:
-    """The HTTP client of one router; `cut` silences it, as its process is killed."""
+    """The HTTP client of one router; `cut` simulates the crash of its process."""
 
     def __init__(self, network: SimulatedNetwork) -> None:
         self._network = network
         self._is_cut = False
 
     async def send(self, head: RequestHead, body: bytes, signature: Signature | None = None) -> Answer:
-        """Send a request and wait for its answer."""
+        """Send a request and return its answer."""
         if self._is_cut:
-            # Its process is dead: whoever still runs in it ends here, and the rest of it winds down.
+            # The process has crashed: tasks that still run in it end here.
             raise asyncio.CancelledError
         return await self._network.carry(body)
 
     def cut(self) -> None:
-        """Carry nothing any more."""
+        """Send nothing any more."""
         self._is_cut = True

@@ -1,4 +1,4 @@
-"""A simulated queue that outlives the router: leases, delays, and order per group if it keeps one."""
+"""A simulated queue that outlives the router, with leases, delays and optional order per group."""
 
 import asyncio
 from itertools import count
@@ -10,7 +10,7 @@ from penstock.edge.clock import Clock
 
 
 class QueuedMessage(msgspec.Struct, eq=False):
-    """A message in the queue; `handle` is the newest lease's."""
+    """A message in the queue; `handle` belongs to the newest lease."""
 
     broker_id: str
     body: bytes
@@ -21,7 +21,7 @@ class QueuedMessage(msgspec.Struct, eq=False):
 
 
 class SimulatedQueue:
-    """What a broker holds."""
+    """The messages of a broker's queue."""
 
     def __init__(self, name: str, clock: Clock, visibility_s: float, *, ordered: bool) -> None:
         self.name = name
@@ -36,12 +36,12 @@ class SimulatedQueue:
         return len(self._messages)
 
     def send(self, body: bytes, group: str) -> None:
-        """Put a message at the end."""
+        """Append a message."""
         self._messages.append(QueuedMessage(f"{self.name}-{next(self._numbers)}", body, group))
         self._wake()
 
     def lease(self, most: int) -> list[QueuedMessage]:
-        """Hand out what is visible; of a group with an earlier message that is not, nothing."""
+        """Lease visible messages; in an ordered queue an invisible message blocks the later ones of its group."""
         now_ms = self._clock.now_ms()
         blocked: set[str] = set()
         found: list[QueuedMessage] = []
@@ -68,7 +68,7 @@ class SimulatedQueue:
             pass
 
     def delete(self, broker_id: str, handle: str) -> bool:
-        """Remove a message; False if the handle is not its newest one, or its lease has ended."""
+        """Remove a message; return False if the handle is not the newest one, or the lease has ended."""
         message = self._leased(broker_id, handle)
         if message is None:
             return False
@@ -77,7 +77,7 @@ class SimulatedQueue:
         return True
 
     def change_visibility(self, broker_id: str, handle: str, delay_s: float) -> bool:
-        """Let a lease end at another time; False as above."""
+        """Change the end of a lease; return False as `delete` does."""
         message = self._leased(broker_id, handle)
         if message is None:
             return False

@@ -1,4 +1,4 @@
-"""What a seed decides beforehand: queues, pools, groups, messages, and how bad it gets."""
+"""The scenario of a seed: queues, pools, groups, messages and faults."""
 
 import msgspec
 
@@ -13,7 +13,7 @@ PUBLISHING_S = 200.0
 TROUBLE_S = 400.0
 
 
-class SimulatedQueue(msgspec.Struct, frozen=True):
+class PlannedQueue(msgspec.Struct, frozen=True):
     """A queue and the network to it."""
 
     name: str
@@ -24,7 +24,7 @@ class SimulatedQueue(msgspec.Struct, frozen=True):
 
 
 class PlannedPublication(msgspec.Struct, frozen=True):
-    """A message, and when it is sent to which queue."""
+    """A message, its queue, and when it is sent."""
 
     at_s: float
     queue: str
@@ -32,21 +32,21 @@ class PlannedPublication(msgspec.Struct, frozen=True):
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """One simulated history before anything happened."""
+    """Everything that a seed determines before the simulation starts."""
 
     pools: tuple[PoolConfiguration, ...]
-    queues: tuple[SimulatedQueue, ...]
+    queues: tuple[PlannedQueue, ...]
     endpoints: dict[str, EndpointFaults]
     publications: tuple[PlannedPublication, ...]
 
     def configuration(self) -> RouterConfiguration:
-        """What the router is told at the start."""
+        """Return the router's first configuration."""
         queues = tuple(QueueSpec(each.name, f"simulated:{each.name}", each.connections) for each in self.queues)
         return RouterConfiguration(self.pools, queues)
 
 
 def scenario_of(chance: Chance) -> Scenario:
-    """The scenario of a seed."""
+    """Return the scenario of a seed."""
     queues = tuple(_queue(chance.fork(f"queue {number}"), number) for number in range(chance.whole(1, 2)))
     pools = tuple(_pool(chance.fork(f"pool {number}"), number) for number in range(chance.whole(1, 3)))
     endpoints = {
@@ -61,7 +61,7 @@ def scenario_of(chance: Chance) -> Scenario:
     return Scenario(pools, queues, endpoints, tuple(sorted(publications, key=lambda each: each.at_s)))
 
 
-def _queue(chance: Chance, number: int) -> SimulatedQueue:
+def _queue(chance: Chance, number: int) -> PlannedQueue:
     trouble = chance.one_of([0.0, 0.02, 0.1])
     faults = LinkFaults(
         lost_request=trouble,
@@ -70,9 +70,7 @@ def _queue(chance: Chance, number: int) -> SimulatedQueue:
         stall=chance.one_of([0.0, 0.02]),
         lost_heartbeat=chance.one_of([0.0, 0.3, 0.9]),
     )
-    return SimulatedQueue(
-        f"q{number}", chance.happens(0.8), chance.one_of([6.0, 15.0, 30.0]), chance.whole(1, 3), faults
-    )
+    return PlannedQueue(f"q{number}", chance.happens(0.8), chance.one_of([6.0, 15.0, 30.0]), chance.whole(1, 3), faults)
 
 
 def _pool(chance: Chance, number: int) -> PoolConfiguration:
@@ -95,7 +93,7 @@ def _endpoint(chance: Chance) -> EndpointFaults:
 def _group(
     chance: Chance, queue: str, number: int, pools: tuple[PoolConfiguration, ...], endpoints: list[str]
 ) -> list[PlannedPublication]:
-    """A group's messages: one endpoint, one pool (which may not exist), one mode."""
+    """Return the messages of a group, with one endpoint, one pool (which may not exist) and one mode."""
     group = f"{queue}-g{number}"
     code = chance.one_of([*(pool.code for pool in pools), "NO-SUCH-POOL"])
     target = chance.one_of(endpoints)

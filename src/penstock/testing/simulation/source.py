@@ -1,4 +1,4 @@
-"""A client of a simulated queue, with a network in between that delays and loses what it carries."""
+"""A client of a simulated queue, over a network that delays and loses requests and answers."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ BATCH = 10
 
 
 class LinkFaults(msgspec.Struct):
-    """How bad the network to the queue is; all zero is a good one."""
+    """The faults of the network to a queue, as shares of all requests."""
 
     lost_request: float = 0.0
     lost_answer: float = 0.0
@@ -25,12 +25,12 @@ class LinkFaults(msgspec.Struct):
     lost_heartbeat: float = 0.0
 
     def clear(self) -> None:
-        """From now on all is well."""
+        """Remove all faults."""
         self.lost_request = self.lost_answer = self.slow = self.stall = self.lost_heartbeat = 0.0
 
 
 class SimulatedSource:
-    """The source port over a simulated queue. `crash` makes it deaf and mute, as a killed process is."""
+    """A source over a simulated queue; `crash` simulates the crash of its process."""
 
     exclusive = False
 
@@ -49,11 +49,11 @@ class SimulatedSource:
         self._to_delete: set[str] = set()
 
     async def open(self) -> None:
-        """Reach the queue."""
+        """Connect to the queue."""
         await self._travel()
 
     async def receive(self) -> list[Received]:
-        """Long-poll."""
+        """Return the next messages, by a long poll."""
         if self._chance.happens(self._faults.stall):
             await asyncio.Event().wait()
         await self._travel()
@@ -66,7 +66,7 @@ class SimulatedSource:
                         leased = self._queue.lease(BATCH)
             except TimeoutError:
                 return []
-        # The lease is taken before the answer is on its way: if that is lost, the messages come again later.
+        # Leased before the answer is sent: if that is lost, the messages are redelivered later.
         received = [Received(each.broker_id, each.body, each.group, each.handle) for each in leased]
         await self._travel()
         return [message for message in received if not self._delete_at_once(message)]
@@ -95,11 +95,11 @@ class SimulatedSource:
             self._to_delete.add(broker_id)
 
     def nack(self, message: Received, delay_s: int = 0) -> Confirmation:
-        """Give a message back."""
+        """Return a message to the queue."""
         return self._call(partial(self._queue.change_visibility, message.broker_id, message.handle, delay_s))
 
     async def extend(self, messages: Sequence[Received]) -> None:
-        """Keep the leases."""
+        """Extend the leases."""
         if self._chance.happens(self._faults.lost_heartbeat):
             raise Unavailable("the heartbeat was lost")
         await asyncio.gather(
@@ -138,7 +138,7 @@ class SimulatedSource:
         self._crashed = True
 
     async def close(self) -> None:
-        """Finish what was called."""
+        """Wait for the pending calls."""
         while self._under_way:
             self._all_arrived.clear()
             await self._all_arrived.wait()

@@ -1,8 +1,7 @@
-"""A simulated world with the real router in it: runs a scenario through its troubles, and checks what must hold.
+"""Runs the real router through the faults of a scenario, and checks its invariants.
 
-What must hold, whatever happens: nothing is lost; messages of a group become final in order, within each tier; no two
-deliveries of a message or of a group run at once; concurrency and rate limits are kept; every message is settled once;
-and at the end every permit is back.
+No message is lost; messages of a group become final in order, within each tier; no two deliveries of a message or of a
+group run at once; concurrency and rate limits are kept; every message is settled once; at the end every permit is free.
 """
 
 import asyncio
@@ -18,11 +17,11 @@ from penstock.testing.simulation.queue import SimulatedQueue
 from penstock.testing.simulation.scenario import TROUBLE_S, Scenario, scenario_of
 from penstock.testing.virtual_loop import LoopClock, run_virtual
 
-_PATIENCE_S = 12 * 3600
+_RECOVERY_S = 12 * 3600
 
 
 def simulate_router(seed: int) -> History:
-    """Run the history of a seed; InvariantBroken if a promise did not hold in it."""
+    """Run the simulation of a seed; raise InvariantBroken if an invariant did not hold."""
     try:
         return run_virtual(lambda clock: RouterWorld(Chance(seed), clock).run())
     except InvariantBroken as broken:
@@ -30,7 +29,7 @@ def simulate_router(seed: int) -> History:
 
 
 class RouterWorld:
-    """Queues and endpoints that last, and one router after another."""
+    """Lasting queues and endpoints, and one router after another."""
 
     def __init__(self, chance: Chance, clock: LoopClock) -> None:
         self._chance = chance.fork("world")
@@ -51,7 +50,7 @@ class RouterWorld:
         self._life: RouterLife
 
     async def run(self) -> History:
-        """Publish, make trouble, let it calm down, and check."""
+        """Publish, inject faults, wait until all is delivered, and check."""
         publishing = asyncio.create_task(self._publish())
         self._world_tasks = {asyncio.current_task(), publishing}
         await self._start()
@@ -76,8 +75,6 @@ class RouterWorld:
         faults = {each.name: each.faults for each in self._scenario.queues}
         self._life = RouterLife(self._queues, faults, self._network.link(), self._clock, chance)
         await self._life.router.apply(self._configuration)
-
-    # --- trouble
 
     async def _trouble(self) -> None:
         actions = [self._change_limits, self._drop_a_pool, self._drop_a_queue, self._restart, self._kill, self._nothing]
@@ -112,7 +109,7 @@ class RouterWorld:
 
     async def _kill(self) -> None:
         self._life.cut()
-        for task in sorted(asyncio.all_tasks() - self._world_tasks, key=_made):
+        for task in sorted(asyncio.all_tasks() - self._world_tasks, key=_creation_order):
             task.cancel()
         await asyncio.sleep(self._chance.between(0.1, 30.0))
         await self._start()
@@ -128,14 +125,12 @@ class RouterWorld:
         for endpoint in self._endpoints.values():
             endpoint.faults = EndpointFaults()
         await self._configure(self._scenario.configuration())
-        for _ in range(_PATIENCE_S):
+        for _ in range(_RECOVERY_S):
             if not any(len(queue) for queue in self._queues.values()):
                 return
             await asyncio.sleep(1)
         left = {name: len(queue) for name, queue in self._queues.items()}
-        raise InvariantBroken(f"messages are still queued after all has been well for {_PATIENCE_S} s: {left}")
-
-    # --- what must hold
+        raise InvariantBroken(f"messages are still queued {_RECOVERY_S} s after the last fault: {left}")
 
     def _check(self) -> None:
         if self._network.findings:
@@ -161,12 +156,12 @@ class RouterWorld:
     def _limits_of(self, pointer: MessagePointer) -> PoolLimits:
         router = self._life.router
         tracked = router.find(pointer.id)
-        assert tracked is not None, "a message that is not tracked is delivered"
+        assert tracked is not None, "a message is delivered but not tracked"
         view = next(view for view in router.pools() if view.code == tracked.pool_code)
         return PoolLimits(view.code, view.concurrency, view.rate_limit_per_minute)
 
 
-def _made(task: "asyncio.Task[object]") -> tuple[int, str]:
-    """Tasks in the order they were made, as far as their names tell; a set of them has another order in each run."""
+def _creation_order(task: "asyncio.Task[object]") -> tuple[int, str]:
+    """Sort tasks by creation, which their names show; the order of a set differs between runs."""
     name = task.get_name()
     return len(name), name

@@ -1,1 +1,1 @@
-"""Benchmarks: each measures one part the way its users drive it, and takes the median of several runs."""
+"""Benchmarks: each measures one part as its users use it, and takes the median of several runs."""

@@ -1,7 +1,7 @@
-"""The clients of benchmarks: asyncio and httptools, and nothing else.
+"""The HTTP clients of benchmarks, on asyncio and httptools only.
 
-Separate from `delivery.http` on purpose: a ceiling must not be made of what is measured against it, and a client that
-puts load on a server must not be what limits it.
+Separate from `delivery.http` on purpose: a ceiling must not depend on the code measured against it, and the client that
+loads a server must not be the bottleneck.
 """
 
 import asyncio
@@ -12,28 +12,28 @@ import httptools
 
 
 class _Bare(asyncio.Protocol):
-    """One kept connection; one request at a time."""
+    """A persistent connection with one request at a time."""
 
     def __init__(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected."""
+        """Keep the transport."""
         # uvloop's transports have the interface but not the base class.
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes of an answer."""
+        """Parse bytes of an answer."""
         self._parser.feed_data(data)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._transport.close()
 
 
 class BareConnection(_Bare):
-    """Sends the requests that it is given."""
+    """Sends requests and returns the bodies of their answers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,17 +47,17 @@ class BareConnection(_Bare):
         return connection
 
     def request(self, raw: bytes) -> "asyncio.Future[bytes]":
-        """Send a whole request; its answer's body comes, or a RuntimeError if the status is not 200."""
+        """Send a request, and return the future of its body, or of a RuntimeError if the status is not 200."""
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(raw)
         return self._answer
 
     def on_body(self, body: bytes) -> None:
-        """A part of an answer's body."""
+        """Collect a part of the body."""
         self._parts.append(body)
 
     def on_message_complete(self) -> None:
-        """An answer is whole."""
+        """Set the result of the request."""
         body, self._parts = b"".join(self._parts), []
         status = self._parser.get_status_code()
         if self._answer is None or self._answer.done():
@@ -68,13 +68,13 @@ class BareConnection(_Bare):
             self._answer.set_exception(RuntimeError(f"{status}: {body[:2000].decode(errors='replace')}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The server hung up."""
+        """Fail the pending request."""
         if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(exc or ConnectionResetError("the server hung up"))
+            self._answer.set_exception(exc or ConnectionResetError("the server closed the connection"))
 
 
 class _Poster(_Bare):
-    """Posts the next request when the answer to the last one is whole, and looks at no body."""
+    """Posts the next request when the last answer is complete, and ignores bodies."""
 
     def __init__(self, requests: Iterator[bytes], done: "asyncio.Future[None]") -> None:
         super().__init__()
@@ -82,12 +82,12 @@ class _Poster(_Bare):
         self._done = done
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected."""
+        """Send the first request."""
         super().connection_made(transport)
         self.on_message_complete()
 
     def on_message_complete(self) -> None:
-        """An answer is whole."""
+        """Send the next request."""
         request = next(self._requests, None)
         if request is not None:
             self._transport.write(request)
@@ -95,9 +95,9 @@ class _Poster(_Bare):
             self._done.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The receiver hung up."""
+        """Fail, as requests are left."""
         if not self._done.done():
-            self._done.set_exception(exc or ConnectionResetError("the receiver hung up"))
+            self._done.set_exception(exc or ConnectionResetError("the receiver closed the connection"))
 
 
 async def post_all(port: int, requests: Iterator[bytes], connections: int) -> None:
@@ -115,7 +115,7 @@ async def post_all(port: int, requests: Iterator[bytes], connections: int) -> No
 
 
 def post(host: str, path: str, headers: dict[str, str], body: bytes) -> bytes:
-    """The bytes of a POST."""
+    """Return the bytes of a POST."""
     lines = [f"POST {path} HTTP/1.1", f"Host: {host}", f"Content-Length: {len(body)}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     return "\r\n".join([*lines, "", ""]).encode() + body

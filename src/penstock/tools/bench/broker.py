@@ -1,4 +1,4 @@
-"""The broker: in-memory rates, the cost of depth, durable sends, memory, and what idling costs."""
+"""Measures the broker: in-memory rates, the cost of depth, durable sends, memory, and idle cost."""
 
 import asyncio
 import gc
@@ -28,35 +28,35 @@ _ROOMY = SubscriptionOptions(max_messages=10_000_000, max_bytes=1 << 40, ack_dea
 
 
 class BrokerFigures(msgspec.Struct, kw_only=True):
-    """What `penstock bench broker` tells."""
+    """The figures of `penstock bench broker`."""
 
     unordered_per_s: float
-    """Publish → pull → ack of 1 KB messages, in memory, one ack a call."""
+    """Publish → pull → ack of 1 KB messages, in memory, one ack per call."""
     ordered_per_s: float
     """The same over 10,000 ordering keys."""
     durable_sends_per_s: float
     """Publishes of one 1 KB message, 64 callers at once, SQLite with fsync."""
     flat_ratio: float
-    """Cost of an operation with 1,000,000 messages waiting over its cost with 1,000; the worse of both kinds."""
+    """Cost of an operation with 1,000,000 waiting messages over its cost with 1,000; the worse of both kinds."""
     bytes_per_message: float
-    """Memory of a waiting message beside its body; the worse of both kinds."""
+    """Memory of a waiting message without its body; the worse of both kinds."""
     idle_cpu: float
-    """Share of a core with 10,000 subscriptions and 1,000 waiting pulls while nothing happens."""
+    """Share of a core with 10,000 subscriptions and 1,000 waiting pulls while idle."""
 
 
-def bench_broker(rounds: int, tell: Callable[[str], None]) -> BrokerFigures:
-    """Measure everything; `tell` hears what is being measured."""
-    tell("publish → pull → ack in memory, without ordering")
+def bench_broker(rounds: int, report: Callable[[str], None]) -> BrokerFigures:
+    """Measure everything; `report` is called with each step."""
+    report("publish → pull → ack in memory, without ordering")
     unordered = median_rate(rounds, partial(_cycle_fresh, ordered=False))
-    tell(f"publish → pull → ack in memory over {ORDERING_KEYS:,} ordering keys")
+    report(f"publish → pull → ack in memory over {ORDERING_KEYS:,} ordering keys")
     ordered = median_rate(rounds, partial(_cycle_fresh, ordered=True))
-    tell("the same with 1,000 and with 1,000,000 messages waiting")
+    report("the same with 1,000 and with 1,000,000 messages waiting")
     flat = max(_flat_ratio(rounds, ordered=False), _flat_ratio(rounds, ordered=True))
-    tell("memory of waiting messages")
+    report("memory of waiting messages")
     memory = max(_bytes_per_message(ordered=False), _bytes_per_message(ordered=True))
-    tell(f"durable sends, {CALLERS} callers at once, SQLite with fsync")
+    report(f"durable sends, {CALLERS} callers at once, SQLite with fsync")
     durable = median_rate(rounds, lambda: uvloop.run(_durable_sends()))
-    tell("idling with 10,000 subscriptions and 1,000 waiting pulls")
+    report("idling with 10,000 subscriptions and 1,000 waiting pulls")
     idle = uvloop.run(_idle_cpu())
     return BrokerFigures(
         unordered_per_s=unordered,
@@ -103,7 +103,7 @@ def _cycle_fresh(*, ordered: bool) -> int:
 
 
 def _flat_ratio(rounds: int, *, ordered: bool) -> float:
-    """Shallow and deep by turns, so that a change of the machine's pace hits both alike."""
+    """Measure shallow and deep queues alternately, so that a change of the machine's speed affects both."""
     shallow_queue, deep_queue = _broker(ordered=ordered), _broker(ordered=ordered)
     _fill(shallow_queue, 1_000, ordered=ordered)
     _fill(deep_queue, 1_000_000, ordered=ordered)
@@ -118,7 +118,7 @@ def _flat_ratio(rounds: int, *, ordered: bool) -> float:
 def _bytes_per_message(*, ordered: bool) -> float:
     count = 50_000
     queue = _broker(ordered=ordered)
-    # Each message arrives with a body and a key of its own, as it does from a socket.
+    # Each message has its own body and key, as it does from a socket.
     gc.collect()
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]

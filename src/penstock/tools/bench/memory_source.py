@@ -1,4 +1,4 @@
-"""A source in memory: what it hands out costs nothing, so that a benchmark measures the router."""
+"""A source in memory that costs next to nothing, so that a benchmark measures the router."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -9,9 +9,9 @@ BATCH = 10
 
 
 class MemorySource:
-    """Hands out what it was given, in batches, once; counts what is settled.
+    """Returns messages in batches, each once, and counts settlements.
 
-    As a queue with a backlog does, it always has the next batch ready: what there is room for is in the router.
+    Like a queue with a backlog, it always has the next batch ready.
     """
 
     name = "bench"
@@ -26,28 +26,28 @@ class MemorySource:
         self.all_settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def open(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     async def receive(self) -> list[Received]:
-        """The next messages; then none for ever."""
+        """Return the next messages; wait forever after the last."""
         batch = [message for _, message in zip(range(BATCH), self._messages, strict=False)]
         if not batch:
             await asyncio.Event().wait()
         return batch
 
     def ack(self, message: Received) -> Confirmation:
-        """One less to come."""
+        """Count a settled message."""
         self._left -= 1
         if self._left == 0 and not self.all_settled.done():
             self.all_settled.set_result(None)
         return confirmed()
 
     def nack(self, message: Received, delay_s: int = 0) -> Confirmation:
-        """One less to come, too; whoever measures looks at how many were delivered."""
+        """Count a settled message; the benchmark checks the deliveries itself."""
         return self.ack(message)
 
     async def extend(self, messages: Sequence[Received]) -> None:
-        """Leases never end here."""
+        """Do nothing, as leases never end."""
 
     async def close(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""A server that answers every request with nothing, on the same stack as ours: the ceiling of what ours can reach."""
+"""A server on the same stack that answers every request with an empty object: the ceiling of the SQS server."""
 
 from penstock.http.server import Receive, Scope, Send, accept_lifespan, serve
 

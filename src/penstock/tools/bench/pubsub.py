@@ -1,4 +1,4 @@
-"""The Pub/Sub front, in memory and on SQLite with fsync, under load from clients in a process of their own."""
+"""Measures the Pub/Sub server, in memory and on SQLite with fsync, with clients in their own process."""
 
 import asyncio
 import re
@@ -18,7 +18,7 @@ from google.pubsub_v1 import types
 
 from penstock.client.blocking_http import BlockingHttp
 from penstock.tools.bench.pubsub_load import PubsubLoadOutcome, PubsubLoadRequest
-from penstock.tools.bench.servers import port_of
+from penstock.tools.bench.servers import listening_address, port_of, python_process, server_process
 
 _PUBLISHED = 30_000
 _BATCHED = 200_000
@@ -27,19 +27,19 @@ _KEYS = 1_000
 _IDLE_STREAMS = 1_000
 _IDLE_S = 5.0
 _PROJECT = "projects/bench"
-# A load that takes longer has lost an answer.
-_MOST_S = 120.0
+# Reached only if an answer was lost.
+_LOAD_TIMEOUT_S = 120.0
 _PUBLISH_LOADS = (("publish", _PUBLISHED), ("publish_batches", _BATCHED))
 _numbers = count()
 
 
 class PubsubFigures(msgspec.Struct, kw_only=True):
-    """What `penstock bench pubsub` tells: messages of 256 bytes to a topic with one subscription."""
+    """The figures of `penstock bench pubsub`, with messages of 256 bytes to a topic with one subscription."""
 
     publish_msgs_per_s: float
-    """Google's client, one publish() at a time, batched as it does by itself; in memory."""
+    """Google's client, one publish() at a time, with its own batching; in memory."""
     publish_batch100_msgs_per_s: float
-    """Requests of 100 messages from a lean client, eight at once."""
+    """Requests of 100 messages from a minimal client, eight at once."""
     stream_ack_msgs_per_s: float
     """Google's client: one streaming pull whose callback acks."""
     ordered_stream_ack_msgs_per_s: float
@@ -50,10 +50,10 @@ class PubsubFigures(msgspec.Struct, kw_only=True):
     durable_stream_ack_msgs_per_s: float
     durable_ordered_stream_ack_msgs_per_s: float
     noop_publish_msgs_per_s: float
-    """publish() to a server on the same stack that keeps nothing: what Google's client can do here."""
+    """publish() to a server on the same stack that stores nothing: the limit of Google's client on this machine."""
     noop_publish_batch100_msgs_per_s: float
     idle_cpu: float
-    """Share of a core with 1,000 streaming pulls open while nothing happens."""
+    """Share of a core with 1,000 streaming pulls open while idle."""
 
 
 class _Server(NamedTuple):
@@ -68,18 +68,17 @@ class _Rates(NamedTuple):
     ordered: float
 
 
-def bench_pubsub(rounds: int, tell: Callable[[str], None]) -> PubsubFigures:
-    """Measure everything; `tell` hears what is being measured."""
-    tell("a Publish that keeps nothing, on the same stack")
-    with _process("-m", "penstock.tools.bench.pubsub_noop") as lines:
-        address = _address(lines)
+def bench_pubsub(rounds: int, report: Callable[[str], None]) -> PubsubFigures:
+    """Measure everything; `report` is called with each step."""
+    report("a Publish that stores nothing, on the same stack")
+    with server_process("-m", "penstock.tools.bench.pubsub_noop") as address:
         noop = [_noop_rate(rounds, address, *load) for load in _PUBLISH_LOADS]
     with _serving("--memory") as server:
-        memory = _rates(server, rounds, tell, "in memory")
-        tell(f"idling with {_IDLE_STREAMS:,} streams open")
+        memory = _rates(server, rounds, report, "in memory")
+        report(f"idling with {_IDLE_STREAMS:,} streams open")
         idle = uvloop.run(_idle_cpu(server))
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory, _serving("--data", directory) as server:
-        durable = _rates(server, rounds, tell, "on SQLite with fsync")
+        durable = _rates(server, rounds, report, "on SQLite with fsync")
     return PubsubFigures(
         publish_msgs_per_s=memory.publish,
         publish_batch100_msgs_per_s=memory.batch100,
@@ -95,21 +94,21 @@ def bench_pubsub(rounds: int, tell: Callable[[str], None]) -> PubsubFigures:
     )
 
 
-def _rates(server: _Server, rounds: int, tell: Callable[[str], None], where: str) -> _Rates:
-    tell(f"publish() of Google's client, {where}")
+def _rates(server: _Server, rounds: int, report: Callable[[str], None], where: str) -> _Rates:
+    report(f"publish() of Google's client, {where}")
     publish = statistics.median(_publish(server, "publish", _PUBLISHED) for _ in range(rounds))
-    tell(f"requests of 100 messages, {where}")
+    report(f"requests of 100 messages, {where}")
     batch100 = statistics.median(_publish(server, "publish_batches", _BATCHED) for _ in range(rounds))
-    tell(f"streaming pull and ack of Google's client, {where}")
+    report(f"streaming pull and ack of Google's client, {where}")
     stream_ack = statistics.median(_stream(server, keys=0) for _ in range(rounds))
-    tell(f"the same over {_KEYS:,} ordering keys, {where}")
+    report(f"the same over {_KEYS:,} ordering keys, {where}")
     ordered = statistics.median(_stream(server, keys=_KEYS) for _ in range(rounds))
     return _Rates(publish, batch100, stream_ack, ordered)
 
 
 def _noop_rate(rounds: int, address: str, work: str, messages: int) -> float:
-    order = PubsubLoadRequest(work=work, address=address, topic=f"{_PROJECT}/topics/noop", messages=messages)
-    return statistics.median(_rate(order) for _ in range(rounds))
+    request = PubsubLoadRequest(work=work, address=address, topic=f"{_PROJECT}/topics/noop", messages=messages)
+    return statistics.median(_rate(request) for _ in range(rounds))
 
 
 def _publish(server: _Server, work: str, messages: int) -> float:
@@ -119,39 +118,39 @@ def _publish(server: _Server, work: str, messages: int) -> float:
 
 def _stream(server: _Server, keys: int) -> float:
     with _subscription(server.address, enable_message_ordering=bool(keys)) as (topic, subscription):
-        order = PubsubLoadRequest(
+        request = PubsubLoadRequest(
             work="publish_batches", address=server.address, topic=topic, messages=_STREAMED, keys=keys
         )
-        _rate(order)
-        return _rate(msgspec.structs.replace(order, work="stream_ack", subscription=subscription))
+        _rate(request)
+        return _rate(msgspec.structs.replace(request, work="stream_ack", subscription=subscription))
 
 
 @contextmanager
 def _subscription(address: str, **settings: bool) -> Iterator[tuple[str, str]]:
-    """A fresh topic with one subscription, which are gone afterwards."""
+    """Provide a new topic with one subscription, and delete them at the end."""
     number = next(_numbers)
     topic, subscription = f"{_PROJECT}/topics/bench-{number}", f"{_PROJECT}/subscriptions/bench-{number}"
     with grpc.insecure_channel(address) as channel:
         _call(channel, "Publisher/CreateTopic", types.Topic(name=topic))
-        made = types.Subscription(name=subscription, topic=topic, ack_deadline_seconds=60, **settings)
-        _call(channel, "Subscriber/CreateSubscription", made)
+        created = types.Subscription(name=subscription, topic=topic, ack_deadline_seconds=60, **settings)
+        _call(channel, "Subscriber/CreateSubscription", created)
         yield topic, subscription
         _call(channel, "Subscriber/DeleteSubscription", types.DeleteSubscriptionRequest(subscription=subscription))
         _call(channel, "Publisher/DeleteTopic", types.DeleteTopicRequest(topic=topic))
 
 
 def _call(channel: grpc.Channel, method: str, request: object) -> None:
-    raw = type(request).pb(request)  # type: ignore[attr-defined]  # what proto-plus wraps
+    raw = type(request).pb(request)  # type: ignore[attr-defined]  # the message that proto-plus wraps
     channel.unary_unary(f"/google.pubsub.v1.{method}")(raw.SerializeToString())
 
 
-def _rate(order: PubsubLoadRequest) -> float:
+def _rate(request: PubsubLoadRequest) -> float:
     ran = subprocess.run(
         [sys.executable, "-m", "penstock.tools.bench.pubsub_load"],
-        input=msgspec.json.encode(order),
+        input=msgspec.json.encode(request),
         capture_output=True,
         check=False,
-        timeout=_MOST_S,
+        timeout=_LOAD_TIMEOUT_S,
     )
     if ran.returncode:
         raise RuntimeError(f"the load failed: {ran.stderr.decode(errors='replace')[-2000:]}")
@@ -186,27 +185,7 @@ def _cpu_seconds(server: _Server) -> float:
 
 @contextmanager
 def _serving(*options: str) -> Iterator[_Server]:
-    """A server of ours."""
+    """Run a Pub/Sub server of Penstock."""
     command = ("-m", "penstock", "--log-level", "warning", "serve", "pubsub", "--port", "0", "--probe-port", "0")
-    with _process(*command, *options) as lines:
-        yield _Server(_address(lines), next(lines).split()[-1])
-
-
-@contextmanager
-def _process(*arguments: str) -> Iterator[Iterator[str]]:
-    """A Python process that is stopped afterwards; gives the lines it prints."""
-    process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        with process.stdout:
-            yield iter(process.stdout)
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def _address(lines: Iterator[str]) -> str:
-    line = next(lines, "")
-    if not line.startswith("listening on "):
-        raise RuntimeError(f"the server did not start: {line!r}")
-    return line.split()[-1]
+    with python_process(*command, *options) as lines:
+        yield _Server(listening_address(lines), next(lines).split()[-1])

@@ -1,6 +1,6 @@
-"""The load on a Pub/Sub server, in a process of its own: reads one order from standard input, prints its figures.
+"""Loads a Pub/Sub server from its own process: reads one request from standard input, and prints the result.
 
-python -m penstock.tools.bench.pubsub_load < order.json
+python -m penstock.tools.bench.pubsub_load < request.json
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from google.cloud import pubsub_v1  # type: ignore[import-untyped]
 from google.pubsub_v1 import types
 
 _BATCH = 100
-_CALLS_AT_ONCE = 8
+_CONCURRENT_CALLS = 8
 
 
 class PubsubLoadRequest(msgspec.Struct, kw_only=True):
-    """What to do, to which topic or subscription, with how many messages."""
+    """The work, its topic or subscription, and the number of messages."""
 
     work: str
     address: str
@@ -34,32 +34,32 @@ class PubsubLoadRequest(msgspec.Struct, kw_only=True):
 
 
 class PubsubLoadOutcome(msgspec.Struct, kw_only=True):
-    """What came of it."""
+    """The result of a load."""
 
     messages: int
     seconds: float
 
 
-def publish(order: PubsubLoadRequest) -> PubsubLoadOutcome:
-    """Google's client: publish() one message at a time, batched by the client with its own settings."""
-    os.environ["PUBSUB_EMULATOR_HOST"] = order.address
+def publish(request: PubsubLoadRequest) -> PubsubLoadOutcome:
+    """Publish one message at a time with Google's client and its own batching."""
+    os.environ["PUBSUB_EMULATOR_HOST"] = request.address
     client = pubsub_v1.PublisherClient()
-    body = b"x" * order.body_bytes
+    body = b"x" * request.body_bytes
     started = time.perf_counter()
-    futures: list[Future[str]] = [client.publish(order.topic, body) for _ in range(order.messages)]
+    futures: list[Future[str]] = [client.publish(request.topic, body) for _ in range(request.messages)]
     for future in futures:
         future.result()
     seconds = time.perf_counter() - started
     client.stop()
-    return PubsubLoadOutcome(messages=order.messages, seconds=seconds)
+    return PubsubLoadOutcome(messages=request.messages, seconds=seconds)
 
 
-def stream_ack(order: PubsubLoadRequest) -> PubsubLoadOutcome:
-    """Google's client: one streaming pull whose callback acks, until every message was acked."""
-    os.environ["PUBSUB_EMULATOR_HOST"] = order.address
+def stream_ack(request: PubsubLoadRequest) -> PubsubLoadOutcome:
+    """Ack every message in the callback of one streaming pull of Google's client."""
+    os.environ["PUBSUB_EMULATOR_HOST"] = request.address
     client = pubsub_v1.SubscriberClient()
     done = threading.Event()
-    left = order.messages
+    left = request.messages
 
     def ack(message: Any) -> None:
         nonlocal left
@@ -69,22 +69,22 @@ def stream_ack(order: PubsubLoadRequest) -> PubsubLoadOutcome:
             done.set()
 
     started = time.perf_counter()
-    pulling = client.subscribe(order.subscription, callback=ack)
+    pulling = client.subscribe(request.subscription, callback=ack)
     if not done.wait(120):
-        raise RuntimeError(f"{left} of {order.messages} messages did not come")
+        raise RuntimeError(f"{left} of {request.messages} messages did not arrive")
     seconds = time.perf_counter() - started
     pulling.cancel()
     pulling.result()
     client.close()
-    return PubsubLoadOutcome(messages=order.messages, seconds=seconds)
+    return PubsubLoadOutcome(messages=request.messages, seconds=seconds)
 
 
-async def publish_batches(order: PubsubLoadRequest) -> PubsubLoadOutcome:
-    """A lean client: requests of 100 messages, eight at once."""
-    body = b"x" * order.body_bytes
-    request = types.PublishRequest.pb()(topic=order.topic)
-    left = order.messages
-    async with grpc.aio.insecure_channel(order.address) as channel:
+async def publish_batches(load: PubsubLoadRequest) -> PubsubLoadOutcome:
+    """Publish requests of 100 messages with a minimal client, eight at once."""
+    body = b"x" * load.body_bytes
+    request = types.PublishRequest.pb()(topic=load.topic)
+    left = load.messages
+    async with grpc.aio.insecure_channel(load.address) as channel:
         call = channel.unary_unary("/google.pubsub.v1.Publisher/Publish")
 
         async def caller() -> None:
@@ -92,27 +92,27 @@ async def publish_batches(order: PubsubLoadRequest) -> PubsubLoadOutcome:
             while left > 0:
                 del request.messages[:]
                 for number in range(left, max(0, left - _BATCH), -1):
-                    key = f"key-{number % order.keys}" if order.keys else ""
+                    key = f"key-{number % load.keys}" if load.keys else ""
                     request.messages.add(data=body, ordering_key=key)
                 left -= _BATCH
                 await call(request.SerializeToString())
 
         started = time.perf_counter()
         async with asyncio.TaskGroup() as group:
-            for _ in range(_CALLS_AT_ONCE):
+            for _ in range(_CONCURRENT_CALLS):
                 group.create_task(caller())
-        return PubsubLoadOutcome(messages=order.messages, seconds=time.perf_counter() - started)
+        return PubsubLoadOutcome(messages=load.messages, seconds=time.perf_counter() - started)
 
 
 def main() -> None:
-    """Carry out the order on standard input."""
-    order = msgspec.json.decode(sys.stdin.buffer.read(), type=PubsubLoadRequest)
-    if order.work == "publish":
-        outcome = publish(order)
-    elif order.work == "stream_ack":
-        outcome = stream_ack(order)
+    """Run the request on standard input."""
+    request = msgspec.json.decode(sys.stdin.buffer.read(), type=PubsubLoadRequest)
+    if request.work == "publish":
+        outcome = publish(request)
+    elif request.work == "stream_ack":
+        outcome = stream_ack(request)
     else:
-        outcome = uvloop.run(publish_batches(order))
+        outcome = uvloop.run(publish_batches(request))
     sys.stdout.buffer.write(msgspec.json.encode(outcome))
 
 

@@ -1,4 +1,4 @@
-"""A Publish that answers with ids and keeps nothing, on the same gRPC stack: the ceiling the front is held against.
+"""A Publish that answers with ids and stores nothing, on the same gRPC stack: the ceiling of the Pub/Sub server.
 
 python -m penstock.tools.bench.pubsub_noop
 """

@@ -1,4 +1,4 @@
-"""A receiver of deliveries: reads HTTP with httptools, as servers do, and answers all, after a delay if told."""
+"""A receiver of deliveries: parses HTTP with httptools, and answers every request, optionally after a delay."""
 
 import asyncio
 import sys
@@ -11,7 +11,7 @@ _ANSWER = b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length:
 
 
 class _Receiver(asyncio.Protocol):
-    """One connection: what a handler would be given is gathered, and answered without looking at it."""
+    """A connection: collects what a handler would need, and answers without using it."""
 
     def __init__(self, delay_s: float) -> None:
         self._delay_s = delay_s
@@ -22,23 +22,23 @@ class _Receiver(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected."""
+        """Keep the transport."""
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes of a request."""
+        """Parse bytes of a request."""
         self._parser.feed_data(data)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
+        """Collect a header."""
         self._headers.append((name, value))
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body."""
+        """Collect a piece of the body."""
         self._body += body
 
     def on_message_complete(self) -> None:
-        """A request is whole."""
+        """Answer the request."""
         self._headers, self._body = [], b""
         if self._delay_s:
             self._loop.call_later(self._delay_s, self._transport.write, _ANSWER)

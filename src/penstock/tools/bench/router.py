@@ -1,7 +1,4 @@
-"""The router: deliveries to a receiver in another process, beside a bare client that posts the same in the same run.
-
-Runs of a real router inside a benchmark.
-"""
+"""Measures the router: deliveries to a receiver in another process, compared with a bare client in the same run."""
 
 import asyncio
 import gc
@@ -38,62 +35,9 @@ from penstock.tools.bench.memory_source import MemorySource
 from penstock.tools.bench.servers import port_of, server_process, sqs_queue
 
 POOL = "bench"
-
-
-def pointers(count: int, groups: int, target: str) -> Iterator[Received]:
-    """Messages of so many groups by turns, as a queue hands them out."""
-    for number in range(count):
-        group = f"order-{number % groups}"
-        pointer = MessagePointer(
-            id=f"0HZXEQ5Y8{number:08}",
-            mediation_target=target,
-            pool_code=POOL,
-            auth_token="bench-token",
-            message_group_id=group,
-        )
-        yield Received(f"b-{number}", encode_pointer(pointer), group, f"handle-{number}")
-
-
-@asynccontextmanager
-async def http_mediator() -> AsyncIterator[HttpMediator]:
-    """The mediator as `penstock serve router` makes it, with loopback allowed."""
-    clock = SystemClock()
-    guard = EgressGuard((ip_network("127.0.0.0/8"),))
-    settings = DeliverySettings(max_connections=10_000)
-    try:
-        async with HttpClient(guard, settings) as client:
-            yield HttpMediator(client, Breakers(clock), clock, Warnings(clock).add, settings)
-    finally:
-        guard.close()
-
-
-@asynccontextmanager
-async def running_router(
-    make_source: Callable[[QueueSpec], Source], mediator: Mediator, concurrency: int, connections: int = 1
-) -> AsyncIterator[Router]:
-    """A router with one pool and one queue; what is under way at the end is not waited for."""
-    clock = SystemClock()
-    options = RouterOptions(drain_pools_s=0)
-    router = Router(make_source, mediator, clock, Warnings(clock), RouterMetrics(), Breakers(clock), options)
-    await router.apply(
-        RouterConfiguration((PoolConfiguration(POOL, concurrency),), (QueueSpec("bench", "memory:", connections),))
-    )
-    try:
-        yield router
-    finally:
-        await router.shut_down()
-
-
-async def timed(ended: "asyncio.Future[None]", count: int) -> tuple[float, float]:
-    """Messages a second, and processor time per message, from now until all are done."""
-    wall_s, cpu_s = time.perf_counter(), time.process_time()
-    await ended
-    return count / (time.perf_counter() - wall_s), (time.process_time() - cpu_s) / count
-
-
 _MESSAGES = 40_000
 _SQS_MESSAGES = 20_000
-# More than the pool holds, so that the queue never runs dry: then its polls would pause, and not the router be slow.
+# More than the pool holds, so that the queue is never empty: the pauses of its polls would be measured.
 _SQS_BACKLOG = 6_000
 _GROUPS = 1_000
 _CONCURRENCY = 256
@@ -103,26 +47,27 @@ _SLOW_S = 0.1
 _HELD = 50_000
 _IDLE_S = 3.0
 
+
 A = TypeVar("A")
 
 
 class RouterFigures(msgspec.Struct, kw_only=True):
-    """What `penstock bench router` tells."""
+    """The figures of `penstock bench router`."""
 
     ceiling_per_s: float
     """POSTs by a bare client of asyncio and httptools."""
     in_process_per_s: float
     """Deliveries from a source in memory, 1,000 groups."""
     in_process_ratio: float
-    """The same over the ceiling."""
+    """That rate over the ceiling."""
     sqs_per_s: float
-    """Deliveries from a FIFO queue of Penstock's SQS server, durable on SQLite, to deletion; it has more yet."""
+    """Deliveries from a FIFO queue of Penstock's SQS server, durable on SQLite, up to deletion, with a backlog."""
     sqs_ratio: float
-    """The same over the ceiling."""
+    """That rate over the ceiling."""
     slow_receiver_per_s: float
     """Deliveries to a receiver that takes 100 ms, 5,000 at once, 10,000 groups."""
     slow_receiver_ratio: float
-    """The same over what the processor allows: over the rate at which one core would be busy all the time."""
+    """That rate over the rate at which one core would be fully used."""
     max_wait_over_median: float
     """In that run, the longest wait of a message for its turn over the median."""
     bytes_per_group: float
@@ -132,24 +77,24 @@ class RouterFigures(msgspec.Struct, kw_only=True):
     flat_ratio: float
     """Processor time per message with 100,000 groups over the same with 10."""
     idle_cpu: float
-    """Part of a processor that an idle router takes after 10,000 groups."""
+    """Share of a core that an idle router uses after 10,000 groups."""
 
 
-def bench_router(rounds: int, tell: Callable[[str], None]) -> RouterFigures:
-    """Measure everything; `tell` hears what is being measured."""
+def bench_router(rounds: int, report: Callable[[str], None]) -> RouterFigures:
+    """Measure everything; `report` is called with each step."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)  # as `penstock serve` sets it
     ceilings, ours, through_sqs = [], [], []
     with _receiver(0.0) as port:
         for number in range(rounds):
-            tell(f"the ceiling, and the router from memory and from SQS (round {number + 1} of {rounds})")
+            report(f"the ceiling, and the router from memory and from SQS (round {number + 1} of {rounds})")
             ceilings.append(_run(_ceiling(port)))
             ours.append(_run(_in_process(port)))
             through_sqs.append(_through_sqs(port))
-    tell(f"{_MANY_CONCURRENCY:,} deliveries at once to a receiver that takes 100 ms")
+    report(f"{_MANY_CONCURRENCY:,} deliveries at once to a receiver that takes 100 ms")
     with _receiver(_SLOW_S) as port:
         slow, slow_ratio, waits = _run(_slow_receiver(port))
-    tell("memory, the cost of many groups, and idling")
+    report("memory, the cost of many groups, and idling")
     per_message = _run(_held_bytes(groups=1))
     per_group = _run(_held_bytes(groups=_HELD)) - per_message
     flat = statistics.median(_run(_cost(100_000)) / _run(_cost(10)) for _ in range(rounds))
@@ -198,7 +143,7 @@ async def _ceiling(port: int) -> float:
 
 async def _in_process(port: int) -> float:
     source = MemorySource(iter(list(pointers(_MESSAGES, _GROUPS, _url(port)))), _MESSAGES)
-    # What was made beforehand is no part of a router, and its collector need not look through it.
+    # The prepared messages are not part of the router: keep the garbage collector from scanning them.
     gc.freeze()
     async with http_mediator() as mediator, running_router(lambda _: source, mediator, _CONCURRENCY) as router:
         rate, _ = await timed(source.all_settled, _MESSAGES)
@@ -207,7 +152,7 @@ async def _in_process(port: int) -> float:
 
 
 def _check_delivered(router: Router, count: int) -> None:
-    """Deliveries that fail are quick: their rate would be a lie."""
+    """Raise RuntimeError if a delivery failed, as failures are fast and would distort the rate."""
     (pool,) = router.pools()
     if pool.succeeded != count:
         raise RuntimeError(f"only {pool.succeeded} of {count} messages were delivered")
@@ -226,16 +171,16 @@ async def _from_sqs(port: int, uri: str) -> float:
 
     async with http_mediator() as mediator, running_router(make, mediator, _CONCURRENCY, connections=8) as router:
         started_s = time.perf_counter()
-        while (deleted := _deleted(router)) < _SQS_MESSAGES:  # noqa: ASYNC110  the router tells nobody
+        while (deleted := _deleted(router)) < _SQS_MESSAGES:  # noqa: ASYNC110  the router has no event for it
             await asyncio.sleep(0.005)
         return deleted / (time.perf_counter() - started_s)
 
 
 def _deleted(router: Router) -> int:
-    """A message is in flight until its deletion is confirmed; none may have gone back instead."""
+    """Return the number of deleted messages; raise RuntimeError if one was nacked."""
     (queue,) = router.queues()
     if queue.nacked:
-        raise RuntimeError(f"{queue.nacked} messages were given back")
+        raise RuntimeError(f"{queue.nacked} messages were nacked")
     return queue.received - queue.in_flight
 
 
@@ -260,43 +205,8 @@ async def _slow_receiver(port: int) -> tuple[float, float, list[float]]:
     return rate, rate * cpu_s, waiting.waits_s
 
 
-class _WaitingTimes:
-    """A mediator that notes how long after the message before it each of a group's messages has its turn."""
-
-    def __init__(self, attempt: Callable[[MessagePointer, int], Coroutine[None, None, MediationOutcome]]) -> None:
-        self._attempt = attempt
-        self._ended_s: dict[str, float] = {}
-        self.waits_s: list[float] = []
-
-    async def attempt(self, pointer: MessagePointer, attempt: int) -> MediationOutcome:
-        """Pass the attempt on."""
-        group = pointer.group
-        if group in self._ended_s:
-            self.waits_s.append(time.perf_counter() - self._ended_s[group])
-        outcome = await self._attempt(pointer, attempt)
-        self._ended_s[group] = time.perf_counter()
-        return outcome
-
-
-class _Instant:
-    """A mediator that delivers at once."""
-
-    async def attempt(self, pointer: MessagePointer, attempt: int) -> MediationOutcome:
-        """Succeed."""
-        return SUCCESS
-
-
-class _Never:
-    """A mediator that never comes to an end."""
-
-    async def attempt(self, pointer: MessagePointer, attempt: int) -> MediationOutcome:
-        """Wait for ever."""
-        await asyncio.Event().wait()
-        return SUCCESS
-
-
 async def _cost(groups: int) -> float:
-    """Processor time per message, deliveries not counted."""
+    """Return the processor time per message, without deliveries."""
     count = 100_000
     source = MemorySource(iter(list(pointers(count, groups, "http://127.0.0.1/"))), count)
     async with running_router(lambda _: source, _Instant(), _MANY_CONCURRENCY):
@@ -305,9 +215,9 @@ async def _cost(groups: int) -> float:
 
 
 async def _held_bytes(groups: int) -> float:
-    """Memory per waiting message, with its group's part."""
+    """Return the memory per waiting message, including its share of its group."""
     messages = pointers(_HELD, groups, "http://127.0.0.1/process")
-    # Capacity is 20 times the concurrency; one of them is delivered for ever and the others wait.
+    # Capacity is 20 times the concurrency: some messages are being delivered forever, the others wait.
     async with running_router(lambda _: MemorySource(messages, _HELD), _Never(), _HELD // 10) as router:
         gc.collect()
         tracemalloc.start()
@@ -329,3 +239,89 @@ async def _idle_cpu() -> float:
         started_s = time.process_time()
         await asyncio.sleep(_IDLE_S)
         return (time.process_time() - started_s) / _IDLE_S
+
+
+class _WaitingTimes:
+    """A mediator that records how long each message waits after the end of the one before it in its group."""
+
+    def __init__(self, attempt: Callable[[MessagePointer, int], Coroutine[None, None, MediationOutcome]]) -> None:
+        self._attempt = attempt
+        self._ended_s: dict[str, float] = {}
+        self.waits_s: list[float] = []
+
+    async def attempt(self, pointer: MessagePointer, attempt: int) -> MediationOutcome:
+        """Pass the attempt on."""
+        group = pointer.group
+        if group in self._ended_s:
+            self.waits_s.append(time.perf_counter() - self._ended_s[group])
+        outcome = await self._attempt(pointer, attempt)
+        self._ended_s[group] = time.perf_counter()
+        return outcome
+
+
+class _Instant:
+    """A mediator that delivers immediately."""
+
+    async def attempt(self, pointer: MessagePointer, attempt: int) -> MediationOutcome:
+        """Succeed."""
+        return SUCCESS
+
+
+class _Never:
+    """A mediator that never finishes."""
+
+    async def attempt(self, pointer: MessagePointer, attempt: int) -> MediationOutcome:
+        """Wait forever."""
+        await asyncio.Event().wait()
+        return SUCCESS
+
+
+def pointers(count: int, groups: int, target: str) -> Iterator[Received]:
+    """Return messages of several groups in turn, as a queue delivers them."""
+    for number in range(count):
+        group = f"order-{number % groups}"
+        pointer = MessagePointer(
+            id=f"0HZXEQ5Y8{number:08}",
+            mediation_target=target,
+            pool_code=POOL,
+            auth_token="bench-token",
+            message_group_id=group,
+        )
+        yield Received(f"b-{number}", encode_pointer(pointer), group, f"handle-{number}")
+
+
+@asynccontextmanager
+async def http_mediator() -> AsyncIterator[HttpMediator]:
+    """Provide the mediator of `penstock serve router`, with loopback allowed."""
+    clock = SystemClock()
+    guard = EgressGuard((ip_network("127.0.0.0/8"),))
+    settings = DeliverySettings(max_connections=10_000)
+    try:
+        async with HttpClient(guard, settings) as client:
+            yield HttpMediator(client, Breakers(clock), clock, Warnings(clock).add, settings)
+    finally:
+        guard.close()
+
+
+@asynccontextmanager
+async def running_router(
+    make_source: Callable[[QueueSpec], Source], mediator: Mediator, concurrency: int, connections: int = 1
+) -> AsyncIterator[Router]:
+    """Run a router with one pool and one queue; deliveries pending at the end are cancelled."""
+    clock = SystemClock()
+    options = RouterOptions(drain_pools_s=0)
+    router = Router(make_source, mediator, clock, Warnings(clock), RouterMetrics(), Breakers(clock), options)
+    await router.apply(
+        RouterConfiguration((PoolConfiguration(POOL, concurrency),), (QueueSpec("bench", "memory:", connections),))
+    )
+    try:
+        yield router
+    finally:
+        await router.shut_down()
+
+
+async def timed(ended: "asyncio.Future[None]", count: int) -> tuple[float, float]:
+    """Return messages per second and processor time per message, from now until all are done."""
+    wall_s, cpu_s = time.perf_counter(), time.process_time()
+    await ended
+    return count / (time.perf_counter() - wall_s), (time.process_time() - cpu_s) / count

@@ -1,7 +1,4 @@
-"""The scheduler: a backlog of PENDING jobs to the queue, the latency of one job, and what finished jobs cost.
-
-What a poll costs beside many finished jobs, over the same beside none.
-"""
+"""Measures the scheduler: a backlog of PENDING jobs, the latency of one job, and the cost of finished jobs."""
 
 import gc
 import sqlite3
@@ -26,9 +23,11 @@ from penstock.tools.bench.scheduler_backlog import drained_per_s, fill, opened
 from penstock.tools.bench.scheduler_latency import Latencies, latencies
 from penstock.tools.bench.servers import postgres_server, sqs_queue
 
+_JOBS = 100_000
+_GROUPS = 5_000
 _POLLS = 150
 _BATCH = 20
-_FINISHED_AT_ONCE = 250_000
+_FINISHED_PER_STATEMENT = 250_000
 _INSERT = """
 INSERT INTO {table} (
     id, tenant, type, group_name, group_key, sequence, mode, state, target, pool, content_type, headers, due_at_ms,
@@ -41,99 +40,38 @@ FROM {series}
 """
 
 
-def finish_in_postgres(url: str, schema: str, count: int) -> None:
-    """Put completed jobs into a schema that a repository has made."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        for start in range(0, count, _FINISHED_AT_ONCE):
-            end = min(start + _FINISHED_AT_ONCE, count) - 1
-            series = f"generate_series({start}, {end}) AS made (n)"
-            text = _INSERT.format(table=f"{schema}.jobs", id="lpad(n::text, 13, '0')", series=series)
-            connection.execute(text.encode())
-        connection.execute(f"VACUUM ANALYZE {schema}.jobs".encode())
-
-
-def finish_in_sqlite(path: str, count: int) -> None:
-    """Put completed jobs into a file that a repository has made."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute("PRAGMA synchronous = OFF")
-    for start in range(0, count, _FINISHED_AT_ONCE):
-        end = min(start + _FINISHED_AT_ONCE, count)
-        text = _INSERT.format(table="jobs", id="printf('%013d', n)", series="made")
-        counted = f"WITH RECURSIVE made (n) AS (SELECT {start} UNION ALL SELECT n + 1 FROM made WHERE n + 1 < {end})"
-        connection.execute(f"{counted} {text}")
-    connection.close()
-
-
-async def flat_ratio(full: JobRepository, empty: JobRepository) -> float:
-    """The median time of a poll on one over that on the other; the two by turns, as a machine's pace changes."""
-    for jobs in (full, empty) * 10:
-        await _poll(jobs)
-    full_s, empty_s = [], []
-    for _ in range(_POLLS):
-        full_s.append(await _poll(full))
-        empty_s.append(await _poll(empty))
-    return statistics.median(full_s) / statistics.median(empty_s)
-
-
-async def _poll(jobs: JobRepository) -> float:
-    """Seconds for a poll that finds a batch: claim, mark, ask again, and when to come back."""
-    await fill(jobs, _BATCH, _BATCH)
-    clock = SystemClock()
-    claims = LaneClaims(jobs.lanes, LaneOwner("bench"), SchedulerSettings(), clock)
-    started_s = time.perf_counter()
-    runs = await claims.take(await _read(jobs, clock))
-    claimed = [job for run in runs for job in run.jobs]
-    await claims.published(claimed, [run.lane for run in runs])
-    await _read(jobs, clock)
-    await jobs.next_due_ms()
-    took_s = time.perf_counter() - started_s
-    if len(claimed) != _BATCH:
-        raise RuntimeError(f"a poll claimed {len(claimed)} jobs of {_BATCH}")
-    return took_s
-
-
-async def _read(jobs: JobRepository, clock: Clock) -> list[LaneRun]:
-    """The lanes whose turn it is, as a poll reads them."""
-    await jobs.do_chores(clock.now_ms())
-    return await jobs.lanes.read(clock.now_ms(), _BATCH, MOST_PER_LANE)
-
-
-_JOBS = 100_000
-_GROUPS = 5_000
-
-
 class SchedulerFigures(msgspec.Struct, kw_only=True):
-    """What `penstock bench scheduler` tells."""
+    """The figures of `penstock bench scheduler`."""
 
     postgres_jobs_per_s: float
     """100,000 PENDING jobs in 5,000 groups, all BLOCK_ON_ERROR, in PostgreSQL: claimed, published to Penstock's SQS
-    server (FIFO, durable on SQLite, in a process of its own), and marked QUEUED; with the default settings."""
+    server (FIFO, durable on SQLite, in its own process), and marked QUEUED; with the default settings."""
     sqlite_jobs_per_s: float
     """The same from SQLite to the embedded queue, both with fsync."""
     latency_p50_ms: float
     """From before a job is created to its POST at the subscriber, one job at a time, on PostgreSQL, through the
     scheduler, the SQS server, the router and the process endpoint, each a process."""
     latency_p99_ms: float
-    """The same."""
+    """The 99th percentile of the same latency."""
     flat_ratio: float
-    """A poll's time beside many finished jobs over the same beside none; the worse of the two databases."""
+    """Time of a poll with many finished jobs over that with none; the worse of the two databases."""
 
 
 def bench_scheduler(
-    rounds: int, finished: int, database_url: str | None, tell: Callable[[str], None]
+    rounds: int, finished: int, database_url: str | None, report: Callable[[str], None]
 ) -> SchedulerFigures:
-    """Measure everything; `tell` hears what is being measured."""
+    """Measure everything; `report` is called with each step."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)  # as `penstock serve` sets it
     sys.setswitchinterval(0.0005)
     with _directory() as root, postgres_server(database_url, str(root / "postgres")) as url:
         drained = []
         for number in range(rounds):
-            tell(f"{_JOBS:,} jobs in {_GROUPS:,} groups to the queue (round {number + 1} of {rounds})")
+            report(f"{_JOBS:,} jobs in {_GROUPS:,} groups to the queue (round {number + 1} of {rounds})")
             drained.append((_from_postgres(url, number), _from_sqlite()))
-        tell("the latency of one job through all processes")
+        report("the latency of one job through all processes")
         latency = _latency(url)
-        tell(f"a poll beside {finished:,} finished jobs")
+        report(f"a poll with {finished:,} finished jobs")
         ratio = max(_flat_postgres(url, finished), _flat_sqlite(finished))
     return SchedulerFigures(
         postgres_jobs_per_s=statistics.median(postgres for postgres, _ in drained),
@@ -194,3 +132,60 @@ def _flat_sqlite(finished: int) -> float:
 
     with _directory() as directory:
         return uvloop.run(measure(directory))
+
+
+def finish_in_postgres(url: str, schema: str, count: int) -> None:
+    """Insert completed jobs into an existing schema."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        for start in range(0, count, _FINISHED_PER_STATEMENT):
+            end = min(start + _FINISHED_PER_STATEMENT, count) - 1
+            series = f"generate_series({start}, {end}) AS made (n)"
+            text = _INSERT.format(table=f"{schema}.jobs", id="lpad(n::text, 13, '0')", series=series)
+            connection.execute(text.encode())
+        connection.execute(f"VACUUM ANALYZE {schema}.jobs".encode())
+
+
+def finish_in_sqlite(path: str, count: int) -> None:
+    """Insert completed jobs into an existing file."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA synchronous = OFF")
+    for start in range(0, count, _FINISHED_PER_STATEMENT):
+        end = min(start + _FINISHED_PER_STATEMENT, count)
+        text = _INSERT.format(table="jobs", id="printf('%013d', n)", series="made")
+        counted = f"WITH RECURSIVE made (n) AS (SELECT {start} UNION ALL SELECT n + 1 FROM made WHERE n + 1 < {end})"
+        connection.execute(f"{counted} {text}")
+    connection.close()
+
+
+async def flat_ratio(full: JobRepository, empty: JobRepository) -> float:
+    """Return the ratio of the median poll times, measured alternately, as the machine's speed changes."""
+    for jobs in (full, empty) * 10:
+        await _poll(jobs)
+    full_s, empty_s = [], []
+    for _ in range(_POLLS):
+        full_s.append(await _poll(full))
+        empty_s.append(await _poll(empty))
+    return statistics.median(full_s) / statistics.median(empty_s)
+
+
+async def _poll(jobs: JobRepository) -> float:
+    """Return the seconds of a poll that finds a batch: read, claim, mark, read again, next due time."""
+    await fill(jobs, _BATCH, _BATCH)
+    clock = SystemClock()
+    claims = LaneClaims(jobs.lanes, LaneOwner("bench"), SchedulerSettings(), clock)
+    started_s = time.perf_counter()
+    runs = await claims.take(await _read(jobs, clock))
+    claimed = [job for run in runs for job in run.jobs]
+    await claims.published(claimed, [run.lane for run in runs])
+    await _read(jobs, clock)
+    await jobs.next_due_ms()
+    took_s = time.perf_counter() - started_s
+    if len(claimed) != _BATCH:
+        raise RuntimeError(f"a poll claimed {len(claimed)} jobs of {_BATCH}")
+    return took_s
+
+
+async def _read(jobs: JobRepository, clock: Clock) -> list[LaneRun]:
+    """Read the due lanes, as a poll does."""
+    await jobs.do_chores(clock.now_ms())
+    return await jobs.lanes.read(clock.now_ms(), _BATCH, MOST_PER_LANE)

@@ -1,4 +1,4 @@
-"""A backlog of PENDING jobs, and a scheduler that takes it to the queue."""
+"""A backlog of PENDING jobs, and a scheduler that publishes it to the queue."""
 
 import asyncio
 import time
@@ -21,7 +21,7 @@ _PAYLOAD = b'{"order":"0HZXEQ5Y8JY5Z","amount":1999,"currency":"EUR"}'
 
 @asynccontextmanager
 async def opened(jobs: JobRepository) -> AsyncIterator[JobRepository]:
-    """The repository, open."""
+    """Provide an open repository."""
     await jobs.open(SystemClock().now_ms())
     try:
         yield jobs
@@ -30,7 +30,7 @@ async def opened(jobs: JobRepository) -> AsyncIterator[JobRepository]:
 
 
 async def fill(jobs: JobRepository, count: int, groups: int) -> None:
-    """Make jobs of so many groups, by turns."""
+    """Create jobs of several groups in turn."""
     clock = SystemClock()
     ids = process_ids()
     for start in range(0, count, _CHUNK):
@@ -49,7 +49,7 @@ async def fill(jobs: JobRepository, count: int, groups: int) -> None:
 
 
 def new_scheduler(jobs: JobRepository, queue_uri: str, endpoint: str = "http://127.0.0.1:8080/process") -> Scheduler:
-    """A scheduler with the default settings, and tokens as in earnest."""
+    """Return a scheduler with the default settings and signed tokens."""
     return Scheduler(
         jobs,
         publisher_for(queue_uri),
@@ -62,12 +62,12 @@ def new_scheduler(jobs: JobRepository, queue_uri: str, endpoint: str = "http://1
 
 
 async def drained_per_s(jobs: JobRepository, queue_uri: str, count: int) -> float:
-    """Jobs a second from PENDING to QUEUED: claimed, published, and marked."""
+    """Return jobs per second from PENDING to QUEUED: claimed, published, and marked."""
     scheduler = new_scheduler(jobs, queue_uri)
     started_s = time.perf_counter()
     running = asyncio.create_task(scheduler.run())
     try:
-        while scheduler.counts.published < count or scheduler.jobs_held:  # noqa: ASYNC110  it is only measured
+        while scheduler.counts.published < count or scheduler.jobs_held:  # noqa: ASYNC110  there is no event for it
             await asyncio.sleep(0.005)
         return count / (time.perf_counter() - started_s)
     finally:

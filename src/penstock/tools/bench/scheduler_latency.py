@@ -1,4 +1,4 @@
-"""From the creation of a job to the POST at its subscriber, through every process of a real deployment."""
+"""Measures the latency from the creation of a job to the POST at its subscriber, through all processes."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ from penstock.tools.bench.servers import server_process, sqs_queue
 
 _JOBS = 200
 _WARM_UP = 20
-# Longer than the pause of the router between polls of a queue that has little: the system is unloaded.
+# Longer than the router's pause between polls after a partial batch, so that the system is unloaded.
 _BETWEEN_S = 0.15
 _ENVIRONMENT = {
     "PENSTOCK_EGRESS__ALLOW": "127.0.0.0/8",
@@ -31,14 +31,14 @@ _ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 
 
 class Latencies(msgspec.Struct, frozen=True):
-    """Milliseconds."""
+    """Latencies in milliseconds."""
 
     p50_ms: float
     p99_ms: float
 
 
 async def latencies(database_url: str, directory: str) -> Latencies:
-    """The whole chain: PostgreSQL, scheduler, SQS server, router, process endpoint, subscriber."""
+    """Measure the chain of PostgreSQL, scheduler, SQS server, router, process endpoint and subscriber."""
     with _chain(database_url, directory):
         async with opened(postgres_repository(database_url)) as jobs, _subscriber() as (target, arrived):
             for _ in range(_WARM_UP):
@@ -82,7 +82,7 @@ def _chain(database_url: str, directory: str) -> Iterator[None]:
 
 @asynccontextmanager
 async def _subscriber() -> AsyncIterator[tuple[str, asyncio.Event]]:
-    """A receiver that answers every request as soon as its head is there; gives its URL, and what each sets."""
+    """Run a receiver that answers every request; provide its URL, and an event that each request sets."""
     arrived = asyncio.Event()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

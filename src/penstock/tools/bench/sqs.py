@@ -1,4 +1,4 @@
-"""The SQS server, durable on SQLite with fsync, under load from a lean client in a process of its own."""
+"""Measures the SQS server, durable on SQLite with fsync, with a minimal client in its own process."""
 
 import statistics
 import subprocess
@@ -15,91 +15,93 @@ from penstock.tools.bench.sqs_load import SqsLoadOutcome, SqsLoadRequest
 _FIFO = {"FifoQueue": "true"}
 _GROUPS = 1_000
 _TURNS = 160
-"""Turns of a round to see a difference of a few per cent: many short ones, as the machine's pace changes by more."""
+"""Turns per round: many short ones show a difference of a few per cent although the machine's speed varies by more."""
 
 
 class SqsFigures(msgspec.Struct, kw_only=True):
-    """What `penstock bench sqs` tells."""
+    """The figures of `penstock bench sqs`."""
 
     send_per_s: float
-    """SendMessage; as the next two, with 32 or 64 connections, whichever is better."""
+    """SendMessage; like the next two, with 32 or 64 connections, whichever is better."""
     batch_msgs_per_s: float
     """Messages by SendMessageBatch of 10."""
     receive_delete_msgs_per_s: float
     """Messages by ReceiveMessage of 10 and DeleteMessageBatch."""
     fifo_ratio: float
-    """The least of the three rates on a FIFO queue with 1,000 groups over those on a standard queue, by turns."""
+    """The lowest of the three ratios of a FIFO queue with 1,000 groups to a standard queue, measured alternately."""
     partitions_receive_ratio: float
     """Receive and delete with 32 partitions over the same with 1."""
     throttle_ratio: float
-    """SendMessage with a throttle that never refuses over the same without."""
+    """SendMessage with a throttle that never applies over the same without."""
     wake_p99_ms: float
-    """From a send to a waiting receiver, at 1,000 messages a second."""
+    """From a send to a waiting receiver, at 1,000 messages per second."""
     deep_receive_ratio: float
-    """Receive and delete with 1,000,000 messages waiting over the same with few."""
+    """Receive and delete with 1,000,000 waiting messages over the same with few."""
     noop_req_per_s: float
     """A no-op handler on the same server stack."""
     send_to_noop_ratio: float
     """`send_per_s` over `noop_req_per_s`."""
 
 
-def bench_sqs(rounds: int, deep: int, tell: Callable[[str], None]) -> SqsFigures:
-    """Measure everything; `tell` hears what is being measured."""
+def bench_sqs(rounds: int, deep: int, report: Callable[[str], None]) -> SqsFigures:
+    """Measure everything; `report` is called with each step."""
     with _client() as client:
-        tell("a no-op handler on the same server stack")
+        report("a no-op handler on the same server stack")
         with server_process("-m", "penstock.tools.bench.noop_server") as url:
             idle = SqsLoadRequest(work="noop", port=port_of(url), operations=30_000)
             noop = statistics.median(client.rate(idle) for _ in range(rounds))
         with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
             serve = ("-m", "penstock", "--log-level", "warning", "serve", "sqs", "--port", "0", "--data", directory)
             with server_process(*serve) as url:
-                return _measure(client, port_of(url), rounds, deep, noop, tell)
+                return _measure(client, port_of(url), rounds, deep, noop, report)
 
 
 class _Client:
-    """The process that makes the load; it lives through the whole benchmark, so that a turn can be short."""
+    """The client process, which runs during the whole benchmark, so that turns can be short."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
 
-    def run(self, order: SqsLoadRequest) -> SqsLoadOutcome:
-        """Carry out one order."""
+    def run(self, request: SqsLoadRequest) -> SqsLoadOutcome:
+        """Run one request."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
-        stdin.write(msgspec.json.encode(order) + b"\n")
+        stdin.write(msgspec.json.encode(request) + b"\n")
         stdin.flush()
         answer = stdout.readline()
         if not answer:
-            raise RuntimeError("the load failed: its process says above why")
+            raise RuntimeError("the load failed; its process printed the reason above")
         return msgspec.json.decode(answer, type=SqsLoadOutcome)
 
-    def rate(self, order: SqsLoadRequest) -> float:
-        """Messages a second."""
-        outcome = self.run(order)
+    def rate(self, request: SqsLoadRequest) -> float:
+        """Return messages per second."""
+        outcome = self.run(request)
         return outcome.messages / outcome.seconds
 
     def side_by_side(self, rounds: int, plain: SqsLoadRequest, other: SqsLoadRequest) -> tuple[float, float]:
-        """The rate of `plain` with the better number of connections, and that of `other` over it, by turns."""
+        """Return the rate of `plain` with the better number of connections, and the ratio of `other` to it."""
         rates, ratios = [], []
         for connections in (32, 64):
             turns = [
-                [self.rate(msgspec.structs.replace(order, connections=connections)) for order in (plain, other)]
+                [self.rate(msgspec.structs.replace(request, connections=connections)) for request in (plain, other)]
                 for _ in range(rounds)
             ]
             rates.append(statistics.median(rate for rate, _ in turns))
             ratios += [other_rate / rate for rate, other_rate in turns]
         return max(rates), statistics.median(ratios)
 
-    def by_turns(
+    def alternate_ratio(
         self, turns: int, plain: SqsLoadRequest, other: SqsLoadRequest, before: SqsLoadRequest | None = None
     ) -> float:
-        """The rate of `other` over that of `plain`, by turns, so that a change of the machine's pace hits both."""
+        """Return the ratio of `other` to `plain`, measured alternately, as the machine's speed changes."""
         ratios = []
         for turn in range(turns):
             if before is not None:
                 self.run(before)
-            first_rate, second_rate = [self.rate(order) for order in ((plain, other) if turn % 2 else (other, plain))]
+            first_rate, second_rate = [
+                self.rate(request) for request in ((plain, other) if turn % 2 else (other, plain))
+            ]
             ratios.append(second_rate / first_rate if turn % 2 else first_rate / second_rate)
         return statistics.median(ratios)
 
@@ -115,34 +117,34 @@ def _client() -> Iterator[_Client]:
 
 
 def _measure(
-    client: _Client, port: int, rounds: int, deep: int, noop: float, tell: Callable[[str], None]
+    client: _Client, port: int, rounds: int, deep: int, noop: float, report: Callable[[str], None]
 ) -> SqsFigures:
     def queue(name: str, **attributes: str) -> str:
         return create_queue(f"http://127.0.0.1:{port}", name, attributes)
 
-    tell(f"send, batch, receive and delete: a standard queue and a FIFO queue with {_GROUPS:,} groups, by turns")
-    standard, fifo = _three(client, port, queue("standard"), queue("ordered.fifo", **_FIFO), rounds)
+    report(f"send, batch, receive and delete: a standard queue and a FIFO queue with {_GROUPS:,} groups, alternately")
+    standard, fifo = _basic_rates(client, port, queue("standard"), queue("ordered.fifo", **_FIFO), rounds)
     turns = rounds * _TURNS
-    tell("32 partitions")
+    report("32 partitions")
     split = {**_FIFO, "DeduplicationScope": "messageGroup", "FifoThroughputLimit": "perMessageGroupId"}
     one, many = (queue(f"split-{count}.fifo", **split, PartitionCount=str(count)) for count in (1, 32))
     for url in (one, many):
         client.run(
             SqsLoadRequest(work="send_batch", port=port, queue_url=url, operations=120 * turns // 4, groups=_GROUPS)
         )
-    partitions = client.by_turns(turns // 4, _receives(port, one, 100), _receives(port, many, 100))
-    tell("a throttle that never refuses")
+    partitions = client.alternate_ratio(turns // 4, _receives(port, one, 100), _receives(port, many, 100))
+    report("a throttle that never applies")
     throttle = {"ThrottleSendCapacity": "100000", "ThrottleSendRefillPerSecond": "100000"}
     sends = SqsLoadRequest(work="send", port=port, queue_url=queue("plain"), operations=500)
     throttled = msgspec.structs.replace(sends, queue_url=queue("throttled", **throttle))
-    ratio = client.by_turns(turns, sends, throttled)
-    tell("from a send to a waiting receiver at 1,000 messages a second")
+    ratio = client.alternate_ratio(turns, sends, throttled)
+    report("from a send to a waiting receiver at 1,000 messages per second")
     wake = client.run(SqsLoadRequest(work="wake", port=port, queue_url=queue("wake"), operations=5_000, connections=8))
-    tell(f"{deep:,} messages waiting")
+    report(f"{deep:,} waiting messages")
     few, many = queue("shallow"), queue("deep")
     client.run(SqsLoadRequest(work="send_batch", port=port, queue_url=many, operations=deep // 10))
     refill = SqsLoadRequest(work="send_batch", port=port, queue_url=few, operations=2_000)
-    depth = client.by_turns(rounds, _receives(port, few, 2_000), _receives(port, many, 2_000), refill)
+    depth = client.alternate_ratio(rounds, _receives(port, few, 2_000), _receives(port, many, 2_000), refill)
     return SqsFigures(
         send_per_s=standard[0],
         batch_msgs_per_s=standard[1],
@@ -157,10 +159,10 @@ def _measure(
     )
 
 
-def _three(
+def _basic_rates(
     client: _Client, port: int, standard_url: str, fifo_url: str, rounds: int
 ) -> tuple[list[float], list[float]]:
-    """The three rates of the standard queue, and for each what the FIFO queue makes of it."""
+    """Return the three rates of the standard queue, and the ratio of the FIFO queue to each."""
     rates, ratios = [], []
     for work, operations in (("send", 20_000), ("send_batch", 8_000), ("receive_delete", 4_000)):
         standard = SqsLoadRequest(work=work, port=port, queue_url=standard_url, operations=operations)

@@ -1,7 +1,6 @@
-"""The load on an SQS server, in a process of its own: reads orders from standard input, a line each, and answers each
-with a line of figures.
+"""Loads an SQS server from its own process: reads requests from standard input, one per line, and prints a result each.
 
-python -m penstock.tools.bench.sqs_load < orders.jsonl
+python -m penstock.tools.bench.sqs_load < requests.jsonl
 """
 
 import asyncio
@@ -18,7 +17,7 @@ _BATCH = 10
 
 
 class SqsLoadRequest(msgspec.Struct, kw_only=True):
-    """What to do, how often, over how many connections."""
+    """The work, the number of operations, and the number of connections."""
 
     work: str
     port: int
@@ -31,7 +30,7 @@ class SqsLoadRequest(msgspec.Struct, kw_only=True):
 
 
 class SqsLoadOutcome(msgspec.Struct, kw_only=True):
-    """What came of it."""
+    """The result of a load."""
 
     messages: int
     seconds: float
@@ -51,43 +50,43 @@ _decode_received = msgspec.json.Decoder(_Received).decode
 
 
 class Load:
-    """Prepared requests against one queue."""
+    """Requests to one queue."""
 
-    def __init__(self, order: SqsLoadRequest) -> None:
-        self._order = order
-        self._host = f"127.0.0.1:{order.port}"
+    def __init__(self, request: SqsLoadRequest) -> None:
+        self._request = request
+        self._host = f"127.0.0.1:{request.port}"
         self._number = 0
 
     def _call(self, action: str, **fields: object) -> bytes:
         headers = {"X-Amz-Target": f"AmazonSQS.{action}", "Content-Type": "application/x-amz-json-1.0"}
-        return post(self._host, "/", headers, msgspec.json.encode({"QueueUrl": self._order.queue_url, **fields}))
+        return post(self._host, "/", headers, msgspec.json.encode({"QueueUrl": self._request.queue_url, **fields}))
 
     def _message(self, body: str | None = None) -> dict[str, str]:
         self._number += 1
-        message = {"MessageBody": body or "x" * self._order.body_bytes}
-        if self._order.groups:
-            message["MessageGroupId"] = f"group-{self._number % self._order.groups}"
+        message = {"MessageBody": body or "x" * self._request.body_bytes}
+        if self._request.groups:
+            message["MessageGroupId"] = f"group-{self._number % self._request.groups}"
             message["MessageDeduplicationId"] = f"{time.time_ns()}-{self._number}"
         return message
 
     async def noop(self, connection: BareConnection) -> int:
-        """An empty request."""
+        """Send an empty request."""
         await connection.request(post(self._host, "/", {}, b""))
         return 1
 
     async def send(self, connection: BareConnection) -> int:
-        """One message."""
+        """Send one message."""
         await connection.request(self._call("SendMessage", **self._message()))
         return 1
 
     async def send_batch(self, connection: BareConnection) -> int:
-        """Ten messages."""
+        """Send ten messages."""
         entries = [{"Id": str(n), **self._message()} for n in range(_BATCH)]
         await connection.request(self._call("SendMessageBatch", Entries=entries))
         return _BATCH
 
     async def receive_delete(self, connection: BareConnection) -> int:
-        """Up to ten messages received and deleted."""
+        """Receive and delete up to ten messages."""
         answer = await connection.request(self._call("ReceiveMessage", MaxNumberOfMessages=_BATCH))
         messages = _decode_received(answer).messages
         if messages:
@@ -96,8 +95,8 @@ class Load:
         return len(messages)
 
     async def wake(self) -> SqsLoadOutcome:
-        """Send at a steady pace to receivers that wait, and take the time from send to receipt."""
-        order = self._order
+        """Send at a constant rate to waiting receivers, and measure the time from send to receipt."""
+        request = self._request
         latencies: list[float] = []
         done = asyncio.Event()
         started = time.perf_counter()
@@ -111,15 +110,15 @@ class Load:
                 if messages:
                     entries = [{"Id": str(n), "ReceiptHandle": m.receipt_handle} for n, m in enumerate(messages)]
                     await connection.request(self._call("DeleteMessageBatch", Entries=entries))
-                if len(latencies) >= order.operations:
+                if len(latencies) >= request.operations:
                     done.set()
 
         async def sender(connection: BareConnection) -> None:
-            for n in range(order.operations):
-                await asyncio.sleep(max(0.0, started + n / order.per_second - time.perf_counter()))
+            for n in range(request.operations):
+                await asyncio.sleep(max(0.0, started + n / request.per_second - time.perf_counter()))
                 await connection.request(self._call("SendMessage", **self._message(str(time.perf_counter()))))
 
-        connections = [await BareConnection.open(order.port) for _ in range(order.connections + 1)]
+        connections = [await BareConnection.open(request.port) for _ in range(request.connections + 1)]
         async with asyncio.TaskGroup() as group:
             for connection in connections[1:]:
                 group.create_task(receiver(connection))
@@ -127,14 +126,14 @@ class Load:
         return SqsLoadOutcome(messages=len(latencies), seconds=time.perf_counter() - started, latencies_ms=latencies)
 
 
-async def _drive(order: SqsLoadRequest) -> SqsLoadOutcome:
-    load = Load(order)
-    if order.work == "wake":
+async def _drive(request: SqsLoadRequest) -> SqsLoadOutcome:
+    load = Load(request)
+    if request.work == "wake":
         return await load.wake()
-    work: Callable[[BareConnection], Awaitable[int]] = getattr(load, order.work)
-    connections = [await BareConnection.open(order.port) for _ in range(order.connections)]
+    work: Callable[[BareConnection], Awaitable[int]] = getattr(load, request.work)
+    connections = [await BareConnection.open(request.port) for _ in range(request.connections)]
     messages = 0
-    left = order.operations
+    left = request.operations
 
     async def worker(connection: BareConnection) -> None:
         nonlocal messages, left
@@ -154,7 +153,7 @@ async def _drive(order: SqsLoadRequest) -> SqsLoadOutcome:
 
 
 def main() -> None:
-    """Carry out the orders on standard input."""
+    """Run the requests on standard input."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         for line in sys.stdin.buffer:
             outcome = runner.run(_drive(msgspec.json.decode(line, type=SqsLoadRequest)))

@@ -1,1 +1,1 @@
-"""What `penstock demo` runs."""
+"""The program of `penstock demo`."""

@@ -1,7 +1,4 @@
-"""Subscribers of the demo: each receives webhooks, misbehaves in its way, and keeps a record that cannot lie.
-
-The events of a made-up order system: each order is a key whose events must arrive in this order.
-"""
+"""The subscribers of the demo, and the events of an order system whose steps must arrive in order."""
 
 import asyncio
 import random
@@ -19,31 +16,15 @@ from penstock.domain.signing import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADE
 from penstock.http.server import Receive, Scope, Send, accept_lifespan, send_answer
 
 STEPS = ("placed", "paid", "packed", "handed-over", "in-transit", "delivered", "closed")
+_ACK = b'{"ack":true}'
 
 
 class OrderStep(msgspec.Struct, frozen=True):
-    """What an event says, and when it was published."""
+    """The data of an event, and when it was published."""
 
     order: int
     step: int
     published_s: float
-
-
-def order_events(orders: int, now_s: float) -> Iterator[Event]:
-    """The events of all orders, interleaved as in a busy shop: every step of an order comes after its last."""
-    for number, step in enumerate(STEPS):
-        for order in range(orders):
-            data = OrderStep(order, number, now_s)
-            yield Event(type=f"orders:{step}", key=f"order-{order}", id=f"{order}-{number}", data=data)
-
-
-def in_batches(events: Iterator[Event], size: int) -> Iterator[list[Event]]:
-    """Events by batches of at most `size`."""
-    while batch := list(islice(events, size)):
-        yield batch
-
-
-_ACK = b'{"ack":true}'
 
 
 class _Webhook(msgspec.Struct):
@@ -52,7 +33,7 @@ class _Webhook(msgspec.Struct):
 
 @dataclass
 class DemoSubscriber:
-    """An endpoint: `work_s` is what a delivery costs it, `failure_rate` how often it fails, `per_s` all it takes."""
+    """An endpoint that takes `work_s` per delivery, fails at `failure_rate`, and accepts `per_s` at most."""
 
     name: str
     work_s: float = 0.0
@@ -61,17 +42,17 @@ class DemoSubscriber:
     secret: str = ""
     taken: dict[int, list[int]] = field(default_factory=dict)
     distinct: int = 0
-    """How many different events it has taken."""
+    """Number of different events received."""
     refused: int = 0
-    """How many deliveries it answered with an error, or with "too many"."""
+    """Number of deliveries answered with an error or with 429."""
     forged: int = 0
-    """How many deliveries had no good signature."""
+    """Number of deliveries without a valid signature."""
     latencies_ms: list[float] = field(default_factory=list)
     _chance: random.Random = field(default_factory=lambda: random.Random(7))
     _lately: deque[float] = field(default_factory=deque)
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Take a delivery."""
+        """Answer a delivery."""
         if scope["type"] == "lifespan":
             await accept_lifespan(receive, send)
             return
@@ -113,7 +94,7 @@ class DemoSubscriber:
 
 @dataclass(frozen=True)
 class Result:
-    """What a subscriber got, held against what was published."""
+    """A subscriber's record, compared with the published events."""
 
     name: str
     delivered: int
@@ -127,7 +108,7 @@ class Result:
 
     @classmethod
     def of(cls, subscriber: DemoSubscriber, orders: int) -> "Result":
-        """Judge a subscriber's record: first takings of each order's steps, in order, none missing."""
+        """Check a subscriber's record: the first delivery of each step, in order, none missing."""
         expected = list(range(len(STEPS)))
         firsts = {order: list(dict.fromkeys(steps)) for order, steps in subscriber.taken.items()}
         delivered = sum(len(steps) for steps in firsts.values())
@@ -150,7 +131,7 @@ class Result:
         return self.in_order and self.complete and self.signed
 
     def row(self) -> list[str]:
-        """For the table."""
+        """Return the row for the table."""
         yes_no = {True: "yes", False: "NO"}
         return [
             self.name,
@@ -163,3 +144,17 @@ class Result:
             f"{self.p50_ms:.0f}",
             f"{self.p99_ms:.0f}",
         ]
+
+
+def order_events(orders: int, now_s: float) -> Iterator[Event]:
+    """Return the events of all orders, interleaved, the steps of each order in sequence."""
+    for number, step in enumerate(STEPS):
+        for order in range(orders):
+            data = OrderStep(order, number, now_s)
+            yield Event(type=f"orders:{step}", key=f"order-{order}", id=f"{order}-{number}", data=data)
+
+
+def in_batches(events: Iterator[Event], size: int) -> Iterator[list[Event]]:
+    """Split events into batches of at most `size`."""
+    while batch := list(islice(events, size)):
+        yield batch
