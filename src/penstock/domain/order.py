@@ -5,7 +5,7 @@ IMMEDIATE ones another: these neither wait nor make others wait. Order is kept t
 order (`first_of_lane`), and whatever the queue made of that, each is checked again when its delivery begins
 (`holds_back`).
 
-The SQL form is jobs/sql/order.sql, the Arrow form events/dispatch/spark_plan.py. Hypothesis compares both with this
+The SQL form is jobs/sql/order.sql, the Arrow form events/dispatch/spark/plan.py. Hypothesis compares both with this
 module (tests/property/test_order_forms.py, tests/pipeline/test_dispatch_lane_plan.py).
 """
 

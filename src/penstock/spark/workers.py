@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # What the streaming jobs do in a worker; what it takes to import them is most of a worker's start.
 _USED = (
     "penstock.events.fan_out.spark",
-    "penstock.events.dispatch.spark_task",
+    "penstock.events.dispatch.spark.task",
     "penstock.spark.sources.table_source",
 )
 

@@ -181,9 +181,10 @@ class Streams:
         from penstock.cli.serve.events_database import jobs_database
         from penstock.edge.node import process_ids
         from penstock.events.dispatch import scheduler_settings
-        from penstock.events.dispatch.spark import DispatchQuery, LeaseSettings
-        from penstock.events.dispatch.spark_messages import Destination, DispatchSettings
-        from penstock.events.dispatch.spark_round import DispatchRounds
+        from penstock.events.dispatch.spark.leader import LeaseSettings
+        from penstock.events.dispatch.spark.messages import Destination, DispatchSettings
+        from penstock.events.dispatch.spark.query import DispatchQuery
+        from penstock.events.dispatch.spark.round import DispatchRounds
 
         options = self.config.scheduler
         queue = self.queue or options.queue

@@ -4,7 +4,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from penstock.domain.outcome import AttemptOutcome
-from penstock.events.dispatch.spark_plan import group_hash
+from penstock.events.dispatch.spark.plan import group_hash
 from penstock.events.statistics import BUCKETS, LATENCY_BOUNDS_MS
 
 _FAILURES = (AttemptOutcome.FAILED.value, AttemptOutcome.REFUSED.value)

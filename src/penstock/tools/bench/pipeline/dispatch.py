@@ -10,10 +10,10 @@ import uvloop
 from pyspark.sql import SparkSession
 
 from penstock.edge.clock import SystemClock
-from penstock.events.dispatch.spark import DispatchQuery
-from penstock.events.dispatch.spark_messages import Destination, DispatchSettings, Report, RoundRequest
-from penstock.events.dispatch.spark_round import DispatchRounds, Work
-from penstock.events.dispatch.spark_task import publish_planned
+from penstock.events.dispatch.spark.messages import Destination, DispatchReport, DispatchSettings, TaskRequest
+from penstock.events.dispatch.spark.query import DispatchQuery
+from penstock.events.dispatch.spark.round import DispatchRounds, Work
+from penstock.events.dispatch.spark.task import publish_planned
 from penstock.events.store import AwakeRange, LaneOwner, StoredState
 from penstock.spark.database import SparkDatabase
 from penstock.tools.bench.pipeline.schema import PER_GROUP, Connection, connected, fill_pending, jobs_schema
@@ -84,13 +84,13 @@ def planned_jobs(spark: SparkSession, database: SparkDatabase, most: int) -> int
             return await jobs.lanes.awake_ranges(_OWNER, most, parts)
 
     now_ms = SystemClock().now_ms()
-    call = rounds.call(uvloop.run(ranges()), LaneOwner(_OWNER), now_ms=now_ms, until_ms=now_ms, most=most)
-    return rounds.run(spark, call).claimed
+    spec = rounds.spec(uvloop.run(ranges()), LaneOwner(_OWNER), now_ms=now_ms, until_ms=now_ms, most=most)
+    return rounds.run(spark, spec).claimed
 
 
-def _counted(batches: Iterable[pyarrow.RecordBatch], _: RoundRequest) -> Iterator[pyarrow.RecordBatch]:
+def _counted(batches: Iterable[pyarrow.RecordBatch], _: TaskRequest) -> Iterator[pyarrow.RecordBatch]:
     """What a task does instead of publishing."""
-    yield Report(claimed=sum(batch.column("may_go").true_count for batch in batches)).batch()
+    yield DispatchReport(claimed=sum(batch.column("may_go").true_count for batch in batches)).batch()
 
 
 def _rounds(database: SparkDatabase, queue_uri: str, work: Work = publish_planned) -> DispatchRounds:
