@@ -206,7 +206,7 @@ def test_a_blocked_group_is_found_and_retried(site: Site, page: Page) -> None:
     answer(page, "Retry", first["id"], receiver.url)
     site.wait_for(subscription, ["COMPLETED", "COMPLETED"])
     assert site.numbers(receiver) == [1, 2]
-    expect(lane).to_contain_text("Not blocked: everything is over")
+    expect(lane).to_contain_text("Not blocked: all jobs are finished")
 
 
 def test_what_blocks_a_group_is_ignored_or_skipped(site: Site, page: Page) -> None:

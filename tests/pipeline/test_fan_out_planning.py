@@ -147,7 +147,7 @@ def test_types_that_a_publisher_makes_up_do_not_fill_the_memory(monkeypatch: pyt
     (piece,) = planner.plan(batch_of(row_of(event) for event in told), 1000)
 
     assert len(piece.jobs) == 100
-    assert len(planner._matching._met) <= 10
+    assert len(planner._matcher._known) <= 10
 
 
 def test_the_secrets_of_subscriptions_stay_on_the_driver() -> None:

@@ -266,7 +266,7 @@ async def _publish(database: SparkDatabase, day: GoldenDay) -> None:
 
 def _subscriptions(ids: TsidFactory, made_ms: int) -> list[Subscription]:
     europe = EventFilter((Condition("region", values=("eu",)),))
-    wishes = (
+    wanted = (
         ("billing", "orders:**", DispatchMode.BLOCK_ON_ERROR, EventFilter()),
         ("search", "orders:*:created", DispatchMode.NEXT_ON_ERROR, EventFilter()),
         ("counting", "**", DispatchMode.IMMEDIATE, EventFilter()),
@@ -281,7 +281,7 @@ def _subscriptions(ids: TsidFactory, made_ms: int) -> list[Subscription]:
             mode=mode,
             filter=asked,
         )
-        for name, pattern, mode, asked in wishes
+        for name, pattern, mode, asked in wanted
     ]
 
 

@@ -174,10 +174,10 @@ class Wanted:
     def _owed(self, found: Pairs) -> Numbers:
         """The pairs of events with who wanted them by then."""
         received_ms = found.events.column("received_ms").to_numpy()
-        is_owed = received_ms[found.event_at] >= self._since_ms[found.wish_at]
+        is_owed = received_ms[found.event_at] >= self._since_ms[found.subscription_at]
         event = _hashes(found.events)
         seed, bucket = number_hash(event), event & (BUCKETS - 1)
-        at, mark = found.event_at[is_owed], self._marks[found.wish_at[is_owed]]
+        at, mark = found.event_at[is_owed], self._marks[found.subscription_at[is_owed]]
         pairs: Numbers = pair_hash(seed[at], mark) & -BUCKETS | bucket[at]
         return pairs
 

@@ -23,7 +23,7 @@ from penstock.domain.outcome import AttemptOutcome, MediationOutcome, retry_dela
 from penstock.domain.replay import ReplayAttempt, ReplayProgress, as_copy
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock
-from penstock.events.process import judge, told
+from penstock.events.process import error_text, judge
 from penstock.events.store import ReplayLoad, ReplayPart, Replays
 from penstock.history.replay.timetable import ReplayPace
 
@@ -174,5 +174,5 @@ def _attempt(number: int, outcome: AttemptOutcome, at_ms: int, delivery: Webhook
         duration_ms=delivery.duration_ms,
         status_code=delivery.outcome.status,
         response=delivery.response,
-        error=told(delivery.outcome.error),
+        error=error_text(delivery.outcome.error),
     )
