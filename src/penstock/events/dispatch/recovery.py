@@ -8,7 +8,8 @@ first.
 import logging
 
 from penstock.cluster import StaleLeader
-from penstock.edge.clock import Clock, Pause
+from penstock.edge.clock import Clock
+from penstock.edge.pause import Pause
 from penstock.events.dispatch.settings import Counts, SchedulerSettings
 from penstock.events.store import JobRepository
 

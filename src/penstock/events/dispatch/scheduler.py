@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from penstock.cluster import Leadership, Terms
 from penstock.domain.retry import Backoff
-from penstock.edge.clock import Clock, Pause, pause, stopwatch
+from penstock.edge.clock import Clock, stopwatch
+from penstock.edge.pause import Pause, pause
 from penstock.events.dispatch.lane_claims import LaneClaims
 from penstock.events.dispatch.lane_publisher import LanePublisher
 from penstock.events.dispatch.pending_job_poller import ClaimPace, PendingJobPoller

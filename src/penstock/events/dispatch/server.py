@@ -8,8 +8,9 @@ from penstock.cluster import RENEW_S, TTL_S, Alone, Leadership, Standby, lease_f
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.ids import TsidFactory
 from penstock.domain.job_state import JobStatus
-from penstock.edge.clock import Clock, SystemClock, pause
+from penstock.edge.clock import Clock, SystemClock
 from penstock.edge.node import process_ids
+from penstock.edge.pause import pause
 from penstock.events.api import ApiFront, ApiSettings, api_server
 from penstock.events.dispatch.health import SchedulerCollector, SchedulerHealth, SchedulerHealthStatus, assess
 from penstock.events.dispatch.pointers import Pointers

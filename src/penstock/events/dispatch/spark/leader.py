@@ -11,7 +11,8 @@ import msgspec
 
 from penstock.cluster import OFF, RENEW_S, TTL_S, Alone, Standby, Terms, lease_for, running
 from penstock.domain.ids import TsidFactory
-from penstock.edge.clock import Clock, Pause, pause
+from penstock.edge.clock import Clock
+from penstock.edge.pause import Pause, pause
 from penstock.events.dispatch.pending_job_poller import wait_for_work
 from penstock.events.dispatch.recovery import StaleQueuedJobPoller
 from penstock.events.dispatch.retention import Retention

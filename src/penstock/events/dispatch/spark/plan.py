@@ -19,7 +19,7 @@ from penstock.spark.schemas import READY_JOBS
 
 _TEXT = StringType()
 _NUMBER = LongType()
-_JOB = ("id", "mode", "sequence", "created_at_ms", "due_at_ms", "pool", "publish_round")
+_JOB = ("id", "mode", "sequence", "created_at_ms", "due_at_ms", "pool", "publish_round", "delivery_count")
 _OFFSET_BASIS = numpy.uint32(2166136261)
 _PRIME = numpy.uint32(16777619)
 Numbers = numpy.typing.NDArray[numpy.int64]
