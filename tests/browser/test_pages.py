@@ -347,7 +347,7 @@ def test_a_subscription_is_made_tested_paused_and_given_a_new_secret(
     dialog.get_by_label("Events, such as").fill("made:**")
     dialog.get_by_label("Target URL").fill("http://user:secret@nowhere.example/")
     dialog.get_by_role("button", name="Make").click()
-    expect(dialog.get_by_role("alert")).to_contain_text("no URL to deliver to")
+    expect(dialog.get_by_role("alert")).to_contain_text("not a URL to deliver to")
     complaints.clear()
     dialog.get_by_label("Target URL").fill(receiver.url)
     dialog.get_by_role("button", name="Make").click()

@@ -26,7 +26,7 @@ from penstock.events.store.leader import SCHEDULER
 from penstock.events.store.repository import JobRepository
 from penstock.queues.open import QueueSpec, source_for
 from penstock.spark.database import SparkDatabase
-from penstock.spark.supervision import StreamingJob
+from penstock.spark.supervisor import StreamingJob
 from tests.pipeline.dispatch_engines import SETTINGS, destination
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from penstock.events.statistics.minutes import Dimension
 from penstock.history.lake import parquet_lake
-from penstock.history.lake.job import FactsBatch, FactsJob, FactsSettings
+from penstock.history.lake.facts_job import FactsBatch, FactsJob, FactsSettings
 from penstock.history.lake.parquet_lake import ParquetLake
 from penstock.spark.database import SparkDatabase
 from penstock.spark.tables import Tables
@@ -65,7 +65,7 @@ def history(ids: list[str]) -> list[tuple[Any, ...]]:
 def take_in(spark: SparkSession, rig: FactsRig, lake: str) -> int:
     """All attempts as one batch, by a process that has just started."""
     batches = FactsBatch(rig.database, ParquetLake(spark, lake), rig.clock)
-    return batches.take_in(Tables(spark, rig.database).attempts().drop("response"))
+    return batches.add(Tables(spark, rig.database).attempts().drop("response"))
 
 
 def in_lake(spark: SparkSession, lake: str) -> Counter[tuple[str, int]]:

@@ -10,10 +10,18 @@ from penstock.domain.pointer import DispatchMode, MediationType
 from penstock.queues import Publication
 
 
+class TokenIssuer(Protocol):
+    """Issues the tokens that prove to the process endpoint that a request comes from this queue."""
+
+    def token(self, job_id: str, now_ms: int) -> str:
+        """Return a short-lived token that is valid for this job only."""
+        ...
+
+
 class Pointers:
     """Creates pointers to the process endpoint; `pool` is used for jobs that name none."""
 
-    def __init__(self, endpoint: str, tokens: "TokenIssuer", pool: str = DEFAULT_DISPATCH_POOL) -> None:
+    def __init__(self, endpoint: str, tokens: TokenIssuer, pool: str = DEFAULT_DISPATCH_POOL) -> None:
         self._endpoint = endpoint
         self._tokens = tokens
         self._pool = pool
@@ -31,14 +39,6 @@ class Pointers:
         # A FIFO queue makes the messages of a group wait for each other; IMMEDIATE jobs must not.
         group = job.id if job.mode is DispatchMode.IMMEDIATE else job.group_key
         return Publication(_encode(pointer), group, job.dedup_id)
-
-
-class TokenIssuer(Protocol):
-    """Issues the tokens that prove to the process endpoint that a request comes from this queue."""
-
-    def token(self, job_id: str, now_ms: int) -> str:
-        """Return a short-lived token that is valid for this job only."""
-        ...
 
 
 class _Pointer(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):

@@ -142,6 +142,14 @@ class SchedulerGroupView(msgspec.Struct, frozen=True):
     errors: list[str]
 
 
+class JobLister(Protocol):
+    """A repository that lists jobs."""
+
+    async def list_jobs(self, which: JobFilter, cursor: str | None, most: int) -> JobPage:
+        """Return a page of jobs, the newest first."""
+        ...
+
+
 class BlockOnErrorChecker:
     """Finds the jobs in ERROR that block a group.
 
@@ -149,7 +157,7 @@ class BlockOnErrorChecker:
     (`domain.order.blocks`). Dispatch applies the rule lane by lane; this checker tells people why a group stands still.
     """
 
-    def __init__(self, jobs: "JobLister") -> None:
+    def __init__(self, jobs: JobLister) -> None:
         self._jobs = jobs
 
     async def errors_of(self, group_key: str) -> list[str]:
@@ -157,11 +165,3 @@ class BlockOnErrorChecker:
         which = JobFilter(status=JobStatus.ERROR, group_key=group_key)
         page = await self._jobs.list_jobs(which, None, _MOST_COUNTED)
         return [job.id for job in reversed(page.jobs)]
-
-
-class JobLister(Protocol):
-    """A repository that lists jobs."""
-
-    async def list_jobs(self, which: JobFilter, cursor: str | None, most: int) -> JobPage:
-        """Return a page of jobs, the newest first."""
-        ...

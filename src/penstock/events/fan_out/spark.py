@@ -29,10 +29,10 @@ from penstock.events.store import JobRepository
 from penstock.spark.database import SparkDatabase
 from penstock.spark.listener import BatchListener, EndedBatch
 from penstock.spark.schemas import POSITION
-from penstock.spark.sources.sound_rows import SetAside, set_aside
 from penstock.spark.sources.stream_source import TASK_ROWS
 from penstock.spark.sources.table_source import registered
-from penstock.spark.workers import spare_collections
+from penstock.spark.sources.valid_rows import SetAside, set_aside
+from penstock.spark.workers import freeze_long_lived_objects
 
 log = logging.getLogger(__name__)
 NAME = "fan-out"
@@ -187,7 +187,7 @@ def keep_jobs(events: DataFrame, database: SparkDatabase, *, sort: bool = False)
             for planned in planner.plan(batch, _MOST_JOBS):
                 done = [sum(pair) for pair in zip(done, _kept(planned, jobs, database), strict=True)]
         yield pyarrow.RecordBatch.from_pylist([dict(zip(KEPT.names, done, strict=True))], to_arrow_schema(KEPT))
-        spare_collections("fan-out")
+        freeze_long_lived_objects("fan-out")
 
     return events.mapInArrow(keep, KEPT)
 

@@ -1,4 +1,4 @@
-"""Reads the jobs of the lanes whose turn it is, in parallel ranges of turns. Reading changes nothing."""
+"""Reads the jobs of the lanes whose turn it is, in parallel ranges of turns. DatabaseReader changes nothing."""
 
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -24,10 +24,10 @@ from penstock.events.store import MODE_OF, AwakeRange, Dialect, LaneContent, que
 from penstock.events.store.sqlite import SqliteTransaction
 from penstock.spark.database import SparkDatabase
 from penstock.spark.sources.statements import literal
-from penstock.spark.workers import spare_collections
+from penstock.spark.workers import freeze_long_lived_objects
 
 _NO_BLOCKER = (None, None, None)
-_NO_JOB = (None,) * 8
+_NO_JOB = (None,) * (len(LANE_JOBS) - LANE_JOBS.names.index("id"))
 _BUSY_TIMEOUT_S = 10.0
 _ROWS_AT_ONCE = 10_000
 
@@ -56,7 +56,7 @@ def packed_plans(spark: SparkSession, database: SparkDatabase, parts: int, tasks
             for number in batch.column(0).to_pylist():
                 for rows in planned_lanes(database, spec.ranges[number::parts], spec):
                     yield packed(rows, hashes_of(rows.column("group_key")), tasks)
-        spare_collections("reading lanes")
+        freeze_long_lived_objects("reading lanes")
 
     return spark.range(0, parts, 1, parts).mapInArrow(read, PACKED)
 

@@ -26,7 +26,7 @@ from penstock.events.dispatch.spark.messages import DispatchReport, TaskRequest
 from penstock.events.store import JobRepository, LaneRun, Lanes, Return, rested_run
 from penstock.queues import Publisher, publisher_for
 from penstock.spark.database import SparkDatabase
-from penstock.spark.workers import spare_collections
+from penstock.spark.workers import freeze_long_lived_objects
 
 COLUMNS = (
     "group_key", "ordered", "turn", "may_go", "id", "mode", "pool", "publish_round", "due_at_ms", "delivery_count",
@@ -49,7 +49,7 @@ def publish_planned(batches: Iterable[pyarrow.RecordBatch], request: TaskRequest
         return await task.run(lane_runs(batches, state.clock.now_ms()))
 
     yield state.run(publish()).batch()
-    spare_collections("publishing")
+    freeze_long_lived_objects("publishing")
 
 
 class PublishTask:
