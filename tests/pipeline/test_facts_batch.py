@@ -180,7 +180,7 @@ def test_rows_that_cannot_be_true_are_set_aside_or_brought_into_bounds(
     aside = Tables(spark, rig.database).attempts().count()
     assert aside == 6
     assert rig.set_aside() == {
-        ("attempts", f"j00000:1:{2**62}", "it lies more than a day in the future"),
-        ("attempts", "j00000:1:-5", "it was made before the year 2000"),
-        ("attempts", f"j00000:1:{NOW_MS}", "its outcome is none that Penstock knows"),
+        ("attempts", f"j00000:1:{2**62}", "it is more than a day in the future"),
+        ("attempts", "j00000:1:-5", "it is from before the year 2000"),
+        ("attempts", f"j00000:1:{NOW_MS}", "its outcome is unknown"),
     }

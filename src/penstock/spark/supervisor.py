@@ -132,7 +132,7 @@ class SupervisedQuery:
                 self._await_batch(query, deadline_s)
                 query.stop()
             except Exception as error:
-                log.warning("%s does not stop by itself: %s", self._job.name, reason_of(error))
+                log.warning("%s could not be stopped: %s", self._job.name, reason_of(error))
         if self._thread is not None:
             self._thread.join(_JOIN_S)
 

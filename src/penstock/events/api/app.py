@@ -92,7 +92,7 @@ def jobs_app(parts: JobsParts, front: ApiFront | None = None) -> App:
 
 
 def _ignore_change() -> None:
-    """Do nothing: routers find the change by themselves."""
+    """Do nothing: routers notice the change when they read their configuration."""
 
 
 def route_table(parts: JobsParts, pools_changed: Callable[[], None] = _ignore_change) -> RouteTable:

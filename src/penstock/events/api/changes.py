@@ -1,4 +1,4 @@
-"""`/api/v1/changes`: the log of changes made through the API, kept in the database and written to the log."""
+"""`/api/v1/changes`: the log of changes made through the API, which the database and the process's log record."""
 
 from collections.abc import Callable
 

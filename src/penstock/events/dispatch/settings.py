@@ -18,8 +18,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_batch_size: int = 5000
     max_concurrent_groups: int = 10
     claim_lease_s: float = 30.0
-    """How long claimed lanes are kept from other nodes; after a crash, their jobs are published again when it expires.
-    """
+    """How long claimed lanes are kept from other nodes, also after a crash."""
     stale_after_s: float = 900.0
     stale_poll_s: float = 60.0
     stale_batch_size: int = 100

@@ -87,13 +87,13 @@ def latest_ms(now_ms: int) -> int:
 def flaw_of(row: AttemptRow, now_ms: int) -> str | None:
     """Return why an attempt cannot be counted; None if it can."""
     if row.job_id is None or row.number is None or row.outcome is None or row.at_ms is None:
-        return "a part of its key, its time or its outcome is missing"
+        return "its key, its time or its outcome is missing"
     if row.outcome not in OUTCOMES:
-        return "its outcome is none that Penstock knows"
+        return "its outcome is unknown"
     if row.at_ms < EARLIEST_MS:
-        return "it was made before the year 2000"
+        return "it is from before the year 2000"
     if row.at_ms > latest_ms(now_ms):
-        return "it lies more than a day in the future"
+        return "it is more than a day in the future"
     return None
 
 

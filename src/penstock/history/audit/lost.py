@@ -62,11 +62,11 @@ def lost(
     wanting = f.broadcast(_wanting_since(spark, catalog))
     looked_at = in_buckets(events, "id", buckets)
     owed = owed_jobs(looked_at, catalog.packed, window.future_ms).join(wanting, "subscription_id", "left")
-    made = jobs.select("event_id", "subscription_id").where(f.col("event_id").isNotNull())
-    made = in_buckets(made, "event_id", buckets)
+    stored = jobs.select("event_id", "subscription_id").where(f.col("event_id").isNotNull())
+    stored = in_buckets(stored, "event_id", buckets)
     is_damaged = f.col("damage").isNotNull()
     missing = owed.where(is_damaged | (f.col("created_at_ms") >= f.col("since_ms"))).join(
-        made, ["event_id", "subscription_id"], "left_anti"
+        stored, ["event_id", "subscription_id"], "left_anti"
     )
     return as_findings(
         missing,

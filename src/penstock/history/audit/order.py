@@ -40,7 +40,7 @@ def _holds_back(mode: DispatchMode, status: JobStatus, behind: DispatchMode) -> 
     return holds_back(Standing(earlier, mode, status), Standing(later, behind, JobStatus.QUEUED))
 
 
-_OVER = tuple(
+_FINISHED = tuple(
     status.value
     for status in JobStatus
     if not _holds_back(DispatchMode.BLOCK_ON_ERROR, status, DispatchMode.BLOCK_ON_ERROR)
@@ -73,7 +73,7 @@ def holds(jobs: DataFrame, attempts: DataFrame) -> DataFrame:
 def strict_until(encoded: NameEncoding = by_name) -> Column:
     """Return until when a job holds back BLOCK_ON_ERROR jobs behind it."""
     in_error = f.col("status") == encoded(JobStatus.ERROR.value)
-    ends = f.col("status").isin(*map(encoded, _OVER)) | (in_error & (f.col("mode") != encoded(_BLOCKING)))
+    ends = f.col("status").isin(*map(encoded, _FINISHED)) | (in_error & (f.col("mode") != encoded(_BLOCKING)))
     return f.when(ends, f.col("finished_at_ms")).otherwise(f.lit(FOREVER_MS))
 
 

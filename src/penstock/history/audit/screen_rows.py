@@ -31,13 +31,13 @@ MOST_BEGUN = (1 << 19) - 1
 _TIME_BITS = 44
 """Times are sent plus one, so that 0 means none; small values follow in the bits above."""
 
-_SENT_JOB = ("job", "group", "sequence", "made", "held")
+_SENT_JOB = ("job", "group", "sequence", "created", "held")
 _SENT_ATTEMPT = ("job", "at_ms", "rest")
 _NAME_BYTES = 16
 _NUMBERS = {name: place for known in (MODES, STATUSES, OUTCOMES) for place, name in enumerate(known)}
 _DELIVERED = OUTCOMES.index(AttemptOutcome.DELIVERED)
 # Numbers that were packed into one between Java and Python are separated in Python, so that each can be narrow:
-# `made` and `held` of a job, `rest` of an attempt. An id is two numbers.
+# `created` and `held` of a job, `rest` of an attempt. An id is two numbers.
 JOB_WIDTH = len(_SENT_JOB) + 2 + 2
 ATTEMPT_WIDTH = len(_SENT_ATTEMPT) + 1
 PLACE_WIDTH = len(Places._fields)
@@ -60,7 +60,7 @@ def sent_jobs(jobs: DataFrame, window: AuditWindow, *others: Column) -> DataFram
     begun = f.when(f.col("created_at_ms") >= window.since_ms, f.col("delivery_count") - under_way)
     # A time that is cut would give a wrong position.
     is_damaged = job_damage(window, _number).isNotNull() | f.coalesce(f.col("created_at_ms") > LATEST_MS, f.lit(False))
-    made = {
+    marks = {
         _MODE: mode,
         _STATUS: f.coalesce("status", f.lit(len(STATUSES))),
         _OWES: owes_proof(window, _number),
@@ -74,7 +74,7 @@ def sent_jobs(jobs: DataFrame, window: AuditWindow, *others: Column) -> DataFram
         hash_of("id").alias("job"),
         hash_of("group_key").alias("group"),
         f.coalesce(f.col("sequence"), f.lit(0)).alias("sequence"),
-        _packed(_cut(f.col("created_at_ms")) + 1, _TIME_BITS, made).alias("made"),
+        _packed(_cut(f.col("created_at_ms")) + 1, _TIME_BITS, marks).alias("created"),
         _packed(held_ms + 1, _TIME_BITS, {0: some_begun}).alias("held"),
         "id",
         *others,
@@ -95,8 +95,15 @@ def sent_attempts(attempts: DataFrame, window: AuditWindow) -> DataFrame:
 
 def job_columns(batch: pyarrow.RecordBatch) -> list[Numbers]:
     """Return a batch of `sent_jobs` as JOB_WIDTH columns of numbers; an id is two."""
-    job, group, sequence, made, held = _columns(batch, _SENT_JOB)
-    return [job, group, sequence, *_parted(made, _TIME_BITS), *_parted(held, _TIME_BITS), *_names(batch.column("id"))]
+    job, group, sequence, created, held = _columns(batch, _SENT_JOB)
+    return [
+        job,
+        group,
+        sequence,
+        *_parted(created, _TIME_BITS),
+        *_parted(held, _TIME_BITS),
+        *_names(batch.column("id")),
+    ]
 
 
 def attempt_columns(batch: pyarrow.RecordBatch) -> list[Numbers]:

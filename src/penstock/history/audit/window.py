@@ -132,8 +132,8 @@ def attempt_damage(window: AuditWindow, encoded: NameEncoding = by_name) -> Colu
 def has_place(window: AuditWindow, encoded: NameEncoding = by_name) -> Column:
     """Return whether a job's row says where it stands among the ordered jobs of a group."""
     named = f.col("id").isNotNull() & f.col("group_key").isNotNull() & f.col("sequence").isNotNull()
-    made = f.col("created_at_ms").between(0, window.future_ms)
-    return f.coalesce(named & made & f.col("mode").isin(*map(encoded, ORDERED)), f.lit(False))
+    created = f.col("created_at_ms").between(0, window.future_ms)
+    return f.coalesce(named & created & f.col("mode").isin(*map(encoded, ORDERED)), f.lit(False))
 
 
 def has_time(window: AuditWindow) -> Column:

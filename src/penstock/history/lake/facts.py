@@ -105,10 +105,10 @@ def is_after(known: StatisticsPlace) -> Column:
 def with_flaws(attempts: DataFrame, now_ms: int) -> DataFrame:
     """Return attempts with the column `flaw`: why one cannot be counted, null if it can."""
     flaw = (
-        f.when(_any_missing(), "a part of its key, its time or its outcome is missing")
-        .when(~f.col("outcome").isin(*OUTCOMES), "its outcome is none that Penstock knows")
-        .when(f.col("at_ms") < EARLIEST_MS, "it was made before the year 2000")
-        .when(f.col("at_ms") > latest_ms(now_ms), "it lies more than a day in the future")
+        f.when(_any_missing(), "its key, its time or its outcome is missing")
+        .when(~f.col("outcome").isin(*OUTCOMES), "its outcome is unknown")
+        .when(f.col("at_ms") < EARLIEST_MS, "it is from before the year 2000")
+        .when(f.col("at_ms") > latest_ms(now_ms), "it is more than a day in the future")
     )
     return attempts.withColumn(FLAW, flaw)
 

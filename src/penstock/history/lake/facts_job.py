@@ -45,7 +45,7 @@ class FactsSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FactsJob:
-    """Adds attempts to the lake and the statistics as they are made."""
+    """Adds attempts to the lake and the statistics as they arrive."""
 
     name = "facts"
 

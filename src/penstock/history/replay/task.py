@@ -43,22 +43,22 @@ _MOST_CHARS = 300
 NextIds = Callable[[], list[str]]
 
 
-class ReplayRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a replay: directly or through the queue, at the pace of a timetable or as fast as possible."""
-
-    database: SparkDatabase
-    replay_id: str
-    run: int
-    direct: "DirectSettings | None" = None
-    timetable: Timetable | None = None
-
-
 class DirectSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How executors deliver."""
 
     egress_allow: tuple[Network, ...] = ()
     connect_timeout_s: float = 10.0
     http_version: HttpVersion = HttpVersion.HTTP_2
+
+
+class ReplayRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a replay: directly or through the queue, at the pace of a timetable or as fast as possible."""
+
+    database: SparkDatabase
+    replay_id: str
+    run: int
+    direct: DirectSettings | None = None
+    timetable: Timetable | None = None
 
 
 def replay(planned: DataFrame, run: ReplayRun) -> None:
