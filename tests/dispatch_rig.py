@@ -19,7 +19,7 @@ from penstock.domain.job import DispatchJob
 from penstock.domain.signing import Signature, verify
 from penstock.events.api.app import ApiFront, JobsParts
 from penstock.events.api.server import ApiSettings, api_server
-from penstock.events.process.process import ProcessMetrics, Processor
+from penstock.events.process.processor import ProcessMetrics, Processor
 from penstock.events.process.tokens import AuthTokens
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.sqlite import sqlite_repository

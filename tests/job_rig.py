@@ -11,7 +11,7 @@ from penstock.domain.job_state import JobStatus
 from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
-from penstock.events.dispatch.lane_publisher import LaneClaims
+from penstock.events.dispatch.lane_claims import LaneClaims
 from penstock.events.dispatch.settings import SchedulerSettings
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.deliveries import Begin, Beginning, Done, TryLater, Verdict

@@ -14,9 +14,10 @@ from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
 from penstock.events.dispatch.scheduler import Scheduler
 from penstock.events.dispatch.settings import SchedulerSettings
-from penstock.events.dispatch.spark import Desk, DispatchQuery, LeaseSettings
-from penstock.events.dispatch.spark_messages import Destination, DispatchSettings
-from penstock.events.dispatch.spark_round import DispatchRounds
+from penstock.events.dispatch.spark.leader import DriverLeader, LeaseSettings
+from penstock.events.dispatch.spark.messages import Destination, DispatchSettings
+from penstock.events.dispatch.spark.query import DispatchQuery
+from penstock.events.dispatch.spark.round import DispatchRounds
 from penstock.events.store.repository import JobRepository
 from penstock.queues.open import publisher_for
 from penstock.spark.database import SparkDatabase
@@ -82,15 +83,15 @@ class SparkEngine:
 
     def _rounds(self) -> None:
         rounds = DispatchRounds(database=self._database, destination=destination(self._queue_url), settings=SETTINGS)
-        desk = Desk(self._database, SETTINGS, LeaseSettings(), SystemClock(), process_ids())
-        desk.open()
+        leader = DriverLeader(self._database, SETTINGS, LeaseSettings(), SystemClock(), process_ids())
+        leader.open()
         try:
             job = DispatchQuery(rounds)
-            while desk.ask(lambda jobs: any_awake(jobs.lanes)):
-                report = job.round(self._spark, desk, f"{uuid4().hex}/0")
+            while leader.ask(lambda jobs: any_awake(jobs.lanes)):
+                report = job.round(self._spark, leader, f"{uuid4().hex}/0")
                 assert not report.in_trouble, report
         finally:
-            desk.close()
+            leader.close()
 
 
 def in_queue(sqs: SqsServer, queue_url: str) -> dict[str, list[str]]:

@@ -17,7 +17,7 @@ from penstock.events.fan_out.spark import OpenedRepository
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.listing import JobFilter
 from penstock.spark.database import SparkDatabase
-from penstock.spark.sources.reading import reading_of
+from penstock.spark.sources.database_reader import reader_for
 from tests.job_rig import JobRig
 
 Result = TypeVar("Result")
@@ -72,7 +72,7 @@ class FanOutRig:
 
     def waiting(self) -> list[str]:
         """The events whose jobs are to be made, by id."""
-        reading = reading_of(self.database)
+        reading = reader_for(self.database)
         found = reading.rows(f"SELECT id FROM {reading.prefix}events WHERE fanned_out = 0 ORDER BY id")
         ids = [str(name) for (name,) in found]
         reading.close()

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.cli.failures import FAILURE
 from penstock.domain.errors import PenstockError
 from penstock.ops.telemetry.logs import configure_logging
-from penstock.spark.run import RunSettings, run_pipeline
+from penstock.spark.pipeline import RunSettings, run_pipeline
 from penstock.spark.session import SessionSettings
 
 SLOW_S = 3.0

@@ -11,18 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.history.audit import packed_rows, screening
-from penstock.history.audit.packed_rows import PARTS, RowSender, columns_of, numbers_of, opened, parcel
+from penstock.history.audit.packed_rows import PARTS, RowPacker, columns_of, numbers_of, packed_numbers, unpacked
 from penstock.history.audit.screen_rows import JOB_WIDTH, PLACE_WIDTH, job_columns
-from penstock.history.audit.screening import (
+from penstock.history.audit.suspects import (
     BLOCKS,
     LATEST_MS,
     NONE_MS,
     PASSES,
     AttemptColumns,
     Jobs,
-    Met,
+    Matched,
     Places,
-    met,
+    match_attempts,
     out_of_turn,
 )
 
@@ -109,7 +109,7 @@ GROUPS = st.lists(st.lists(JOB, min_size=1, max_size=4), max_size=5)
 NO_BYTES = numpy.uint64(1 << 63)
 
 
-def _met(groups: Sequence[Sequence[_Job]], chance: Random) -> Met:
+def _met(groups: Sequence[Sequence[_Job]], chance: Random) -> Matched:
     jobs = [(group, job) for group, members in enumerate(groups) for job in members]
     tried = [(number, attempt) for number, (_, job) in enumerate(jobs) for attempt in job.attempts]
     numbered = list(enumerate(jobs))
@@ -124,7 +124,7 @@ def _met(groups: Sequence[Sequence[_Job]], chance: Random) -> Met:
     ]
     jobs_columns = Jobs(*numpy.array(of_jobs, dtype=numpy.int64).reshape(-1, len(Jobs._fields)).T.copy())
     attempt_columns = AttemptColumns(*numpy.array(of_attempts, dtype=numpy.int64).reshape(-1, 5).T.copy())
-    return met(
+    return match_attempts(
         jobs_columns._replace(
             untried=jobs_columns.untried > 0,
             owes_proof=jobs_columns.owes_proof > 0,
@@ -152,8 +152,8 @@ def test_the_screen_suspects_exactly_the_groups_in_which_something_is_suspect(
 
 def _sent(places: Places) -> Places:
     """As they arrive, part by part."""
-    sender = RowSender("places")
-    arrived = opened([*sender.add(places), *sender.rest()])
+    sender = RowPacker("places")
+    arrived = unpacked([*sender.add(places), *sender.rest()])
     return Places(*columns_of(list(chain(*arrived.values())), PLACE_WIDTH))
 
 
@@ -167,15 +167,15 @@ def _jobs(*hashes: int) -> Jobs:
 def test_an_attempt_without_a_job_is_told_wherever_it_stands() -> None:
     hashes = numpy.array([9, -9, 5, 6, 5], dtype=numpy.int64)
     at_ms = numpy.arange(5, dtype=numpy.int64)
-    seen = met(_jobs(7, 5, -8), AttemptColumns(hashes, at_ms, at_ms, at_ms < 0, at_ms < 0))
+    seen = match_attempts(_jobs(7, 5, -8), AttemptColumns(hashes, at_ms, at_ms, at_ms < 0, at_ms < 0))
     assert seen.without_job.tolist() == [True, True, False, True, False]
-    assert met(_jobs(), AttemptColumns(hashes, at_ms, at_ms, at_ms < 0, at_ms < 0)).without_job.all()
+    assert match_attempts(_jobs(), AttemptColumns(hashes, at_ms, at_ms, at_ms < 0, at_ms < 0)).without_job.all()
 
 
 def test_a_job_that_is_there_twice_is_suspect() -> None:
     nothing = numpy.zeros(0, dtype=numpy.int64)
     attempts = AttemptColumns(nothing, nothing, nothing, nothing > 0, nothing > 0)
-    assert met(_jobs(7, 5, 7, -8), attempts).suspect_groups.tolist() == [7]
+    assert match_attempts(_jobs(7, 5, 7, -8), attempts).suspect_groups.tolist() == [7]
 
 
 @given(
@@ -185,12 +185,12 @@ def test_a_job_that_is_there_twice_is_suspect() -> None:
 def test_rows_arrive_whole_and_those_of_one_hash_together(pieces: list[list[int]], rows_at_once: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packed_rows, "_ROWS_AT_ONCE", rows_at_once)
-        sender, sent = RowSender("rows"), []
+        sender, sent = RowPacker("rows"), []
         for piece in pieces:
             key = numpy.array(piece, dtype=numpy.int64)
             sent += list(sender.add([key, ~key]))
         sent += list(sender.rest())
-    arrived = opened([*sent, parcel("others", numpy.arange(3), part=1)])
+    arrived = unpacked([*sent, packed_numbers("others", numpy.arange(3), part=1)])
     assert numbers_of(arrived.pop((1, "others")))[0].tolist() == [0, 1, 2]
     found = {part: columns_of(some, 2) for (part, what), some in arrived.items() if what == "rows"}
     assert len(found) == len(arrived)

@@ -17,9 +17,9 @@ from penstock.domain.job_state import JobStatus
 from penstock.domain.order import LaneKey
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
-from penstock.events.dispatch.spark_messages import Report, RoundRequest
-from penstock.events.dispatch.spark_round import DispatchRounds, Work
-from penstock.events.dispatch.spark_task import publish_planned
+from penstock.events.dispatch.spark.messages import DispatchReport, TaskRequest
+from penstock.events.dispatch.spark.round import DispatchRounds, Work
+from penstock.events.dispatch.spark.task import publish_planned
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.lanes import LaneOwner, Lanes
 from penstock.events.store.repository.leader import SCHEDULER
@@ -85,7 +85,7 @@ async def go(
     owner: LaneOwner = OWNER,
     work: Work = publish_planned,
     tasks: int | None = None,
-) -> Report:
+) -> DispatchReport:
     """One round in an owner's name."""
     settings = msgspec.structs.replace(SETTINGS, tasks=tasks)
     rounds = DispatchRounds(database=database, destination=destination(queue_url), settings=settings, work=work)
@@ -95,14 +95,14 @@ async def go(
     ranges = await repository.lanes.awake_ranges(owner.name, MOST, 2)
     await repository.close()
 
-    def run() -> Report:
-        call = rounds.call(ranges, owner, now_ms=now_ms, until_ms=now_ms + 120_000, most=MOST)
-        return rounds.run(spark, call)
+    def run() -> DispatchReport:
+        spec = rounds.spec(ranges, owner, now_ms=now_ms, until_ms=now_ms + 120_000, most=MOST)
+        return rounds.run(spark, spec)
 
     return await asyncio.to_thread(run)
 
 
-def dying(batches: Iterable[pyarrow.RecordBatch], order: RoundRequest) -> Iterator[pyarrow.RecordBatch]:
+def dying(batches: Iterable[pyarrow.RecordBatch], order: TaskRequest) -> Iterator[pyarrow.RecordBatch]:
     """A task whose process is killed when it has published, and comes to mark that for the second time."""
     mark = Lanes.mark_published
     marks = 0

@@ -8,9 +8,9 @@ import pytest
 from penstock.domain.job import NewJob
 from penstock.domain.pointer import DispatchMode
 from penstock.edge.clock import SystemClock
-from penstock.events.dispatch.spark_lanes import planned_lanes
-from penstock.events.dispatch.spark_messages import DispatchSettings
-from penstock.events.dispatch.spark_round import DispatchRounds
+from penstock.events.dispatch.spark.lanes import planned_lanes
+from penstock.events.dispatch.spark.messages import DispatchSettings
+from penstock.events.dispatch.spark.round import DispatchRounds
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.lanes import AwakeRange, LaneOwner
 from penstock.spark.database import SparkDatabase
@@ -56,9 +56,9 @@ async def read(database: SparkDatabase, jobs: JobRepository, most: int, least_pe
     settings = DispatchSettings(least_per_lane=least_per_lane)
     rounds = DispatchRounds(database=database, destination=destination("sqlite:///q"), settings=settings)
     ranges = await jobs.lanes.awake_ranges(OWNER.name, most, 1)
-    call = rounds.call(ranges, OWNER, now_ms=NOW_MS + 1, until_ms=NOW_MS + 1, most=most)
+    spec = rounds.spec(ranges, OWNER, now_ms=NOW_MS + 1, until_ms=NOW_MS + 1, most=most)
     found: dict[str, list[int]] = {}
-    for batch in planned_lanes(database, call.ranges, call):
+    for batch in planned_lanes(database, spec.ranges, spec):
         for row in batch.to_pylist():
             found.setdefault(row["group_key"].rpartition(":")[2], []).append(int(row["id"]))
     return found
@@ -101,6 +101,6 @@ def test_shares_of_a_round(tmp_path: Path, lanes: int, most: int, share: int, ro
     )
     ranges = [AwakeRange(0, 1, lanes - lanes // 2), AwakeRange(2, 3, lanes // 2)]
 
-    call = rounds.call(ranges, OWNER, now_ms=0, until_ms=0, most=most)
+    spec = rounds.spec(ranges, OWNER, now_ms=0, until_ms=0, most=most)
 
-    assert (call.share, call.rows) == (share, rows)
+    assert (spec.share, spec.rows) == (share, rows)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from penstock.domain.message import fnv1a_32, partition_of
 from penstock.domain.order import LaneKey, Position
 from penstock.domain.pointer import DispatchMode
-from penstock.events.dispatch.spark_messages import packed, unpacked
-from penstock.events.dispatch.spark_plan import BLOCKER, first_lanes, hashes_of, planned, whole_lanes
+from penstock.events.dispatch.spark.messages import packed, unpacked
+from penstock.events.dispatch.spark.plan import BLOCKER, first_lanes, hashes_of, planned, whole_lanes
 from tests.order_worlds import GROUPS, JOBS, Job, blocker_of, run_of
 
 LANE_SIZES = st.lists(st.integers(0, 3), max_size=12)

@@ -12,8 +12,8 @@ from psycopg import sql
 from penstock.domain.job import NewJob
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
-from penstock.events.dispatch.spark_lanes import lane_query, postgres_lanes
-from penstock.events.dispatch.spark_messages import RoundCall
+from penstock.events.dispatch.spark.lanes import lane_query, postgres_lanes
+from penstock.events.dispatch.spark.messages import RoundSpec
 from penstock.events.errors import DatabaseFailed
 from penstock.events.store.repository.lanes import AwakeRange, LaneOwner
 from penstock.spark.database import SparkDatabase
@@ -40,13 +40,13 @@ async def database(postgres_database: str) -> AsyncIterator[SparkDatabase]:
     await repository.close()
 
 
-def call(now_ms: int, rows: int = 1_000) -> RoundCall:
+def spec(now_ms: int, rows: int = 1_000) -> RoundSpec:
     owner = LaneOwner("nobody")
-    return RoundCall(owner=owner, ranges=(ALL,), share=PER_GROUP, rows=rows, now_ms=now_ms, until_ms=now_ms)
+    return RoundSpec(owner=owner, ranges=(ALL,), share=PER_GROUP, rows=rows, now_ms=now_ms, until_ms=now_ms)
 
 
 def groups(database: SparkDatabase) -> list[str]:
-    batches = postgres_lanes(database, ALL, call(SystemClock().now_ms()))
+    batches = postgres_lanes(database, ALL, spec(SystemClock().now_ms()))
     return [key for batch in batches for key in batch.column("group_key").to_pylist()]
 
 
@@ -74,7 +74,7 @@ async def test_the_jobs_of_lanes_that_are_not_wanted_are_not_read(database: Spar
     with psycopg.connect(database.url) as session:
         session.execute("ANALYZE")
         session.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(database.schema)))
-        query = lane_query(ALL, call(SystemClock().now_ms(), rows=PER_GROUP))
+        query = lane_query(ALL, spec(SystemClock().now_ms(), rows=PER_GROUP))
         ((told,),) = session.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}".encode()).fetchall()
     # The lane that is wanted, and of the next one what says that there is more.
     assert sum(_read_rows(told[0]["Plan"], "jobs")) == 2 * PER_GROUP
@@ -106,7 +106,7 @@ async def test_a_connection_that_was_lost_is_made_anew(database: SparkDatabase) 
 
 
 async def test_a_read_that_is_given_up_leaves_no_connection(database: SparkDatabase) -> None:
-    reading = postgres_lanes(database, ALL, call(0))
+    reading = postgres_lanes(database, ALL, spec(0))
     next(reading)
     reading.close()  # type: ignore[attr-defined]
     await have_hung_up(database)

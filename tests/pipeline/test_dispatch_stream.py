@@ -17,15 +17,16 @@ from penstock.domain.job_state import JobStatus
 from penstock.domain.order import LaneKey
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
-from penstock.events.dispatch.spark import DispatchQuery, LeaseSettings
-from penstock.events.dispatch.spark_round import DispatchRounds
-from penstock.events.dispatch.spark_ticks import TickReader
+from penstock.events.dispatch.spark.leader import LeaseSettings
+from penstock.events.dispatch.spark.query import DispatchQuery
+from penstock.events.dispatch.spark.round import DispatchRounds
+from penstock.events.dispatch.spark.ticks import TickReader
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.lanes import LaneOwner
 from penstock.events.store.repository.leader import SCHEDULER
 from penstock.queues.open import QueueSpec, source_for
 from penstock.spark.database import SparkDatabase
-from penstock.spark.supervision import StreamingJob
+from penstock.spark.supervisor import StreamingJob
 from tests.pipeline.dispatch_engines import SETTINGS, destination
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from penstock.events.statistics.minutes import Dimension
 from penstock.history.lake import parquet_lake
-from penstock.history.lake.job import FactsBatch, FactsJob, FactsSettings
+from penstock.history.lake.facts_job import FactsBatch, FactsJob, FactsSettings
 from penstock.history.lake.parquet_lake import ParquetLake
 from penstock.spark.database import SparkDatabase
 from penstock.spark.tables import Tables
@@ -65,7 +65,7 @@ def history(ids: list[str]) -> list[tuple[Any, ...]]:
 def take_in(spark: SparkSession, rig: FactsRig, lake: str) -> int:
     """All attempts as one batch, by a process that has just started."""
     batches = FactsBatch(rig.database, ParquetLake(spark, lake), rig.clock)
-    return batches.take_in(Tables(spark, rig.database).attempts().drop("response"))
+    return batches.add(Tables(spark, rig.database).attempts().drop("response"))
 
 
 def in_lake(spark: SparkSession, lake: str) -> Counter[tuple[str, int]]:
@@ -180,7 +180,7 @@ def test_rows_that_cannot_be_true_are_set_aside_or_brought_into_bounds(
     aside = Tables(spark, rig.database).attempts().count()
     assert aside == 6
     assert rig.set_aside() == {
-        ("attempts", f"j00000:1:{2**62}", "it lies more than a day in the future"),
-        ("attempts", "j00000:1:-5", "it was made before the year 2000"),
-        ("attempts", f"j00000:1:{NOW_MS}", "its outcome is none that Penstock knows"),
+        ("attempts", f"j00000:1:{2**62}", "it is more than a day in the future"),
+        ("attempts", "j00000:1:-5", "it is from before the year 2000"),
+        ("attempts", f"j00000:1:{NOW_MS}", "its outcome is unknown"),
     }

@@ -11,7 +11,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from penstock.domain.outcome import AttemptOutcome
 from penstock.events.statistics.facts import AttemptRow, JobOrigin, fact_of, flaw_of, latest_ms
 from penstock.events.statistics.minutes import BEFORE_ALL, count, count_leaders
-from penstock.history.lake.facts import ORIGIN, judged, shaped
+from penstock.history.lake.facts import ORIGIN, as_facts, with_flaws
 from penstock.history.lake.tally import tally
 from tests.pipeline.facts_rig import NOW_MS
 
@@ -98,11 +98,11 @@ def row(attempt: AttemptRow, job: JobOrigin | None) -> tuple[Any, ...]:
 def test_both_engines_find_the_same_flaws_and_count_the_same(
     spark: SparkSession, history: list[tuple[AttemptRow, JobOrigin | None]]
 ) -> None:
-    frame = judged(spark.createDataFrame([row(*pair) for pair in history], SCHEMA), NOW_MS)
+    frame = with_flaws(spark.createDataFrame([row(*pair) for pair in history], SCHEMA), NOW_MS)
     sound = [(attempt, job) for attempt, job in history if flaw_of(attempt, NOW_MS) is None]
     facts = [fact_of(attempt, job) for attempt, job in sound]
 
-    found = tally(shaped(frame), BEFORE_ALL, 0)
+    found = tally(as_facts(frame), BEFORE_ALL, 0)
 
     flaws = [flaw for attempt, _ in history if (flaw := flaw_of(attempt, NOW_MS)) is not None]
     assert sorted(flaw for _, flaw in found.flaws) == sorted(flaws)
@@ -123,7 +123,7 @@ def test_a_fact_tells_its_day_its_reason_and_no_secret(spark: SparkSession) -> N
     silent = AttemptRow(job_id="j", number=2, outcome="FAILED", at_ms=NOW_MS, duration_ms=5, status_code=503)
 
     first, second = (
-        shaped(judged(spark.createDataFrame([row(failed, job), row(silent, job)], SCHEMA), NOW_MS))
+        as_facts(with_flaws(spark.createDataFrame([row(failed, job), row(silent, job)], SCHEMA), NOW_MS))
         .orderBy("number")
         .collect()
     )

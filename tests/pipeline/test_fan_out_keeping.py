@@ -92,5 +92,5 @@ def test_damaged_events_are_recorded_with_the_reason_and_wait_no_more(spark: Spa
 
     ((row_id, reason),) = rig.set_aside()
     assert row_id == bad.id
-    assert "no JSON object of texts" in reason
+    assert "not a JSON object of strings" in reason
     assert rig.waiting() == []

@@ -87,13 +87,13 @@ def test_a_piece_has_all_jobs_of_its_events_and_is_as_large_as_asked(
 
 
 DAMAGED = [
-    pytest.param({"attributes": '{"tier": '}, "no JSON object of texts", id="cut off"),
-    pytest.param({"attributes": ""}, "no JSON object of texts", id="empty"),
-    pytest.param({"attributes": "null"}, "no JSON object of texts", id="null"),
-    pytest.param({"attributes": '["tier"]'}, "no JSON object of texts", id="a list"),
-    pytest.param({"attributes": '{"tier": 1}'}, "no JSON object of texts", id="a number as value"),
-    pytest.param({"attributes": '{"tier": "\\ud800"}'}, "no JSON object of texts", id="half a character"),
-    pytest.param({"attributes": '{"a":' * 100_000}, "no JSON object of texts", id="deep"),
+    pytest.param({"attributes": '{"tier": '}, "not a JSON object of strings", id="cut off"),
+    pytest.param({"attributes": ""}, "not a JSON object of strings", id="empty"),
+    pytest.param({"attributes": "null"}, "not a JSON object of strings", id="null"),
+    pytest.param({"attributes": '["tier"]'}, "not a JSON object of strings", id="a list"),
+    pytest.param({"attributes": '{"tier": 1}'}, "not a JSON object of strings", id="a number as value"),
+    pytest.param({"attributes": '{"tier": "\\ud800"}'}, "not a JSON object of strings", id="half a character"),
+    pytest.param({"attributes": '{"a":' * 100_000}, "not a JSON object of strings", id="deep"),
     pytest.param({"attributes": None}, "no attributes", id="missing attributes"),
     pytest.param({"type": None}, "no type", id="missing type"),
     pytest.param({"tenant": None}, "no tenant", id="missing tenant"),
@@ -147,7 +147,7 @@ def test_types_that_a_publisher_makes_up_do_not_fill_the_memory(monkeypatch: pyt
     (piece,) = planner.plan(batch_of(row_of(event) for event in told), 1000)
 
     assert len(piece.jobs) == 100
-    assert len(planner._matching._met) <= 10
+    assert len(planner._matcher._known) <= 10
 
 
 def test_the_secrets_of_subscriptions_stay_on_the_driver() -> None:

@@ -6,7 +6,7 @@ from threading import Event
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.spark.supervision import let_end
+from penstock.spark.supervisor import finish_after_batch
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -30,7 +30,7 @@ def test_the_batch_that_runs_is_the_last(spark: SparkSession, tmp_path: Path) ->
     query = writer.trigger(processingTime="0 seconds").start()
     try:
         assert running.wait(WAIT_S)
-        let_end(query)
+        finish_after_batch(query)
         told.set()
         assert query.awaitTermination(WAIT_S)
         assert begun == ended == [0]

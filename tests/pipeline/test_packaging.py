@@ -10,7 +10,7 @@ import pytest
 
 from penstock import __version__
 from penstock.domain.message import fnv1a_32
-from penstock.spark.packaging import write_package
+from penstock.spark.package_archive import write_package
 from tests.services.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]

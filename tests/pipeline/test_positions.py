@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from penstock.events.store.statements import Dialect
 from penstock.spark.database import SparkDatabase
 from penstock.spark.errors import PositionsAhead
-from penstock.spark.sources.reading import reading_of
+from penstock.spark.sources.database_reader import reader_for
 from penstock.spark.sources.statements import STORED
 from penstock.spark.sources.stream_source import START, STREAMED, TASK_ROWS, Outlook, StreamPlace, StreamReader
 from penstock.spark.sources.table_source import TableSource
@@ -285,7 +285,7 @@ def test_an_idle_poll_is_a_lookup_in_the_index(postgres_place: SparkDatabase) ->
         "fanned_out) SELECT n, '', '', n, 't', '', 'c', '{}', 1, 1 FROM generate_series(1, 5000) AS n",
     )
     execute(postgres_place, "ANALYZE")
-    reading = reading_of(postgres_place)
+    reading = reader_for(postgres_place)
     for name, most_rows in (("attempts", None), ("attempts", 1000), ("events", None), ("events", 1000)):
         table = STREAMED[name]
         horizon = reading.rows(table.outlook(START, None, Dialect.POSTGRES, reading.prefix))[0][0]

@@ -20,7 +20,7 @@ from penstock.history.repartition.copy import (
     write_copies,
 )
 from penstock.history.repartition.messages import QueueAccess
-from penstock.history.repartition.runner import attributes_at_the_end, attributes_for, finish_target, make_target
+from penstock.history.repartition.runner import attributes_at_the_end, attributes_for, create_target, finish_target
 from penstock.sqs.queue.snapshot import SnapshotMessage
 from tests.services.sqs_server import SqsServer, running
 
@@ -109,8 +109,8 @@ def test_the_target_is_made_like_the_source(server: SqsServer) -> None:
     source = queue(server, VisibilityTimeout=77, DelaySeconds=9, PartitionCount=2, **throttle)
     target = source.beside(f"{uuid4().hex}.fifo")
     with source.client() as client:
-        make_target(client, source, target, 8)
-        make_target(client, source, target, 8)
+        create_target(client, source, target, 8)
+        create_target(client, source, target, 8)
         made = client.attributes(target.url)
         assert (made["VisibilityTimeout"], made["PartitionCount"], made["DelaySeconds"]) == ("77", "8", "0")
         assert "ThrottleSendCapacity" not in made
@@ -118,9 +118,9 @@ def test_the_target_is_made_like_the_source(server: SqsServer) -> None:
         finished = client.attributes(target.url)
         assert (finished["DelaySeconds"], float(finished["ThrottleSendCapacity"])) == ("9", 20)
         # Found again as it is, by a run that goes on.
-        make_target(client, source, target, 8)
+        create_target(client, source, target, 8)
         with pytest.raises(CannotRepartition, match="8 partitions, not 4"):
-            make_target(client, source, target, 4)
+            create_target(client, source, target, 4)
 
 
 def test_a_write_goes_to_the_partition_that_the_server_chooses(server: SqsServer) -> None:

@@ -12,8 +12,7 @@ from penstock.domain.ids import COPY_JOINT, encode_tsid
 from penstock.domain.job_state import JobStatus
 from penstock.domain.message import fnv1a_32
 from penstock.domain.replay import ReplaySelection
-from penstock.history.replay.rounds import part_counts, planned
-from penstock.history.replay.runner import COLUMNS, on_their_way, selected
+from penstock.history.replay.selection import COLUMNS, on_their_way, part_counts, planned, selected
 from penstock.spark.schemas import JOBS
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]

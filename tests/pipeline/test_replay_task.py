@@ -17,9 +17,9 @@ from penstock.domain.replay import REPLAY_HEADER, Replay, ReplayAttempt, ReplayP
 from penstock.domain.signing import Signature, verify
 from penstock.events.errors import ReplayTakenOver
 from penstock.events.store.repository.replays import ReplayLoad, ReplayPart, Replays
-from penstock.history.replay.task import DirectSettings, Errand, NextIds, do_part, in_chunks, replays_in
+from penstock.history.replay.delivery import AT_ONCE, NOTHING, JobDelivery, OutcomeWriter
+from penstock.history.replay.task import DirectSettings, NextIds, ReplayRun, do_part, in_chunks, replays_in
 from penstock.history.replay.timetable import ReplayPace, timetable
-from penstock.history.replay.visit import AT_ONCE, NOTHING, Outcomes, Visits
 from penstock.spark.database import SparkDatabase
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.made_jobs import dispatch_job
@@ -49,9 +49,9 @@ async def begun(rig: ReplayRig, **order: Any) -> Replay:
     return await asyncio.to_thread(rig.begin, direct=True, **order)
 
 
-async def done(rig: ReplayRig, replay: Replay, next_ids: NextIds, owner: str = "a", **errand: Any) -> ReplayProgress:
+async def done(rig: ReplayRig, replay: Replay, next_ids: NextIds, owner: str = "a", **request: Any) -> ReplayProgress:
     await do_part(
-        Errand(database=rig.database, replay_id=replay.id, run=replay.run, **{"direct": LOOPBACK, **errand}),
+        ReplayRun(database=rig.database, replay_id=replay.id, run=replay.run, **{"direct": LOOPBACK, **request}),
         ReplayPart(replay.id, replay.run, 0, owner),
         next_ids,
         rig.clock,
@@ -254,18 +254,18 @@ async def test_deliveries_that_had_to_wait_for_a_place_do_not_catch_up(rig: Repl
             await self.answers.wait()
             return WebhookDelivery(SUCCESS)
 
-    class Kept(Outcomes):
-        async def keep(self, attempt: ReplayAttempt | None, by: ReplayProgress = NOTHING) -> None:
+    class Kept(OutcomeWriter):
+        async def record(self, attempt: ReplayAttempt | None, by: ReplayProgress = NOTHING) -> None:
             """Nobody asks."""
 
     endpoint = Slow()
     pace = ReplayPace(timetable(rig.clock.now_ms(), 1000, [1000]), 0, rig.clock)
     outcomes = Kept(cast("Replays", None), ReplayPart("r", 1, 0, "a"))
-    visits = Visits("0HZXEQ5Y8JY60", cast("Courier", endpoint), outcomes, pace, rig.clock)
+    visits = JobDelivery("0HZXEQ5Y8JY60", cast("Courier", endpoint), outcomes, pace, rig.clock)
     load = ReplayLoad(dispatch_job(), None, 0)
     async with asyncio.TaskGroup() as tasks:
         for _ in range(AT_ONCE * 2):
-            tasks.create_task(visits.pay(load, {}))
+            tasks.create_task(visits.deliver(load, {}))
         await asyncio.sleep(1.0)
         assert len(endpoint.begun_ms) == AT_ONCE
         endpoint.answers.set()

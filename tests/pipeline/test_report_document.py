@@ -18,7 +18,7 @@ from penstock.history.report.figures import (
     ReportTotals,
     Step,
 )
-from penstock.history.report.span import ReportPeriod, day_span, week_span
+from penstock.history.report.period import ReportPeriod, day_period, week_period
 from penstock.spark.errors import InvalidPipelineOption
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
@@ -34,7 +34,7 @@ HOSTILE = [
     "x" * 5000,
     "日本語 \U0001f600 \u0301",
 ]
-DAY = day_span("2026-11-01")
+DAY = day_period("2026-11-01")
 
 
 class Page(HTMLParser):
@@ -89,7 +89,7 @@ def report(names: Sequence[str] = (), span: ReportPeriod = DAY) -> Figures:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("span", [DAY, week_span("2026-W44")])
+@pytest.mark.parametrize("span", [DAY, week_period("2026-W44")])
 def test_hostile_names_stay_text(span: ReportPeriod) -> None:
     text = document(report(HOSTILE, span))
 
@@ -158,7 +158,7 @@ def test_grid_lines_are_few_and_round(largest: int, step: int) -> None:
 
 
 def test_a_week_is_its_seven_days() -> None:
-    span = week_span("2026-W44")
+    span = week_period("2026-W44")
 
     assert span.days == [f"2026-10-{day}" for day in range(26, 32)] + ["2026-11-01"]
     assert len(span.steps) == 56
@@ -171,10 +171,10 @@ def test_a_week_is_its_seven_days() -> None:
 @pytest.mark.parametrize("text", ["2026-13-01", "yesterday", "2026-W01", "", "2026-11-01T00:00:00"])
 def test_what_is_no_day_is_refused(text: str) -> None:
     with pytest.raises(InvalidPipelineOption, match="no day"):
-        day_span(text)
+        day_period(text)
 
 
 @pytest.mark.parametrize("text", ["2026-W00", "2026-W54", "2026-11-01", "W44"])
 def test_what_is_no_week_is_refused(text: str) -> None:
     with pytest.raises(InvalidPipelineOption, match="no week"):
-        week_span(text)
+        week_period(text)

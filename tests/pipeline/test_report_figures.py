@@ -15,17 +15,17 @@ from penstock.events.statistics.facts import Fact
 from penstock.events.statistics.minutes import count
 from penstock.history.errors import LakeEmpty
 from penstock.history.lake.facts import FACTS
-from penstock.history.lake.job import FactsBatch
+from penstock.history.lake.facts_job import FactsBatch
 from penstock.history.lake.parquet_lake import ParquetLake
 from penstock.history.report.figures import MOST, Figures, collect_figures
-from penstock.history.report.span import day_span, facts_of_database, facts_of_lake
+from penstock.history.report.period import day_period, facts_of_database, facts_of_lake
 from penstock.spark.database import SparkDatabase
 from penstock.spark.tables import Tables
 from tests.pipeline.facts_rig import NOW_MS, FactsRig, attempt
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
-DAY = day_span("2025-11-01")
+DAY = day_period("2025-11-01")
 FAILURES = ("FAILED", "REFUSED")
 
 facts = st.lists(
@@ -142,7 +142,7 @@ def test_lake_and_database_give_the_same_report(spark: SparkSession, tmp_path: P
     lake, tables = ParquetLake(spark, str(tmp_path / "lake")), Tables(spark, rig.database)
     with pytest.raises(LakeEmpty, match="--from-database"):
         facts_of_lake(lake, DAY)
-    FactsBatch(rig.database, lake, rig.clock).take_in(tables.attempts().drop("response"))
+    FactsBatch(rig.database, lake, rig.clock).add(tables.attempts().drop("response"))
 
     by_lake = collect_figures(facts_of_lake(lake, DAY), DAY, "here")
     by_database = collect_figures(facts_of_database(tables, DAY), DAY, "here")

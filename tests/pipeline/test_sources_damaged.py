@@ -9,10 +9,9 @@ from pyspark.sql.datasource import InputPartition
 
 from penstock.spark.database import SparkDatabase
 from penstock.spark.schemas import SUBSCRIPTIONS
-from penstock.spark.sources.sound_rows import SetAside, set_aside
 from penstock.spark.sources.statements import STORED
-from penstock.spark.sources.subscription_reading import SubscriptionReader
-from penstock.spark.sources.table_source import TableReader
+from penstock.spark.sources.table_source import SubscriptionReader, TableReader
+from penstock.spark.sources.valid_rows import SetAside, set_aside
 from tests.pipeline.source_rig import add_attempts, add_jobs, database, execute, fetch, postgres_place, sqlite_place
 
 __all__ = ["database", "postgres_place", "sqlite_place"]

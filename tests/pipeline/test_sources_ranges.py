@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.events.store.statements import Dialect
 from penstock.spark.database import SparkDatabase
-from penstock.spark.sources.reading import reading_of
+from penstock.spark.sources.database_reader import reader_for
 from penstock.spark.sources.statements import EVERYTHING, STORED, KeyRange, Query, quantiles, ranges_between
 from tests.pipeline.source_rig import (
     NOW_MS,
@@ -34,7 +34,7 @@ KEYS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1
 
 def read(place: SparkDatabase, table: str, span: KeyRange = EVERYTHING, *columns: str) -> pyarrow.Table:
     stored = STORED[table]
-    reading = reading_of(place)
+    reading = reader_for(place)
     schema = to_arrow_schema(stored.schema)
     if columns:
         schema = pyarrow.schema([schema.field(name) for name in columns])
@@ -88,7 +88,7 @@ def test_a_table_divided_by_its_own_keys_is_read_once(database: SparkDatabase, s
         ("jobs", "id", names),
         ("attempts", "job_id", names),
     ):
-        reading = reading_of(database)
+        reading = reader_for(database)
         query = Query(STORED[table], (key,), database.dialect, reading.prefix)
         ranges = ranges_between(reading.boundaries(query, splits))
         reading.close()
@@ -100,7 +100,7 @@ def test_a_table_divided_by_its_own_keys_is_read_once(database: SparkDatabase, s
 
 
 def test_an_empty_table_is_one_range(database: SparkDatabase) -> None:
-    reading = reading_of(database)
+    reading = reader_for(database)
     query = Query(STORED["jobs"], ("id",), database.dialect, reading.prefix)
 
     assert reading.boundaries(query, 4) == []
@@ -110,7 +110,7 @@ def test_an_empty_table_is_one_range(database: SparkDatabase) -> None:
 
 def test_a_large_key_range_is_found_by_the_keys_index(postgres_place: SparkDatabase) -> None:
     add_jobs(postgres_place, [(f"job-{number:05}", "g", BLOCK, READY, 1, None) for number in range(5000)])
-    reading = reading_of(postgres_place)
+    reading = reader_for(postgres_place)
     execute(postgres_place, "ANALYZE jobs")
     query = Query(STORED["jobs"], ("id", "status"), Dialect.POSTGRES, reading.prefix)
 

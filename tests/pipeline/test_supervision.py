@@ -12,12 +12,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.edge.clock import stopwatch
-from penstock.spark import supervision
+from penstock.spark import supervisor
 from penstock.spark.errors import reason_of
-from penstock.spark.jvm import Relay
+from penstock.spark.jvm import LogRelay
 from penstock.spark.metrics import ProgressCollector
 from penstock.spark.progress import BatchProgress, QueryProgress, QueryStatus
-from penstock.spark.supervision import Supervised
+from penstock.spark.supervisor import SupervisedQuery
 
 WAIT_S = 10
 
@@ -96,7 +96,7 @@ class Run:
     def __init__(self, job: FakeJob, *, once: bool = False) -> None:
         self.spark = FakeSpark()
         self.ended = Event()
-        self.supervised = Supervised(job, "place/orders", once=once)
+        self.supervised = SupervisedQuery(job, "place/orders", once=once)
         self.supervised.start(cast(SparkSession, self.spark), self.ended.set)
 
     @property
@@ -106,8 +106,8 @@ class Run:
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervision, "FIRST_RETRY_S", 0.01)
-    monkeypatch.setattr(supervision, "LAST_RETRY_S", 0.04)
+    monkeypatch.setattr(supervisor, "FIRST_RETRY_S", 0.01)
+    monkeypatch.setattr(supervisor, "LAST_RETRY_S", 0.04)
 
 
 def pauses(caplog: pytest.LogCaptureFixture) -> list[float]:
@@ -233,7 +233,7 @@ def test_a_stop_while_it_starts_stops_what_it_started() -> None:
 
 
 def test_a_stop_ends_a_pause_between_tries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervision, "FIRST_RETRY_S", 3600.0)
+    monkeypatch.setattr(supervisor, "FIRST_RETRY_S", 3600.0)
     run = Run(FakeJob(lambda _: FakeQuery(ValueError("no"))))
     while run.view.status is not QueryStatus.WAITING:
         assert not run.ended.wait(0.01)
@@ -250,7 +250,7 @@ def test_lag_that_cannot_be_told_is_none() -> None:
             raise answer
         return answer
 
-    supervised_job = Supervised(FakeJob(lambda _: FakeQuery(), lag), "place/orders", once=False)
+    supervised_job = SupervisedQuery(FakeJob(lambda _: FakeQuery(), lag), "place/orders", once=False)
     supervised_job.measure()
     assert supervised_job.progress.view().lag == 7
     supervised_job.measure()
@@ -294,7 +294,7 @@ def test_what_the_jvm_says_keeps_its_level_and_stack_traces_are_for_those_who_lo
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="penstock.spark")
     reader, writer = os.pipe()
-    relay = Relay(reader)
+    relay = LogRelay(reader)
     lines = [
         ("WARNING: Using incubator modules: jdk.incubator.vector", None, ""),
         ("ERROR TaskSchedulerImpl: Lost executor 1", logging.ERROR, "TaskSchedulerImpl: Lost executor 1"),

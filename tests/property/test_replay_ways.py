@@ -31,7 +31,7 @@ from penstock.domain.subscription import Subscription
 from penstock.events.api.replays import ReplayRoutes
 from penstock.events.store.repository.replays import ReplayPart
 from penstock.events.store.statements import codes_of
-from penstock.history.replay.task import Errand, do_part, in_chunks, replays_in
+from penstock.history.replay.task import ReplayRun, do_part, in_chunks, replays_in
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import Call, RouteTable, routes_of
 from penstock.spark.database import SparkDatabase
@@ -152,8 +152,8 @@ async def replay_by_api(database: SparkDatabase, clock: VirtualClock) -> Any:
 async def replay_by_spark(database: SparkDatabase, ids: list[str], clock: VirtualClock) -> None:
     async with replays_in(database, clock) as replays:
         replay = await replays.add(REPLAY_ID, ReplayRequest(selection=ReplaySelection()), len(ids), clock.now_ms())
-        errand = Errand(database=database, replay_id=replay.id, run=replay.run)
-        await do_part(errand, ReplayPart(replay.id, replay.run, 0, "task"), in_chunks(iter(ids), 3), clock)
+        request = ReplayRun(database=database, replay_id=replay.id, run=replay.run)
+        await do_part(request, ReplayPart(replay.id, replay.run, 0, "task"), in_chunks(iter(ids), 3), clock)
         await replays.end(replay)
 
 

@@ -235,7 +235,7 @@ async def test_calls_at_the_same_time_share_a_client(penstock: Any) -> None:
 async def test_what_is_refused_is_an_error_that_says_why(penstock: Any) -> None:
     with pytest.raises(NotFound, match="Job not found"):
         await penstock.job(UNKNOWN)
-    with pytest.raises(InvalidArgument, match="no URL to deliver to"):
+    with pytest.raises(InvalidArgument, match="not a URL to deliver to"):
         await penstock.subscribe(fresh("x"), "orders:*", "nowhere")
     with pytest.raises(InvalidArgument, match="type"):
         await penstock.publish(Event(type=""))

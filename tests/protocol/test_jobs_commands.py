@@ -261,7 +261,7 @@ def test_pools_are_set_listed_and_deleted() -> None:
     ("arguments", "code", "told"),
     [
         (("jobs", "show", UNKNOWN), 1, "Job not found"),
-        (("jobs", "create", "--target", "nowhere"), 1, "no URL to deliver to"),
+        (("jobs", "create", "--target", "nowhere"), 1, "not a URL to deliver to"),
         (("jobs", "list", "--status", "lost"), 2, "'lost' is not one of PENDING, QUEUED"),
         (("jobs", "create", "--mode", "sometimes"), 2, "not one of IMMEDIATE, NEXT_ON_ERROR"),
         (("jobs", "list", "--since", "lately"), 2, "'lately' is not a time: write 2030-01-31"),

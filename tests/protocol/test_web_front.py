@@ -274,7 +274,7 @@ async def test_a_lane_says_what_it_waits_for(rig: DispatchRig) -> None:
     await rig.ask("POST", f"/api/v1/jobs/{first}/ignore")
     await rig.dispatch_all()
     assert (await rig.job(second))["status"] == "COMPLETED"
-    assert (await lane("customer-1"))["reason"] == "everything is over"
+    assert (await lane("customer-1"))["reason"] == "all jobs are finished"
     assert (await rig.ask("GET", "/api/v1/groups/lanes?key=nobody")).body == {"lanes": [], "cursor": None}
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyspark
 
 from penstock.spark.errors import SparkUnavailable
-from penstock.spark.jvm import class_sharing
+from penstock.spark.jvm import shared_class_options
 from penstock.spark.requirements import require_spark
 from tests.services import unavailable
 
@@ -136,7 +136,7 @@ def running_cluster(directory: Path, workers: int = 2) -> Iterator[SparkCluster]
 
 def java_options() -> str:
     """Small and quick, with the archive of Spark's classes if this machine has one."""
-    return " ".join(("-XX:+UseSerialGC", "-Xlog:disable", *class_sharing(require_spark())))
+    return " ".join(("-XX:+UseSerialGC", "-Xlog:disable", *shared_class_options(require_spark())))
 
 
 def descendants(pid: int) -> list[int]:

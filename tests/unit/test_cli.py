@@ -64,7 +64,7 @@ def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def fail() -> str:
         raise error
 
-    monkeypatch.setattr("penstock.cli.doctor.platform.platform", fail)
+    monkeypatch.setattr("penstock.cli.admin.doctor.platform.platform", fail)
 
 
 def test_an_error_is_one_line_and_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ def test_an_old_python_fails() -> None:
     ("script", "detail"),
     [
         ("echo 'java version \"1.8.0_402\"' >&2", "1.8.0_402 is too old"),
-        ("echo hello", "tells no version"),
+        ("echo hello", "reports no version"),
         ("exit 3", "does not run"),
     ],
 )

@@ -12,7 +12,7 @@ from penstock.domain.job import DispatchJob
 from penstock.domain.matching import Comparison, Condition, EventFilter
 from penstock.domain.subscription import Subscription
 from penstock.events.errors import DatabaseFailed
-from penstock.events.fan_out.inline import InlinePublisher, LatestFanOut, publisher_for
+from penstock.events.fan_out.inline import CurrentFanOut, InlinePublisher, publisher_for
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.listing import JobFilter
 from penstock.events.store.sqlite import sqlite_repository
@@ -160,7 +160,7 @@ class SlowCatalog:
 
 async def test_who_asks_during_a_read_gets_the_next_one_and_shares_it() -> None:
     catalog = SlowCatalog()
-    latest = LatestFanOut(cast("JobRepository", catalog))
+    latest = CurrentFanOut(cast("JobRepository", catalog))
     event = StoredEvent(id="e", source="shop", type="orders:created", received_ms=0)
     first = asyncio.create_task(latest.current())
     first_read = await catalog.reads.get()
@@ -178,7 +178,7 @@ async def test_who_asks_during_a_read_gets_the_next_one_and_shares_it() -> None:
 
 async def test_a_read_that_fails_fails_only_those_who_waited_for_it() -> None:
     catalog = SlowCatalog()
-    latest = LatestFanOut(cast("JobRepository", catalog))
+    latest = CurrentFanOut(cast("JobRepository", catalog))
     failing = asyncio.create_task(latest.current())
     first_read = await catalog.reads.get()
     next_one = asyncio.create_task(latest.current())

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.spark.workers import spare_collections
+from penstock.spark.workers import freeze_long_lived_objects
 
 
 @pytest.fixture(autouse=True)
 def own_collector() -> Iterator[None]:
     yield
     gc.unfreeze()
-    spare_collections.cache_clear()
+    freeze_long_lived_objects.cache_clear()
 
 
 def is_looked_at(lasting: object) -> bool:
@@ -23,24 +23,24 @@ def test_what_is_there_at_the_end_of_the_first_task_is_not_looked_at_again() -> 
     imported = ["a", ["module"]]
     assert is_looked_at(imported)
 
-    spare_collections("one")
+    freeze_long_lived_objects("one")
 
     assert not is_looked_at(imported)
 
 
 def test_what_later_tasks_of_a_kind_leave_is_collected_as_before() -> None:
-    spare_collections("one")
+    freeze_long_lived_objects("one")
     left = ["by a", ["task"]]
 
-    spare_collections("one")
+    freeze_long_lived_objects("one")
 
     assert is_looked_at(left)
 
 
 def test_another_kind_of_work_has_more_to_keep() -> None:
-    spare_collections("one")
+    freeze_long_lived_objects("one")
     imported = ["another", ["module"]]
 
-    spare_collections("another")
+    freeze_long_lived_objects("another")
 
     assert not is_looked_at(imported)

@@ -20,7 +20,7 @@ from penstock.domain.outcome import (
 )
 from penstock.domain.retry import DEFAULT_RETRY_SCHEDULE, RetrySchedule
 from penstock.domain.subscription import Subscription
-from penstock.events.process.verdict import Judgement, judge, told
+from penstock.events.process.verdict import Judgement, error_text, judge
 from penstock.events.store.repository.deliveries import Done, TryLater
 from tests.made_jobs import NOW_MS, dispatch_job
 
@@ -135,8 +135,8 @@ def test_a_job_that_was_delivered_in_its_last_moment_is_completed() -> None:
     ],
 )
 def test_an_error_is_told_in_a_few_words(error: MediationError | None, words: str | None) -> None:
-    assert told(error) == words
+    assert error_text(error) == words
 
 
 def test_an_open_breaker_names_the_endpoint() -> None:
-    assert "https://a.example/hook" in (told(CircuitOpen("https://a.example/hook")) or "")
+    assert "https://a.example/hook" in (error_text(CircuitOpen("https://a.example/hook")) or "")

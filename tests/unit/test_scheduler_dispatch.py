@@ -10,7 +10,7 @@ import pytest
 from penstock.domain.job import ClaimedJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.pointer import DispatchMode
-from penstock.events.dispatch.lane_publisher import LaneClaims
+from penstock.events.dispatch.lane_claims import LaneClaims
 from penstock.events.dispatch.pointers import Pointers
 from penstock.events.dispatch.settings import SchedulerSettings
 from penstock.events.store.repository.deliveries import Done
@@ -331,7 +331,7 @@ def test_polling_exceptions_are_logged_and_do_not_stop_the_scheduler(caplog: pyt
 
     on(story)
     assert "a poll failed" in caplog.messages
-    assert "stale jobs could not be looked for" in caplog.messages
+    assert "the search for stale jobs failed" in caplog.messages
 
 
 def test_a_dispatch_that_breaks_is_logged_and_its_group_is_published_again(caplog: pytest.LogCaptureFixture) -> None:

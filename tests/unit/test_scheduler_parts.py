@@ -15,7 +15,8 @@ from penstock.domain.job import ClaimedJob
 from penstock.domain.order import LaneKey, return_pause_s
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.retry import Backoff
-from penstock.events.dispatch.lane_publisher import LaneClaims, LanePublisher
+from penstock.events.dispatch.lane_claims import LaneClaims
+from penstock.events.dispatch.lane_publisher import LanePublisher
 from penstock.events.dispatch.pending_job_poller import ClaimPace
 from penstock.events.dispatch.pointers import Pointers
 from penstock.events.dispatch.server import BlockOnErrorChecker, SchedulerServerSettings
@@ -258,7 +259,7 @@ def test_a_wave_that_breaks_frees_its_place_and_its_lanes_come_again(caplog: pyt
         assert lanes.queue.waves == [[a1], [a1]]
 
     on_lanes(1, story)
-    assert "a dispatch failed unexpectedly" in caplog.messages
+    assert "a wave failed unexpectedly" in caplog.messages
 
 
 def test_ordered_and_immediate_jobs_of_a_group_do_not_wait_for_each_other() -> None:

@@ -1,6 +1,6 @@
 """The `penstock` command: global options and the list of commands.
 
-To add a command, write `cli/NAME.py` with its function and its `EXAMPLES`, and one `app.command` line below;
+To add a command, write a module with its function and its `EXAMPLES`, and one `app.command` line below;
 a family of commands is `app = family(...)` in its module, and one `app.add_typer` line. At the top of such a
 module import only typer, `penstock.cli` and the standard library, and what the command needs inside its
 function: every run of `penstock` imports all of these modules.
@@ -15,16 +15,17 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.cli import backup, bench, demo, doctor, keys, reference, simulate, up
-from penstock.cli import config as config_commands
-from penstock.cli import doctor as version
+from penstock.cli import reference, up
+from penstock.cli.admin import backup, doctor, keys
+from penstock.cli.admin import config as config_commands
 from penstock.cli.events import changes, jobs, pools, publish, subscriptions
 from penstock.cli.failures import FAILURE, FailureGroup, print_trace
 from penstock.cli.family import CONTEXT, examples
 from penstock.cli.options import Options
-from penstock.cli.pipeline import commands
+from penstock.cli.pipeline import commands as pipeline
 from penstock.cli.queue import commands as queue_commands
 from penstock.cli.serve import commands as serve
+from penstock.cli.tools import bench, demo, simulate
 
 
 class Level(StrEnum):
@@ -64,13 +65,13 @@ app.add_typer(config_commands.app, name="config")
 app.add_typer(keys.app, name="keys")
 app.add_typer(serve.app, name="serve")
 app.command("changes", epilog=changes.EXAMPLES)(changes.changes)
-app.add_typer(commands.app, name="pipeline")
+app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(bench.app, name="bench")
 app.add_typer(simulate.app, name="simulate")
 app.command("backup", epilog=backup.BACKUP_EXAMPLES)(backup.backup)
 app.command("restore", epilog=backup.RESTORE_EXAMPLES)(backup.restore)
 app.command("reference", epilog=reference.EXAMPLES, hidden=True)(reference.reference)
-app.command("version", epilog=version.VERSION_EXAMPLES)(version.version)
+app.command("version", epilog=doctor.VERSION_EXAMPLES)(doctor.version)
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ IMMEDIATE ones another: these neither wait nor make others wait. Order is kept t
 order (`first_of_lane`), and each is checked again when its delivery begins, because the queue may reorder them
 (`holds_back`).
 
-The SQL form is events/store/sql/order.sql, the Arrow form events/dispatch/spark_plan.py. Property tests compare both
+The SQL form is events/store/sql/order.sql, the Arrow form events/dispatch/spark/plan.py. Property tests compare both
 with this module (tests/property/test_order_forms.py, tests/pipeline/test_dispatch_lane_plan.py).
 """
 

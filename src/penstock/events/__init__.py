@@ -1,1 +1,1 @@
-"""Events, subscriptions and dispatch jobs: what they are, and the databases that keep them."""
+"""Events, subscriptions and dispatch jobs: one sub-package for each step of an event's way, and the store."""

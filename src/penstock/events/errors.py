@@ -1,4 +1,4 @@
-"""Errors of events, jobs and the databases that keep them.
+"""Errors of events, jobs and their databases.
 
 NotFound
 ├── JobNotFound
@@ -9,14 +9,14 @@ NotFound
 AlreadyExists
 └── SubscriptionNameTaken      another subscription of the tenant has this name
 FailedPrecondition
-├── WrongJobStatus             the job is not in a status from which it can be moved so
+├── WrongJobStatus             the job's status does not allow this change
 ├── NotLeading                 this node lost the lease before it could publish
 ├── ReplayTakenOver            another task or a later run does this work now
-├── SchemaTooNew               the database was migrated by a Penstock this one cannot work beside
-└── MigrationChanged           a migration that was applied is not the one this Penstock has
+├── SchemaTooNew               the database needs a newer Penstock
+└── MigrationChanged           an applied migration differs from the one of this Penstock
 Unavailable
-├── DatabaseFailed             the database refused or did not answer; nothing of the change was kept
-└── DispatchFailed             what may go could not be published by Spark
+├── DatabaseFailed             the database refused or did not answer; nothing was changed
+└── DispatchFailed             Spark could not publish the jobs that are ready
 """
 
 from penstock.domain.errors import AlreadyExists, FailedPrecondition, NotFound, Unavailable
@@ -65,7 +65,7 @@ class SubscriptionNameTaken(AlreadyExists):
 
 
 class WrongJobStatus(FailedPrecondition):
-    """The job is not in a status from which it can be moved so."""
+    """The job's status does not allow this change."""
 
     def __init__(self, job_id: str, status: str, wanted: str) -> None:
         super().__init__(f"job {job_id} is {status}: it cannot be {wanted}")
@@ -79,7 +79,7 @@ class ReplayTakenOver(FailedPrecondition):
 
 
 class SchemaTooNew(FailedPrecondition):
-    """The database was migrated by a Penstock this one cannot work beside."""
+    """The database needs a newer Penstock."""
 
     def __init__(self, version: int, known: int) -> None:
         super().__init__(
@@ -88,25 +88,25 @@ class SchemaTooNew(FailedPrecondition):
 
 
 class MigrationChanged(FailedPrecondition):
-    """A migration that was applied is not the one this Penstock has."""
+    """An applied migration differs from the one of this Penstock."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"migration {name} was applied with other contents than this Penstock has: "
-            "use the build that made the database, or restore a backup"
+            f"migration {name} was applied with different contents: "
+            "use the build that created the database, or restore a backup"
         )
 
 
 class DatabaseFailed(Unavailable):
-    """The database refused or did not answer; nothing of the change was kept."""
+    """The database refused or did not answer; nothing was changed."""
 
 
 class NotLeading(FailedPrecondition):
     """This node lost the lease before it could publish."""
 
     def __init__(self) -> None:
-        super().__init__("this node lost the leader's lease, so it publishes nothing")
+        super().__init__("this node lost the leader's lease and publishes nothing")
 
 
 class DispatchFailed(Unavailable):
-    """What may go could not be published."""
+    """Spark could not publish the jobs that are ready."""

@@ -1,4 +1,4 @@
-"""Spans of what happens to an event: published, waited for its turn, delivered."""
+"""Trace spans of an event: published, waited for its turn, delivered."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from penstock.ops.telemetry import Span, Spans
 
 
 def record_published(spans: Spans, events: Sequence[StoredEvent], ids: Sequence[str], now_ms: int) -> None:
-    """Events were kept; those that were known before have spans already."""
+    """Record spans of published events; those known before have spans already."""
     for event, kept_id in zip(events, ids, strict=True):
         trace = trace_of_event(event, spans)
         if event.id == kept_id and trace.is_sampled:
@@ -28,7 +28,7 @@ def record_published(spans: Spans, events: Sequence[StoredEvent], ids: Sequence[
 
 
 def record_delivery(spans: Spans, job: DispatchJob, event: StoredEvent | None, attempt: Attempt) -> None:
-    """A delivery is over: how long it took, and how long its job had waited since it was due."""
+    """Record a delivery: how long it took, and how long its job had waited since it was due."""
     trace = trace_of_job(job, event, spans)
     if not trace.is_sampled:
         return
@@ -50,7 +50,7 @@ def record_delivery(spans: Spans, job: DispatchJob, event: StoredEvent | None, a
             trace_id=trace.trace_id,
             span_id=delivery_id,
             parent_id=published_id,
-            # From when it was due: the wait is what people look for first.
+            # From when the job was due, because the wait is what people look for first.
             start_ms=min(job.due_at_ms, attempt.at_ms),
             end_ms=attempt.at_ms + attempt.duration_ms,
             attributes={**named, "penstock.waited_ms": max(attempt.at_ms - job.due_at_ms, 0)},

@@ -1,1 +1,1 @@
-"""The data pipeline on Spark: fan-out, dispatch, facts, audit, replay, repartition, report."""
+"""What happened, on Spark: the lake of delivery facts, audit, replay, report and repartition."""

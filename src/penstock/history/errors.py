@@ -1,40 +1,30 @@
-"""Errors of the audit.
-
-Unavailable
-└── AuditFailed    an audit could not be made
-
-Errors of repartitioning.
+"""Errors of audits, replays, reports and repartitioning.
 
 InvalidArgument
-└── CannotRepartition    this queue cannot be rebuilt so
-FailedPrecondition
-├── QueueInUse           somebody works with the source or the target meanwhile
-└── QueuesDiffer         the target does not hold what the source holds
-
-Errors of replays.
-
-Unavailable
-└── ReplayBroken    the tasks of a replay failed; what they delivered is kept
-
-Errors of reports.
-
+└── CannotRepartition    the queue cannot be repartitioned in this way
 NotFound
-└── LakeEmpty    there are no facts at all where the lake should be
+└── LakeEmpty            the lake has no facts
+FailedPrecondition
+├── QueueInUse           the source or the target is used meanwhile
+└── QueuesDiffer         the target does not hold what the source holds
+Unavailable
+├── AuditFailed          an audit failed
+└── ReplayBroken         the tasks of a replay failed; what they delivered is recorded
 """
 
 from penstock.domain.errors import FailedPrecondition, InvalidArgument, NotFound, Unavailable
 
 
 class AuditFailed(Unavailable):
-    """An audit could not be made."""
+    """An audit failed."""
 
 
 class CannotRepartition(InvalidArgument):
-    """This queue cannot be rebuilt so."""
+    """The queue cannot be repartitioned in this way."""
 
 
 class QueueInUse(FailedPrecondition):
-    """Somebody works with the source or the target meanwhile."""
+    """The source or the target is used meanwhile."""
 
 
 class QueuesDiffer(FailedPrecondition):
@@ -42,17 +32,17 @@ class QueuesDiffer(FailedPrecondition):
 
 
 class ReplayBroken(Unavailable):
-    """The tasks of a replay failed; what they delivered is kept."""
+    """The tasks of a replay failed; what they delivered is recorded."""
 
     def __init__(self, replay_id: str, reason: str) -> None:
-        super().__init__(f"{reason}; go on with `penstock pipeline replay --resume {replay_id}`")
+        super().__init__(f"{reason}; continue with `penstock pipeline replay --resume {replay_id}`")
 
 
 class LakeEmpty(NotFound):
-    """There are no facts at all where the lake should be."""
+    """The lake has no facts."""
 
     def __init__(self) -> None:
         super().__init__(
-            "the lake has no facts of any day: name another with --lake, fill it with `penstock pipeline facts`, "
+            "the lake has no facts: name another with --lake, fill it with `penstock pipeline facts`, "
             "or use --from-database"
         )

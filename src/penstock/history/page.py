@@ -1,7 +1,4 @@
-"""One HTML page that needs nothing else: the frame of the pipeline's reports. Whatever is put into it is escaped.
-
-The look of the pipeline's HTML reports: light and dark, on a phone and on a wide screen, without any asset.
-"""
+"""A self-contained HTML page, light and dark, for reports and audits. Everything put into it is escaped."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -49,7 +46,7 @@ svg .grid { stroke: var(--line); stroke-width: 1; }
 .bars > div { display: flex; flex-wrap: wrap; gap: 0 .75rem; margin-bottom: .6rem; font-size: .85rem; }
 .bars .name { flex: 1 1 0; min-width: 0; overflow: hidden; text-overflow: ellipsis; white-space: nowrap;
   unicode-bidi: isolate; }
-.bars .told { color: var(--muted); font-variant-numeric: tabular-nums; }
+.bars .value { color: var(--muted); font-variant-numeric: tabular-nums; }
 .heat { display: grid; grid-template-columns: auto minmax(0, 1fr); }
 .legend { display: flex; flex-wrap: wrap; gap: .25rem 1rem; list-style: none; padding: 0; margin: .5rem 0 0;
   font-size: .85rem; color: var(--muted); }
@@ -57,19 +54,18 @@ svg .grid { stroke: var(--line); stroke-width: 1; }
 @media print { body { max-width: none; } section { break-inside: avoid; } }
 """
 
-
-# Not allowed in HTML at all, escaped or not; half a surrogate pair cannot even be written to a file.
+# Not allowed in HTML, even escaped; a lone surrogate cannot be written to a file.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
 
 class Html(str):
-    """Text that is HTML already. All other text is escaped where it enters a page."""
+    """Text that is already HTML. All other text is escaped where it enters a page."""
 
     __slots__ = ()
 
 
 class Section(msgspec.Struct, frozen=True):
-    """A part of a page; a wide one takes the whole row on a large screen."""
+    """A section of a page; a wide one takes the whole row on a large screen."""
 
     title: str
     body: Html
@@ -78,25 +74,25 @@ class Section(msgspec.Struct, frozen=True):
 
 
 def html(value: object) -> Html:
-    """A value as HTML: as it is if it is HTML, else escaped."""
+    """Return a value as HTML: unchanged if it is HTML, else escaped."""
     if isinstance(value, Html):
         return value
     return Html(escape(_FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", str(value)), quote=True))
 
 
 def joined(parts: Iterable[object]) -> Html:
-    """Several values, one after the other."""
+    """Return several values, one after the other."""
     return Html("".join(map(html, parts)))
 
 
 def element(name: str, *content: object, **attributes: object) -> Html:
-    """An element with its contents; `class_` is the attribute `class`, and `stroke_width` is `stroke-width`."""
+    """Return an element with its contents; `class_` is the attribute `class`, and `stroke_width` is `stroke-width`."""
     given = joined(Html(f' {key.rstrip("_").replace("_", "-")}="{html(value)}"') for key, value in attributes.items())
     return Html(f"<{name}{given}>{joined(content)}</{name}>")
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str = "There is nothing to show.") -> Html:
-    """Rows under their column names, numbers to the right; without rows the sentence that says why."""
+    """Return rows under their column names, numbers to the right; without rows, the sentence `empty`."""
     if not rows:
         return notice(empty)
     numeric = [all(_is_number(row[place]) for row in rows) for place in range(len(columns))]
@@ -110,18 +106,18 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str =
 
 
 def figures(values: Sequence[tuple[str, object]]) -> Html:
-    """A few numbers in large type, each with its name."""
+    """Return a few numbers in large type, each with its name."""
     return element("dl", *(element("div", element("dt", name), element("dd", value)) for name, value in values))
 
 
 def notice(text: str) -> Html:
-    """A sentence in place of what is not there."""
+    """Return a sentence in place of missing contents."""
     return element("p", text, class_="notice")
 
 
 def page(title: str, sections: Sequence[Section], lead: str = "") -> str:
-    """The whole page."""
-    # The policy lets the page load and run nothing, even if something slipped through the escaping.
+    """Return the whole page."""
+    # The policy forbids loading and running anything, even if the escaping failed.
     head = Html(
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
@@ -129,7 +125,7 @@ def page(title: str, sections: Sequence[Section], lead: str = "") -> str:
     )
     header = element("header", element("h1", title), element("p", lead) if lead else "")
     main = element("main", *map(_section, sections))
-    body = element("body", header, main, element("footer", "Made by Penstock. Times are UTC."))
+    body = element("body", header, main, element("footer", "Created by Penstock. Times are UTC."))
     return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>{body}</html>\n'
 
 
@@ -144,7 +140,7 @@ def _cell(value: object) -> Html:
 
 
 def _is_number(value: object) -> bool:
-    # A switch is a word, not a number.
+    # A bool is an int in Python, but shown as a word.
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -15,8 +15,8 @@ from penstock.ops.config import Config, ConfigError, load
 from penstock.ops.telemetry import mask_secrets, mask_whole_url
 from penstock.queues.sqs.request import find_key
 from penstock.spark.errors import SparkUnavailable
-from penstock.spark.jvm import class_sharing
-from penstock.spark.requirements import LEAST, find_java, spark_version
+from penstock.spark.jvm import shared_class_options
+from penstock.spark.requirements import LEAST_JAVA, find_java, spark_version
 
 PYTHON_LEAST = (3, 11)
 DISK_NEEDED_BYTES = LEAST_FREE_BYTES
@@ -83,7 +83,7 @@ def python_version(found: tuple[int, ...] = sys.version_info[:3]) -> CheckResult
 
 def java() -> CheckResult:
     """Check for a Java that Spark can use."""
-    remedy = f"the inline engine will be used; for Spark install Java {LEAST} or newer and set JAVA_HOME"
+    remedy = f"the inline engine will be used; for Spark install Java {LEAST_JAVA} or newer and set JAVA_HOME"
     try:
         found = find_java()
     except SparkUnavailable as error:
@@ -99,7 +99,7 @@ def spark() -> CheckResult:
     except SparkUnavailable as error:
         return CheckResult("Spark", Status.WARNING, error.message.partition(";")[0], remedy)
     with suppress(SparkUnavailable):
-        if not class_sharing(find_java()):
+        if not shared_class_options(find_java()):
             return CheckResult("Spark", Status.OK, version, "`penstock pipeline warm-up` makes it start faster")
     return CheckResult("Spark", Status.OK, version)
 

@@ -1,1 +1,1 @@
-"""Spark: the session, Python data sources, supervision of queries, packaging for executors."""
+"""Spark: the session, Python data sources, supervision of streaming queries, and packaging for executors."""

@@ -1,6 +1,6 @@
-"""The database of jobs as the pipeline's jobs carry it to executors: a value, opened where it is used.
+"""The database of jobs as Spark carries it to executors: a value, opened where it is used.
 
-Every process of Spark that is handed one imports this, so it imports a kind of database where that is needed.
+Every process of Spark imports this module, so it imports a database driver only where one is needed.
 """
 
 from functools import cached_property
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SparkDatabase(msgspec.Struct, frozen=True, dict=True):
-    """Where jobs are kept: `sqlite:///absolute/path/jobs.db` or `postgresql://…`. Never printed with its password."""
+    """A database of jobs: `sqlite:///absolute/path/jobs.db` or `postgresql://…`. Its password is never printed."""
 
     url: str
     schema: str = "penstock_jobs"
@@ -37,27 +37,27 @@ class SparkDatabase(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def dialect(self) -> Dialect:
-        """Which of the two databases it is."""
+        """Return which of the two databases it is."""
         kind = self.url.partition(":")[0]
         if kind == "sqlite":
             return Dialect.SQLITE
         if kind in ("postgresql", "postgres"):
             return Dialect.POSTGRES
-        # Without the URL, which may have a password.
-        raise InvalidPipelineOption(f"a database of kind {kind[:20]!r} is not known: use sqlite:/// or postgresql://")
+        # Without the URL, which may contain a password.
+        raise InvalidPipelineOption(f"unknown kind of database {kind[:20]!r}: use sqlite:/// or postgresql://")
 
     @property
     def path(self) -> Path:
-        """The file of an SQLite database."""
+        """Return the file of an SQLite database."""
         return Path(unquote(urlsplit(self.url).path))
 
     @property
     def place(self) -> str:
-        """Where it is, fit to be shown."""
+        """Return where it is, without secrets."""
         return f"database {self.path}" if self.dialect is Dialect.SQLITE else str(self._postgres_address())
 
     def repository(self) -> "JobRepository":
-        """The jobs in it; open it before use. Executors have no use for being called when jobs arrive."""
+        """Return its repository, not yet open. It is not notified of new jobs, which executors do not need."""
         if self.dialect is Dialect.SQLITE:
             from penstock.events.store.sqlite import sqlite_repository
 

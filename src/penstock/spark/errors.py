@@ -1,17 +1,12 @@
-"""Errors of the pipeline.
+"""Errors of the pipeline, and the reason of a Spark failure in one line.
 
 InvalidArgument
-└── InvalidPipelineOption    what was given for Spark or its jobs cannot be used
-Unavailable
-├── SparkUnavailable         Spark, or the Java it needs, is not there or does not start
-└── JobsFailed               streaming jobs ended with an error and are not started again
-
-Why something on Spark failed, in one line: the innermost cause, without Java's and Python's stack traces.
-
-Errors of the sources.
-
+└── InvalidPipelineOption    an option for Spark or its jobs is not valid
 FailedPrecondition
-└── PositionsAhead    a checkpoint is further than the database has ever counted
+└── PositionsAhead           a checkpoint is ahead of its database
+Unavailable
+├── SparkUnavailable         Spark, or the Java it needs, is missing or does not start
+└── JobsFailed               streaming jobs failed and are not restarted
 """
 
 import re
@@ -19,31 +14,41 @@ from collections.abc import Mapping
 
 from penstock.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 
+# The last line of a Python stack trace, or the first of a Java one.
+_PYTHON_CAUSE = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Refused|NotFound)\w*: .+)$", re.MULTILINE)
+# The prefix that Spark adds to the cause; it has the query's ids but not its name.
+_STREAM_FAILED = re.compile(r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception: ")
+_MOST_CHARS = 500
+
 
 class InvalidPipelineOption(InvalidArgument):
-    """What was given for Spark or its jobs cannot be used."""
+    """An option for Spark or its jobs is not valid."""
+
+
+class PositionsAhead(FailedPrecondition):
+    """A checkpoint is ahead of its database: it belongs to another database, or to a later state of it."""
+
+    def __init__(self, place: str, table: str, position: int, reached: int) -> None:
+        super().__init__(
+            f"the checkpoint of {table} is at position {position}, but the {place} has only reached {reached}: it was "
+            "restored from a backup or is another database. Stop the pipeline, delete this job's checkpoint directory "
+            "and start again: finished work is not repeated"
+        )
 
 
 class SparkUnavailable(Unavailable):
-    """Spark, or the Java it needs, is not there or does not start."""
+    """Spark, or the Java it needs, is missing or does not start."""
 
 
 class JobsFailed(Unavailable):
-    """Streaming jobs ended with an error and are not started again."""
+    """Streaming jobs failed and are not restarted."""
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
         super().__init__("; ".join(f"{name} failed: {reason}" for name, reason in reasons.items()))
 
 
-# The last line of a Python stack trace, or the first of a Java one.
-_PYTHON_CAUSE = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Refused|NotFound)\w*: .+)$", re.MULTILINE)
-# What Spark puts before the cause: the query's ids, which are not its name.
-_STREAM_FAILED = re.compile(r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception: ")
-_MOST_CHARS = 500
-
-
 def reason_of(error: BaseException) -> str:
-    """What went wrong, in one line."""
+    """Return what went wrong in one line: the innermost cause, without stack traces."""
     text = _text_of(error)
     causes = _PYTHON_CAUSE.findall(text)
     line = causes[-1] if causes else next(iter(text.strip().splitlines()), type(error).__name__)
@@ -54,14 +59,3 @@ def _text_of(error: BaseException) -> str:
     java = getattr(error, "java_exception", None)
     text = str(java.getMessage()) if java is not None else str(error)
     return text.partition("\n\nJVM stacktrace:")[0] or type(error).__name__
-
-
-class PositionsAhead(FailedPrecondition):
-    """A checkpoint is further than the database has ever counted: it belongs to another one, or to a later state."""
-
-    def __init__(self, place: str, table: str, position: int, reached: int) -> None:
-        super().__init__(
-            f"the checkpoint of {table} is at position {position}, and the {place} has only come to {reached}: it was "
-            "restored from a backup or is another one. Stop the pipeline, remove this job's checkpoint directory, and "
-            "start again: what was done is found done"
-        )

@@ -1,9 +1,4 @@
-"""Spark's JVM as a child process: out of the terminal's reach, and what it says is part of penstock's log.
-
-Spark's classes as the JVM wants them, kept in the user's cache: with them Spark starts faster.
-
-The JVM checks an archive against its own version and every jar, and does without one that does not fit.
-"""
+"""Spark's JVM as a child process, whose output goes to Penstock's log and whose class archive speeds up the start."""
 
 import logging
 import os
@@ -23,27 +18,26 @@ if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
 
 log = logging.getLogger("penstock.spark")
-
-# As log4j2.properties writes it; anything else is the JVM's own word, or a Python worker's.
+# The format of log4j2.properties; other lines come from the JVM itself or from Python workers.
 _LOGGED = re.compile(r"(WARN|ERROR|FATAL) (\S+: .*)")
 _LEVELS = {"WARN": logging.WARNING, "ERROR": logging.ERROR, "FATAL": logging.ERROR}
-_OF_NO_USE = ("WARNING: Using incubator modules",)
+_IGNORED = ("WARNING: Using incubator modules",)
 _KEPT_LINES = 20
-_LAST_WORDS_S = 5.0
+_LAST_LINES_S = 5.0
 
 
 def start_jvm(conf: "SparkConf") -> Any:  # py4j is not typed
-    """Start the JVM and connect to it; SparkUnavailable, with what it said, if it ends instead."""
+    """Start the JVM and connect to it; SparkUnavailable, with its output, if it ends instead."""
     from pyspark.errors import PySparkException
     from pyspark.java_gateway import launch_gateway
 
-    # The bridge tells of every call, and of errors that reach us as exceptions; in part by the root's logger.
+    # py4j logs every call, and errors that also reach us as exceptions; partly through the root logger.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    logging.getLogger().addFilter(_is_not_of_the_bridge)
+    logging.getLogger().addFilter(_is_not_py4j)
     reader, writer = os.pipe()
-    relay = Relay(reader)
+    relay = LogRelay(reader)
     try:
-        # A session of its own: Ctrl-C is for penstock alone, which lets the running batches finish.
+        # In its own session, so that Ctrl-C reaches only Penstock, which lets running batches finish.
         options = {"stderr": writer, "start_new_session": True}
         return launch_gateway(conf, popen_kwargs=options)  # type: ignore[no-untyped-call]
     except PySparkException as error:
@@ -55,8 +49,8 @@ def start_jvm(conf: "SparkConf") -> Any:  # py4j is not typed
             os.close(writer)
 
 
-def keep_loss_quiet(context: "SparkContext") -> None:
-    """Let Spark's accumulators take the loss of the JVM without a stack trace on stderr; others tell of it."""
+def silence_accumulator_errors(context: "SparkContext") -> None:
+    """Log the loss of the JVM at debug level instead of a stack trace on stderr; others report it."""
 
     def handle_error(*_: object) -> None:
         log.debug("the connection for accumulators ended: %r", sys.exc_info()[1])
@@ -64,12 +58,12 @@ def keep_loss_quiet(context: "SparkContext") -> None:
     context._accumulatorServer.handle_error = handle_error  # type: ignore[assignment, method-assign]
 
 
-def _is_not_of_the_bridge(record: logging.LogRecord) -> bool:
+def _is_not_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in record.pathname
 
 
-class Relay:
-    """Takes what the JVM writes to its stderr into the log."""
+class LogRelay:
+    """Writes what the JVM prints to stderr to the log."""
 
     def __init__(self, reader: int) -> None:
         self._reader = reader
@@ -79,20 +73,20 @@ class Relay:
         self._thread.start()
 
     def reason(self) -> str:
-        """Why the JVM ended, as far as it told."""
-        self._thread.join(_LAST_WORDS_S)
-        told = [line for line in self._last_lines if re.search(r"(?i)exception|error", line)]
-        return told[0] if told else " ".join(self._last_lines)
+        """Return why the JVM ended, as far as its output says."""
+        self._thread.join(_LAST_LINES_S)
+        errors = [line for line in self._last_lines if re.search(r"(?i)exception|error", line)]
+        return errors[0] if errors else " ".join(self._last_lines)
 
     def _run(self) -> None:
         with os.fdopen(self._reader, encoding="utf-8", errors="replace") as lines:
             for line in lines:
-                if (text := line.rstrip()) and not text.startswith(_OF_NO_USE):
+                if (text := line.rstrip()) and not text.startswith(_IGNORED):
                     self._last_lines.append(text)
-                    self.tell(text)
+                    self.log_line(text)
 
-    def tell(self, text: str) -> None:
-        """Log one line at the level it was meant; a worker's stack trace reaches us as an exception too."""
+    def log_line(self, text: str) -> None:
+        """Log one line at its own level. A worker's stack trace is debug output: it also arrives as an exception."""
         in_trace = self._in_trace or text.startswith("Traceback ")
         if logged := _LOGGED.match(text):
             log.log(_LEVELS[logged[1]], "%s", logged[2])
@@ -102,22 +96,25 @@ class Relay:
 
 
 def archive_path(java: Java) -> Path:
-    """Where the archive of this Java and this Spark is, or would be."""
+    """Return the path of the class archive for this Java and this Spark, whether it exists or not."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     spec = find_spec("pyspark")
     place = sha256(f"{java.command}|{spec.origin if spec else ''}".encode()).hexdigest()[:8]
     return cache / "penstock" / f"spark-{spark_version()}-java-{java.version}-{place}.jsa"
 
 
-def class_sharing(java: Java) -> tuple[str, ...]:
-    """The JVM's options to use the archive, if there is one."""
+def shared_class_options(java: Java) -> tuple[str, ...]:
+    """Return the JVM options that use the class archive, if it exists.
+
+    The JVM checks an archive against its version and every jar, and ignores one that does not match.
+    """
     try:
         archive = archive_path(java)
         return (f"-XX:SharedArchiveFile={archive}",) if archive.is_file() else ()
-    except (OSError, RuntimeError):  # nobody's home
+    except (OSError, RuntimeError):  # the user has no home directory
         return ()
 
 
-def class_archiving(archive: Path) -> str:
-    """The JVM's option to write an archive when it ends."""
+def archive_option(archive: Path) -> str:
+    """Return the JVM option that writes a class archive when the JVM ends."""
     return f"-XX:ArchiveClassesAtExit={archive}"

@@ -1,10 +1,4 @@
-"""Spark's own word on the streaming queries, brought to the progress of each job.
-
-Hears of every micro-batch from Spark, for three calls to Java.
-
-PySpark's own listeners ask Java for each field of an event by itself: hundreds of calls, which take longer than a small
-micro-batch does.
-"""
+"""Receives the progress of streaming queries from Spark."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -19,14 +13,14 @@ from penstock.spark.progress import BatchProgress, QueryProgress
 
 
 class EndedBatch(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """What Spark says of a micro-batch."""
+    """Spark's report of a micro-batch."""
 
     name: str | None = None
     batch_id: int
     num_input_rows: int
     batch_duration: int
     processed_rows_per_second: float = 0.0
-    """Left out by Spark for a batch of no rows."""
+    """Spark leaves it out for a batch without rows."""
     observed_metrics: Mapping[str, Mapping[str, int | None]] = {}
 
 
@@ -34,16 +28,20 @@ _decode = msgspec.json.Decoder(EndedBatch).decode
 
 
 class BatchListener(StreamingQueryListener, ABC):
-    """Is told when a micro-batch ended. Java calls it itself, with its own events; only this one is of interest."""
+    """Is called when a micro-batch has ended, at the cost of three calls to Java.
+
+    PySpark's own listeners ask Java for each field of an event: hundreds of calls, which take longer than a small
+    micro-batch.
+    """
 
     class Java:
-        """What py4j takes it for."""
+        """The interface that py4j implements."""
 
         implements: ClassVar = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
 
     @abstractmethod
     def ended(self, batch: EndedBatch) -> None:
-        """A micro-batch is done."""
+        """Handle a finished micro-batch."""
 
     @property
     def _jlistener(self) -> Any:  # py4j is not typed
@@ -54,32 +52,32 @@ class BatchListener(StreamingQueryListener, ABC):
         return self._jlistenerobj
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802  as Spark calls it
-        """Of no interest."""
+        """Ignore the event."""
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        """A micro-batch is done."""
+        """Handle a finished micro-batch."""
         self.ended(_decode(event.progress().json()))
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Of no interest."""
+        """Ignore the event."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        """Of no interest."""
+        """Ignore the event."""
 
 
 class ProgressListener(BatchListener):
-    """Notes every micro-batch; starts and ends are the supervisor's to note, who causes them."""
+    """Records every micro-batch; the supervisor itself records starts and ends."""
 
     def __init__(self, progresses: Iterable[QueryProgress], times: BatchTimes) -> None:
         self._by_name = {progress.name: progress for progress in progresses}
         self._times = times
 
     def ended(self, batch: EndedBatch) -> None:
-        """A micro-batch is done."""
+        """Record a micro-batch."""
         progress = self._by_name.get(batch.name or "")
         if progress is not None:
-            told = BatchProgress(
+            done = BatchProgress(
                 batch.batch_id, batch.num_input_rows, batch.batch_duration, batch.processed_rows_per_second
             )
-            progress.advanced(told)
+            progress.advanced(done)
             self._times.observe(progress.name, batch.batch_duration)

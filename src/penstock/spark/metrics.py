@@ -1,4 +1,4 @@
-"""The streaming jobs in Prometheus' words."""
+"""Prometheus metrics of the streaming jobs."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -12,33 +12,33 @@ _LABELS = ("query",)
 
 
 class BatchTimes:
-    """How long micro-batches take."""
+    """The duration of micro-batches."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self._histogram = metrics.histogram("pipeline_batch_seconds", "How long micro-batches take.", _LABELS)
+        self._histogram = metrics.histogram("pipeline_batch_seconds", "Duration of micro-batches.", _LABELS)
 
     def observe(self, query: str, duration_ms: int) -> None:
-        """One micro-batch."""
+        """Record one micro-batch."""
         self._histogram.labels(query).observe(duration_ms / 1000)
 
 
 class ProgressCollector(Collector):
-    """Everything else there is to tell, read when it is asked for."""
+    """Exports the progress of each job."""
 
     def __init__(self, progresses: Sequence[QueryProgress]) -> None:
         self._progresses = progresses
 
     def collect(self) -> Iterator[Metric]:
-        """Everything."""
+        """Return all metrics."""
         views = [progress.view() for progress in self._progresses]
-        yield _counter("rows", "Rows read by streaming jobs.", views, lambda view: view.rows)
-        yield _counter("batches", "Micro-batches that are done.", views, lambda view: view.batches)
-        yield _counter("failures", "Times that a streaming job failed.", views, lambda view: view.failures)
-        yield _counter("restarts", "Times that it was started again.", views, lambda view: view.restarts)
-        yield _gauge("up", "1 if the job runs.", views, lambda view: view.status is QueryStatus.RUNNING)
-        yield _gauge("rows_per_second", "Pace of the last micro-batch.", views, lambda view: view.rows_per_second)
+        yield _counter("rows", "Rows read by the streaming job.", views, lambda view: view.rows)
+        yield _counter("batches", "Finished micro-batches.", views, lambda view: view.batches)
+        yield _counter("failures", "Failures of the streaming job.", views, lambda view: view.failures)
+        yield _counter("restarts", "Restarts of the streaming job.", views, lambda view: view.restarts)
+        yield _gauge("up", "1 if the streaming job runs.", views, lambda view: view.status is QueryStatus.RUNNING)
+        yield _gauge("rows_per_second", "Throughput of the last micro-batch.", views, lambda view: view.rows_per_second)
         lagging = [view for view in views if view.lag is not None]
-        yield _gauge("lag_rows", "Rows that wait for the job.", lagging, lambda view: view.lag or 0)
+        yield _gauge("lag_rows", "Rows that wait for the streaming job.", lagging, lambda view: view.lag or 0)
 
 
 def _counter(name: str, doc: str, views: Sequence[QueryView], value: Callable[[QueryView], float]) -> Metric:

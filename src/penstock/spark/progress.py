@@ -1,4 +1,4 @@
-"""How far one streaming job is: written by the supervisor and Spark's listener, read by the API and Prometheus."""
+"""The progress of a streaming job: written by the supervisor and Spark's listener, read by the API and Prometheus."""
 
 from enum import StrEnum
 from threading import Lock
@@ -7,7 +7,7 @@ import msgspec
 
 
 class QueryStatus(StrEnum):
-    """What a job does at this moment."""
+    """The status of a streaming job."""
 
     STARTING = "STARTING"
     RUNNING = "RUNNING"
@@ -18,7 +18,7 @@ class QueryStatus(StrEnum):
 
 
 class BatchProgress(msgspec.Struct, frozen=True):
-    """One micro-batch that is done."""
+    """One finished micro-batch."""
 
     id: int
     rows: int
@@ -27,7 +27,7 @@ class BatchProgress(msgspec.Struct, frozen=True):
 
 
 class QueryView(msgspec.Struct, frozen=True, rename="camel"):
-    """One streaming job, as the API tells it; `rows` and `batches` count from the start of this process."""
+    """A streaming job; `rows` and `batches` count from the start of this process."""
 
     name: str
     status: QueryStatus
@@ -45,7 +45,7 @@ class QueryView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class QueryProgress:
-    """What is known of one job; safe to use from several threads."""
+    """The progress of one job; safe to use from several threads."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -61,21 +61,21 @@ class QueryProgress:
         self._retry_in_s: float | None = None
 
     def started(self) -> None:
-        """The query runs."""
+        """Record that the query runs."""
         with self._lock:
             self._status = QueryStatus.RUNNING
             self._starts += 1
             self._retry_in_s = None
 
     def advanced(self, batch: BatchProgress) -> None:
-        """A micro-batch is done."""
+        """Record a finished micro-batch."""
         with self._lock:
             self._batches += 1
             self._rows += batch.rows
             self._last = batch
 
     def failed(self, reason: str, retry_in_s: float | None) -> None:
-        """The query ended with an error, or did not start; it is started again, or not (None)."""
+        """Record a failure; `retry_in_s` is None if the query is not restarted."""
         with self._lock:
             self._status = QueryStatus.FAILED if retry_in_s is None else QueryStatus.WAITING
             self._failures += 1
@@ -83,23 +83,23 @@ class QueryProgress:
             self._retry_in_s = retry_in_s
 
     def ended(self, status: QueryStatus) -> None:
-        """The query ended as it should."""
+        """Record a regular end."""
         with self._lock:
             self._status = status
             self._retry_in_s = None
 
     def measured(self, lag: int | None) -> None:
-        """How many rows wait."""
+        """Record how many rows wait."""
         with self._lock:
             self._lag = lag
 
     @property
     def batches(self) -> int:
-        """How many micro-batches are done."""
+        """Return the number of finished micro-batches."""
         return self._batches
 
     def view(self) -> QueryView:
-        """All of it, at one moment."""
+        """Return a consistent snapshot."""
         with self._lock:
             return QueryView(
                 name=self.name,

@@ -1,7 +1,4 @@
-"""What the pipeline needs on a machine, found or told in a sentence; nothing here imports Spark.
-
-The Java that Spark would use: JAVA_HOME's, else the one on the path.
-"""
+"""Finds what the pipeline needs on a machine, or says what is missing. Nothing here imports Spark."""
 
 import os
 import re
@@ -15,7 +12,9 @@ import msgspec
 
 from penstock.spark.errors import SparkUnavailable
 
-LEAST = 17
+LEAST_JAVA = 17
+PACKAGES = ("pyspark", "pyarrow", "pandas", "numpy")
+INSTEAD = "or use `--engine inline`, which needs no Spark"
 _ASK_S = 20
 
 
@@ -27,7 +26,7 @@ class Java(msgspec.Struct, frozen=True):
 
 
 def find_java() -> Java:
-    """The Java that Spark would use; SparkUnavailable says what is wrong with it, not what to do."""
+    """Return the Java that Spark would use: JAVA_HOME's, else the one on the path; SparkUnavailable if none."""
     home = os.environ.get("JAVA_HOME")
     command = str(Path(home, "bin", "java")) if home else "java"
     try:
@@ -38,38 +37,34 @@ def find_java() -> Java:
         raise SparkUnavailable(f"{command} does not run ({error})") from error
     version = re.search(r'version "([^"]+)"', ran.stderr + ran.stdout)
     if version is None:
-        raise SparkUnavailable(f"{command} tells no version")
-    if java_major(version[1]) < LEAST:
+        raise SparkUnavailable(f"{command} reports no version")
+    if java_major(version[1]) < LEAST_JAVA:
         raise SparkUnavailable(f"{version[1]} is too old")
     return Java(shutil.which(command) or command, version[1])
 
 
 def java_major(version: str) -> int:
-    """The major version: 17 of "17.0.15", 8 of the old notation "1.8.0_402"."""
+    """Return the major version: 17 of "17.0.15", 8 of the old notation "1.8.0_402"."""
     first, second = [*re.findall(r"\d+", version), "0", "0"][:2]
     return int(second) if first == "1" else int(first)
 
 
-PACKAGES = ("pyspark", "pyarrow", "pandas", "numpy")
-INSTEAD = "or let `--engine inline` do without Spark"
-
-
 def require_spark() -> Java:
-    """The Java that Spark will run on; SparkUnavailable, with what to do, if a part is missing."""
+    """Return the Java that Spark will run on; SparkUnavailable says what to install if a part is missing."""
     spark_version()
     try:
         return find_java()
     except SparkUnavailable as error:
-        remedy = f"install Java {LEAST} or newer and set JAVA_HOME to it, {INSTEAD}"
-        raise SparkUnavailable(f"Spark needs Java {LEAST} or newer: {error.message}; {remedy}") from error
+        remedy = f"install Java {LEAST_JAVA} or newer and set JAVA_HOME to it, {INSTEAD}"
+        raise SparkUnavailable(f"Spark needs Java {LEAST_JAVA} or newer: {error.message}; {remedy}") from error
 
 
 def spark_version() -> str:
-    """The installed PySpark's version; SparkUnavailable if it, or a package it needs, is not there."""
+    """Return the version of PySpark; SparkUnavailable if it, or a package it needs, is missing."""
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing:
         remedy = f"install them with `pip install 'penstock-events[spark]'`, {INSTEAD}"
-        raise SparkUnavailable(f"the pipeline needs Python packages that are not here ({', '.join(missing)}); {remedy}")
+        raise SparkUnavailable(f"Python packages of the pipeline are missing ({', '.join(missing)}); {remedy}")
     try:
         return version("pyspark")
     except PackageNotFoundError:

@@ -1,8 +1,8 @@
-"""The columns of events, subscriptions, jobs and attempts as DataFrames; sources yield them and all jobs take them.
+"""The columns of events, subscriptions, jobs and attempts as DataFrames.
 
 They are the tables of `events/store/migrations` in Spark's types: times are milliseconds since 1970, `mode` and
 `status` are the names of `DispatchMode` and `JobStatus`, and `attributes`, `headers` and a subscription's `filter` are
-JSON texts.
+JSON.
 """
 
 from pyspark.sql.types import BinaryType, BooleanType, IntegerType, LongType, StringType, StructField, StructType
@@ -20,7 +20,7 @@ def _optional(name: str, kind: "StringType | LongType | BinaryType | IntegerType
 
 
 POSITION = "position"
-"""Where a row stands in the order in which rows became visible: what streams count by (sources/positions.py)."""
+"""A row's place in the order in which rows became visible, which streams follow (sources/stream_source.py)."""
 
 EVENTS = StructType(
     [
@@ -114,4 +114,4 @@ READY_JOBS = StructType(
         )
     ]
 )
-"""What the dispatcher asks of PENDING jobs that are due."""
+"""What dispatch reads of PENDING jobs that are due."""

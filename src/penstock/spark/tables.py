@@ -1,4 +1,4 @@
-"""The tables of a database as DataFrames: batch and streaming."""
+"""The tables of a database as DataFrames, for batch reads and streams."""
 
 from collections.abc import Sequence
 
@@ -10,10 +10,10 @@ from penstock.spark.sources.table_source import registered
 
 
 class Tables:
-    """Reads one database. `splits` says how many tasks share a read, else its size does.
+    """Reads one database. `splits` is the number of tasks of a read; by default its size decides.
 
-    Each call gives a frame for one place in a plan. One that is filtered in two ways in the same plan loses rows: with
-    Spark 4.3 the filters pushed to a Python source are one for all its uses. Ask for another frame, or persist it.
+    Use each frame at one place of a plan only. A frame that is filtered in two ways in the same plan loses rows: in
+    Spark 4.3, all uses of a Python source share the filters pushed to it. Ask for another frame, or persist it.
     """
 
     def __init__(self, spark: SparkSession, database: SparkDatabase, *, splits: int | None = None) -> None:
@@ -22,27 +22,27 @@ class Tables:
         self._format = registered(spark, database)
 
     def events(self, columns: Sequence[str] | None = None) -> DataFrame:
-        """All events."""
+        """Return all events."""
         return self._read("events", columns)
 
     def jobs(self, columns: Sequence[str] | None = None) -> DataFrame:
-        """All jobs, archived or not."""
+        """Return all jobs, archived or not."""
         return self._read("jobs", columns)
 
     def attempts(self, columns: Sequence[str] | None = None) -> DataFrame:
-        """All attempts."""
+        """Return all attempts."""
         return self._read("attempts", columns)
 
     def subscriptions(self) -> DataFrame:
-        """All subscriptions, as they are when an action reads them."""
+        """Return all subscriptions, as of the time an action reads them."""
         return self._read("subscriptions", None)
 
     def attempt_stream(self, most_rows: int | None = None) -> DataFrame:
-        """All attempts, as they come; at most so many in a batch. A batch that is read again is the same."""
+        """Return the stream of attempts, up to `most_rows` in a batch. A batch that is read again is the same."""
         reader = self._spark.readStream.format(self._format).option("table", "attempts")
         if most_rows is not None:
             if most_rows < 1:
-                raise InvalidPipelineOption(f"a batch of at most {most_rows} rows reads nothing: use 1 or more")
+                raise InvalidPipelineOption(f"a batch of up to {most_rows} rows reads nothing: use 1 or more")
             reader = reader.option("most_rows", most_rows)
         return reader.load()
 

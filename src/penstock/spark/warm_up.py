@@ -1,4 +1,4 @@
-"""Make Spark start faster on this machine: run a little of everything once, and keep the classes it took."""
+"""Makes Spark start faster on this machine: runs a small job once and archives the classes that it loaded."""
 
 import tempfile
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from penstock.spark.errors import SparkUnavailable
-from penstock.spark.jvm import archive_path, class_archiving
+from penstock.spark.jvm import archive_option, archive_path
 from penstock.spark.requirements import require_spark
 from penstock.spark.session import JAVA_OPTIONS, SessionSettings, spark_session
 
@@ -22,31 +22,33 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 _WRITE_S = 300
-_LOOK_S = 0.5
+_POLL_S = 0.5
 
 
 def warm_up() -> Path:
-    """Write the archive of Spark's classes; where it is."""
+    """Write the archive of Spark's classes and return its path."""
     archive = archive_path(require_spark())
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise SparkUnavailable(f"cannot make {archive.parent}: {error.strerror or error}") from error
+        raise SparkUnavailable(f"cannot create {archive.parent}: {error.strerror or error}") from error
     archive.unlink(missing_ok=True)
     unfinished = archive.with_suffix(".part")
     unfinished.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(prefix="penstock-warm-up-") as directory:
-        settings = SessionSettings(app_name="penstock-warm-up", conf={JAVA_OPTIONS: class_archiving(unfinished)})
+        settings = SessionSettings(app_name="penstock-warm-up", conf={JAVA_OPTIONS: archive_option(unfinished)})
         with spark_session(settings) as spark:
             _exercise(spark, directory)
         _end_jvm()
     if not unfinished.is_file():
-        raise SparkUnavailable("this Java wrote no archive of Spark's classes; Spark works without it, starting slower")
+        raise SparkUnavailable(
+            "this Java wrote no archive of Spark's classes; Spark works without it, but starts slower"
+        )
     return unfinished.replace(archive)
 
 
 def _exercise(spark: SparkSession, directory: str) -> None:
-    """What the jobs do: stream, join, group, sort, call Python, write and read Parquet."""
+    """Do what the jobs do: stream, join, group, sort, call Python, write and read Parquet."""
     rows = spark.range(1000).select("id", (f.col("id") % 7).alias("key"), f.col("id").cast("string").alias("text"))
     rows.write.partitionBy("key").parquet(f"{directory}/rows")
     done = Event()
@@ -62,7 +64,7 @@ def _exercise(spark: SparkSession, directory: str) -> None:
     writer = ticks.writeStream.foreachBatch(take).option("checkpointLocation", f"{directory}/checkpoint")
     query = writer.trigger(processingTime="100 milliseconds").start()
     try:
-        while query.isActive and not done.wait(_LOOK_S):
+        while query.isActive and not done.wait(_POLL_S):
             pass
     finally:
         query.stop()
@@ -73,7 +75,7 @@ def _same(batches: "Iterator[RecordBatch]") -> "Iterator[RecordBatch]":
 
 
 class _Numbers(DataSource):
-    """A source in Python that always has another row, as the jobs' sources are."""
+    """A Python source that always has another row, like the jobs' sources."""
 
     @classmethod
     def name(cls) -> str:
@@ -87,7 +89,7 @@ class _Numbers(DataSource):
 
 
 class _NumbersReader(DataSourceStreamReader):
-    """One row a batch."""
+    """One row per batch."""
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         return {"next": 0}
@@ -105,7 +107,7 @@ class _NumbersReader(DataSourceStreamReader):
 
 
 def _end_jvm() -> None:
-    """Let the JVM end, which is when it writes."""
+    """End the JVM, which then writes the archive."""
     gateway = SparkContext._gateway
     assert gateway is not None
     gateway.proc.stdin.close()

@@ -58,7 +58,7 @@ def package(
     The other commands do this by themselves; this one is for images, and for clusters with a storage of their own.
     """
     from penstock.domain.errors import Unavailable
-    from penstock.spark.packaging import write_package
+    from penstock.spark.package_archive import write_package
 
     try:
         write_package(output)

@@ -49,9 +49,9 @@ def facts(
     if day is not None:
         raise typer.BadParameter("--day goes with --compact")
 
-    from penstock.history.lake.job import FactsJob, FactsSettings
+    from penstock.history.lake.facts_job import FactsJob, FactsSettings
     from penstock.http.server import run as run_service
-    from penstock.spark.run import RunSettings, run_pipeline
+    from penstock.spark.pipeline import RunSettings, run_pipeline
 
     options = config.pipeline
     settings = FactsSettings(lake=lake_of(config, data, lake), format=chosen, once=once)
@@ -63,10 +63,10 @@ def facts(
 
 def _compact(session: "SessionSettings", path: str, chosen: "LakeFormat", day: str | None) -> None:
     from penstock.history.lake.lake import open_lake
-    from penstock.history.report.span import day_span
+    from penstock.history.report.period import day_period
     from penstock.spark.session import spark_session
 
-    wanted = None if day is None else day_span(day).days
+    wanted = None if day is None else day_period(day).days
     with spark_session(session) as spark:
         lake = open_lake(spark, path, chosen)
         for each in lake.days() if wanted is None else wanted:

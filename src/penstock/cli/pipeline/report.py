@@ -15,7 +15,7 @@ from penstock.cli.pipeline.options import database_of, lake_format_of, lake_of, 
 if TYPE_CHECKING:
     from penstock.history.lake.lake import LakeFormat
     from penstock.history.report.figures import Figures
-    from penstock.history.report.span import ReportPeriod
+    from penstock.history.report.period import ReportPeriod
     from penstock.spark.database import SparkDatabase
     from penstock.spark.session import SessionSettings
 
@@ -74,13 +74,13 @@ def report(
 
 
 def _span(day: str | None, week: str | None) -> "ReportPeriod":
-    from penstock.history.report.span import day_span, week_span
+    from penstock.history.report.period import day_period, week_period
 
     if day is not None and week is not None:
         raise typer.BadParameter("give one of --day and --week")
     if week is not None:
-        return week_span(week)
-    return day_span(day or day_of("yesterday"))
+        return week_period(week)
+    return day_period(day or day_of("yesterday"))
 
 
 def _of_lake(
@@ -88,7 +88,7 @@ def _of_lake(
 ) -> "Figures":
     from penstock.history.lake.lake import open_lake
     from penstock.history.report.figures import collect_figures
-    from penstock.history.report.span import facts_of_lake
+    from penstock.history.report.period import facts_of_lake
     from penstock.spark.session import spark_session
 
     with spark_session(session) as spark:
@@ -100,7 +100,7 @@ def _of_database(
     session: "SessionSettings", database: "SparkDatabase", span: "ReportPeriod", partitions: int
 ) -> "Figures":
     from penstock.history.report.figures import collect_figures
-    from penstock.history.report.span import facts_of_database
+    from penstock.history.report.period import facts_of_database
     from penstock.spark.session import spark_session
     from penstock.spark.tables import Tables
 

@@ -26,7 +26,7 @@ from penstock.cli.pipeline.options import checkpoint_of, database_of, lake_of, s
 if TYPE_CHECKING:
     from penstock.events.fan_out.spark import FannedOut
     from penstock.ops.config import Config
-    from penstock.spark.supervision import StreamingJob
+    from penstock.spark.supervisor import StreamingJob
 
 RUN_EXAMPLES = examples(
     "penstock pipeline run --data ./penstock-data --queue http://127.0.0.1:9324/000000000000/dispatch.fifo",
@@ -78,7 +78,7 @@ def run(
     the database of the configuration is used.
     """
     from penstock.http.server import run as run_service
-    from penstock.spark.run import RunSettings, run_pipeline
+    from penstock.spark.pipeline import RunSettings, run_pipeline
 
     config = load_config(ctx)
     streams = Streams(config=config, data=data, database=database, queue=queue, endpoint=endpoint, lake=lake, once=once)
@@ -171,7 +171,7 @@ class Streams:
         return FanOutJob(database_of(self.config, self.data, self.database), settings, on_batch)
 
     def _facts(self) -> "StreamingJob":
-        from penstock.history.lake.job import FactsJob, FactsSettings
+        from penstock.history.lake.facts_job import FactsJob, FactsSettings
 
         lake = lake_of(self.config, self.data, self.lake)
         settings = FactsSettings(lake=lake, most_rows=self.config.pipeline.max_rows_per_batch, once=self.once)
@@ -181,9 +181,10 @@ class Streams:
         from penstock.cli.serve.events_database import jobs_database
         from penstock.edge.node import process_ids
         from penstock.events.dispatch import scheduler_settings
-        from penstock.events.dispatch.spark import DispatchQuery, LeaseSettings
-        from penstock.events.dispatch.spark_messages import Destination, DispatchSettings
-        from penstock.events.dispatch.spark_round import DispatchRounds
+        from penstock.events.dispatch.spark.leader import LeaseSettings
+        from penstock.events.dispatch.spark.messages import Destination, DispatchSettings
+        from penstock.events.dispatch.spark.query import DispatchQuery
+        from penstock.events.dispatch.spark.round import DispatchRounds
 
         options = self.config.scheduler
         queue = self.queue or options.queue
@@ -210,7 +211,7 @@ class Streams:
 def _run_alone(streams: Streams, stream: StreamCommand, master: str, conf: list[str] | None) -> None:
     import asyncio
 
-    from penstock.spark.run import RunSettings, run_pipeline
+    from penstock.spark.pipeline import RunSettings, run_pipeline
 
     config = streams.config
     settings = RunSettings(

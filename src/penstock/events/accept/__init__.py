@@ -1,4 +1,4 @@
-"""Accepting events: CloudEvents over HTTP, kept once however often they are sent."""
+"""Accepts events: CloudEvents over HTTP, stored once however often they are sent."""
 
 from penstock.events.accept.routes import EventRoutes
 

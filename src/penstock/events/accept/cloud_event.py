@@ -1,4 +1,4 @@
-"""From a CloudEvent as publishers send it to the event that is kept."""
+"""Converts a CloudEvent, as publishers send it, to the event that is stored."""
 
 from collections.abc import Iterable, Mapping
 
@@ -15,26 +15,25 @@ from penstock.events.fields import epoch_ms_of
 MEDIA_TYPES = ("application/cloudevents+json", "application/cloudevents-batch+json", "application/json")
 MOST_EXTENSIONS = 50
 MOST_EXTENSION_CHARS = 4096
-
 _DEFAULT_CONTENT_TYPE = "application/json"
-
-
 _NAMED = frozenset(CloudEvent.__struct_fields__)
 _members = msgspec.json.Decoder(dict[str, Raw] | list[dict[str, Raw]])
 _extension = msgspec.json.Decoder(str | int | bool | None)
 
 
 def members_of(content: bytes) -> list[dict[str, Raw]]:
-    """All members of the event, or of each event, in a body that was found to hold such."""
+    """Return all members of the event, or of each event, in a valid body."""
     found = _members.decode(content)
     return found if isinstance(found, list) else [found]
 
 
 def event_of(given: CloudEvent, members: Mapping[str, Raw], event_id: str, now_ms: int) -> StoredEvent:
-    """The event that was published; InvalidArgument says what is wrong with it."""
+    """Return the published event; InvalidArgument says what is wrong with it."""
     data = _data(given)
     if len(data) > MAX_DATA_BYTES:
-        raise InvalidArgument(f"the data of event {given.id!r} has {len(data)} bytes: {MAX_DATA_BYTES} are allowed")
+        raise InvalidArgument(
+            f"the data of event {given.id!r} has {len(data)} bytes: at most {MAX_DATA_BYTES} are allowed"
+        )
     return StoredEvent(
         id=event_id,
         source=given.source,
@@ -67,7 +66,7 @@ def _data(given: CloudEvent) -> bytes:
 def _extensions(members: Iterable[tuple[str, Raw]]) -> dict[str, str]:
     found = {name: _text(name, value) for name, value in members if name not in _NAMED}
     if len(found) > MOST_EXTENSIONS:
-        raise InvalidArgument(f"an event may have {MOST_EXTENSIONS} extensions, not {len(found)}")
+        raise InvalidArgument(f"an event may have up to {MOST_EXTENSIONS} extensions, not {len(found)}")
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -77,7 +76,7 @@ def _text(name: str, raw: Raw) -> str | None:
     try:
         value = _extension.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise InvalidArgument(f"the extension {name!r} is not a text, a whole number, true or false") from None
+        raise InvalidArgument(f"the extension {name!r} is not a string, an integer or a boolean") from None
     text = None if value is None else str(value).lower() if isinstance(value, bool) else str(value)
     if text is not None and len(text) > MOST_EXTENSION_CHARS:
         raise InvalidArgument(f"the extension {name!r} is longer than {MOST_EXTENSION_CHARS} characters")

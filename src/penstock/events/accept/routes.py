@@ -1,4 +1,4 @@
-"""`/api/v1/events`: publishing events, and looking one up."""
+"""`/api/v1/events`: publish events, and get one."""
 
 from collections.abc import Callable
 
@@ -40,7 +40,7 @@ class EventRoutes:
     @route(
         "POST",
         PATH,
-        summary="Publish an event, or up to 1000: each becomes a job of every subscription that wants it.",
+        summary="Publish an event, or up to 1000. Each becomes a job for every matching subscription.",
         media_types=MEDIA_TYPES,
         max_body_bytes=MAX_BATCH_BYTES,
         roles=MAY_PUBLISH,
@@ -56,7 +56,7 @@ class EventRoutes:
         record_published(self._spans, events, ids, self._clock.now_ms())
         return EventReceipts([EventReceipt(kept, kept == event.id) for kept, event in zip(ids, events, strict=True)])
 
-    @route("GET", f"{PATH}/{{id}}", summary="An event, by the id that Penstock gave it.", roles=EVERYONE)
+    @route("GET", f"{PATH}/{{id}}", summary="Get an event by the id that Penstock assigned to it.", roles=EVERYONE)
     async def _get(self, call: Call[NoQuery, NoBody]) -> EventView:
         event = await self._repository.get_event(checked_id(call.path["id"], EventNotFound))
         return EventView(event.id, Raw(cloud_event(event)))

@@ -1,4 +1,4 @@
-"""The HTTP surface of jobs: probes, the routes of every part, the process endpoint, and their OpenAPI document."""
+"""The HTTP API of jobs: probes, all routes, the process endpoint, and their OpenAPI document."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ _DESCRIPTION = "Events in, signed webhooks out: events, subscriptions, the jobs 
 
 @dataclass(frozen=True, kw_only=True)
 class JobsParts:
-    """What the API shows and drives."""
+    """What the API serves and drives."""
 
     repository: JobRepository
     courier: Courier
@@ -56,24 +56,24 @@ class JobsParts:
 
 
 class ApiFront(Protocol):
-    """What is served together with jobs and yet knows more than they do: further routes, and what comes before all."""
+    """Further routes that are served with those of jobs, such as the web console's."""
 
     def routes(self, parts: JobsParts) -> tuple[AnyRoute, ...]:
-        """Routes beside those of jobs."""
+        """Return the routes beside those of jobs."""
         ...
 
     def pools_changed(self) -> None:
-        """What routers ask for has changed."""
+        """Note that the routers' configuration has changed."""
         ...
 
     def wrap(self, app: App) -> App:
-        """An app that answers what is its own, and leaves the rest to `app`."""
+        """Return an app that answers its own requests and passes the others to `app`."""
         ...
 
 
 def jobs_app(parts: JobsParts, front: ApiFront | None = None) -> App:
-    """The whole HTTP surface."""
-    own = route_table(parts, _nobody_hears if front is None else front.pools_changed)
+    """Return the whole HTTP API."""
+    own = route_table(parts, _ignore_change if front is None else front.pools_changed)
     table = RouteTable(*own.routes, *(() if front is None else front.routes(parts)))
     keys = None if parts.api_keys is None else parts.api_keys.current
     changes = DatabaseChanges(parts.repository, parts.new_id, parts.clock)
@@ -85,18 +85,18 @@ def jobs_app(parts: JobsParts, front: ApiFront | None = None) -> App:
 
     def writes() -> CheckResult:
         trouble = parts.repository.trouble()
-        return CheckResult(trouble is None, trouble or "nothing is known to keep changes out")
+        return CheckResult(trouble is None, trouble or "the database accepts writes")
 
     checks: dict[str, Check] = {"database": database, "writes": writes}
     return Probes(parts.metrics, checks).wrap(api if front is None else front.wrap(api))
 
 
-def _nobody_hears() -> None:
-    """Routers find out by themselves."""
+def _ignore_change() -> None:
+    """Do nothing: routers notice the change when they read their configuration."""
 
 
-def route_table(parts: JobsParts, pools_changed: Callable[[], None] = _nobody_hears) -> RouteTable:
-    """The routes of every part."""
+def route_table(parts: JobsParts, pools_changed: Callable[[], None] = _ignore_change) -> RouteTable:
+    """Return all routes."""
     repository, new_id, clock = parts.repository, parts.new_id, parts.clock
     return RouteTable(
         *routes_of(
@@ -115,5 +115,5 @@ def route_table(parts: JobsParts, pools_changed: Callable[[], None] = _nobody_he
 
 
 def openapi(table: RouteTable) -> Json:
-    """The document that describes the routes."""
+    """Return the OpenAPI document of the routes."""
     return openapi_document(table, "Penstock", _DESCRIPTION)

@@ -1,4 +1,4 @@
-"""`/api/v1/breakers`: the breakers of subscribers' endpoints, as this API process keeps them."""
+"""`/api/v1/breakers`: the circuit breakers of subscribers' endpoints in this API process."""
 
 from http import HTTPStatus
 
@@ -12,12 +12,12 @@ PATH = "/api/v1/breakers"
 
 
 class SubscriberBreakerRoutes:
-    """The routes of the breakers that deliveries to subscribers pass."""
+    """The routes of the breakers of subscribers' endpoints."""
 
     def __init__(self, breakers: Breakers) -> None:
         self._breakers = breakers
 
-    @route("GET", PATH, summary="The breakers of subscribers' endpoints.")
+    @route("GET", PATH, summary="List the circuit breakers of subscribers' endpoints.")
     def _list(self, call: Call[WholeOrPageQuery, NoBody]) -> BreakerList:
         return breaker_list(self._breakers.views(), call.query)
 
@@ -29,7 +29,7 @@ class SubscriberBreakerRoutes:
     )
     def _reset(self, call: Call[NoQuery, BreakerReset]) -> ResetCount:
         if not self._breakers.reset(call.body.endpoint):
-            raise NotFound(f"there is no breaker of {call.body.endpoint[:200]!r}; GET {PATH} has them all")
+            raise NotFound(f"there is no breaker of {call.body.endpoint[:200]!r}; GET {PATH} lists all")
         return ResetCount(1)
 
     @route("POST", f"{PATH}/reset-all", summary="Close the breakers of all subscribers' endpoints.")

@@ -1,7 +1,4 @@
-"""`/api/v1/changes`: what people changed, and who they were.
-
-The change log of the API: the database, beside the things that were changed, and a line in the log.
-"""
+"""`/api/v1/changes`: the log of changes made through the API, which the database and the process's log record."""
 
 from collections.abc import Callable
 
@@ -15,12 +12,12 @@ PATH = "/api/v1/changes"
 
 
 class ChangeRoutes:
-    """The route that shows changes."""
+    """The route of the change log."""
 
     def __init__(self, repository: JobRepository) -> None:
         self._repository = repository
 
-    @route("GET", PATH, summary="What people changed through this API, the newest first.")
+    @route("GET", PATH, summary="List the changes made through this API, the newest first.")
     async def _list(self, call: Call[ChangeQuery, NoBody]) -> ChangeList:
         page = await self._repository.list_changes(call.query.cursor, call.query.limit)
         return ChangeList([_view(kept) for kept in page.changes], page.cursor)
@@ -34,7 +31,7 @@ def _view(kept: KeptChange) -> ChangeView:
 
 
 class DatabaseChanges:
-    """Keeps changes in the job repository."""
+    """Stores changes in the job repository."""
 
     def __init__(self, repository: JobRepository, new_id: Callable[[], str], clock: Clock) -> None:
         self._repository = repository
@@ -43,6 +40,6 @@ class DatabaseChanges:
         self._logged = LoggedChanges()
 
     async def record(self, change: Change) -> None:
-        """Keep one change."""
+        """Store one change."""
         await self._logged.record(change)
         await self._repository.keep_change(KeptChange(id=self._new_id(), at_ms=self._clock.now_ms(), change=change))

@@ -1,4 +1,4 @@
-"""`/api/v1/groups`: groups that are held up, and what stands in the lanes of a key."""
+"""`/api/v1/groups`: groups that are held up, and the lanes of a key."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -20,19 +20,19 @@ from penstock.http.api import Call, NoBody, check_no_cursor, first_of, key_befor
 
 PATH = "/api/v1/groups"
 SHOWN_JOBS = 50
-# A key is looked for in the lanes of so many subscriptions at once.
+# Subscriptions whose lanes are searched for a key in one request.
 MOST_LANES = 200
 
 
 class HeldOrder(StrEnum):
-    """In the order of their keys, which no change moves; or the most urgent ones, which have no next page."""
+    """By key, which is stable across pages, or the most urgent first, which has a single page."""
 
     KEY = "key"
     URGENT = "urgent"
 
 
 class HeldQuery(msgspec.Struct, frozen=True):
-    """How many groups, in which order, and where to go on."""
+    """How many groups to return, in which order, and where to continue."""
 
     limit: Limit = 100
     order: HeldOrder = HeldOrder.KEY
@@ -51,9 +51,9 @@ class HeldGroupView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class HeldGroupList(msgspec.Struct, frozen=True):
-    """Groups that are held up, by key or those in ERROR first, then the longest held.
+    """Groups that are held up: by key, or those in ERROR first and then those held longest.
 
-    The cursor asks for the next page, null after the last.
+    The cursor asks for the next page; it is null on the last one.
     """
 
     groups: list[HeldGroupView]
@@ -61,14 +61,14 @@ class HeldGroupList(msgspec.Struct, frozen=True):
 
 
 class LaneQuery(msgspec.Struct, frozen=True):
-    """A key such as `order-17`, in the lane of every subscription, or a whole group key; and where to go on."""
+    """A key such as `order-17`, for the lanes of every subscription, or a whole group key; and where to continue."""
 
     key: GroupKey
     cursor: Cursor | None = None
 
 
 class LaneView(msgspec.Struct, frozen=True, rename="camel"):
-    """What of a group is not over, the next one first, and what keeps it from moving on, if anything."""
+    """The unfinished jobs of a group, the next one first, and what holds them up, if anything."""
 
     group_key: str
     subscription_id: str | None
@@ -82,7 +82,7 @@ class LaneView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class LaneList(msgspec.Struct, frozen=True):
-    """The lanes that a key has jobs in; the cursor asks for those of more subscriptions, null after the last."""
+    """The lanes in which a key has jobs; the cursor asks for those of more subscriptions, null on the last page."""
 
     lanes: list[LaneView]
     cursor: str | None
@@ -95,7 +95,9 @@ class GroupRoutes:
         self._repository = repository
         self._clock = clock
 
-    @route("GET", f"{PATH}/held", summary="Groups that wait for a job that failed, by key or the most urgent ones.")
+    @route(
+        "GET", f"{PATH}/held", summary="List the groups that wait for a failed job, by key or the most urgent first."
+    )
     async def _held(self, call: Call[HeldQuery, NoBody]) -> HeldGroupList:
         names = {each.id: each.name for each in await self._repository.list_subscriptions()}
         held, cursor = await self._held_page(call.query)
@@ -123,7 +125,7 @@ class GroupRoutes:
     @route(
         "GET",
         f"{PATH}/lanes",
-        summary=f"The lanes of a key: the first {SHOWN_JOBS} jobs of each, and what they wait for.",
+        summary=f"List the lanes of a key: the first {SHOWN_JOBS} jobs of each, and what they wait for.",
     )
     async def _lanes(self, call: Call[LaneQuery, NoBody]) -> LaneList:
         key = call.query.key
@@ -142,7 +144,7 @@ class GroupRoutes:
 
 
 def lane_view(group: str, subscription: Subscription | None, lane: LaneState, now_ms: int) -> LaneView:
-    """A lane as it is shown."""
+    """Return the API's view of a lane."""
     paused = subscription is not None and subscription.paused
     blocker = _blocker(lane.jobs, now_ms)
     blocked_by = None if blocker is None else blocker.id
@@ -159,7 +161,7 @@ def lane_view(group: str, subscription: Subscription | None, lane: LaneState, no
 
 
 def _blocker(jobs: Iterable[DispatchJob], now_ms: int) -> DispatchJob | None:
-    """The first job that a later BLOCK_ON_ERROR job must not pass (ORDER-2)."""
+    """Return the first job that a later BLOCK_ON_ERROR job must not pass (ORDER-2)."""
     for job in jobs:
         waits = job.status is JobStatus.PENDING and job.delivery_count > 0 and job.due_at_ms > now_ms
         if job.mode is DispatchMode.BLOCK_ON_ERROR and (job.status is JobStatus.ERROR or waits):
@@ -171,9 +173,9 @@ def _reason(jobs: list[DispatchJob], blocker: DispatchJob | None, *, paused: boo
     if paused:
         return "its subscription is paused"
     if blocker is not None and blocker.status is JobStatus.ERROR:
-        return f"job {blocker.id} is in ERROR: {blocker.last_error or 'no reason was kept'}"
+        return f"job {blocker.id} is in ERROR: {blocker.last_error or 'no reason was recorded'}"
     if blocker is not None:
-        return f"job {blocker.id} waits for its next attempt: {blocker.last_error or 'no reason was kept'}"
+        return f"job {blocker.id} waits for its next attempt: {blocker.last_error or 'no reason was recorded'}"
     if not jobs:
-        return "everything is over"
-    return f"nothing; its first job is {jobs[0].status}"
+        return "all jobs are finished"
+    return f"nothing holds it up; its first job is {jobs[0].status}"

@@ -1,7 +1,4 @@
-"""From a job as callers ask for it to the job that is created.
-
-From jobs and attempts to what the API shows of them.
-"""
+"""Converts the API's job requests to jobs, and jobs and attempts to the API's views."""
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -19,13 +16,13 @@ from penstock.events.fields import epoch_ms_of, moment_of, optional_moment
 
 
 def new_job(body: NewJobBody, subscription: Subscription | None, job_id: str, now_ms: int) -> NewJob:
-    """The job that was asked for; InvalidArgument says what is wrong with it."""
+    """Return the requested job; InvalidArgument says what is wrong with it."""
     target = body.target or (None if subscription is None else subscription.target)
     if target is None:
-        raise InvalidArgument("a job needs a target URL, or a subscriptionId whose target it gets")
+        raise InvalidArgument("a job needs a target URL, or a subscriptionId that provides one")
     scheduled_for_ms, expires_at_ms = epoch_ms_of(body.scheduled_for), epoch_ms_of(body.expires_at)
     if expires_at_ms is not None and expires_at_ms <= (scheduled_for_ms or now_ms):
-        raise InvalidArgument("expiresAt is not after the moment at which the job could first be delivered")
+        raise InvalidArgument("expiresAt must be later than the time of the first possible delivery")
     return NewJob(
         id=job_id,
         target=checked_target(target),
@@ -51,18 +48,18 @@ def _payload(body: NewJobBody) -> bytes:
         raise InvalidArgument("a job has a payload or a payloadBase64, not both")
     payload = bytes(body.payload) if isinstance(body.payload, Raw) else body.payload_base64 or b""
     if len(payload) > MAX_DATA_BYTES:
-        raise InvalidArgument(f"a payload may have {MAX_DATA_BYTES} bytes, not {len(payload)}")
+        raise InvalidArgument(f"a payload may have up to {MAX_DATA_BYTES} bytes, not {len(payload)}")
     return payload
 
 
 def _ascii(content_type: str) -> str:
     if not content_type.isascii():
-        raise InvalidArgument(f"the contentType {content_type!r} cannot stand in a header: use ASCII characters")
+        raise InvalidArgument(f"the contentType {content_type!r} is not valid in a header: use ASCII characters")
     return content_type
 
 
 def job_view(job: DispatchJob) -> JobView:
-    """A job as it is shown."""
+    """Return the API's view of a job."""
     shown_as_json = job.payload is not None and is_json(job.content_type) and _is_valid(job.payload)
     return JobView(
         id=job.id,
@@ -95,7 +92,7 @@ def job_view(job: DispatchJob) -> JobView:
 
 
 def attempt_view(attempt: Attempt) -> AttemptView:
-    """An attempt as it is shown."""
+    """Return the API's view of an attempt."""
     return AttemptView(
         attempt.number,
         attempt.outcome,

@@ -1,7 +1,4 @@
-"""`/api/v1/jobs`: making jobs, and looking at them.
-
-What people decide about jobs: cancel, retry and ignore, one, several or a group.
-"""
+"""`/api/v1/jobs`: create and list jobs, and cancel, retry or ignore them."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
@@ -38,7 +35,7 @@ PATH = "/api/v1/jobs"
 
 
 class JobRoutes:
-    """The routes that make and show jobs."""
+    """The routes that create and show jobs."""
 
     def __init__(self, repository: JobRepository, new_id: Callable[[], str], clock: Clock) -> None:
         self._repository = repository
@@ -48,27 +45,27 @@ class JobRoutes:
     @route(
         "POST",
         PATH,
-        summary="Make a job; for a known idempotency key the answer is the job that has it.",
+        summary="Create a job. For a known idempotency key, return the job that has it.",
         max_body_bytes=MAX_ITEM_BYTES,
         roles=MAY_PUBLISH,
         refusals=(HTTPStatus.NOT_FOUND,),
     )
     async def _create(self, call: Call[NoQuery, NewJobBody]) -> JobReceipt:
-        (created,) = await self._made([call.body])
+        (created,) = await self._new_jobs([call.body])
         return JobReceipt(created.id, created.is_new)
 
     @route(
         "POST",
         f"{PATH}/batch",
-        summary=f"Make up to {MOST_AT_ONCE} jobs, all of them or none.",
+        summary=f"Create up to {MOST_AT_ONCE} jobs, all or none.",
         max_body_bytes=MAX_BATCH_BYTES,
         roles=MAY_PUBLISH,
         refusals=(HTTPStatus.NOT_FOUND,),
     )
     async def _create_many(self, call: Call[NoQuery, NewJobs]) -> JobReceipts:
-        return JobReceipts([JobReceipt(created.id, created.is_new) for created in await self._made(call.body.jobs)])
+        return JobReceipts([JobReceipt(created.id, created.is_new) for created in await self._new_jobs(call.body.jobs)])
 
-    async def _made(self, bodies: Sequence[NewJobBody]) -> list[CreatedJob]:
+    async def _new_jobs(self, bodies: Sequence[NewJobBody]) -> list[CreatedJob]:
         named = {body.subscription_id for body in bodies if body.subscription_id is not None}
         subscriptions = {
             name: await self._repository.get_subscription(checked_id(name, UnknownSubscription))
@@ -78,7 +75,7 @@ class JobRoutes:
         jobs = [new_job(body, subscriptions.get(body.subscription_id or ""), self._new_id(), now_ms) for body in bodies]
         return await self._repository.create_jobs(jobs, now_ms)
 
-    @route("GET", PATH, summary="Jobs, the newest first.")
+    @route("GET", PATH, summary="List jobs, the newest first.")
     async def _list(self, call: Call[JobQuery, NoBody]) -> JobList:
         asked = call.query
         which = JobFilter(
@@ -96,21 +93,26 @@ class JobRoutes:
         page = await self._repository.list_jobs(which, asked.cursor, asked.limit)
         return JobList([job_view(job) for job in page.jobs], page.cursor)
 
-    @route("GET", f"{PATH}/counts", summary="How many jobs have each status.")
+    @route("GET", f"{PATH}/counts", summary="Count the jobs by status.")
     async def _counts(self, _: Call[NoQuery, NoBody]) -> JobCounts:
         return JobCounts(await self._repository.counts())
 
-    @route("GET", f"{PATH}/oldest-waiting", summary="For how long the oldest job has waited for its delivery.")
+    @route("GET", f"{PATH}/oldest-waiting", summary="Get the age of the oldest job that waits for delivery.")
     async def _oldest_waiting(self, _: Call[NoQuery, NoBody]) -> OldestAges:
         now_ms = self._clock.now_ms()
         oldest = await self._repository.oldest_waiting(now_ms)
         return OldestAges(age_s=_age_s(oldest.since_ms, now_ms), held_age_s=_age_s(oldest.held_since_ms, now_ms))
 
-    @route("GET", f"{PATH}/{{id}}", summary="One job, archived or not, with its payload.", roles=EVERYONE)
+    @route("GET", f"{PATH}/{{id}}", summary="Get a job with its payload, archived or not.", roles=EVERYONE)
     async def _get(self, call: Call[NoQuery, NoBody]) -> JobView:
         return job_view(await self._repository.get_job(checked_job_id(call.path["id"])))
 
-    @route("GET", f"{PATH}/{{id}}/attempts", summary="The deliveries of a job, the first one first.", roles=EVERYONE)
+    @route(
+        "GET",
+        f"{PATH}/{{id}}/attempts",
+        summary="List the delivery attempts of a job, the first one first.",
+        roles=EVERYONE,
+    )
     async def _attempts(self, call: Call[PageQuery, NoBody]) -> AttemptList:
         job_id, asked = checked_job_id(call.path["id"]), call.query
         after = BEFORE_ALL_ATTEMPTS if asked.cursor is None else key_before(asked.cursor, tuple[Count, EpochMs])
@@ -126,7 +128,7 @@ def _age_s(since_ms: int | None, now_ms: int) -> float | None:
 
 
 class JobDecisionRoutes:
-    """The routes by which a person moves jobs."""
+    """The routes that cancel, retry and ignore jobs."""
 
     def __init__(self, repository: JobRepository, clock: Clock) -> None:
         self._repository = repository
@@ -135,7 +137,7 @@ class JobDecisionRoutes:
     @route(
         "POST",
         f"{PATH}/{{id}}/cancel",
-        summary="Give up a job that no delivery has begun of.",
+        summary="Cancel a job whose delivery has not begun.",
         refusals=(HTTPStatus.CONFLICT,),
     )
     async def _cancel(self, call: Call[NoQuery, NoBody]) -> Decided:
@@ -144,20 +146,20 @@ class JobDecisionRoutes:
     @route(
         "POST",
         f"{PATH}/cancel",
-        summary="Give up jobs that no delivery has begun of.",
+        summary="Cancel jobs whose delivery has not begun.",
         refusals=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
     )
     async def _cancel_several(self, call: Call[NoQuery, JobIds]) -> Decided:
         return await self._decide(self._repository.cancel, call.body.ids)
 
-    @route("POST", f"{PATH}/{{id}}/retry", summary="Begin anew with a job in ERROR.", refusals=(HTTPStatus.CONFLICT,))
+    @route("POST", f"{PATH}/{{id}}/retry", summary="Retry a job in ERROR.", refusals=(HTTPStatus.CONFLICT,))
     async def _retry(self, call: Call[NoQuery, NoBody]) -> Decided:
         return await self._decide(self._repository.retry, [call.path["id"]])
 
     @route(
         "POST",
         f"{PATH}/retry",
-        summary="Begin anew with jobs in ERROR.",
+        summary="Retry jobs in ERROR.",
         refusals=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
     )
     async def _retry_several(self, call: Call[NoQuery, JobIds]) -> Decided:
@@ -166,7 +168,7 @@ class JobDecisionRoutes:
     @route(
         "POST",
         f"{PATH}/{{id}}/ignore",
-        summary="Give up a job in ERROR, so that what they block moves on.",
+        summary="Ignore a job in ERROR, so that the jobs it blocks move on.",
         refusals=(HTTPStatus.CONFLICT,),
     )
     async def _ignore(self, call: Call[NoQuery, NoBody]) -> Decided:
@@ -175,7 +177,7 @@ class JobDecisionRoutes:
     @route(
         "POST",
         f"{PATH}/ignore",
-        summary="Give up jobs in ERROR, so that what they block moves on.",
+        summary="Ignore jobs in ERROR, so that the jobs they block move on.",
         refusals=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
     )
     async def _ignore_several(self, call: Call[NoQuery, JobIds]) -> Decided:
@@ -184,7 +186,7 @@ class JobDecisionRoutes:
     @route(
         "POST",
         f"{PATH}/retry-group",
-        summary=f"Begin anew with a group's jobs in ERROR, in order, the first {MOST_AT_ONCE} of them.",
+        summary=f"Retry the first {MOST_AT_ONCE} jobs in ERROR of a group, in order.",
     )
     async def _retry_group(self, call: Call[NoQuery, GroupToRetry]) -> Decided:
         ids = await self._repository.retry_group(call.body.group_key, self._clock.now_ms(), MOST_AT_ONCE)

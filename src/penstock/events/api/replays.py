@@ -1,7 +1,7 @@
-"""`/api/v1/replays`: deliver again the finished jobs that a filter finds, after a count of them.
+"""`/api/v1/replays`: deliver the finished jobs that match a filter again, or count them.
 
-For small replays, by this process and through the queue. `penstock pipeline replay` does the same for millions of jobs:
-both create their copies with `jobs.replays_keeping`.
+This process copies the jobs and sends them through the queue. `penstock pipeline replay` does the same for millions of
+jobs: both create their copies with `events.store.Replays`.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ MOST_JOBS = 10_000
 
 
 class Selection(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """Which jobs; only those that can be replayed are found."""
+    """Which jobs; only those that can be replayed match."""
 
     status: JobStatus | None = None
     subscription_id: Name | None = None
@@ -33,7 +33,7 @@ class Selection(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
     created_to_ms: EpochMs | None = None
 
     def for_replay(self) -> ReplaySelection:
-        """The same selection as it is kept with a replay."""
+        """Return the selection as it is stored with a replay."""
         return ReplaySelection(
             from_ms=self.created_from_ms,
             to_ms=self.created_to_ms,
@@ -45,17 +45,17 @@ class Selection(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
 
 
 class ReplayEstimate(msgspec.Struct, frozen=True, rename="camel"):
-    """What a replay would do: create a copy of each job. A copy of a job in ERROR replaces it and counts as retried."""
+    """What a replay would create: a copy of each job. A copy of a job in ERROR replaces it and counts as retried."""
 
     retried: int
     made: int
     groups: int
     truncated: bool
-    """Whether there are more than one replay takes."""
+    """Whether more jobs match than one replay takes."""
 
 
 class Replayed(msgspec.Struct, frozen=True, rename="camel"):
-    """What a replay did; the ids of the jobs it created end with `~` and its id."""
+    """What a replay created; the ids of its jobs end with `~` and the replay's id."""
 
     replay_id: str
     retried: int
@@ -70,29 +70,29 @@ class ReplayRoutes:
         self._new_id = new_id
         self._clock = clock
 
-    @route("GET", f"{PATH}/count", summary="Count the jobs that a replay would deliver; nothing is changed.")
+    @route("GET", f"{PATH}/count", summary="Count the jobs that a replay would deliver. Nothing is changed.")
     async def _count(self, call: Call[Selection, NoBody]) -> ReplayEstimate:
-        return found_in(await self._jobs(call.query))
+        return estimate(await self._jobs(call.query))
 
     @route(
         "POST",
         PATH,
-        summary=f"Deliver the jobs found once more, up to {MOST_JOBS}, in order per key.",
+        summary=f"Deliver the matching jobs again, up to {MOST_JOBS}, in order per key.",
         refusals=(HTTPStatus.CONFLICT,),
     )
     async def _replay(self, call: Call[NoQuery, Selection]) -> Replayed:
         jobs = await self._jobs(call.body)
-        if found_in(jobs).truncated:
-            detail = f"the filter finds more than {MOST_JOBS} jobs: narrow it, or use `penstock pipeline replay`"
+        if estimate(jobs).truncated:
+            detail = f"more than {MOST_JOBS} jobs match: narrow the filter, or use `penstock pipeline replay`"
             raise Refused(HTTPStatus.CONFLICT, detail)
-        replay_id, order = self._new_id(), ReplayRequest(selection=call.body.for_replay())
-        copied = await self._repository.replays(self._clock).copy_all(replay_id, order, [job.id for job in jobs])
+        replay_id, request = self._new_id(), ReplayRequest(selection=call.body.for_replay())
+        copied = await self._repository.replays(self._clock).copy_all(replay_id, request, [job.id for job in jobs])
         return Replayed(replay_id, copied.in_error, copied.copies - copied.in_error)
 
     async def _jobs(self, selection: Selection) -> Sequence[DispatchJob]:
-        """The jobs of a selection in order, up to one more than a replay takes.
+        """Return the matching jobs in order, up to one more than a replay takes.
 
-        Without those whose subscription is gone: they cannot be delivered.
+        Jobs of deleted subscriptions cannot be delivered and are left out.
         """
         known = {None, *(each.id for each in await self._repository.list_subscriptions())}
         found: list[DispatchJob] = []
@@ -108,8 +108,8 @@ class ReplayRoutes:
         return found[: MOST_JOBS + 1]
 
 
-def found_in(jobs: Sequence[DispatchJob]) -> ReplayEstimate:
-    """What a replay of these jobs would do."""
+def estimate(jobs: Sequence[DispatchJob]) -> ReplayEstimate:
+    """Return what a replay of these jobs would create."""
     errors = sum(job.status is JobStatus.ERROR for job in jobs)
     groups = len({job.group_key for job in jobs})
     return ReplayEstimate(errors, len(jobs) - errors, groups, len(jobs) > MOST_JOBS)

@@ -1,4 +1,4 @@
-"""One API process: everything put together, and served until a signal."""
+"""One API process: its parts put together, and served until a signal."""
 
 import asyncio
 import os
@@ -43,7 +43,7 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     egress_allow: tuple[Network, ...] = ()
 
     def __repr__(self) -> str:
-        # Without the secrets, which must not come into a log.
+        # Without the secrets, which must not reach a log.
         return f"ApiSettings({self.host}:{self.port})"
 
 
@@ -65,7 +65,7 @@ async def api_server(
     dead_letters: DeadLetters | None = None,
     front: ApiFront | None = None,
 ) -> AsyncIterator[HttpServer]:
-    """The server on an opened repository, not yet listening; both are closed at the end."""
+    """Return the server on an open repository, not yet listening; both are closed at the end."""
     metrics = metrics or Metrics("api")
     keys = None if settings.api_keys is None else KeyFile(settings.api_keys)
     await repository.open(clock.now_ms())
@@ -108,7 +108,7 @@ async def _spans(settings: ApiSettings) -> AsyncIterator[Spans]:
     try:
         yield spans
     finally:
-        # It may wait for the collector.
+        # Closing may wait for the collector.
         await asyncio.to_thread(spans.close)
 
 
@@ -124,14 +124,14 @@ async def _dead_letters(settings: ApiSettings) -> AsyncIterator[DeadLetters]:
 
 
 def node_name() -> str:
-    """This process, as leases name it."""
+    """Return the name of this process in leases."""
     return f"api {socket.gethostname()} {os.getpid()}"
 
 
 @asynccontextmanager
 async def _courier(settings: ApiSettings, clock: Clock) -> AsyncIterator[Courier]:
     delivery = DeliverySettings(
-        # Each subscription has a time-out of its own; this one only ends what escaped it.
+        # Each subscription has its own timeout; this one ends only what escaped it.
         request_timeout_s=LONGEST_TIMEOUT_S,
         connect_timeout_s=settings.connect_timeout_s,
         http_version=settings.http_version,

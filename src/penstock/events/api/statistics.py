@@ -1,7 +1,4 @@
-"""`/api/v1/statistics`: deliveries minute by minute, of the last two days at most.
-
-`/api/v1/deliveries`: what was finished lately, for charts by group and a feed.
-"""
+"""`/api/v1/statistics`: deliveries by minute, and `/api/v1/deliveries`: jobs that finished recently."""
 
 from typing import Annotated
 
@@ -16,10 +13,11 @@ from penstock.events.store import KEPT_MS, THE_NEWEST, FinishedJob, JobRepositor
 from penstock.http.api import Call, NoBody, first_of, key_before, route
 
 PATH = "/api/v1/statistics"
+DELIVERIES_PATH = "/api/v1/deliveries"
 
 
 class HistoryQuery(msgspec.Struct, frozen=True, rename="camel"):
-    """Which minutes, by default the last three hours, added up to steps of so many minutes."""
+    """Which minutes, by default those of the last three hours, summed in steps of `stepMinutes`."""
 
     since_ms: EpochMs | None = None
     step_minutes: Annotated[int, Meta(ge=1, le=60)] = 1
@@ -28,7 +26,7 @@ class HistoryQuery(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class HistoryStep(msgspec.Struct, frozen=True, rename="camel"):
-    """What was delivered in a step that begins at a moment."""
+    """The deliveries of the step that begins at `atMs`."""
 
     at_ms: int
     delivered: int
@@ -42,7 +40,7 @@ class HistoryStep(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class DeliveryHistory(msgspec.Struct, frozen=True):
-    """Steps, the oldest first; one in which nothing happened is not there."""
+    """Steps, the oldest first; steps without deliveries are left out."""
 
     steps: list[HistoryStep]
 
@@ -54,7 +52,9 @@ class StatisticsRoutes:
         self._repository = repository
         self._clock = clock
 
-    @route("GET", f"{PATH}/history", summary="Deliveries by outcome and their response times, in steps of minutes.")
+    @route(
+        "GET", f"{PATH}/history", summary="Count deliveries by outcome, with their response times, in steps of minutes."
+    )
     async def _history(self, call: Call[HistoryQuery, NoBody]) -> DeliveryHistory:
         asked, now_ms = call.query, self._clock.now_ms()
         since_ms = now_ms - 180 * MINUTE_MS if asked.since_ms is None else asked.since_ms
@@ -83,11 +83,8 @@ def _step(at_ms: int, whole: Minute) -> HistoryStep:
     )
 
 
-DELIVERIES_PATH = "/api/v1/deliveries"
-
-
 class DeliveryQuery(msgspec.Struct, frozen=True, rename="camel"):
-    """Since when, in milliseconds since the Unix epoch, how many, and where to go on."""
+    """Since when, in milliseconds since the Unix epoch, how many, and where to continue."""
 
     since_ms: EpochMs = 0
     limit: Limit = 200
@@ -95,20 +92,22 @@ class DeliveryQuery(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class DeliveryList(msgspec.Struct, frozen=True):
-    """Jobs that are over, the last one first; the cursor asks for those before them, null after the last."""
+    """Finished jobs, the last one first; the cursor asks for earlier ones, null on the last page."""
 
     deliveries: list[FinishedJob]
     cursor: str | None
 
 
 class DeliveryRoutes:
-    """The route of what was finished lately."""
+    """The route of jobs that finished recently."""
 
     def __init__(self, repository: JobRepository) -> None:
         self._repository = repository
 
     @route(
-        "GET", DELIVERIES_PATH, summary="Jobs that were finished lately, with their last delivery, the last one first."
+        "GET",
+        DELIVERIES_PATH,
+        summary="List the jobs that finished recently with their last delivery, the newest first.",
     )
     async def _list(self, call: Call[DeliveryQuery, NoBody]) -> DeliveryList:
         asked = call.query

@@ -1,7 +1,4 @@
-"""From subscriptions as callers give them to those that are kept, and back to what the API shows.
-
-The URLs that deliveries go to, checked when they are given.
-"""
+"""Converts the API's subscription requests to subscriptions, and subscriptions to the API's views."""
 
 import msgspec
 from msgspec import UNSET
@@ -16,18 +13,8 @@ from penstock.domain.signing import key_of
 from penstock.domain.subscription import Subscription
 
 
-def checked_target(url: str) -> str:
-    """A URL that a request can be made from; whether it may be reached is found out when it is."""
-    try:
-        parse_target(url)
-    except Undeliverable as error:
-        # Without the URL: it may carry a secret.
-        raise InvalidArgument(f"the target is no URL to deliver to: {error.message.partition(': ')[2]}") from error
-    return url
-
-
 def new_subscription(body: NewSubscription, subscription_id: str, secret: str) -> Subscription:
-    """The subscription that was asked for; InvalidArgument says what is wrong with it."""
+    """Return the requested subscription; InvalidArgument says what is wrong with it."""
     key_of(secret)
     return Subscription(
         id=subscription_id,
@@ -47,7 +34,7 @@ def new_subscription(body: NewSubscription, subscription_id: str, secret: str) -
 
 
 def changed_subscription(subscription: Subscription, change: SubscriptionChange) -> Subscription:
-    """The subscription as it shall be; InvalidArgument says what is wrong with that."""
+    """Return the subscription with a change applied; InvalidArgument says what is wrong with it."""
     given = {name: value for name in change.__struct_fields__ if (value := getattr(change, name)) is not UNSET}
     if "target" in given:
         given["target"] = checked_target(given["target"])
@@ -61,7 +48,7 @@ def changed_subscription(subscription: Subscription, change: SubscriptionChange)
 
 
 def subscription_view(subscription: Subscription) -> SubscriptionView:
-    """A subscription as it is shown."""
+    """Return the API's view of a subscription."""
     return SubscriptionView(
         id=subscription.id,
         name=subscription.name,
@@ -78,3 +65,13 @@ def subscription_view(subscription: Subscription) -> SubscriptionView:
         tenant=subscription.tenant,
         secrets=len(subscription.secrets),
     )
+
+
+def checked_target(url: str) -> str:
+    """Return a URL that a request can be built from; whether it may be reached is checked at delivery."""
+    try:
+        parse_target(url)
+    except Undeliverable as error:
+        # Without the URL: it may carry a secret.
+        raise InvalidArgument(f"the target is not a URL to deliver to: {error.message.partition(': ')[2]}") from error
+    return url

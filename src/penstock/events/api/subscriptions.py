@@ -1,7 +1,4 @@
-"""`/api/v1/subscriptions`: making, changing, pausing and removing subscriptions.
-
-`/api/v1/subscriptions/{id}/rotate-secret` and `/finish-rotation`: a new secret, beside the old one for a while.
-"""
+"""`/api/v1/subscriptions`: create, change, pause and delete subscriptions, and rotate their signing secrets."""
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping
@@ -32,48 +29,9 @@ from penstock.events.fields import SMALL_BODY_BYTES, checked_id
 from penstock.events.store import JobRepository
 from penstock.http.api import Call, NoBody, NoQuery, page_of, route
 
-_KEY_BYTES = 32
-
-
-def new_secret() -> str:
-    """A secret to sign with, in the form of Standard Webhooks."""
-    return SECRET_PREFIX + b64encode(random_bytes(_KEY_BYTES)).decode()
-
-
-class SigningSecretRoutes:
-    """The routes that replace secrets."""
-
-    def __init__(self, repository: JobRepository) -> None:
-        self._repository = repository
-
-    @route(
-        "POST",
-        "/api/v1/subscriptions/{id}/rotate-secret",
-        summary="Sign with a new secret, and with the previous one too unless told otherwise.",
-        max_body_bytes=SMALL_BODY_BYTES,
-    )
-    async def _rotate(self, call: Call[NoQuery, Rotation]) -> Rotated:
-        subscription = await self._subscription(call.path["id"])
-        secret = call.body.secret or new_secret()
-        key_of(secret)
-        kept = subscription.secrets[:1] if call.body.keep_previous else ()
-        secrets = (secret, *(each for each in kept if each != secret))
-        await self._repository.change_subscription(msgspec.structs.replace(subscription, secrets=secrets))
-        return Rotated(secret, len(secrets))
-
-    @route("POST", "/api/v1/subscriptions/{id}/finish-rotation", summary="Sign with the newest secret alone.")
-    async def _finish(self, call: Call[NoQuery, NoBody]) -> RotationFinished:
-        subscription = await self._subscription(call.path["id"])
-        secrets = subscription.secrets[:1]
-        await self._repository.change_subscription(msgspec.structs.replace(subscription, secrets=secrets))
-        return RotationFinished(len(secrets))
-
-    async def _subscription(self, subscription_id: str) -> Subscription:
-        return await self._repository.get_subscription(checked_id(subscription_id, UnknownSubscription))
-
-
 PATH = "/api/v1/subscriptions"
 _ONE = f"{PATH}/{{id}}"
+_KEY_BYTES = 32
 
 
 class SubscriptionRoutes:
@@ -87,7 +45,7 @@ class SubscriptionRoutes:
     @route(
         "POST",
         PATH,
-        summary="Make a subscription: from now on matching events become jobs for its target.",
+        summary="Create a subscription. From now on, matching events become jobs for its target.",
         max_body_bytes=SMALL_BODY_BYTES,
         refusals=(HTTPStatus.CONFLICT,),
     )
@@ -97,20 +55,20 @@ class SubscriptionRoutes:
         await self._repository.add_subscription(subscription)
         return SubscriptionMade(subscription_view(subscription), secret)
 
-    @route("GET", PATH, summary="Subscriptions, the oldest first.")
+    @route("GET", PATH, summary="List subscriptions, the oldest first.")
     async def _list(self, call: Call[PageQuery, NoBody]) -> SubscriptionList:
         found = await self._repository.list_subscriptions()
         page, cursor = page_of(found, lambda each: (each.id,), tuple[str], call.query.limit, call.query.cursor)
         return SubscriptionList([subscription_view(each) for each in page], cursor)
 
-    @route("GET", _ONE, summary="One subscription.")
+    @route("GET", _ONE, summary="Get a subscription.")
     async def _get(self, call: Call[NoQuery, NoBody]) -> SubscriptionView:
         return await self._view(_id(call.path))
 
     @route(
         "PATCH",
         _ONE,
-        summary="Change a subscription. Jobs that were made keep their target, mode and pool.",
+        summary="Change a subscription. Existing jobs keep their target, mode and pool.",
         max_body_bytes=SMALL_BODY_BYTES,
         refusals=(HTTPStatus.CONFLICT,),
     )
@@ -119,20 +77,20 @@ class SubscriptionRoutes:
         await self._repository.change_subscription(changed)
         return subscription_view(changed)
 
-    @route("POST", f"{_ONE}/pause", summary="Deliver nothing more; matching events still become jobs, which wait.")
+    @route("POST", f"{_ONE}/pause", summary="Pause deliveries. Matching events still become jobs, which wait.")
     async def _pause(self, call: Call[NoQuery, NoBody]) -> SubscriptionView:
         await self._repository.pause_subscription(_id(call.path))
         return await self._view(_id(call.path))
 
-    @route("POST", f"{_ONE}/resume", summary="Deliver again, beginning with what has waited.")
+    @route("POST", f"{_ONE}/resume", summary="Resume deliveries, beginning with the jobs that waited.")
     async def _resume(self, call: Call[NoQuery, NoBody]) -> SubscriptionView:
         await self._repository.resume_subscription(_id(call.path))
         return await self._view(_id(call.path))
 
-    @route("DELETE", _ONE, summary="Remove a subscription, and cancel its jobs that no delivery has begun of.")
+    @route("DELETE", _ONE, summary="Delete a subscription, and cancel its jobs whose delivery has not begun.")
     async def _delete(self, call: Call[NoQuery, NoBody]) -> SubscriptionRemoved:
         subscription_id = _id(call.path)
-        # First, so that no event makes another job for it.
+        # First, so that no event creates another job for it.
         await self._repository.delete_subscription(subscription_id)
         cancelled, now_ms = 0, self._clock.now_ms()
         while some := await self._repository.cancel_of_subscription(subscription_id, now_ms, MOST_AT_ONCE):
@@ -143,5 +101,42 @@ class SubscriptionRoutes:
         return subscription_view(await self._repository.get_subscription(subscription_id))
 
 
+class SigningSecretRoutes:
+    """The routes that rotate signing secrets."""
+
+    def __init__(self, repository: JobRepository) -> None:
+        self._repository = repository
+
+    @route(
+        "POST",
+        f"{_ONE}/rotate-secret",
+        summary="Sign with a new secret, and also with the previous one unless `keepPrevious` is false.",
+        max_body_bytes=SMALL_BODY_BYTES,
+    )
+    async def _rotate(self, call: Call[NoQuery, Rotation]) -> Rotated:
+        subscription = await self._subscription(call.path["id"])
+        secret = call.body.secret or new_secret()
+        key_of(secret)
+        kept = subscription.secrets[:1] if call.body.keep_previous else ()
+        secrets = (secret, *(each for each in kept if each != secret))
+        await self._repository.change_subscription(msgspec.structs.replace(subscription, secrets=secrets))
+        return Rotated(secret, len(secrets))
+
+    @route("POST", f"{_ONE}/finish-rotation", summary="Sign with the newest secret only.")
+    async def _finish(self, call: Call[NoQuery, NoBody]) -> RotationFinished:
+        subscription = await self._subscription(call.path["id"])
+        secrets = subscription.secrets[:1]
+        await self._repository.change_subscription(msgspec.structs.replace(subscription, secrets=secrets))
+        return RotationFinished(len(secrets))
+
+    async def _subscription(self, subscription_id: str) -> Subscription:
+        return await self._repository.get_subscription(checked_id(subscription_id, UnknownSubscription))
+
+
 def _id(path: Mapping[str, str]) -> str:
     return checked_id(path["id"], UnknownSubscription)
+
+
+def new_secret() -> str:
+    """Return a new signing secret in the form of Standard Webhooks."""
+    return SECRET_PREFIX + b64encode(random_bytes(_KEY_BYTES)).decode()

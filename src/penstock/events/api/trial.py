@@ -1,4 +1,4 @@
-"""`POST /api/v1/subscriptions/{id}/test`: a test event, delivered at once, to see what the endpoint makes of it."""
+"""`POST /api/v1/subscriptions/{id}/test`: deliver a test event at once and return the endpoint's answer."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock
 from penstock.events.errors import UnknownSubscription
 from penstock.events.fields import checked_id
-from penstock.events.process import told
+from penstock.events.process import error_text
 from penstock.events.store import JobRepository
 from penstock.http.api import Call, NoBody, NoQuery, route
 
@@ -23,7 +23,7 @@ _DATA = b'{"message":"This is a test event of Penstock. Answer with any 2xx stat
 
 
 class TrialRoutes:
-    """The route that tries out a subscription; nothing of it is kept."""
+    """The route that tests a subscription; nothing is stored."""
 
     def __init__(self, repository: JobRepository, courier: Courier, new_id: Callable[[], str], clock: Clock) -> None:
         self._repository = repository
@@ -34,7 +34,7 @@ class TrialRoutes:
     @route(
         "POST",
         "/api/v1/subscriptions/{id}/test",
-        summary="Deliver a test event to a subscription now, paused or not, and tell what came of it.",
+        summary="Deliver a test event to a subscription now, paused or not, and return the result.",
     )
     async def _try(self, call: Call[NoQuery, NoBody]) -> Trial:
         subscription = await self._repository.get_subscription(checked_id(call.path["id"], UnknownSubscription))
@@ -50,7 +50,7 @@ class TrialRoutes:
             outcome.status,
             delivery.duration_ms,
             delivery.response,
-            told(outcome.error),
+            error_text(outcome.error),
         )
 
 

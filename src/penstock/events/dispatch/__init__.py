@@ -1,11 +1,10 @@
 """Dispatch: PENDING jobs to the queue, in order per group, by the inline engine or by Spark."""
 
-from penstock.events.dispatch.lane_publisher import LaneClaims
+from penstock.events.dispatch.lane_claims import LaneClaims
 from penstock.events.dispatch.pointers import Pointers
 from penstock.events.dispatch.scheduler import Scheduler
-from penstock.events.dispatch.server import SchedulerServerSettings, serve_scheduler
+from penstock.events.dispatch.server import SchedulerServerSettings, serve_api_with_scheduler, serve_scheduler
 from penstock.events.dispatch.settings import MOST_PER_LANE, SchedulerSettings, scheduler_settings
-from penstock.events.dispatch.with_api import serve_api_with_scheduler
 
 __all__ = [
     "MOST_PER_LANE",

@@ -1,68 +1,32 @@
-"""Reads the lanes whose turn it is and hands them on: at once when called, when a job is due, and every few seconds.
+"""Reads the lanes whose turn it is and publishes them: when signalled, when a job is due, and every few seconds."""
 
-How many jobs a claim asks for: few when there is little to do, more and more while there is a backlog.
-"""
-
+import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 
 from penstock.cluster import StaleLeader
 from penstock.domain.retry import Backoff
 from penstock.edge.clock import Clock
 from penstock.edge.pause import Pause
-from penstock.events.dispatch.lane_publisher import GOOD_FOR, LanePublisher, OpenedPublisher, rest
+from penstock.events.dispatch.lane_publisher import USABLE_SHARE, LanePublisher, OpenedPublisher
 from penstock.events.dispatch.settings import MOST_PER_LANE, Counts, SchedulerSettings
 from penstock.events.store import JobRepository
 
-_GROWTH = 4
-
-
-class ClaimPace:
-    """The size of the next claim, and how many groups may be published at once.
-
-    Both start at the configured numbers and grow together, as long as claims come back full, until a claim has
-    `most` jobs. Claims that are not full bring them down again, a queue in trouble at once.
-    """
-
-    def __init__(self, batch: int, most: int, groups: int) -> None:
-        self._first = batch
-        self._most = max(batch, most)
-        self._groups = groups
-        self.batch = batch
-
-    @property
-    def groups(self) -> int:
-        """How many groups may be published at once."""
-        return max(1, self._groups * self.batch // self._first)
-
-    def claimed(self, count: int) -> None:
-        """A claim brought so many."""
-        # Shares are whole numbers of jobs, so a claim of many groups may bring a little less than it asked for.
-        if count > self.batch // 2:
-            self.batch = min(self.batch * _GROWTH, self._most)
-        else:
-            self.batch = max(self.batch // _GROWTH, self._first)
-
-    def slow_down(self) -> None:
-        """Begin again with little."""
-        self.batch = self._first
-
-
 log = logging.getLogger(__name__)
-
-
+_GROWTH = 4
 _FIRST_PAUSE_S = 0.5
 
 
 class PendingJobPoller:
-    """Polls until it is cancelled, or until another node leads; never twice at once."""
+    """Polls until it is cancelled or another node leads; one poll at a time."""
 
     def __init__(
         self,
         jobs: JobRepository,
         lanes: LanePublisher,
         queue: OpenedPublisher,
-        pace: ClaimPace,
+        pace: "ClaimPace",
         queue_backoff: Backoff,
         counts: Counts,
         settings: SchedulerSettings,
@@ -78,17 +42,17 @@ class PendingJobPoller:
         self._own_backoff = Backoff(_FIRST_PAUSE_S, settings.poll_interval_s)
         self._counts = counts
         self._poll_interval_s = settings.poll_interval_s
-        self._good_for_s = settings.claim_lease_s * GOOD_FOR
+        self._good_for_s = settings.claim_lease_s * USABLE_SHARE
         self._clock = clock
         self._seconds = seconds
         self._pause = pause
 
     async def run(self) -> None:
-        """Poll again and again; what goes wrong is logged, and does not end it. StaleLeader when another leads."""
+        """Poll until cancelled; log errors and go on. StaleLeader is raised when another node leads."""
         while True:
             try:
                 await self.poll()
-                await rest(self._jobs, self._clock, self._poll_interval_s)
+                await wait_for_work(self._jobs, self._clock, self._poll_interval_s)
             except StaleLeader:
                 raise
             except Exception as error:
@@ -101,7 +65,7 @@ class PendingJobPoller:
                 self._own_backoff.succeeded()
 
     async def poll(self) -> None:
-        """Claim lanes and publish from them until none is left whose turn it is."""
+        """Claim lanes and publish from them until no lane is ready."""
         await self._queue.opened()
         while True:
             await self._until_there_is_room()
@@ -114,9 +78,49 @@ class PendingJobPoller:
                 return
 
     async def _until_there_is_room(self) -> None:
-        """One batch may wait while another is being published; a queue in trouble gets one small batch at a time."""
+        """Wait for room: two batches at most, or one small batch at a time while the queue fails."""
         if self._queue_backoff.delay_s:
             self._pace.slow_down()
             await self._lanes.has_room(1)
             await self._pause(self._queue_backoff.delay_s)
         await self._lanes.has_room(2 * self._pace.batch)
+
+
+class ClaimPace:
+    """The size of the next claim, and how many groups may be published at once.
+
+    Both start at the configured numbers and grow together while claims come back full, until a claim has `most` jobs.
+    Claims that are not full shrink them again; a failing queue resets them.
+    """
+
+    def __init__(self, batch: int, most: int, groups: int) -> None:
+        self._first = batch
+        self._most = max(batch, most)
+        self._groups = groups
+        self.batch = batch
+
+    @property
+    def groups(self) -> int:
+        """Return how many groups may be published at once."""
+        return max(1, self._groups * self.batch // self._first)
+
+    def claimed(self, count: int) -> None:
+        """Adjust the size to the number of jobs that the last claim returned."""
+        # Shares are whole numbers of jobs, so a claim of many groups may return slightly less than it asked for.
+        if count > self.batch // 2:
+            self.batch = min(self.batch * _GROWTH, self._most)
+        else:
+            self.batch = max(self.batch // _GROWTH, self._first)
+
+    def slow_down(self) -> None:
+        """Start again with small claims."""
+        self.batch = self._first
+
+
+async def wait_for_work(jobs: JobRepository, clock: Clock, most_s: float) -> None:
+    """Wait until jobs may be published, the next one is due, or `most_s` have passed."""
+    due_ms = await jobs.next_due_ms()
+    due_s = most_s if due_ms is None else max(0.0, (due_ms - clock.now_ms()) / 1000)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(min(due_s, most_s)):
+            await jobs.signal.wait()

@@ -1,4 +1,4 @@
-"""From a claimed job to the pointer that the queue carries (SCHED-POINTER-1)."""
+"""Creates the pointer that the queue carries for a claimed job (SCHED-POINTER-1)."""
 
 from typing import Protocol
 
@@ -11,15 +11,38 @@ from penstock.queues import Publication
 
 
 class TokenIssuer(Protocol):
-    """Makes the token by which the process endpoint knows that a request comes from this queue."""
+    """Issues the tokens that prove to the process endpoint that a request comes from this queue."""
 
     def token(self, job_id: str, now_ms: int) -> str:
-        """A short-lived token that is good for this job only."""
+        """Return a short-lived token that is valid for this job only."""
         ...
 
 
+class Pointers:
+    """Creates pointers to the process endpoint; `pool` is used for jobs that name none."""
+
+    def __init__(self, endpoint: str, tokens: TokenIssuer, pool: str = DEFAULT_DISPATCH_POOL) -> None:
+        self._endpoint = endpoint
+        self._tokens = tokens
+        self._pool = pool
+
+    def publication(self, job: ClaimedJob, now_ms: int) -> Publication:
+        """Return the message for a job."""
+        pointer = _Pointer(
+            id=job.id,
+            pool_code=self._pool if job.pool == DEFAULT_DISPATCH_POOL else job.pool,
+            auth_token=self._tokens.token(job.id, now_ms),
+            mediation_target=self._endpoint,
+            message_group_id=job.group_key,
+            dispatch_mode=job.mode,
+        )
+        # A FIFO queue makes the messages of a group wait for each other; IMMEDIATE jobs must not.
+        group = job.id if job.mode is DispatchMode.IMMEDIATE else job.group_key
+        return Publication(_encode(pointer), group, job.dedup_id)
+
+
 class _Pointer(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """Every field of the format is written out: routers other than ours read it too."""
+    """Writes every field, because routers other than ours read the format too."""
 
     id: str
     pool_code: str
@@ -32,26 +55,3 @@ class _Pointer(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fal
 
 
 _encode = msgspec.json.Encoder().encode
-
-
-class Pointers:
-    """Makes pointers to the process endpoint; `pool` is for jobs that name none."""
-
-    def __init__(self, endpoint: str, tokens: TokenIssuer, pool: str = DEFAULT_DISPATCH_POOL) -> None:
-        self._endpoint = endpoint
-        self._tokens = tokens
-        self._pool = pool
-
-    def publication(self, job: ClaimedJob, now_ms: int) -> Publication:
-        """The message for a job."""
-        pointer = _Pointer(
-            id=job.id,
-            pool_code=self._pool if job.pool == DEFAULT_DISPATCH_POOL else job.pool,
-            auth_token=self._tokens.token(job.id, now_ms),
-            mediation_target=self._endpoint,
-            message_group_id=job.group_key,
-            dispatch_mode=job.mode,
-        )
-        # A FIFO queue would make jobs of one group wait for each other, and IMMEDIATE ones do not.
-        group = job.id if job.mode is DispatchMode.IMMEDIATE else job.group_key
-        return Publication(_encode(pointer), group, job.dedup_id)

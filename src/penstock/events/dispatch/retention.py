@@ -1,4 +1,4 @@
-"""Finished jobs leave the table that is polled, and in the end the database: archived, then dropped by the month."""
+"""Archives finished jobs, and drops old archives by the month."""
 
 import logging
 from typing import Protocol
@@ -9,31 +9,37 @@ from penstock.edge.pause import Pause
 from penstock.events.dispatch.settings import Counts, SchedulerSettings
 
 EVERY_S = 60.0
-# So few at a time that no transaction holds up the claims beside it.
+# Small enough that no transaction delays the claims beside it.
 BATCH = 1_000
-
 log = logging.getLogger(__name__)
 
 
-class KeptJobs(Protocol):
-    """What retention asks of the job repository."""
+class JobArchive(Protocol):
+    """What retention needs from the job repository."""
 
     async def archive_finished(self, before_ms: int, now_ms: int, most: int) -> int:
-        """Move jobs finished before to the archive."""
+        """Move jobs that finished before a time to the archive; return how many."""
         ...
 
     async def purge_archive(self, before_ms: int) -> None:
-        """Drop what is archived of months that ended before."""
+        """Drop the archived jobs of months that ended before a time."""
 
     async def forget_events(self, before_ms: int, most: int) -> int:
-        """Delete events received before that no job outside the archive needs."""
+        """Delete events received before a time that no live job needs; return how many."""
         ...
 
 
 class Retention:
-    """Tidies up every minute, as far as there is something to do."""
+    """Archives and purges every minute."""
 
-    def __init__(self, jobs: KeptJobs, settings: SchedulerSettings, counts: Counts, clock: Clock, pause: Pause) -> None:
+    def __init__(
+        self,
+        jobs: JobArchive,
+        settings: SchedulerSettings,
+        counts: Counts,
+        clock: Clock,
+        pause: Pause,
+    ) -> None:
         self._jobs = jobs
         self._settings = settings
         self._counts = counts
@@ -41,7 +47,7 @@ class Retention:
         self._pause = pause
 
     async def run(self) -> None:
-        """Tidy up until cancelled; what goes wrong is logged, and does not end it."""
+        """Archive and purge until cancelled; log errors and go on."""
         while True:
             await self._pause(EVERY_S)
             try:
@@ -51,7 +57,7 @@ class Retention:
                 log.exception("finished jobs could not be archived")
 
     async def tidy(self) -> None:
-        """Archive what is finished, and forget what was kept for long enough."""
+        """Archive finished jobs, and delete those whose retention has ended."""
         now_ms = self._clock.now_ms()
         archive_before_ms = now_ms - round(self._settings.archive_after_s * SECOND_MS)
         forget_before_ms = now_ms - round(self._settings.keep_archive_s * SECOND_MS)

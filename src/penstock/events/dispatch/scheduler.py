@@ -1,7 +1,4 @@
-"""The scheduler: while this node leads, jobs go from PENDING to the queue.
-
-One term of leadership: everything that only the leader does, from the moment it leads until it does not.
-"""
+"""The scheduler: publishes PENDING jobs to the queue while this node leads."""
 
 import asyncio
 import logging
@@ -11,10 +8,10 @@ from penstock.cluster import Leadership, Terms
 from penstock.domain.retry import Backoff
 from penstock.edge.clock import Clock, stopwatch
 from penstock.edge.pause import Pause, pause
-from penstock.events.dispatch.lane_publisher import LaneClaims, LanePublisher
+from penstock.events.dispatch.lane_claims import LaneClaims
+from penstock.events.dispatch.lane_publisher import LanePublisher
 from penstock.events.dispatch.pending_job_poller import ClaimPace, PendingJobPoller
 from penstock.events.dispatch.pointers import Pointers
-from penstock.events.dispatch.publisher import PatientPublisher
 from penstock.events.dispatch.recovery import StaleQueuedJobPoller
 from penstock.events.dispatch.retention import Retention
 from penstock.events.dispatch.settings import Counts, SchedulerSettings
@@ -24,19 +21,83 @@ from penstock.queues import Publisher
 log = logging.getLogger(__name__)
 
 FINISH_S = 10.0
-"""How long publications under way may take to end when the scheduler stops."""
+"""How long publications in flight may take to finish when the scheduler stops."""
 
 _QUEUE_PAUSE_S = 0.25
+_FIRST_RETRY_S = 0.5
+_LAST_RETRY_S = 10.0
 
 
-class Term:
-    """The pollers and the publisher of one leader."""
+class Scheduler:
+    """Runs a term whenever this node leads. `name` identifies the node in claims."""
+
+    def __init__(
+        self,
+        jobs: JobRepository,
+        publisher: Publisher,
+        pointers: Pointers,
+        leadership: Leadership,
+        settings: SchedulerSettings,
+        clock: Clock,
+        *,
+        name: str,
+        seconds: Callable[[], float] = stopwatch,
+        pause: Pause = pause,
+    ) -> None:
+        self.counts = Counts()
+        self._jobs = jobs
+        self._publisher = RetryingPublisher(publisher, self.counts, pause)
+        self._pointers = pointers
+        self._leadership = leadership
+        self._settings = settings
+        self._clock = clock
+        self._name = name
+        self._seconds = seconds
+        self._pause = pause
+        self._term: SchedulerTerm | None = None
+
+    @property
+    def jobs_held(self) -> int:
+        """Return the number of jobs that are claimed here and not yet published."""
+        return 0 if self._term is None else self._term.publisher.jobs_held
+
+    @property
+    def groups_held(self) -> int:
+        """Return the number of groups of those jobs."""
+        return 0 if self._term is None else self._term.publisher.lanes_held
+
+    async def run(self) -> None:
+        """Lead whenever it is this node's turn, until cancelled; errors do not end it."""
+        try:
+            await Terms(self._leadership, self._new_term, self.counts, self._pause).run()
+        finally:
+            await self._publisher.close()
+
+    def _new_term(self) -> "SchedulerTerm":
+        owner = LaneOwner(f"{self._name}#{self.counts.terms}", self._leadership.token)
+        self._term = SchedulerTerm(
+            self._jobs,
+            owner,
+            self._publisher,
+            self._pointers,
+            self._settings,
+            self.counts,
+            self._clock,
+            may_publish=self._leadership.is_primary,
+            seconds=self._seconds,
+            pause=self._pause,
+        )
+        return self._term
+
+
+class SchedulerTerm:
+    """One term of leadership: the pollers and the publisher, from gaining the lead until losing it."""
 
     def __init__(
         self,
         jobs: JobRepository,
         owner: LaneOwner,
-        queue: PatientPublisher,
+        queue: "RetryingPublisher",
         pointers: Pointers,
         settings: SchedulerSettings,
         counts: Counts,
@@ -57,7 +118,7 @@ class Term:
             clock,
             most_lanes=lambda: pace.groups,
             may_publish=may_publish,
-            # Jobs may have come while their lane was claimed.
+            # Jobs may have arrived while their lane was claimed.
             landed=jobs.signal.call,
             seconds=seconds,
         )
@@ -68,78 +129,49 @@ class Term:
         self._retention = Retention(jobs, settings, counts, clock, pause)
 
     async def run(self) -> None:
-        """Do everything until cancelled; StaleLeader when another leads."""
+        """Poll until cancelled; StaleLeader is raised when another node leads."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._poller.run(), name="pending-job-poller")
             group.create_task(self._stale_poller.run(), name="stale-queued-job-poller")
             group.create_task(self._retention.run(), name="retention")
 
     async def close(self) -> None:
-        """Publish nothing more; let what is under way end, and give the rest back."""
+        """Publish nothing more; let publications in flight finish, and release the remaining lanes."""
         try:
             await self.publisher.finish(FINISH_S)
         except Exception as error:
-            # Claims end by themselves.
-            log.warning("lanes could not be given back", extra={"error": str(error)})
+            # The claims expire.
+            log.warning("lanes could not be released", extra={"error": str(error)})
 
 
-class Scheduler:
-    """Runs a term whenever this node leads. `name` tells nodes apart in the claims."""
+class RetryingPublisher:
+    """Opens the queue's publisher, retrying until it succeeds: a missing queue does not stop the scheduler."""
 
-    def __init__(
-        self,
-        jobs: JobRepository,
-        publisher: Publisher,
-        pointers: Pointers,
-        leadership: Leadership,
-        settings: SchedulerSettings,
-        clock: Clock,
-        *,
-        name: str,
-        seconds: Callable[[], float] = stopwatch,
-        pause: Pause = pause,
-    ) -> None:
-        self.counts = Counts()
-        self._jobs = jobs
-        self._publisher = PatientPublisher(publisher, self.counts, pause)
-        self._pointers = pointers
-        self._leadership = leadership
-        self._settings = settings
-        self._clock = clock
-        self._name = name
-        self._seconds = seconds
+    def __init__(self, publisher: Publisher, counts: Counts, pause: Pause) -> None:
+        self._publisher = publisher
+        self._counts = counts
         self._pause = pause
-        self._term: Term | None = None
+        self._is_open = False
 
-    @property
-    def jobs_held(self) -> int:
-        """Jobs that are claimed here and not published yet."""
-        return 0 if self._term is None else self._term.publisher.jobs_held
+    async def opened(self) -> Publisher:
+        """Return the publisher as soon as it could be opened."""
+        backoff = Backoff(_FIRST_RETRY_S, _LAST_RETRY_S)
+        while not self._is_open:
+            try:
+                await self._publisher.open()
+            except Exception as error:
+                backoff.failed()
+                self._counts.errors += 1
+                self._counts.trouble = f"the queue cannot be opened: {error}"
+                log.warning("the queue cannot be opened", extra={"error": str(error), "again_in_s": backoff.delay_s})
+                await self._pause(backoff.delay_s)
+            else:
+                self._is_open = True
+                self._counts.trouble = None
+        return self._publisher
 
-    @property
-    def groups_held(self) -> int:
-        """Groups that those jobs are of."""
-        return 0 if self._term is None else self._term.publisher.lanes_held
-
-    async def run(self) -> None:
-        """Lead whenever it is this node's turn, until cancelled; nothing that goes wrong ends it."""
-        try:
-            await Terms(self._leadership, self._new_term, self.counts, self._pause).run()
-        finally:
+    async def close(self) -> None:
+        """Close the publisher if it is open."""
+        if self._is_open:
+            self._is_open = False
             await self._publisher.close()
-
-    def _new_term(self) -> Term:
-        owner = LaneOwner(f"{self._name}#{self.counts.terms}", self._leadership.token)
-        self._term = Term(
-            self._jobs,
-            owner,
-            self._publisher,
-            self._pointers,
-            self._settings,
-            self.counts,
-            self._clock,
-            may_publish=self._leadership.is_primary,
-            seconds=self._seconds,
-            pause=self._pause,
-        )
-        return self._term

@@ -1,7 +1,4 @@
-"""The numbers a scheduler works by; the defaults are SCHED-SETTING-1's.
-
-What the scheduler has done so far, for its metrics and its health.
-"""
+"""The settings of a scheduler, with the defaults of SCHED-SETTING-1, and its counters."""
 
 from dataclasses import dataclass
 
@@ -14,14 +11,14 @@ MOST_PER_LANE = 100
 
 
 class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How often, how many at once, and how long is too long."""
+    """Intervals, batch sizes and timeouts."""
 
     poll_interval_s: float = 5.0
     batch_size: int = 20
     max_batch_size: int = 5000
     max_concurrent_groups: int = 10
     claim_lease_s: float = 30.0
-    """How long claimed lanes are kept from others; after a crash their jobs are published again when it has ended."""
+    """How long claimed lanes are kept from other nodes, also after a crash."""
     stale_after_s: float = 900.0
     stale_poll_s: float = 60.0
     stale_batch_size: int = 100
@@ -30,13 +27,13 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def scheduler_settings(options: SchedulerOptions) -> SchedulerSettings:
-    """What the configuration says."""
+    """Return the settings of a configuration."""
     return SchedulerSettings(**{name: getattr(options, name) for name in SchedulerSettings.__struct_fields__})
 
 
 @dataclass
 class Counts:
-    """Counts since the start, and what went wrong last."""
+    """Counters since the start, and the last problem."""
 
     claimed: int = 0
     published: int = 0
@@ -46,6 +43,6 @@ class Counts:
     errors: int = 0
     terms: int = 0
     lag_s: float = 0.0
-    """For how long the job of the last claim that waited longest had been due; 0 when there was none."""
+    """How long the longest-waiting job of the last claim had been due; 0 when there was none."""
     trouble: str | None = None
-    """What keeps the scheduler from publishing; None when the last publication went well."""
+    """What prevents the scheduler from publishing; None after a successful publication."""

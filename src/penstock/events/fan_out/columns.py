@@ -1,7 +1,4 @@
-"""What fan-out reads of an event, and what it says of a job; the rule is `jobs.fan_out.job_for`.
-
-Events that nothing can be delivered of: fan-out sets them aside, says why, and goes on.
-"""
+"""What fan-out reads of an event and writes of a job, and the check that sets damaged events aside."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -14,11 +11,14 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from penstock.domain.message import NO_ATTRIBUTES
 
+_decode = msgspec.json.Decoder(dict[str, str]).decode
+_NO_ATTRIBUTES = b"{}"
+
 EVENT_COLUMNS = (
     "id", "tenant", "source", "external_id", "type", "subject", "content_type", "group_name", "attributes",
     "received_ms",
 )  # fmt: skip
-"""Never the data, which may be large: the job's delivery reads it."""
+"""Without the data, which may be large: the delivery of the job reads it."""
 
 REQUIRED = ("id", "tenant", "source", "external_id", "type", "content_type", "attributes", "received_ms")
 
@@ -43,24 +43,20 @@ PLANNED_JOBS = StructType(
         StructField("created_at_ms", LongType(), nullable=False),
     ]
 )
-"""A job before it is kept. Its sequence, payload and times are those of every job that an event causes."""
+"""A job before it is stored. Its sequence, payload and times are those of every job of an event."""
 
 PLANNED_JOBS_ARROW = to_arrow_schema(PLANNED_JOBS)
 
 
-_decode = msgspec.json.Decoder(dict[str, str]).decode
-_NO_ATTRIBUTES = b"{}"
-
-
 class SetAsideEvents(NamedTuple):
-    """An event that is damaged; not even its id is sure to be there."""
+    """A damaged event; even its id may be missing."""
 
     event_id: str | None
     reason: str
 
 
 class Examined(NamedTuple):
-    """The sound events of a batch with the attributes of each, and the others."""
+    """The valid events of a batch with the attributes of each, and the damaged ones."""
 
     events: pyarrow.RecordBatch
     attributes: Sequence[Mapping[str, str]]
@@ -68,17 +64,17 @@ class Examined(NamedTuple):
 
 
 def examined(events: pyarrow.RecordBatch) -> Examined:
-    """Tell sound events from damaged ones."""
+    """Separate valid events from damaged ones."""
     reasons = _missing(events)
     attributes: list[Mapping[str, str]] = []
-    # As bytes: a text that is no Unicode must not take the others along.
+    # As bytes, so that one value that is not valid UTF-8 does not fail the batch.
     for place, text in enumerate(events.column("attributes").cast(pyarrow.binary()).to_pylist()):
         found: Mapping[str, str] = NO_ATTRIBUTES
         if text != _NO_ATTRIBUTES and place not in reasons:
             try:
                 found = _decode(text)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                reasons[place] = f"its attributes are no JSON object of texts: {error}"
+                reasons[place] = f"its attributes are not a JSON object of strings: {error}"
         attributes.append(found)
     if not reasons:
         return Examined(events, attributes, ())

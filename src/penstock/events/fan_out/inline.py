@@ -1,11 +1,4 @@
-"""Who makes the jobs of published events: the one place where that is chosen.
-
-Fan-out apart from publishing: events are kept, and the pipeline makes their jobs.
-
-The subscriptions as they are now, read once for all events that are published at the same time.
-
-Inline fan-out: events and the jobs they cause are kept together, in one transaction.
-"""
+"""Publishes events: with their jobs in one transaction, or alone when the pipeline creates the jobs."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,68 +12,68 @@ from penstock.events.store import JobRepository
 from penstock.ops.config import FanOutBy
 
 
-class LaterPublisher:
-    """Keeps events for `penstock pipeline fan-out`, which finds them by itself."""
-
-    def __init__(self, repository: JobRepository) -> None:
-        self._repository = repository
+class EventPublisher(Protocol):
+    """Accepts published events."""
 
     async def publish(self, events: Sequence[StoredEvent]) -> list[str]:
-        """Keep events; the id of each, or of the same event told before, which causes nothing."""
-        return await self._repository.add_events(events)
+        """Store events and return after the commit the id of each, or of an earlier copy of the same event."""
+        ...
 
 
-class LatestFanOut:
-    """Knows all subscriptions that were made before it is asked; another node may have made them."""
+def publisher_for(fan_out: FanOutBy, repository: JobRepository, clock: Clock) -> EventPublisher:
+    """Return the publisher for the engine that creates jobs."""
+    return StoringPublisher(repository) if fan_out is FanOutBy.PIPELINE else InlinePublisher(repository, clock)
+
+
+class InlinePublisher:
+    """Publishes events to the subscriptions that exist at that moment."""
+
+    def __init__(self, repository: JobRepository, clock: Clock) -> None:
+        self._repository = repository
+        self._latest = CurrentFanOut(repository)
+        self._clock = clock
+
+    async def publish(self, events: Sequence[StoredEvent]) -> list[str]:
+        """Store events with their jobs; return the id of each, or of an earlier copy, which causes no jobs."""
+        fan_out = await self._latest.current()
+        jobs = [job for event in events for job in fan_out.jobs(event)]
+        return await self._repository.publish(events, jobs, self._clock.now_ms())
+
+
+class CurrentFanOut:
+    """Reads the subscriptions, once for all events that are published at the same time."""
 
     def __init__(self, repository: JobRepository) -> None:
         self._repository = repository
         self._known: list[Subscription] = []
         self._fan_out = FanOut(())
-        self._under_way: asyncio.Task[FanOut] | None = None
+        self._in_progress: asyncio.Task[FanOut] | None = None
         self._next: asyncio.Task[FanOut] | None = None
 
     async def current(self) -> FanOut:
-        """As of a moment after this call."""
-        # A read that is under way may have missed what was made just now: all who come meanwhile share the next one.
+        """Return the subscriptions as of a moment after this call, including those that other nodes created."""
+        # A read in progress may miss a subscription created just now, so all later callers share the next read.
         if self._next is None:
-            self._next = asyncio.create_task(self._read(self._under_way), name="read subscriptions")
-        # One caller that goes away must not take the read from the others.
+            self._next = asyncio.create_task(self._read(self._in_progress), name="read subscriptions")
+        # A caller that is cancelled must not cancel the read for the others.
         return await asyncio.shield(self._next)
 
     async def _read(self, before: "asyncio.Task[FanOut] | None") -> FanOut:
         if before is not None:
             await asyncio.wait((before,))
-        self._under_way, self._next = self._next, None
+        self._in_progress, self._next = self._next, None
         subscriptions = await self._repository.list_subscriptions()
         if subscriptions != self._known:
             self._known, self._fan_out = subscriptions, FanOut(subscriptions)
         return self._fan_out
 
 
-class InlinePublisher:
-    """Publishes events to the subscriptions there are at that moment."""
+class StoringPublisher:
+    """Stores events for `penstock pipeline fan-out`, which creates their jobs."""
 
-    def __init__(self, repository: JobRepository, clock: Clock) -> None:
+    def __init__(self, repository: JobRepository) -> None:
         self._repository = repository
-        self._latest = LatestFanOut(repository)
-        self._clock = clock
 
     async def publish(self, events: Sequence[StoredEvent]) -> list[str]:
-        """Keep events with their jobs; the id of each, or of the same event told before, which causes nothing."""
-        fan_out = await self._latest.current()
-        jobs = [job for event in events for job in fan_out.jobs(event)]
-        return await self._repository.publish(events, jobs, self._clock.now_ms())
-
-
-class EventPublisher(Protocol):
-    """Takes events that somebody publishes."""
-
-    async def publish(self, events: Sequence[StoredEvent]) -> list[str]:
-        """Keep events, and answer after the commit; the id of each, or of the same event told before."""
-        ...
-
-
-def publisher_for(fan_out: FanOutBy, repository: JobRepository, clock: Clock) -> EventPublisher:
-    """The publisher that leaves the jobs to who is to make them."""
-    return LaterPublisher(repository) if fan_out is FanOutBy.PIPELINE else InlinePublisher(repository, clock)
+        """Store events; return the id of each, or of an earlier copy, which causes no jobs."""
+        return await self._repository.add_events(events)

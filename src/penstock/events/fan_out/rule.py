@@ -1,4 +1,4 @@
-"""From an event to the jobs it causes: one for each subscription that wants it. Pure; the engines share it."""
+"""The jobs that an event causes: one for each matching subscription. Pure; both engines share the rule."""
 
 from collections.abc import Iterable
 
@@ -10,13 +10,13 @@ from penstock.domain.subscription import Subscription
 
 
 class FanOut:
-    """All subscriptions, ready to be asked about events."""
+    """Matches events with all subscriptions."""
 
     def __init__(self, subscriptions: Iterable[Subscription]) -> None:
         self._index = PatternIndex((EventPattern.parse(wanting.pattern), wanting) for wanting in subscriptions)
 
     def wanting(self, event: StoredEvent) -> list[Subscription]:
-        """The subscriptions of the event's tenant whose pattern and filter take it."""
+        """Return the subscriptions of the event's tenant whose pattern and filter match."""
         attributes = event.filterable
         return [
             subscription
@@ -25,12 +25,12 @@ class FanOut:
         ]
 
     def jobs(self, event: StoredEvent) -> list[NewJob]:
-        """The jobs an event causes. Events of a group are told in order, with ids in that order."""
+        """Return the jobs of an event. The ids of jobs have the order of the events of a group."""
         return [job_for(event, subscription) for subscription in self.wanting(event)]
 
 
 def job_for(event: StoredEvent, subscription: Subscription) -> NewJob:
-    """The job that brings an event to a subscription; its id makes it the only one."""
+    """Return the job that delivers an event to a subscription; its id makes it unique."""
     return NewJob(
         id=job_id_for(event.id, subscription.id),
         target=subscription.target,

@@ -1,15 +1,7 @@
-"""Events × subscriptions → jobs, as DataFrames. Without a shuffle: an event's jobs come from one task, side by side.
+"""The jobs of events for all matching subscriptions, column by column; equal to `FanOut` in rule.py for every event.
 
-The subscriptions as tasks get them: what fan-out asks of one, packed. Their secrets stay on the driver.
-
-Which subscriptions want which events of a batch: each distinct type is asked about once, filters row by row.
-
-Batches of events to batches of jobs, column by column. Pure; equal to `jobs.fan_out.FanOut` for every event.
-
-A batch that several tasks share, divided by groups.
-
-Tasks end in any order. Were the events of a group spread over several, a later one's job could be delivered before an
-earlier one's is made.
+The plan needs no shuffle: the jobs of an event come from one task. A batch that several tasks share is divided by
+group, because tasks end in any order and the jobs of a group must be stored in order.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,9 +24,15 @@ from penstock.domain.subscription import Subscription
 from penstock.events.fan_out.columns import PLANNED_JOBS_ARROW, SetAsideEvents, examined
 from penstock.spark.schemas import POSITION
 
+Places = NDArray[numpy.int64]
+_NONE: Places = numpy.array([], dtype=numpy.int64)
+_JOINT = job_id_for("", "")
+# Bounds the memory for types, which publishers may invent.
+_MOST_REMEMBERED = 100_000
 
-class Wish(msgspec.Struct, frozen=True, array_like=True):
-    """Which events a subscription wants, and what its jobs are like."""
+
+class PackedSubscription(msgspec.Struct, frozen=True, array_like=True):
+    """What fan-out needs of a subscription. Secrets stay on the driver."""
 
     id: str
     tenant: str
@@ -46,71 +44,44 @@ class Wish(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[Wish]).decode
+_decode = msgspec.msgpack.Decoder(list[PackedSubscription]).decode
 
 
 def packed(subscriptions: Iterable[Subscription]) -> bytes:
-    """The subscriptions of this moment; the same ones give the same bytes."""
+    """Return the subscriptions as bytes; equal subscriptions give equal bytes."""
     return _encode(
         [
-            Wish(each.id, each.tenant, each.pattern, each.filter, each.target, each.pool, each.mode)
+            PackedSubscription(each.id, each.tenant, each.pattern, each.filter, each.target, each.pool, each.mode)
             for each in subscriptions
         ]
     )
 
 
-def unpacked(catalog: bytes) -> list[Wish]:
-    """What `packed` took."""
+def unpacked(catalog: bytes) -> list[PackedSubscription]:
+    """Return what `packed` was given."""
     return _decode(catalog)
 
 
-Places = NDArray[numpy.int64]
-
-# Of types that were met before; a publisher who makes up types must not fill the memory.
-_MOST_REMEMBERED = 100_000
-
-
-class Matching:
-    """All subscriptions, ready to be asked about batches of events. They are told by their place among `wishes`."""
-
-    def __init__(self, wishes: Sequence[Wish]) -> None:
-        self._filters = [wish.filter for wish in wishes]
-        self.asks = numpy.array([bool(wish.filter.conditions) for wish in wishes], dtype=bool)
-        self._by_tenant: dict[str, PatternIndex[int]] = {}
-        for place, wish in enumerate(wishes):
-            index = self._by_tenant.setdefault(wish.tenant, PatternIndex())
-            index.add(EventPattern.parse(wish.pattern), place)
-        self._met: dict[tuple[str, str], Places] = {}
-
-    def wanting(self, tenants: pyarrow.StringArray, types: pyarrow.StringArray) -> tuple[list[Places], Places]:
-        """Per distinct tenant and type who wants it, filters aside; and per event which of these it is."""
-        tenants, types = tenants.dictionary_encode(), types.dictionary_encode()
-        width = len(types.dictionary)
-        pairs = tenants.indices.to_numpy().astype(numpy.int64) * width + types.indices.to_numpy()
-        distinct, of_event = numpy.unique(pairs, return_inverse=True)
-        names, kinds = tenants.dictionary.to_pylist(), types.dictionary.to_pylist()
-        return [self._of(names[pair // width], kinds[pair % width]) for pair in distinct.tolist()], of_event
-
-    def passes(self, place: int, attributes: Mapping[str, str]) -> bool:
-        """Whether a subscription's filter takes an event with these attributes."""
-        return self._filters[place].passes(attributes)
-
-    def _of(self, tenant: str, event_type: str) -> Places:
-        met = self._met.get((tenant, event_type))
-        if met is None:
-            if len(self._met) >= _MOST_REMEMBERED:
-                self._met.clear()
-            index = self._by_tenant.get(tenant)
-            met = numpy.array([] if index is None else index.matching(event_type), dtype=numpy.int64)
-            self._met[tenant, event_type] = met
-        return met
+def by_group(events: DataFrame, tasks: int) -> DataFrame:
+    """Send all events of a group to one task, in any order."""
+    return events.repartition(tasks, "tenant", _group())
 
 
-_JOINT = job_id_for("", "")
+def in_order(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+    """Return a task's events in the order in which they were published, because Spark cannot sort a stream."""
+    gathered = list(batches)
+    if gathered:
+        order = [(POSITION, "ascending"), ("id", "ascending")]
+        yield from pyarrow.Table.from_batches(gathered).sort_by(order).combine_chunks().to_batches()
+
+
+def _group() -> Column:
+    """Return the group by the rule of `domain.order.group_key`: no group is the group `default`."""
+    return f.when(f.col("group_name") != "", f.col("group_name")).otherwise(DEFAULT_GROUP)
 
 
 class Planned(NamedTuple):
-    """Some events, all the jobs they cause, and those beside them that cause none because they are damaged."""
+    """Some events, all jobs they cause, and damaged events that cause none."""
 
     event_ids: pyarrow.StringArray
     jobs: pyarrow.RecordBatch
@@ -118,81 +89,85 @@ class Planned(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Some events, and who wants which of them: pairs of places in the events and among the subscriptions."""
+    """Some events, and who wants which of them: pairs of places among the events and the subscriptions."""
 
     events: pyarrow.RecordBatch
     event_at: Places
-    wish_at: Places
+    subscription_at: Places
     set_aside: Sequence[SetAsideEvents]
 
 
 class Planner:
-    """The subscriptions of one moment, ready to be asked about any number of batches."""
+    """Plans any number of batches for the subscriptions of one moment."""
 
-    def __init__(self, wishes: Sequence[Wish]) -> None:
-        self._matching = Matching(wishes)
-        self._wishes = {
-            name: pyarrow.array([getattr(wish, name) for wish in wishes], pyarrow.string())
+    def __init__(self, subscriptions: Sequence[PackedSubscription]) -> None:
+        self._matcher = BatchMatcher(subscriptions)
+        self._subscriptions = {
+            name: pyarrow.array([getattr(each, name) for each in subscriptions], pyarrow.string())
             for name in ("id", "target", "pool", "mode")
         }
 
     @property
     def subscription_ids(self) -> list[str]:
-        """The subscriptions by their places."""
-        ids: list[str] = self._wishes["id"].to_pylist()
+        """Return the ids of the subscriptions by their places."""
+        ids: list[str] = self._subscriptions["id"].to_pylist()
         return ids
 
     def plan(self, events: pyarrow.RecordBatch, most_jobs: int) -> Iterator[Planned]:
-        """The jobs, in pieces of at most so many; more only if one event causes more."""
+        """Return the jobs in pieces of up to `most_jobs`, or more if one event causes more."""
         for found in self.pairs(events, most_jobs):
-            jobs = self._jobs(found.events, found.event_at, found.wish_at)
+            jobs = self._jobs(found.events, found.event_at, found.subscription_at)
             yield Planned(found.events.column("id"), jobs, found.set_aside)
 
     def pairs(self, events: pyarrow.RecordBatch, most_pairs: int) -> Iterator[Pairs]:
-        """Who wants what, in pieces; damaged events are told with the first of them."""
+        """Return who wants what in pieces; damaged events come with the first."""
         events, attributes, set_aside = examined(events)
-        wanting, of_event = self._matching.wanting(events.column("tenant"), events.column("type"))
+        wanting, of_event = self._matcher.wanting(events.column("tenant"), events.column("type"))
         counts = numpy.array([len(places) for places in wanting], dtype=numpy.int64)[of_event]
         for start, end in _pieces(counts, most_pairs):
             part = events.slice(start, end - start)
-            event_at, wish_at = _pairs(wanting, of_event[start:end])
-            wanted = self._passing(part, attributes[start:end], event_at, wish_at)
-            yield Pairs(part, event_at[wanted], wish_at[wanted], set_aside)
+            event_at, subscription_at = _pairs(wanting, of_event[start:end])
+            wanted = self._passing(part, attributes[start:end], event_at, subscription_at)
+            yield Pairs(part, event_at[wanted], subscription_at[wanted], set_aside)
             set_aside = ()
         if set_aside:
             yield Pairs(events, _NONE, _NONE, set_aside)
 
     def _passing(
-        self, events: pyarrow.RecordBatch, attributes: Sequence[Mapping[str, str]], event_at: Places, wish_at: Places
+        self,
+        events: pyarrow.RecordBatch,
+        attributes: Sequence[Mapping[str, str]],
+        event_at: Places,
+        subscription_at: Places,
     ) -> "numpy.ndarray[tuple[int], numpy.dtype[numpy.bool_]]":
-        """Which pairs the filters leave: only subscriptions that have one are asked."""
-        wanted = ~self._matching.asks[wish_at]
+        """Return which pairs pass the filters; only subscriptions with a filter are asked."""
+        wanted = ~self._matcher.asks[subscription_at]
         asking = numpy.flatnonzero(~wanted)
         if len(asking):
             filterable = _Filterable(events, attributes)
-            pairs = zip(asking.tolist(), event_at[asking].tolist(), wish_at[asking].tolist(), strict=True)
-            for row, event, wish in pairs:
-                wanted[row] = self._matching.passes(wish, filterable.of(event))
+            pairs = zip(asking.tolist(), event_at[asking].tolist(), subscription_at[asking].tolist(), strict=True)
+            for row, event, subscription in pairs:
+                wanted[row] = self._matcher.passes(subscription, filterable.of(event))
         return wanted
 
-    def _jobs(self, events: pyarrow.RecordBatch, event_at: Places, wish_at: Places) -> pyarrow.RecordBatch:
-        event_places, wish_places = pyarrow.array(event_at), pyarrow.array(wish_at)
+    def _jobs(self, events: pyarrow.RecordBatch, event_at: Places, subscription_at: Places) -> pyarrow.RecordBatch:
+        event_places, subscription_places = pyarrow.array(event_at), pyarrow.array(subscription_at)
         of_event = {
             name: events.column(name).take(event_places)
             for name in ("id", "tenant", "type", "group_name", "content_type", "received_ms")
         }
-        of_wish = {name: column.take(wish_places) for name, column in self._wishes.items()}
+        of_subscription = {name: column.take(subscription_places) for name, column in self._subscriptions.items()}
         group = of_event["group_name"]
         named = pyarrow.compute.fill_null(pyarrow.compute.not_equal(group, ""), False)
         columns = {
             **of_event,
-            "id": _joined(of_event["id"], of_wish["id"], _JOINT),
+            "id": _joined(of_event["id"], of_subscription["id"], _JOINT),
             "event_id": of_event["id"],
-            "subscription_id": of_wish["id"],
-            "group_key": _joined(of_wish["id"], pyarrow.compute.if_else(named, group, DEFAULT_GROUP), ":"),
-            "mode": of_wish["mode"],
-            "target": of_wish["target"],
-            "pool": of_wish["pool"],
+            "subscription_id": of_subscription["id"],
+            "group_key": _joined(of_subscription["id"], pyarrow.compute.if_else(named, group, DEFAULT_GROUP), ":"),
+            "mode": of_subscription["mode"],
+            "target": of_subscription["target"],
+            "pool": of_subscription["pool"],
             "created_at_ms": of_event["received_ms"],
         }
         return pyarrow.RecordBatch.from_arrays(
@@ -200,8 +175,14 @@ class Planner:
         )
 
 
+@lru_cache(maxsize=2)
+def planner_of(catalog: bytes) -> Planner:
+    """Return the planner of packed subscriptions; a process reuses it for the same ones."""
+    return Planner(unpacked(catalog))
+
+
 class _Filterable:
-    """What filters can ask of the events of a batch, by the rule of `Event.filterable`; put together once for each."""
+    """The attributes that filters can test, by the rule of `StoredEvent.filterable`; built once per event."""
 
     def __init__(self, events: pyarrow.RecordBatch, attributes: Sequence[Mapping[str, str]]) -> None:
         self._attributes = attributes
@@ -213,7 +194,7 @@ class _Filterable:
         self._last: tuple[int, Mapping[str, str]] = (-1, {})
 
     def of(self, place: int) -> Mapping[str, str]:
-        """The attributes of an event, and what every event has."""
+        """Return the attributes of an event, with those that every event has."""
         if self._last[0] != place:
             named = {
                 **self._attributes[place],
@@ -227,14 +208,8 @@ class _Filterable:
         return self._last[1]
 
 
-@lru_cache(maxsize=2)
-def planner_of(catalog: bytes) -> Planner:
-    """The planner of packed subscriptions; a process that meets the same ones again has it at hand."""
-    return Planner(unpacked(catalog))
-
-
 def _pieces(counts: Places, most_jobs: int) -> Iterator[tuple[int, int]]:
-    """Runs of events that cause about so many jobs together."""
+    """Return runs of events that cause about `most_jobs` jobs together."""
     until = numpy.cumsum(counts)
     start, before = 0, 0
     while start < len(counts):
@@ -244,7 +219,7 @@ def _pieces(counts: Places, most_jobs: int) -> Iterator[tuple[int, int]]:
 
 
 def _pairs(wanting: Sequence[Places], of_event: Places) -> tuple[Places, Places]:
-    """All pairs of an event and who wants it, as places: the events in their order."""
+    """Return all pairs of an event and a subscription that wants it, as places in the order of the events."""
     counts = numpy.array([len(places) for places in wanting], dtype=numpy.int64)
     starts = (numpy.cumsum(counts) - counts)[of_event]
     counts = counts[of_event]
@@ -258,22 +233,37 @@ def _joined(left: pyarrow.StringArray, right: pyarrow.StringArray, joint: str) -
     return pyarrow.compute.binary_join_element_wise(left, right, joint)
 
 
-_NONE: Places = numpy.array([], dtype=numpy.int64)
+class BatchMatcher:
+    """Matches batches of events with all subscriptions, which are identified by their places in the list."""
 
+    def __init__(self, subscriptions: Sequence[PackedSubscription]) -> None:
+        self._filters = [each.filter for each in subscriptions]
+        self.asks = numpy.array([bool(each.filter.conditions) for each in subscriptions], dtype=bool)
+        self._by_tenant: dict[str, PatternIndex[int]] = {}
+        for place, each in enumerate(subscriptions):
+            index = self._by_tenant.setdefault(each.tenant, PatternIndex())
+            index.add(EventPattern.parse(each.pattern), place)
+        self._known: dict[tuple[str, str], Places] = {}
 
-def by_group(events: DataFrame, tasks: int) -> DataFrame:
-    """All events of a group in one task, in any order."""
-    return events.repartition(tasks, "tenant", _group())
+    def wanting(self, tenants: pyarrow.StringArray, types: pyarrow.StringArray) -> tuple[list[Places], Places]:
+        """Return who wants each distinct tenant and type, filters aside, and which of these each event has."""
+        tenants, types = tenants.dictionary_encode(), types.dictionary_encode()
+        width = len(types.dictionary)
+        pairs = tenants.indices.to_numpy().astype(numpy.int64) * width + types.indices.to_numpy()
+        distinct, of_event = numpy.unique(pairs, return_inverse=True)
+        names, kinds = tenants.dictionary.to_pylist(), types.dictionary.to_pylist()
+        return [self._of(names[pair // width], kinds[pair % width]) for pair in distinct.tolist()], of_event
 
+    def passes(self, place: int, attributes: Mapping[str, str]) -> bool:
+        """Return whether a subscription's filter matches these attributes."""
+        return self._filters[place].passes(attributes)
 
-def in_order(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    """A task's events in the order in which they were published; Spark itself sorts no stream."""
-    gathered = list(batches)
-    if gathered:
-        order = [(POSITION, "ascending"), ("id", "ascending")]
-        yield from pyarrow.Table.from_batches(gathered).sort_by(order).combine_chunks().to_batches()
-
-
-def _group() -> Column:
-    """The rule of `core.order.group_key`: no group is the group `default`."""
-    return f.when(f.col("group_name") != "", f.col("group_name")).otherwise(DEFAULT_GROUP)
+    def _of(self, tenant: str, event_type: str) -> Places:
+        met = self._known.get((tenant, event_type))
+        if met is None:
+            if len(self._known) >= _MOST_REMEMBERED:
+                self._known.clear()
+            index = self._by_tenant.get(tenant)
+            met = numpy.array([] if index is None else index.matching(event_type), dtype=numpy.int64)
+            self._known[tenant, event_type] = met
+        return met

@@ -1,7 +1,4 @@
-"""Where events go whose job was given up, for subscriptions that name a dead-letter topic.
-
-Dead letters into a topic of a Pub/Sub server: Penstock's own, or any that speaks Google's API.
-"""
+"""Publishes the events of jobs in ERROR to the dead-letter topics of their subscriptions."""
 
 import logging
 from types import TracebackType
@@ -16,31 +13,31 @@ from penstock.domain.event import StoredEvent
 from penstock.domain.job import DispatchJob
 
 log = logging.getLogger(__name__)
-
-
-class DeadLetters(Protocol):
-    """Takes what could not be delivered."""
-
-    async def publish(self, topic: str, job: DispatchJob, event: StoredEvent | None, reason: str) -> None:
-        """Put a copy into a topic; one of Penstock's errors if that cannot be done now."""
-
-
-class NoDeadLetters:
-    """For an API without a broker: the log is all there is."""
-
-    async def publish(self, topic: str, job: DispatchJob, event: StoredEvent | None, reason: str) -> None:
-        """Tell that there is no such topic here."""
-        log.warning("no copy goes to the dead-letter topic %s: this API has no broker", topic, extra={"job": job.id})
-
-
 PROJECT = "penstock"
 TIMEOUT_S = 10.0
 _PUBLISH = "/google.pubsub.v1.Publisher/Publish"
 _CREATE = "/google.pubsub.v1.Publisher/CreateTopic"
 
 
+class DeadLetters(Protocol):
+    """Receives what could not be delivered."""
+
+    async def publish(self, topic: str, job: DispatchJob, event: StoredEvent | None, reason: str) -> None:
+        """Publish a copy to a topic; raise a PenstockError if that fails."""
+
+
+class NoDeadLetters:
+    """For an API without a broker: only logs."""
+
+    async def publish(self, topic: str, job: DispatchJob, event: StoredEvent | None, reason: str) -> None:
+        """Log that there is no broker."""
+        log.warning(
+            "nothing is published to the dead-letter topic %s: this API has no broker", topic, extra={"job": job.id}
+        )
+
+
 class PubsubDeadLetters:
-    """Publishes a copy of what was given up; a topic that does not exist is made."""
+    """Publishes to a Pub/Sub server, Penstock's own or another; creates a topic that does not exist."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -63,7 +60,7 @@ class PubsubDeadLetters:
         await self._channel.close()
 
     async def publish(self, topic: str, job: DispatchJob, event: StoredEvent | None, reason: str) -> None:
-        """Put a copy into a topic; Unavailable if that cannot be done now."""
+        """Publish a copy to a topic; Unavailable if that fails."""
         name = topic if topic.startswith("projects/") else f"projects/{PROJECT}/topics/{topic}"
         message = types.PubsubMessage(
             data=envelope_of(job, event).body,
@@ -75,7 +72,7 @@ class PubsubDeadLetters:
             await self._publish_to(name, request)
         except grpc.aio.AioRpcError as error:
             raise Unavailable(
-                f"no copy went to the dead-letter topic {name} at {self._address}: {error.details()}"
+                f"cannot publish to the dead-letter topic {name} at {self._address}: {error.details()}"
             ) from error
 
     async def _publish_to(self, name: str, request: types.PublishRequest) -> None:
@@ -84,14 +81,14 @@ class PubsubDeadLetters:
         except grpc.aio.AioRpcError as error:
             if error.code() is not grpc.StatusCode.NOT_FOUND:
                 raise
-            log.warning("the dead-letter topic %s does not exist and is made", name)
-            await self._make(name)
+            log.warning("the dead-letter topic %s does not exist and is created", name)
+            await self._create_topic(name)
             await self._publish(request, timeout=TIMEOUT_S)
 
-    async def _make(self, name: str) -> None:
+    async def _create_topic(self, name: str) -> None:
         try:
             await self._create(types.Topic(name=name), timeout=TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
-            # Somebody else was quicker.
+            # Another process created it first.
             if error.code() is not grpc.StatusCode.ALREADY_EXISTS:
                 raise

@@ -1,4 +1,4 @@
-"""`POST /api/dispatch/process`: where the router brings pointers."""
+"""`POST /api/dispatch/process`: where routers send pointers."""
 
 from http import HTTPStatus
 from typing import Annotated
@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from penstock.domain.limits import KIB
 from penstock.edge.clock import Clock
-from penstock.events.process.process import Processed, Processor
+from penstock.events.process.processor import Processed, Processor
 from penstock.events.process.tokens import AuthTokens
 from penstock.http.api import Call, NoQuery, route
 from penstock.http.problems import Refused
@@ -24,7 +24,7 @@ class Pointed(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ProcessRoute:
-    """The endpoint; a token of the scheduler opens it, for one job."""
+    """The process endpoint; the scheduler's token gives access to one job."""
 
     def __init__(self, processor: Processor, tokens: AuthTokens, clock: Clock) -> None:
         self._processor = processor
@@ -34,7 +34,7 @@ class ProcessRoute:
     @route(
         "POST",
         PATH,
-        summary="Deliver a job. For routers: the token is the one in the job's pointer.",
+        summary="Deliver a job. For routers, with the token from the job's pointer.",
         max_body_bytes=4 * KIB,
         refusals=(HTTPStatus.SERVICE_UNAVAILABLE,),
         open=True,
@@ -43,6 +43,6 @@ class ProcessRoute:
         authorization = call.headers.get("authorization", "")
         token = authorization.removeprefix(_BEARER) if authorization.startswith(_BEARER) else ""
         if not self._tokens.check(token, call.body.message_id, self._clock.now_ms()):
-            detail = "the token is missing, not for this job, or too old; the job is left as it is"
+            detail = "the token is missing, expired, or not for this job; the job is unchanged"
             raise Refused(HTTPStatus.UNAUTHORIZED, detail, {"www-authenticate": "Bearer"})
         return await self._processor.process(call.body.message_id)

@@ -1,9 +1,7 @@
-"""The token by which the process endpoint knows that a request was caused by our own scheduler.
+"""The tokens that prove to the process endpoint that our scheduler caused a request, and the secrets that sign them.
 
-A token is `v1.EXPIRY.SIGNATURE`: it is good for one job, until a second since the epoch, and nobody without a secret
-can make one. A refused one costs nothing but time: the job's lease runs out, and it is published with a fresh one.
-
-The secrets that sign the process endpoint's tokens: from the settings, else from a file in the data directory.
+A token is `v1.EXPIRY.SIGNATURE`: it is valid for one job until a second since the epoch. A refused token costs only
+time: the job's lease expires, and it is published with a new one.
 """
 
 import hmac
@@ -19,34 +17,35 @@ from penstock.edge.randomness import random_bytes
 from penstock.ops.config import JobsOptions
 
 LIFETIME_S = 3600
-"""Longer than a job may be QUEUED before it is taken for lost, and published again."""
+"""Longer than a job may be QUEUED before it is considered lost and published again."""
 
 LEAST_SECRET_BYTES = 16
-
+FILE_NAME = "dispatch.secret"
+_NEW_SECRET_BYTES = 32
 _FORM = re.compile(r"v1\.([0-9]{1,12})\.([A-Za-z0-9_-]{43})")
 
 
 class AuthTokens:
-    """Makes tokens with the first secret, and accepts those made with any: so a secret can be replaced."""
+    """Issues tokens with the first secret and accepts those of any, so that a secret can be replaced."""
 
     def __init__(self, secrets: Sequence[bytes], lifetime_s: int = LIFETIME_S) -> None:
         if not secrets or any(len(secret) < LEAST_SECRET_BYTES for secret in secrets):
-            raise InvalidArgument(f"tokens need at least one secret, and each {LEAST_SECRET_BYTES} bytes or more")
-        # Each with its secret taken in already, which is half of the work of a signature.
+            raise InvalidArgument(f"tokens need at least one secret of {LEAST_SECRET_BYTES} bytes or more")
+        # Keyed in advance, which saves half of the work of a signature.
         self._signers = tuple(hmac.new(secret, digestmod="sha256") for secret in secrets)
         self._lifetime_s = lifetime_s
 
     def token(self, job_id: str, now_ms: int) -> str:
-        """A token that is good for this job only, and not for long."""
+        """Return a short-lived token that is valid for this job only."""
         expiry = str(now_ms // SECOND_MS + self._lifetime_s)
         return f"v1.{expiry}.{_signature(self._signers[0], job_id, expiry)}"
 
     def check(self, token: str, job_id: str, now_ms: int) -> bool:
-        """Whether a token is good for this job now."""
+        """Return whether a token is valid for this job now."""
         form = _FORM.fullmatch(token)
         if form is None or now_ms >= int(form[1]) * SECOND_MS:
             return False
-        # Every secret is tried, so that the time taken does not tell which one fits.
+        # Every secret is tried, so that the time taken does not reveal which one matches.
         return sum(hmac.compare_digest(_signature(each, job_id, form[1]), form[2]) for each in self._signers) > 0
 
 
@@ -56,12 +55,11 @@ def _signature(signer: hmac.HMAC, job_id: str, expiry: str) -> str:
     return urlsafe_b64encode(signing.digest()).decode().rstrip("=")
 
 
-FILE_NAME = "dispatch.secret"
-_MADE_BYTES = 32
-
-
 def auth_secrets(options: JobsOptions, directory: Path | None) -> tuple[bytes, ...]:
-    """The secrets, the one that signs first. `directory` is None where the database is on a server."""
+    """Return the secrets, the one that signs first: from the settings, else from a file in `directory`.
+
+    `directory` is None where the database is on a server.
+    """
     named = {
         "jobs.auth_secret": options.auth_secret.encode(),
         "jobs.previous_auth_secret": options.previous_auth_secret.encode(),
@@ -75,31 +73,31 @@ def auth_secrets(options: JobsOptions, directory: Path | None) -> tuple[bytes, .
             "there is no secret to sign tokens with: set jobs.auth_secret, the same on every node of this database"
         )
     if not first and directory is not None:
-        first = _kept_secret(directory / FILE_NAME)
+        first = _stored_secret(directory / FILE_NAME)
     return (first, previous) if previous else (first,)
 
 
-def _kept_secret(path: Path) -> bytes:
-    """The secret in the file; whichever process comes first makes it."""
+def _stored_secret(path: Path) -> bytes:
+    """Return the secret in the file; the first process creates it."""
     try:
         if not path.exists():
-            _make(path)
+            _create_secret(path)
         secret = path.read_bytes().strip()
     except OSError as error:
-        raise Unavailable(f"cannot keep a secret in {path}: {error.strerror}; set jobs.auth_secret instead") from error
+        raise Unavailable(f"cannot store a secret in {path}: {error.strerror}; set jobs.auth_secret instead") from error
     if len(secret) < LEAST_SECRET_BYTES:
-        raise FailedPrecondition(f"{path} holds no secret: delete it, and a new one is made")
+        raise FailedPrecondition(f"{path} does not contain a secret: delete it, and a new one is created")
     return secret
 
 
-def _make(path: Path) -> None:
+def _create_secret(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Written beside and linked: no other process reads half a secret, and the first of two that make one wins.
+    # Written to a draft and linked, so that no process reads half a secret and the first of two wins.
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(urlsafe_b64encode(random_bytes(_MADE_BYTES)))
+            file.write(urlsafe_b64encode(random_bytes(_NEW_SECRET_BYTES)))
         os.link(draft, path)
     except FileExistsError:
         pass

@@ -1,13 +1,13 @@
-"""What follows for a job from how its delivery ended: a decision as data, apart from carrying it out.
+"""What happens to a job after a delivery: a decision as data, separate from carrying it out.
 
 | the subscriber                       | attempt   | the job                                                         |
 |--------------------------------------|-----------|-----------------------------------------------------------------|
 | 2xx                                  | DELIVERED | COMPLETED                                                       |
 | 2xx with `"ack": false`              | DEFERRED  | PENDING after `delaySeconds`, 30 s without; no attempt is spent |
 | 429                                  | DEFERRED  | PENDING after Retry-After, 30 s without; no attempt is spent    |
-| its breaker is open                  | DEFERRED  | PENDING after 30 s; no attempt is spent, nothing was sent       |
+| none: its breaker is open            | DEFERRED  | PENDING after 30 s; no attempt is spent, nothing was sent       |
 | 410                                  | REFUSED   | its subscription is paused, and it waits there; without: ERROR  |
-| 501, or the request cannot be made   | REFUSED   | ERROR                                                           |
+| 501, or the request is not possible  | REFUSED   | ERROR                                                           |
 | anything else, or no answer          | FAILED    | PENDING by the retry schedule; after its last delay ERROR       |
 
 A job that would be tried again after its `expires_at` is EXPIRED instead.
@@ -42,25 +42,25 @@ _JITTER_SHARE = 0.2
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """How an attempt counts, and where its job goes."""
+    """The outcome of an attempt, and what happens to its job."""
 
     outcome: AttemptOutcome
     verdict: Verdict
     pauses: bool = False
-    """Whether the subscription is to be paused: its endpoint says that it is gone."""
+    """Whether to pause the subscription, because its endpoint says that it is gone."""
 
 
 def judge(
     job: DispatchJob, subscription: Subscription | None, delivered: MediationOutcome, now_ms: int, jitter: float
 ) -> Judgement:
-    """What follows; `jitter` is a number from 0 to 1, drawn by the caller."""
+    """Decide what follows; `jitter` is a random number from 0 to 1."""
     match delivered:
         case MediationOutcome(result=MediationResult.SUCCESS):
             return Judgement(AttemptOutcome.DELIVERED, Done(JobStatus.COMPLETED))
         case MediationOutcome(error=Deferred() | RateLimited() | CircuitOpen()):
             return Judgement(AttemptOutcome.DEFERRED, _later(job, now_ms + _deferral_ms(delivered, jitter)))
         case MediationOutcome(error=HttpError(status=HTTPStatus.GONE)) if subscription is not None:
-            # Due at once: it goes out as soon as somebody resumes the subscription.
+            # Due at once, so that it is delivered as soon as the subscription is resumed.
             return Judgement(AttemptOutcome.REFUSED, TryLater(now_ms), pauses=True)
         case MediationOutcome(result=MediationResult.ERROR_CONFIG) | MediationOutcome(error=HttpError(HTTPStatus.GONE)):
             return Judgement(AttemptOutcome.REFUSED, Done(JobStatus.ERROR))
@@ -70,8 +70,8 @@ def judge(
     return Judgement(AttemptOutcome.FAILED, verdict)
 
 
-def told(error: MediationError | None) -> str | None:
-    """Why an attempt did not deliver, in a few words; None if it did."""
+def error_text(error: MediationError | None) -> str | None:
+    """Describe why an attempt did not deliver; None if it did."""
     match error:
         case None:
             return None

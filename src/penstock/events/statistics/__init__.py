@@ -1,4 +1,4 @@
-"""Deliveries counted minute by minute, by the inline engine or by Spark, with one rule."""
+"""Counts deliveries by minute, with one rule for the inline engine and Spark."""
 
 from penstock.events.statistics.facts import (
     DAY_MS,

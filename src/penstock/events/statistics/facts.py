@@ -1,6 +1,6 @@
-"""From an attempt and its job to a delivery fact: the rules, and what becomes of rows that cannot be true.
+"""Delivery facts: the rules that turn an attempt and its job into one, and that reject impossible rows.
 
-`history/lake/facts.py` has the same rules for DataFrames; tests/pipeline/test_facts_rules.py holds them together.
+`history/lake/facts.py` has the same rules for DataFrames; tests/pipeline/test_facts_rules.py compares them.
 """
 
 import re
@@ -14,23 +14,25 @@ HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 
 EARLIEST_MS = 946_684_800_000
-"""Nothing was delivered before the year 2000."""
+"""The year 2000: no delivery is older."""
+
 LONGEST_MS = 7 * DAY_MS
-"""A longer delivery is a damaged number."""
+"""A longer duration is a damaged number."""
+
 LONGEST_WAIT_MS = 10 * 366 * DAY_MS
 
 NAME_CHARACTERS = 200
-"""Names are cut here: both databases can index so many, and pages can show them."""
-REASON_CHARACTERS = 200
+"""Longer names are cut: both databases can index this many characters, and pages can show them."""
 
+REASON_CHARACTERS = 200
 OUTCOMES = tuple(outcome.value for outcome in AttemptOutcome)
-# In the words that Python's and Java's regular expressions share. A user name or a query may be secret.
+# In the syntax that Python and Java share. The user name and the query may be secret.
 ENDPOINT = r"^([a-zA-Z][a-zA-Z0-9+.\-]*://)(?:[^/?#@]*@)?([^?#]*)"
 _endpoint = re.compile(ENDPOINT).match
 
 
 class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt as a database may have it: damaged, if somebody wrote to it by hand."""
+    """An attempt as a database may hold it: possibly damaged."""
 
     job_id: str | None
     number: int | None
@@ -73,30 +75,30 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def minute_ms(self) -> int:
-        """The minute in which it began."""
+        """Return the minute in which it began."""
         return self.at_ms - self.at_ms % MINUTE_MS
 
 
 def latest_ms(now_ms: int) -> int:
-    """The last moment an attempt may seem to be made: clocks differ, but not by days. It is the same for an hour."""
+    """Return the latest plausible time of an attempt: clocks differ, but not by days. It is constant for an hour."""
     return now_ms - now_ms % HOUR_MS + HOUR_MS + DAY_MS
 
 
 def flaw_of(row: AttemptRow, now_ms: int) -> str | None:
-    """Why an attempt cannot be counted; None if it can."""
+    """Return why an attempt cannot be counted; None if it can."""
     if row.job_id is None or row.number is None or row.outcome is None or row.at_ms is None:
-        return "a part of its key, its time or its outcome is missing"
+        return "its key, its time or its outcome is missing"
     if row.outcome not in OUTCOMES:
-        return "its outcome is none that Penstock knows"
+        return "its outcome is unknown"
     if row.at_ms < EARLIEST_MS:
-        return "it was made before the year 2000"
+        return "it is from before the year 2000"
     if row.at_ms > latest_ms(now_ms):
-        return "it lies more than a day in the future"
+        return "it is more than a day in the future"
     return None
 
 
 def fact_of(row: AttemptRow, job: JobOrigin | None) -> Fact:
-    """An attempt without a flaw, with its job if that is still known. An impossible duration is brought into bounds."""
+    """Return the fact of a valid attempt, with its job if that is still known. Durations are clamped to the bounds."""
     assert row.at_ms is not None
     assert row.outcome is not None
     duration_ms = min(max(row.duration_ms or 0, 0), LONGEST_MS)
@@ -115,13 +117,13 @@ def fact_of(row: AttemptRow, job: JobOrigin | None) -> Fact:
 
 
 def endpoint_of(target: str) -> str:
-    """Where a target is: without user name, query and fragment."""
+    """Return a target without user name, query and fragment."""
     found = _endpoint(target)
     return named(found[1] + found[2] if found else re.split("[?#]", target, maxsplit=1)[0])
 
 
 def named(text: str) -> str:
-    """A text as a name in statistics: not too long, and without NUL, which no database's text can hold."""
+    """Return a text as a name in statistics: cut, and without NUL, which databases cannot store."""
     return text[:NAME_CHARACTERS].replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 

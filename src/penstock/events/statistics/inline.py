@@ -1,4 +1,4 @@
-"""The inline engine's statistics: new attempts are counted every few seconds, by the pipeline's own rules."""
+"""The inline engine's statistics: counts new attempts every few seconds, by the same rules as the pipeline."""
 
 import logging
 from typing import TYPE_CHECKING
@@ -13,12 +13,11 @@ if TYPE_CHECKING:
 
 EVERY_S = 5.0
 AT_ONCE = 5_000
-
 log = logging.getLogger(__name__)
 
 
 class InlineCounter:
-    """Counts what was delivered since it counted last. Several may run: each attempt is counted once."""
+    """Counts new attempts. Several counters may run: each attempt is counted once."""
 
     def __init__(self, statistics: "Statistics", clock: Clock, pause: Pause) -> None:
         self._statistics = statistics
@@ -26,7 +25,7 @@ class InlineCounter:
         self._pause = pause
 
     async def run(self) -> None:
-        """Count until cancelled; what goes wrong is logged, and does not end it."""
+        """Count until cancelled; log errors and go on."""
         while True:
             await self._pause(EVERY_S)
             try:
@@ -36,7 +35,7 @@ class InlineCounter:
                 log.exception("attempts could not be counted; the next try is in %g s", EVERY_S)
 
     async def count_some(self, most: int) -> int:
-        """Count the next attempts, at most so many; how many there were."""
+        """Count the next attempts, up to `most`; return how many there were."""
         after = (await self._statistics.progress()).upto
         rows = await self._statistics.attempts_after(after, most)
         if not rows:

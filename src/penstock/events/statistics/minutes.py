@@ -1,16 +1,6 @@
-"""What was delivered, minute by minute: counts, latencies and waits of each pool, endpoint and subscription.
+"""Deliveries by minute: counts, latencies and waits of each pool, endpoint and subscription, and the busiest groups.
 
 A minute's row is the sum of its attempts, so rows of the same name merge exactly, in any order.
-
-The groups with most attempts of a minute, in bounded memory and mergeable.
-
-With `floor` the most that a group may have that is not held, for every group
-
-    held:  true attempts  <=  `attempts`  <=  true attempts + `error`,      not held:  true attempts  <=  `floor`,
-
-and merging keeps both. `failed` and `busy_ms` are what was seen while the group was held: never too much.
-
-Facts counted: the rows of their minutes, and the leading groups. Pure; the inline engine's half of the rules.
 """
 
 from collections import defaultdict
@@ -25,15 +15,17 @@ from penstock.domain.sketch import Histogram
 from penstock.events.statistics.facts import Fact
 
 LATENCY_BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 30_000, 60_000)
-"""Upper ends of the latency buckets; a latency on a bound is below it, and one more bucket takes what is above all."""
+"""Upper bounds of the latency buckets, inclusive; one more bucket takes all that is above."""
 
 BUCKETS = len(LATENCY_BOUNDS_MS) + 1
 
 OTHERS = "(others)"
-"""The name under which the smallest are counted together when a minute has too many."""
+"""The name under which the smallest are counted together when a minute has too many names."""
 
 NONE = "(none)"
-"""The name of what belongs to no pool, endpoint or subscription."""
+"""The name for attempts without a pool, endpoint or subscription."""
+
+LEADERS_KEPT = 50
 
 
 class Dimension(StrEnum):
@@ -45,7 +37,7 @@ class Dimension(StrEnum):
 
 
 class Minute(msgspec.Struct, frozen=True, kw_only=True):
-    """The attempts of one minute that share a name. Waits are those of first attempts, from when the job might go."""
+    """The attempts of one minute and name. Waits are those of first attempts, from when the job could go."""
 
     minute_ms: int
     by: Dimension
@@ -62,22 +54,22 @@ class Minute(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def attempts(self) -> int:
-        """All of them, however they ended."""
+        """Return the number of attempts of any outcome."""
         return self.delivered + self.failed + self.refused + self.deferred
 
     @property
     def success_rate(self) -> float | None:
-        """The share delivered of those that were tried in earnest; None if none was."""
+        """Return the share delivered of those that were not deferred; None if there were none."""
         tried = self.delivered + self.failed + self.refused
         return self.delivered / tried if tried else None
 
     def latency_ms(self, share: float) -> float | None:
-        """The latency that this share of the attempts does not exceed, to within its bucket; None without attempts."""
+        """Return the latency that a share of the attempts does not exceed, within its bucket; None without attempts."""
         return percentile_ms(self.latency, share)
 
 
 def merged(one: Minute, other: Minute) -> Minute:
-    """Both together, under the name and minute of the first."""
+    """Return the sum of both, with the name and minute of the first."""
     return msgspec.structs.replace(
         one,
         delivered=one.delivered + other.delivered,
@@ -93,7 +85,7 @@ def merged(one: Minute, other: Minute) -> Minute:
 
 
 def summed(rows: Iterable[Minute]) -> list[Minute]:
-    """Rows of equal minute, dimension and name merged into one."""
+    """Merge rows of equal minute, dimension and name."""
     sums: dict[tuple[int, Dimension, str], Minute] = {}
     for row in rows:
         key = (row.minute_ms, row.by, row.name)
@@ -103,12 +95,12 @@ def summed(rows: Iterable[Minute]) -> list[Minute]:
 
 
 def percentile_ms(latency: Iterable[int], share: float) -> float | None:
-    """The value below which a share of a histogram lies, taken as even within a bucket; None when it is empty."""
+    """Return the value below which a share of a histogram lies, interpolated within a bucket; None if it is empty."""
     counts = list(latency)
     wanted = share * sum(counts)
     if not any(counts):
         return None
-    # What is above the last bound is told as that bound: nothing more is known of it.
+    # Values above the last bound are reported as that bound: nothing more is known of them.
     edges = (0, *LATENCY_BOUNDS_MS, LATENCY_BOUNDS_MS[-1])
     below = 0
     for (lower, upper), count, upto in zip(pairwise(edges), counts, accumulate(counts), strict=True):
@@ -118,11 +110,8 @@ def percentile_ms(latency: Iterable[int], share: float) -> float | None:
     return float(edges[-1])
 
 
-LEADERS_KEPT = 50
-
-
 class Leader(msgspec.Struct, frozen=True, array_like=True):
-    """One group, with how much `attempts` may be too large."""
+    """One group, and by how much `attempts` may be too large."""
 
     group_key: str
     attempts: int
@@ -132,21 +121,28 @@ class Leader(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Leaders(msgspec.Struct, frozen=True, array_like=True):
-    """The groups that are held, most attempts first."""
+    """The groups of a minute with the most attempts, in bounded memory and mergeable.
+
+    `floor` is the most that a group which is not held may have. For every group
+
+        held:  true attempts  <=  `attempts`  <=  true attempts + `error`,      not held:  true attempts  <=  `floor`,
+
+    and merging keeps both. `failed` and `busy_ms` count what was seen while the group was held: never too much.
+    """
 
     held: tuple[Leader, ...] = ()
     floor: int = 0
 
 
 def leading(counted: Iterable[Leader], most: int = LEADERS_KEPT, floor: int = 0) -> Leaders:
-    """The first of groups that were counted one by one; of equal ones, by name."""
+    """Return the leaders of groups that were counted exactly; equal ones are ordered by name."""
     ranked = sorted(counted, key=lambda leader: (-leader.attempts, leader.group_key))
     dropped = ranked[most].attempts if len(ranked) > most else 0
     return Leaders(tuple(ranked[:most]), max(floor, dropped))
 
 
 def joined(one: Leaders, other: Leaders, most: int = LEADERS_KEPT) -> Leaders:
-    """The leaders of both together."""
+    """Merge two sets of leaders."""
     mine = {leader.group_key: leader for leader in one.held}
     theirs = {leader.group_key: leader for leader in other.held}
     both = (
@@ -171,7 +167,7 @@ def _sum(one: Leader, other: Leader) -> Leader:
 
 
 class StatisticsPlace(msgspec.Struct, frozen=True, order=True, array_like=True):
-    """Where an attempt stands in the order in which attempts are counted."""
+    """The place of an attempt in the order in which attempts are counted."""
 
     position: int
     job_id: str
@@ -188,14 +184,14 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
     upto: StatisticsPlace
     minutes: tuple[Minute, ...] = ()
     leaders: Mapping[int, Leaders] = {}
-    """By minute."""
+    """Keyed by minute."""
     rows: int = 0
     set_aside: int = 0
     repaired: int = 0
 
 
 def count(facts: Iterable[Fact]) -> tuple[Minute, ...]:
-    """The row of each minute, dimension and name."""
+    """Return the row of each minute, dimension and name."""
     shares: dict[tuple[int, Dimension, str], list[Fact]] = defaultdict(list)
     for fact in facts:
         for by, name in _names(fact):
@@ -204,7 +200,7 @@ def count(facts: Iterable[Fact]) -> tuple[Minute, ...]:
 
 
 def count_leaders(facts: Iterable[Fact]) -> dict[int, Leaders]:
-    """The leading groups of each minute."""
+    """Return the leaders of each minute."""
     groups: dict[int, dict[str, Leader]] = defaultdict(dict)
     for fact in facts:
         if fact.group_key is not None:

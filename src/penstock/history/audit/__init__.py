@@ -1,1 +1,1 @@
-"""The job `audit`: proof from events, jobs and attempts that nothing was lost and every key kept its order."""
+"""The audit: proves from events, jobs and attempts that nothing was lost and that every key kept its order."""

@@ -1,4 +1,4 @@
-"""The subscriptions as an audit holds the system to them: what each wants, and from when on."""
+"""The subscriptions of an audit: what each wants, and since when."""
 
 from collections.abc import Iterable, Mapping
 
@@ -17,7 +17,7 @@ _filter = msgspec.json.Decoder(EventFilter).decode
 
 
 class AuditCatalog(msgspec.Struct, frozen=True):
-    """Subscriptions that can be used, as fan-out takes them, and those that cannot with the reason."""
+    """Valid subscriptions as fan-out takes them, and damaged ones with the reason."""
 
     packed: bytes
     since_ms: Mapping[str, int]
@@ -25,7 +25,7 @@ class AuditCatalog(msgspec.Struct, frozen=True):
 
 
 def catalog_of(rows: Iterable[Row], window: AuditWindow) -> AuditCatalog:
-    """What the rows of `schemas.SUBSCRIPTIONS` say; all of them, or the one of the window."""
+    """Return the catalog of rows of `schemas.SUBSCRIPTIONS`: all of them, or the one of the window."""
     wanting: list[Subscription] = []
     damaged: dict[str, str] = {}
     for row in rows:
@@ -53,10 +53,10 @@ def _subscription(row: Row) -> Subscription:
 
 
 def _since_ms(subscription_id: str, window: AuditWindow) -> int:
-    """From when on events are owed to it; an id that tells no time means always."""
+    """Return since when events are owed to a subscription; 0 if its id has no time."""
     try:
-        made_ms = tsid_time_ms(decode_tsid(subscription_id)) + CATALOG_LAG_MS
+        created_ms = tsid_time_ms(decode_tsid(subscription_id)) + CATALOG_LAG_MS
     except ValueError:
-        made_ms = 0
+        created_ms = 0
     changed_ms = window.changed_ms.get(subscription_id)
-    return made_ms if changed_ms is None else max(made_ms, changed_ms + CATALOG_LAG_MS)
+    return created_ms if changed_ms is None else max(created_ms, changed_ms + CATALOG_LAG_MS)

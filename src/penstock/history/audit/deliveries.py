@@ -1,9 +1,4 @@
-"""Nothing lost on the way: a COMPLETED job has a delivery on record, and an attempt has its job.
-
-Delivered once: a job that was delivered is over, so that no second delivery of it is on record.
-
-Rows that cannot be right: they are told, and prove nothing.
-"""
+"""Checks of deliveries: completed jobs without one, attempts without a job, duplicates, and damaged rows."""
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
@@ -15,7 +10,7 @@ from penstock.history.audit.findings import FindingKind, as_findings
 from penstock.history.audit.window import (
     FINISH_LAG_MS,
     AuditWindow,
-    Said,
+    NameEncoding,
     attempt_damage,
     by_name,
     has_time,
@@ -23,16 +18,16 @@ from penstock.history.audit.window import (
 )
 
 
-def owes_proof(window: AuditWindow, said: Said = by_name) -> Column:
-    """Whether a job was completed in the window, so that its delivery must be among the attempts."""
-    # At the edge of the window the delivery may lie before it.
+def owes_proof(window: AuditWindow, encoded: NameEncoding = by_name) -> Column:
+    """Return whether a job was completed in the window, so that its delivery must be among the attempts."""
+    # At the edge of the window, the delivery may lie before it.
     since_ms = window.since_ms + FINISH_LAG_MS if window.since_ms > 0 else 0
     finished = f.col("finished_at_ms").between(since_ms, window.until_ms - 1)
-    return f.coalesce((f.col("status") == said(JobStatus.COMPLETED.value)) & finished, f.lit(False))
+    return f.coalesce((f.col("status") == encoded(JobStatus.COMPLETED.value)) & finished, f.lit(False))
 
 
 def undelivered(jobs: DataFrame, attempts: DataFrame, window: AuditWindow) -> DataFrame:
-    """COMPLETED jobs without a delivery."""
+    """Return COMPLETED jobs without a delivery."""
     completed = jobs.where(owes_proof(window) & f.col("id").isNotNull())
     delivered = attempts.where(f.col("outcome") == AttemptOutcome.DELIVERED.value).select("job_id")
     return as_findings(
@@ -43,12 +38,12 @@ def undelivered(jobs: DataFrame, attempts: DataFrame, window: AuditWindow) -> Da
         at_ms=f.col("finished_at_ms"),
         event_id=f.col("event_id"),
         subscription_id=f.col("subscription_id"),
-        detail=f.lit("the job is COMPLETED, and none of its attempts delivered it"),
+        detail=f.lit("the job is COMPLETED, but none of its attempts delivered it"),
     )
 
 
 def unknown_jobs(jobs: DataFrame, attempts: DataFrame) -> DataFrame:
-    """Attempts whose job is neither among the live ones nor in the archive."""
+    """Return attempts whose job is neither live nor archived."""
     ids = jobs.select("id")
     named = attempts.where(f.col("job_id").isNotNull())
     return as_findings(
@@ -63,7 +58,7 @@ def unknown_jobs(jobs: DataFrame, attempts: DataFrame) -> DataFrame:
 
 
 def duplicates(jobs: DataFrame, attempts: DataFrame, window: AuditWindow) -> DataFrame:
-    """Deliveries after the first one of their job."""
+    """Return deliveries after the first one of their job."""
     delivered = attempts.where(has_time(window) & (f.col("outcome") == AttemptOutcome.DELIVERED.value))
     of_job = Window.partitionBy("job_id")
     in_order = of_job.orderBy("at_ms", "number")
@@ -88,13 +83,13 @@ def duplicates(jobs: DataFrame, attempts: DataFrame, window: AuditWindow) -> Dat
         event_id=f.col("event_id"),
         subscription_id=f.col("subscription_id"),
         detail=f.concat(
-            f.lit("delivery "), f.col("place").cast("string"), f.lit(" of a job that was delivered already")
+            f.lit("delivery "), f.col("place").cast("string"), f.lit(" of a job that was already delivered")
         ),
     )
 
 
 def damaged_jobs(jobs: DataFrame, window: AuditWindow) -> DataFrame:
-    """Jobs that say what cannot be."""
+    """Return jobs with impossible values."""
     return as_findings(
         jobs.withColumn("damage", job_damage(window)).where(f.col("damage").isNotNull()),
         FindingKind.DAMAGED,
@@ -108,7 +103,7 @@ def damaged_jobs(jobs: DataFrame, window: AuditWindow) -> DataFrame:
 
 
 def damaged_attempts(attempts: DataFrame, window: AuditWindow) -> DataFrame:
-    """Attempts that say what cannot be."""
+    """Return attempts with impossible values."""
     return as_findings(
         attempts.withColumn("damage", attempt_damage(window)).where(f.col("damage").isNotNull()),
         FindingKind.DAMAGED,
@@ -121,7 +116,7 @@ def damaged_attempts(attempts: DataFrame, window: AuditWindow) -> DataFrame:
 
 
 def damaged_subscriptions(spark: SparkSession, catalog: AuditCatalog) -> DataFrame:
-    """Subscriptions that nothing can be matched with."""
+    """Return subscriptions that cannot be matched with events."""
     rows = spark.createDataFrame(list(catalog.damaged.items()), "id string, reason string")
     return as_findings(
         rows,

@@ -1,7 +1,4 @@
-"""What an audit finds: one row for each breach, with the rows that show it.
-
-What an audit says in the end: how much it looked at, how often each guarantee was broken, and examples of it.
-"""
+"""The findings of an audit, one row for each breach, and its result: counts, totals and examples."""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -13,24 +10,26 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from penstock.history.audit.window import AuditWindow
 
+WAITING_EVENTS = "waiting events"
+
 
 class FindingKind(StrEnum):
     """Which guarantee was broken."""
 
     LOST = "LOST"
-    """An event was fanned out, and a subscription that wanted it has no job for it."""
+    """An event was fanned out, but a subscription that wanted it has no job for it."""
     UNDELIVERED = "UNDELIVERED"
-    """A job is COMPLETED, and no delivery of it is on record."""
+    """A job is COMPLETED, but no delivery of it is on record."""
     OVERTAKEN = "OVERTAKEN"
     """A delivery began while an earlier job of its group held it back."""
     OVERLAP = "OVERLAP"
-    """A delivery began while another one of its group was under way."""
+    """A delivery began while another one of its group was in progress."""
     DUPLICATE = "DUPLICATE"
     """A job was delivered again after it had been delivered."""
     UNKNOWN_JOB = "UNKNOWN_JOB"
-    """An attempt belongs to no job."""
+    """An attempt has no job."""
     DAMAGED = "DAMAGED"
-    """A row cannot be right, so that it proves nothing."""
+    """A row has impossible values and proves nothing."""
 
 
 def _text(name: str) -> StructField:
@@ -58,22 +57,19 @@ FINDINGS = StructType(
         _text("detail"),
     ]
 )
-"""`number`, `at_ms` and `end_ms` are the attempt's; `other_…` is what it is in conflict with."""
+"""`number`, `at_ms` and `end_ms` are those of the attempt; `other_…` is what it conflicts with."""
 
 
 def as_findings(rows: DataFrame, kind: "FindingKind | Column", **columns: Column) -> DataFrame:
-    """Rows in the shape of findings; columns that are not given are null."""
+    """Return rows as findings; columns that are not given are null."""
     given = {"kind": f.lit(kind.value) if isinstance(kind, FindingKind) else kind, **columns}
     return rows.select(
         *(given.get(field.name, f.lit(None)).cast(field.dataType).alias(field.name) for field in FINDINGS.fields)
     )
 
 
-WAITING_EVENTS = "waiting events"
-
-
 class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One breach; see `findings.FINDINGS`."""
+    """One breach; see FINDINGS."""
 
     kind: FindingKind
     detail: str
@@ -91,7 +87,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
 
 
 class AuditResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The whole of it; `findings` are examples, `totals` counts them all."""
+    """The result of an audit; `totals` counts all findings, of which `findings` has examples."""
 
     window: AuditWindow
     counts: Mapping[str, int]
@@ -100,13 +96,13 @@ class AuditResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing was found."""
+        """Return whether nothing was found."""
         return not any(self.totals.values())
 
 
 def result_of(findings: DataFrame, counts: Mapping[str, int], window: AuditWindow, examples: int) -> AuditResult:
-    """Count findings, and take the first so many of each kind as examples."""
-    # Unlike a cache, which keeps all the empty shares of a shuffle, a checkpoint joins them: there are few findings.
+    """Count findings, and take the first `examples` of each kind."""
+    # A checkpoint joins the empty shares of a shuffle, which a cache would keep.
     kept = findings.localCheckpoint()
     found = {row["kind"]: row["count"] for row in kept.groupBy("kind").count().collect()}
     return AuditResult(

@@ -1,9 +1,7 @@
-"""A rehearsal of the audit: a day of events, fanned out by Spark and delivered as the rules say, must be clean.
+"""A rehearsal of the audit: a day of events, fanned out by Spark and delivered by the rules, must be clean.
 
-Then one breach of each kind is planted in the database, and the audit must find these and nothing else. The deliveries
-are written as history, in bulk and in an SQLite database of their own: nothing is sent.
-
-The deliveries of a golden day, written as history: what fails is tried again, what is refused blocks its key.
+Then one breach of each kind is planted in the database, and the audit must find exactly these. The deliveries are
+written as history to an SQLite database of their own; nothing is sent.
 """
 
 import asyncio
@@ -40,13 +38,18 @@ PLANTED = {
     FindingKind.UNKNOWN_JOB: 0,
     FindingKind.DAMAGED: 0,
 }
-"""What `plant_breaches` leaves to be found."""
+"""The findings of the breaches that `plant_breaches` creates."""
 
+DAY_MS = 86_400_000
+_HOUR_MS = 3_600_000
+_NODE = 1
+_AT_ONCE = 2_000
+_TYPES = ("orders:eu:created", "orders:us:created", "orders:eu:paid", "carts:eu:left")
 _RETRY_MS = 60_000
 _NEIGHBOURS = 2
 _FAILED, _DELIVERED, _REFUSED = AttemptOutcome.FAILED, AttemptOutcome.DELIVERED, AttemptOutcome.REFUSED
-
 _STATE = {_DELIVERED: int(StoredState.COMPLETED), _REFUSED: int(StoredState.ERROR)}
+
 _DELIVERED_ONCE = """
 SELECT id, group_key, place, at_ms FROM (
     SELECT id, group_key, mode, state, attempt_count,
@@ -54,6 +57,91 @@ SELECT id, group_key, place, at_ms FROM (
     FROM jobs
 ) AS placed JOIN attempts ON job_id = id
 WHERE mode = {} AND state = 5 AND attempt_count = 1 AND outcome = 'DELIVERED' ORDER BY group_key, place"""
+
+
+class GoldenDay(msgspec.Struct, frozen=True, kw_only=True):
+    """How many events of how many keys the day has, and when it begins."""
+
+    from_ms: int
+    events: int = 100_000
+    keys: int = 500
+
+
+class Rehearsed(NamedTuple):
+    """The audits of the day, before and after the breaches."""
+
+    day: AuditResult
+    broken: AuditResult
+
+
+def rehearse(spark: SparkSession, database: SparkDatabase, checkpoint: str, day: GoldenDay) -> Rehearsed:
+    """Create the day in an empty SQLite database, and audit it before and after the breaches."""
+    asyncio.run(_publish(database, day))
+    job = FanOutJob(database, FanOutSettings(once=True))
+    try:
+        job.start(spark, checkpoint).awaitTermination()
+    finally:
+        job.close()
+    deliver_day(database)
+    # Long after, when jobs that were held up are finished.
+    end_ms = day.from_ms + 2 * DAY_MS
+    window = AuditWindow(since_ms=day.from_ms - 2 * _HOUR_MS, until_ms=end_ms, taken_ms=end_ms)
+    clean = audit_database(spark, database, window)
+    plant_breaches(database)
+    return Rehearsed(clean, audit_database(spark, database, window))
+
+
+async def _publish(database: SparkDatabase, day: GoldenDay) -> None:
+    ids = TsidFactory(_NODE)
+    repository = database.repository()
+    await repository.open(day.from_ms)
+    try:
+        for subscription in _subscriptions(ids, day.from_ms - _HOUR_MS):
+            await repository.add_subscription(subscription)
+        for start in range(0, day.events, _AT_ONCE):
+            await repository.add_events(
+                [_event(ids, number, day) for number in range(start, min(start + _AT_ONCE, day.events))]
+            )
+    finally:
+        await repository.close()
+
+
+def _subscriptions(ids: TsidFactory, made_ms: int) -> list[Subscription]:
+    europe = EventFilter((Condition("region", values=("eu",)),))
+    wanted = (
+        ("billing", "orders:**", DispatchMode.BLOCK_ON_ERROR, EventFilter()),
+        ("search", "orders:*:created", DispatchMode.NEXT_ON_ERROR, EventFilter()),
+        ("counting", "**", DispatchMode.IMMEDIATE, EventFilter()),
+        ("europe", "orders:**", DispatchMode.BLOCK_ON_ERROR, europe),
+    )
+    return [
+        Subscription(
+            id=ids.next_id(made_ms),
+            name=name,
+            pattern=pattern,
+            target=f"https://{name}.example",
+            mode=mode,
+            filter=asked,
+        )
+        for name, pattern, mode, asked in wanted
+    ]
+
+
+def _event(ids: TsidFactory, number: int, day: GoldenDay) -> StoredEvent:
+    received_ms = day.from_ms + number * DAY_MS // day.events
+    kind = _TYPES[number % len(_TYPES)]
+    # Every key has events of all types, because the number of keys is not a multiple of theirs.
+    key = number * 7 // 3 % day.keys
+    return StoredEvent(
+        id=ids.next_id(received_ms),
+        source="golden-day",
+        type=kind,
+        received_ms=received_ms,
+        external_id=str(number),
+        data=b"{}",
+        group=f"клиент {key}" if key % 10 else None,
+        attributes={"region": kind.split(":")[1]},
+    )
 
 
 class _Job(NamedTuple):
@@ -64,27 +152,27 @@ class _Job(NamedTuple):
 
     @property
     def fate(self) -> int:
-        """A number that decides what becomes of it, the same every time."""
+        """Return a number that decides the job's outcome, the same every time."""
         return crc32(self.id.encode())
 
     @property
     def is_refused(self) -> bool:
-        """Whether it ends in ERROR."""
+        """Return whether it ends in ERROR."""
         return self.fate % 2000 == 7
 
     @property
     def failures(self) -> int:
-        """How often it fails before."""
+        """Return how often it fails before."""
         return 2 if self.fate % 50 == 1 else int(self.fate % 20 == 2)
 
     @property
     def arrives_ms(self) -> int:
-        """When it could be delivered first."""
+        """Return when it could first be delivered."""
         return self.created_at_ms + 20 + self.fate % 200
 
     @property
     def took_ms(self) -> int:
-        """How long each attempt lasts."""
+        """Return how long each attempt lasts."""
         return 5 + self.fate % 40
 
 
@@ -97,7 +185,7 @@ class _Attempt(NamedTuple):
 
 
 def deliver_day(database: SparkDatabase) -> None:
-    """Write what became of all jobs."""
+    """Write the attempts and final states of all jobs."""
     with closing(sqlite3.connect(database.path)) as connection, connection:
         rows = connection.execute(
             "SELECT id, group_key, mode, created_at_ms FROM jobs ORDER BY group_key, sequence, created_at_ms, id"
@@ -108,7 +196,7 @@ def deliver_day(database: SparkDatabase) -> None:
 
 
 def _delivered(group: Sequence[_Job]) -> Iterator[_Attempt]:
-    """The attempts of a group as its mode allows them."""
+    """Return the attempts of a group as its mode allows them."""
     match group[0].mode:
         case StoredMode.BLOCK_ON_ERROR:
             return _one_after_the_other(group)
@@ -119,7 +207,7 @@ def _delivered(group: Sequence[_Job]) -> Iterator[_Attempt]:
 
 
 def _tries(job: _Job, at_ms: int) -> Iterator[_Attempt]:
-    """All attempts of a job that nobody holds up, from a moment on."""
+    """Return all attempts of a job that nothing holds up, from a time on."""
     for number in range(1, job.failures + 2):
         yield _attempt(job, number, at_ms)
         at_ms += job.took_ms + _RETRY_MS
@@ -173,7 +261,7 @@ def _write(connection: sqlite3.Connection, attempts: Sequence[_Attempt]) -> None
 
 
 def plant_breaches(database: SparkDatabase) -> None:
-    """One of each kind, in places that have nothing to do with each other."""
+    """Write one breach of each kind, in separate places."""
     with closing(sqlite3.connect(database.path)) as connection, connection:
         once = connection.execute(_DELIVERED_ONCE.format(int(StoredMode.IMMEDIATE)) + " LIMIT 3").fetchall()
         lost, undelivered, repeated = (job_id for job_id, *_ in once)
@@ -192,7 +280,7 @@ def plant_breaches(database: SparkDatabase) -> None:
 
 
 def _pairs(connection: sqlite3.Connection) -> list[list[tuple[str, int]]]:
-    """Two pairs of neighbours in two groups that keep their order; each job was delivered at once."""
+    """Return two pairs of neighbours in two ordered groups; each job was delivered at its first attempt."""
     rows = connection.execute(_DELIVERED_ONCE.format(int(StoredMode.BLOCK_ON_ERROR)))
     pairs: list[list[tuple[str, int]]] = []
     for _, group in groupby(rows.fetchall(), key=lambda row: row[1]):
@@ -208,95 +296,3 @@ def _swap(connection: sqlite3.Connection, first: tuple[str, int], second: tuple[
         connection.execute(
             "UPDATE jobs SET finished_at_ms = finished_at_ms + ? WHERE id = ?", (other_ms - at_ms, job_id)
         )
-
-
-DAY_MS = 86_400_000
-_HOUR_MS = 3_600_000
-_NODE = 1
-_AT_ONCE = 2_000
-_TYPES = ("orders:eu:created", "orders:us:created", "orders:eu:paid", "carts:eu:left")
-
-
-class GoldenDay(msgspec.Struct, frozen=True, kw_only=True):
-    """How many events, of how many keys, in the day that begins then."""
-
-    from_ms: int
-    events: int = 100_000
-    keys: int = 500
-
-
-class Rehearsed(NamedTuple):
-    """What the audits said: of the day, and of the day with a breach of each kind."""
-
-    day: AuditResult
-    broken: AuditResult
-
-
-def rehearse(spark: SparkSession, database: SparkDatabase, checkpoint: str, day: GoldenDay) -> Rehearsed:
-    """Make the day in an empty SQLite database, and audit it, before and after the breaches."""
-    asyncio.run(_publish(database, day))
-    job = FanOutJob(database, FanOutSettings(once=True))
-    try:
-        job.start(spark, checkpoint).awaitTermination()
-    finally:
-        job.close()
-    deliver_day(database)
-    # Long after: jobs that were held up are over by then.
-    end_ms = day.from_ms + 2 * DAY_MS
-    window = AuditWindow(since_ms=day.from_ms - 2 * _HOUR_MS, until_ms=end_ms, taken_ms=end_ms)
-    clean = audit_database(spark, database, window)
-    plant_breaches(database)
-    return Rehearsed(clean, audit_database(spark, database, window))
-
-
-async def _publish(database: SparkDatabase, day: GoldenDay) -> None:
-    ids = TsidFactory(_NODE)
-    repository = database.repository()
-    await repository.open(day.from_ms)
-    try:
-        for subscription in _subscriptions(ids, day.from_ms - _HOUR_MS):
-            await repository.add_subscription(subscription)
-        for start in range(0, day.events, _AT_ONCE):
-            await repository.add_events(
-                [_event(ids, number, day) for number in range(start, min(start + _AT_ONCE, day.events))]
-            )
-    finally:
-        await repository.close()
-
-
-def _subscriptions(ids: TsidFactory, made_ms: int) -> list[Subscription]:
-    europe = EventFilter((Condition("region", values=("eu",)),))
-    wishes = (
-        ("billing", "orders:**", DispatchMode.BLOCK_ON_ERROR, EventFilter()),
-        ("search", "orders:*:created", DispatchMode.NEXT_ON_ERROR, EventFilter()),
-        ("counting", "**", DispatchMode.IMMEDIATE, EventFilter()),
-        ("europe", "orders:**", DispatchMode.BLOCK_ON_ERROR, europe),
-    )
-    return [
-        Subscription(
-            id=ids.next_id(made_ms),
-            name=name,
-            pattern=pattern,
-            target=f"https://{name}.example",
-            mode=mode,
-            filter=asked,
-        )
-        for name, pattern, mode, asked in wishes
-    ]
-
-
-def _event(ids: TsidFactory, number: int, day: GoldenDay) -> StoredEvent:
-    received_ms = day.from_ms + number * DAY_MS // day.events
-    kind = _TYPES[number % len(_TYPES)]
-    # Every key has events of all types: the keys are not a multiple of their number.
-    key = number * 7 // 3 % day.keys
-    return StoredEvent(
-        id=ids.next_id(received_ms),
-        source="golden-day",
-        type=kind,
-        received_ms=received_ms,
-        external_id=str(number),
-        data=b"{}",
-        group=f"клиент {key}" if key % 10 else None,
-        attributes={"region": kind.split(":")[1]},
-    )

@@ -1,15 +1,11 @@
-"""Nothing lost on the way in: every subscription that wanted an event has a job for it.
+"""Lost jobs: checks that every subscription that wanted an event has a job for it.
 
-A subscription is known as it is now. It owes nothing for events of before it was made, which its id tells, nor for
-those of before it was changed, as far as `changed_ms` of the window says so.
+A subscription is known as it is now. It owes nothing for events before it was created, which its id tells, or before it
+was changed, as far as the window's `changed_ms` says.
 
-The jobs that events should have caused, by fan-out's own plan, and the events that can cause none.
-
-Whether the jobs of events are all there, told by sums, so that only few events need a close look.
-
-Events are spread over buckets. Of each bucket the hashes of the pairs of an event and a subscription that should have a
-job are added up, and those that have one are taken away: what is left is nothing when the pairs are the same. Rows are
-summed where they are; nothing but the sums of buckets is sent anywhere.
+Sums find the few events that need a close look. Events are spread over buckets. For each bucket, the hashes of the
+expected pairs of event and subscription are added and those of the stored jobs subtracted: equal pairs leave zero. Rows
+are summed where they are, and only the sums of buckets are sent.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,11 +38,64 @@ OWED = StructType(
 )
 """A job; or an event alone, with what is wrong with it."""
 
+BUCKETS = 4096
+EVENT_HASH = "event_hash"
+MARK, SINCE_MS = "mark", "since_ms"
+
+FANNED_OUT = "fanned_out"
+"""Whether the jobs of an event have been created, where that is known. A waiting event has lost nothing."""
+
 _MOST_JOBS = 50_000
+_SUBSCRIPTION = "subscription_hash"
+_BUCKET_BITS = BUCKETS.bit_length() - 1
+_MOST_PAIRS = 200_000
+_TOO_MANY = BUCKETS // 4
+
+
+def lost(
+    events: DataFrame, catalog: AuditCatalog, jobs: DataFrame, window: AuditWindow, buckets: Sequence[int]
+) -> DataFrame:
+    """Return missing jobs and damaged events, among the events of the window in some buckets."""
+    spark = events.sparkSession
+    if not buckets:
+        return spark.createDataFrame([], FINDINGS)
+    wanting = f.broadcast(_wanting_since(spark, catalog))
+    looked_at = in_buckets(events, "id", buckets)
+    owed = owed_jobs(looked_at, catalog.packed, window.future_ms).join(wanting, "subscription_id", "left")
+    stored = jobs.select("event_id", "subscription_id").where(f.col("event_id").isNotNull())
+    stored = in_buckets(stored, "event_id", buckets)
+    is_damaged = f.col("damage").isNotNull()
+    missing = owed.where(is_damaged | (f.col("created_at_ms") >= f.col("since_ms"))).join(
+        stored, ["event_id", "subscription_id"], "left_anti"
+    )
+    return as_findings(
+        missing,
+        f.when(is_damaged, FindingKind.DAMAGED.value).otherwise(FindingKind.LOST.value),
+        group_key=f.col("group_key"),
+        at_ms=f.col("created_at_ms"),
+        event_id=f.col("event_id"),
+        subscription_id=f.col("subscription_id"),
+        detail=f.coalesce(
+            f.concat(f.lit("the event: "), "damage"),
+            f.lit("the subscription wants the event, but there is no job for it, live or archived"),
+        ),
+    )
+
+
+def events_of(events: DataFrame, window: AuditWindow) -> DataFrame:
+    """Return the events of the window whose jobs have been created, and events with impossible times."""
+    received = f.col("received_ms")
+    in_window = (received >= window.since_ms) & (received < window.until_ms)
+    kept = events.where(in_window | received.isNull() | (received > window.future_ms))
+    return kept.where(f.col(FANNED_OUT)) if FANNED_OUT in events.columns else kept
+
+
+def _wanting_since(spark: SparkSession, catalog: AuditCatalog) -> DataFrame:
+    return spark.createDataFrame(list(catalog.since_ms.items()), "subscription_id string, since_ms long")
 
 
 def owed_jobs(events: DataFrame, catalog: bytes, future_ms: int) -> DataFrame:
-    """What events cause for the subscriptions in a catalog; those received after `future_ms` are damaged."""
+    """Return the jobs that events cause for packed subscriptions; events after `future_ms` are damaged."""
 
     def plan(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         schema = to_arrow_schema(OWED)
@@ -76,39 +125,26 @@ def _future(events: pyarrow.RecordBatch, schema: pyarrow.Schema) -> pyarrow.Reco
     return pyarrow.RecordBatch.from_pylist(rows, schema=schema)
 
 
-BUCKETS = 4096
-EVENT_HASH = "event_hash"
-MARK, SINCE_MS = "mark", "since_ms"
-_SUBSCRIPTION = "subscription_hash"
-
-_BUCKET_BITS = BUCKETS.bit_length() - 1
-_MOST_PAIRS = 200_000
-_TOO_MANY = BUCKETS // 4
-
-
 def in_buckets(rows: DataFrame, event_id: str, buckets: Sequence[int]) -> DataFrame:
-    """The rows of some buckets; all rows, if there are so many that to choose is not worth while."""
+    """Return the rows of some buckets, or all rows if selecting is not worthwhile."""
     bucket = f.xxhash64(f.col(event_id)).bitwiseAND(BUCKETS - 1)
     return rows if len(buckets) > _TOO_MANY else rows.where(bucket.isin(list(buckets)))
 
 
 def with_marks(jobs: DataFrame, catalog: AuditCatalog) -> DataFrame:
-    """Jobs as `made_pair` takes them.
-
-    With EVENT_HASH, the mark of their subscription, and from when on it is owed something; null if it is not known.
-    """
+    """Return jobs with EVENT_HASH, the mark of their subscription and since when it is owed events, or null."""
     rows = [(each, mark_of(each), since_ms) for each, since_ms in catalog.since_ms.items()]
     known = jobs.sparkSession.createDataFrame(rows, f"subscription_id string, {MARK} long, {SINCE_MS} long")
-    # By a number, because Spark finds those without making a row of each, and without comparing texts.
+    # Joined by a number, which Spark does without building rows or comparing texts.
     known = known.select(f.xxhash64("subscription_id").alias(_SUBSCRIPTION), MARK, SINCE_MS)
     hashed = {EVENT_HASH: f.xxhash64("event_id"), _SUBSCRIPTION: f.xxhash64("subscription_id")}
     return jobs.withColumns(hashed).join(f.broadcast(known), _SUBSCRIPTION, "left")
 
 
-def made_pair(window: AuditWindow) -> Column:
-    """What stands for the event and the subscription of a job `with_marks`: bits of its hash, its bucket; or 0."""
+def stored_pair(window: AuditWindow) -> Column:
+    """Return the number of a job's event and subscription, from bits of its hash and its bucket, or 0."""
     created, event_id = f.col("created_at_ms"), f.col("event_id")
-    # Replays make second jobs of the same events.
+    # Replays create further jobs of the same events.
     is_first = event_id.isNotNull() & ~f.coalesce(f.col("id").contains(COPY_JOINT), f.lit(False))
     in_window = (created >= window.since_ms) & (created < window.until_ms) & (created >= f.col(SINCE_MS))
     bucket = f.col(EVENT_HASH).bitwiseAND(BUCKETS - 1)
@@ -117,41 +153,41 @@ def made_pair(window: AuditWindow) -> Column:
 
 
 def mark_of(subscription_id: str) -> int:
-    """The number that stands for a subscription."""
+    """Return the number that identifies a subscription."""
     return int.from_bytes(blake2b(subscription_id.encode(errors="replace"), digest_size=8).digest(), signed=True)
 
 
 class Sums:
-    """Of each bucket: the sum of pairs, how many there are, and how many events are damaged."""
+    """For each bucket: the sum of pairs, their number, and the number of damaged events."""
 
     def __init__(self) -> None:
         self.numbers = numpy.zeros((3, BUCKETS), dtype=numpy.int64)
 
     def want(self, pairs: Numbers) -> None:
-        """Add jobs that there should be."""
+        """Add expected jobs."""
         bucket = pairs & (BUCKETS - 1)
         numpy.add.at(self.numbers[0], bucket, pairs >> _BUCKET_BITS)
         self.numbers[1] += numpy.bincount(bucket, minlength=BUCKETS)
 
     def have(self, pairs: Numbers) -> None:
-        """Take away jobs that there are, as `made_pair` tells them."""
+        """Subtract stored jobs, as `stored_pair` encodes them."""
         some = pairs[pairs != 0]
         bucket = some & (BUCKETS - 1)
         numpy.subtract.at(self.numbers[0], bucket, some >> _BUCKET_BITS)
         self.numbers[1] -= numpy.bincount(bucket, minlength=BUCKETS)
 
     def damaged(self, events: Numbers) -> None:
-        """Count events of which nobody can say what they should cause, by their hashes."""
+        """Count damaged events, by their hashes."""
         self.numbers[2] += numpy.bincount(events & (BUCKETS - 1), minlength=BUCKETS)
 
 
 def unbalanced(sums: Sequence[Numbers]) -> Numbers:
-    """The buckets of events that lack a job, have one too many, or are damaged, by the `numbers` of all sums."""
+    """Return the buckets whose events lack a job, have one too many, or are damaged."""
     return numpy.flatnonzero(numpy.sum([each.reshape(3, BUCKETS) for each in sums], axis=0).any(axis=0))
 
 
-class Wanted:
-    """What events should cause, batch by batch."""
+class ExpectedSums:
+    """Sums up what events should cause, batch by batch."""
 
     def __init__(self, catalog: bytes, since_ms: Mapping[str, int], future_ms: int) -> None:
         self._planner = planner_of(catalog)
@@ -162,7 +198,7 @@ class Wanted:
         self.sums = Sums()
 
     def add(self, events: pyarrow.RecordBatch) -> None:
-        """Sum up events that have a column EVENT_HASH beside those of fan-out."""
+        """Add events that have a column EVENT_HASH beside those of fan-out."""
         is_future = pyarrow.compute.greater(events.column("received_ms"), self._future_ms).fill_null(False)
         self.sums.damaged(_hashes(events.filter(is_future)))
         for found in self._planner.pairs(events.filter(pyarrow.compute.invert(is_future)), _MOST_PAIRS):
@@ -172,12 +208,12 @@ class Wanted:
                 self.sums.damaged(_hashes(events.filter(pyarrow.compute.is_in(events.column("id"), ids))))
 
     def _owed(self, found: Pairs) -> Numbers:
-        """The pairs of events with who wanted them by then."""
+        """Return the pairs of events and the subscriptions that wanted them at that time."""
         received_ms = found.events.column("received_ms").to_numpy()
-        is_owed = received_ms[found.event_at] >= self._since_ms[found.wish_at]
+        is_owed = received_ms[found.event_at] >= self._since_ms[found.subscription_at]
         event = _hashes(found.events)
         seed, bucket = number_hash(event), event & (BUCKETS - 1)
-        at, mark = found.event_at[is_owed], self._marks[found.wish_at[is_owed]]
+        at, mark = found.event_at[is_owed], self._marks[found.subscription_at[is_owed]]
         pairs: Numbers = pair_hash(seed[at], mark) & -BUCKETS | bucket[at]
         return pairs
 
@@ -185,49 +221,3 @@ class Wanted:
 def _hashes(events: pyarrow.RecordBatch) -> Numbers:
     hashes: Numbers = events.column(EVENT_HASH).to_numpy()
     return hashes
-
-
-FANNED_OUT = "fanned_out"
-"""Of an event, where it is known: whether its jobs have been made. One that still waits for them has lost nothing."""
-
-
-def lost(
-    events: DataFrame, catalog: AuditCatalog, jobs: DataFrame, window: AuditWindow, buckets: Sequence[int]
-) -> DataFrame:
-    """Jobs that should be there and are not, and damaged events, among the events of the window in some buckets."""
-    spark = events.sparkSession
-    if not buckets:
-        return spark.createDataFrame([], FINDINGS)
-    wanting = f.broadcast(_wanting_since(spark, catalog))
-    looked_at = in_buckets(events, "id", buckets)
-    owed = owed_jobs(looked_at, catalog.packed, window.future_ms).join(wanting, "subscription_id", "left")
-    made = jobs.select("event_id", "subscription_id").where(f.col("event_id").isNotNull())
-    made = in_buckets(made, "event_id", buckets)
-    is_damaged = f.col("damage").isNotNull()
-    missing = owed.where(is_damaged | (f.col("created_at_ms") >= f.col("since_ms"))).join(
-        made, ["event_id", "subscription_id"], "left_anti"
-    )
-    return as_findings(
-        missing,
-        f.when(is_damaged, FindingKind.DAMAGED.value).otherwise(FindingKind.LOST.value),
-        group_key=f.col("group_key"),
-        at_ms=f.col("created_at_ms"),
-        event_id=f.col("event_id"),
-        subscription_id=f.col("subscription_id"),
-        detail=f.coalesce(
-            f.concat(f.lit("the event: "), "damage"),
-            f.lit("the subscription wants the event, and there is no job for it, live or archived"),
-        ),
-    )
-
-
-def events_of(events: DataFrame, window: AuditWindow) -> DataFrame:
-    """The events received in the window whose jobs have been made, and those of no time that can be."""
-    received = f.col("received_ms")
-    in_window = (received >= window.since_ms) & (received < window.until_ms)
-    kept = events.where(in_window | received.isNull() | (received > window.future_ms))
-    return kept.where(f.col(FANNED_OUT)) if FANNED_OUT in events.columns else kept
-
-
-def _wanting_since(spark: SparkSession, catalog: AuditCatalog) -> DataFrame:
-    return spark.createDataFrame(list(catalog.since_ms.items()), "subscription_id string, since_ms long")

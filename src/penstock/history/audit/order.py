@@ -1,23 +1,13 @@
-"""Order per key: no delivery began while an earlier job of its group held it back.
+"""Order per key: no delivery began while an earlier job of its group held it back, or while another was in progress.
 
-When a job holds back the ones behind it, as far as its row and its attempts prove it.
+The rule is `domain.order.holds_back`; the property test of the audit applies it to every pair of jobs. A BLOCK_ON_ERROR
+or NEXT_ON_ERROR job holds back BLOCK_ON_ERROR jobs from its creation until it is finished; in ERROR it continues to do
+so until it is retried or ignored. A NEXT_ON_ERROR job holds back others of its kind until its first delivery begins.
+What cannot be proven holds nothing back:
 
-The rule is `core.order.holds_back`; the property test of the audit asks it about every pair of jobs.
-
-A BLOCK_ON_ERROR or NEXT_ON_ERROR job holds back BLOCK_ON_ERROR jobs from when it was made until it is over; in ERROR it
-goes on doing so, until somebody retries or ignores it. A NEXT_ON_ERROR job holds back others of its kind until its
-first delivery begins. What cannot be proven holds nothing back:
-
-- a job made for later takes its place at a moment nobody wrote down, so it counts from its first attempt on;
+- a job created for later takes its place at an unrecorded time, so it counts from its first attempt on;
 - one in ERROR that is not BLOCK_ON_ERROR leaves its group when it is archived, so it counts until it failed;
-- of an attempt that was never written down (a crash) nobody knows when it began.
-
-One group in the order of time: which deliveries began while an earlier job held them back. Pure.
-
-Of the jobs that hold something back at a moment only the one that stands first matters, so a heap by position will do:
-time goes on, and one whose hold is over never comes back.
-
-One delivery of a key at a time: none began while another one of its group was under way.
+- of an attempt that was never recorded (a crash), the start is unknown.
 """
 
 from collections.abc import Iterator
@@ -34,30 +24,33 @@ from penstock.domain.job_state import FINAL, JobStatus
 from penstock.domain.order import Position, Standing, holds_back
 from penstock.domain.pointer import DispatchMode
 from penstock.history.audit.findings import FINDINGS, FindingKind, as_findings
-from penstock.history.audit.window import ROUNDING_MS, AuditWindow, Said, by_name, has_place, has_time
+from penstock.history.audit.window import ROUNDING_MS, AuditWindow, NameEncoding, by_name, has_place, has_time
 
 FOREVER_MS = (1 << 63) - 1
-
 _BLOCKING = DispatchMode.BLOCK_ON_ERROR.value
+_FINAL = tuple(status.value for status in FINAL)
+_JOB = ("group_key", "id", "sequence", "created_at_ms", "mode", "status", "subscription_id")
+_HOLD = ("from_ms", "strict_until_ms", "next_until_ms")
+_ATTEMPT = ("number", "at_ms", "end_ms")
 
 
 def _holds_back(mode: DispatchMode, status: JobStatus, behind: DispatchMode) -> bool:
-    """Whether a job that was never tried holds back one behind it that is about to be delivered."""
+    """Return whether an untried job holds back one behind it that is about to be delivered."""
     earlier, later = Position(0, 0, ""), Position(1, 0, "")
     return holds_back(Standing(earlier, mode, status), Standing(later, behind, JobStatus.QUEUED))
 
 
-_FINAL = tuple(status.value for status in FINAL)
-_OVER = tuple(
+_FINISHED = tuple(
     status.value
     for status in JobStatus
     if not _holds_back(DispatchMode.BLOCK_ON_ERROR, status, DispatchMode.BLOCK_ON_ERROR)
 )
+
 (_PASSING,) = (mode.value for mode in DispatchMode if _holds_back(mode, JobStatus.PENDING, DispatchMode.NEXT_ON_ERROR))
 
 
 def holds(jobs: DataFrame, attempts: DataFrame) -> DataFrame:
-    """Ordered jobs with `from_ms`, and until when they hold back: `strict_until_ms` and `next_until_ms`, or null."""
+    """Return ordered jobs with `from_ms`, and until when they hold back: `strict_until_ms`, `next_until_ms` or null."""
     tried = attempts.groupBy(f.col("job_id").alias("id")).agg(
         f.min("at_ms").alias("earliest_ms"), f.min(f.when(f.col("number") == 1, f.col("at_ms"))).alias("first_ms")
     )
@@ -77,21 +70,23 @@ def holds(jobs: DataFrame, attempts: DataFrame) -> DataFrame:
     )
 
 
-def strict_until(said: Said = by_name) -> Column:
-    """Until when a job holds back BLOCK_ON_ERROR jobs behind it."""
-    in_error = f.col("status") == said(JobStatus.ERROR.value)
-    ends = f.col("status").isin(*map(said, _OVER)) | (in_error & (f.col("mode") != said(_BLOCKING)))
+def strict_until(encoded: NameEncoding = by_name) -> Column:
+    """Return until when a job holds back BLOCK_ON_ERROR jobs behind it."""
+    in_error = f.col("status") == encoded(JobStatus.ERROR.value)
+    ends = f.col("status").isin(*map(encoded, _FINISHED)) | (in_error & (f.col("mode") != encoded(_BLOCKING)))
     return f.when(ends, f.col("finished_at_ms")).otherwise(f.lit(FOREVER_MS))
 
 
-def untried_until(said: Said = by_name) -> Column:
-    """Until when a job that no delivery has begun of holds back NEXT_ON_ERROR jobs behind it."""
-    ends = f.when(f.col("status").isin(*map(said, _FINAL)), f.col("finished_at_ms"))
-    return f.when((f.col("mode") == said(_PASSING)) & (f.col("delivery_count") == 0), ends.otherwise(f.lit(FOREVER_MS)))
+def untried_until(encoded: NameEncoding = by_name) -> Column:
+    """Return until when a job whose delivery has not begun holds back NEXT_ON_ERROR jobs behind it."""
+    ends = f.when(f.col("status").isin(*map(encoded, _FINAL)), f.col("finished_at_ms"))
+    return f.when(
+        (f.col("mode") == encoded(_PASSING)) & (f.col("delivery_count") == 0), ends.otherwise(f.lit(FOREVER_MS))
+    )
 
 
 class Hold(NamedTuple):
-    """A job that holds back those behind it, from some moment on."""
+    """A job that holds back those behind it, from some time on."""
 
     position: Position
     status: str
@@ -108,21 +103,25 @@ class AuditedDelivery(NamedTuple):
     position: Position
     at_ms: int
     is_strict: bool
-    """Whether its job is BLOCK_ON_ERROR, else it is NEXT_ON_ERROR."""
+    """Whether its job is BLOCK_ON_ERROR and not NEXT_ON_ERROR."""
 
 
 class GroupSweep:
-    """Takes the holds and deliveries of one group in order of time; of the same moment the deliveries first."""
+    """Takes the holds and deliveries of one group in order of time, deliveries before holds of the same time.
+
+    Only the first of the jobs that hold something back matters, so a heap by position is enough: time moves on, and a
+    hold that has ended never returns.
+    """
 
     def __init__(self, tolerance_ms: int = 0) -> None:
         self._tolerance_ms = tolerance_ms
-        # The count settles ties: a damaged table may have a job twice.
+        # The count breaks ties, because a damaged table may have a job twice.
         self._count = 0
         self._strict: list[tuple[Position, int, int, Hold]] = []
         self._next: list[tuple[Position, int, int, Hold]] = []
 
     def begin_hold(self, hold: Hold) -> None:
-        """From now on it counts."""
+        """Begin a hold."""
         self._count += 1
         if hold.strict_until_ms is not None:
             heappush(self._strict, (hold.position, hold.strict_until_ms, self._count, hold))
@@ -130,7 +129,7 @@ class GroupSweep:
             heappush(self._next, (hold.position, hold.next_until_ms, self._count, hold))
 
     def overtaken(self, delivery: AuditedDelivery) -> Hold | None:
-        """The first job of those that a delivery should have waited for, if there is one."""
+        """Return the first job that a delivery should have waited for, if there is one."""
         heap = self._strict if delivery.is_strict else self._next
         while heap and heap[0][1] <= delivery.at_ms + self._tolerance_ms:
             heappop(heap)
@@ -139,20 +138,15 @@ class GroupSweep:
         return None
 
 
-_JOB = ("group_key", "id", "sequence", "created_at_ms", "mode", "status", "subscription_id")
-_HOLD = ("from_ms", "strict_until_ms", "next_until_ms")
-_ATTEMPT = ("number", "at_ms", "end_ms")
-
-
 def overtaken(jobs: DataFrame, attempts: DataFrame, window: AuditWindow) -> DataFrame:
-    """Deliveries that began out of turn, each with the first job it should have waited for."""
+    """Return deliveries that began out of turn, each with the first job that it should have waited for."""
     ordered, timed = jobs.where(has_place(window)), attempts.where(has_time(window))
     begun = timed.join(ordered, timed["job_id"] == ordered["id"]).select(*_JOB, *_ATTEMPT)
-    # A replay's copy has its original's place and age, but was not there when the later ones went.
+    # A replay's copy has its original's position and age, but did not exist when later jobs went.
     held = holds(ordered.where(~f.col("id").contains(COPY_JOINT)), timed).select(*_JOB, *_HOLD)
     moment = f.coalesce(f.col("from_ms") + window.tolerance_ms, f.col("at_ms")).alias("moment_ms")
     both = begun.unionByName(held, allowMissingColumns=True).select("*", moment)
-    # Of the same moment the deliveries first, which have no `from_ms`: a hold counts from the millisecond after.
+    # At the same time, deliveries come first: they have no `from_ms`, and a hold counts from the next millisecond.
     in_time = both.repartition("group_key").sortWithinPartitions("group_key", "moment_ms", "from_ms", "id", "number")
     tolerance_ms = window.tolerance_ms
 
@@ -184,7 +178,7 @@ def _swept(batches: Iterator[pyarrow.RecordBatch], tolerance_ms: int) -> Iterato
 
 def _finding(row: dict[str, Any], hold: Hold, *, is_strict: bool) -> dict[str, object]:
     until_ms = hold.strict_until_ms if is_strict else hold.next_until_ms
-    waited_for = "over" if is_strict else "tried"
+    waited_for = "finished" if is_strict else "tried"
     return {
         "kind": FindingKind.OVERTAKEN.value,
         "group_key": row["group_key"],
@@ -202,10 +196,10 @@ def _finding(row: dict[str, Any], hold: Hold, *, is_strict: bool) -> dict[str, o
 
 
 def overlaps(jobs: DataFrame, attempts: DataFrame, window: AuditWindow) -> DataFrame:
-    """Deliveries that began too early, each with the one of those before it that lasted longest."""
+    """Return deliveries that began too early, each with the longest of those before it."""
     ordered, timed = jobs.where(has_place(window)), attempts.where(has_time(window))
     begun = timed.join(ordered, timed["job_id"] == ordered["id"])
-    # Of two that began in the same millisecond the shorter one may have been over when the other began.
+    # Of two that began in the same millisecond, the shorter may have ended when the other began.
     in_time = Window.partitionBy("group_key").orderBy("at_ms", "end_ms", "id", "number")
     before = in_time.rowsBetween(Window.unboundedPreceding, -1)
     longest = f.max(f.struct("end_ms", "id", "number", "at_ms")).over(before)

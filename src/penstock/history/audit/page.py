@@ -1,4 +1,4 @@
-"""An audit for people: as lines of a table, and as a page."""
+"""An audit as lines of a table, and as an HTML page."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -14,29 +14,28 @@ GUARANTEES: Mapping[FindingKind, str] = {
     FindingKind.UNDELIVERED: "every completed job has a delivery on record",
     FindingKind.OVERTAKEN: "deliveries of a key begin in order",
     FindingKind.OVERLAP: "one delivery of a key at a time",
-    FindingKind.DUPLICATE: "a job that was delivered is not delivered again",
-    FindingKind.UNKNOWN_JOB: "every attempt belongs to a job",
-    FindingKind.DAMAGED: "every row says what can be",
+    FindingKind.DUPLICATE: "a delivered job is not delivered again",
+    FindingKind.UNKNOWN_JOB: "every attempt has a job",
+    FindingKind.DAMAGED: "every row has possible values",
 }
 
-FINDING_COLUMNS = ("kind", "at", "group", "job", "in conflict with", "what")
-
+FINDING_COLUMNS = ("kind", "at", "group", "job", "conflicts with", "what")
 _LARGEST_MS = 253_402_300_799_999
 
 
 def summary(result: AuditResult) -> list[tuple[str, str, int]]:
-    """Per guarantee its name, what it says, and how often it was broken."""
+    """Return the name, the text and the number of findings of each guarantee."""
     return [(kind.value, says, result.totals.get(kind, 0)) for kind, says in GUARANTEES.items()]
 
 
 def looked_at(result: AuditResult) -> list[tuple[str, int]]:
-    """What the audit has seen."""
+    """Return what the audit has read."""
     counts = result.counts
     statuses = [(f"jobs {status.value}", counts.get(status.value, 0)) for status in JobStatus]
     outcomes = [(f"attempts {outcome.value}", counts.get(outcome.value, 0)) for outcome in AttemptOutcome]
     others = [
         ("events that wait for their jobs", counts.get(WAITING_EVENTS, 0)),
-        ("deliveries begun and not on record", counts.get(UNRECORDED, 0)),
+        ("deliveries begun but not recorded", counts.get(UNRECORDED, 0)),
     ]
     return [
         ("jobs", sum(number for _, number in statuses)),
@@ -48,7 +47,7 @@ def looked_at(result: AuditResult) -> list[tuple[str, int]]:
 
 
 def finding_cells(finding: Finding) -> tuple[str, str, str, str, str, str]:
-    """A finding under FINDING_COLUMNS."""
+    """Return a finding under FINDING_COLUMNS."""
     return (
         finding.kind.value,
         moment(finding.at_ms),
@@ -60,7 +59,7 @@ def finding_cells(finding: Finding) -> tuple[str, str, str, str, str, str]:
 
 
 def moment(epoch_ms: int | None) -> str:
-    """A time as people read it, in UTC; a number that is none stays one."""
+    """Return a time for people, in UTC; a number that is not a time is returned as it is."""
     if epoch_ms is None:
         return ""
     if not 0 <= epoch_ms <= _LARGEST_MS:
@@ -69,7 +68,7 @@ def moment(epoch_ms: int | None) -> str:
 
 
 def verdict(result: AuditResult) -> str:
-    """The audit in one sentence."""
+    """Return the audit in one sentence."""
     window = result.window
     since = moment(window.since_ms) if window.since_ms > 0 else "the beginning"
     total = sum(result.totals.values())
@@ -78,7 +77,7 @@ def verdict(result: AuditResult) -> str:
 
 
 def html_page(result: AuditResult) -> str:
-    """The audit as a page that needs nothing else."""
+    """Return the audit as a self-contained page."""
     title = "Penstock audit: clean" if result.is_clean else "Penstock audit: findings"
     sections = [
         Section("Guarantees", table(("check", "guarantee", "findings"), summary(result)), wide=True),

@@ -1,4 +1,4 @@
-"""What the screen asks of jobs and attempts, as few columns of numbers: from Java to Python each costs by the row."""
+"""What the screen reads of jobs and attempts, as few columns of numbers: each costs by the row from Java to Python."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from penstock.domain.pointer import DispatchMode
 from penstock.history.audit.deliveries import owes_proof
 from penstock.history.audit.order import strict_until, untried_until
 from penstock.history.audit.packed_rows import Numbers
-from penstock.history.audit.screening import BLOCKS, LATEST_MS, NONE_MS, PASSES, AttemptColumns, Jobs, Places
+from penstock.history.audit.suspects import BLOCKS, LATEST_MS, NONE_MS, PASSES, AttemptColumns, Jobs, Places
 from penstock.history.audit.window import (
     MODES,
     OUTCOMES,
@@ -27,45 +27,45 @@ from penstock.history.audit.window import (
 )
 
 MOST_BEGUN = (1 << 19) - 1
+
 _TIME_BITS = 44
-"""Times are sent with one added, so that none is nothing; what is small follows in the bits above."""
-_SENT_JOB = ("job", "group", "sequence", "made", "held")
+"""Times are sent plus one, so that 0 means none; small values follow in the bits above."""
+
+_SENT_JOB = ("job", "group", "sequence", "created", "held")
 _SENT_ATTEMPT = ("job", "at_ms", "rest")
 _NAME_BYTES = 16
 _NUMBERS = {name: place for known in (MODES, STATUSES, OUTCOMES) for place, name in enumerate(known)}
 _DELIVERED = OUTCOMES.index(AttemptOutcome.DELIVERED)
-
-# What is packed in one number for the way from Java to Python is parted there, so that each can be narrow: of a job
-# `made` and `held`, of an attempt `rest`. An id is two numbers.
+# Numbers that were packed into one between Java and Python are separated in Python, so that each can be narrow:
+# `created` and `held` of a job, `rest` of an attempt. An id is two numbers.
 JOB_WIDTH = len(_SENT_JOB) + 2 + 2
 ATTEMPT_WIDTH = len(_SENT_ATTEMPT) + 1
 PLACE_WIDTH = len(Places._fields)
-
 _MODE, _STATUS, _OWES, _DAMAGED, _UNTRIED = 0, 2, 6, 7, 8
 _LASTED_BITS, _OUTCOME, _ATTEMPT_DAMAGED = 30, 0, 4
 
 
 def hash_of(name: str) -> Column:
-    """The number that stands for a text."""
+    """Return the number that represents a text."""
     return f.xxhash64(f.col(name))
 
 
 def sent_jobs(jobs: DataFrame, window: AuditWindow, *others: Column) -> DataFrame:
-    """Jobs as `job_columns` takes them, and other columns beside them."""
+    """Return jobs as `job_columns` takes them, and other columns beside them."""
     is_placed = has_place(window, _number)
     is_blocking = f.col("mode") == _number(DispatchMode.BLOCK_ON_ERROR.value)
     mode = f.when(~is_placed, 0).when(is_blocking, BLOCKS).otherwise(PASSES)
-    # One that is being delivered has begun what it cannot have written down yet; of older ones attempts are not read.
+    # A delivery in progress is not recorded yet; of older jobs, attempts are not read.
     under_way = (f.col("status") == _number(JobStatus.PROCESSING.value)).cast("int")
     begun = f.when(f.col("created_at_ms") >= window.since_ms, f.col("delivery_count") - under_way)
-    # What is cut would stand at the wrong place.
+    # A time that is cut would give a wrong position.
     is_damaged = job_damage(window, _number).isNotNull() | f.coalesce(f.col("created_at_ms") > LATEST_MS, f.lit(False))
-    made = {
+    marks = {
         _MODE: mode,
         _STATUS: f.coalesce("status", f.lit(len(STATUSES))),
         _OWES: owes_proof(window, _number),
         _DAMAGED: is_damaged,
-        # As long as it holds back those of BLOCK_ON_ERROR, for such a job: one time will do.
+        # For such a job both holds end at the same time, so one time is enough.
         _UNTRIED: is_placed & untried_until(_number).isNotNull(),
     }
     held_ms = f.when(is_placed, _cut(strict_until(_number))).otherwise(NONE_MS)
@@ -74,7 +74,7 @@ def sent_jobs(jobs: DataFrame, window: AuditWindow, *others: Column) -> DataFram
         hash_of("id").alias("job"),
         hash_of("group_key").alias("group"),
         f.coalesce(f.col("sequence"), f.lit(0)).alias("sequence"),
-        _packed(_cut(f.col("created_at_ms")) + 1, _TIME_BITS, made).alias("made"),
+        _packed(_cut(f.col("created_at_ms")) + 1, _TIME_BITS, marks).alias("created"),
         _packed(held_ms + 1, _TIME_BITS, {0: some_begun}).alias("held"),
         "id",
         *others,
@@ -82,7 +82,7 @@ def sent_jobs(jobs: DataFrame, window: AuditWindow, *others: Column) -> DataFram
 
 
 def sent_attempts(attempts: DataFrame, window: AuditWindow) -> DataFrame:
-    """Attempts as `attempt_columns` takes them."""
+    """Return attempts as `attempt_columns` takes them."""
     at_ms = _cut(f.col("at_ms"))
     is_damaged = attempt_damage(window, _number).isNotNull()
     rest = {_OUTCOME: f.coalesce("outcome", f.lit(len(OUTCOMES))), _ATTEMPT_DAMAGED: is_damaged}
@@ -94,19 +94,26 @@ def sent_attempts(attempts: DataFrame, window: AuditWindow) -> DataFrame:
 
 
 def job_columns(batch: pyarrow.RecordBatch) -> list[Numbers]:
-    """A batch of `sent_jobs` as JOB_WIDTH columns of numbers; the names of ids are two."""
-    job, group, sequence, made, held = _columns(batch, _SENT_JOB)
-    return [job, group, sequence, *_parted(made, _TIME_BITS), *_parted(held, _TIME_BITS), *_names(batch.column("id"))]
+    """Return a batch of `sent_jobs` as JOB_WIDTH columns of numbers; an id is two."""
+    job, group, sequence, created, held = _columns(batch, _SENT_JOB)
+    return [
+        job,
+        group,
+        sequence,
+        *_parted(created, _TIME_BITS),
+        *_parted(held, _TIME_BITS),
+        *_names(batch.column("id")),
+    ]
 
 
 def attempt_columns(batch: pyarrow.RecordBatch) -> list[Numbers]:
-    """A batch of `sent_attempts` as ATTEMPT_WIDTH columns of numbers."""
+    """Return a batch of `sent_attempts` as ATTEMPT_WIDTH columns of numbers."""
     job, at_ms, rest = _columns(batch, _SENT_ATTEMPT)
     return [job, at_ms, *_parted(rest, _LASTED_BITS)]
 
 
 def jobs_of_columns(columns: Numbers) -> tuple[Jobs, Numbers]:
-    """Jobs, and the number of each one's status."""
+    """Return jobs, and the number of each one's status."""
     job, group, sequence, created, marks, held, begun, first_bytes, next_bytes = columns
     jobs = Jobs(
         job=job,
@@ -126,7 +133,7 @@ def jobs_of_columns(columns: Numbers) -> tuple[Jobs, Numbers]:
 
 
 def attempts_of_columns(columns: Numbers) -> tuple[AttemptColumns, Numbers]:
-    """Attempts, and the number of each one's outcome."""
+    """Return attempts, and the number of each one's outcome."""
     job, at_ms, lasted_ms, marks = columns
     outcome = _bits(marks, _OUTCOME, 4)
     is_damaged = _bits(marks, _ATTEMPT_DAMAGED, 1) > 0
@@ -138,7 +145,7 @@ def _columns(batch: pyarrow.RecordBatch, names: Sequence[str]) -> list[Numbers]:
 
 
 def _parted(numbers: Numbers, width: int) -> tuple[Numbers, Numbers]:
-    """The lowest bits of numbers, and what is above them."""
+    """Return the lowest bits of numbers, and the bits above them."""
     return numbers & ((1 << width) - 1), numbers >> width
 
 
@@ -148,7 +155,7 @@ def _bits(numbers: Numbers, first: int, width: int) -> Numbers:
 
 
 def _packed(low: Column, width: int, above: dict[int, Column]) -> Column:
-    """A number of so many bits, with others from some bits on above it."""
+    """Return a number of `width` bits, with others at places above it."""
     packed = low.cast("long")
     for place, number in above.items():
         packed = packed.bitwiseOR(f.shiftleft(number.cast("long"), width + place))
@@ -156,17 +163,17 @@ def _packed(low: Column, width: int, above: dict[int, Column]) -> Column:
 
 
 def _cut(time: Column) -> Column:
-    """A time that the screen can reckon with; null is none."""
+    """Return a time within the bounds of the screen; null becomes NONE_MS."""
     return f.greatest(f.least(f.coalesce(time, f.lit(NONE_MS)), f.lit(LATEST_MS)), f.lit(NONE_MS))
 
 
 def _number(name: str) -> int:
-    """What stands for the name of a mode, a status or an outcome in rows that are `_numbered`."""
+    """Return the number of a mode, a status or an outcome in rows that are `_numbered`."""
     return _NUMBERS[name]
 
 
 def _numbered(rows: DataFrame, **columns: Sequence[str]) -> DataFrame:
-    """Rows with numbers for names, so that each is compared as a text only once; null stays null."""
+    """Replace names by numbers, so that each is compared as text only once; null stays null."""
     return rows.withColumns({column: _numbers_of(column, known) for column, known in columns.items()})
 
 
@@ -178,7 +185,7 @@ def _numbers_of(column: str, known: Sequence[str]) -> Column:
 
 
 def _names(ids: pyarrow.StringArray) -> Numbers:
-    """The first 16 bytes of ids as two numbers each; what is missing is zero."""
+    """Return the first 16 bytes of ids as two numbers each, padded with zeros."""
     starts = pyarrow.compute.binary_slice(ids.fill_null("").cast(pyarrow.binary()), 0, _NAME_BYTES)
     _, ends, data = starts.buffers()
     if len(starts) and numpy.frombuffer(ends, numpy.int32)[len(starts)] == _NAME_BYTES * len(starts):

@@ -1,1 +1,1 @@
-"""The facts job: attempts become a lake of delivery facts and the statistics that the web page shows."""
+"""The lake of delivery facts, and the streaming job that writes attempts to it and to the statistics."""

@@ -1,9 +1,4 @@
-"""The columns of delivery facts, and where an attempt stands among all.
-
-From attempts and their jobs to delivery facts: the rules of `events/statistics/facts.py` for DataFrames.
-
-Attempts with what their jobs tell of them: each task looks up the jobs of its own attempts, by their keys.
-"""
+"""Delivery facts as DataFrames: their columns, and the rules of `events/statistics/facts.py`."""
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,10 +26,17 @@ from penstock.events.statistics import (
 )
 from penstock.events.store import Dialect, Row, queries
 from penstock.spark.database import SparkDatabase
-from penstock.spark.workers import spare_collections
+from penstock.spark.workers import freeze_long_lived_objects
 
 _TEXT = StringType()
 _NUMBER = LongType()
+_STATEMENT = "job_origins"
+_BUSY_TIMEOUT_S = 10.0
+
+DAY = "day"
+"""A fact's day in UTC, such as 2026-11-01: the lake is partitioned by it."""
+
+FLAW = "flaw"
 
 ORIGIN = StructType(
     [
@@ -49,10 +51,9 @@ ORIGIN = StructType(
         StructField("created_at_ms", _NUMBER),
     ]
 )
-"""What is taken over from an attempt's job: it never changes there, so that a repeated batch gives the same."""
+"""What a fact takes from its attempt's job: it never changes, so that a repeated batch gives the same facts."""
 
-DAY = "day"
-"""A fact's day in UTC, as 2026-11-01: the lake's partitions."""
+_LOOKED_UP = StructType([StructField("id", StringType()), *ORIGIN.fields])
 
 FACTS = StructType(
     [
@@ -81,7 +82,7 @@ FACTS = StructType(
 
 
 def place() -> Column:
-    """A row's `Place`, as a column that is ordered like it."""
+    """Return a row's `StatisticsPlace` as a column with the same order."""
     return f.struct(
         f.coalesce("position", f.lit(0)).alias("position"),
         f.coalesce("job_id", f.lit("")).alias("job_id"),
@@ -91,7 +92,7 @@ def place() -> Column:
 
 
 def is_after(known: StatisticsPlace) -> Column:
-    """Whether a row stands behind a place."""
+    """Return whether a row comes after a place."""
     bound = f.struct(
         f.lit(known.position).cast("bigint").alias("position"),
         f.lit(known.job_id).alias("job_id"),
@@ -101,22 +102,19 @@ def is_after(known: StatisticsPlace) -> Column:
     return place() > bound
 
 
-FLAW = "flaw"
-
-
-def judged(attempts: DataFrame, now_ms: int) -> DataFrame:
-    """Attempts with the column `flaw`: why one cannot be counted, null if it can."""
+def with_flaws(attempts: DataFrame, now_ms: int) -> DataFrame:
+    """Return attempts with the column `flaw`: why one cannot be counted, null if it can."""
     flaw = (
-        f.when(_any_missing(), "a part of its key, its time or its outcome is missing")
-        .when(~f.col("outcome").isin(*OUTCOMES), "its outcome is none that Penstock knows")
-        .when(f.col("at_ms") < EARLIEST_MS, "it was made before the year 2000")
-        .when(f.col("at_ms") > latest_ms(now_ms), "it lies more than a day in the future")
+        f.when(_any_missing(), "its key, its time or its outcome is missing")
+        .when(~f.col("outcome").isin(*OUTCOMES), "its outcome is unknown")
+        .when(f.col("at_ms") < EARLIEST_MS, "it is from before the year 2000")
+        .when(f.col("at_ms") > latest_ms(now_ms), "it is more than a day in the future")
     )
     return attempts.withColumn(FLAW, flaw)
 
 
-def shaped(attempts: DataFrame) -> DataFrame:
-    """Facts of judged attempts that have the columns `ORIGIN` of their jobs; the flawed are told by `flaw`."""
+def as_facts(attempts: DataFrame) -> DataFrame:
+    """Return the facts of attempts with the columns `flaw` and `ORIGIN`; flawed ones keep their `flaw`."""
     duration_ms = f.least(f.greatest(f.coalesce("duration_ms", f.lit(0)), f.lit(0)), f.lit(LONGEST_MS))
     day = f.date_from_unix_date(((f.col("at_ms") - f.col("at_ms") % DAY_MS) / DAY_MS).cast("int")).cast("string")
     shape = {
@@ -126,20 +124,20 @@ def shaped(attempts: DataFrame) -> DataFrame:
         "waited_ms": f.when(f.col("number") == 1, _waited_ms()),
         "endpoint": endpoint(f.col("target")),
         "repaired": ~f.col("duration_ms").eqNullSafe(duration_ms),
-        # A flawed one may lie on no day that a calendar has.
+        # The time of a flawed attempt may be outside the calendar.
         DAY: f.when(f.col(FLAW).isNull(), day),
     }
     return attempts.select(*(shape.get(name, f.col(name)).alias(name) for name in FACTS.names), FLAW)
 
 
 def endpoint(target: Column) -> Column:
-    """Where a target is: without user name, query and fragment."""
+    """Return a target without user name, query and fragment."""
     parts = f.concat(f.regexp_extract(target, ENDPOINT, 1), f.regexp_extract(target, ENDPOINT, 2))
     return named(f.when(target.rlike(ENDPOINT), parts).otherwise(f.regexp_extract(target, "^([^?#]*)", 1)))
 
 
 def named(text: Column) -> Column:
-    """A text as a name in statistics."""
+    """Return a text as a name in statistics."""
     return f.replace(f.substring(text, 1, NAME_CHARACTERS), f.lit("\0"), f.lit("\N{REPLACEMENT CHARACTER}"))
 
 
@@ -149,25 +147,20 @@ def _any_missing() -> Column:
 
 def _reason() -> Column:
     answered = f.concat(f.lit("answered "), f.col("status_code").cast("string"))
-    return f.substring(f.coalesce(f.col("error"), answered, f.lit("no reason was kept")), 1, REASON_CHARACTERS)
+    return f.substring(f.coalesce(f.col("error"), answered, f.lit("no reason was recorded")), 1, REASON_CHARACTERS)
 
 
 def _waited_ms() -> Column:
-    # A damaged time may lie so far back that the difference is no number of 64 bits.
+    # A damaged time may be so old that the difference overflows 64 bits.
     waited_ms = f.try_subtract(f.col("at_ms"), f.coalesce("scheduled_for_ms", "created_at_ms"))
     bounded = f.least(f.greatest(f.coalesce(waited_ms, f.lit(LONGEST_WAIT_MS)), f.lit(0)), f.lit(LONGEST_WAIT_MS))
     return f.when(f.col("created_at_ms").isNotNull(), bounded)
 
 
-_LOOKED_UP = StructType([StructField("id", StringType()), *ORIGIN.fields])
-_STATEMENT = "job_origins"
-_BUSY_TIMEOUT_S = 10.0
-
-
 def with_origins(attempts: DataFrame, database: SparkDatabase) -> DataFrame:
-    """Attempts and the columns `ORIGIN`, null where there is no such job any more.
+    """Return attempts with the columns `ORIGIN`, null where the job no longer exists.
 
-    To look jobs up by key costs as much as there are attempts; a join would read all jobs for each batch.
+    Looking up jobs by key costs in proportion to the attempts; a join would read all jobs for each batch.
     """
     schema = StructType([*attempts.schema.fields, *ORIGIN.fields])
     wanted = to_arrow_schema(schema)
@@ -178,19 +171,19 @@ def with_origins(attempts: DataFrame, database: SparkDatabase) -> DataFrame:
             jobs = _table(origin_rows(database, ids))
             found = pyarrow.Table.from_batches([batch]).join(jobs, "job_id", "id", "left outer")
             yield from found.select(wanted.names).cast(wanted).to_batches()
-        spare_collections("looking up")
+        freeze_long_lived_objects("looking up")
 
     return attempts.mapInArrow(look_up, schema)
 
 
 def origin_rows(database: SparkDatabase, job_ids: Sequence[str]) -> list[Row]:
-    """The id and the columns `ORIGIN` of jobs, archived or not."""
+    """Return the id and the columns `ORIGIN` of jobs, archived or not."""
     statement = queries(database.dialect)[_STATEMENT]
     if database.dialect is Dialect.POSTGRES:
         with closing(PostgresAddress(database.url).connect(database.schema)) as session:
             return session.execute(statement.encode(), {"ids": list(job_ids)}).fetchall()
     with closing(sqlite3.connect(f"{database.path.as_uri()}?mode=ro", uri=True, timeout=_BUSY_TIMEOUT_S)) as connection:
-        # A damaged name is better than none.
+        # A damaged text is better than none.
         connection.text_factory = lambda text: text.decode(errors="replace")
         return connection.execute(statement, {"ids": msgspec.json.encode(job_ids).decode()}).fetchall()
 

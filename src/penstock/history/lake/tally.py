@@ -1,4 +1,4 @@
-"""A batch counted where its rows are: each task counts its own by the inline engine's code, and sends only the sums."""
+"""Counts a batch where its rows are: each task uses the inline engine's code and sends only the sums."""
 
 from collections.abc import Iterable, Iterator
 from functools import reduce
@@ -22,9 +22,10 @@ from penstock.events.statistics import (
     summed,
 )
 from penstock.history.lake.facts import DAY, FLAW
-from penstock.spark.workers import spare_collections
+from penstock.spark.workers import freeze_long_lived_objects
 
-MOST_FLAWED_TOLD = 1_000
+MOST_FLAWS_SHOWN = 1_000
+
 _COLUMNS = (
     "job_id", "number", "at_ms", "position", "outcome", "duration_ms", "was_sent", "waited_ms", "pool", "endpoint",
     "subscription_id", "group_key", "repaired", DAY, FLAW,
@@ -32,10 +33,10 @@ _COLUMNS = (
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """What a batch brings: its last attempt, the facts of its days, their sums, and attempts that are none."""
+    """The counts of a batch: its last attempt, facts by day, their sums, and flawed attempts."""
 
     passed: int = 0
-    """Attempts up to the place that were left out."""
+    """Attempts up to the place, which were skipped."""
     upto: StatisticsPlace = BEFORE_ALL
     days: dict[str, int] = {}
     minutes: tuple[Minute, ...] = ()
@@ -43,11 +44,11 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     repaired: int = 0
     flawed: int = 0
     flaws: tuple[tuple[str, str], ...] = ()
-    """Keys and reasons of the flawed ones, not more than a page can show."""
+    """Keys and reasons of flawed attempts, limited to what a page can show."""
 
     @property
     def facts(self) -> int:
-        """How many attempts are facts."""
+        """Return how many attempts are facts."""
         return sum(self.days.values())
 
 
@@ -55,13 +56,13 @@ _decode = msgspec.msgpack.Decoder(Tally).decode
 
 
 def tally(facts: DataFrame, after: StatisticsPlace, oldest_ms: int) -> Tally:
-    """Count the attempts behind a place; minutes before the oldest are left out of the sums."""
+    """Count the attempts after a place; minutes before the oldest are not summed."""
 
     def count_share(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         rows = [row for batch in batches for row in batch.to_pylist()]
         share = msgspec.msgpack.encode(_tally_of(rows, after, oldest_ms))
         yield pyarrow.RecordBatch.from_arrays([pyarrow.array([share], pyarrow.binary())], ["share"])
-        spare_collections("counting")
+        freeze_long_lived_objects("counting")
 
     shares = facts.select(*_COLUMNS).mapInArrow(count_share, "share binary").collect()
     return reduce(_together, (_decode(share["share"]) for share in shares), Tally())
@@ -80,7 +81,7 @@ def _tally_of(all_rows: list[dict[str, Any]], after: StatisticsPlace, oldest_ms:
         leaders=count_leaders(facts),
         repaired=sum(row["repaired"] for row in sound),
         flawed=len(flaws),
-        flaws=tuple(flaws[:MOST_FLAWED_TOLD]),
+        flaws=tuple(flaws[:MOST_FLAWS_SHOWN]),
     )
 
 
@@ -95,7 +96,7 @@ def _together(one: Tally, other: Tally) -> Tally:
         leaders=leaders,
         repaired=one.repaired + other.repaired,
         flawed=one.flawed + other.flawed,
-        flaws=(one.flaws + other.flaws)[:MOST_FLAWED_TOLD],
+        flaws=(one.flaws + other.flaws)[:MOST_FLAWS_SHOWN],
     )
 
 

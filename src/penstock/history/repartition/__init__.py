@@ -1,1 +1,1 @@
-"""Repartition: a FIFO queue of Penstock's SQS server rebuilt with another number of partitions, as a new queue."""
+"""Repartition: copies a FIFO queue of Penstock's SQS server to a new one with another number of partitions."""

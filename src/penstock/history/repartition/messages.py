@@ -1,7 +1,4 @@
-"""The messages of a queue as a DataFrame, read partition by partition without receiving any.
-
-A queue of Penstock's SQS server as a task reaches it: a value that travels, and a client where it is used.
-"""
+"""Reads the messages of a queue as a DataFrame, partition by partition, without receiving any."""
 
 from collections.abc import Iterator
 from urllib.parse import quote, urlsplit
@@ -18,50 +15,6 @@ from penstock.history.errors import CannotRepartition
 from penstock.sqs import MAX_MESSAGES, QueueStanding, SnapshotMessage, SnapshotPage
 from penstock.sqs.auth.signing import Signer
 from penstock.sqs.client import BlockingSqsClient, SqsEndpoint
-
-
-class QueueAccess(msgspec.Struct, frozen=True):
-    """Where a queue is, and as whom to ask for it: an admin principal."""
-
-    url: str
-    signer: Signer | None = None
-
-    def __post_init__(self) -> None:
-        if not self.name.endswith(".fifo"):
-            raise CannotRepartition(f"{self.name or self.url!r} is not a FIFO queue: only those have partitions")
-
-    @property
-    def name(self) -> str:
-        """The queue's name."""
-        return self.url.rpartition("/")[2]
-
-    def beside(self, name: str) -> "QueueAccess":
-        """Another queue of the same server."""
-        return QueueAccess(f"{self.url.rpartition('/')[0]}/{name}", self.signer)
-
-    def client(self) -> BlockingSqsClient:
-        """A connection to the server."""
-        parts = urlsplit(self.url)
-        return BlockingSqsClient(SqsEndpoint.parse(f"{parts.scheme}://{parts.netloc}"), SystemClock(), self.signer)
-
-    def standing(self, client: BlockingSqsClient) -> QueueStanding:
-        """How its partitions stand now."""
-        return client.admin("GET", f"queues/{quote(self.name)}/partitions", QueueStanding)
-
-    def retire(self, client: BlockingSqsClient, seen: QueueStanding) -> None:
-        """Delete it if it is still as it was seen; FailedPrecondition if not."""
-        client.admin("POST", f"queues/{quote(self.name)}/retire", dict[str, str], body=msgspec.json.encode(seen))
-
-    def messages(self, client: BlockingSqsClient, partition: int) -> Iterator[list[SnapshotMessage]]:
-        """The messages of a partition in order, page by page."""
-        after: int | None = 0
-        path = f"queues/{quote(self.name)}/partitions/{partition}/messages"
-        while after is not None:
-            page = client.admin("GET", path, SnapshotPage, {"after": str(after), "limit": str(MAX_MESSAGES)})
-            if page.messages:
-                yield page.messages
-            after = page.after
-
 
 MESSAGES = StructType(
     [
@@ -80,7 +33,50 @@ MESSAGES = StructType(
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-class QueuePartition(InputPartition):
+class QueueAccess(msgspec.Struct, frozen=True):
+    """A queue of Penstock's SQS server, and the admin principal to use; it can be sent to executors."""
+
+    url: str
+    signer: Signer | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name.endswith(".fifo"):
+            raise CannotRepartition(f"{self.name or self.url!r} is not a FIFO queue: only those have partitions")
+
+    @property
+    def name(self) -> str:
+        """Return the queue's name."""
+        return self.url.rpartition("/")[2]
+
+    def beside(self, name: str) -> "QueueAccess":
+        """Return another queue of the same server."""
+        return QueueAccess(f"{self.url.rpartition('/')[0]}/{name}", self.signer)
+
+    def client(self) -> BlockingSqsClient:
+        """Return a connection to the server."""
+        parts = urlsplit(self.url)
+        return BlockingSqsClient(SqsEndpoint.parse(f"{parts.scheme}://{parts.netloc}"), SystemClock(), self.signer)
+
+    def standing(self, client: BlockingSqsClient) -> QueueStanding:
+        """Return the current state of its partitions."""
+        return client.admin("GET", f"queues/{quote(self.name)}/partitions", QueueStanding)
+
+    def retire(self, client: BlockingSqsClient, seen: QueueStanding) -> None:
+        """Delete the queue if it is unchanged since it was seen; FailedPrecondition if not."""
+        client.admin("POST", f"queues/{quote(self.name)}/retire", dict[str, str], body=msgspec.json.encode(seen))
+
+    def messages(self, client: BlockingSqsClient, partition: int) -> Iterator[list[SnapshotMessage]]:
+        """Return the messages of a partition in order, page by page."""
+        after: int | None = 0
+        path = f"queues/{quote(self.name)}/partitions/{partition}/messages"
+        while after is not None:
+            page = client.admin("GET", path, SnapshotPage, {"after": str(after), "limit": str(MAX_MESSAGES)})
+            if page.messages:
+                yield page.messages
+            after = page.after
+
+
+class QueueInputPartition(InputPartition):
     """One partition of a queue."""
 
     def __init__(self, index: int) -> None:
@@ -89,19 +85,19 @@ class QueuePartition(InputPartition):
 
 
 class QueueReader(DataSourceReader):
-    """Reads a queue, a task per partition."""
+    """Reads a queue with one task per partition."""
 
     def __init__(self, queue: QueueAccess, partitions: int) -> None:
         self._queue = queue
         self._partitions = partitions
 
     def partitions(self) -> list[InputPartition]:
-        """The partitions of the queue."""
-        return [QueuePartition(index) for index in range(self._partitions)]
+        """Return the partitions of the queue."""
+        return [QueueInputPartition(index) for index in range(self._partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        """The messages of a partition."""
-        assert isinstance(partition, QueuePartition)
+        """Return the messages of a partition."""
+        assert isinstance(partition, QueueInputPartition)
         schema = to_arrow_schema(MESSAGES)
         with self._queue.client() as client:
             for messages in self._queue.messages(client, partition.index):
@@ -113,10 +109,10 @@ class QueueReader(DataSourceReader):
 
 
 def messages_of(spark: SparkSession, queue: QueueAccess, partitions: int) -> DataFrame:
-    """All messages of a queue with so many partitions."""
+    """Return all messages of a queue with this number of partitions."""
     format_name = f"penstock_queue_{queue.name.removesuffix('.fifo')}"
 
-    # The credentials are part of the class, never an option: Spark shows options in plans.
+    # The credentials are part of the class and not an option, because Spark shows options in plans.
     class QueueSource(DataSource):
         @classmethod
         def name(cls) -> str:

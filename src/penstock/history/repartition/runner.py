@@ -1,7 +1,4 @@
-"""A repartitioning from the driver: copy, verify, and only when asked to and all is proven, end the source.
-
-The new queue: the source's settings with another number of partitions.
-"""
+"""Runs a repartitioning from the driver: copies, verifies and, with `commit`, deletes the verified source."""
 
 from collections.abc import Mapping
 
@@ -15,9 +12,14 @@ from penstock.domain.errors import FailedPrecondition, Unavailable
 from penstock.history.errors import CannotRepartition, QueueInUse, QueuesDiffer
 from penstock.history.repartition.copy import compared, copy_to, placed, summary
 from penstock.history.repartition.messages import QueueAccess, messages_of
-from penstock.history.replay.task import told_by_tasks
+from penstock.history.replay.task import task_error
 from penstock.sqs import CreateQueueRequest, EmptyResponse, QueueStanding, QueueUrlResponse, SetQueueAttributesRequest
 from penstock.sqs.client import BlockingSqsClient
+
+MOST_PARTITIONS = 32
+
+ROUNDS = 5
+"""How often messages that arrived during a verification are copied before a commit fails."""
 
 _KEPT = (
     "VisibilityTimeout",
@@ -30,52 +32,14 @@ _KEPT = (
     "ContentBasedDeduplication",
     "KmsMasterKeyId",
 )
-# They would hold up the copying: a delay hides what was written, a throttle refuses it.
+
+# Set last: a delay would hide written messages, and a throttle would refuse them.
 _AT_THE_END = "DelaySeconds"
 _THROTTLES = "Throttle"
 
 
-def attributes_for(source: Mapping[str, str], partitions: int) -> dict[str, str]:
-    """The attributes of the new queue while it is filled."""
-    kept = {name: source[name] for name in _KEPT if source.get(name)}
-    return {
-        **kept,
-        "FifoQueue": "true",
-        "PartitionCount": str(partitions),
-        "FifoThroughputLimit": "perMessageGroupId",
-        "DeduplicationScope": "messageGroup",
-    }
-
-
-def attributes_at_the_end(source: Mapping[str, str]) -> dict[str, str]:
-    """What is set once everything is there."""
-    return {name: value for name, value in source.items() if name == _AT_THE_END or name.startswith(_THROTTLES)}
-
-
-def make_target(client: BlockingSqsClient, source: QueueAccess, target: QueueAccess, partitions: int) -> None:
-    """Make the new queue, or find the one that an earlier run made; CannotRepartition if it is another."""
-    if all(url.rpartition("/")[2] != target.name for url in client.queue_urls(target.name)):
-        wanted = attributes_for(client.attributes(source.url), partitions)
-        client.call("CreateQueue", CreateQueueRequest(target.name, wanted), QueueUrlResponse)
-    found = client.attributes(target.url, "PartitionCount").get("PartitionCount", "1")
-    if found != str(partitions):
-        raise CannotRepartition(f"{target.name} exists with {found} partitions, not {partitions}: choose another name")
-
-
-def finish_target(client: BlockingSqsClient, source: QueueAccess, target: QueueAccess) -> None:
-    """Set what would have held up the copying."""
-    late = attributes_at_the_end(client.attributes(source.url))
-    if late:
-        client.call("SetQueueAttributes", SetQueueAttributesRequest(target.url, late), EmptyResponse)
-
-
-MOST_PARTITIONS = 32
-ROUNDS = 5
-"""How often the rest is copied that arrived while a commit was verified."""
-
-
 class Repartitioned(msgspec.Struct, frozen=True):
-    """What was done: the target holds so many messages of so many groups, and whether the source is gone."""
+    """The result: the messages and groups of the target, and whether the source was deleted."""
 
     messages: int
     groups: int
@@ -83,22 +47,22 @@ class Repartitioned(msgspec.Struct, frozen=True):
 
 
 class Repartitioner:
-    """Rebuilds one queue as another."""
+    """Copies one queue to another."""
 
     def __init__(self, spark: SparkSession, source: QueueAccess, target: QueueAccess, partitions: int) -> None:
         if partitions not in (1, 2, 4, 8, 16, MOST_PARTITIONS):
             raise CannotRepartition(f"a queue has 1, 2, 4, 8, 16 or 32 partitions, not {partitions}")
         if source.name == target.name:
-            raise CannotRepartition("the target has to be another queue than the source")
+            raise CannotRepartition("the target must not be the source")
         self._spark = spark
         self._source = source
         self._target = target
         self._partitions = partitions
 
     def run(self, *, commit: bool) -> Repartitioned:
-        """Copy what the target does not have, and verify it; with `commit` the source is deleted then."""
+        """Copy what the target lacks, and verify it; with `commit`, then delete the source."""
         with self._source.client() as client:
-            make_target(client, self._source, self._target, self._partitions)
+            create_target(client, self._source, self._target, self._partitions)
             if not commit:
                 return self._copied(client)
             for _ in range(ROUNDS):
@@ -110,7 +74,7 @@ class Repartitioner:
                 except FailedPrecondition:
                     continue
                 return msgspec.structs.replace(done, committed=True)
-        raise QueueInUse(f"{self._source.name} changes all the time: stop who sends to it, and commit again")
+        raise QueueInUse(f"{self._source.name} keeps changing: stop its senders, and commit again")
 
     def _copied(self, client: BlockingSqsClient) -> Repartitioned:
         seen = self._source.standing(client)
@@ -119,7 +83,7 @@ class Repartitioner:
             copy_to(self._target, placed(source, self._partitions))
             return self._verified(source, self._target.standing(client))
         except (Py4JError, PySparkException) as error:
-            raise Unavailable(f"{told_by_tasks(error)}; run the same command again to go on") from error
+            raise Unavailable(f"{task_error(error)}; run the same command again to continue") from error
 
     def _verified(self, source: DataFrame, there: QueueStanding) -> Repartitioned:
         (found,) = summary(compared(source, self._messages(self._target, there))).collect()
@@ -128,7 +92,7 @@ class Repartitioner:
             raise QueuesDiffer(
                 f"{self._target.name} does not hold what {self._source.name} holds: {found['differ']} groups differ, "
                 f"{group!r} with {in_source} messages there and {in_target} here. If messages were received from "
-                f"either meanwhile, stop the consumers, delete {self._target.name} and start anew"
+                f"either meanwhile, stop the consumers, delete {self._target.name} and start again"
             )
         return Repartitioned(found["messages"], found["groups"], committed=False)
 
@@ -136,17 +100,51 @@ class Repartitioner:
         return messages_of(self._spark, queue, len(standing.partitions))
 
     def _quiet(self, client: BlockingSqsClient) -> QueueStanding:
-        """How the source stands when no consumer has anything of it."""
+        """Return the state of the source while no consumer holds any of its messages."""
         seen = self._source.standing(client)
         if seen.leased:
             raise QueueInUse(
-                f"{seen.leased} messages of {self._source.name} are being worked on: stop its consumers, wait until "
-                "their visibility timeout is over, and commit again"
+                f"{seen.leased} messages of {self._source.name} are being processed: stop its consumers, wait until "
+                "their visibility timeout has expired, and commit again"
             )
         return seen
 
 
 def _seen(standing: QueueStanding) -> Column:
-    """Whether a message was there when the standing was taken: what came later waits for the next run."""
+    """Return whether a message was there when the state was read; later ones wait for the next run."""
     bounds = f.array(*(f.lit(partition.last_sequence) for partition in standing.partitions))
     return f.col("sequence") <= f.element_at(bounds, f.col("partition") + 1)
+
+
+def create_target(client: BlockingSqsClient, source: QueueAccess, target: QueueAccess, partitions: int) -> None:
+    """Create the new queue, or find the one of an earlier run; CannotRepartition if it differs."""
+    if all(url.rpartition("/")[2] != target.name for url in client.queue_urls(target.name)):
+        wanted = attributes_for(client.attributes(source.url), partitions)
+        client.call("CreateQueue", CreateQueueRequest(target.name, wanted), QueueUrlResponse)
+    found = client.attributes(target.url, "PartitionCount").get("PartitionCount", "1")
+    if found != str(partitions):
+        raise CannotRepartition(f"{target.name} exists with {found} partitions, not {partitions}: choose another name")
+
+
+def finish_target(client: BlockingSqsClient, source: QueueAccess, target: QueueAccess) -> None:
+    """Set the attributes that would have delayed the copying."""
+    late = attributes_at_the_end(client.attributes(source.url))
+    if late:
+        client.call("SetQueueAttributes", SetQueueAttributesRequest(target.url, late), EmptyResponse)
+
+
+def attributes_for(source: Mapping[str, str], partitions: int) -> dict[str, str]:
+    """Return the attributes of the new queue while it is filled."""
+    kept = {name: source[name] for name in _KEPT if source.get(name)}
+    return {
+        **kept,
+        "FifoQueue": "true",
+        "PartitionCount": str(partitions),
+        "FifoThroughputLimit": "perMessageGroupId",
+        "DeduplicationScope": "messageGroup",
+    }
+
+
+def attributes_at_the_end(source: Mapping[str, str]) -> dict[str, str]:
+    """Return the attributes to set once everything is copied."""
+    return {name: value for name, value in source.items() if name == _AT_THE_END or name.startswith(_THROTTLES)}

@@ -1,1 +1,1 @@
-"""Replay: jobs that are over, delivered once more, through the queue or by the executors themselves."""
+"""Replay: delivers finished jobs again, through the queue or directly from the executors."""

@@ -1,12 +1,7 @@
-"""The work of one task: its part of a replay, delivered or copied in the order in which the jobs come.
+"""The work of one task of a replay: delivers or copies its part in the order in which the jobs come.
 
-What a task of a replay has to know, as it travels to an executor.
-
-The sink that replays: a write of planned jobs to it delivers them, each task its part.
-
-A sink, since a plan with side effects would run them once per action, and a part of them for every look at its rows.
-
-Why tasks failed, in one line: what Python raised in an executor comes to the driver inside Java's stack trace.
+It runs in a sink, because a plan with side effects would run them once per action, and partly for every look at its
+rows.
 """
 
 import asyncio
@@ -28,11 +23,24 @@ from penstock.domain.limits import SECOND_MS
 from penstock.edge.clock import Clock, SystemClock
 from penstock.edge.pause import pause
 from penstock.events.store import ReplayPart, Replays
-from penstock.history.replay.rounds import PART, GroupRounds
+from penstock.history.replay.delivery import JobDelivery, OutcomeWriter
+from penstock.history.replay.group_delivery import GroupDelivery
+from penstock.history.replay.selection import PART
 from penstock.history.replay.timetable import ReplayPace, Timetable
-from penstock.history.replay.visit import Outcomes, Visits
 from penstock.ops.config import HttpVersion
 from penstock.spark.database import SparkDatabase
+
+POLL_S = 1.0
+"""How often a task that has nothing to record asks whether it should stop."""
+
+KNOWN_FOR_MS = 5 * SECOND_MS
+"""How long subscriptions are used before they are read again."""
+
+FORMAT = "penstock_replay"
+AT_A_TIME = 250
+_RAISED = re.compile(r"^(?:penstock(?:\.\w+)*\.)(\w+: .+)$", re.MULTILINE)
+_MOST_CHARS = 300
+NextIds = Callable[[], list[str]]
 
 
 class DirectSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,8 +51,8 @@ class DirectSettings(msgspec.Struct, frozen=True, kw_only=True):
     http_version: HttpVersion = HttpVersion.HTTP_2
 
 
-class Errand(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a replay; without `direct` its jobs go through the queue, without a timetable as fast as they can."""
+class ReplayRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a replay: directly or through the queue, at the pace of a timetable or as fast as possible."""
 
     database: SparkDatabase
     replay_id: str
@@ -53,35 +61,83 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True):
     timetable: Timetable | None = None
 
 
-def replays_in(database: SparkDatabase, clock: Clock) -> Replays:
-    """The replays that a database keeps."""
-    return database.repository().replays(clock)
+def replay(planned: DataFrame, run: ReplayRun) -> None:
+    """Deliver planned jobs; return when all tasks have ended."""
+
+    # The database's URL is part of the class and not an option, because Spark shows options in plans.
+    class ReplaySink(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return FORMAT
+
+        def writer(self, schema: StructType, _overwrite: bool) -> DataSourceArrowWriter:
+            return ReplayWriter(run)
+
+    planned.sparkSession.dataSource.register(ReplaySink)
+    planned.write.format(FORMAT).mode("append").save()
 
 
-LOOK_S = 1.0
-"""How often a task that has nothing to write down asks whether it is to stop."""
+class ReplayWriter(DataSourceArrowWriter):
+    """Does the parts of a replay."""
 
-KNOWN_FOR_MS = 5 * SECOND_MS
-"""How long what is known of subscriptions is relied on."""
+    def __init__(self, run: ReplayRun) -> None:
+        self._run = run
 
-NextIds = Callable[[], list[str]]
+    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
+        """Do one part."""
+        import uvloop
+
+        batches = (batch for batch in iterator if batch.num_rows)
+        first = next(batches, None)
+        if first is not None:
+            task = TaskContext.get()
+            attempt = 0 if task is None else task.taskAttemptId()
+            number = first.column(PART)[0].as_py()
+            part = ReplayPart(self._run.replay_id, self._run.run, number, f"{self._run.run}:{attempt}")
+            next_ids = in_chunks(_ids(first, batches), AT_A_TIME)
+            uvloop.run(do_part(self._run, part, next_ids, SystemClock()))
+        return WriterCommitMessage()
 
 
-async def do_part(errand: Errand, part: ReplayPart, next_ids: NextIds, clock: Clock) -> None:
-    """Do a part to its end, or until the replay is to stop; `next_ids` gives jobs in order, then an empty list."""
-    async with replays_in(errand.database, clock) as replays:
+def _ids(first: pyarrow.RecordBatch, rest: Iterator[pyarrow.RecordBatch]) -> Iterator[str]:
+    yield from first.column("id").to_pylist()
+    for batch in rest:
+        yield from batch.column("id").to_pylist()
+
+
+def in_chunks(ids: Iterator[str], most: int) -> NextIds:
+    """Return ids in lists; an id that comes twice in a row, as its job was archived meanwhile, is returned once."""
+    last: list[str] = []
+
+    def next_ids() -> list[str]:
+        chunk: list[str] = []
+        for job_id in ids:
+            if chunk[-1:] == [job_id] or last == [job_id]:
+                continue
+            chunk.append(job_id)
+            if len(chunk) == most:
+                break
+        last[:] = chunk[-1:]
+        return chunk
+
+    return next_ids
+
+
+async def do_part(run: ReplayRun, part: ReplayPart, next_ids: NextIds, clock: Clock) -> None:
+    """Do a part to its end, or until the replay should stop; `next_ids` returns jobs in order, then an empty list."""
+    async with replays_in(run.database, clock) as replays:
         if not await replays.own(part):
             return
-        pace = ReplayPace(errand.timetable, part.number, clock)
-        if errand.direct is None:
+        pace = ReplayPace(run.timetable, part.number, clock)
+        if run.direct is None:
             await _copy(replays, part, next_ids, pace)
         else:
-            async with _courier(errand.direct, clock) as courier:
+            async with _courier(run.direct, clock) as courier:
                 await _deliver(replays, part, next_ids, courier, pace, clock)
 
 
 async def _copy(replays: Replays, part: ReplayPart, next_ids: NextIds, pace: ReplayPace) -> None:
-    """One transaction after another: a later job of a group never comes to the queue before an earlier one."""
+    """Copy in one transaction after another, so that jobs of a group reach the queue in order."""
     while ids := await asyncio.to_thread(next_ids):
         if not (await replays.make_copies(part, [(job_id, pace.due_ms()) for job_id in ids])).goes_on:
             return
@@ -90,33 +146,33 @@ async def _copy(replays: Replays, part: ReplayPart, next_ids: NextIds, pace: Rep
 async def _deliver(
     replays: Replays, part: ReplayPart, next_ids: NextIds, courier: Courier, pace: ReplayPace, clock: Clock
 ) -> None:
-    outcomes = Outcomes(replays, part)
-    visits = Visits(part.replay_id, courier, outcomes, pace, clock)
-    async with asyncio.TaskGroup() as looking:
-        look = looking.create_task(_look(outcomes), name="look whether to stop")
+    outcomes = OutcomeWriter(replays, part)
+    deliveries = JobDelivery(part.replay_id, courier, outcomes, pace, clock)
+    async with asyncio.TaskGroup() as watching:
+        watcher = watching.create_task(_watch_for_stop(outcomes), name="watch for a stop")
         try:
             async with asyncio.TaskGroup() as tasks:
-                await _feed(replays, part, next_ids, GroupRounds(visits, outcomes, tasks), outcomes, clock)
+                await _feed(replays, part, next_ids, GroupDelivery(deliveries, outcomes, tasks), outcomes, clock)
         finally:
-            look.cancel()
+            watcher.cancel()
 
 
 async def _feed(
-    replays: Replays, part: ReplayPart, next_ids: NextIds, rounds: GroupRounds, outcomes: Outcomes, clock: Clock
+    replays: Replays, part: ReplayPart, next_ids: NextIds, groups: GroupDelivery, outcomes: OutcomeWriter, clock: Clock
 ) -> None:
     known_until_ms = 0
     while not outcomes.stopped.is_set() and (ids := await asyncio.to_thread(next_ids)):
         if clock.now_ms() >= known_until_ms:
-            rounds.subscriptions = await replays.subscriptions()
+            groups.subscriptions = await replays.subscriptions()
             known_until_ms = clock.now_ms() + KNOWN_FOR_MS
         for load in await replays.loads(part.replay_id, ids):
-            await rounds.take(load)
+            await groups.take(load)
 
 
-async def _look(outcomes: Outcomes) -> None:
+async def _watch_for_stop(outcomes: OutcomeWriter) -> None:
     while not outcomes.stopped.is_set():
-        await pause(LOOK_S)
-        await outcomes.keep(None)
+        await pause(POLL_S)
+        await outcomes.record(None)
 
 
 @asynccontextmanager
@@ -134,79 +190,14 @@ async def _courier(settings: DirectSettings, clock: Clock) -> AsyncIterator[Cour
         guard.close()
 
 
-def in_chunks(ids: Iterator[str], most: int) -> NextIds:
-    """Hands out ids in lists; one that comes twice in a row, seen while it went to the archive, is given once."""
-    last: list[str] = []
-
-    def next_ids() -> list[str]:
-        chunk: list[str] = []
-        for job_id in ids:
-            if chunk[-1:] == [job_id] or last == [job_id]:
-                continue
-            chunk.append(job_id)
-            if len(chunk) == most:
-                break
-        last[:] = chunk[-1:]
-        return chunk
-
-    return next_ids
+def replays_in(database: SparkDatabase, clock: Clock) -> Replays:
+    """Return the replays of a database."""
+    return database.repository().replays(clock)
 
 
-FORMAT = "penstock_replay"
-AT_A_TIME = 250
-
-
-class ReplayWriter(DataSourceArrowWriter):
-    """Does the parts."""
-
-    def __init__(self, errand: Errand) -> None:
-        self._errand = errand
-
-    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
-        """Do one part."""
-        import uvloop
-
-        batches = (batch for batch in iterator if batch.num_rows)
-        first = next(batches, None)
-        if first is not None:
-            task = TaskContext.get()
-            attempt = 0 if task is None else task.taskAttemptId()
-            number = first.column(PART)[0].as_py()
-            part = ReplayPart(self._errand.replay_id, self._errand.run, number, f"{self._errand.run}:{attempt}")
-            next_ids = in_chunks(_ids(first, batches), AT_A_TIME)
-            uvloop.run(do_part(self._errand, part, next_ids, SystemClock()))
-        return WriterCommitMessage()
-
-
-def replay(planned: DataFrame, errand: Errand) -> None:
-    """Deliver planned jobs; returns when all tasks are at their end."""
-
-    # The database's URL is part of the class, never an option: Spark shows options in plans.
-    class ReplaySink(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return FORMAT
-
-        def writer(self, schema: StructType, _overwrite: bool) -> DataSourceArrowWriter:
-            return ReplayWriter(errand)
-
-    planned.sparkSession.dataSource.register(ReplaySink)
-    planned.write.format(FORMAT).mode("append").save()
-
-
-def _ids(first: pyarrow.RecordBatch, rest: Iterator[pyarrow.RecordBatch]) -> Iterator[str]:
-    yield from first.column("id").to_pylist()
-    for batch in rest:
-        yield from batch.column("id").to_pylist()
-
-
-_RAISED = re.compile(r"^(?:penstock(?:\.\w+)*\.)(\w+: .+)$", re.MULTILINE)
-_MOST_CHARS = 300
-
-
-def told_by_tasks(error: Exception) -> str:
-    """The last error of ours in the text, else its first line."""
+def task_error(error: Exception) -> str:
+    """Return why tasks failed in one line: the last error of ours in the text, else its first line."""
     text = str(error)
     raised = _RAISED.findall(text)
-    told = raised[-1].partition(": ")[2] if raised else next(iter(text.splitlines()), type(error).__name__)
-    return told[:_MOST_CHARS]
+    reason = raised[-1].partition(": ")[2] if raised else next(iter(text.splitlines()), type(error).__name__)
+    return reason[:_MOST_CHARS]

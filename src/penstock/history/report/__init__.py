@@ -1,1 +1,1 @@
-"""The report of a day or a week: aggregates of delivery facts, and one HTML file with plots."""
+"""The report of a day or a week: aggregates of delivery facts, and one HTML file with charts."""

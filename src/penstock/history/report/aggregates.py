@@ -1,10 +1,10 @@
-"""What a report tells, as small aggregates of delivery facts."""
+"""The aggregates of delivery facts that a report shows."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from penstock.domain.outcome import AttemptOutcome
-from penstock.events.dispatch.spark_plan import group_hash
+from penstock.events.dispatch.spark.plan import group_hash
 from penstock.events.statistics import BUCKETS, LATENCY_BOUNDS_MS
 
 _FAILURES = (AttemptOutcome.FAILED.value, AttemptOutcome.REFUSED.value)
@@ -13,7 +13,7 @@ _ACCURACY = 10_000
 
 
 def totals(facts: DataFrame) -> DataFrame:
-    """One row: how many attempts ended how, and how long jobs waited for their first."""
+    """Return one row: attempts by outcome, and how long jobs waited for their first."""
     return facts.agg(
         f.count("*").alias("attempts"),
         *(f.count_if(f.col("outcome") == outcome.value).alias(outcome.value.lower()) for outcome in AttemptOutcome),
@@ -25,12 +25,12 @@ def totals(facts: DataFrame) -> DataFrame:
 
 
 def jobs(facts: DataFrame) -> DataFrame:
-    """One row: of how many jobs these are. By itself, for beside other sums Spark would keep all of those by job."""
+    """Return one row: the number of jobs. It is separate, because Spark would keep all other sums by job."""
     return facts.agg(f.count_distinct("job_id").alias("jobs"))
 
 
 def groups_by_volume(facts: DataFrame, most: int) -> DataFrame:
-    """The groups with most attempts."""
+    """Return the groups with the most attempts."""
     return (
         facts.where(f.col("group_key").isNotNull())
         .groupBy("group_key")
@@ -43,7 +43,7 @@ def groups_by_volume(facts: DataFrame, most: int) -> DataFrame:
 
 
 def partition_load(facts: DataFrame, partitions: int) -> DataFrame:
-    """Groups and attempts of each partition, if the queue had so many: a power of two."""
+    """Return groups and attempts of each partition of a queue with this number, a power of two."""
     groups = facts.where(f.col("group_key").isNotNull()).groupBy("group_key").agg(f.count("*").alias("attempts"))
     # Each group is hashed once, not each of its attempts.
     return (
@@ -54,7 +54,7 @@ def partition_load(facts: DataFrame, partitions: int) -> DataFrame:
 
 
 def latency_over_time(facts: DataFrame, step_ms: int) -> DataFrame:
-    """How many attempts of each step of time fell into each latency bucket."""
+    """Return how many attempts of each time step fell into each latency bucket."""
     sent = facts.where("was_sent")
     return sent.groupBy(_step_ms(step_ms).alias("step_ms"), _bucket().alias("bucket")).agg(
         f.count("*").alias("attempts")
@@ -62,7 +62,7 @@ def latency_over_time(facts: DataFrame, step_ms: int) -> DataFrame:
 
 
 def failure_reasons(facts: DataFrame, most: int) -> DataFrame:
-    """Why attempts did not deliver, the most frequent first."""
+    """Return why attempts did not deliver, the most frequent reason first."""
     return (
         facts.where(f.col("reason").isNotNull())
         .groupBy("reason", "outcome")
@@ -73,7 +73,7 @@ def failure_reasons(facts: DataFrame, most: int) -> DataFrame:
 
 
 def slowest_endpoints(facts: DataFrame, most: int) -> DataFrame:
-    """The endpoints whose slowest answers are slowest."""
+    """Return the endpoints with the slowest 99th percentile."""
     return (
         facts.where(f.col("was_sent") & f.col("endpoint").isNotNull())
         .groupBy("endpoint")
@@ -89,7 +89,7 @@ def slowest_endpoints(facts: DataFrame, most: int) -> DataFrame:
 
 
 def attempts_over_time(facts: DataFrame, step_ms: int) -> DataFrame:
-    """First attempts, retries and failures of each step of time."""
+    """Return first attempts, retries and failures of each time step."""
     return facts.groupBy(_step_ms(step_ms).alias("step_ms")).agg(
         f.count_if(f.col("number") == 1).alias("first"),
         f.count_if(f.col("number") > 1).alias("retries"),
@@ -102,12 +102,12 @@ def _failed() -> Column:
 
 
 def _bucket() -> Column:
-    # How many bounds are below it: a latency on a bound is below it.
+    # The number of bounds below it; bounds are inclusive.
     return sum((f.when(f.col("duration_ms") > bound, 1).otherwise(0) for bound in LATENCY_BOUNDS_MS), start=f.lit(0))
 
 
 def _step_ms(step_ms: int) -> Column:
-    # Days and steps divide each other, and 1970 began with a day; a week's steps do too.
+    # Steps divide a day, and 1970 began with one.
     return f.col("at_ms") - f.col("at_ms") % step_ms
 
 

@@ -1,9 +1,4 @@
-"""Horizontal bars, each under its name: readable at any width.
-
-A heat map: time to the right, latency upwards, the stronger the colour, the more.
-
-Lines over time. Only the lines stretch with the page, not the letters and not their width.
-"""
+"""The charts of a report as inline SVG: bars, heat map and lines, which stretch with the page."""
 
 from collections.abc import Mapping, Sequence
 from math import floor, log10, sqrt
@@ -14,19 +9,26 @@ from penstock.history.page import Html, element, joined, notice
 
 _NAME_CHARACTERS = 300
 _HEIGHT = 8
+_ROW_HEIGHT = 18
+_FOOT = 22
+_FAINTEST = 0.12
+_NAMES_WIDTH = 70
+_PLOT_HEIGHT = 180
+_TOP = 16
+_TICKS = 4
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """A name, its number, what is written at the end of its line, and which part of the bar is bad."""
+    """A name, its number, the label at the end of its line, and which part of the bar is bad."""
 
     name: str
     value: int
-    told: str
+    label: str
     bad: int = 0
 
 
 def bars(rows: Sequence[Bar], title: str, empty: str) -> Html:
-    """One bar for each; without any, the sentence that says why."""
+    """Return one bar for each row; without rows, the sentence `empty`."""
     if not rows:
         return notice(empty)
     largest = max(1, *(bar.value for bar in rows))
@@ -43,7 +45,7 @@ def _bar(bar: Bar, largest: int) -> Html:
     return element(
         "div",
         element("span", name, class_="name", title=name),
-        element("span", bar.told, class_="told"),
+        element("span", bar.label, class_="value"),
         element("svg", *parts, width="100%", height=_HEIGHT, aria_hidden="true"),
     )
 
@@ -52,14 +54,8 @@ def _part(width: str, kind: str) -> Html:
     return element("rect", x=0, y=0, width=width, height=_HEIGHT, rx=2, class_=kind)
 
 
-_ROW_HEIGHT = 18
-_FOOT = 22
-_FAINTEST = 0.12
-_NAMES_WIDTH = 70
-
-
 class TimeAxis(msgspec.Struct, frozen=True):
-    """The columns' names, and for a few of them what is written below; the others have an empty text there."""
+    """The names of the columns, and the labels below them, most of which are empty."""
 
     names: Sequence[str]
     marks: Sequence[str]
@@ -68,7 +64,7 @@ class TimeAxis(msgspec.Struct, frozen=True):
 def heat_map(
     counts: Mapping[tuple[int, int], int], axis: TimeAxis, rows: Sequence[str], title: str, empty: str
 ) -> Html:
-    """Counts by column and row; rows begin at the bottom, and those above and below all counts are left out."""
+    """Return counts by column and row, from the bottom up; empty rows above and below are left out."""
     counts = {place: count for place, count in counts.items() if count}
     if not counts:
         return notice(empty)
@@ -108,23 +104,18 @@ def heat_map(
 
 
 def time_marks(axis: TimeAxis, y: int) -> list[Html]:
-    """What is written below the columns, where they begin."""
+    """Return the labels below the columns, where they begin."""
     width = 100 / len(axis.marks)
     return [element("text", mark, x=f"{column * width:.3f}%", y=y) for column, mark in enumerate(axis.marks) if mark]
 
 
 def _depth(count: int, largest: int) -> float:
-    # The root: else one crowded cell makes all others look empty.
+    # The square root, so that one large cell does not make all others look empty.
     return _FAINTEST + (1 - _FAINTEST) * sqrt(count / largest)
 
 
-_PLOT_HEIGHT = 180
-_TOP = 16
-_TICKS = 4
-
-
 class ChartLine(msgspec.Struct, frozen=True):
-    """A name, a number for each step, and which of the page's colours."""
+    """A name, a number for each step, and one of the page's colours."""
 
     name: str
     values: Sequence[int]
@@ -132,7 +123,7 @@ class ChartLine(msgspec.Struct, frozen=True):
 
 
 def lines(series: Sequence[ChartLine], axis: TimeAxis, title: str, empty: str) -> Html:
-    """The lines with their grid and legend; when all are zero, the sentence that says why."""
+    """Return the lines with their grid and legend; if all are zero, the sentence `empty`."""
     largest = max((value for line in series for value in line.values), default=0)
     if not largest:
         return notice(empty)
@@ -149,7 +140,7 @@ def lines(series: Sequence[ChartLine], axis: TimeAxis, title: str, empty: str) -
 
 
 def tick_step(largest: int) -> int:
-    """The distance of grid lines: 1, 2 or 5 times a power of ten, so that there are few."""
+    """Return the distance of grid lines: 1, 2 or 5 times a power of ten, so that there are few."""
     rough = max(1.0, largest / _TICKS)
     power = 10 ** floor(log10(rough))
     return int(next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough))
@@ -164,7 +155,7 @@ def _grid_line(value: int, top: int) -> list[Html]:
 
 
 def _drawn(line: ChartLine, top: int) -> Html:
-    # Each step is as wide as in the heat map, and its number stands in its middle.
+    # Steps are as wide as in the heat map, with the value in the middle.
     width = 1000 / len(line.values)
     points = " ".join(
         f"{(place + 0.5) * width:.1f},{1000 * (1 - value / top):.1f}" for place, value in enumerate(line.values)

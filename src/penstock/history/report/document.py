@@ -4,32 +4,32 @@ from penstock.events.statistics import LATENCY_BOUNDS_MS, percentile_ms
 from penstock.history.page import Html, Section, figures, notice, page, table
 from penstock.history.report.charts import Bar, ChartLine, TimeAxis, bars, heat_map, lines
 from penstock.history.report.figures import Figures, ReportTotals
-from penstock.history.report.span import ReportPeriod
+from penstock.history.report.period import ReportPeriod
 
 _BOUNDS = [f"{bound} ms" if bound < 1000 else f"{bound // 1000} s" for bound in LATENCY_BOUNDS_MS]
 _BUCKETS = (*(f"≤ {bound}" for bound in _BOUNDS), f"> {_BOUNDS[-1]}")
-_NO_ATTEMPT = "No attempt was made in this time, so there is nothing to draw."
+_NO_ATTEMPT = "There were no attempts in this period."
 
 
 def document(report: Figures) -> str:
-    """The whole page."""
+    """Return the whole page."""
     sections = [
         Section("Totals", _totals(report.totals), wide=True),
         Section(
             "Latency over time",
             _latency(report),
-            "How long endpoints took to answer: the stronger the colour, the more attempts.",
+            "How long endpoints took to answer. A stronger colour means more attempts.",
             True,
         ),
-        Section("Attempts over time", _attempts(report), "A retry is every attempt of a job after its first.", True),
-        Section("Groups by volume", _groups(report), "Attempts of each group; the red part failed."),
+        Section("Attempts over time", _attempts(report), "Every attempt of a job after its first is a retry.", True),
+        Section("Groups by volume", _groups(report), "Attempts of each group; failed ones are red."),
         Section(
             "Partition skew",
             _partitions(report),
-            f"Attempts that each of {len(report.partitions)} partitions carries, by the hash of the groups.",
+            f"Attempts in each of {len(report.partitions)} partitions, by the hash of the groups.",
         ),
-        Section("Why attempts failed", _reasons(report), "Deferred ones are tried again and spend no attempt.", True),
-        Section("Slowest endpoints", _endpoints(report), "By the latency that 99 of 100 attempts do not exceed.", True),
+        Section("Why attempts failed", _reasons(report), "Deferred attempts are retried and do not count.", True),
+        Section("Slowest endpoints", _endpoints(report), "By the 99th percentile of their latency.", True),
     ]
     return page(f"Deliveries of {report.span.title}", sections, f"From {report.source}.")
 
@@ -48,10 +48,10 @@ def _totals(totals: ReportTotals) -> Html:
             ("deferred", f"{totals.deferred:,}"),
             ("jobs", f"{totals.jobs:,}"),
             ("groups", f"{totals.groups:,}"),
-            ("latency p50", _told_ms(percentile_ms(totals.latency, 0.5))),
-            ("latency p99", _told_ms(percentile_ms(totals.latency, 0.99))),
-            ("wait, mean", _told_ms(totals.wait_mean_ms)),
-            ("wait, longest", _told_ms(totals.wait_longest_ms)),
+            ("latency p50", _duration(percentile_ms(totals.latency, 0.5))),
+            ("latency p99", _duration(percentile_ms(totals.latency, 0.99))),
+            ("wait, mean", _duration(totals.wait_mean_ms)),
+            ("wait, longest", _duration(totals.wait_longest_ms)),
         ]
     )
 
@@ -77,7 +77,7 @@ def _axis(span: ReportPeriod) -> TimeAxis:
 
 def _groups(report: Figures) -> Html:
     drawn = [
-        Bar(group.group_key, group.attempts, f"{group.attempts:,} · {_told_ms(group.busy_ms)} busy", group.failed)
+        Bar(group.group_key, group.attempts, f"{group.attempts:,} · {_duration(group.busy_ms)} busy", group.failed)
         for group in report.groups
     ]
     return bars(drawn, "Groups by volume", _NO_ATTEMPT)
@@ -101,11 +101,11 @@ def _reasons(report: Figures) -> Html:
         Bar(
             found.reason,
             found.attempts,
-            f"{found.attempts:,} · {found.outcome.lower()} · {_endpoints_told(found.endpoints)}",
+            f"{found.attempts:,} · {found.outcome.lower()} · {_endpoint_count(found.endpoints)}",
         )
         for found in report.reasons
     ]
-    delivered = "Every attempt delivered: there is no failure to explain."
+    delivered = "There were no failures."
     return bars(drawn, "Why attempts failed", delivered if report.totals.attempts else _NO_ATTEMPT)
 
 
@@ -115,15 +115,15 @@ def _endpoints(report: Figures) -> Html:
         for found in report.endpoints
     ]
     columns = ("endpoint", "attempts", "failed", "p50 ms", "p95 ms", "p99 ms")
-    unsent = "Nothing was sent: all attempts ended before a request went out."
+    unsent = "Nothing was sent: all attempts ended before a request."
     return table(columns, rows, unsent if report.totals.attempts else _NO_ATTEMPT)
 
 
-def _endpoints_told(count: int) -> str:
+def _endpoint_count(count: int) -> str:
     return "1 endpoint" if count == 1 else f"{count:,} endpoints"
 
 
-def _told_ms(value: float | None) -> str:
+def _duration(value: float | None) -> str:
     if value is None:
         return "–"
     if value < 1000:

@@ -1,4 +1,4 @@
-"""The numbers of a report: what of the aggregates reaches the driver, bounded whatever the data."""
+"""The numbers of a report that reach the driver, of bounded size."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -7,7 +7,7 @@ import msgspec
 from pyspark.sql import DataFrame, Row
 
 from penstock.history.report import aggregates
-from penstock.history.report.span import ReportPeriod
+from penstock.history.report.period import ReportPeriod
 
 MOST = 20
 DEFAULT_PARTITIONS = 16
@@ -39,7 +39,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What a partition would have to carry."""
+    """The load of a partition."""
 
     partition: int
     groups: int
@@ -67,7 +67,7 @@ class EndpointFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened in a step of time."""
+    """What happened in a time step."""
 
     step_ms: int
     first: int = 0
@@ -76,7 +76,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """How many attempts of a step of time took so long."""
+    """How many attempts of a time step fell into a latency bucket."""
 
     step_ms: int
     bucket: int
@@ -101,7 +101,7 @@ Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
 def collect_figures(facts: DataFrame, span: ReportPeriod, source: str, partitions: int = DEFAULT_PARTITIONS) -> Figures:
-    """Compute a report's numbers."""
+    """Compute the numbers of a report."""
     facts = facts.persist()
     try:
         (totals,) = _values(ReportTotals, aggregates.totals(facts))

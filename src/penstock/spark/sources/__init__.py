@@ -1,1 +1,1 @@
-"""Python Data Sources over the database of jobs: batch reads in parallel ranges, and streams by position."""
+"""Python data sources over the database of jobs: batch reads in parallel ranges, and streams by position."""

@@ -1,13 +1,4 @@
-"""The SELECT of a range of a table.
-
-The tables as sources read them: which of the database's tables, by which key, and what a column is in SQL.
-
-Ranges of a key that together give every row exactly once, wherever their boundaries are.
-
-Values written into SQL.
-
-Spark's filters in SQL, so that a database sends only the rows that are asked for.
-"""
+"""The SELECT statements of the batch source: tables, key ranges, literals, and Spark's filters in SQL."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -36,13 +27,22 @@ CODES: dict[str, tuple[str, tuple[str, ...]]] = {
     "status": ("state", tuple(status.value for status in STATUS_OF)),
     "mode": ("mode", tuple(mode.value for mode in MODE_OF)),
 }
-"""Columns that are kept as small numbers: the column, and the name of each number."""
+"""Columns that are stored as small numbers: the stored column, and the name of each number."""
+
+Key = TypeVar("Key", int, str)
+
+_ORDERINGS: dict[type[Filter], str] = {
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+}
 
 
 class StoredTable(msgspec.Struct, frozen=True, kw_only=True):
-    """A table of the pipeline.
+    """A table that the sources read.
 
-    `key` never changes in a row, so that ranges of it give each row exactly once; `identity` names a row to people.
+    `key` never changes in a row, so that ranges of it return each row exactly once; `identity` names a row to people.
     """
 
     name: str
@@ -52,7 +52,7 @@ class StoredTable(msgspec.Struct, frozen=True, kw_only=True):
     identity: tuple[str, ...] = ("id",)
 
     def key_in(self, dialect: Dialect) -> str:
-        """What ranges are made of: SQLite's events and attempts lie in the order of their positions."""
+        """Return the column of ranges: in SQLite, events and attempts lie in the order of their positions."""
         return "position" if dialect is Dialect.SQLITE and "position" in self.schema.names else self.key
 
 
@@ -60,7 +60,7 @@ STORED = {
     table.name: table
     for table in (
         StoredTable(name="events", schema=EVENTS, parts=("events",), key="id"),
-        # Both in one statement: a job that moves to the archive meanwhile is in one of them.
+        # Both in one statement, so that a job that is archived meanwhile is found in one of them.
         StoredTable(name="jobs", schema=JOBS, parts=("jobs", "archived_jobs"), key="id"),
         StoredTable(name="attempts", schema=ATTEMPTS, parts=("attempts",), key="job_id", identity=("job_id", "number")),
     )
@@ -68,7 +68,7 @@ STORED = {
 
 
 def expression(column: str) -> str:
-    """A column of the pipeline in SQL that both databases understand."""
+    """Return a column in SQL that both databases understand."""
     if column not in CODES:
         return column
     stored, names = CODES[column]
@@ -76,11 +76,8 @@ def expression(column: str) -> str:
     return f"CASE {stored} {cases} END AS {column}"
 
 
-Key = TypeVar("Key", int, str)
-
-
 class KeyRange(msgspec.Struct, frozen=True):
-    """From `lower` on and before `upper`; without one, from the first or to the last."""
+    """The keys from `lower` up to but not including `upper`; None means no bound."""
 
     lower: int | str | None = None
     upper: int | str | None = None
@@ -90,12 +87,12 @@ EVERYTHING = KeyRange()
 
 
 def ranges_between(boundaries: Iterable[int] | Iterable[str]) -> list[KeyRange]:
-    """The ranges that ordered boundaries make; all keys in one when there are none."""
+    """Return the ranges between ordered boundaries; one range of all keys if there are none."""
     return [KeyRange(lower, upper) for lower, upper in pairwise((None, *boundaries, None))]
 
 
 def quantiles(sample: Sequence[Key], count: int) -> list[Key]:
-    """Up to `count - 1` boundaries, in order, that divide a sample into parts of about one size."""
+    """Return up to `count - 1` ordered boundaries that divide a sample into parts of similar size."""
     ordered = sorted(sample)
     if not ordered:
         return []
@@ -103,7 +100,7 @@ def quantiles(sample: Sequence[Key], count: int) -> list[Key]:
 
 
 def literal(value: object, dialect: Dialect) -> str:
-    """A text or number as the database reads it; a text has no NUL."""
+    """Return a text without NUL, or a number, as an SQL literal."""
     if isinstance(value, int):
         return str(int(value))
     if dialect is Dialect.POSTGRES:
@@ -114,7 +111,7 @@ def literal(value: object, dialect: Dialect) -> str:
 
 
 class Query(msgspec.Struct, frozen=True):
-    """What is asked of a table; `prefix` is its schema in the database, with the dot."""
+    """A SELECT on a table; `prefix` is its schema in the database, with the dot."""
 
     table: StoredTable
     columns: tuple[str, ...]
@@ -124,25 +121,25 @@ class Query(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """The column its ranges are made of."""
+        """Return the column of its ranges."""
         return self.table.key_in(self.dialect)
 
     @property
     def where(self) -> str:
-        """What a row has to meet."""
+        """Return the condition of its rows."""
         return " AND ".join(self.conditions) or "true"
 
     @property
     def selected(self) -> tuple[str, ...]:
-        """The columns in the order they come: those asked for, then what is missing to name a row."""
+        """Return the columns in order: those asked for, then those missing to name a row."""
         return (*self.columns, *(name for name in self.table.identity if name not in self.columns))
 
     def narrowed(self, conditions: Sequence[str]) -> "Query":
-        """The same with more conditions."""
+        """Return the query with more conditions."""
         return msgspec.structs.replace(self, conditions=(*self.conditions, *conditions))
 
     def text(self, span: KeyRange) -> str:
-        """The rows of a range, in SQL."""
+        """Return the SQL for the rows of a range."""
         bounds = [
             f"{self.key} {sign} {literal(edge, self.dialect)}"
             for sign, edge in ((">=", span.lower), ("<", span.upper))
@@ -155,16 +152,8 @@ class Query(msgspec.Struct, frozen=True):
         )
 
 
-_ORDERINGS: dict[type[Filter], str] = {
-    GreaterThan: ">",
-    GreaterThanOrEqual: ">=",
-    LessThan: "<",
-    LessThanOrEqual: "<=",
-}
-
-
 def condition(wanted: Filter, schema: StructType, dialect: Dialect) -> str | None:
-    """A filter in SQL that passes exactly the same rows; None when Spark has to do it."""
+    """Return a filter in SQL that passes exactly the same rows; None if Spark has to apply it."""
     if isinstance(wanted, Not):
         inner = condition(wanted.child, schema, dialect)
         return None if inner is None else f"NOT ({inner})"
@@ -199,13 +188,13 @@ def _among(column: str, values: tuple[object, ...], schema: StructType, dialect:
 def _ordering(column: str, sign: str, value: object, schema: StructType, dialect: Dialect) -> str | None:
     if not _comparable(column, value, schema):
         return None
-    # Spark orders text byte by byte, PostgreSQL by the rules of a language unless it is told so.
+    # Spark orders text by bytes, PostgreSQL by its collation unless one is given.
     collated = f'{column} COLLATE "C"' if isinstance(value, str) and dialect is Dialect.POSTGRES else column
     return f"{collated} {sign} {literal(value, dialect)}"
 
 
 def _comparable(column: str, value: object, schema: StructType) -> bool:
-    """Whether the database compares them as Spark does; no row has a NUL, and no literal can."""
+    """Return whether the database compares them as Spark does; no row or literal can contain NUL."""
     kind = schema[column].dataType
     if isinstance(value, str):
         return isinstance(kind, StringType) and "\0" not in value

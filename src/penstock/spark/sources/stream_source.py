@@ -1,13 +1,9 @@
 """The streaming source: rows in the order of their positions, in batches that can be read again exactly.
 
-Where a stream stands: everything up to a place is read, and nothing after it.
-
 PostgreSQL: a row's position comes from the transaction that wrote it, and a stream reads only below the oldest
-transaction that still runs. So a transaction that commits late is read late, never passed. The row's key orders the
-rows of one transaction, so that a batch can end anywhere. A transaction that stays open holds all streams back.
-SQLite: positions are counted, and with one writer at a time they become visible in order.
-
-The statements of a stream: what there is to read after a place, and where to divide it among tasks.
+transaction that still runs. So a transaction that commits late is read late and never skipped, and one that stays open
+holds all streams back. The row's key orders the rows of one transaction, so that a batch can end anywhere. SQLite:
+positions are counted, and with one writer at a time they become visible in order.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,56 +19,25 @@ from pyspark.sql.types import StructType
 from penstock.events.store import Dialect
 from penstock.spark.database import SparkDatabase
 from penstock.spark.errors import PositionsAhead
-from penstock.spark.sources.reading import reading_of
+from penstock.spark.sources.database_reader import reader_for
 from penstock.spark.sources.statements import EVERYTHING, STORED, Query, literal
 
+Offset = dict[str, int | str]
 
-class StreamPlace(msgspec.Struct, frozen=True, order=True):
-    """A row's place in a stream; with an empty key, the place before the first row of that position."""
-
-    position: int
-    key: str = ""
-
-    @property
-    def offset(self) -> dict[str, int | str]:
-        """As Spark keeps it."""
-        return {"position": self.position, "key": self.key}
-
-    @staticmethod
-    def of_offset(offset: "Mapping[str, int | str]") -> "StreamPlace":
-        """As Spark gives it back."""
-        return msgspec.convert(offset, StreamPlace)
-
-
-START = StreamPlace(-1)
-"""Before all rows."""
-
-
-class Outlook(msgspec.Struct, frozen=True):
-    """What a stream can read: all below `horizon`; `last` is the row a limit ends at, if there are so many."""
-
-    horizon: int
-    reached: int
-    any: bool
-    last: StreamPlace | None
-
-    def end(self, start: StreamPlace, until: StreamPlace | None) -> StreamPlace:
-        """Where the next batch ends; `start` if there is nothing to read."""
-        if not self.any:
-            return start
-        end = StreamPlace(self.horizon) if self.last is None else self.last
-        return end if until is None else max(start, min(end, until))
-
+TASK_ROWS = 50_000
+"""A batch with more rows is shared by several tasks."""
 
 _SNAPSHOT = """
 SELECT base + pg_snapshot_xmin(now_running)::text::bigint AS horizon,
        base + pg_snapshot_xmax(now_running)::text::bigint AS reached
 FROM {0}position_base, pg_current_snapshot() AS now_running
 """
+
 _COUNTED = """
 SELECT coalesce(max(seq), 0) + 1 AS horizon, coalesce(max(seq), 0) + 1 AS reached
 FROM sqlite_sequence WHERE name = '{1}'
 """
+
 _OUTLOOK = """
 WITH counter AS MATERIALIZED ({counter}),
 first AS (
@@ -84,6 +49,7 @@ last AS (
 )
 SELECT horizon, reached, EXISTS (SELECT 1 FROM first), (SELECT position FROM last), (SELECT key FROM last) FROM counter
 """
+
 _DIVISIONS = """
 SELECT position, key FROM (
     SELECT position, {key} AS key, row_number() OVER (ORDER BY {order}) AS number
@@ -92,15 +58,52 @@ SELECT position, key FROM (
 """
 
 
+class StreamPlace(msgspec.Struct, frozen=True, order=True):
+    """A row's place in a stream; with an empty key, the place before the first row of that position."""
+
+    position: int
+    key: str = ""
+
+    @property
+    def offset(self) -> dict[str, int | str]:
+        """Return the offset that Spark stores."""
+        return {"position": self.position, "key": self.key}
+
+    @staticmethod
+    def of_offset(offset: "Mapping[str, int | str]") -> "StreamPlace":
+        """Return the place of an offset."""
+        return msgspec.convert(offset, StreamPlace)
+
+
+START = StreamPlace(-1)
+"""Before all rows."""
+
+
+class Outlook(msgspec.Struct, frozen=True):
+    """What a stream can read: all below `horizon`; `last` is the row at which a limit ends, if there are that many."""
+
+    horizon: int
+    reached: int
+    any: bool
+    last: StreamPlace | None
+
+    def end(self, start: StreamPlace, until: StreamPlace | None) -> StreamPlace:
+        """Return where the next batch ends; `start` if there is nothing to read."""
+        if not self.any:
+            return start
+        end = StreamPlace(self.horizon) if self.last is None else self.last
+        return end if until is None else max(start, min(end, until))
+
+
 class StreamedTable(msgspec.Struct, frozen=True):
-    """A table that a stream reads in the order of its positions, only the rows that meet `where`."""
+    """A table that a stream reads in the order of positions, restricted to the rows that meet `where`."""
 
     name: str
     key: str
     where: str
 
     def outlook(self, start: StreamPlace, most_rows: int | None, dialect: Dialect, prefix: str) -> str:
-        """One row: horizon, how far the database has counted, whether there is anything, and where a limit ends."""
+        """Return SQL for one row: horizon, highest position, whether there are rows, and where a limit ends."""
         counter = _SNAPSHOT if dialect is Dialect.POSTGRES else _COUNTED
         return _OUTLOOK.format(
             counter=counter.format(prefix, self.name),
@@ -113,7 +116,7 @@ class StreamedTable(msgspec.Struct, frozen=True):
         )
 
     def divisions(self, start: StreamPlace, end: StreamPlace, rows: int, dialect: Dialect, prefix: str) -> str:
-        """The place of each so-manieth row between two places."""
+        """Return SQL for the place of every `rows`-th row between two places."""
         return _DIVISIONS.format(
             table=prefix + self.name,
             where=self.where,
@@ -125,7 +128,7 @@ class StreamedTable(msgspec.Struct, frozen=True):
         )
 
     def between(self, start: StreamPlace, end: StreamPlace, dialect: Dialect) -> str:
-        """The condition of rows after one place and up to another."""
+        """Return the condition of rows after one place and up to another."""
         return f"{self._after(start, dialect)} AND {self._compared('<=', end, dialect)}"
 
     def _after(self, start: StreamPlace, dialect: Dialect) -> str:
@@ -133,7 +136,7 @@ class StreamedTable(msgspec.Struct, frozen=True):
 
     def _compared(self, sign: str, place: StreamPlace, dialect: Dialect) -> str:
         if dialect is Dialect.SQLITE:
-            # One row has it; an empty key is before that row.
+            # One row has each position; an empty key is before that row.
             return f"position {sign if place.key else {'>': '>=', '<=': '<'}[sign]} {place.position}"
         return f"(position, {self.key}) {sign} ({place.position}, {literal(place.key, dialect)})"
 
@@ -142,15 +145,10 @@ class StreamedTable(msgspec.Struct, frozen=True):
 
 
 STREAMED = {
-    # Those that were fanned out already, by the inline engine or by the batch before a crash, need no more looking at.
+    # Events fanned out already, by the inline engine or before a crash, are skipped.
     "events": StreamedTable("events", "id", "fanned_out = 0"),
     "attempts": StreamedTable("attempts", "job_id", "true"),
 }
-
-
-Offset = dict[str, int | str]
-TASK_ROWS = 50_000
-"""A batch with more rows is shared by several tasks."""
 
 
 class SpanPartition(InputPartition):
@@ -175,7 +173,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> None:
         self._place = database.place
         self._dialect = database.dialect
-        self._reading = reading_of(database)
+        self._reader = reader_for(database)
         self._table = STREAMED[table]
         self._schema = schema
         self._most_rows = most_rows
@@ -183,19 +181,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until: StreamPlace | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802
-        """The first row there is."""
+        """Return the place before the first row."""
         return START.offset
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """The most rows of a batch, if they are limited."""
+        """Return the row limit of a batch, if there is one."""
         return ReadAllAvailable() if self._most_rows is None else ReadMaxRows(self._most_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Read what is there now, and no more."""
+        """Read only what is there now."""
         self._until = StreamPlace(self._outlook(START, None).horizon)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """Where the next batch ends; where it starts, if nothing can be read."""
+        """Return where the next batch ends; where it starts, if nothing can be read."""
         begin = StreamPlace.of_offset(start)
         outlook = self._outlook(begin, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
         if begin.position > outlook.reached:
@@ -203,28 +201,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return outlook.end(begin, self._until).offset
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """A batch, divided among tasks if it is large."""
+        """Return the tasks of a batch, several if it is large."""
         first, last = StreamPlace.of_offset(start), StreamPlace.of_offset(end)
         if first == last:
             return []
-        text = self._table.divisions(first, last, self._task_rows, self._dialect, self._reading.prefix)
-        edges = [first, *(StreamPlace(*row) for row in self._reading.rows(text)), last]
+        text = self._table.divisions(first, last, self._task_rows, self._dialect, self._reader.prefix)
+        edges = [first, *(StreamPlace(*row) for row in self._reader.rows(text)), last]
         return [SpanPartition(before, after) for before, after in pairwise(edges)]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        """The rows of a share, the same whenever they are read."""
+        """Return the rows of a task, the same whenever they are read."""
         assert isinstance(partition, SpanPartition)
         between = self._table.between(partition.start, partition.end, self._dialect)
-        query = Query(STORED[self._table.name], tuple(self._schema.names), self._dialect, self._reading.prefix)
+        query = Query(STORED[self._table.name], tuple(self._schema.names), self._dialect, self._reader.prefix)
         wanted = query.narrowed((self._table.where, between))
-        return self._reading.batches(wanted, EVERYTHING, to_arrow_schema(self._schema))
+        return self._reader.batches(wanted, EVERYTHING, to_arrow_schema(self._schema))
 
     def stop(self) -> None:
-        """Hang up."""
-        self._reading.close()
+        """Close the connection."""
+        self._reader.close()
 
     def _outlook(self, start: StreamPlace, most_rows: int | None) -> Outlook:
-        text = self._table.outlook(start, most_rows, self._dialect, self._reading.prefix)
-        ((horizon, reached, anything, position, key),) = self._reading.rows(text)
+        text = self._table.outlook(start, most_rows, self._dialect, self._reader.prefix)
+        ((horizon, reached, anything, position, key),) = self._reader.rows(text)
         last = None if position is None else StreamPlace(position, key)
         return Outlook(horizon, reached, bool(anything), last)

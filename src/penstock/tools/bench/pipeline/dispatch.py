@@ -6,9 +6,9 @@ import time
 
 from pyspark.sql import SparkSession
 
-from penstock.events.dispatch.spark import DispatchQuery
-from penstock.events.dispatch.spark_messages import Destination, DispatchSettings
-from penstock.events.dispatch.spark_round import DispatchRounds
+from penstock.events.dispatch.spark.messages import Destination, DispatchSettings
+from penstock.events.dispatch.spark.query import DispatchQuery
+from penstock.events.dispatch.spark.round import DispatchRounds
 from penstock.events.store import StoredState
 from penstock.spark.database import SparkDatabase
 from penstock.tools.bench.pipeline.schema import PER_GROUP, Connection, connected, fill_pending, jobs_schema

@@ -1,4 +1,4 @@
-"""The package as an archive, so that executors on other machines have the same code as the driver."""
+"""The package as a zip archive, so that executors on other machines run the same code as the driver."""
 
 import atexit
 import os
@@ -12,8 +12,8 @@ from zipfile import ZIP_DEFLATED, ZipFile
 PACKAGE = "penstock"
 
 
-def packed() -> Path:
-    """This very penstock as an archive, which is there for as long as this process is: executors fetch it from here."""
+def package_archive() -> Path:
+    """Return this installation of Penstock as an archive, which exists as long as this process."""
     directory = tempfile.mkdtemp(prefix="penstock-package-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     archive = Path(directory, f"{PACKAGE}.zip")
@@ -21,14 +21,14 @@ def packed() -> Path:
     return archive
 
 
-def tell_driver(archive: Path) -> None:
-    """Let the JVM that is started next know the archive: it runs the executors' Python too, to plan what they read."""
+def add_to_python_path(archive: Path) -> None:
+    """Add the archive to the Python path of the JVM that is started next, which also runs Python for executors."""
     known = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(archive), *([known] if known else [])])
 
 
 def write_package(archive: Path) -> None:
-    """Write the package, its SQL and all, as a zip that Python imports from."""
+    """Write the package with its data files as a zip that Python can import."""
     with ZipFile(archive, "w", ZIP_DEFLATED) as out:
         _add(out, files(PACKAGE), PACKAGE)
 

@@ -1,7 +1,4 @@
-"""One process that runs streaming jobs: Spark, its supervisor and their HTTP surface, until a signal or their end.
-
-What `penstock pipeline run` tells over HTTP; it changes nothing, so it asks for no token and is for loopback.
-"""
+"""A process that runs streaming jobs: Spark, its supervisor and their HTTP API, until a signal or their end."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -18,38 +15,14 @@ from penstock.spark.errors import JobsFailed
 from penstock.spark.metrics import BatchTimes, ProgressCollector
 from penstock.spark.progress import QueryStatus, QueryView
 from penstock.spark.session import SessionSettings, close_session, open_session
-from penstock.spark.supervision import QuerySupervisor, StreamingJob
+from penstock.spark.supervisor import QuerySupervisor, StreamingJob
 
-_WELL = (QueryStatus.RUNNING, QueryStatus.FINISHED)
-
-
-class PipelineView(msgspec.Struct, frozen=True):
-    """The streaming jobs of this process."""
-
-    master: str
-    queries: list[QueryView]
-
-
-def run_app(supervisor: QuerySupervisor, metrics: Metrics, master: str) -> App:
-    """Health, metrics and the state of every query."""
-
-    @route("GET", "/api/pipeline", summary="The streaming jobs: batches, rows, pace, lag, failures.")
-    def pipeline(_: Call[NoQuery, NoBody]) -> PipelineView:
-        return PipelineView(master, supervisor.views)
-
-    async def streaming() -> CheckResult:
-        troubled = [f"{view.name} is {view.status.lower()}" for view in supervisor.views if view.status not in _WELL]
-        return CheckResult(not troubled, ", ".join(troubled) or "all jobs run")
-
-    metrics.register(ProgressCollector(supervisor.progresses))
-    return Probes(metrics, {"streaming": streaming}).wrap(ApiApp(RouteTable(*routes_of(pipeline)), RequestGuard()))
-
-
-_LOOK_S = 0.05
+_HEALTHY = (QueryStatus.RUNNING, QueryStatus.FINISHED)
+_POLL_S = 0.05
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Which Spark, where progress is kept, where it listens, and how long a stop may take."""
+    """Which Spark to use, where checkpoints are, where to listen, and how long a stop may take."""
 
     session: SessionSettings
     checkpoint: str
@@ -64,22 +37,22 @@ async def run_pipeline(
     settings: RunSettings,
     start_spark: Callable[[SessionSettings], SparkSession] = open_session,
 ) -> None:
-    """Run the jobs until SIGINT, SIGTERM or, with `once`, their end; JobsFailed if one will not run any more."""
+    """Run the jobs until SIGINT, SIGTERM or, with `once`, their end; JobsFailed if one is not restarted."""
     metrics = Metrics("pipeline")
     supervisor = QuerySupervisor(jobs, settings.checkpoint, BatchTimes(metrics), once=settings.once)
     server = HttpServer(run_app(supervisor, metrics, settings.session.master), settings.host, settings.port)
     stop = stop_signal(server)
     loop = asyncio.get_running_loop()
 
-    def tell_end() -> None:
+    def on_end() -> None:
         loop.call_soon_threadsafe(stop.set)
 
     async with server:
-        # Not in the main thread: Spark would put its own handler in the place of ours for SIGINT.
+        # Not in the main thread, where Spark would replace our SIGINT handler.
         session = msgspec.structs.replace(settings.session, streams=not settings.once)
         spark = await asyncio.to_thread(start_spark, session)
         try:
-            supervisor.start(spark, tell_end)
+            supervisor.start(spark, on_end)
             await _until_started(supervisor, stop)
             print(f"listening on {server.url}", flush=True)
             await stop.wait()
@@ -92,4 +65,26 @@ async def run_pipeline(
 
 async def _until_started(supervisor: QuerySupervisor, stop: asyncio.Event) -> None:
     while not stop.is_set() and any(view.status is QueryStatus.STARTING for view in supervisor.views):
-        await pause(_LOOK_S)
+        await pause(_POLL_S)
+
+
+class PipelineView(msgspec.Struct, frozen=True):
+    """The streaming jobs of this process."""
+
+    master: str
+    queries: list[QueryView]
+
+
+def run_app(supervisor: QuerySupervisor, metrics: Metrics, master: str) -> App:
+    """Return the HTTP API of the jobs. It is read-only, asks for no token, and is meant for loopback."""
+
+    @route("GET", "/api/pipeline", summary="List the streaming jobs: batches, rows, throughput, lag and failures.")
+    def pipeline(_: Call[NoQuery, NoBody]) -> PipelineView:
+        return PipelineView(master, supervisor.views)
+
+    async def streaming() -> CheckResult:
+        troubled = [f"{view.name} is {view.status.lower()}" for view in supervisor.views if view.status not in _HEALTHY]
+        return CheckResult(not troubled, ", ".join(troubled) or "all jobs run")
+
+    metrics.register(ProgressCollector(supervisor.progresses))
+    return Probes(metrics, {"streaming": streaming}).wrap(ApiApp(RouteTable(*routes_of(pipeline)), RequestGuard()))

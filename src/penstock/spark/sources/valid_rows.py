@@ -1,6 +1,6 @@
-"""Rows that are what their columns say, and the others: a database can hold what its tables do not promise.
+"""Separates valid rows from those that do not match their columns' types, and records the latter.
 
-What the pipeline cannot use goes to the table `set_aside` with the reason, and the stream goes on.
+Damaged rows go to the table `set_aside` with the reason, and the stream continues.
 """
 
 import sqlite3
@@ -20,21 +20,23 @@ from penstock.events.store import Dialect
 from penstock.spark.database import SparkDatabase
 from penstock.spark.sources.statements import Query, StoredTable
 
-_log = getLogger(__name__)
+log = getLogger(__name__)
 _REASON_CHARACTERS = 500
 _BUSY_TIMEOUT_S = 10.0
 _SQLITE = "INSERT INTO set_aside (source, row_id, reason, at_ms) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+
 _POSTGRES = """
 INSERT INTO set_aside (source, row_id, reason, at_ms)
 SELECT source, row_id, reason, %s FROM unnest(%s::text[], %s::text[], %s::text[]) AS aside (source, row_id, reason)
 ON CONFLICT DO NOTHING
 """
 
+_MISFITS = (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, OverflowError)
 _Row = tuple[str, str, str]
 
 
 class SetAside(msgspec.Struct, frozen=True):
-    """A row that could not be used: its table, its key there, and why."""
+    """A row that could not be used: its table, its key and the reason."""
 
     source: str
     row_id: str
@@ -42,20 +44,20 @@ class SetAside(msgspec.Struct, frozen=True):
 
 
 def set_aside(database: SparkDatabase, rows: Sequence[SetAside]) -> None:
-    """Record rows, each once however often they are met; a database that refuses it costs a warning, not the read."""
+    """Record rows, each once however often they are read. A failure to record costs a warning, not the read."""
     if not rows:
         return
     now_ms = SystemClock().now_ms()
-    plain = [(_kept(row.source), _kept(row.row_id), _kept(row.reason)) for row in rows]
-    _log.warning("%s: %d rows set aside, the first is %s", database.place, len(rows), plain[0])
-    keep = _keep_in_sqlite if database.dialect is Dialect.SQLITE else _keep_in_postgres
+    plain = [(_storable(row.source), _storable(row.row_id), _storable(row.reason)) for row in rows]
+    log.warning("%s: %d rows set aside, the first is %s", database.place, len(rows), plain[0])
+    insert = _insert_in_sqlite if database.dialect is Dialect.SQLITE else _insert_in_postgres
     try:
-        keep(database, plain, now_ms)
+        insert(database, plain, now_ms)
     except PenstockError as error:
-        _log.warning("%s: what was set aside could not be recorded: %s", database.place, error)
+        log.warning("%s: rows set aside could not be recorded: %s", database.place, error)
 
 
-def _keep_in_sqlite(database: SparkDatabase, rows: list[_Row], now_ms: int) -> None:
+def _insert_in_sqlite(database: SparkDatabase, rows: list[_Row], now_ms: int) -> None:
     try:
         with closing(sqlite3.connect(database.path, timeout=_BUSY_TIMEOUT_S)) as connection, connection:
             connection.executemany(_SQLITE, [(*row, now_ms) for row in rows])
@@ -63,7 +65,7 @@ def _keep_in_sqlite(database: SparkDatabase, rows: list[_Row], now_ms: int) -> N
         raise DatabaseFailed(str(error)) from error
 
 
-def _keep_in_postgres(database: SparkDatabase, rows: list[_Row], now_ms: int) -> None:
+def _insert_in_postgres(database: SparkDatabase, rows: list[_Row], now_ms: int) -> None:
     from psycopg import Error
 
     from penstock.engine.store.postgres_address import PostgresAddress
@@ -76,18 +78,15 @@ def _keep_in_postgres(database: SparkDatabase, rows: list[_Row], now_ms: int) ->
         raise DatabaseFailed(address.explain(error)) from None
 
 
-def _kept(text: str) -> str:
-    """What both databases can hold."""
+def _storable(text: str) -> str:
+    """Return a text that both databases can store."""
     return text[:_REASON_CHARACTERS].encode(errors="replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-_MISFITS = (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, OverflowError)
-
-
-def sound_batch(
+def valid_batch(
     batch: pyarrow.RecordBatch, schema: pyarrow.Schema, table: StoredTable
 ) -> tuple[pyarrow.RecordBatch, list[SetAside]]:
-    """Of a batch from a database that keeps to its types: rows without a value that must be there are the others."""
+    """Return the rows with all required values, and those without, of a database with strict types."""
     missing = [field.name for field in schema if not field.nullable and batch.column(field.name).null_count]
     bad = []
     if missing:
@@ -101,10 +100,10 @@ def sound_batch(
     return pyarrow.RecordBatch.from_arrays([batch.column(name) for name in schema.names], schema=schema), bad
 
 
-def sound_columns(
+def valid_columns(
     rows: Sequence[tuple[Any, ...]], schema: pyarrow.Schema, query: Query
 ) -> tuple[pyarrow.RecordBatch, list[SetAside]]:
-    """Of rows from a database whose columns can hold anything; text comes as bytes."""
+    """Return the valid rows and the others, of a database whose columns can hold anything; text comes as bytes."""
     try:
         return _batch(rows, schema), []
     except _MISFITS:
@@ -130,9 +129,9 @@ def _batch(rows: Sequence[tuple[Any, ...]], schema: pyarrow.Schema) -> pyarrow.R
 
 
 def _array(values: Sequence[Any], kind: pyarrow.DataType) -> pyarrow.Array:
-    # Arrow would cut off what is behind the point.
+    # Arrow would drop the fraction.
     if pyarrow.types.is_integer(kind) and float in set(map(type, values)):
-        raise pyarrow.ArrowInvalid("it is not a whole number")
+        raise pyarrow.ArrowInvalid("it is not an integer")
     return pyarrow.array(values, kind)
 
 

@@ -1,4 +1,4 @@
-"""Rows of PostgreSQL as Arrow: ADBC reads them by COPY in its binary format."""
+"""Reads rows of PostgreSQL as Arrow, which ADBC fetches by binary COPY."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -14,17 +14,19 @@ from psycopg.conninfo import make_conninfo
 from penstock.engine.store.postgres_address import PostgresAddress, Session
 from penstock.events.errors import DatabaseFailed
 from penstock.spark.database import SparkDatabase
-from penstock.spark.sources.sound_rows import set_aside, sound_batch
 from penstock.spark.sources.statements import KeyRange, Query, quantiles
+from penstock.spark.sources.valid_rows import set_aside, valid_batch
 
 _PAGE_BYTES = 8192
 _SPLIT_BYTES = 32 * 1024 * 1024
 _MOST_SPLITS = 512
 _SAMPLED_PAGES_PER_SPLIT = 64
+
 _SIZE = """
 SELECT coalesce(sum(pg_relation_size(relid)), pg_relation_size('{0}'::regclass))::bigint
 FROM pg_partition_tree('{0}'::regclass) WHERE isleaf
 """
+
 _CONNECTION: dict[str, str | int] = {
     "application_name": "penstock-pipeline",
     "connect_timeout": 10,
@@ -32,7 +34,7 @@ _CONNECTION: dict[str, str | int] = {
 }
 
 
-class PostgresReading:
+class PostgresReader:
     """A schema of a PostgreSQL database."""
 
     def __init__(self, database: SparkDatabase) -> None:
@@ -40,16 +42,16 @@ class PostgresReading:
         self._address = PostgresAddress(database.url)
         self._session: Session | None = None
 
-    def __reduce__(self) -> "tuple[Callable[[SparkDatabase], PostgresReading], tuple[SparkDatabase]]":
-        return PostgresReading, (self._database,)
+    def __reduce__(self) -> "tuple[Callable[[SparkDatabase], PostgresReader], tuple[SparkDatabase]]":
+        return PostgresReader, (self._database,)
 
     @property
     def prefix(self) -> str:
-        """What names of tables begin with."""
+        """Return the prefix of table names."""
         return sql.Identifier(self._database.schema).as_string(None) + "."
 
     def rows(self, text: str) -> list[tuple[Any, ...]]:
-        """All rows of a small SELECT, on a connection that is kept; a lost one is made anew once."""
+        """Return all rows of a small SELECT on a kept connection; reconnect once if it was lost."""
         try:
             try:
                 return self._rows(text)
@@ -61,7 +63,7 @@ class PostgresReading:
             raise self._failed(error) from None
 
     def boundaries(self, query: Query, splits: int | None) -> list[str]:
-        """Keys that divide what is asked, from a few pages of the table taken at random."""
+        """Return keys that divide the result, from a random sample of the table's pages."""
         total = sum(self.rows(_SIZE.format(query.prefix + part))[0][0] for part in query.table.parts)
         count = splits or min(_MOST_SPLITS, -(-total // _SPLIT_BYTES))
         if count < 2:
@@ -76,25 +78,25 @@ class PostgresReading:
         return quantiles(keys, count)
 
     def batches(self, query: Query, span: KeyRange, schema: pyarrow.Schema) -> Iterator[pyarrow.RecordBatch]:
-        """The rows of a range, a few megabytes at a time."""
+        """Return the rows of a range, a few megabytes at a time."""
         try:
             with (
                 closing(dbapi.connect(make_conninfo(self._database.url, **_CONNECTION))) as connection,
                 closing(connection.cursor()) as cursor,
             ):
-                # To compile a read costs more than it takes.
+                # Compiling a read takes longer than running it.
                 cursor.execute("SET jit = off")
                 cursor.execute(query.text(span))
                 with closing(cursor.fetch_record_batch()) as reader:
                     for batch in reader:
-                        sound, bad = sound_batch(batch, schema, query.table)
+                        sound, bad = valid_batch(batch, schema, query.table)
                         set_aside(self._database, bad)
                         yield sound
         except Error as error:
             raise self._failed(error) from None
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._session is not None:
             self._session.close()
             self._session = None

@@ -29,7 +29,7 @@ Name: TypeAlias = Annotated[
 _RANDOM_BYTES = 30
 
 
-class KeyRole(StrEnum):
+class GrantedRole(StrEnum):
     """What a key allows: `telemetry.api_keys.Role`, which is not imported before it is needed."""
 
     ADMIN = "admin"
@@ -53,7 +53,7 @@ def keys() -> None:
 def create(
     ctx: typer.Context,
     name: Name,
-    role: Annotated[KeyRole, typer.Option(help="admin: everything. publisher: publish. viewer: read.")],
+    role: Annotated[GrantedRole, typer.Option(help="admin: everything. publisher: publish. viewer: read.")],
     file: FileOption = None,
     as_json: AsJson = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Rows of an SQLite file as Arrow."""
+"""Reads rows of an SQLite file as Arrow."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -9,20 +9,20 @@ import pyarrow
 
 from penstock.events.errors import DatabaseFailed
 from penstock.spark.database import SparkDatabase
-from penstock.spark.sources.sound_rows import set_aside, sound_columns
 from penstock.spark.sources.statements import KeyRange, Query, quantiles
+from penstock.spark.sources.valid_rows import set_aside, valid_columns
 
 _SPLIT_ROWS = 250_000
 _MOST_SPLITS = 128
 _PROBES_PER_SPLIT = 16
 _BATCH_ROWS = 8_192
 _BUSY_TIMEOUT_S = 10.0
-# Rows by an index lie all over the file: without it, each is a read of a page.
+# Rows read by an index are scattered over the file; without the mapping, each costs a read of a page.
 _MAPPED = f"PRAGMA mmap_size = {4 * 1024**3}"
 
 
-class SqliteReading:
-    """A file of this machine."""
+class SqliteReader:
+    """A local SQLite file."""
 
     prefix = ""
 
@@ -30,11 +30,11 @@ class SqliteReading:
         self._database = database
         self._connection: sqlite3.Connection | None = None
 
-    def __reduce__(self) -> "tuple[Callable[[SparkDatabase], SqliteReading], tuple[SparkDatabase]]":
-        return SqliteReading, (self._database,)
+    def __reduce__(self) -> "tuple[Callable[[SparkDatabase], SqliteReader], tuple[SparkDatabase]]":
+        return SqliteReader, (self._database,)
 
     def rows(self, text: str) -> list[tuple[Any, ...]]:
-        """All rows of a small SELECT, on a connection that is kept."""
+        """Return all rows of a small SELECT on a kept connection."""
         try:
             if self._connection is None:
                 self._connection = self._connect()
@@ -43,7 +43,7 @@ class SqliteReading:
             raise self._failed(error) from error
 
     def boundaries(self, query: Query, splits: int | None) -> list[int] | list[str]:
-        """Keys that divide what is asked, looked up at even distances in the file."""
+        """Return keys that divide the result, probed at even distances in the file."""
         spans = {part: self.rows(f"SELECT min(rowid), max(rowid) FROM {part}")[0] for part in query.table.parts}
         held = {part: span for part, span in spans.items() if span[0] is not None}
         count = splits or min(_MOST_SPLITS, sum(last - first for first, last in held.values()) // _SPLIT_ROWS)
@@ -58,14 +58,14 @@ class SqliteReading:
         return quantiles(keys, count)
 
     def batches(self, query: Query, span: KeyRange, schema: pyarrow.Schema) -> Iterator[pyarrow.RecordBatch]:
-        """The rows of a range, some thousands at a time."""
+        """Return the rows of a range, some thousands at a time."""
         try:
             with closing(self._connect()) as connection:
-                # Text that is no UTF-8 must not end the read.
+                # Text that is not UTF-8 must not end the read.
                 connection.text_factory = bytes
                 cursor = connection.execute(query.text(span))
                 while rows := cursor.fetchmany(_BATCH_ROWS):
-                    sound, bad = sound_columns(rows, schema, query)
+                    sound, bad = valid_columns(rows, schema, query)
                     set_aside(self._database, bad)
                     yield sound
         except sqlite3.Error as error:

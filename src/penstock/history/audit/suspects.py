@@ -1,7 +1,7 @@
-"""Which groups deserve a close look: jobs with their attempts, then the jobs of groups in order. Pure, and vectorised.
+"""Finds suspect groups: matches jobs with attempts, then checks the jobs of groups in order. Pure and vectorised.
 
-It asks less than the checks do, so that it may suspect a sound group but never passes over a broken one: whether
-something behind a job began before the job let go at the latest, clocks and moments of making aside.
+It checks less than the checks do, so it may suspect a sound group but never misses a broken one: whether something
+behind a job began before the job's hold ended at the latest, ignoring clock tolerance and creation times.
 """
 
 from typing import NamedTuple
@@ -12,20 +12,21 @@ from numpy.typing import NDArray
 from penstock.history.audit.packed_rows import Numbers
 
 Marks = NDArray[numpy.bool_]
-
 NONE_MS = -1
+
 LATEST_MS = (1 << 42) - 1
-"""In 2109; times are cut to it. The lanes of groups are laid end to end, so they need the bits above."""
+"""In 2109; later times are cut. The lanes of groups are laid end to end and need the bits above."""
+
 _SPAN = 1 << 43
 _LANES_AT_ONCE = 1 << 19
 _NEVER_MS = LATEST_MS + 1
 
 BLOCKS, PASSES = 2, 1
-"""The modes that are ordered."""
+"""The ordered modes."""
 
 
 class Jobs(NamedTuple):
-    """Jobs in any order; jobs and groups are told by their hashes."""
+    """Jobs in any order; jobs and groups are represented by hashes."""
 
     job: Numbers
     group: Numbers
@@ -33,15 +34,15 @@ class Jobs(NamedTuple):
     created_ms: Numbers
     mode: Numbers
     strict_ms: Numbers
-    """Until when the job holds back BLOCK_ON_ERROR jobs; of unordered jobs NONE_MS."""
+    """Until when the job holds back BLOCK_ON_ERROR jobs; NONE_MS for unordered jobs."""
     untried: Marks
     """Whether it holds back NEXT_ON_ERROR jobs as long, because no delivery of it has begun."""
     owes_proof: Marks
     is_damaged: Marks
     begun: Numbers
-    """Deliveries of the job that were begun and should be on record."""
+    """Deliveries of the job that have begun and should be on record."""
     first_bytes: Numbers
-    """Of the id, in the order of unsigned numbers; the next eight below."""
+    """The first eight bytes of the id, ordered as unsigned numbers; then the next eight."""
     next_bytes: Numbers
 
 
@@ -56,7 +57,7 @@ class AttemptColumns(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Ordered jobs in any order: where each stands, when it began, and until when it holds back others."""
+    """Ordered jobs in any order: the position of each, when it began, and until when it holds back others."""
 
     group: Numbers
     sequence: Numbers
@@ -64,26 +65,26 @@ class Places(NamedTuple):
     mode: Numbers
     begins_ms: Numbers
     strict_ms: Numbers
-    """All BLOCK_ON_ERROR jobs behind it."""
+    """For all BLOCK_ON_ERROR jobs behind it."""
     loose_ms: Numbers
-    """All that is ordered: until the end of its attempts, or of waiting for the first one."""
+    """For all ordered jobs: until the end of its attempts, or of waiting for the first one."""
     first_bytes: Numbers
     next_bytes: Numbers
 
 
-class Met(NamedTuple):
+class Matched(NamedTuple):
     """What jobs and their attempts show together."""
 
     places: Places
     suspect_groups: Numbers
     without_job: Marks
-    """Which of the attempts have no job."""
+    """Which attempts have no job."""
     unrecorded: int
-    """Deliveries that were begun and are not on record: each may have reached its subscriber once more."""
+    """Deliveries that have begun and are not recorded: each may have reached its subscriber."""
 
 
-def met(jobs: Jobs, attempts: AttemptColumns) -> Met:
-    """Bring jobs and attempts together; of each job all attempts are there, and the other way round."""
+def match_attempts(jobs: Jobs, attempts: AttemptColumns) -> Matched:
+    """Match jobs with attempts; all attempts of each job are given, and all jobs of each attempt."""
     by_job, order = numpy.argsort(jobs.job), numpy.argsort(attempts.job)
     known, sought = jobs.job[by_job], attempts.job[order]
     at = numpy.searchsorted(known, sought)
@@ -92,7 +93,7 @@ def met(jobs: Jobs, attempts: AttemptColumns) -> Met:
     without_job = numpy.ones(len(order), dtype=bool)
     order = order[is_known]
     without_job[order] = False
-    # Jobs stay where they are: to move all that is told of them takes longer than to look for them.
+    # Jobs stay in place, because moving all their columns takes longer than indexing them.
     tried, at_job = AttemptColumns._make(column[order] for column in attempts), by_job[at[is_known]]
     runs = _Runs(at_job, len(jobs.job))
     delivered = runs.total(tried.delivered)
@@ -101,7 +102,7 @@ def met(jobs: Jobs, attempts: AttemptColumns) -> Met:
     )
     suspected[by_job[_is_double(known)]] = True
     suspected[_overlapping(tried, at_job, runs, jobs.mode)] = True
-    return Met(
+    return Matched(
         _places(jobs, tried, runs),
         numpy.unique(jobs.group[suspected]),
         without_job,
@@ -110,7 +111,7 @@ def met(jobs: Jobs, attempts: AttemptColumns) -> Met:
 
 
 class _Runs:
-    """Attempts that lie together because they are of the same job; what they amount to, job by job."""
+    """The attempts of each job, which lie together, reduced to one number per job."""
 
     def __init__(self, at_job: Numbers, jobs: int) -> None:
         self._jobs = jobs
@@ -119,26 +120,26 @@ class _Runs:
         self.lengths = numpy.diff(self._starts, append=len(at_job))
 
     def total(self, marks: Marks) -> Numbers:
-        """How many of a job's attempts are marked."""
+        """Return how many of a job's attempts are marked."""
         return self._over_jobs(numpy.add, marks.astype(numpy.int64), 0)
 
     def least(self, column: Numbers, otherwise: int) -> Numbers:
-        """The smallest number of a job's attempts."""
+        """Return the smallest number of a job's attempts."""
         return self._over_jobs(numpy.minimum, column, otherwise)
 
     def most(self, column: Numbers, otherwise: int) -> Numbers:
-        """The largest number of a job's attempts."""
+        """Return the largest number of a job's attempts."""
         return self._over_jobs(numpy.maximum, column, otherwise)
 
-    def _over_jobs(self, put_together: numpy.ufunc, column: Numbers, otherwise: int) -> Numbers:
+    def _over_jobs(self, reduction: numpy.ufunc, column: Numbers, otherwise: int) -> Numbers:
         found = numpy.full(self._jobs, otherwise, dtype=numpy.int64)
         if len(self._starts):
-            found[self._at_job] = put_together.reduceat(column, self._starts)
+            found[self._at_job] = reduction.reduceat(column, self._starts)
         return found
 
 
 def _is_double(job: Numbers) -> Marks:
-    """A job that is there twice cannot be told from two that share a hash; the checks can tell."""
+    """Mark hashes that occur twice: the same job, or two that share a hash, which the checks separate."""
     is_double: Marks = numpy.zeros(len(job), dtype=bool)
     is_same = job[1:] == job[:-1]
     is_double[1:] |= is_same
@@ -147,9 +148,9 @@ def _is_double(job: Numbers) -> Marks:
 
 
 def _overlapping(tried: AttemptColumns, at_job: Numbers, runs: _Runs, mode: Numbers) -> Numbers:
-    """The ordered jobs of which an attempt began before another had ended."""
+    """Return the ordered jobs of which an attempt began before another had ended."""
     several = numpy.flatnonzero(numpy.repeat(runs.lengths > 1, runs.lengths))
-    # Of two that began in the same millisecond the shorter one may have been over when the other began.
+    # Of two that began in the same millisecond, the shorter may have ended when the other began.
     several = several[numpy.lexsort((tried.end_ms[several], tried.at_ms[several], at_job[several]))]
     at_ms, end_ms, at_job = tried.at_ms[several], tried.end_ms[several], at_job[several]
     overlaps = (at_job[1:] == at_job[:-1]) & (at_ms[1:] < end_ms[:-1]) & (at_ms[1:] >= 0)
@@ -176,25 +177,25 @@ def _places(jobs: Jobs, tried: AttemptColumns, runs: _Runs) -> Places:
 
 
 def out_of_turn(places: Places) -> Numbers:
-    """The groups, of which all jobs are given, in which something began too early, or of whose order nobody is sure."""
+    """Return the groups in which something began too early, or whose order is uncertain; all their jobs are given."""
     if not len(places.group):
         return places.group
     names, lane = numpy.unique(places.group, return_inverse=True)
-    order, untold = _order(places, lane)
+    order, uncertain = _order(places, lane)
     lane = lane[order]
     strict_before, loose_before = (_before(lane, column[order]) for column in (places.strict_ms, places.loose_ms))
     limit = numpy.where(places.mode[order] == BLOCKS, strict_before, loose_before)
     early = lane[places.begins_ms[order] < limit]
-    return names[numpy.unique(numpy.concatenate((early, lane[untold])))]
+    return names[numpy.unique(numpy.concatenate((early, lane[uncertain])))]
 
 
 def _order(places: Places, lane: Numbers) -> tuple[Numbers, Numbers]:
-    """Where the jobs are, put in order; and where in that order are some that cannot be told from the one before."""
+    """Return the order of the jobs, and the places in it that cannot be distinguished from their neighbours."""
     order = _sorted_by(lane, places.sequence, places.created_ms)
     tied = _tied(order, lane, places.sequence, places.created_ms)
     if not len(tied):
         return order, tied
-    # Made in one millisecond: their ids tell which of them is first.
+    # Created in the same millisecond: their ids decide.
     names = (places.first_bytes.view(numpy.uint64), places.next_bytes.view(numpy.uint64))
     some = order[tied]
     keys = (*reversed(names), places.created_ms, places.sequence, lane)
@@ -203,7 +204,7 @@ def _order(places: Places, lane: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _sorted_by(*keys: Numbers) -> Numbers:
-    """Where rows are when sorted by the first key, then by the next; where they fit into one number, it is sorted."""
+    """Return the order by several keys; keys that fit into one number are sorted as one."""
     together, bits = numpy.zeros(len(keys[0]), dtype=numpy.int64), 0
     for key in keys:
         least = int(key.min())
@@ -216,7 +217,7 @@ def _sorted_by(*keys: Numbers) -> Numbers:
 
 
 def _tied(order: Numbers, *keys: NDArray[numpy.integer]) -> Numbers:
-    """Which places in an order have the same keys as one of their neighbours."""
+    """Return the places in an order with the same keys as a neighbour."""
     is_same = numpy.ones(len(order) - 1, dtype=bool)
     for key in keys:
         is_same &= numpy.diff(key[order]) == 0
@@ -224,11 +225,11 @@ def _tied(order: Numbers, *keys: NDArray[numpy.integer]) -> Numbers:
 
 
 def _before(lane: Numbers, until_ms: Numbers) -> Numbers:
-    """For each job the largest of those before it in its lane, or less than nothing."""
+    """Return for each job the largest of those before it in its lane, or a negative number."""
     found = numpy.empty_like(until_ms)
     for first in range(0, int(lane[-1]) + 1, _LANES_AT_ONCE):
         start, end = numpy.searchsorted(lane, (first, first + _LANES_AT_ONCE))
-        # Every lane has a span of numbers above those of the lanes before it: so one pass does for all.
+        # Every lane has a span of numbers above those of the lanes before it, so one pass is enough.
         offset = (lane[start:end] - first) * _SPAN
         reached = numpy.maximum.accumulate(until_ms[start:end] + 1 + offset)
         found[start:end] = numpy.insert(reached[:-1], 0, 0) - offset - 1

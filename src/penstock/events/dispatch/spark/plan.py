@@ -1,11 +1,7 @@
-"""Which jobs of lanes may be published now, in which order: `core.order.first_of_lane` on Arrow columns.
+"""Which jobs of lanes may be published now, and in which order: `domain.order.first_of_lane` on Arrow columns.
 
-A lane's rows stand together, in one batch. So a task plans what it has read where it has read it, a few thousand lanes
-at a time, and only what goes travels.
-
-Jobs of lanes as a frame: what they are, and what keeps them back.
-
-The hash that the queue's partitions are chosen by (`core.partition`), for a whole column at once.
+The rows of a lane stand together in one batch, so a task plans what it has read, a few thousand lanes at a time, and
+sends only the jobs that may go.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -23,17 +19,18 @@ from penstock.spark.schemas import READY_JOBS
 
 _TEXT = StringType()
 _NUMBER = LongType()
-
-LANE = ("group_key", "ordered")
-"""What names a lane."""
+_JOB = ("id", "mode", "sequence", "created_at_ms", "due_at_ms", "pool", "publish_round", "delivery_count")
+_OFFSET_BASIS = numpy.uint32(2166136261)
+_PRIME = numpy.uint32(16777619)
+Numbers = numpy.typing.NDArray[numpy.int64]
+Flags = numpy.typing.NDArray[numpy.bool_]
+Hashes = numpy.typing.NDArray[numpy.uint32]
 
 POSITION = ("sequence", "created_at_ms", "id")
-"""A job's place in its lane."""
+"""A job's position in its lane."""
 
 BLOCKER = ("blocker_sequence", "blocker_created_at_ms", "blocker_id")
-"""The place of the first job that BLOCK_ON_ERROR jobs of the group must not pass; null when there is none."""
-
-_JOB = ("id", "mode", "sequence", "created_at_ms", "due_at_ms", "pool", "publish_round", "delivery_count")
+"""The position of the first job that BLOCK_ON_ERROR jobs of the group must not pass; null when there is none."""
 
 LANE_JOBS = StructType(
     [
@@ -46,17 +43,13 @@ LANE_JOBS = StructType(
         StructField("updated_at_ms", _NUMBER),
     ]
 )
-"""A job of a lane, with what the plan asks about the lane; a lane without a job is one row whose job is null."""
+"""A job of a lane with what the plan needs to know of the lane; a lane without jobs is one row whose job is null."""
 
-
-Numbers = numpy.typing.NDArray[numpy.int64]
-Flags = numpy.typing.NDArray[numpy.bool_]
-
-_LANE = (*LANE, "turn")
+_LANE = ("group_key", "ordered", "turn")
 
 
 def whole_lanes(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    """The same rows, cut only between lanes."""
+    """Return the same rows in batches that are cut only between lanes."""
     rest: list[pyarrow.RecordBatch] = []
     for batch in batches:
         if not len(batch):
@@ -75,7 +68,7 @@ def whole_lanes(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.Reco
 
 
 def first_lanes(lanes: Iterable[pyarrow.RecordBatch], most_rows: int) -> Iterator[pyarrow.RecordBatch]:
-    """The first of whole lanes, as many as have so many rows together; the others are read and left out."""
+    """Return as many of the first lanes as have `most_rows` rows together; the others are read and dropped."""
     left = most_rows
     for batch in lanes:
         if len(batch) > left:
@@ -89,9 +82,9 @@ def first_lanes(lanes: Iterable[pyarrow.RecordBatch], most_rows: int) -> Iterato
 
 
 def planned(rows: pyarrow.RecordBatch, share: int) -> pyarrow.RecordBatch:
-    """Of whole lanes the jobs to publish now, in order, at most `share` of each; `may_go` and `rank` are added.
+    """Return the jobs to publish now in order, up to `share` of each lane, with the columns `may_go` and `rank`.
 
-    A lane that has nothing to give is one row that may not go: it can be put to sleep.
+    A lane without a ready job is one row that may not go: it can be put to sleep.
     """
     goes = _may_go(rows)
     starts = _starts(rows)
@@ -106,7 +99,7 @@ def planned(rows: pyarrow.RecordBatch, share: int) -> pyarrow.RecordBatch:
 
 
 def _may_go(rows: pyarrow.RecordBatch) -> pyarrow.BooleanArray:
-    """Whether each row is a job that nothing keeps back; never null. All that are read are due and not expired."""
+    """Return whether each row is a job that nothing holds back; never null. All jobs read are due and not expired."""
     is_job = rows.column("id").is_valid()
     is_free = pc.and_not(is_job, pc.or_(rows.column("paused"), _is_blocked(rows)))
     return pc.fill_null(is_free, False)
@@ -126,7 +119,7 @@ def _is_blocked(rows: pyarrow.RecordBatch) -> "pyarrow.BooleanArray | pyarrow.Bo
 
 
 def _starts(rows: pyarrow.RecordBatch) -> Flags:
-    """Where a lane begins."""
+    """Return where lanes begin."""
     starts = numpy.ones(len(rows), numpy.bool_)
     starts[1:] = False
     for name in _LANE:
@@ -140,7 +133,7 @@ def _is_same_lane(one: pyarrow.RecordBatch, other: pyarrow.RecordBatch) -> bool:
 
 
 def _order(rows: pyarrow.RecordBatch, starts: Flags, goes: pyarrow.BooleanArray) -> pyarrow.Array | None:
-    """How to take the rows so that those of a lane that may go are first, in order; None if they stand so."""
+    """Return the order in which the ready jobs of each lane come first; None if the rows already have it."""
     keys: list[Numbers] = [
         numpy.cumsum(starts),
         (~_flags(goes)).astype(numpy.int64),
@@ -168,27 +161,21 @@ def _flags(values: pyarrow.BooleanArray) -> Flags:
 
 
 def _numbers(values: pyarrow.Array) -> Numbers:
-    """As numbers; what is missing stands first, since a row without a job is its lane's only one."""
+    """Return integers with 0 for null: a row without a job is its lane's only one."""
     numbers: Numbers = pc.fill_null(values, 0).to_numpy()
     return numbers
 
 
-_OFFSET_BASIS = numpy.uint32(2166136261)
-_PRIME = numpy.uint32(16777619)
-
-Hashes = numpy.typing.NDArray[numpy.uint32]
-
-
 def hashes_of(texts: pyarrow.Array) -> pyarrow.Array:
-    """The 32-bit FNV-1a hash of each text; equal texts are hashed once."""
+    """Return the 32-bit FNV-1a hash of each text, as `domain.partition` computes it; equal texts are hashed once."""
     encoded = texts.dictionary_encode()
     hashes = _fnv1a(encoded.dictionary)
     return pyarrow.array(hashes.astype(numpy.int64)).take(encoded.indices)
 
 
 def group_hash(group_key: Column) -> Column:
-    """The hash of a group's key, for frames that do not carry it."""
-    # Its kind is told by the type hints; Spark's own types know only of one that is named.
+    """Return the hash of a group's key as a column."""
+    # Spark reads the kind of function from its type hints; the stubs require it as an argument.
     udf: Callable[..., Callable[[Column], Column]] = arrow_udf
     return udf(_hash_column, LongType())(group_key)
 
@@ -198,7 +185,7 @@ def _hash_column(texts: pyarrow.Array) -> pyarrow.Array:
 
 
 def _fnv1a(texts: pyarrow.Array) -> Hashes:
-    """Byte by byte through all texts at once: as many steps as the longest text has bytes."""
+    """Hash all texts at once, byte by byte: as many steps as the longest text has bytes."""
     if len(texts) == 0:
         return numpy.empty(0, numpy.uint32)
     if isinstance(texts, pyarrow.ChunkedArray):
@@ -208,7 +195,7 @@ def _fnv1a(texts: pyarrow.Array) -> Hashes:
     offsets = numpy.frombuffer(offsets_buffer, numpy.int64)[binary.offset : binary.offset + len(binary) + 1]
     data = numpy.frombuffer(data_buffer or b"", numpy.uint8)
     starts, lengths = offsets[:-1], numpy.diff(offsets)
-    # The longest first: at each byte those that still have one are the first so many.
+    # The longest first, so that the texts that still have a byte are a prefix.
     order = numpy.argsort(-lengths, kind="stable")
     starts, lengths = starts[order], lengths[order]
     hashes = numpy.full(len(order), _OFFSET_BASIS, numpy.uint32)

@@ -1,0 +1,1 @@
+"""Commands for operators: backup, configuration, API keys, and what is wrong with an installation."""

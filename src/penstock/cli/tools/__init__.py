@@ -1,0 +1,1 @@
+"""Commands that exercise the system: benchmarks, the demo and simulations."""

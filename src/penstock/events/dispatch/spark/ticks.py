@@ -1,0 +1,187 @@
+"""A stream of ticks that advances while lanes are awake, and costs one small query while none is.
+
+A tick carries no data: each batch looks up what to dispatch, so a repeated tick does no harm.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from threading import Event
+from typing import ClassVar, Protocol
+
+import psycopg
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import LongType, StructField, StructType
+
+from penstock.edge.clock import stopwatch
+from penstock.engine.store.postgres_address import PostgresAddress, Session
+from penstock.events.errors import DatabaseFailed
+from penstock.events.store import Dialect, queries
+from penstock.spark.database import SparkDatabase
+
+# Spark asks again at once; a stop waits for this long at most.
+_WAIT_S = 0.1
+_POLL_S = 0.02
+_BUSY_TIMEOUT_S = 10.0
+_QUERY = "any_lane_awake"
+Offset = dict[str, int]
+
+
+def ticks(spark: SparkSession, database: SparkDatabase) -> str:
+    """Register the ticks of a database with Spark; return the name of their format."""
+    spark.dataSource.register(type("PenstockTicks", (TickSource,), {"database": database}))
+    return TickSource.name()
+
+
+class TickSource(DataSource):
+    """The ticks of one database. Its URL is part of the class, not an option: Spark shows options in plans."""
+
+    database: ClassVar[SparkDatabase]
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `readStream.format`."""
+        return "penstock_ticks"
+
+    def schema(self) -> StructType:
+        """Return one column that is never filled."""
+        return StructType([StructField("tick", LongType())])
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Return the reader of ticks."""
+        return TickReader(self.database)
+
+
+class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Ticks while lanes are awake."""
+
+    def __init__(self, database: SparkDatabase) -> None:
+        self._database = database
+        self._watcher = lane_watcher(database)
+        self._waits = True
+
+    def __reduce__(self) -> "tuple[type[TickReader], tuple[SparkDatabase]]":
+        # Spark sends readers to other processes, which cannot use this one's connection.
+        return TickReader, (self._database,)
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        """Return the offset before the first tick."""
+        return {"tick": 0}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Do not wait for lanes that are not awake yet."""
+        self._waits = False
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        """Return the next tick if lanes are awake, at once or after a short wait; else the same offset."""
+        until_s = stopwatch() + _WAIT_S
+        while not self._watcher.any_awake():
+            left_s = until_s - stopwatch()
+            if left_s <= 0 or not self._waits:
+                return start
+            self._watcher.wait(left_s)
+        return {"tick": start["tick"] + 1}
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """Return no partitions: a tick has no rows."""
+        return []
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
+        """Return no rows."""
+        return iter(())
+
+    def stop(self) -> None:
+        """Close the connection."""
+        self._watcher.close()
+
+
+class LaneWatcher(Protocol):
+    """Knows whether lanes are awake."""
+
+    def any_awake(self) -> bool:
+        """Return whether lanes are awake."""
+        ...
+
+    def wait(self, within_s: float) -> None:
+        """Wait until lanes may be awake, for `within_s` at most."""
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
+def lane_watcher(database: SparkDatabase) -> LaneWatcher:
+    """Return the watcher of a database; it connects on first use."""
+    return SqliteLaneWatcher(database) if database.dialect is Dialect.SQLITE else PostgresLaneWatcher(database)
+
+
+class PostgresLaneWatcher:
+    """Is notified of every commit that wakes lanes."""
+
+    def __init__(self, database: SparkDatabase) -> None:
+        self._database = database
+        self._session: Session | None = None
+
+    def any_awake(self) -> bool:
+        """Return whether lanes are awake; reconnect once if the connection was lost."""
+        try:
+            return self._ask()
+        except psycopg.OperationalError:
+            self.close()
+        try:
+            return self._ask()
+        except psycopg.Error as error:
+            address = PostgresAddress(self._database.url)
+            raise DatabaseFailed(f"{address} cannot be read: {address.explain(error)}") from None
+
+    def wait(self, within_s: float) -> None:
+        """Wait until lanes are woken, for `within_s` at most."""
+        if self._session is None:
+            return
+        try:
+            for _ in self._session.notifies(timeout=within_s, stop_after=1):
+                return
+        except psycopg.OperationalError:
+            self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def _ask(self) -> bool:
+        if self._session is None:
+            self._session = PostgresAddress(self._database.url).connect(self._database.schema)
+            self._session.execute("LISTEN penstock_jobs")
+        row = self._session.execute(queries(Dialect.POSTGRES)[_QUERY].encode()).fetchone()
+        return bool(row and row[0])
+
+
+class SqliteLaneWatcher:
+    """Polls often, as SQLite has no notifications between processes; a poll takes microseconds."""
+
+    def __init__(self, database: SparkDatabase) -> None:
+        self._database = database
+        self._connection: sqlite3.Connection | None = None
+        self._never = Event()
+
+    def any_awake(self) -> bool:
+        """Return whether lanes are awake."""
+        try:
+            if self._connection is None:
+                uri = f"{self._database.path.as_uri()}?mode=ro"
+                self._connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
+            return bool(self._connection.execute(queries(Dialect.SQLITE)[_QUERY]).fetchone()[0])
+        except sqlite3.Error as error:
+            raise DatabaseFailed(f"{self._database.place} cannot be read: {error}") from error
+
+    def wait(self, within_s: float) -> None:
+        """Wait for a moment."""
+        self._never.wait(min(within_s, _POLL_S))
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

@@ -1,0 +1,201 @@
+"""Delivers the job of a pointer, and decides what happens to the pointer.
+
+A failed delivery makes its job PENDING again, to be published when it is due, and the pointer is acknowledged. So a
+retry after hours blocks no group of the queue, and jobs that may pass the failed one do.
+"""
+
+import asyncio
+import logging
+
+import msgspec
+
+from penstock.delivery import Courier, DeliveryRequest, WebhookDelivery, delivery_request, undeliverable
+from penstock.domain.errors import InvalidArgument, NotFound, PenstockError
+from penstock.domain.event import StoredEvent
+from penstock.domain.job import Attempt, DispatchJob
+from penstock.domain.job_state import JobStatus
+from penstock.domain.limits import SECOND_MS
+from penstock.domain.outcome import AttemptOutcome
+from penstock.domain.subscription import Subscription
+from penstock.edge.clock import Clock
+from penstock.edge.randomness import random_share
+from penstock.events.process.dead_letters import DeadLetters
+from penstock.events.process.verdict import Judgement, error_text, judge
+from penstock.events.store import Begin, Beginning, Done, JobRepository
+from penstock.events.tracing import record_delivery
+from penstock.ops.telemetry import Metrics, NoSpans, Spans
+
+log = logging.getLogger(__name__)
+
+LEASE_MS = 60 * SECOND_MS
+"""How long a delivery holds its job; after a crash, the job is published again when this has expired."""
+
+MARGIN_MS = 30 * SECOND_MS
+"""How long a delivery may take beyond its timeout."""
+
+LONGEST_DELAY_S = 60
+
+
+class Processor:
+    """Delivers jobs; `owner` names this node in their leases."""
+
+    def __init__(
+        self,
+        repository: JobRepository,
+        courier: Courier,
+        dead_letters: DeadLetters,
+        metrics: "ProcessMetrics",
+        clock: Clock,
+        owner: str,
+        spans: Spans | None = None,
+    ) -> None:
+        self._repository = repository
+        self._courier = courier
+        self._dead_letters = dead_letters
+        self._metrics = metrics
+        self._clock = clock
+        self._owner = owner
+        self._spans = spans or NoSpans()
+
+    async def process(self, job_id: str) -> "Processed":
+        """Deliver a job if it is its turn; DatabaseFailed if the database does not answer."""
+        now_ms = self._clock.now_ms()
+        begin = await self._repository.begin(job_id, self._owner, now_ms, now_ms + LEASE_MS)
+        if begin.what is not Beginning.BEGUN or begin.job is None:
+            self._metrics.not_begun(begin.what)
+            return self._not_begun(job_id, begin)
+        await self._deliver(begin.job)
+        return ACK
+
+    def _not_begun(self, job_id: str, begin: Begin) -> "Processed":
+        log.info("not delivered: %s", begin.what.name, extra={"job": job_id})
+        if begin.what is not Beginning.BUSY or begin.job is None:
+            return ACK
+        # The node that delivers it may have crashed, so the pointer stays until the lease has expired.
+        left_ms = (begin.job.lease_until_ms or 0) - self._clock.now_ms()
+        return Processed(False, min(max(-(-left_ms // SECOND_MS), 1), LONGEST_DELAY_S))
+
+    async def _deliver(self, job: DispatchJob) -> None:
+        began_ms = self._clock.now_ms()
+        context = _JobContext(job, None, None)
+        try:
+            context = await self._loaded(job)
+            request = delivery_request(job, context.event, context.subscription, began_ms, self._spans)
+        except (NotFound, InvalidArgument) as error:
+            delivery = undeliverable(error.message)
+        else:
+            await self._extend_lease(job, request, began_ms)
+            delivery = await self._courier.deliver(request)
+        await self._conclude(context, delivery, began_ms)
+
+    async def _loaded(self, job: DispatchJob) -> "_JobContext":
+        repository = self._repository
+        event, subscription = await asyncio.gather(
+            _nothing() if job.event_id is None else repository.get_event(job.event_id),
+            _nothing() if job.subscription_id is None else repository.get_subscription(job.subscription_id),
+        )
+        return _JobContext(job, event, subscription)
+
+    async def _extend_lease(self, job: DispatchJob, request: DeliveryRequest, began_ms: int) -> None:
+        """Extend the lease for a subscriber with a long timeout."""
+        needed_ms = round(request.timeout_s * SECOND_MS) + MARGIN_MS
+        if needed_ms > LEASE_MS:
+            await self._repository.extend_leases([job.id], began_ms + needed_ms)
+
+    async def _conclude(self, context: "_JobContext", delivery: WebhookDelivery, began_ms: int) -> None:
+        now_ms = self._clock.now_ms()
+        judgement = judge(context.job, context.subscription, delivery.outcome, now_ms, random_share())
+        attempt = Attempt(
+            number=context.job.delivery_count,
+            outcome=judgement.outcome,
+            at_ms=began_ms,
+            duration_ms=delivery.duration_ms,
+            status_code=delivery.outcome.status,
+            response=delivery.response,
+            error=error_text(delivery.outcome.error),
+        )
+        self._metrics.delivered(attempt.outcome, attempt.duration_ms)
+        record_delivery(self._spans, context.job, context.event, attempt)
+        # Before the job is PENDING again, so that the scheduler does not take it.
+        await self._pause(context, judgement)
+        if judgement.verdict == Done(JobStatus.ERROR):
+            await self._give_up(context, attempt)
+        if not await self._repository.finish(context.job.id, attempt, judgement.verdict, now_ms):
+            log.warning(
+                "a delivery ended after its lease: its job has changed meanwhile", extra={"job": context.job.id}
+            )
+
+    async def _pause(self, context: "_JobContext", judgement: Judgement) -> None:
+        if judgement.pauses and context.subscription is not None:
+            self._metrics.paused()
+            log.warning(
+                "subscription %s (%s) is paused: its endpoint answered 410 Gone; resume it when it is back",
+                context.subscription.name,
+                context.subscription.id,
+            )
+            await self._repository.pause_subscription(context.subscription.id)
+
+    async def _give_up(self, context: "_JobContext", attempt: Attempt) -> None:
+        job, reason = context.job, attempt.error or ""
+        self._metrics.given_up()
+        log.warning("a job ended in ERROR after attempt %d: %s", attempt.number, reason, extra={"job": job.id})
+        topic = None if context.subscription is None else context.subscription.dead_letter_topic
+        if topic is None:
+            return
+        try:
+            # Before the job is ERROR: a crash in between may cause two copies, but never none.
+            await self._dead_letters.publish(topic, job, context.event, reason)
+        except PenstockError:
+            log.exception("cannot publish to the dead-letter topic %s; the job stays in ERROR", topic)
+
+
+class Processed(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What happens to the pointer: it leaves the queue, or returns after the delay."""
+
+    ack: bool
+    delay_seconds: int | None = None
+
+
+ACK = Processed(True)
+
+
+class _JobContext(msgspec.Struct, frozen=True):
+    """A job with what its delivery needs."""
+
+    job: DispatchJob
+    event: StoredEvent | None
+    subscription: Subscription | None
+
+
+async def _nothing() -> None:
+    return None
+
+
+class ProcessMetrics:
+    """Counts deliveries to subscribers, and pointers without one."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._deliveries = metrics.counter("job_deliveries", "Deliveries to subscribers, by outcome.", ("outcome",))
+        self._duration = metrics.histogram("job_delivery_seconds", "Time until subscribers answered.")
+        self._not_begun = metrics.counter(
+            "job_pointers_without_delivery", "Pointers whose job was not delivered, by reason.", ("reason",)
+        )
+        self._given_up = metrics.counter("jobs_given_up", "Jobs that ended in ERROR.")
+        self._paused = metrics.counter("subscriptions_gone", "Subscriptions paused because they answered 410.")
+
+    def delivered(self, outcome: AttemptOutcome, duration_ms: int) -> None:
+        """Count a delivery."""
+        self._deliveries.labels(outcome.value).inc()
+        self._duration.observe(duration_ms / 1000)
+
+    def not_begun(self, reason: Beginning) -> None:
+        """Count a pointer whose job could not be delivered."""
+        self._not_begun.labels(reason.name).inc()
+
+    def given_up(self) -> None:
+        """Count a job that ended in ERROR."""
+        self._given_up.inc()
+
+    def paused(self) -> None:
+        """Count a subscription that was paused."""
+        self._paused.inc()

@@ -1,0 +1,175 @@
+"""The facts job: a streaming query that adds each micro-batch of attempts to the lake, then to the statistics.
+
+Lake and statistics each know the last attempt they hold. So a batch that is repeated, after a crash or because its
+checkpoint was lost, adds to each only what it lacks.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.domain.errors import PenstockError, Unavailable
+from penstock.edge.clock import Clock, SystemClock
+from penstock.events.statistics import Counted, StatisticsPlace
+from penstock.events.store import KEPT_MS, Statistics
+from penstock.history.lake.facts import FLAW, as_facts, is_after, with_flaws, with_origins
+from penstock.history.lake.lake import Lake, LakeFormat, open_lake
+from penstock.history.lake.tally import Tally, tally
+from penstock.spark.database import SparkDatabase
+from penstock.spark.sources.valid_rows import SetAside, set_aside
+from penstock.spark.tables import Tables
+
+log = logging.getLogger(__name__)
+
+TIDY_EVERY = 100
+"""Batches between two checks whether a day needs compacting."""
+
+_TRIES = 3
+Result = TypeVar("Result")
+
+
+class FactsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the facts job runs; with `once` it adds the existing attempts and ends."""
+
+    lake: str
+    format: LakeFormat = LakeFormat.PARQUET
+    trigger_ms: int = 10_000
+    most_rows: int = 100_000
+    once: bool = False
+
+
+class FactsJob:
+    """Adds attempts to the lake and the statistics as they arrive."""
+
+    name = "facts"
+
+    def __init__(self, database: SparkDatabase, settings: FactsSettings, clock: Clock | None = None) -> None:
+        self._database = database
+        self._settings = settings
+        self._clock = clock or SystemClock()
+
+    def start(self, spark: SparkSession, checkpoint: str) -> StreamingQuery:
+        """Start the query."""
+        settings = self._settings
+        lake = open_lake(spark, settings.lake, settings.format)
+        batches = FactsBatch(self._database, lake, self._clock)
+
+        def add(attempts: DataFrame, number: int) -> None:
+            rows = batches.add(attempts)
+            log.info("batch %d: %d attempts", number, rows)
+            if number % TIDY_EVERY == TIDY_EVERY - 1:
+                _tidy(lake)
+
+        writer = (
+            Tables(spark, self._database)
+            .attempt_stream(most_rows=settings.most_rows)
+            .drop("response")
+            .writeStream.queryName(self.name)
+            .option("checkpointLocation", checkpoint)
+            .foreachBatch(add)
+        )
+        if settings.once:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{settings.trigger_ms} milliseconds").start()
+
+    def lag(self) -> int | None:
+        """Return None: the number of waiting attempts is not known without counting them."""
+        return None
+
+
+def _tidy(lake: Lake) -> None:
+    try:
+        lake.tidy()
+    except PenstockError as error:
+        # The facts are safe, only slower to read.
+        log.warning("the lake was not compacted: %s", error.message)
+
+
+class FactsBatch:
+    """Adds batches of attempts. A batch costs two small Spark jobs: one counts, one writes."""
+
+    def __init__(self, database: SparkDatabase, lake: Lake, clock: Clock) -> None:
+        self._database = database
+        self._lake = lake
+        self._clock = clock
+
+    def add(self, attempts: DataFrame) -> int:
+        """Add a batch; return how many attempts were new to the lake or to the statistics."""
+        now_ms = self._clock.now_ms()
+        facts = as_facts(with_origins(with_flaws(attempts, now_ms), self._database)).persist()
+        try:
+            known = min(self._lake.upto(), self._counted_upto())
+            new = self._tally(facts, known, now_ms)
+            if new.upto > known:
+                self._set_aside(new)
+                self._keep(facts, new, known, now_ms)
+                self._count(facts, new, known, now_ms)
+            return new.facts + new.flawed
+        finally:
+            facts.unpersist()
+
+    def _keep(self, facts: DataFrame, new: Tally, known: StatisticsPlace, now_ms: int) -> None:
+        after = self._lake.upto()
+        if new.upto <= after:
+            return
+        lacking = new if after == known else self._tally(facts, after, now_ms)
+        sound = facts.where(f.col(FLAW).isNull())
+        # Only after a crash, because a plan that contains a place takes Java seconds to compile.
+        if lacking.passed:
+            sound = sound.where(is_after(after))
+        self._lake.add(sound.drop(FLAW), lacking.days, new.upto)
+
+    def _count(self, facts: DataFrame, new: Tally, known: StatisticsPlace, now_ms: int) -> None:
+        for _ in range(_TRIES):
+            after = self._counted_upto()
+            if new.upto <= after:
+                return
+            lacking = new if after == known else self._tally(facts, after, now_ms)
+            if self._add(lacking, after, now_ms):
+                return
+        raise Unavailable("another engine counts attempts, too: run only one, Spark or inline")
+
+    def _add(self, lacking: Tally, after: StatisticsPlace, now_ms: int) -> bool:
+        counted = Counted(
+            upto=lacking.upto,
+            minutes=lacking.minutes,
+            leaders=lacking.leaders,
+            rows=lacking.facts,
+            set_aside=lacking.flawed,
+            repaired=lacking.repaired,
+        )
+        return self._ask(lambda statistics: statistics.add(counted, after, now_ms))
+
+    def _tally(self, facts: DataFrame, after: StatisticsPlace, now_ms: int) -> Tally:
+        # Minutes beyond the retention are not counted.
+        return tally(facts, after, now_ms - KEPT_MS)
+
+    def _set_aside(self, new: Tally) -> None:
+        if new.flawed:
+            set_aside(self._database, [SetAside("attempts", key, flaw) for key, flaw in new.flaws])
+            log.warning(
+                "%d of %d attempts have impossible values and were set aside", new.flawed, new.facts + new.flawed
+            )
+
+    def _counted_upto(self) -> StatisticsPlace:
+        async def upto(statistics: Statistics) -> StatisticsPlace:
+            return (await statistics.progress()).upto
+
+        return self._ask(upto)
+
+    def _ask(self, query: Callable[[Statistics], Awaitable[Result]]) -> Result:
+        async def run() -> Result:
+            repository = self._database.repository()
+            await repository.open(self._clock.now_ms())
+            try:
+                return await query(repository.statistics)
+            finally:
+                await repository.close()
+
+        return asyncio.run(run())
