@@ -24,8 +24,8 @@ from penstock.events.store.sqlite import sqlite_repository
 from penstock.http.api.paging import cursor_after
 from penstock.router.monitoring.app import route_table as router_routes
 from penstock.router.settings import RouterSettings
-from penstock.sqs.admin.admin import AdminSurface
-from penstock.sqs.queue.placement import HOME
+from penstock.sqs.admin.routes import AdminSurface
+from penstock.sqs.queue.placement import OWN_DATABASE
 from penstock.sqs.server import SqsServerSettings, open_service
 from penstock.testing.clock import VirtualClock
 from penstock.testing.receiver import RecordingReceiver, Reply
@@ -232,7 +232,9 @@ async def test_every_list_that_can_grow_has_a_cursor() -> None:
     front = WebFront.at(router="", queues="", pipeline="")
     router = router_routes(ServedApi(RouterSettings()).parts()).routes
 
-    async with open_service({HOME: MemoryStore()}, VirtualClock(), TsidFactory(1), SqsServerSettings()) as service:
+    async with open_service(
+        {OWN_DATABASE: MemoryStore()}, VirtualClock(), TsidFactory(1), SqsServerSettings()
+    ) as service:
         sqs = AdminSurface(service).table.routes
 
     without: set[str] = set()

@@ -46,8 +46,8 @@ from penstock.router import (
     WarningList,
     WarningQuery,
 )
-from penstock.sqs import PREFIX as UPSTREAM_PREFIX
-from penstock.sqs import PeekedPage, PeekQuery, Purged, QueueDescription, QueueSummaries, RedriveOrder, RedriveStarted
+from penstock.sqs import ADMIN_PREFIX as UPSTREAM_PREFIX
+from penstock.sqs import PeekedPage, PeekQuery, Purged, QueueDescription, QueueSummaries, RedriveRequest, RedriveStarted
 
 
 class Gateway:
@@ -123,7 +123,7 @@ def queue_routes(upstream: Upstream) -> tuple[AnyRoute, ...]:
             "/{name}/redrive",
             "Move dead letters back to where they came from.",
             RedriveStarted,
-            body=RedriveOrder,
+            body=RedriveRequest,
         ),
     )
 

@@ -1,6 +1,6 @@
-"""Errors as AWS names them; both wire protocols map this one class, so the mapping is total by construction.
+"""Errors under AWS's names. There is one class, which both wire protocols map, so no error is left unmapped.
 
-SqsError                 `kind` says which of the table below, `message` says what was wrong
+SqsError                 `kind` names the error in the table below, `message` says what was wrong
 """
 
 from enum import Enum
@@ -57,7 +57,7 @@ class ErrorKind(Enum):
 
 
 class SqsError(PenstockError):
-    """An answer that is one of AWS's errors."""
+    """One of AWS's errors."""
 
     def __init__(self, kind: ErrorKind, message: str, *, retry_after_s: int | None = None) -> None:
         super().__init__(message)
@@ -86,12 +86,12 @@ def queue_does_not_exist() -> SqsError:
 
 
 def receipt_handle_is_invalid() -> SqsError:
-    """ReceiptHandleIsInvalid; the same answer whatever is wrong with the handle."""
+    """ReceiptHandleIsInvalid, with the same message whatever is wrong with the handle."""
     return SqsError(ErrorKind.RECEIPT_HANDLE_IS_INVALID, "The input receipt handle is invalid.")
 
 
 def not_for_this_kind(parameter: str, value: object) -> SqsError:
-    """InvalidParameterValue for a parameter that only the other kind of queue knows."""
+    """InvalidParameterValue for a parameter that only the other kind of queue has."""
     return invalid_parameter(
         f"Value {value} for parameter {parameter} is invalid. "
         "Reason: The request includes a parameter that is not valid for this queue type."

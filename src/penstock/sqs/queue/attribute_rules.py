@@ -1,4 +1,4 @@
-"""How each queue attribute is written: its range, its words, and the error for anything else."""
+"""The valid values of each queue attribute, and AWS's error for any other."""
 
 import re
 from collections.abc import Callable
@@ -21,14 +21,14 @@ _WHOLE = re.compile("[0-9]{1,10}")
 
 
 class DeduplicationScope(Enum):
-    """Within what a deduplication id is unique."""
+    """The scope in which a deduplication id is unique."""
 
     QUEUE = "queue"
     MESSAGE_GROUP = "messageGroup"
 
 
 class FifoThroughputLimit(Enum):
-    """What the throughput quota is for; per group, a queue can be split into partitions."""
+    """What the throughput quota applies to; only per group can a queue have several partitions."""
 
     PER_QUEUE = "perQueue"
     PER_MESSAGE_GROUP_ID = "perMessageGroupId"
@@ -49,7 +49,7 @@ Rule = Callable[[str, str], object]
 
 
 def read(name: str, text: str) -> object:
-    """The value of an attribute that has a rule."""
+    """Return the value of an attribute that has a rule."""
     return RULES[name](name, text)
 
 
