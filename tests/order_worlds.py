@@ -44,7 +44,7 @@ class Job(msgspec.Struct, frozen=True):
 
     @property
     def in_lane(self) -> LaneJob:
-        return LaneJob(self.id, self.mode, self.sequence, self.created_at_ms, 0, "P", 0, 0)
+        return LaneJob(self.id, self.mode, self.sequence, self.created_at_ms, 0, "P", 0, 0, 0)
 
     @property
     def is_candidate(self) -> bool:

@@ -12,7 +12,7 @@ import msgspec
 
 from penstock.domain.errors import Unavailable
 from penstock.domain.ids import TsidFactory
-from penstock.edge.clock import pause
+from penstock.edge.pause import pause
 from penstock.http.server.server import HttpServer
 from penstock.queues.open import QueueSpec
 from penstock.queues.port import Publication

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any
 
-from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan, answer
+from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan, send_answer
 from penstock.http.server.server import HttpServer
 
 WAIT_S = 20
@@ -40,7 +40,7 @@ class Receiver:
         await asyncio.sleep(self.delay_s)
         if self.status == 200:
             self.bodies.append(body)
-        await answer(scope, send, self.status, self.answer, {"content-type": "application/json"})
+        await send_answer(scope, send, self.status, self.answer, {"content-type": "application/json"})
 
 
 class ReceiverThread:

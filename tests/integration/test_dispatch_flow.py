@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from penstock.domain.errors import Unavailable
-from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan, answer
+from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan, send_answer
 from penstock.http.server.server import HttpServer
 from penstock.testing.receiver import Ending, Reply, defer, rate_limit
 from tests.dispatch_rig import DispatchRig, dispatch_rig
@@ -53,7 +53,7 @@ class SlowEndpoint:
         self.requests += 1
         self.arrived.set()
         await self.may_answer.wait()
-        await answer(scope, send, 200, b"", {})
+        await send_answer(scope, send, 200, b"", {})
 
 
 @asynccontextmanager
@@ -178,9 +178,9 @@ async def test_a_bad_token_is_401_and_leaves_the_job_untouched(rig: DispatchRig,
     (job_id,) = await rig.queue_all()
     before = await rig.job(job_id)
 
-    answer = await rig.process(job_id, token)
+    send_answer = await rig.process(job_id, token)
 
-    assert (answer.status, answer.headers["content-type"]) == (401, "application/problem+json")
+    assert (send_answer.status, send_answer.headers["content-type"]) == (401, "application/problem+json")
     assert await rig.job(job_id) == before
     assert rig.receiver.requests == []
 

@@ -34,7 +34,10 @@ from tests.pipeline.source_rig import add_jobs, database, postgres_place, sqlite
 __all__ = ["database", "postgres_place", "sqlite_place"]
 
 TEXTS = ["a", "B", "b'", "é", "\\", "aé", "", "%"]
-JOBS_KEPT = [(f"{TEXTS[n % 8]}{n}", TEXTS[n * 5 % 8], n % 3, n % 9, n * 7 % 11 - 3, n % 4 or None) for n in range(40)]
+STATES = [state for state in range(9) if state != 2]  # 2 was CLAIMED, which no job is any more
+JOBS_KEPT = [
+    (f"{TEXTS[n % 8]}{n}", TEXTS[n * 5 % 8], n % 3, STATES[n % 8], n * 7 % 11 - 3, n % 4 or None) for n in range(40)
+]
 COMPARED: dict[type[Filter], Callable[[Any, Any], bool]] = {
     EqualTo: operator.eq,
     GreaterThan: operator.gt,

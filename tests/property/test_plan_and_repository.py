@@ -86,10 +86,23 @@ class Stored:
         """What each lane that is not claimed or paused has to give, in order; lanes in turn, without those at rest."""
         waiting: dict[LaneKey, list[LaneJob]] = {}
         for job_id in self.in_state(StoredState.READY):
-            _, key, mode, _, sequence, created_at_ms, due_at_ms, expires_at_ms, sub, _, *written = self.rows[job_id]
+            _, key, mode, _, sequence, created_at_ms, due_at_ms, expires_at_ms, sub, deliveries, *written = self.rows[
+                job_id
+            ]
             lane = lane_of(key, MODE_OF[mode])
             if lane not in self.claimed and sub not in paused and not is_expired(expires_at_ms, now_ms):
-                job = LaneJob(job_id, MODE_OF[mode], sequence, created_at_ms, due_at_ms, "", *written)
+                publish_round, updated_at_ms = written
+                job = LaneJob(
+                    job_id,
+                    MODE_OF[mode],
+                    sequence,
+                    created_at_ms,
+                    due_at_ms,
+                    "",
+                    publish_round,
+                    deliveries,
+                    updated_at_ms,
+                )
                 waiting.setdefault(lane, []).append(job)
         found = [
             run_of(lane, self.turns[lane], first_of_lane(jobs, self.blocker(lane), share), now_ms)

@@ -12,7 +12,7 @@ import pytest
 from penstock.console.front import WebFront
 from penstock.console.page import CONTENT_SECURITY_POLICY
 from penstock.domain.replay import ReplayProgress, ReplaySelection
-from penstock.edge.clock import pause
+from penstock.edge.pause import pause
 from penstock.events.statistics.inline import InlineCounter
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.testing.receiver import Ending, RecordingReceiver, Reply
@@ -340,6 +340,8 @@ async def test_a_webhook_keeps_its_id_through_retries_and_replays(rig: DispatchR
         replays.append((await rig.ask("POST", "/api/v1/replays", {"status": "ERROR"})).body)
         await rig.dispatch_all()
     await rig.ask("POST", f"/api/v1/jobs/{failed['id']}~{replays[1]['replayId']}/retry")
+    await rig.dispatch_all()
+    rig.clock.advance(5)  # the second job came back three times: it rests
     await rig.dispatch_all()
     replays.append((await rig.ask("POST", "/api/v1/replays", {})).body)
     await rig.dispatch_all()

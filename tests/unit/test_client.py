@@ -61,7 +61,7 @@ def test_the_client_imports_no_server_no_spark_and_no_database() -> None:
     program = "import sys, penstock.client; print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     ours = {name.split(".")[1] for name in found if name.startswith("penstock.")}
-    assert ours <= {"client", "core", "edge"}
+    assert ours <= {"client", "domain", "edge"}
     assert not {"psycopg", "pyspark", "pyarrow", "grpc", "uvloop", "typer", "sqlite3"} & set(found)
 
 

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from penstock.http.server.asgi import Exchange, Receive, Scope, Send, accept_lifespan, answer
+from penstock.http.server.asgi import Exchange, Receive, Scope, Send, accept_lifespan, send_answer
 from penstock.http.server.connection import MAX_HEAD_BYTES, MAX_PIPELINED
 from penstock.http.server.server import HttpServer
 
@@ -20,7 +20,7 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
     body = (await receive())["body"]
     match scope["path"]:
         case "/echo":
-            await answer(scope, send, 200, scope["method"].encode() + b" " + body, {})
+            await send_answer(scope, send, 200, scope["method"].encode() + b" " + body, {})
         case "/gone":
             gone = await receive()
             DISCONNECTS.put_nowait(gone["type"])
@@ -33,7 +33,7 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": b"no length given"})
         case "/big":
-            await answer(scope, send, 200, BIG, {})
+            await send_answer(scope, send, 200, BIG, {})
         case "/split":
             await send({"type": "http.response.start", "status": 200, "headers": [(b"x", b"a\r\nset-cookie: b")]})
             await send({"type": "http.response.body", "body": b""})
@@ -42,7 +42,7 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
         case "/silent":
             return
         case path:
-            await answer(scope, send, 404, f"{path}?{scope['query_string'].decode()}".encode(), {})
+            await send_answer(scope, send, 404, f"{path}?{scope['query_string'].decode()}".encode(), {})
 
 
 DISCONNECTS: "asyncio.Queue[str]" = asyncio.Queue()

@@ -12,7 +12,7 @@ from penstock.cluster.leadership import lease_for
 from penstock.cluster.standby import Alone
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.job import ClaimedJob
-from penstock.domain.order import return_pause_s
+from penstock.domain.order import LaneKey, return_pause_s
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.retry import Backoff
 from penstock.events.dispatch.lane_publisher import LaneClaims, LanePublisher
@@ -20,6 +20,7 @@ from penstock.events.dispatch.pending_job_poller import ClaimPace
 from penstock.events.dispatch.pointers import Pointers
 from penstock.events.dispatch.server import BlockOnErrorChecker, SchedulerServerSettings
 from penstock.events.dispatch.settings import Counts, SchedulerSettings
+from penstock.events.store.lane_run import LaneJob, run_of
 from penstock.events.store.lanes import LaneOwner
 from penstock.queues.port import Publication
 from penstock.router.standby import RouterLeadership as RouterLeadership
@@ -96,6 +97,29 @@ def test_a_job_that_came_back_waits_longer_each_time() -> None:
         5.0,
         5.0,
     ]
+
+
+def lane_job(number: int, publish_round: int, deliveries: int = 0, updated_at_ms: int = 0) -> LaneJob:
+    """A job of a lane that came back from the queue in each round without a delivery."""
+    return LaneJob(str(number), BLOCK, number, 0, 0, "P", publish_round, deliveries, updated_at_ms)
+
+
+def test_a_lane_gives_the_jobs_before_one_that_rests_and_rests_with_its_first() -> None:
+    lane = LaneKey("g", True)
+    jobs = [lane_job(1, 0), lane_job(2, 3), lane_job(3, 0)]
+
+    going = run_of(lane, 7, jobs, 99)
+    resting = run_of(lane, 7, jobs[1:], 99)
+    rested = run_of(lane, 7, jobs[1:], 100)
+
+    assert ([job.id for job in going.jobs], going.rests_until_ms) == (["1"], 0)
+    assert ([job.id for job in resting.jobs], resting.rests_until_ms) == (["2", "3"], 100)
+    assert ([job.id for job in rested.jobs], rested.rests_until_ms) == (["2", "3"], 0)
+
+
+def test_a_retry_has_its_own_delay_and_an_immediate_job_never_rests() -> None:
+    assert run_of(LaneKey("g", True), 7, [lane_job(1, 9, deliveries=9)], 0).rests_until_ms == 0
+    assert run_of(LaneKey("g", False), 7, [lane_job(1, 9)], 0).rests_until_ms == 0
 
 
 class RecordingQueue:

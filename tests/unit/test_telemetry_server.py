@@ -13,7 +13,7 @@ import pytest
 from penstock.domain.errors import PenstockError, Unavailable
 from penstock.http.api.probes import Probes
 from penstock.http.errors import CannotListen, ExposedWithoutCredentials, PortInUse, StartFailed
-from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan, answer
+from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan, send_answer
 from penstock.http.server.server import GRACE_S, HttpServer, listening_socket, serve, url_of
 from penstock.ops.telemetry.metrics import Metrics
 
@@ -165,7 +165,7 @@ async def test_a_start_up_that_fails_is_raised(
 async def test_an_error_at_the_end_does_not_count_as_a_failed_start() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await answer(scope, send, 200, b"", {})
+            await send_answer(scope, send, 200, b"", {})
             return
         await accept_lifespan(receive, send)
         raise KeyError("late")

@@ -12,7 +12,7 @@ from penstock.delivery import (
     own_part_settings,
 )
 from penstock.domain.limits import MIB
-from penstock.edge.clock import pause
+from penstock.edge.pause import pause
 
 MAX_ANSWER_BYTES = 512 * MIB
 

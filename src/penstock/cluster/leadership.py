@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 from penstock.cluster.errors import InvalidStandby, StaleLeader
 from penstock.cluster.lease import FencedLease, Lease, LeaseTable, SqlLease
 from penstock.cluster.standby import Leadership
-from penstock.edge.clock import Clock, Pause
+from penstock.edge.clock import Clock
+from penstock.edge.pause import Pause
 
 if TYPE_CHECKING:
     from penstock.cluster.redis_lease import RedisLease

@@ -14,7 +14,7 @@ from importlib.resources.abc import Traversable
 
 import msgspec
 
-from penstock.http.server import App, Receive, Scope, Send, answer
+from penstock.http.server import App, Receive, Scope, Send, send_answer
 
 _TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -87,11 +87,11 @@ def with_page(app: App) -> App:
 
 async def _serve(asset: Asset, scope: Scope, send: Send) -> None:
     if scope["method"] not in ("GET", "HEAD"):
-        await answer(scope, send, HTTPStatus.METHOD_NOT_ALLOWED, b"", {**_HEADERS, "allow": "GET, HEAD"})
+        await send_answer(scope, send, HTTPStatus.METHOD_NOT_ALLOWED, b"", {**_HEADERS, "allow": "GET, HEAD"})
         return
     headers = {**_HEADERS, "content-type": asset.content_type, "etag": asset.tag}
     known = [value for name, value in scope["headers"] if name == b"if-none-match"]
     if any(asset.tag.encode() in value for value in known):
-        await answer(scope, send, HTTPStatus.NOT_MODIFIED, b"", headers)
+        await send_answer(scope, send, HTTPStatus.NOT_MODIFIED, b"", headers)
     else:
-        await answer(scope, send, HTTPStatus.OK, asset.content, headers)
+        await send_answer(scope, send, HTTPStatus.OK, asset.content, headers)

@@ -20,7 +20,7 @@ from penstock.domain.pointer import DispatchMode
 DEFAULT_GROUP = "default"
 DEFAULT_SEQUENCE = 99
 
-_FREE_ROUNDS = 2
+_FREE_RETURNS = 2
 _FIRST_RETURN_S = 0.1
 _LONGEST_RETURN_S = 5.0
 
@@ -92,13 +92,14 @@ def is_expired(expires_at_ms: int | None, now_ms: int) -> bool:
     return expires_at_ms is not None and expires_at_ms <= now_ms
 
 
-def return_pause_s(publish_round: int) -> float:
-    """How long a job that came back from the queue waits before it goes there again.
+def return_pause_s(returns: int) -> float:
+    """Return how long a job that came back from the queue undelivered waits before it goes there again.
 
-    Its delivery sends a job back whose turn it is not, and nothing says when that changes. So the first rounds are
-    free; then the pause doubles with every round, up to five seconds.
+    Its delivery sends a job back whose turn it is not, and nothing says when that changes. So the first returns are
+    free; then the pause doubles with every return, up to five seconds. Attempts do not count: retries have a delay of
+    their own.
     """
-    doublings = publish_round - _FREE_ROUNDS - 1
+    doublings = returns - _FREE_RETURNS - 1
     if doublings < 0:
         return 0.0
     return float(min(_FIRST_RETURN_S * 2.0 ** min(doublings, 10), _LONGEST_RETURN_S))

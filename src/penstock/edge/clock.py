@@ -1,12 +1,7 @@
-"""Time: the clock port, the wall clock, and letting time pass. Rules take `now_ms`; shells read it from a Clock."""
+"""The clock port and the wall clock. Rules take `now_ms`; shells read it from a Clock."""
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from typing import Protocol
-
-Pause = Callable[[float], Awaitable[None]]
-"""Let some seconds pass."""
 
 
 class SystemClock:
@@ -35,11 +30,6 @@ class Clock(Protocol):
     def now_ms(self) -> int:
         """The current time in milliseconds."""
         ...
-
-
-async def pause(seconds: float) -> None:
-    """Do nothing for a while; other tasks go on."""
-    await asyncio.sleep(seconds)
 
 
 def stopwatch() -> float:

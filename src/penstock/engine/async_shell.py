@@ -18,7 +18,8 @@ from typing import TypeVar
 
 from penstock.domain.errors import PenstockError
 from penstock.domain.limits import KIB, MINUTE_MS
-from penstock.edge.clock import Clock, pause
+from penstock.edge.clock import Clock
+from penstock.edge.pause import pause
 from penstock.engine.entry import Entry
 from penstock.engine.errors import QueueClosed, StoreFailed
 from penstock.engine.flush import Flushing, Gathering

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.domain.errors import Unavailable
-from penstock.edge.clock import pause
+from penstock.edge.pause import pause
 from penstock.http.server import CHOOSE_ANOTHER
 
 READY = "listening on "

@@ -13,7 +13,8 @@ from penstock.delivery import DeliverySettings, EgressGuard, HttpClient
 from penstock.domain.addresses import Network
 from penstock.domain.ids import TsidFactory
 from penstock.domain.limits import MAX_ACK_DEADLINE_S, MIB
-from penstock.edge.clock import Clock, pause
+from penstock.edge.clock import Clock
+from penstock.edge.pause import pause
 from penstock.engine import Store, Window
 from penstock.http.api import CheckResult, Probes
 from penstock.http.server import HttpServer, listening_socket

@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 from penstock.cluster import LeaseDatabase, Standby, lease_for, running
 from penstock.delivery import Breakers, DeliverySettings, EgressGuard, HttpClient
 from penstock.domain.ids import TsidFactory
-from penstock.edge.clock import Clock, SystemClock, pause
+from penstock.edge.clock import Clock, SystemClock
 from penstock.edge.node import process_ids
+from penstock.edge.pause import pause
 from penstock.http.server import HttpServer, stop_signal
 from penstock.queues import QueueSpec, Source, source_for
 from penstock.queues.sqs.client import SqsPolling

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 from pyspark.sql import SparkSession
 
-from penstock.edge.clock import pause
+from penstock.edge.pause import pause
 from penstock.http.api import ApiApp, Call, CheckResult, NoBody, NoQuery, Probes, RouteTable, route, routes_of
 from penstock.http.auth import RequestGuard
 from penstock.http.server import App, HttpServer, stop_signal

@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from penstock.domain.ids import TsidFactory
-from penstock.edge.clock import Clock, pause, stopwatch
+from penstock.edge.clock import Clock, stopwatch
+from penstock.edge.pause import pause
 from penstock.engine import AsyncShell, Ledger, Store, Window
 from penstock.http.api import CheckResult, Probes
 from penstock.http.server import App, HttpServer, serve_until_signal

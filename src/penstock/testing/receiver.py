@@ -7,7 +7,8 @@ from types import TracebackType
 
 import msgspec
 
-from penstock.edge.clock import pause, wall_seconds
+from penstock.edge.clock import wall_seconds
+from penstock.edge.pause import pause
 from penstock.http.server import HttpServer, Receive, Scope, Send, accept_lifespan
 
 

@@ -21,7 +21,7 @@ from penstock.events.store import JobRepository
 from penstock.http.auth import KeyFile
 from penstock.http.server import HttpServer, serve_until_signal
 from penstock.ops.config import FanOutBy, HttpVersion
-from penstock.ops.telemetry import Metrics, NoSpans, Spans, otlp_spans
+from penstock.ops.telemetry import Metrics, NoSpans, Spans, open_otlp_spans
 
 
 class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +104,7 @@ async def _spans(settings: ApiSettings) -> AsyncIterator[Spans]:
     if not settings.traces_endpoint:
         yield NoSpans()
         return
-    spans = otlp_spans(settings.traces_endpoint, settings.traces_ratio, "penstock-api")
+    spans = open_otlp_spans(settings.traces_endpoint, settings.traces_ratio, "penstock-api")
     try:
         yield spans
     finally:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from penstock.cluster import StaleLeader
 from penstock.domain.retry import Backoff
-from penstock.edge.clock import Clock, Pause
+from penstock.edge.clock import Clock
+from penstock.edge.pause import Pause
 from penstock.events.dispatch.lane_publisher import GOOD_FOR, LanePublisher, OpenedPublisher, rest
 from penstock.events.dispatch.settings import MOST_PER_LANE, Counts, SchedulerSettings
 from penstock.events.store import JobRepository

@@ -3,7 +3,7 @@
 import logging
 
 from penstock.domain.retry import Backoff
-from penstock.edge.clock import Pause
+from penstock.edge.pause import Pause
 from penstock.events.dispatch.settings import Counts
 from penstock.queues import Publisher
 

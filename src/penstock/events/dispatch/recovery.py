@@ -10,7 +10,8 @@ import asyncio
 import logging
 
 from penstock.cluster import StaleLeader
-from penstock.edge.clock import Clock, Pause
+from penstock.edge.clock import Clock
+from penstock.edge.pause import Pause
 from penstock.events.dispatch.lane_publisher import rest
 from penstock.events.dispatch.retention import Retention
 from penstock.events.dispatch.settings import Counts, SchedulerSettings

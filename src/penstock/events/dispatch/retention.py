@@ -4,7 +4,8 @@ import logging
 from typing import Protocol
 
 from penstock.domain.limits import SECOND_MS
-from penstock.edge.clock import Clock, Pause
+from penstock.edge.clock import Clock
+from penstock.edge.pause import Pause
 from penstock.events.dispatch.settings import Counts, SchedulerSettings
 
 EVERY_S = 60.0

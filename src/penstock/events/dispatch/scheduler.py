@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 from penstock.cluster import Leadership, Terms
 from penstock.domain.retry import Backoff
-from penstock.edge.clock import Clock, Pause, pause, stopwatch
+from penstock.edge.clock import Clock, stopwatch
+from penstock.edge.pause import Pause, pause
 from penstock.events.dispatch.lane_publisher import LaneClaims, LanePublisher
 from penstock.events.dispatch.pending_job_poller import ClaimPace, PendingJobPoller
 from penstock.events.dispatch.pointers import Pointers

@@ -17,8 +17,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.cluster import OFF, RENEW_S, TTL_S, Alone, Standby, Terms, lease_for, running
 from penstock.domain.ids import TsidFactory
 from penstock.domain.retry import Backoff
-from penstock.edge.clock import Clock, SystemClock, pause
+from penstock.edge.clock import Clock, SystemClock
 from penstock.edge.node import process_ids
+from penstock.edge.pause import pause
 from penstock.events.dispatch.recovery import ChorePoller, Housekeeping, StaleQueuedJobPoller
 from penstock.events.dispatch.retention import Retention
 from penstock.events.dispatch.settings import Counts

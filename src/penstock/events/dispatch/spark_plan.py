@@ -33,7 +33,7 @@ POSITION = ("sequence", "created_at_ms", "id")
 BLOCKER = ("blocker_sequence", "blocker_created_at_ms", "blocker_id")
 """The place of the first job that BLOCK_ON_ERROR jobs of the group must not pass; null when there is none."""
 
-_JOB = ("id", "mode", "sequence", "created_at_ms", "due_at_ms", "pool", "publish_round")
+_JOB = ("id", "mode", "sequence", "created_at_ms", "due_at_ms", "pool", "publish_round", "delivery_count")
 
 LANE_JOBS = StructType(
     [

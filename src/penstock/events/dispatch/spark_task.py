@@ -26,13 +26,14 @@ from penstock.edge.clock import Clock, SystemClock, stopwatch
 from penstock.events.dispatch.lane_publisher import GOOD_FOR, LaneClaims, LanePublisher
 from penstock.events.dispatch.settings import Counts
 from penstock.events.dispatch.spark_messages import Report, RoundRequest
-from penstock.events.store import JobRepository, LaneRun, Lanes, rests_until_ms
+from penstock.events.store import JobRepository, LaneRun, Lanes, Return, rested_run
 from penstock.queues import Publisher, publisher_for
 from penstock.spark.database import SparkDatabase
 from penstock.spark.workers import spare_collections
 
 COLUMNS = (
-    "group_key", "ordered", "turn", "may_go", "id", "mode", "pool", "publish_round", "due_at_ms", "updated_at_ms",
+    "group_key", "ordered", "turn", "may_go", "id", "mode", "pool", "publish_round", "due_at_ms", "delivery_count",
+    "updated_at_ms",
 )  # fmt: skip
 """What a task needs of the plan."""
 
@@ -43,12 +44,13 @@ def lane_runs(batches: Iterable[pyarrow.RecordBatch], now_ms: int) -> Iterator[L
     """The runs in a task's rows."""
     rows = (row for batch in batches for row in zip(*(batch.column(name).to_pylist() for name in COLUMNS), strict=True))
     for (group_key, ordered, turn), of_lane in groupby(rows, key=lambda row: row[:3]):
-        lane, jobs, until_ms = LaneKey(group_key, ordered), [], 0
-        for _, _, _, may_go, job_id, mode, pool, publish_round, due_at_ms, updated_at_ms in of_lane:
+        jobs: list[ClaimedJob] = []
+        returns: list[Return] = []
+        for _, _, _, may_go, job_id, mode, pool, publish_round, due_at_ms, deliveries, updated_at_ms in of_lane:
             if may_go:
                 jobs.append(ClaimedJob(job_id, group_key, _MODES[mode], pool, publish_round, due_at_ms))
-                until_ms = max(until_ms, rests_until_ms(lane, publish_round, updated_at_ms, now_ms))
-        yield LaneRun(lane, turn, jobs, until_ms)
+                returns.append(Return(publish_round - deliveries, updated_at_ms))
+        yield rested_run(LaneKey(group_key, ordered), turn, jobs, returns, now_ms)
 
 
 def chunks(runs: Iterable[LaneRun], most: int) -> Iterator[list[LaneRun]]:

@@ -6,7 +6,8 @@ process would find it at its next poll.
 
 from penstock.cluster import Alone, running
 from penstock.domain.ids import TsidFactory
-from penstock.edge.clock import Clock, pause
+from penstock.edge.clock import Clock
+from penstock.edge.pause import pause
 from penstock.events.api import ApiFront, ApiSettings, api_server
 from penstock.events.dispatch.pointers import Pointers
 from penstock.events.dispatch.scheduler import Scheduler

@@ -3,7 +3,8 @@
 import logging
 from typing import TYPE_CHECKING
 
-from penstock.edge.clock import Clock, Pause
+from penstock.edge.clock import Clock
+from penstock.edge.pause import Pause
 from penstock.events.statistics.facts import AttemptRow, fact_of, flaw_of
 from penstock.events.statistics.minutes import Counted, StatisticsPlace, count, count_leaders
 

@@ -3,7 +3,7 @@
 from penstock.events.store.changes import KeptChange
 from penstock.events.store.deliveries import Begin, Beginning, Done, TryLater, Verdict
 from penstock.events.store.inspection import THE_NEWEST, FinishedJob, HeldGroup, LaneState
-from penstock.events.store.lane_run import LaneContent, LaneRun, rests_until_ms
+from penstock.events.store.lane_run import LaneContent, LaneRun, Return, rested_run
 from penstock.events.store.lanes import AwakeRange, LaneOwner, Lanes
 from penstock.events.store.leader import SCHEDULER
 from penstock.events.store.listing import JobFilter, JobPage
@@ -39,6 +39,7 @@ __all__ = [
     "ReplayLoad",
     "ReplayPart",
     "Replays",
+    "Return",
     "Row",
     "SqlRepository",
     "Statistics",
@@ -47,5 +48,5 @@ __all__ = [
     "TryLater",
     "Verdict",
     "queries",
-    "rests_until_ms",
+    "rested_run",
 ]

@@ -20,6 +20,7 @@ class LaneJob(NamedTuple):
     due_at_ms: int
     pool: str
     publish_round: int
+    delivery_count: int
     updated_at_ms: int
 
     @property
@@ -49,18 +50,29 @@ class LaneRun(msgspec.Struct, frozen=True):
     """Jobs that came back from the queue again and again wait until then."""
 
 
+class Return(NamedTuple):
+    """How often a job came back from the queue undelivered, and when it was written last."""
+
+    times: int
+    updated_at_ms: int
+
+
 def run_of(lane: LaneKey, turn: int, jobs: Sequence[LaneJob], now_ms: int) -> LaneRun:
-    """The run of jobs that were chosen of a lane."""
-    return LaneRun(
-        lane,
-        turn,
-        [ClaimedJob(job.id, lane.group_key, job.mode, job.pool, job.publish_round, job.due_at_ms) for job in jobs],
-        max((rests_until_ms(lane, job.publish_round, job.updated_at_ms, now_ms) for job in jobs), default=0),
-    )
+    """Return the run of jobs that were chosen of a lane."""
+    claimed = [ClaimedJob(job.id, lane.group_key, job.mode, job.pool, job.publish_round, job.due_at_ms) for job in jobs]
+    returns = [Return(job.publish_round - job.delivery_count, job.updated_at_ms) for job in jobs]
+    return rested_run(lane, turn, claimed, returns, now_ms)
 
 
-def rests_until_ms(lane: LaneKey, publish_round: int, updated_at_ms: int, now_ms: int) -> int:
-    """Until when a job that came back keeps its lane from the queue; 0 if it does not."""
-    pause_s = return_pause_s(publish_round) if lane.ordered else 0.0
+def rested_run(lane: LaneKey, turn: int, jobs: list[ClaimedJob], returns: Sequence[Return], now_ms: int) -> LaneRun:
+    """Return the jobs before the first one that has to rest; if that is the first of all, the lane rests with it."""
+    for number, came_back in enumerate(returns if lane.ordered else ()):
+        until_ms = _rests_until_ms(came_back, now_ms)
+        if until_ms > now_ms:
+            return LaneRun(lane, turn, jobs[:number]) if number else LaneRun(lane, turn, jobs, until_ms)
+    return LaneRun(lane, turn, jobs)
+
+
+def _rests_until_ms(came_back: Return, now_ms: int) -> int:
     # It came back when it was written last, but not later than now, whatever that clock said.
-    return min(updated_at_ms, now_ms) + round(pause_s * 1000) if pause_s else 0
+    return min(came_back.updated_at_ms, now_ms) + round(return_pause_s(came_back.times) * 1000)

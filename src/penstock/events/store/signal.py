@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from penstock.edge.clock import pause
+from penstock.edge.pause import pause
 
 
 class JobSignal:

@@ -25,7 +25,8 @@ from penstock.client.types import LONGEST_TIMEOUT_S
 from penstock.delivery import Breakers, Courier, DeliverySettings, EgressGuard, HttpClient
 from penstock.domain.addresses import Network
 from penstock.domain.limits import SECOND_MS
-from penstock.edge.clock import Clock, SystemClock, pause
+from penstock.edge.clock import Clock, SystemClock
+from penstock.edge.pause import pause
 from penstock.events.store import ReplayPart, Replays
 from penstock.history.replay.rounds import PART, GroupRounds
 from penstock.history.replay.timetable import ReplayPace, Timetable

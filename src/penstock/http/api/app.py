@@ -13,7 +13,7 @@ from penstock.http.api.query import parse_query
 from penstock.http.api.routes import AnyRoute, Call, NoBody, RouteTable
 from penstock.http.auth import LOCAL, Caller, RequestGuard, media_type_of
 from penstock.http.problems import Refused, problem, problem_of
-from penstock.http.server import Receive, Scope, Send, accept_lifespan, answer
+from penstock.http.server import Receive, Scope, Send, accept_lifespan, send_answer
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class ApiApp:
             failed = problem(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a bug; the log has its stack trace")
             await _send_problem(scope, send, failed, {})
         else:
-            await answer(scope, send, 200, _encode(value), {**_HEADERS, "content-type": "application/json"})
+            await send_answer(scope, send, 200, _encode(value), {**_HEADERS, "content-type": "application/json"})
 
     async def _value(self, scope: Scope, receive: Receive) -> object:
         headers = _headers(scope)
@@ -133,4 +133,6 @@ async def _read(receive: Receive, max_bytes: int) -> bytes:
 
 
 async def _send_problem(scope: Scope, send: Send, told: Problem, headers: Mapping[str, str]) -> None:
-    await answer(scope, send, told.status, _encode(told), {**_HEADERS, **headers, "content-type": PROBLEM_MEDIA_TYPE})
+    await send_answer(
+        scope, send, told.status, _encode(told), {**_HEADERS, **headers, "content-type": PROBLEM_MEDIA_TYPE}
+    )

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from penstock.http.server import App, Receive, Scope, Send, accept_lifespan, answer
+from penstock.http.server import App, Receive, Scope, Send, accept_lifespan, send_answer
 from penstock.ops.telemetry import Metrics, mask_secrets
 
 
@@ -117,13 +117,15 @@ class Probes:
 
     async def _answer(self, scope: Scope, send: Send) -> None:
         if scope["path"] not in PATHS:
-            await answer(scope, send, 404, b'{"error":"no such path"}', _JSON)
+            await send_answer(scope, send, 404, b'{"error":"no such path"}', _JSON)
         elif scope["method"] not in ("GET", "HEAD"):
-            await answer(scope, send, 405, b'{"error":"GET or HEAD only"}', {**_JSON, "allow": "GET, HEAD"})
+            await send_answer(scope, send, 405, b'{"error":"GET or HEAD only"}', {**_JSON, "allow": "GET, HEAD"})
         elif scope["path"] == "/metrics":
-            await answer(scope, send, 200, self._metrics.exposition(), {"content-type": self._metrics.content_type})
+            await send_answer(
+                scope, send, 200, self._metrics.exposition(), {"content-type": self._metrics.content_type}
+            )
         elif scope["path"] == "/health/live":
-            await answer(scope, send, 200, b'{"status":"live"}', _JSON)
+            await send_answer(scope, send, 200, b'{"status":"live"}', _JSON)
         else:
             await self._answer_ready(scope, send)
 
@@ -134,4 +136,4 @@ class Probes:
             "status": "ready" if ready else "not-ready",
             "checks": {name: {"ok": result.ok, "detail": result.detail} for name, result in results.items()},
         }
-        await answer(scope, send, 200 if ready else 503, json.dumps(body).encode(), _JSON)
+        await send_answer(scope, send, 200 if ready else 503, json.dumps(body).encode(), _JSON)

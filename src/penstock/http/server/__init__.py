@@ -1,6 +1,6 @@
 """The HTTP server: connections, answers, ASGI."""
 
-from penstock.http.server.asgi import App, Exchange, Headers, Receive, Scope, Send, accept_lifespan, answer
+from penstock.http.server.asgi import App, Exchange, Headers, Receive, Scope, Send, accept_lifespan, send_answer
 from penstock.http.server.server import (
     CHOOSE_ANOTHER,
     HttpServer,
@@ -21,9 +21,9 @@ __all__ = [
     "Scope",
     "Send",
     "accept_lifespan",
-    "answer",
     "listening_socket",
     "run",
+    "send_answer",
     "serve",
     "serve_until_signal",
     "stop_signal",

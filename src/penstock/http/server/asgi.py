@@ -23,7 +23,7 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-async def answer(scope: Scope, send: Send, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+async def send_answer(scope: Scope, send: Send, status: int, body: bytes, headers: Mapping[str, str]) -> None:
     """Send a whole response; a HEAD request gets the headers alone."""
     fields = {"content-length": str(len(body)), **headers}
     encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()]
@@ -101,12 +101,12 @@ class Lifespan:
         """Start the app up; its own error if that is one of ours, else StartFailed with what is known."""
         self._running = asyncio.create_task(self._run())
         await self._events.put({"type": "lifespan.startup"})
-        answer = await self._next_answer()
-        if answer is None:
+        send_answer = await self._next_answer()
+        if send_answer is None:
             self._raise_failure()
-        elif answer["type"] == "lifespan.startup.failed":
+        elif send_answer["type"] == "lifespan.startup.failed":
             await asyncio.gather(self._running, return_exceptions=True)
-            raise StartFailed(f"the service did not start: {answer.get('message') or 'the log says why'}")
+            raise StartFailed(f"the service did not start: {send_answer.get('message') or 'the log says why'}")
 
     async def stop(self) -> None:
         """Shut the app down."""

@@ -14,7 +14,8 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any
 
-from penstock.edge.clock import pause, wall_seconds
+from penstock.edge.clock import wall_seconds
+from penstock.edge.pause import pause
 from penstock.http.errors import CannotListen, ExposedWithoutCredentials, PortInUse
 from penstock.http.server.asgi import App, Lifespan
 from penstock.http.server.connection import HttpConnection, OpenConnections

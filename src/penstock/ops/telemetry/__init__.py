@@ -3,7 +3,7 @@
 from penstock.ops.telemetry.logs import configure_logging
 from penstock.ops.telemetry.metrics import DELAY_BUCKETS_S, Metrics
 from penstock.ops.telemetry.redaction import MASK, is_secret_name, mask_secrets, mask_whole_url
-from penstock.ops.telemetry.spans import NoSpans, Span, Spans, Trace, otlp_spans
+from penstock.ops.telemetry.spans import NoSpans, Span, Spans, Trace, open_otlp_spans
 
 __all__ = [
     "DELAY_BUCKETS_S",
@@ -17,5 +17,5 @@ __all__ = [
     "is_secret_name",
     "mask_secrets",
     "mask_whole_url",
-    "otlp_spans",
+    "open_otlp_spans",
 ]

@@ -65,7 +65,7 @@ class NoSpans:
         """Nothing happens."""
 
 
-def otlp_spans(endpoint: str, ratio: float, service: str) -> Spans:
+def open_otlp_spans(endpoint: str, ratio: float, service: str) -> Spans:
     """Spans of one service, sent to a collector's URL; TracesUnavailable without OpenTelemetry."""
     try:
         from penstock.ops.telemetry.otlp_spans import OtlpSpans

@@ -17,7 +17,7 @@ from hashlib import sha256
 import msgspec
 
 from penstock.domain.errors import PenstockError
-from penstock.edge.clock import pause
+from penstock.edge.pause import pause
 from penstock.queues.activemq.connection import StompAddress, StompConnection
 from penstock.queues.activemq.stomp import Frame
 from penstock.queues.errors import BrokerUnavailable, SourceClosed

@@ -19,7 +19,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy
 from nats.js.errors import APIError, NotFoundError
 
 from penstock.domain.errors import PenstockError
-from penstock.edge.clock import pause
+from penstock.edge.pause import pause
 from penstock.queues.errors import BrokerRefused, SourceClosed
 from penstock.queues.gather import Gatherer
 from penstock.queues.group_order import Arrival, Shelf, State

@@ -19,7 +19,8 @@ import msgspec
 from penstock.domain.errors import PenstockError
 from penstock.domain.limits import SECOND_MS
 from penstock.domain.pointer import DEFAULT_GROUP
-from penstock.edge.clock import Clock, SystemClock, pause
+from penstock.edge.clock import Clock, SystemClock
+from penstock.edge.pause import pause
 from penstock.queues.gather import Gatherer
 from penstock.queues.port import Confirmation, Received
 from penstock.queues.sqs.client import (

@@ -14,7 +14,8 @@ from collections.abc import Callable, Coroutine, Iterable
 
 from penstock.domain.errors import PenstockError
 from penstock.domain.limits import SECOND_MS
-from penstock.edge.clock import Clock, pause
+from penstock.edge.clock import Clock
+from penstock.edge.pause import pause
 from penstock.queues import Received, Source
 from penstock.router.intake.settlement import Settlements
 from penstock.router.intake.tracker import InFlightTracker, Round, Stage, TrackedMessage

@@ -9,7 +9,7 @@ from http import HTTPStatus
 
 import msgspec
 
-from penstock.edge.clock import pause
+from penstock.edge.pause import pause
 from penstock.http.api import (
     ApiApp,
     Call,

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from penstock.http.server import Receive, Scope, Send, answer
+from penstock.http.server import Receive, Scope, Send, send_answer
 
 PREFIX = "/api/test/"
 SLOW_S = 5.0
@@ -55,10 +55,10 @@ class TestEndpoints:
         name = scope["path"].removeprefix(PREFIX)
         ways = _WAYS.get(name)
         if ways is None:
-            await answer(scope, send, 404, b'{"error":"there is no such test endpoint"}', _JSON)
+            await send_answer(scope, send, 404, b'{"error":"there is no such test endpoint"}', _JSON)
             return
         way = ways[self._requests[name] % len(ways)]
         self._requests[name] += 1
         if way.pause_s:
             await self._pause(way.pause_s)
-        await answer(scope, send, way.status, way.body, {**_JSON, **way.headers})
+        await send_answer(scope, send, way.status, way.body, {**_JSON, **way.headers})

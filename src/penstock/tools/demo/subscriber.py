@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.client import Event
 from penstock.domain.signing import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, Signature, verify
-from penstock.http.server import Receive, Scope, Send, accept_lifespan, answer
+from penstock.http.server import Receive, Scope, Send, accept_lifespan, send_answer
 
 STEPS = ("placed", "paid", "packed", "handed-over", "in-transit", "delivered", "closed")
 
@@ -80,13 +80,13 @@ class DemoSubscriber:
             await asyncio.sleep(self.work_s)
         if self._is_too_much():
             self.refused += 1
-            await answer(scope, send, 429, b"", {"retry-after": "1"})
+            await send_answer(scope, send, 429, b"", {"retry-after": "1"})
         elif self._chance.random() < self.failure_rate:
             self.refused += 1
-            await answer(scope, send, 503, b"", {})
+            await send_answer(scope, send, 503, b"", {})
         else:
             self._take(scope, body)
-            await answer(scope, send, 200, _ACK, {"content-type": "application/json"})
+            await send_answer(scope, send, 200, _ACK, {"content-type": "application/json"})
 
     def _is_too_much(self) -> bool:
         if self.per_s is None:

@@ -51,4 +51,4 @@ WHERE {candidate jobs} AND jobs.group_key = lane.group_key AND jobs.mode = {@} A
 ORDER BY {position jobs} LIMIT :share
 
 -- lane_job --
-@.id, @.mode, @.sequence, @.created_at_ms, @.due_at_ms, @.pool, @.publish_round, @.updated_at_ms
+@.id, @.mode, @.sequence, @.created_at_ms, @.due_at_ms, @.pool, @.publish_round, @.delivery_count, @.updated_at_ms
