@@ -74,7 +74,7 @@ class SqsApp:
                 _answer_health(exchange)
                 return True
             if path.startswith(b"/admin/"):
-                exchange.go_on(self._answer_admin(exchange, headers))
+                exchange.run_in_task(self._answer_admin(exchange, headers))
                 return True
         self._begin(exchange, target, headers)
         return True
@@ -98,7 +98,7 @@ class SqsApp:
             elif isinstance(response, Shape):
                 self._answer(call, response)
             else:
-                exchange.go_on(self._answer_later(call, response))
+                exchange.run_in_task(self._answer_later(call, response))
         except Exception as error:
             self._refuse(call, error)
 

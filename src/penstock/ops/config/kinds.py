@@ -1,4 +1,4 @@
-"""What values a setting may take: one kind per sort of value, each able to say what it allows."""
+"""The kinds of values that settings have; each knows what it allows."""
 
 import re
 from collections.abc import Callable
@@ -19,12 +19,12 @@ Plain = str | int | float | bool | list[str] | None
 
 @dataclass(frozen=True)
 class Kind(Generic[T]):
-    """A sort of value; `check` and `parse` raise ValueError or TypeError for what is not allowed."""
+    """A kind of value; `check` and `parse` raise ValueError or TypeError for what is not allowed."""
 
     allowed: str  # ends the sentence "give …"
-    check: Callable[[object], T]  # from what TOML holds
-    parse: Callable[[str], T]  # from an environment variable's text
-    plain: Callable[[T], Plain]  # to what TOML or JSON holds, safe to show
+    check: Callable[[object], T]  # from a TOML value
+    parse: Callable[[str], T]  # from the text of an environment variable
+    plain: Callable[[T], Plain]  # to a TOML or JSON value that is safe to show
 
 
 def line() -> Kind[str]:
@@ -69,7 +69,7 @@ def integer(least: int, most: int) -> Kind[int]:
 
 
 def power_of_two(most: int) -> Kind[int]:
-    """1, 2, 4 and so on."""
+    """A power of two: 1, 2, 4 and so on."""
 
     def check(value: object) -> int:
         return _require(integer(1, most).check(value), lambda number: number & (number - 1) == 0)

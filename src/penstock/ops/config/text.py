@@ -1,4 +1,4 @@
-"""The tree as text: an annotated TOML file, a Markdown reference, and values that are safe to show."""
+"""The settings as text: an annotated TOML file, a Markdown reference, and values that are safe to show."""
 
 import json
 import textwrap
@@ -30,13 +30,13 @@ Variables that Kubernetes sets for a Service named `penstock` or `penstock-…` 
 
 
 def shown(config: object) -> Iterator[tuple[Setting, Plain]]:
-    """Every setting with its value in `config`, secrets masked."""
+    """Yield every setting with its value in `config`, secrets masked."""
     for entry in settings(type(config)):
         yield entry, entry.plain(getattr(getattr(config, entry.section), entry.name))
 
 
 def as_tree(config: object) -> dict[str, dict[str, Plain]]:
-    """The values of `config` by section and name, secrets masked."""
+    """Return the values of `config` by section and name, secrets masked."""
     tree: dict[str, dict[str, Plain]] = {}
     for entry, value in shown(config):
         tree.setdefault(entry.section, {})[entry.name] = value
@@ -44,17 +44,17 @@ def as_tree(config: object) -> dict[str, dict[str, Plain]]:
 
 
 def as_toml(tree: type = Config) -> str:
-    """A TOML file with every setting at its default, explained."""
+    """Return a TOML file with every setting at its default, explained."""
     return "\n".join([_TOML_HEAD, *(_toml_section(tree, name, cls) for name, cls in sections(tree))])
 
 
 def as_reference(tree: type = Config) -> str:
-    """The reference page of all settings, in Markdown."""
+    """Return the reference page of all settings in Markdown."""
     return "\n".join([_REFERENCE_HEAD, *(_reference_section(tree, name, cls) for name, cls in sections(tree))])
 
 
 def as_literal(value: Plain) -> str:
-    """A value in TOML's notation; JSON's is the same for what settings hold."""
+    """Return a value in TOML's notation, which is the same as JSON's for the values of settings."""
     return "unset" if value is None else json.dumps(value, ensure_ascii=False)
 
 
