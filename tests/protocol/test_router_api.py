@@ -205,7 +205,7 @@ def test_a_cursor_that_no_list_made_is_refused(api: ServedApi, path: str) -> Non
         assert_problem(
             api.ask("GET", f"/monitoring/{path}?cursor={cursor}"), 400, "send the cursor of the previous page"
         )
-        assert_problem(api.ask("GET", "/warnings?cursor=nonsense"), 400, "send the cursor of the previous page")
+        assert_problem(api.ask("GET", "/warnings?cursor=nonsense"), 400, "cursor of the previous page")
 
 
 # Queues
