@@ -94,8 +94,8 @@ class _Refusal(msgspec.Struct):
     @staticmethod
     def read(content: bytes) -> str:
         """Return the message of a refusal; ValueError if it is not one."""
-        told = msgspec.json.decode(content, type=_Refusal)
-        return told.detail or told.message or told.error
+        refusal = msgspec.json.decode(content, type=_Refusal)
+        return refusal.detail or refusal.message or refusal.error
 
 
 def _signed(sign: Sign, method: str, url: str, headers: list[tuple[str, str]], body: bytes) -> list[tuple[str, str]]:

@@ -52,7 +52,7 @@ class ErrorKind(Enum):
 
     @property
     def sender_fault(self) -> bool:
-        """Whether the caller is at fault, not the server."""
+        """Return whether the caller is at fault, not the server."""
         return self.status < 500
 
 
@@ -66,32 +66,32 @@ class SqsError(PenstockError):
 
 
 def invalid_parameter(message: str) -> SqsError:
-    """InvalidParameterValue."""
+    """Return an InvalidParameterValue error."""
     return SqsError(ErrorKind.INVALID_PARAMETER_VALUE, message)
 
 
 def missing_parameter(name: str) -> SqsError:
-    """MissingParameter, as AWS words it."""
+    """Return a MissingParameter error with AWS's text."""
     return SqsError(ErrorKind.MISSING_PARAMETER, f"The request must contain the parameter {name}.")
 
 
 def invalid_attribute_value(message: str) -> SqsError:
-    """InvalidAttributeValue."""
+    """Return an InvalidAttributeValue error."""
     return SqsError(ErrorKind.INVALID_ATTRIBUTE_VALUE, message)
 
 
 def queue_does_not_exist() -> SqsError:
-    """QueueDoesNotExist, as AWS words it."""
+    """Return a QueueDoesNotExist error with AWS's text."""
     return SqsError(ErrorKind.QUEUE_DOES_NOT_EXIST, "The specified queue does not exist.")
 
 
 def receipt_handle_is_invalid() -> SqsError:
-    """ReceiptHandleIsInvalid, with the same message whatever is wrong with the handle."""
+    """Return a ReceiptHandleIsInvalid error, the same whatever is wrong with the handle."""
     return SqsError(ErrorKind.RECEIPT_HANDLE_IS_INVALID, "The input receipt handle is invalid.")
 
 
 def not_for_this_kind(parameter: str, value: object) -> SqsError:
-    """InvalidParameterValue for a parameter that only the other kind of queue has."""
+    """Return an InvalidParameterValue error for a parameter that only the other kind of queue has."""
     return invalid_parameter(
         f"Value {value} for parameter {parameter} is invalid. "
         "Reason: The request includes a parameter that is not valid for this queue type."

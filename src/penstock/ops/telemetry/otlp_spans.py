@@ -40,12 +40,12 @@ class OtlpSpans:
                 self._ids.trace_id, int(span.parent_id, 16), is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED)
             )
             context = trace.set_span_in_context(NonRecordingSpan(parent))
-        told = self._tracer.start_span(
+        recorded = self._tracer.start_span(
             span.name, context, attributes=dict(span.attributes), start_time=span.start_ms * _MS_NS
         )
         if span.error is not None:
-            told.set_status(Status(StatusCode.ERROR, span.error))
-        told.end(span.end_ms * _MS_NS)
+            recorded.set_status(Status(StatusCode.ERROR, span.error))
+        recorded.end(span.end_ms * _MS_NS)
 
     def close(self) -> None:
         """Send queued spans and stop."""

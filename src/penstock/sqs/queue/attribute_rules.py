@@ -35,12 +35,12 @@ class FifoThroughputLimit(Enum):
 
 
 def unknown_attribute(name: str) -> SqsError:
-    """InvalidAttributeName, as AWS words it."""
+    """Return an InvalidAttributeName error with AWS's text."""
     return SqsError(ErrorKind.INVALID_ATTRIBUTE_NAME, f"Unknown Attribute {name[:256]}.")
 
 
 def refused(name: str, reason: str) -> SqsError:
-    """InvalidAttributeValue, as AWS words it."""
+    """Return an InvalidAttributeValue error with AWS's text."""
     return invalid_attribute_value(f"Invalid value for the parameter {name}. Reason: {reason}.")
 
 
