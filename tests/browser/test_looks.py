@@ -161,12 +161,12 @@ def test_a_token_is_asked_for_once_and_kept_in_the_tab(
         page.goto("/#/subscriptions")
         page.get_by_label("Token").fill("wrong")
         page.get_by_role("button", name="Sign in").click()
-        expect(page.get_by_role("alert")).to_have_text("This token is not known here.")
+        expect(page.get_by_role("alert")).to_have_text("This token is not valid.")
         page.get_by_label("Token").fill("the-token")
         page.get_by_role("button", name="Sign in").click()
-        expect(page.get_by_text("There are no subscriptions")).to_be_visible()
+        expect(page.get_by_text("No subscriptions.")).to_be_visible()
         page.reload()
-        expect(page.get_by_text("There are no subscriptions")).to_be_visible()
+        expect(page.get_by_text("No subscriptions.")).to_be_visible()
         assert page.evaluate("JSON.stringify([...Object.values(localStorage), document.cookie])") == '[""]'
 
         page.goto("/#/pools")

@@ -51,7 +51,7 @@ def test_the_overview_tells_how_long_the_oldest_has_waited(site: Site, page: Pag
     site.ask("POST", f"/api/v1/subscriptions/{held['id']}/pause")
     site.publish(held, 1)
     opened(page, "overview")
-    expect(page.locator("#oldest .note")).to_have_text(re.compile(r"^held back: \d"))
+    expect(page.locator("#oldest .note")).to_have_text(re.compile(r"^blocked: \d"))
 
     receiver.delay_s = 3.0
     site.publish(slow, *range(3))
@@ -60,7 +60,7 @@ def test_the_overview_tells_how_long_the_oldest_has_waited(site: Site, page: Pag
     site.ask("POST", f"/api/v1/subscriptions/{held['id']}/resume")
     for subscription, jobs in ((held, 1), (slow, 3)):
         site.wait_for(subscription, ["COMPLETED"] * jobs)
-    expect(page.locator("#oldest")).to_contain_text("0 sbefore its delivery")
+    expect(page.locator("#oldest")).to_contain_text("0 sbefore delivery")
     page.locator("#oldest").click()
     expect(page).to_have_url(re.compile(r"#/jobs\?status=PENDING$"))
 
@@ -93,7 +93,7 @@ def test_the_overview_tells_what_was_delivered(site: Site, page: Page) -> None:
 
 def test_the_overview_says_why_a_chart_is_empty(page: Page) -> None:
     opened(page, "overview")
-    expect(page.get_by_text("this page measures while it is open").first).to_be_visible()
+    expect(page.get_by_text("Collecting data.").first).to_be_visible()
     expect(page.get_by_role("img", name=re.compile("while this page was open")).first).to_be_visible()
 
 
@@ -154,16 +154,16 @@ def test_a_pool_is_changed_for_the_router_and_for_good(site: Site, page: Page) -
     opened(page, "pools")
     press(page, "New pool…")
     dialog = page.get_by_role("dialog")
-    dialog.get_by_label("Code, as subscriptions name it").fill("painters")
-    dialog.get_by_label("Deliveries at once").fill("4")
-    answer(page, "Make")
+    dialog.get_by_label("Code, as used by subscriptions").fill("painters")
+    dialog.get_by_label("Concurrent deliveries").fill("4")
+    answer(page, "Create")
     row = page.get_by_role("row", name=re.compile("^painters"))
     expect(row.get_by_role("cell").nth(1)).to_have_text("4")
 
-    press(page, "Change…", within=row)
-    dialog.get_by_label("Deliveries at once").fill("7")
-    dialog.get_by_label("Deliveries a minute").fill("600")
-    answer(page, "Change")
+    press(page, "Edit…", within=row)
+    dialog.get_by_label("Concurrent deliveries").fill("7")
+    dialog.get_by_label("Deliveries per minute").fill("600")
+    answer(page, "Save")
     expect(row.get_by_role("cell").nth(1)).to_have_text("7")
     expect(row.get_by_role("cell").nth(2)).to_have_text("600")
     of_router = {pool["code"]: pool for pool in site.get("/api/router/monitoring/pools")["pools"]}
@@ -184,7 +184,7 @@ def test_an_open_breaker_is_shown_and_reset(site: Site, page: Page) -> None:
     row = page.get_by_role("row").filter(has_text=receiver.url)
     expect(row).to_contain_text("OPEN")
     press(page, "Reset…", within=row)
-    answer(page, "Reset it", receiver.url)
+    answer(page, "Reset", receiver.url)
     expect(row).to_contain_text("CLOSED")
     assert state() == "CLOSED"
 
@@ -216,7 +216,7 @@ def test_what_blocks_a_group_is_ignored_or_skipped(site: Site, page: Page) -> No
     opened(page, f"groups?key={given_up['id']}:order-78")
     receiver.status = 200
     press(page, "Ignore…", within=page.locator(".lane"))
-    answer(page, "Ignore it", "never gets it")
+    answer(page, "Ignore", "never gets it")
     site.wait_for(given_up, ["CANCELLED", "COMPLETED"])
     assert site.numbers(receiver) == [2]
 
@@ -228,7 +228,7 @@ def test_what_blocks_a_group_is_ignored_or_skipped(site: Site, page: Page) -> No
     expect(lane).to_contain_text("waits for its next attempt")
     receiver.status = 200
     lane.get_by_role("button", name="Skip…").first.click()
-    answer(page, "Skip it")
+    answer(page, "Skip")
     site.wait_for(waiting, ["CANCELLED", "COMPLETED"])
 
 
@@ -282,7 +282,7 @@ def test_a_job_is_found_in_every_way_and_told_attempt_by_attempt(site: Site, pag
         expect(page.get_by_role("link", name=job["id"], exact=True), search).to_be_visible()
         expect(page.locator("tbody tr"), search).to_have_count(1)
     opened(page, f"jobs?type={job['type']}&to=2020-01-01T00:00:00")
-    expect(page.get_by_text("No job fits.")).to_be_visible()
+    expect(page.get_by_text("No matching jobs.")).to_be_visible()
 
     opened(page, f"jobs/{job['id']}")
     entries = page.locator(".timeline li")
@@ -310,12 +310,12 @@ def test_jobs_are_chosen_and_cancelled_together(site: Site, page: Page) -> None:
     site.publish(subscription, 1, 2, 3)
     opened(page, f"jobs?subscriptionId={subscription['id']}")
     expect(page.locator("tbody tr")).to_have_count(3)
-    for box in page.get_by_label("Choose this job").all()[:2]:
+    for box in page.get_by_label("Select this job").all()[:2]:
         box.check()
-    press(page, "Cancel chosen…")
+    press(page, "Cancel selected…")
     answer(page, "Cancel", "2 jobs are cancelled")
     assert site.statuses(subscription) == ["PENDING"] * 3
-    press(page, "Cancel chosen…")
+    press(page, "Cancel selected…")
     answer(page, "Cancel 2")
     site.wait_for(subscription, ["PENDING", "CANCELLED", "CANCELLED"])
     assert receiver.bodies == []
@@ -328,10 +328,10 @@ def test_a_replay_is_counted_before_it_is_done(site: Site, page: Page) -> None:
     site.wait_for(subscription, ["COMPLETED"] * 3)
     opened(page, f"jobs?subscriptionId={subscription['id']}&status=COMPLETED")
     expect(page.locator("tbody tr")).to_have_count(3)
-    press(page, "Replay what fits…")
+    press(page, "Replay matching…")
     answer(page, "Cancel", "3 finished jobs in 1 group")
     assert site.numbers(receiver) == [1, 2, 3]
-    press(page, "Replay what fits…")
+    press(page, "Replay matching…")
     answer(page, "Replay 3")
     site.wait(lambda: site.numbers(receiver) == [1, 2, 3, 1, 2, 3])
 
@@ -346,17 +346,17 @@ def test_a_subscription_is_made_tested_paused_and_given_a_new_secret(
     dialog.get_by_label("Name").fill("made-here")
     dialog.get_by_label("Events, such as").fill("made:**")
     dialog.get_by_label("Target URL").fill("http://user:secret@nowhere.example/")
-    dialog.get_by_role("button", name="Make").click()
+    dialog.get_by_role("button", name="Create").click()
     expect(dialog.get_by_role("alert")).to_contain_text("not a URL to deliver to")
     complaints.clear()
     dialog.get_by_label("Target URL").fill(receiver.url)
-    dialog.get_by_role("button", name="Make").click()
+    dialog.get_by_role("button", name="Create").click()
     expect(dialog.locator("pre")).to_have_text(re.compile("^whsec_"))
     dialog.get_by_role("button", name="Close").click()
 
     block = page.locator(".subscription", has_text="made-here")
     press(page, "Test", within=block)
-    expect(dialog).to_contain_text("made-here took the test event")
+    expect(dialog).to_contain_text("made-here accepted the test event")
     expect(dialog).to_contain_text("HTTP 200")
     dialog.get_by_role("button", name="Close").click()
     assert b"penstock:test" in receiver.bodies.pop()
@@ -446,7 +446,7 @@ def test_sparks_queries_are_shown_with_their_pace_and_their_last_error(
         expect(page.get_by_role("row").filter(has_text="fan-out")).to_contain_text("3,529")
         broken = page.get_by_role("row").filter(has_text="dispatch")
         expect(broken).to_contain_text("WAITING")
-        expect(broken).to_contain_text("the queue is gone (started again in 4.0 s)")
+        expect(broken).to_contain_text("the queue is gone (restarts in 4.0 s)")
         opened(page, "overview")
         expect(page.get_by_role("listitem").filter(has_text="Pipeline")).to_contain_text("failing")
         opened(page, "pipeline")
@@ -455,7 +455,7 @@ def test_sparks_queries_are_shown_with_their_pace_and_their_last_error(
         well.measured(12)
         pipeline.answer = msgspec.json.encode({"master": "local[2]", "queries": [well.view()]})
         opened(page, "overview")
-        expect(page.get_by_role("listitem").filter(has_text="Pipeline")).to_contain_text("fan-out: 12 rows wait")
+        expect(page.get_by_role("listitem").filter(has_text="Pipeline")).to_contain_text("fan-out: 12 rows waiting")
     finally:
         page.close()
         assert part.stop() == 0

@@ -147,7 +147,7 @@ def test_a_number_of_partitions_that_no_queue_has(spark: SparkSession, partition
 
 def test_messages_are_read_without_their_credentials_in_the_plan(spark: SparkSession, capsys: Any) -> None:
     from penstock.history.repartition.messages import messages_of
-    from penstock.sqs.auth.signing import Signer
+    from penstock.sqs.auth.signer import Signer
 
     queue = QueueAccess("http://127.0.0.1:1/000000000000/orders.fifo", Signer("key-id", "hidden-secret", "us-east-1"))
     messages_of(spark, queue, 2).explain(True)

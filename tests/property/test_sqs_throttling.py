@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from penstock.domain.rate import MAX_RETRY_AFTER_S, TokenBucket
 from penstock.sqs.errors import ErrorKind, SqsError
-from penstock.sqs.queue.throttling import Action, QueueThrottle, Throttles, ThrottleSettings, with_throttles
+from penstock.sqs.queue.throttle import Action, QueueThrottle, Throttles, ThrottleSettings, with_throttles
 
 ACTIONS = st.sampled_from([Action.SEND, Action.RECEIVE])
 QUEUES = st.integers(0, 2)

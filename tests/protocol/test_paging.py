@@ -24,8 +24,8 @@ from penstock.events.store.sqlite import sqlite_repository
 from penstock.http.api.paging import cursor_after
 from penstock.router.monitoring.app import route_table as router_routes
 from penstock.router.settings import RouterSettings
-from penstock.sqs.admin.admin import AdminSurface
-from penstock.sqs.queue.placement import HOME
+from penstock.sqs.admin.routes import AdminSurface
+from penstock.sqs.queue.placement import OWN_DATABASE
 from penstock.sqs.server import SqsServerSettings, open_service
 from penstock.testing.clock import VirtualClock
 from penstock.testing.receiver import RecordingReceiver, Reply
@@ -175,7 +175,7 @@ async def test_a_cursor_that_no_list_made_is_refused_in_a_sentence(rig: Dispatch
     for cursor in ("nonsense", "%00", "e30", cursor_after((True,)), cursor_after((2**63, ""))):
         refused = await rig.ask("GET", f"{V1}/{asked}cursor={cursor}")
         assert refused.status == 400, refused
-        assert "pass on the one of the last page as it is" in refused.body["detail"]
+        assert "send the cursor of the previous page unchanged" in refused.body["detail"]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ async def test_a_cursor_that_a_database_could_not_be_asked_for_is_refused(
 ) -> None:
     refused = await rig.ask("GET", f"{V1}/{path}?cursor={cursor_after(key)}")
 
-    assert (refused.status, "is none" in refused.body["detail"]) == (400, True)
+    assert (refused.status, "is not valid" in refused.body["detail"]) == (400, True)
 
 
 async def test_the_queues_of_a_real_sqs_server_come_in_pages_that_queues_may_come_and_go_between(
@@ -210,7 +210,7 @@ async def test_the_queues_of_a_real_sqs_server_come_in_pages_that_queues_may_com
             assert [each["name"] for each in whole["queues"]] == ["aa", "b", "c", "d"]
             assert whole["cursor"] is None
             refused = await rig.ask("GET", "/api/queues?cursor=nonsense")
-            assert (refused.status, "pass on the one of the last page" in refused.body["detail"]) == (400, True)
+            assert (refused.status, "send the cursor of the previous page" in refused.body["detail"]) == (400, True)
 
 
 # Answers with lists and no cursor, and why these cannot grow.
@@ -232,7 +232,9 @@ async def test_every_list_that_can_grow_has_a_cursor() -> None:
     front = WebFront.at(router="", queues="", pipeline="")
     router = router_routes(ServedApi(RouterSettings()).parts()).routes
 
-    async with open_service({HOME: MemoryStore()}, VirtualClock(), TsidFactory(1), SqsServerSettings()) as service:
+    async with open_service(
+        {OWN_DATABASE: MemoryStore()}, VirtualClock(), TsidFactory(1), SqsServerSettings()
+    ) as service:
         sqs = AdminSurface(service).table.routes
 
     without: set[str] = set()

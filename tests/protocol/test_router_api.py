@@ -202,8 +202,10 @@ def test_a_warning_that_comes_again_keeps_its_place_among_the_pages(api: ServedA
 )
 def test_a_cursor_that_no_list_made_is_refused(api: ServedApi, path: str) -> None:
     for cursor in ("nonsense", "WzFd", "%00", "e30"):
-        assert_problem(api.ask("GET", f"/monitoring/{path}?cursor={cursor}"), 400, "pass on the one of the last page")
-        assert_problem(api.ask("GET", "/warnings?cursor=nonsense"), 400, "pass on the one of the last page")
+        assert_problem(
+            api.ask("GET", f"/monitoring/{path}?cursor={cursor}"), 400, "send the cursor of the previous page"
+        )
+        assert_problem(api.ask("GET", "/warnings?cursor=nonsense"), 400, "cursor of the previous page")
 
 
 # Queues
@@ -422,10 +424,10 @@ def test_test_endpoints_are_off_unless_switched_on() -> None:
         ("/monitoring/groups?limit=1&limit=2", "given twice"),
         ("/monitoring/groups?limit=0", "limit"),
         ("/monitoring/groups?limit=1001", "limit"),
-        ("/monitoring/groups?limit=ten", "'limit' is a number"),
-        ("/monitoring/groups?limit=null", "'limit' is a number"),
+        ("/monitoring/groups?limit=ten", "'limit' must be a number"),
+        ("/monitoring/groups?limit=null", "'limit' must be a number"),
         ("/monitoring/groups?limit=1.5", "limit"),
-        ("/warnings?acknowledged=yes", "'acknowledged' is a number, true or false"),
+        ("/warnings?acknowledged=yes", "'acknowledged' must be a number, true or false"),
         ("/warnings?acknowledged=1", "acknowledged"),
         ("/warnings?severity=LOUD", "severity"),
         ("/warnings?source=%ff", "cannot be read"),

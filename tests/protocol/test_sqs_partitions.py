@@ -212,7 +212,7 @@ def test_a_queue_whose_count_is_not_the_maps(tmp_path: Path) -> None:
     [
         ("orders.fifo:4=a,b", "names 2 databases for 4 partitions"),
         ("orders.fifo:2=a,c", "names the database 'c', which is not configured; known are a, b"),
-        ("orders:2=a,b", "is no partition map entry; write orders.fifo:4=a,a,b,b"),
+        ("orders:2=a,b", "is not a partition map entry; write it as orders.fifo:4=a,a,b,b"),
     ],
 )
 def test_maps_that_are_refused(tmp_path: Path, text: str, sentence: str) -> None:

@@ -196,7 +196,7 @@ class RecordedExchange:
     def respond(self, status: int, headers: Headers, body: bytes) -> None:
         self.answered.set_result(status)
 
-    def go_on(self, work: Coroutine[Any, Any, None]) -> None:
+    def run_in_task(self, work: Coroutine[Any, Any, None]) -> None:
         raise AssertionError("nothing here has to wait")
 
     async def hung_up(self) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from penstock.sqs.actions.after_commit import AfterCommit
+from penstock.sqs.actions.answer import AfterCommit
 from penstock.sqs.actions.table import ACTIONS
 from penstock.sqs.auth.caller import SqsCaller
 from penstock.sqs.model import Shape

@@ -99,7 +99,7 @@ def test_with_a_file_that_has_no_keys_nobody_gets_in() -> None:
 
 
 def test_a_role_that_is_not_enough_is_refused_by_name() -> None:
-    with pytest.raises(Refused, match=r"'grafana' is a viewer's; this needs admin") as caught:
+    with pytest.raises(Refused, match=r"'grafana' has the role viewer; this requires admin") as caught:
         RequestGuard().check_role(Caller("grafana", Role.VIEWER), frozenset({Role.ADMIN}))
     assert caught.value.problem.status == 403
 

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.app import app
-from penstock.ops.config.rendering import as_reference
+from penstock.ops.config.text import as_reference
 
 runner = CliRunner()
 

@@ -17,7 +17,7 @@ from penstock.cli.output import printable
 from penstock.cli.queue.connection import DEFAULT_ENDPOINT, endpoint_url, find_signer, region_of
 from penstock.domain.errors import InvalidArgument, Unavailable
 from penstock.edge.clock import SystemClock
-from penstock.sqs.auth.signing import Signer
+from penstock.sqs.auth.signer import Signer
 from penstock.sqs.client import BlockingSqsClient, SqsEndpoint
 
 runner = CliRunner()
@@ -192,7 +192,7 @@ def test_only_a_penstock_server_can_be_peeked_at(status: int, body: bytes) -> No
     with answering(status, body) as (url, _):
         result = run("peek", "orders", "--endpoint", url)
     assert result.exit_code == 1
-    assert result.stderr == f"error: {url} is not a Penstock server, and only those can show a queue\n"
+    assert result.stderr == f"error: {url} is not a Penstock server, and only Penstock servers can show a queue\n"
 
 
 def test_an_endpoint_may_have_a_path_and_the_session_token_goes_along(monkeypatch: pytest.MonkeyPatch) -> None:

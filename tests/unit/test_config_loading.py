@@ -7,7 +7,7 @@ import pytest
 
 from penstock.domain.errors import InvalidArgument
 from penstock.ops.config import Config, ConfigError, kinds, load
-from penstock.ops.config.loading import Loaded, resolve, trace
+from penstock.ops.config.loader import Loaded, resolve, trace
 from penstock.ops.config.setting import setting
 from penstock.ops.config.tree import Durability, LogFormat
 

@@ -3,9 +3,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from penstock.ops.config import Config, kinds
-from penstock.ops.config.loading import resolve
-from penstock.ops.config.rendering import as_reference, as_toml, as_tree, shown
+from penstock.ops.config.loader import resolve
 from penstock.ops.config.setting import setting, settings
+from penstock.ops.config.text import as_reference, as_toml, as_tree, shown
 
 REFERENCE = Path(__file__).parents[2] / "docs/reference/configuration.md"
 

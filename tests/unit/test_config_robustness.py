@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.ops.config import Config, ConfigError
-from penstock.ops.config.loading import resolve
+from penstock.ops.config.loader import resolve
 from penstock.ops.config.setting import settings
 
 KNOWN = tuple(settings(Config))

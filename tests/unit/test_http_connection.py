@@ -208,11 +208,11 @@ class DirectApp:
             case b"/later":
                 self.later.put_nowait(exchange)
             case b"/task":
-                exchange.go_on(self._wait(exchange))
+                exchange.run_in_task(self._wait(exchange))
             case b"/raise":
                 raise RuntimeError("nobody thought of this")
             case b"/forgotten":
-                exchange.go_on(asyncio.sleep(0))
+                exchange.run_in_task(asyncio.sleep(0))
             case _:
                 return False
         return True

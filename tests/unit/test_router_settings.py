@@ -4,8 +4,8 @@ from ipaddress import ip_network
 import pytest
 
 from penstock.ops.config import Config, ConfigError
-from penstock.ops.config.loading import resolve
-from penstock.ops.config.rendering import as_tree
+from penstock.ops.config.loader import resolve
+from penstock.ops.config.text import as_tree
 from penstock.router.settings import RouterSettings, router_settings
 
 

@@ -33,7 +33,7 @@ def file(tmp_path: Path) -> Path:
 def complaint(file: Path, text: str) -> str:
     file.write_text(text)
     with pytest.raises(InvalidArgument) as caught:
-        credentials.load(file)
+        credentials.load_credentials(file)
     told = caught.value.message
     assert str(file) in told
     assert SECRET not in told
@@ -47,7 +47,7 @@ def key(access_key: str = '"k"', secret: str = f'"{SECRET}"', role: str = '"clie
 
 def test_keys_are_found_by_their_name(file: Path) -> None:
     file.write_text(GOOD)
-    known = credentials.load(file)
+    known = credentials.load_credentials(file)
     found = known.find("ops")
     assert found is not None
     assert (found.principal, found.secret) == (Principal("ops", KeyRole.ADMIN), SECRET)
@@ -59,7 +59,7 @@ def test_keys_are_found_by_their_name(file: Path) -> None:
 
 def test_secrets_are_not_shown(file: Path) -> None:
     file.write_text(GOOD)
-    known = credentials.load(file)
+    known = credentials.load_credentials(file)
     found = known.find("ops")
     for thing in (known, found, [found], {"k": found}):
         assert SECRET not in f"{thing} {thing!r}"
@@ -69,9 +69,9 @@ def test_secrets_are_not_shown(file: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "must hold one or more [[key]] tables"),
-        ("key = 3", "must hold one or more [[key]] tables"),
-        ("key = []", "must hold one or more [[key]] tables"),
+        ("", "must contain one or more [[key]] tables"),
+        ("key = 3", "must contain one or more [[key]] tables"),
+        ("key = []", "must contain one or more [[key]] tables"),
         ("key = [1]", "key 1 "),
         (key() + "[[keys]]\nx = 1", "and nothing else"),
         ("[[key]\n", "is not valid TOML"),
@@ -87,7 +87,7 @@ def test_secrets_are_not_shown(file: Path) -> None:
         (key(role="[]"), 'role must be "admin" or "client"'),
         (key(more="region = 1"), "unknown setting 'region'; allowed are access_key, secret, role"),
         (key() + key(), "key 2 "),
-        (key() + key(), "access_key 'k' is there twice"),
+        (key() + key(), "access_key 'k' appears twice"),
         ('[[key]]\nrole = "admin"', "secret must be"),
     ],
 )
@@ -105,13 +105,13 @@ def test_all_mistakes_are_told_at_once(file: Path) -> None:
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "absent"):
         with pytest.raises(InvalidArgument, match="cannot be read"):
-            credentials.load(path)
+            credentials.load_credentials(path)
 
 
 def test_a_file_that_is_not_text(file: Path) -> None:
     file.write_bytes(b"\xff\xfe")
     with pytest.raises(InvalidArgument, match="not UTF-8"):
-        credentials.load(file)
+        credentials.load_credentials(file)
 
 
 @pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o640, False), (0o644, True), (0o604, True)])
@@ -121,6 +121,6 @@ def test_a_file_that_everyone_can_read_is_warned_of(
     file.write_text(GOOD)
     file.chmod(mode)
     with caplog.at_level(logging.WARNING):
-        credentials.load(file)
+        credentials.load_credentials(file)
     assert ("chmod 600" in caplog.text) is warned
     assert SECRET not in caplog.text

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from penstock.sqs.auth import sigv4
 from penstock.sqs.auth.credentials import AccessKey, Credentials, KeyRole, Principal
-from penstock.sqs.auth.signing import Signer
+from penstock.sqs.auth.signer import Signer
 from penstock.sqs.errors import SqsError
 from penstock.sqs.wire.protocol import SignedRequest
 

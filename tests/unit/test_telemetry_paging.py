@@ -23,7 +23,7 @@ def test_a_cursor_is_the_key_it_was_made_of(key: tuple[str, int, float]) -> None
 
 @given(st.text())
 def test_a_text_that_is_no_cursor_is_refused(text: str) -> None:
-    with pytest.raises(BadCursor, match="pass on the one of the last page"):
+    with pytest.raises(BadCursor, match="send the cursor of the previous page"):
         key_before(f"!{text}", tuple[str])
 
 
@@ -85,5 +85,5 @@ def test_a_list_asked_for_as_a_whole_keeps_its_own_order() -> None:
 
 def test_an_order_without_pages_takes_no_cursor() -> None:
     check_no_cursor(None, "order=longest")
-    with pytest.raises(InvalidArgument, match="order=longest tells the first ones only"):
+    with pytest.raises(InvalidArgument, match="order=longest lists only the first items"):
         check_no_cursor("x", "order=longest")

@@ -121,7 +121,7 @@ async def test_what_is_wrong_with_a_body_has_its_status(chunks: tuple[bytes, ...
 
 
 def test_a_route_stands_in_a_table_once() -> None:
-    with pytest.raises(ValueError, match="stands in the table twice"):
+    with pytest.raises(ValueError, match="is in the table twice"):
         RouteTable(*routes_of(show, show))
 
 

@@ -106,7 +106,7 @@ def test_an_address_that_others_reach_needs_credentials(host: str) -> None:
 
 
 def test_an_address_of_another_machine_cannot_be_listened_on() -> None:
-    with pytest.raises(CannotListen, match="give an IP address of this machine"):
+    with pytest.raises(CannotListen, match="use an IP address of this machine"):
         listening_socket("192.0.2.1", 0, credentials_set=True)
     with pytest.raises(CannotListen, match="cannot find the address"):
         listening_socket("no-such-host.invalid", 0, credentials_set=True)

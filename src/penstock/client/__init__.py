@@ -1,4 +1,4 @@
-"""The Python client: publish, subscribe, look at jobs, and check the webhooks you get.
+"""The Python client: publish, subscribe, inspect jobs, and verify webhooks.
 
 with Penstock("http://127.0.0.1:8080") as penstock:
     penstock.publish(Event(type="orders:placed", key="order-1", data={"total": 7}))
@@ -47,7 +47,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    # When it is asked for: the CLI and blocking programs do without asyncio, and start faster.
+    # Imported on first use: the CLI and blocking programs do not need asyncio and start faster without it.
     if name == "AsyncPenstock":
         from penstock.client.asynchronous import AsyncPenstock
 

@@ -4,20 +4,32 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Self, Unpack
 
 from penstock.client import calls, types
-from penstock.client.async_connections import AsyncConnections
 from penstock.client.blocking import DEFAULT_TIMEOUT_S, DEFAULT_URL, P
-from penstock.client.calls import ApiCall, JobOptions, JobSearch, SubscriptionChanges, SubscriptionSettings
-from penstock.client.endpoint import Endpoint
+from penstock.client.calls import A, ApiCall, JobOptions, JobSearch, SubscriptionChanges, SubscriptionSettings
+from penstock.client.endpoint import REPEAT_AFTER_S, Endpoint
 from penstock.client.event import Event, encode_event, in_batches
+from penstock.delivery import (
+    AnswerTimedOut,
+    AnyAddress,
+    ConnectTimedOut,
+    DeliveryFailed,
+    HttpClient,
+    head_with,
+    own_part_settings,
+)
+from penstock.domain.limits import MIB
+from penstock.edge.pause import pause
+
+MAX_ANSWER_BYTES = 512 * MIB
 
 
 class AsyncPenstock:
-    """Talks to the API of a Penstock. Use it in an `async with` block, or close it; tasks may share it."""
+    """Calls the API of a Penstock server. Use it in an `async with` block, or close it; tasks may share it."""
 
     def __init__(
         self, url: str = DEFAULT_URL, token: str | None = None, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> None:
-        self._connections = AsyncConnections(Endpoint.parse(url, token), timeout_s)
+        self._connections = _Connections(Endpoint.parse(url, token), timeout_s)
         self._ask = self._connections.ask
 
     async def __aenter__(self) -> Self:
@@ -31,18 +43,18 @@ class AsyncPenstock:
         await self._connections.close()
 
     async def publish(self, event: Event) -> types.EventReceipt:
-        """Publish an event; safe to repeat, as the same `source` and `id` are kept once."""
+        """Publish an event. Safe to repeat: an event with the same `source` and `id` is stored once."""
         return (await self._ask(calls.publish(encode_event(event)))).events[0]
 
     async def publish_all(self, events: Iterable[Event]) -> list[types.EventReceipt]:
-        """Publish events in order, up to 1,000 in one transaction; after an error the same list may be given again."""
+        """Publish events in order, up to 1,000 per transaction. After an error the same list may be published again."""
         answers = [await self._ask(calls.publish(body)) for body in in_batches(events)]
         return [receipt for answer in answers for receipt in answer.events]
 
     async def subscribe(
         self, name: str, pattern: str, target: str, **options: Unpack[SubscriptionSettings]
     ) -> types.SubscriptionMade:
-        """Have events of a type such as `orders:**` delivered to a URL; the answer has the secret, this once."""
+        """Deliver events of a type such as `orders:**` to a URL. Only this answer contains the secret."""
         return await self._ask(calls.subscribe(name, pattern, target, options))
 
     async def subscriptions(self) -> list[types.SubscriptionView]:
@@ -56,7 +68,7 @@ class AsyncPenstock:
     async def update_subscription(
         self, subscription_id: str, **changes: Unpack[SubscriptionChanges]
     ) -> types.SubscriptionView:
-        """Change what is given; a filter or headers are replaced as a whole."""
+        """Change the given fields; a filter or headers are replaced as a whole."""
         return await self._ask(calls.update_subscription(subscription_id, changes))
 
     async def pause(self, subscription_id: str) -> types.SubscriptionView:
@@ -78,7 +90,7 @@ class AsyncPenstock:
         return await self._ask(calls.rotate_secret(subscription_id, types.Rotation(secret, keep_previous)))
 
     async def finish_rotation(self, subscription_id: str) -> types.RotationFinished:
-        """Sign with the newest secret alone."""
+        """Sign with only the newest secret."""
         return await self._ask(calls.finish_rotation(subscription_id))
 
     async def test_subscription(self, subscription_id: str) -> types.Trial:
@@ -90,7 +102,7 @@ class AsyncPenstock:
         return await self._ask(calls.create_job(options))
 
     async def jobs(self, **which: Unpack[JobSearch]) -> AsyncIterator[types.JobView]:
-        """Yield the matching jobs, the newest first, page by page as they are asked for."""
+        """Yield the matching jobs, the newest first, fetching page after page as needed."""
         async for page in self._pages(lambda cursor: calls.jobs(which, cursor)):
             for job in page.jobs:
                 yield job
@@ -137,7 +149,7 @@ class AsyncPenstock:
         return await self._ask(calls.delete_pool(code))
 
     async def change_page(self, limit: int, cursor: str | None = None) -> types.ChangeList:
-        """Return one page of what people changed, the newest first, and the cursor of the next page."""
+        """Return one page of changes made through the API, the newest first, and the cursor of the next page."""
         return await self._ask(calls.changes(cursor, limit))
 
     async def _pages(self, call: Callable[[str | None], ApiCall[P]]) -> AsyncIterator[P]:
@@ -146,3 +158,42 @@ class AsyncPenstock:
         while page.cursor is not None:
             page = await self._ask(call(page.cursor))
             yield page
+
+
+class _Connections:
+    """Makes calls; any number of tasks may share it."""
+
+    def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
+        self._endpoint = endpoint
+        self._settings = own_part_settings(timeout_s, MAX_ANSWER_BYTES)
+        # Created by the first call: the client may be created before there is an event loop.
+        self._http: HttpClient | None = None
+
+    async def ask(self, call: ApiCall[A]) -> A:
+        """Return the answer to a call; repeat the call if the connection breaks and that does no harm."""
+        for pause_s in REPEAT_AFTER_S if call.repeatable else ():
+            try:
+                return await self._exchange(call)
+            except (AnswerTimedOut, ConnectTimedOut) as error:
+                raise self._endpoint.no_answer(call, error.message) from error
+            except DeliveryFailed:
+                await pause(pause_s)
+        try:
+            return await self._exchange(call)
+        except DeliveryFailed as error:
+            raise self._endpoint.no_answer(call, error.message) from error
+
+    async def close(self) -> None:
+        """Close the connections; the next call connects again."""
+        if self._http is not None:
+            self._http.close()
+            self._http = None
+
+    async def _exchange(self, call: ApiCall[A]) -> A:
+        if self._http is None:
+            self._http = HttpClient(AnyAddress(), self._settings)
+        endpoint = self._endpoint
+        headers = tuple((name.lower(), value) for name, value in endpoint.headers(call.body).items())
+        head = head_with(endpoint.origin + endpoint.base_path + call.path, headers, call.method)
+        answer = await self._http.send(head, call.body or b"", repeatable=call.repeatable)
+        return endpoint.read(call, answer.status, answer.body)

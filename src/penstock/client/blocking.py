@@ -1,12 +1,13 @@
-"""The client for code that waits for its answers."""
+"""The blocking client."""
 
 from collections.abc import Callable, Iterable, Iterator
+from threading import Event as Flag
 from typing import Self, TypeVar, Unpack
 
 from penstock.client import calls, types
-from penstock.client.blocking_connections import BlockingConnections
-from penstock.client.calls import ApiCall, JobOptions, JobSearch, Page, SubscriptionChanges, SubscriptionSettings
-from penstock.client.endpoint import Endpoint
+from penstock.client.blocking_http import BROKEN, BlockingHttp
+from penstock.client.calls import A, ApiCall, JobOptions, JobSearch, Page, SubscriptionChanges, SubscriptionSettings
+from penstock.client.endpoint import REPEAT_AFTER_S, Endpoint
 from penstock.client.event import Event, encode_event, in_batches
 
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -16,12 +17,12 @@ P = TypeVar("P", bound=Page)
 
 
 class Penstock:
-    """Talks to the API of a Penstock. Use it in a `with` block, or close it; threads may share it."""
+    """Calls the API of a Penstock server. Use it in a `with` block, or close it; threads may share it."""
 
     def __init__(
         self, url: str = DEFAULT_URL, token: str | None = None, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> None:
-        self._connections = BlockingConnections(Endpoint.parse(url, token), timeout_s)
+        self._connections = _Connections(Endpoint.parse(url, token), timeout_s)
         self._ask = self._connections.ask
 
     def __enter__(self) -> Self:
@@ -35,18 +36,18 @@ class Penstock:
         self._connections.close()
 
     def publish(self, event: Event) -> types.EventReceipt:
-        """Publish an event; safe to repeat, as the same `source` and `id` are kept once."""
+        """Publish an event. Safe to repeat: an event with the same `source` and `id` is stored once."""
         return self._ask(calls.publish(encode_event(event))).events[0]
 
     def publish_all(self, events: Iterable[Event]) -> list[types.EventReceipt]:
-        """Publish events in order, up to 1,000 in one transaction; after an error the same list may be given again."""
+        """Publish events in order, up to 1,000 per transaction. After an error the same list may be published again."""
         answers = (self._ask(calls.publish(body)) for body in in_batches(events))
         return [receipt for answer in answers for receipt in answer.events]
 
     def subscribe(
         self, name: str, pattern: str, target: str, **options: Unpack[SubscriptionSettings]
     ) -> types.SubscriptionMade:
-        """Have events of a type such as `orders:**` delivered to a URL; the answer has the secret, this once."""
+        """Deliver events of a type such as `orders:**` to a URL. Only this answer contains the secret."""
         return self._ask(calls.subscribe(name, pattern, target, options))
 
     def subscriptions(self) -> list[types.SubscriptionView]:
@@ -60,7 +61,7 @@ class Penstock:
     def update_subscription(
         self, subscription_id: str, **changes: Unpack[SubscriptionChanges]
     ) -> types.SubscriptionView:
-        """Change what is given; a filter or headers are replaced as a whole."""
+        """Change the given fields; a filter or headers are replaced as a whole."""
         return self._ask(calls.update_subscription(subscription_id, changes))
 
     def pause(self, subscription_id: str) -> types.SubscriptionView:
@@ -82,7 +83,7 @@ class Penstock:
         return self._ask(calls.rotate_secret(subscription_id, types.Rotation(secret, keep_previous)))
 
     def finish_rotation(self, subscription_id: str) -> types.RotationFinished:
-        """Sign with the newest secret alone."""
+        """Sign with only the newest secret."""
         return self._ask(calls.finish_rotation(subscription_id))
 
     def test_subscription(self, subscription_id: str) -> types.Trial:
@@ -94,7 +95,7 @@ class Penstock:
         return self._ask(calls.create_job(options))
 
     def jobs(self, **which: Unpack[JobSearch]) -> Iterator[types.JobView]:
-        """Yield the matching jobs, the newest first, page by page as they are asked for."""
+        """Yield the matching jobs, the newest first, fetching page after page as needed."""
         return (job for page in self._pages(lambda cursor: calls.jobs(which, cursor)) for job in page.jobs)
 
     def job_page(self, limit: int, cursor: str | None = None, **which: Unpack[JobSearch]) -> types.JobList:
@@ -139,7 +140,7 @@ class Penstock:
         return self._ask(calls.delete_pool(code))
 
     def change_page(self, limit: int, cursor: str | None = None) -> types.ChangeList:
-        """Return one page of what people changed, the newest first, and the cursor of the next page."""
+        """Return one page of changes made through the API, the newest first, and the cursor of the next page."""
         return self._ask(calls.changes(cursor, limit))
 
     def _pages(self, call: Callable[[str | None], ApiCall[P]]) -> Iterator[P]:
@@ -148,3 +149,42 @@ class Penstock:
         while page.cursor is not None:
             page = self._ask(call(page.cursor))
             yield page
+
+
+class _Connections:
+    """Makes calls; safe to share between threads."""
+
+    def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
+        self._endpoint = endpoint
+        self._timeout_s = timeout_s
+        self._http = BlockingHttp(endpoint.host, endpoint.port, secure=endpoint.secure, timeout_s=timeout_s)
+        self._closed = Flag()
+
+    def ask(self, call: ApiCall[A]) -> A:
+        """Return the answer to a call; repeat the call if the connection breaks and that does no harm."""
+        for pause_s in REPEAT_AFTER_S if call.repeatable else ():
+            try:
+                return self._exchange(call)
+            except TimeoutError as error:
+                raise self._no_answer(call, error) from error
+            except BROKEN:
+                # Ends early if another thread closes the client.
+                self._closed.wait(pause_s)
+        try:
+            return self._exchange(call)
+        except BROKEN as error:
+            raise self._no_answer(call, error) from error
+
+    def close(self) -> None:
+        """Close the connections; the next call connects again."""
+        self._closed.set()
+        self._http.close()
+
+    def _exchange(self, call: ApiCall[A]) -> A:
+        endpoint = self._endpoint
+        answer = self._http.send(call.method, endpoint.base_path + call.path, call.body, endpoint.headers(call.body))
+        return endpoint.read(call, answer.status, answer.body)
+
+    def _no_answer(self, call: ApiCall[A], error: Exception) -> Exception:
+        late = isinstance(error, TimeoutError)
+        return self._endpoint.no_answer(call, f"no answer within {self._timeout_s:g} s" if late else str(error))

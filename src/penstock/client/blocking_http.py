@@ -1,4 +1,4 @@
-"""The blocking HTTP client: connections to one server, kept open, one for each thread that asks at the time."""
+"""The blocking HTTP client: kept connections to one server, one for each thread that is sending."""
 
 import http.client
 import select
@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import NamedTuple, Self
 
 BROKEN = (OSError, http.client.HTTPException)
-"""What `send` raises when no answer comes; a TimeoutError, if it did not come in time, is an OSError too."""
+"""What `send` raises if no answer comes; the TimeoutError of a late answer is an OSError too."""
 
 
 class HttpAnswer(NamedTuple):
-    """An answer, whole."""
+    """A complete answer."""
 
     status: int
     body: bytes
@@ -35,7 +35,7 @@ class BlockingHttp:
         self.close()
 
     def send(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> HttpAnswer:
-        """Send a request, once, and wait for its answer; one of BROKEN if none comes."""
+        """Send a request once and wait for its answer; raise one of BROKEN if none comes."""
         connection = self._take()
         try:
             connection.request(method, path, body, headers)
@@ -49,7 +49,7 @@ class BlockingHttp:
         return HttpAnswer(answer.status, content)
 
     def close(self) -> None:
-        """Hang up; the next request connects again."""
+        """Close the connections; the next request connects again."""
         while self._idle:
             self._idle.pop().close()
 
@@ -65,7 +65,7 @@ class BlockingHttp:
 
 
 def _has_ended(connection: http.client.HTTPConnection) -> bool:
-    # Nothing is due on an idle connection: what can be read is its end.
+    # An idle connection expects nothing: if it is readable, it has ended.
     readable = select.poll()
     readable.register(connection.sock, select.POLLIN)
     return bool(readable.poll(0))

@@ -1,4 +1,4 @@
-"""Every request that the clients make, as a value: what is sent, what the answer is, whether it may be sent again."""
+"""Every request of the clients as a value: what is sent, what the answer is, whether it may be repeated."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _SUBSCRIPTIONS, _CHANGES = "/api/v1/subscriptions", "/api/v1/changes"
 
 @dataclass(frozen=True)
 class ApiCall(Generic[A]):
-    """A request. One that is `repeatable` does no more when it is done twice."""
+    """A request. Repeating a `repeatable` one changes nothing."""
 
     method: str
     path: str
@@ -32,20 +32,20 @@ class ApiCall(Generic[A]):
     body: bytes | None = None
     repeatable: bool = False
     conflict: type[PenstockError] = FailedPrecondition
-    """What the status 409 means here."""
+    """The error that status 409 stands for."""
 
 
 class Page(Protocol):
-    """A page of a list; None is the cursor of the last one."""
+    """A page of a list; the cursor of the last one is None."""
 
     @property
     def cursor(self) -> str | None:
-        """Where the next page begins."""
+        """Return where the next page begins."""
         ...
 
 
 class SubscriptionSettings(TypedDict, total=False):
-    """What may be said about a new subscription besides its name, pattern and target."""
+    """Options of a new subscription besides its name, pattern and target."""
 
     filter: Sequence[Condition]
     secret: str
@@ -59,7 +59,7 @@ class SubscriptionSettings(TypedDict, total=False):
 
 
 class SubscriptionChanges(TypedDict, total=False):
-    """What may be changed about a subscription; a dead-letter topic of None removes it."""
+    """What can be changed in a subscription; a dead-letter topic of None removes it."""
 
     name: str
     pattern: str
@@ -74,7 +74,7 @@ class SubscriptionChanges(TypedDict, total=False):
 
 
 class JobOptions(TypedDict, total=False):
-    """What may be said about a new job; it needs a target, or a subscription whose target it gets.
+    """Options of a new job; it requires a target, or a subscription, whose target it then gets.
 
     `payload` is any JSON, or bytes of the type `content_type`.
     """
@@ -96,7 +96,7 @@ class JobOptions(TypedDict, total=False):
 
 
 class JobSearch(TypedDict, total=False):
-    """Which jobs to list; archived ones are left out unless asked for. None is as good as nothing."""
+    """Which jobs to list. Archived ones are left out by default; None is the same as not given."""
 
     status: JobStatus | None
     subscription_id: str | None
@@ -111,7 +111,7 @@ class JobSearch(TypedDict, total=False):
 
 
 def publish(body: bytes) -> ApiCall[types.EventReceipts]:
-    """Publish events; sent again it changes nothing, as each has its id."""
+    """Publish events; repeating it changes nothing, as each event has its id."""
     return ApiCall("POST", _EVENTS, types.EventReceipts, body, repeatable=True)
 
 
@@ -122,12 +122,12 @@ def subscribe(name: str, pattern: str, target: str, options: SubscriptionSetting
 
 
 def subscriptions(cursor: str | None) -> ApiCall[types.SubscriptionList]:
-    """List a page of subscriptions, from a cursor on."""
+    """List a page of subscriptions, starting at a cursor."""
     return _get(_SUBSCRIPTIONS, types.SubscriptionList, types.PageQuery(cursor=cursor))
 
 
 def subscription(subscription_id: str) -> ApiCall[types.SubscriptionView]:
-    """Look up one subscription."""
+    """Return one subscription."""
     return _get(_one_subscription(subscription_id), types.SubscriptionView)
 
 
@@ -144,7 +144,7 @@ def pause(subscription_id: str) -> ApiCall[types.SubscriptionView]:
 
 
 def resume(subscription_id: str) -> ApiCall[types.SubscriptionView]:
-    """Deliver again."""
+    """Resume the deliveries of a subscription."""
     return ApiCall("POST", f"{_one_subscription(subscription_id)}/resume", types.SubscriptionView, repeatable=True)
 
 
@@ -154,12 +154,12 @@ def unsubscribe(subscription_id: str) -> ApiCall[types.SubscriptionRemoved]:
 
 
 def rotate_secret(subscription_id: str, rotation: types.Rotation) -> ApiCall[types.Rotated]:
-    """Sign with another secret."""
+    """Sign with a new secret."""
     return ApiCall("POST", f"{_one_subscription(subscription_id)}/rotate-secret", types.Rotated, _encode(rotation))
 
 
 def finish_rotation(subscription_id: str) -> ApiCall[types.RotationFinished]:
-    """Sign with the newest secret alone."""
+    """Sign with only the newest secret."""
     path = f"{_one_subscription(subscription_id)}/finish-rotation"
     return ApiCall("POST", path, types.RotationFinished, repeatable=True)
 
@@ -184,18 +184,18 @@ def create_job(options: JobOptions) -> ApiCall[types.JobReceipt]:
 
 
 def jobs(which: JobSearch, cursor: str | None, limit: int | None = None) -> ApiCall[types.JobList]:
-    """List a page of jobs, from a cursor on."""
+    """List a page of jobs, starting at a cursor."""
     query = types.JobQuery(**which, cursor=cursor)
     return _get(_JOBS, types.JobList, query if limit is None else msgspec.structs.replace(query, limit=limit))
 
 
 def job(job_id: str) -> ApiCall[types.JobView]:
-    """Look up one job."""
+    """Return one job."""
     return _get(f"{_JOBS}/{_part(job_id)}", types.JobView)
 
 
 def attempts(job_id: str, cursor: str | None) -> ApiCall[types.AttemptList]:
-    """List a page of the deliveries of a job, from a cursor on."""
+    """List a page of the deliveries of a job, starting at a cursor."""
     return _get(f"{_JOBS}/{_part(job_id)}/attempts", types.AttemptList, types.PageQuery(cursor=cursor))
 
 
@@ -210,7 +210,7 @@ def retry_group(group_key: str) -> ApiCall[types.Decided]:
 
 
 def pools(cursor: str | None) -> ApiCall[types.PoolList]:
-    """List a page of pools, from a cursor on."""
+    """List a page of pools, starting at a cursor."""
     return _get(_POOLS, types.PoolList, types.PageQuery(cursor=cursor))
 
 
@@ -225,7 +225,7 @@ def delete_pool(code: str) -> ApiCall[types.PoolView]:
 
 
 def changes(cursor: str | None, limit: int) -> ApiCall[types.ChangeList]:
-    """List a page of what people changed, from a cursor on."""
+    """List a page of changes made through the API, starting at a cursor."""
     return _get(_CHANGES, types.ChangeList, types.ChangeQuery(limit, cursor))
 
 
@@ -235,7 +235,7 @@ def _get(path: str, answer: type[A], query: msgspec.Struct | None = None) -> Api
 
 
 def _given(query: msgspec.Struct) -> dict[str, str]:
-    """Return what a query says besides its defaults, written as the API reads it."""
+    """Return the query parameters that differ from their defaults, as the API reads them."""
     fields = msgspec.structs.fields(query)
     values = {field.encode_name: getattr(query, field.name) for field in fields}
     defaults = {field.encode_name: field.default for field in fields}

@@ -1,4 +1,4 @@
-"""Where the API is, what every request says, and what its answers mean."""
+"""The API's address, the headers of requests, and the meaning of answers."""
 
 from urllib.parse import urlsplit
 
@@ -10,7 +10,7 @@ from penstock.client.types import Problem
 from penstock.domain.errors import InvalidArgument, NotFound, PenstockError, ResourceExhausted, Unavailable
 
 REPEAT_AFTER_S = (0.1, 0.5)
-"""When a connection breaks under a call that may be made again, it is, after these pauses."""
+"""Pauses before a repeatable call is sent again after its connection broke."""
 
 _OK = 200
 _REFUSALS: dict[int, type[PenstockError]] = {
@@ -27,7 +27,7 @@ _REFUSALS: dict[int, type[PenstockError]] = {
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """An API's address, and the token for it."""
+    """An API's address and the token for it."""
 
     url: str
     host: str
@@ -38,7 +38,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, url: str, token: str | None) -> "Endpoint":
-        """From a URL such as http://127.0.0.1:8080; InvalidArgument if it is none."""
+        """Parse a URL such as http://127.0.0.1:8080; InvalidArgument if it is not one."""
         try:
             parts = urlsplit(url)
             port = parts.port
@@ -53,17 +53,17 @@ class Endpoint(msgspec.Struct, frozen=True):
         return cls(url, parts.hostname, port or (443 if secure else 80), secure, base_path, token)
 
     def __repr__(self) -> str:
-        # Without the token: a repr finds its way into logs.
+        # Without the token: a repr may end up in logs.
         return f"Endpoint({self.url!r})"
 
     @property
     def origin(self) -> str:
-        """The URL without its path."""
+        """Return the URL without its path."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.secure else 'http'}://{host}:{self.port}"
 
     def headers(self, body: bytes | None) -> dict[str, str]:
-        """The headers of a request, besides those of HTTP itself."""
+        """Return the headers of a request, except those of HTTP itself."""
         headers = {"X-Penstock": "1", "Accept": "application/json"}
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -72,20 +72,20 @@ class Endpoint(msgspec.Struct, frozen=True):
         return headers
 
     def read(self, call: ApiCall[A], status: int, content: bytes) -> A:
-        """The answer as a value; the error that it is, if it is one."""
+        """Return the answer as a value, or raise the error that it reports."""
         try:
             if status == _OK:
                 return msgspec.json.decode(content, type=call.answer)
             detail = msgspec.json.decode(content, type=Problem).detail
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise StrangeAnswer(
-                f"{self.url} answered {call.method} {call.path} with {status} and something that is not Penstock's: "
+                f"{self.url} answered {call.method} {call.path} with {status} and content that is not Penstock's: "
                 "check the URL, and that client and server are of the same version"
             ) from error
         kind = call.conflict if status == 409 else _REFUSALS.get(status, PenstockError)
         raise kind(detail)
 
     def no_answer(self, call: ApiCall[A], reason: str) -> NoAnswer:
-        """The error of a call that was not answered."""
-        unknown = "" if call.repeatable else "; it may have been done all the same: look before you repeat it"
+        """Return the error of a call that was not answered."""
+        unknown = "" if call.repeatable else "; it may have taken effect: check before you repeat it"
         return NoAnswer(f"{self.url} did not answer {call.method} {call.path}: {reason}{unknown}")

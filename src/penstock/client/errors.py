@@ -1,28 +1,28 @@
-"""Errors of the client; what the API refuses is raised as the root that fits it.
+"""Errors of the client. Errors that the API reports are raised as the matching root class.
 
 InvalidArgument
-└── BadSignature           a webhook that nobody with the secret has sent, or that is too old
+└── BadSignature           a webhook is not signed with the secret, or is too old
 FailedPrecondition
-└── TokenRefused           the API wants a token, or another one
+└── TokenRefused           the API requires a token, or another one
 Unavailable
-├── NoAnswer               the connection could not be made, broke, or took too long
-└── StrangeAnswer          something answered that is not a Penstock API
+├── NoAnswer               the connection failed, broke, or took too long
+└── StrangeAnswer          the answer is not from a Penstock API
 """
 
 from penstock.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 
 
 class BadSignature(InvalidArgument):
-    """A webhook that nobody with the secret has sent, or that is too old."""
+    """A webhook is not signed with the secret, or is too old."""
 
 
 class TokenRefused(FailedPrecondition):
-    """The API wants a token, or another one."""
+    """The API requires a token, or another one."""
 
 
 class NoAnswer(Unavailable):
-    """The connection could not be made, broke, or took too long."""
+    """The connection failed, broke, or took too long."""
 
 
 class StrangeAnswer(Unavailable):
-    """Something answered that is not a Penstock API."""
+    """The answer is not from a Penstock API."""

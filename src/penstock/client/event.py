@@ -1,4 +1,4 @@
-"""An event, as publishers give it and as subscribers get it; on the wire it is a CloudEvent."""
+"""An event, as publishers create it and subscribers receive it; in requests it is a CloudEvent."""
 
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,12 +20,12 @@ _NAMED = frozenset(CloudEvent.__struct_fields__)
 
 
 def new_event_id() -> str:
-    """Return an id that no other event has."""
+    """Return a unique id."""
     return random_bytes(_ID_BYTES).hex()
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened. Events of one `key` arrive in order; the same `source` and `id` again change nothing.
+    """Something that happened. Events with the same `key` arrive in order; each `source` and `id` is stored once.
 
     `data` is any JSON, a text with a `content_type` of text, or bytes of any type.
     """
@@ -43,7 +43,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Delivered(msgspec.Struct, frozen=True, kw_only=True):
-    """A CloudEvent in a webhook, read without the limits that publishing has: a newer server may have wider ones."""
+    """A CloudEvent in a webhook, read without the limits of publishing: a newer server may have higher ones."""
 
     id: str
     source: str
@@ -58,7 +58,7 @@ class _Delivered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_event(event: Event) -> bytes:
-    """Return the event as the API takes it."""
+    """Return the event as the API accepts it."""
     named = msgspec.json.encode(
         CloudEvent(
             specversion="1.0",
@@ -76,12 +76,12 @@ def encode_event(event: Event) -> bytes:
     )
     if not event.attributes:
         return named
-    # Attributes first: none of them can pass for a member that has a meaning.
+    # Attributes first, so that none of them can replace a member with a meaning.
     return msgspec.json.encode({**event.attributes, **msgspec.json.decode(named, type=dict[str, Raw])})
 
 
 def json_of(value: object) -> Raw | UnsetType:
-    """Return a value as JSON, for a member of a request that may be left out; None is left out."""
+    """Return a value as JSON for an optional member of a request; None is left out."""
     if value is None:
         return UNSET
     return value if isinstance(value, Raw) else Raw(msgspec.json.encode(value))
@@ -110,7 +110,7 @@ def decode_event(content: bytes) -> Event:
 
 
 def in_batches(events: Iterable[Event]) -> Iterator[bytes]:
-    """Yield the bodies of requests that publish these events, in order, none larger than the API takes."""
+    """Yield the bodies of requests that publish these events in order, none larger than the API accepts."""
     batch: list[bytes] = []
     size_bytes = 0
     for encoded in map(encode_event, events):

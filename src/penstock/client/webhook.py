@@ -1,4 +1,4 @@
-"""What a subscriber does with a delivery: make sure that it is genuine, then read it."""
+"""A delivery as a subscriber handles it: verify that it is genuine, then read it."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from penstock.edge.clock import wall_seconds
 
 
 class Webhook(msgspec.Struct, frozen=True):
-    """A genuine delivery. Another attempt and a replay have the same `id`: remember it to work only once."""
+    """A genuine delivery. Retries and replays have the same `id`: remember it to process each only once."""
 
     id: str
     sent_at: datetime
@@ -21,16 +21,16 @@ class Webhook(msgspec.Struct, frozen=True):
 
     @property
     def event(self) -> Event:
-        """The event in the body; InvalidArgument if it is the payload of a job without one."""
+        """Return the event in the body; InvalidArgument if it is the payload of a job without an event."""
         return decode_event(self.body)
 
 
 def verify_webhook(
     headers: Mapping[str, str], body: bytes, secrets: str | Sequence[str], now_ms: int | None = None
 ) -> Webhook:
-    """The delivery, if one of the secrets signed it less than five minutes ago; BadSignature if not.
+    """Return the delivery if one of the secrets signed it less than five minutes ago; else raise BadSignature.
 
-    `body` must be the bytes as they came: JSON that was decoded and encoded again has another signature.
+    `body` must be the bytes as received: JSON that was decoded and encoded again has another signature.
     """
     given = {name.lower(): value for name, value in headers.items()}
     missing = [name for name in (ID_HEADER, TIMESTAMP_HEADER, SIGNATURE_HEADER) if not given.get(name)]
@@ -41,7 +41,7 @@ def verify_webhook(
     if not verify(signature, body, [secrets] if isinstance(secrets, str) else secrets, at_ms):
         raise BadSignature(
             f"the webhook {signature.message_id[:100]!r} has no signature by one of the {_count(secrets)}, or its time "
-            f"is more than {TOLERANCE_S} s off: check the secret and the clock, and that the body is as it came"
+            f"is more than {TOLERANCE_S} s off: check the secret and the clock, and that the body is unchanged"
         )
     return Webhook(signature.message_id, datetime.fromtimestamp(int(signature.timestamp), UTC), body)
 

@@ -1,4 +1,4 @@
-"""The web page: static files that read the API of their own origin."""
+"""The web page: static files that use the API of their own origin."""
 
 from penstock.console.front import WebFront
 from penstock.console.upstream import Sign

@@ -1,6 +1,6 @@
-"""What the API process serves beside jobs: the page, and the routes that only the page needs."""
+"""The web page in front of the API, and the routes that only the page needs."""
 
-from penstock.console.gateways import PipelineRoutes, RouterNews, queue_routes, router_routes
+from penstock.console.gateways import PipelineRoutes, RouterReload, queue_routes, router_routes
 from penstock.console.metric_samples import MetricRoutes
 from penstock.console.page import with_page
 from penstock.console.upstream import Sign, Upstream
@@ -17,19 +17,19 @@ from penstock.http.server import App
 
 
 class WebFront:
-    """The page in front of the API, with ways to the other parts."""
+    """The page in front of the API, with gateways to the other parts."""
 
     def __init__(self, router: Upstream, queues: Upstream, pipeline: Upstream) -> None:
         self._router = router
         self._queues = queues
         self._pipeline = pipeline
-        self._news = RouterNews(router)
+        self._reload = RouterReload(router)
 
     @classmethod
     def at(
         cls, *, router: str, queues: str, pipeline: str, router_token: str = "", sign: Sign | None = None
     ) -> "WebFront":
-        """The front for parts at these addresses; empty where there is none."""
+        """Return the front for parts at these addresses; an empty address means that there is no such part."""
         return cls(
             Upstream(part="router", url=router, setting="api.router", token=router_token),
             Upstream(part="SQS server", url=queues, setting="api.queues", sign=sign),
@@ -37,7 +37,7 @@ class WebFront:
         )
 
     def routes(self, parts: JobsParts) -> tuple[AnyRoute, ...]:
-        """Routes beside those of jobs."""
+        """Return the routes for the page."""
         return (
             *routes_of(
                 GroupRoutes(parts.repository, parts.clock),
@@ -53,9 +53,9 @@ class WebFront:
         )
 
     def pools_changed(self) -> None:
-        """Let the router follow at once."""
-        self._news.tell()
+        """Let the router reload its configuration now."""
+        self._reload.request()
 
     def wrap(self, app: App) -> App:
-        """The page before the app."""
+        """Return the app with the page in front."""
         return with_page(app)

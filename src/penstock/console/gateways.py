@@ -1,14 +1,6 @@
-"""A way through the API to another part, for pages that may ask their own origin only.
+"""Gateways through the API to the SQS server, the router and the pipeline, since the page may call only its own origin.
 
-No open proxy: the part is fixed, and so is every method, path and query that gets through.
-
-`/api/queues/…`: the queues of the SQS server: look, peek, purge, redrive.
-
-`/api/pipeline`: how Spark's streaming queries do. That there are none is an answer too: not everybody has Spark.
-
-Telling the router that its configuration has changed, so that it need not wait for its next sync.
-
-`/api/router/…`: the router's monitoring, pools, breakers and warnings.
+This is not an open proxy: the part is fixed, and so is every method, path and query that is passed on.
 """
 
 import asyncio
@@ -46,12 +38,23 @@ from penstock.router import (
     WarningList,
     WarningQuery,
 )
-from penstock.sqs import PREFIX as UPSTREAM_PREFIX
-from penstock.sqs import PeekedPage, PeekQuery, Purged, QueueDescription, QueueSummaries, RedriveOrder, RedriveStarted
+from penstock.sqs import ADMIN_PREFIX as UPSTREAM_PREFIX
+from penstock.sqs import PeekedPage, PeekQuery, Purged, QueueDescription, QueueSummaries, RedriveRequest, RedriveStarted
+
+log = logging.getLogger(__name__)
+
+QUEUE_PREFIX = "/api/queues"
+PIPELINE_PATH = "/api/pipeline"
+ROUTER_PREFIX = "/api/router"
+RELOAD = "/config/reload"
+# A lower concurrency takes effect when enough deliveries have finished.
+RELOAD_S = SHRINK_WAIT_S + TIMEOUT_S
+
+_BREAKERS = "/monitoring/circuit-breakers"
 
 
 class Gateway:
-    """Makes the routes to one part: what is `prefix` here is `upstream_prefix` there."""
+    """Creates the routes to a part; `prefix` here becomes `upstream_prefix` there."""
 
     def __init__(self, upstream: Upstream, prefix: str, upstream_prefix: str = "") -> None:
         self._upstream = upstream
@@ -69,7 +72,7 @@ class Gateway:
         body: type = NoBody,
         timeout_s: float = TIMEOUT_S,
     ) -> AnyRoute:
-        """One operation that gets through; its query and body are checked here before the part sees them."""
+        """Return an operation that is passed on; its query and body are checked before the part gets them."""
 
         async def passed(call: Call[Any, Any]) -> Raw:
             target = self._upstream_prefix + _filled(path, call.path)
@@ -96,43 +99,65 @@ class Gateway:
         return Raw(content)
 
 
-def _filled(path: str, variables: Any) -> str:
-    return path.format_map({name: quote(value, safe="") for name, value in variables.items()})
-
-
-def _query_of(query: msgspec.Struct) -> str:
-    given = {
-        name: value for name, value in msgspec.to_builtins(query).items() if value is not None and value is not UNSET
-    }
-    return urlencode({name: str(value).lower() if isinstance(value, bool) else value for name, value in given.items()})
-
-
-QUEUE_PREFIX = "/api/queues"
-
-
 def queue_routes(upstream: Upstream) -> tuple[AnyRoute, ...]:
-    """What gets through to the SQS server."""
+    """Return the operations of the SQS server that are passed on."""
     to = Gateway(upstream, QUEUE_PREFIX, UPSTREAM_PREFIX).route
     return (
         to("GET", "", "The queues of the SQS server, by name.", QueueSummaries, query=WholeOrPageQuery),
         to("GET", "/{name}", "One queue, with attributes, partitions and throttle tokens.", QueueDescription),
-        to("GET", "/{name}/messages", "Messages of a queue; nothing is received.", PeekedPage, query=PeekQuery),
+        to("GET", "/{name}/messages", "Messages of a queue, without receiving them.", PeekedPage, query=PeekQuery),
         to("POST", "/{name}/purge", "Delete all messages of a queue.", Purged),
         to(
             "POST",
             "/{name}/redrive",
             "Move dead letters back to where they came from.",
             RedriveStarted,
-            body=RedriveOrder,
+            body=RedriveRequest,
         ),
     )
 
 
-PIPELINE_PATH = "/api/pipeline"
+def router_routes(upstream: Upstream) -> tuple[AnyRoute, ...]:
+    """Return the operations of the router that are passed on."""
+    to = Gateway(upstream, ROUTER_PREFIX).route
+    return (
+        to("GET", "/monitoring", "The router's health and totals.", Overview),
+        to("GET", "/monitoring/pools", "The router's pools.", RouterPoolList, query=WholeOrPageQuery),
+        to(
+            "PUT",
+            "/monitoring/pools/{code}",
+            "Change a pool's limits until the next change of the configuration.",
+            RouterPoolView,
+            body=PoolChange,
+            timeout_s=RELOAD_S,
+        ),
+        to("GET", "/monitoring/groups", "Groups with messages in the router.", GroupList, query=GroupQuery),
+        to(
+            "GET",
+            "/monitoring/queues",
+            "The queues that the router consumes.",
+            QueueList,
+            query=WholeOrPageQuery,
+        ),
+        to(
+            "GET",
+            "/monitoring/in-flight-messages",
+            "Messages that the router is delivering.",
+            InFlightList,
+            query=InFlightQuery,
+        ),
+        to("GET", _BREAKERS, "The breakers of all endpoints.", BreakerList, query=WholeOrPageQuery),
+        to("POST", f"{_BREAKERS}/reset", "Close the breaker of one endpoint.", ResetCount, body=BreakerReset),
+        to("POST", f"{_BREAKERS}/reset-all", "Close all breakers.", ResetCount),
+        to("POST", RELOAD, "Reload the router's configuration now.", Reloaded, timeout_s=RELOAD_S),
+        to("GET", "/warnings", "The router's warnings, newest first.", WarningList, query=WarningQuery),
+        to("POST", "/warnings/acknowledge-all", "Mark all warnings as seen.", WarningCount),
+        to("POST", "/warnings/{id}/acknowledge", "Mark a warning as seen.", RouterWarning),
+    )
 
 
 class PipelineState(msgspec.Struct, frozen=True, rename="camel"):
-    """The streaming queries as the pipeline tells them, or why there is nothing to tell."""
+    """The pipeline's streaming queries, or why there are none. Not every installation has Spark."""
 
     reachable: bool
     detail: str = ""
@@ -140,7 +165,7 @@ class PipelineState(msgspec.Struct, frozen=True, rename="camel"):
     queries: list[dict[str, Any]] = []
 
 
-class _Told(msgspec.Struct):
+class _PipelineAnswer(msgspec.Struct):
     master: str = ""
     queries: list[dict[str, Any]] = []
 
@@ -154,87 +179,48 @@ class PipelineRoutes:
     @route("GET", PIPELINE_PATH, summary="The pipeline's streaming queries, or why there are none.")
     async def _state(self, _: Call[NoQuery, NoBody]) -> PipelineState:
         try:
-            told = msgspec.json.decode(await self._upstream.ask("GET", PIPELINE_PATH), type=_Told)
+            answer = msgspec.json.decode(await self._upstream.ask("GET", PIPELINE_PATH), type=_PipelineAnswer)
         except (PartUnreachable, PartNotConfigured) as error:
             return PipelineState(False, error.message)
         except msgspec.DecodeError:
             return PipelineState(False, f"{self._upstream.url} is not a pipeline; set {self._upstream.setting}")
-        return PipelineState(True, "", told.master, told.queries)
+        return PipelineState(True, "", answer.master, answer.queries)
 
 
-log = logging.getLogger(__name__)
+class RouterReload:
+    """Asks the router to reload its configuration, without making the caller wait.
 
-RELOAD = "/config/reload"
-RELOAD_S = SHRINK_WAIT_S + TIMEOUT_S
-"""A lower concurrency waits for deliveries to end."""
-
-
-class RouterNews:
-    """Lets the router fetch its configuration, without keeping waiting who changed it.
-
-    What changes while the router fetches may have come too late for it, so it is told once more.
+    A change during a reload may be too late for it, so the router is asked once more.
     """
 
     def __init__(self, router: Upstream) -> None:
         self._router = router
-        self._telling: asyncio.Task[None] | None = None
-        self._is_news = False
+        self._task: asyncio.Task[None] | None = None
+        self._is_due = False
 
-    def tell(self) -> None:
-        """The configuration has changed."""
-        self._is_news = True
-        if self._telling is None or self._telling.done():
-            self._telling = asyncio.get_running_loop().create_task(self._tell())
+    def request(self) -> None:
+        """Request a reload, because the configuration has changed."""
+        self._is_due = True
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._reload())
 
-    async def _tell(self) -> None:
-        while self._is_news:
-            self._is_news = False
+    async def _reload(self) -> None:
+        while self._is_due:
+            self._is_due = False
             try:
                 await self._router.ask("POST", RELOAD, timeout_s=RELOAD_S)
             except PartNotConfigured:
                 return
             except (PenstockError, Refused) as error:
-                log.warning("the router does not follow before its next sync", extra={"reason": str(error)})
+                log.warning("the router reloads only at its next sync", extra={"reason": str(error)})
 
 
-ROUTER_PREFIX = "/api/router"
-_BREAKERS = "/monitoring/circuit-breakers"
+def _filled(path: str, variables: Any) -> str:
+    return path.format_map({name: quote(value, safe="") for name, value in variables.items()})
 
 
-def router_routes(upstream: Upstream) -> tuple[AnyRoute, ...]:
-    """What gets through to the router."""
-    to = Gateway(upstream, ROUTER_PREFIX).route
-    return (
-        to("GET", "/monitoring", "The router's health and totals.", Overview),
-        to("GET", "/monitoring/pools", "The router's pools.", RouterPoolList, query=WholeOrPageQuery),
-        to(
-            "PUT",
-            "/monitoring/pools/{code}",
-            "Change a pool's limits until the configuration says otherwise.",
-            RouterPoolView,
-            body=PoolChange,
-            timeout_s=RELOAD_S,
-        ),
-        to("GET", "/monitoring/groups", "Groups that have messages in the router.", GroupList, query=GroupQuery),
-        to(
-            "GET",
-            "/monitoring/queues",
-            "The queues that the router consumes.",
-            QueueList,
-            query=WholeOrPageQuery,
-        ),
-        to(
-            "GET",
-            "/monitoring/in-flight-messages",
-            "Messages that the router has in hand.",
-            InFlightList,
-            query=InFlightQuery,
-        ),
-        to("GET", _BREAKERS, "The breakers of all endpoints.", BreakerList, query=WholeOrPageQuery),
-        to("POST", f"{_BREAKERS}/reset", "Close the breaker of one endpoint.", ResetCount, body=BreakerReset),
-        to("POST", f"{_BREAKERS}/reset-all", "Close all breakers.", ResetCount),
-        to("POST", RELOAD, "Let the router fetch its configuration now.", Reloaded, timeout_s=RELOAD_S),
-        to("GET", "/warnings", "The router's warnings, newest first.", WarningList, query=WarningQuery),
-        to("POST", "/warnings/acknowledge-all", "Mark all warnings as seen.", WarningCount),
-        to("POST", "/warnings/{id}/acknowledge", "Mark a warning as seen.", RouterWarning),
-    )
+def _query_of(query: msgspec.Struct) -> str:
+    given = {
+        name: value for name, value in msgspec.to_builtins(query).items() if value is not None and value is not UNSET
+    }
+    return urlencode({name: str(value).lower() if isinstance(value, bool) else value for name, value in given.items()})

@@ -1,4 +1,4 @@
-"""`/api/v1/metrics` and `/api/router/metrics`: what Prometheus is told, as JSON, for a page that draws charts."""
+"""`/api/v1/metrics` and `/api/router/metrics`: Prometheus metrics as JSON, for the charts of the page."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ _PREFIX = "penstock_"
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One value; the name is without `penstock_`."""
+    """A value; the name is without `penstock_`."""
 
     name: str
     labels: dict[str, str]
@@ -30,7 +30,7 @@ class Samples(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class MetricRoutes:
-    """The routes of metrics: this process's own, and the router's."""
+    """The metrics of this process and of the router."""
 
     def __init__(self, metrics: Metrics, router: Upstream, clock: Clock) -> None:
         self._metrics = metrics
@@ -53,7 +53,7 @@ class MetricRoutes:
 
 
 def samples_of(text: str) -> Iterator[Sample]:
-    """Our samples in Prometheus' text; ValueError if it is no such text."""
+    """Yield our samples in Prometheus' text format; ValueError if the text is not in that format."""
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             if sample.name.startswith(_PREFIX) and not sample.name.endswith("_created"):

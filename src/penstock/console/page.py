@@ -1,9 +1,7 @@
-"""Serving the page in front of the API: whatever is not one of its files is the API's.
+"""Serves the page's files in front of the API; every other path belongs to the API.
 
-The page needs no credentials to be loaded, only what it then asks for does. The browser is told to run nothing but its
-files, to let nothing be written into it as HTML (trusted types), and to show it in no frame.
-
-The files of the page, read once, each with its type and a tag that changes with its content.
+Loading the page needs no credentials; the API calls that it makes do. The browser may run only these files, may not
+write HTML into the page (trusted types), and may not show it in a frame.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,7 +24,7 @@ _INDEX = "index.html"
 
 
 class Asset(msgspec.Struct, frozen=True):
-    """One file as it is served."""
+    """A file as it is served."""
 
     content: bytes
     content_type: str
@@ -34,7 +32,7 @@ class Asset(msgspec.Struct, frozen=True):
 
 
 def load_assets() -> Mapping[str, Asset]:
-    """All files by the path they are served at; the page itself is at `/`."""
+    """Return all files by the path they are served at; the page itself is at `/`."""
     return dict(_under(files("penstock.console") / "static", ""))
 
 
@@ -69,13 +67,13 @@ _HEADERS = {
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
-    # Asked for each time, so that a new version is seen at once; the tag makes that cheap.
+    # Checked on each load, so that a new version is seen immediately; the tag makes that cheap.
     "cache-control": "no-cache",
 }
 
 
 def with_page(app: App) -> App:
-    """The app with the page in front."""
+    """Return the app with the page in front."""
     assets = load_assets()
 
     async def served(scope: Scope, receive: Receive, send: Send) -> None:

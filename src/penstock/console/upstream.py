@@ -1,4 +1,4 @@
-"""Another part of Penstock, asked over HTTP: a connection per request, as a page that polls needs few."""
+"""Another part of Penstock, called over HTTP with a connection per request, as a page that polls needs few."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -30,7 +30,7 @@ Sign = Callable[[SignedRequest], SignedRequest]
 
 
 class Upstream(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a part is and how to ask it; `setting` is what an operator sets to say so."""
+    """The address of a part and how to call it; `setting` is the key that an operator sets."""
 
     part: str
     url: str
@@ -39,13 +39,13 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True):
     sign: Sign | None = None
 
     def __repr__(self) -> str:
-        # Without the token, which must not come into a log.
+        # Without the token, which must not be logged.
         return f"Upstream({self.part!r}, {mask_whole_url(self.url)!r})"
 
     async def ask(
         self, method: str, path: str, query: str = "", body: bytes = b"", timeout_s: float = TIMEOUT_S
     ) -> bytes:
-        """The content of a good answer; Refused with what the part says else, Unavailable if it says nothing."""
+        """Return the body of a successful answer; Refused with the part's error, Unavailable if it does not answer."""
         if not self.url:
             raise PartNotConfigured(self.part, self.setting)
         try:
@@ -73,7 +73,7 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True):
 
     def _refusal(self, answer: Answer) -> Exception:
         if answer.status in _REFUSES_US:
-            # Not passed on as it is: a page would ask its user for another token, and that is not what is wrong.
+            # Not passed on unchanged: the page would ask the user for another token, which is not the problem.
             return self._unreachable(f"it refuses this API's credentials with {answer.status}")
         try:
             return Refused(HTTPStatus(answer.status), _Refusal.read(answer.body))
@@ -93,13 +93,13 @@ class _Refusal(msgspec.Struct):
 
     @staticmethod
     def read(content: bytes) -> str:
-        """What a refusal says; ValueError if it is none."""
-        told = msgspec.json.decode(content, type=_Refusal)
-        return told.detail or told.message or told.error
+        """Return the message of a refusal; ValueError if it is not one."""
+        refusal = msgspec.json.decode(content, type=_Refusal)
+        return refusal.detail or refusal.message or refusal.error
 
 
 def _signed(sign: Sign, method: str, url: str, headers: list[tuple[str, str]], body: bytes) -> list[tuple[str, str]]:
-    """The headers and those of a signature, which covers the Host header too."""
+    """Return the headers with those of a signature, which covers the Host header too."""
     target = parse_target(url)
     path, _, query = target.path.partition("?")
     given = [("host", target.authority), *headers]

@@ -1,1 +1,1 @@
-"""HTTP servers: connections, routes, OpenAPI, keys."""
+"""HTTP servers: connections, routes, OpenAPI and API keys."""

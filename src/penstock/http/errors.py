@@ -1,9 +1,9 @@
-"""Errors of serving.
+"""Errors of serving HTTP.
 
 InvalidArgument
-└── BadCursor                     a list's cursor was not made by that list
+└── BadCursor                     a cursor was not created by the list that it was sent to
 FailedPrecondition
-└── ExposedWithoutCredentials     other machines could reach a service that asks for no credentials
+└── ExposedWithoutCredentials     other machines could reach a service that requires no credentials
 Unavailable
 ├── CannotListen                  the address cannot be listened on
 │   └── PortInUse                 another program listens there
@@ -16,15 +16,15 @@ _MOST_SHOWN = 100
 
 
 class BadCursor(InvalidArgument):
-    """A list's cursor was not made by that list."""
+    """A cursor was not created by the list that it was sent to."""
 
     def __init__(self, cursor: str) -> None:
         shown = cursor[:_MOST_SHOWN]
-        super().__init__(f"the cursor {shown!r} is none: pass on the one of the last page as it is")
+        super().__init__(f"the cursor {shown!r} is not valid: send the cursor of the previous page unchanged")
 
 
 class ExposedWithoutCredentials(FailedPrecondition):
-    """Other machines could reach a service that asks for no credentials."""
+    """Other machines could reach a service that requires no credentials."""
 
 
 class CannotListen(Unavailable):

@@ -1,4 +1,4 @@
-"""Errors as an HTTP API tells them: problem details (RFC 9457), with a stable code."""
+"""Errors as an HTTP API reports them: problem details (RFC 9457) with a stable code."""
 
 from http import HTTPStatus
 
@@ -25,7 +25,7 @@ _STATUSES: tuple[tuple[type[PenstockError], HTTPStatus], ...] = (
 
 
 class Refused(Exception):
-    """Ends a request with a problem, from wherever in it that is found."""
+    """Ends a request with a problem."""
 
     def __init__(self, status: HTTPStatus, detail: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(detail)
@@ -34,11 +34,11 @@ class Refused(Exception):
 
 
 def problem(status: HTTPStatus, detail: str) -> Problem:
-    """The problem of a status."""
+    """Return the problem of a status."""
     return Problem(status.value, status.name, status.phrase, detail)
 
 
 def problem_of(error: PenstockError) -> Problem:
-    """The problem that one of Penstock's errors is to a caller."""
+    """Return one of Penstock's errors as a problem."""
     status = next(status for kind, status in _STATUSES if isinstance(error, kind))
     return problem(status, error.message)

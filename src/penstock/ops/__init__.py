@@ -1,1 +1,1 @@
-"""Everything on one machine: the parts of Penstock as child processes of one."""
+"""Operations: configuration, telemetry, and running, backing up and checking Penstock on one machine."""

@@ -1,7 +1,4 @@
-"""A data directory as one file: consistent copies of its databases, its secret, and a list to check them against.
-
-A compressed file as a stream: gzip by Python, zstd by the program of that name.
-"""
+"""Back up a data directory, which may be in use, into one compressed file, and restore it with every file checked."""
 
 import gzip
 import hashlib
@@ -24,6 +21,12 @@ from penstock import __version__
 from penstock.domain.errors import AlreadyExists, FailedPrecondition, InvalidArgument, Unavailable
 
 GZIP, ZSTD = ".tar.gz", ".tar.zst"
+DATABASES = "*.db"
+SECRET = "dispatch.secret"
+CONTENTS = "contents.json"
+
+_CHUNK_BYTES = 1 << 20
+_OWNER_ONLY = 0o600
 
 Stream: TypeAlias = IO[bytes] | gzip.GzipFile
 
@@ -32,57 +35,6 @@ class PackingFailed(Exception):
     """A compressed stream cannot be read or written."""
 
 
-def ending_of(path: Path) -> str:
-    """Return how a file is packed, by its name; an error if it cannot be."""
-    ending = next((each for each in (GZIP, ZSTD) if path.name.endswith(each)), None)
-    if ending is None:
-        raise InvalidArgument(f"{path.name!r} is not the name of a backup: end it with {GZIP} or {ZSTD}")
-    if ending == ZSTD and shutil.which("zstd") is None:
-        raise FailedPrecondition(f"{path.name} needs the program zstd: install it, or use a name that ends with {GZIP}")
-    return ending
-
-
-@contextmanager
-def packing(path: Path) -> Iterator[Stream]:
-    """Write a new file."""
-    with path.open("xb") as file:
-        if ending_of(path) == GZIP:
-            with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=6) as stream:
-                yield stream
-            return
-        with _zstd("-q", "-c", stdin=subprocess.PIPE, stdout=file) as process:
-            assert process.stdin is not None
-            yield process.stdin
-
-
-@contextmanager
-def unpacking(path: Path) -> Iterator[Stream]:
-    """Read a file."""
-    with path.open("rb") as file:
-        if ending_of(path) == GZIP:
-            with gzip.GzipFile(fileobj=file, mode="rb") as stream:
-                yield stream
-            return
-        with _zstd("-q", "-d", "-c", stdin=file, stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            yield process.stdout
-
-
-@contextmanager
-def _zstd(*options: str, stdin: int | IO[bytes], stdout: int | IO[bytes]) -> "Iterator[subprocess.Popen[bytes]]":
-    with subprocess.Popen(["zstd", *options], stdin=stdin, stdout=stdout, stderr=subprocess.PIPE) as process:
-        yield process
-        _, output = process.communicate()
-    if process.returncode:
-        raise PackingFailed(output.decode(errors="replace").strip() or f"zstd ended with {process.returncode}")
-
-
-DATABASES = "*.db"
-SECRET = "dispatch.secret"
-CONTENTS = "contents.json"
-
-_CHUNK_BYTES = 1 << 20
-_OWNER_ONLY = 0o600
 _DAMAGE = (tarfile.TarError, EOFError, BadGzipFile, zlib.error, PackingFailed, msgspec.DecodeError)
 
 
@@ -240,7 +192,7 @@ def _content(archive: tarfile.TarFile, member: tarfile.TarInfo | None) -> bytes:
 
 def _take(archive: tarfile.TarFile, member: tarfile.TarInfo | None, file: KeptFile, directory: Path) -> None:
     content = None if member is None or member.name != file.name else archive.extractfile(member)
-    # No name leads out of the directory, whatever the list says.
+    # A name in the list must not lead out of the directory.
     if content is None or Path(file.name).name != file.name:
         raise tarfile.TarError(f"{file.name} is missing")
     path = directory / file.name
@@ -250,3 +202,48 @@ def _take(archive: tarfile.TarFile, member: tarfile.TarInfo | None, file: KeptFi
         os.fsync(kept.fileno())
     if _described(path) != file:
         raise tarfile.TarError(f"{file.name} differs from its checksum")
+
+
+def ending_of(path: Path) -> str:
+    """Return how a file is compressed, by its name; raise an error if it cannot be."""
+    ending = next((each for each in (GZIP, ZSTD) if path.name.endswith(each)), None)
+    if ending is None:
+        raise InvalidArgument(f"{path.name!r} is not the name of a backup: end it with {GZIP} or {ZSTD}")
+    if ending == ZSTD and shutil.which("zstd") is None:
+        raise FailedPrecondition(f"{path.name} needs the program zstd: install it, or use a name that ends with {GZIP}")
+    return ending
+
+
+@contextmanager
+def packing(path: Path) -> Iterator[Stream]:
+    """Write a new compressed file."""
+    with path.open("xb") as file:
+        if ending_of(path) == GZIP:
+            with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=6) as stream:
+                yield stream
+            return
+        with _zstd("-q", "-c", stdin=subprocess.PIPE, stdout=file) as process:
+            assert process.stdin is not None
+            yield process.stdin
+
+
+@contextmanager
+def unpacking(path: Path) -> Iterator[Stream]:
+    """Read a compressed file."""
+    with path.open("rb") as file:
+        if ending_of(path) == GZIP:
+            with gzip.GzipFile(fileobj=file, mode="rb") as stream:
+                yield stream
+            return
+        with _zstd("-q", "-d", "-c", stdin=file, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            yield process.stdout
+
+
+@contextmanager
+def _zstd(*options: str, stdin: int | IO[bytes], stdout: int | IO[bytes]) -> "Iterator[subprocess.Popen[bytes]]":
+    with subprocess.Popen(["zstd", *options], stdin=stdin, stdout=stdout, stderr=subprocess.PIPE) as process:
+        yield process
+        _, output = process.communicate()
+    if process.returncode:
+        raise PackingFailed(output.decode(errors="replace").strip() or f"zstd ended with {process.returncode}")

@@ -1,4 +1,4 @@
-"""A part as a child process: the `penstock` command, and an end when the supervisor is gone, however that ended."""
+"""Run a part as a child process: the `penstock` command, which stops when the supervisor is gone for any reason."""
 
 import os
 import runpy
@@ -7,7 +7,7 @@ from threading import Thread
 
 
 def _stop_with_parent() -> None:
-    # The supervisor holds the other end of this pipe for as long as it lives.
+    # The supervisor keeps the other end of this pipe open as long as it lives.
     while os.read(0, 1):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

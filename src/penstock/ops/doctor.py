@@ -47,7 +47,7 @@ class CheckResult:
 
 
 def examine(config_file: Path | None) -> list[CheckResult]:
-    """Run all checks; with settings that are invalid the other checks use the defaults."""
+    """Run all checks; if the settings are invalid, the other checks use the defaults."""
     try:
         config, findings = load(config_file), [CheckResult("configuration", Status.OK, "valid")]
     except ConfigError as error:
@@ -105,7 +105,7 @@ def spark() -> CheckResult:
 
 
 def data_directory(path: Path) -> CheckResult:
-    """Check that messages can be kept there."""
+    """Check that messages can be stored there."""
     remedy = "give this user the right to write there, or set PENSTOCK_DATA__DIR to another directory"
     place = _nearest_existing(path)
     if not place.is_dir():
@@ -169,7 +169,7 @@ def database(url: str) -> CheckResult:
 
 
 def api_keys(config: Config) -> CheckResult:
-    """Check that the API asks for credentials, if other machines can reach it."""
+    """Check that the API requires credentials if other machines can reach it."""
     name, host = "API keys", config.http.host
     try:
         keys = () if config.api.key_file is None else read_keys(config.api.key_file)

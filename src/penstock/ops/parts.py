@@ -1,7 +1,4 @@
-"""Which parts one machine runs, in the order they start: each needs only those before it.
-
-A port that others are told before the part that listens on it has started.
-"""
+"""The parts that one machine runs, in the order they start: each needs only those before it."""
 
 import os
 import socket
@@ -20,28 +17,6 @@ from penstock.ops.supervisor import SupervisedPart
 from penstock.sqs import CreateQueueRequest, QueueUrlResponse
 from penstock.sqs.client import BlockingSqsClient, SqsEndpoint
 
-
-class PromisedPort:
-    """A port that is known from now on; of 0, a free one, which nobody else gets until it is taken."""
-
-    def __init__(self, wanted: int) -> None:
-        self._held: int | None = None
-        self.number = wanted
-        if wanted == 0:
-            with socket.socket() as holder:
-                holder.bind(("127.0.0.1", 0))
-                self.number = holder.getsockname()[1]
-                # Kept bound, and not as a socket: nobody may ever come to take it.
-                self._held = holder.detach()
-
-    def taken(self) -> int:
-        """The port, let go for the part that is about to listen on it."""
-        if self._held is not None:
-            os.close(self._held)
-            self._held = None
-        return self.number
-
-
 DISPATCH_QUEUE = "dispatch.fifo"
 LOOPBACK = "127.0.0.0/8,::1/128"
 
@@ -50,16 +25,19 @@ API_TOKEN = "PENSTOCK_API__TOKEN"
 _FAN_OUT = "PENSTOCK_JOBS__FAN_OUT"
 _ROUTER_CONFIGURATION = "MESSAGE_ROUTER_CONFIG_URL"
 
+# A JVM starts slowly on a busy machine.
+_SPARK_START_S = 180.0
+
 
 class Engine(StrEnum):
-    """What makes jobs of events and publishes them."""
+    """What turns events into jobs and publishes them."""
 
     SPARK = "spark"
     INLINE = "inline"
 
 
 class Ports(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the parts listen; 0 is any free port."""
+    """The ports of the parts; 0 is any free port."""
 
     http: int
     sqs: int
@@ -68,19 +46,15 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     pipeline: int
 
 
-# Under load a JVM takes its time.
-_SPARK_START_S = 180.0
-
-
 def parts_of(
     directory: Path, ports: Ports, environment: Mapping[str, str], engine: Engine, options: Sequence[str] = ()
 ) -> list[SupervisedPart]:
-    """SQS server, Pub/Sub front, API, router; the scheduler is in the API's process, or Spark's work in a part more.
+    """Return the SQS server, Pub/Sub API, API and router, and the pipeline with Spark; else the API runs the scheduler.
 
     `options` go before every part's command, such as --config FILE.
     """
     data = ("--data", str(directory))
-    router_port, pipeline_port = PromisedPort(ports.router), PromisedPort(ports.pipeline)
+    router_port, pipeline_port = ReservedPort(ports.router), ReservedPort(ports.pipeline)
     with_spark = engine is Engine.SPARK
 
     def sqs(at: Mapping[str, str]) -> tuple[str, ...]:
@@ -101,13 +75,13 @@ def parts_of(
         return (*options, "serve", part, "--port", port, *queue, *topics, *shown, *data)
 
     def router(_: Mapping[str, str]) -> tuple[str, ...]:
-        return (*options, "serve", "router", "--port", str(router_port.taken()))
+        return (*options, "serve", "router", "--port", str(router_port.release()))
 
     def router_configuration(at: Mapping[str, str]) -> Mapping[str, str]:
         return {_ROUTER_CONFIGURATION: _with_token(f"{at['api']}{CONFIGURATION}", environment.get(API_TOKEN, ""))}
 
     def pipeline(at: Mapping[str, str]) -> tuple[str, ...]:
-        port, queue = str(pipeline_port.taken()), ("--queue", _dispatch_queue(at["sqs"]))
+        port, queue = str(pipeline_port.release()), ("--queue", _dispatch_queue(at["sqs"]))
         return (*options, "pipeline", "run", "--port", port, *queue, "--endpoint", f"{at['api']}{PROCESS}", *data)
 
     api_environment = {**environment, _FAN_OUT: FanOutBy.PIPELINE} if with_spark else environment
@@ -144,12 +118,12 @@ def parts_of(
 
 
 def _chosen(option: str, setting: str = "") -> str:
-    """What a part's port is chosen with: an option of `penstock up`, or a setting."""
+    """Return how a part's port is chosen: an option of `penstock up`, or a setting."""
     return f"--{option} PORT or the setting {setting or f'ports.{option}'}"
 
 
 def _port(at: Mapping[str, str], part: str, wanted: int) -> str:
-    # A port that was chosen freely stays when the part is started again: others know it.
+    # A free port stays the same when the part is restarted, since other parts know it.
     return at[part].rstrip("/").rpartition(":")[2] if part in at else str(wanted)
 
 
@@ -158,7 +132,28 @@ def _with_token(url: str, token: str) -> str:
 
 
 def _dispatch_queue(sqs_url: str) -> str:
-    """The URL of the queue between scheduler and router, which is made if it is not there."""
+    """Return the URL of the queue between scheduler and router; create it if it does not exist."""
     with BlockingSqsClient(SqsEndpoint.parse(sqs_url), SystemClock()) as client:
         request = CreateQueueRequest(DISPATCH_QUEUE, {"FifoQueue": "true"})
         return client.call("CreateQueue", request, QueueUrlResponse).queue_url
+
+
+class ReservedPort:
+    """A port that is known before its part listens on it; for 0 a free one, reserved until it is released."""
+
+    def __init__(self, wanted: int) -> None:
+        self._held: int | None = None
+        self.number = wanted
+        if wanted == 0:
+            with socket.socket() as holder:
+                holder.bind(("127.0.0.1", 0))
+                self.number = holder.getsockname()[1]
+                # Keep it bound, as a bare descriptor: a socket object would warn if the port is never released.
+                self._held = holder.detach()
+
+    def release(self) -> int:
+        """Release the port for the part that is about to listen on it."""
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
+        return self.number

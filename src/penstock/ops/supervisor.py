@@ -1,4 +1,4 @@
-"""Parts of Penstock as child processes: started in order, started again when they die, stopped the other way round."""
+"""Run parts of Penstock as child processes: start them in order, restart those that die, stop them in reverse order."""
 
 import asyncio
 import signal
@@ -14,7 +14,7 @@ from penstock.http.server import CHOOSE_ANOTHER
 READY = "listening on "
 START_S = 60.0
 STOP_S = 45.0
-# A part that dies again soon is started again ever more slowly.
+# A part that keeps dying is restarted after longer and longer delays.
 RESTART_S = (0.5, 2.0, 5.0, 15.0, 30.0)
 STEADY_S = 60.0
 _KEPT_LINES = 20
@@ -26,10 +26,10 @@ def _nothing(_: Mapping[str, str]) -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class SupervisedPart:
-    """One child: what `penstock` is called with, given the addresses of the parts before it.
+    """A child process: the arguments of `penstock`, given the addresses of the parts before it.
 
-    `secrets` is environment too: arguments can be read by everybody on the machine. `port_from` says what its port is
-    chosen with, for the sentence about one that cannot be had.
+    `secrets` is environment too, since every user of the machine can read arguments. `port_from` says how its port is
+    chosen, for the error message if the port is not available.
     """
 
     name: str
@@ -44,17 +44,17 @@ class SupervisedPart:
 class Child:
     """The running process of a part."""
 
-    def __init__(self, part: SupervisedPart, addresses: Mapping[str, str], tell: Callable[[str], None]) -> None:
+    def __init__(self, part: SupervisedPart, addresses: Mapping[str, str], report: Callable[[str], None]) -> None:
         self.part = part
         self._arguments = part.arguments(addresses)
         self._environment = {**part.environment, **part.secrets(addresses)}
-        self._tell = tell
+        self._report = report
         self._last_lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self._process: asyncio.subprocess.Process
         self._reading: asyncio.Task[None]
 
     async def start(self) -> str:
-        """Start it and wait until it is ready; its address. Unavailable, with what it said, if it ends instead."""
+        """Start the process, wait until it is ready and return its address; Unavailable with its error if it ends."""
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -64,7 +64,7 @@ class Child:
             stderr=asyncio.subprocess.PIPE,
             stdin=asyncio.subprocess.PIPE,
             env=self._environment,
-            # Out of the terminal's group: Ctrl-C reaches the supervisor alone, which stops parts in order.
+            # In a session of its own: Ctrl-C reaches only the supervisor, which stops the parts in order.
             start_new_session=True,
         )
         self._reading = asyncio.create_task(self._read_log())
@@ -81,7 +81,7 @@ class Child:
         raise Unavailable(f"{self.part.name} did not start: {self._advised(reason.removeprefix('error: '))}")
 
     def _advised(self, reason: str) -> str:
-        """The reason, with the option to give: the part itself does not know how its port was chosen."""
+        """Add to the reason how the port is chosen, which the part itself does not know."""
         advice = f"{CHOOSE_ANOTHER} with {self.part.port_from}"
         return reason.replace(CHOOSE_ANOTHER, advice) if self.part.port_from else reason
 
@@ -89,39 +89,39 @@ class Child:
         assert self._process.stderr is not None
         while line := (await self._process.stderr.readline()).decode(errors="replace").rstrip():
             self._last_lines.append(line)
-            self._tell(f"{self.part.name}: {line}")
+            self._report(f"{self.part.name}: {line}")
 
     async def ended(self) -> int:
-        """Wait for its end; the exit code."""
+        """Wait for the process to end and return its exit code."""
         code = await self._process.wait()
         await self._reading
         return code
 
     async def stop(self) -> None:
-        """Let it stop by itself; kill it if that takes too long."""
+        """Ask the process to stop; kill it if that takes too long."""
         if self._process.returncode is None:
             self._process.send_signal(signal.SIGTERM)
         try:
             async with asyncio.timeout(STOP_S):
                 await self.ended()
         except TimeoutError:
-            self._tell(f"{self.part.name}: does not stop; killing it")
+            self._report(f"{self.part.name}: does not stop; killing it")
             self._process.kill()
             await self.ended()
 
 
 class Supervisor:
-    """Keeps parts running. `async with` starts them all and stops them all."""
+    """Keeps parts running. `async with` starts and stops them all."""
 
-    def __init__(self, parts: Sequence[SupervisedPart], tell: Callable[[str], None]) -> None:
+    def __init__(self, parts: Sequence[SupervisedPart], report: Callable[[str], None]) -> None:
         self._parts = parts
-        self._tell = tell
+        self._report = report
         self._children: dict[str, Child] = {}
         self._watches: list[asyncio.Task[None]] = []
         self.addresses: dict[str, str] = {}
 
     async def __aenter__(self) -> "Supervisor":
-        """Start the parts one after another; Unavailable if one does not start, and then none runs."""
+        """Start the parts one after another; if one does not start, stop all of them and raise Unavailable."""
         try:
             for part in self._parts:
                 await self._start(part)
@@ -132,17 +132,17 @@ class Supervisor:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop the parts, the last one first: each finds what it needs until its own end."""
+        """Stop the parts in reverse order, so that each has what it needs until it ends."""
         for watch in self._watches:
             watch.cancel()
         await asyncio.gather(*self._watches, return_exceptions=True)
         await self._stop_all()
 
     async def _start(self, part: SupervisedPart) -> None:
-        child = Child(part, self.addresses, self._tell)
+        child = Child(part, self.addresses, self._report)
         self._children[part.name] = child
         self.addresses[part.name] = await child.start()
-        self._tell(f"{part.name} is ready at {self.addresses[part.name]}")
+        self._report(f"{part.name} is ready at {self.addresses[part.name]}")
 
     async def _watch(self, part: SupervisedPart) -> None:
         loop = asyncio.get_running_loop()
@@ -152,12 +152,12 @@ class Supervisor:
             code = await self._children[part.name].ended()
             failures = 0 if loop.time() - started_s > STEADY_S else failures + 1
             wait_s = RESTART_S[min(failures, len(RESTART_S) - 1)]
-            self._tell(f"{part.name} ended with code {code}; starting it again in {wait_s:g} s")
+            self._report(f"{part.name} ended with code {code}; starting it again in {wait_s:g} s")
             await pause(wait_s)
             try:
                 await self._start(part)
             except Unavailable as error:
-                self._tell(error.message)
+                self._report(error.message)
 
     async def _stop_all(self) -> None:
         for child in reversed(self._children.values()):

@@ -1,17 +1,17 @@
-"""The SQS-compatible server: AWS's protocol over the queue engine, with per-queue throttling and partitioned FIFO."""
+"""An SQS-compatible server: AWS's protocols over the queue engine, with per-queue throttling and partitioned FIFO."""
 
 from penstock.sqs.actions.message_attributes import TRACE_HEADER
-from penstock.sqs.admin.admin import PREFIX
+from penstock.sqs.admin.routes import ADMIN_PREFIX
 from penstock.sqs.admin.shapes import (
     PeekedPage,
     PeekQuery,
     Purged,
     QueueDescription,
     QueueSummaries,
-    RedriveOrder,
+    RedriveRequest,
     RedriveStarted,
 )
-from penstock.sqs.auth.credentials import load
+from penstock.sqs.auth.credentials import load_credentials
 from penstock.sqs.model import (
     BatchResponse,
     CreateQueueRequest,
@@ -38,17 +38,17 @@ from penstock.sqs.model import (
     TaskHandleResponse,
 )
 from penstock.sqs.names import FIFO_SUFFIX
-from penstock.sqs.queue.placement import HOME, parse_partition_map
+from penstock.sqs.queue.placement import OWN_DATABASE, parse_partition_map
 from penstock.sqs.queue.snapshot import MAX_MESSAGES, QueueStanding, SnapshotMessage, SnapshotPage
 from penstock.sqs.server import SqsServerSettings, serve_sqs
 from penstock.sqs.service import ServiceSettings
 from penstock.sqs.wire.protocol import SignedRequest
 
 __all__ = [
+    "ADMIN_PREFIX",
     "FIFO_SUFFIX",
-    "HOME",
     "MAX_MESSAGES",
-    "PREFIX",
+    "OWN_DATABASE",
     "TRACE_HEADER",
     "BatchResponse",
     "CreateQueueRequest",
@@ -71,7 +71,7 @@ __all__ = [
     "ReceiveMessageRequest",
     "ReceiveMessageResponse",
     "ReceivedMessage",
-    "RedriveOrder",
+    "RedriveRequest",
     "RedriveStarted",
     "SendMessageBatchRequest",
     "SendMessageBatchRequestEntry",
@@ -86,7 +86,7 @@ __all__ = [
     "SqsServerSettings",
     "StartMessageMoveTaskRequest",
     "TaskHandleResponse",
-    "load",
+    "load_credentials",
     "parse_partition_map",
     "serve_sqs",
 ]

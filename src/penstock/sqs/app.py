@@ -1,4 +1,4 @@
-"""The HTTP surface: both of AWS's protocols on one port, health and the admin endpoints; probes by ASGI."""
+"""The HTTP interface: both of AWS's protocols, health and the admin endpoints on one port."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -11,9 +11,9 @@ from penstock.domain.errors import PenstockError
 from penstock.http.api import PATHS, Probes
 from penstock.http.auth import is_sent_by_another_site
 from penstock.http.server import Exchange, Receive, Scope, Send
-from penstock.sqs.actions.after_commit import AfterCommit
+from penstock.sqs.actions.answer import AfterCommit
 from penstock.sqs.actions.table import ACTIONS
-from penstock.sqs.admin.admin import AdminSurface
+from penstock.sqs.admin.routes import AdminSurface
 from penstock.sqs.auth.caller import CallerGone, SqsCaller
 from penstock.sqs.auth.credentials import Credentials, KeyRole
 from penstock.sqs.auth.sigv4 import verify
@@ -34,7 +34,7 @@ _JSON_HEALTH = msgspec.json.encode({"status": "ok", "capabilities": list(CAPABIL
 
 
 class _Call:
-    """One AWS request on its way to its answer."""
+    """An AWS request that is being answered."""
 
     __slots__ = ("action", "exchange", "request_id", "started_s", "wire")
 
@@ -47,7 +47,7 @@ class _Call:
 
 
 class SqsApp:
-    """Answers requests; everything that can go wrong is one of AWS's errors."""
+    """Answers requests, and turns every failure into one of AWS's errors."""
 
     def __init__(
         self, service: SqsService, credentials: Credentials | None, seconds: Callable[[], float], probes: Probes
@@ -59,11 +59,11 @@ class SqsApp:
         self._probes = probes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """What is left to ASGI: the probes, and the start and end of the app."""
+        """Answer what comes through ASGI: the probes, and the start and the end of the app."""
         await self._probes(scope, receive, send)
 
     def take_on(self, exchange: Exchange) -> bool:
-        """Answer anything but a probe: at once, after a commit, or in a task when it has to wait."""
+        """Answer any request but a probe: immediately, after a commit, or in a task if it has to wait."""
         headers = dict(exchange.headers)
         target = headers.get(b"x-amz-target", b"")
         if not target:
@@ -71,10 +71,10 @@ class SqsApp:
             if path in _PROBES:
                 return False
             if path == b"/sqs_health":
-                _tell_health(exchange)
+                _answer_health(exchange)
                 return True
             if path.startswith(b"/admin/"):
-                exchange.go_on(self._answer_admin(exchange, headers))
+                exchange.run_in_task(self._answer_admin(exchange, headers))
                 return True
         self._begin(exchange, target, headers)
         return True
@@ -98,7 +98,7 @@ class SqsApp:
             elif isinstance(response, Shape):
                 self._answer(call, response)
             else:
-                exchange.go_on(self._answer_later(call, response))
+                exchange.run_in_task(self._answer_later(call, response))
         except Exception as error:
             self._refuse(call, error)
 
@@ -130,7 +130,7 @@ class SqsApp:
         call.exchange.respond(refusal.kind.status, headers, body)
 
     def _caller(self, exchange: Exchange, headers: Mapping[bytes, bytes], json: bytes | None = None) -> SqsCaller:
-        """Who asks; SqsError when the request is too large, its signature does not hold, or a web page sent it."""
+        """Return who sent the request; SqsError if it is too large, is not properly signed or comes from a web page."""
         if len(exchange.body) > MAX_REQUEST_BYTES:
             raise SqsError(ErrorKind.REQUEST_TOO_LARGE, f"A request is at most {MAX_REQUEST_BYTES} bytes.")
         host = headers.get(b"host", b"")
@@ -145,14 +145,14 @@ class SqsApp:
         return SqsCaller(host, exchange.hung_up, admin=principal.role is KeyRole.ADMIN, notes=notes, json=json)
 
     def _refusal(self, action: str, error: Exception) -> SqsError:
-        """The one place where everything that can go wrong becomes one of AWS's errors."""
+        """Turn any failure into one of AWS's errors."""
         if isinstance(error, SqsError):
             refusal = error
         elif isinstance(error, PenstockError):
             log.error("%s failed: %s", action, error)
             refusal = SqsError(ErrorKind.SERVICE_UNAVAILABLE, error.message)
         else:
-            log.error("%s failed in a way nobody thought of", action, exc_info=error)
+            log.error("%s failed unexpectedly", action, exc_info=error)
             refusal = SqsError(ErrorKind.INTERNAL_FAILURE, "The request failed because of an unknown error.")
         self._service.metrics.count_error(action, refusal.kind.json_type)
         return refusal
@@ -172,7 +172,7 @@ class SqsApp:
 
 
 def _read_query(exchange: Exchange, caller: SqsCaller) -> tuple[str, Shape]:
-    """The action and the request of the older protocol, which may name the queue by the path."""
+    """Return the action and the request of the Query protocol, where the path may name the queue."""
     path, _, query = exchange.target.partition(b"?")
     path_queue_url = f"{caller.base_url}{_decoded(path)}" if path.count(b"/") >= 2 else None
     return query_protocol.parse(query, exchange.body, path_queue_url)
@@ -182,7 +182,7 @@ def _decoded(path: bytes) -> str:
     return unquote(path.decode("latin-1"))
 
 
-def _tell_health(exchange: Exchange) -> None:
+def _answer_health(exchange: Exchange) -> None:
     wants_json = any(name == b"accept" and b"application/json" in value for name, value in exchange.headers)
     content_type, body = (b"application/json", _JSON_HEALTH) if wants_json else (b"text/plain", b"ok")
     exchange.respond(200, [(b"content-type", content_type)], body)

@@ -1,7 +1,7 @@
-"""A lean blocking client for any SQS endpoint: AWS JSON 1.0 over one kept connection, signed if there is a key.
+"""A small blocking client for any SQS endpoint: AWS JSON 1.0 over one kept connection, signed if there is a key.
 
-An error of the server is raised as `Code: message`: NotFound for a queue that does not exist, Unavailable if the server
-is at fault, else FailedPrecondition. Unavailable also says that no SQS server answers at the endpoint.
+An error of the server is raised as `Code: message`: NotFound if the queue does not exist, Unavailable if the server
+is at fault or does not answer, else FailedPrecondition.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from penstock.client.blocking_http import BROKEN, BlockingHttp, HttpAnswer
 from penstock.domain.errors import FailedPrecondition, InvalidArgument, NotFound, PenstockError, Unavailable
 from penstock.edge.clock import Clock
 from penstock.sqs.admin.shapes import PeekedPage
-from penstock.sqs.auth.signing import Signer
+from penstock.sqs.auth.signer import Signer
 from penstock.sqs.errors import ErrorKind
 from penstock.sqs.model import (
     GetQueueAttributesRequest,
@@ -29,7 +29,7 @@ from penstock.sqs.model import (
 from penstock.sqs.wire.json_protocol import CONTENT_TYPE
 from penstock.sqs.wire.protocol import SignedRequest
 
-# A receive waits 20 seconds at most; a server that is silent for longer than this is gone.
+# A receive waits up to 20 seconds; a server that is silent for longer than this does not answer any more.
 TIMEOUT_S = 60.0
 _LIST_PAGE = 1000
 _ERROR_NAMESPACE = "com.amazonaws.sqs#"
@@ -40,7 +40,7 @@ A = TypeVar("A")
 
 
 class SqsEndpoint(msgspec.Struct, frozen=True):
-    """Where a server is."""
+    """The address of a server."""
 
     url: str
     secure: bool
@@ -51,7 +51,7 @@ class SqsEndpoint(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, url: str) -> "SqsEndpoint":
-        """The endpoint of a URL; InvalidArgument if it is not one."""
+        """Return the endpoint of a URL; InvalidArgument if it is not one."""
         try:
             parts = urlsplit(url)
             if parts.scheme in ("http", "https") and parts.hostname and url.isascii():
@@ -87,24 +87,24 @@ class BlockingSqsClient:
         self._http.close()
 
     def call(self, action: str, request: Shape, answer: type[A]) -> A:
-        """Ask for an action."""
+        """Call an action."""
         headers = [(b"Content-Type", CONTENT_TYPE), (b"X-Amz-Target", f"AmazonSQS.{action}".encode())]
         status, body = self._exchange("POST", self._endpoint.path or "/", "", headers, msgspec.json.encode(request))
         if status == 200:
             try:
                 return msgspec.json.decode(body or b"{}", type=answer)
             except msgspec.DecodeError as error:
-                raise self._strange(f"an answer to {action} that cannot be read ({error})") from error
+                raise self._strange(f"an unreadable answer to {action} ({error})") from error
         raise _refusal(status, body) or self._strange(f"the HTTP status {status}")
 
     def queue_url(self, name: str) -> str:
-        """The URL of a queue; a URL is taken as it is."""
+        """Return the URL of a queue, given its name or its URL."""
         if "://" in name:
             return name
         return self.call("GetQueueUrl", GetQueueUrlRequest(name), QueueUrlResponse).queue_url
 
     def queue_urls(self, prefix: str = "") -> Iterator[str]:
-        """The URLs of all queues whose name begins with `prefix`."""
+        """Return the URLs of all queues whose names begin with `prefix`."""
         token: str | None = None
         while True:
             page = self.call("ListQueues", ListQueuesRequest(prefix, token, _LIST_PAGE), ListQueuesResponse)
@@ -114,19 +114,19 @@ class BlockingSqsClient:
                 return
 
     def attributes(self, queue_url: str, *names: str) -> dict[str, str]:
-        """Attributes of a queue, all if none is named."""
+        """Return the named attributes of a queue, or all of them."""
         request = GetQueueAttributesRequest(queue_url, list(names) or ["All"])
         return self.call("GetQueueAttributes", request, GetQueueAttributesResponse).attributes
 
     def peek(self, name: str, limit: int, cursor: str | None = None) -> PeekedPage:
-        """Messages of a queue without receiving them; only a Penstock server can."""
+        """Return messages of a queue without receiving them. Only a Penstock server can do this."""
         query = {"limit": str(limit)} | ({"cursor": cursor} if cursor is not None else {})
         return self.admin("GET", f"queues/{quote(name, safe='')}/messages", PeekedPage, query)
 
     def admin(
         self, method: str, path: str, answer: type[A], query: Mapping[str, str] | None = None, body: bytes = b""
     ) -> A:
-        """Ask an admin endpoint; only a Penstock server has them."""
+        """Call an admin endpoint. Only a Penstock server has them."""
         status, answered = self._exchange(
             method, f"{self._endpoint.path}/admin/{path}", urlencode(query or {}), [], body
         )
@@ -137,7 +137,9 @@ class BlockingSqsClient:
                 pass
         elif refusal := _refusal(status, answered, _ERROR_NAMESPACE):
             raise refusal
-        raise FailedPrecondition(f"{self._endpoint.url} is not a Penstock server, and only those can show a queue")
+        raise FailedPrecondition(
+            f"{self._endpoint.url} is not a Penstock server, and only Penstock servers can show a queue"
+        )
 
     def _exchange(
         self, method: str, path: str, query: str, headers: list[tuple[bytes, bytes]], body: bytes
@@ -163,7 +165,7 @@ class BlockingSqsClient:
 
 
 def _refusal(status: int, body: bytes, namespace: str = "") -> PenstockError | None:
-    """What an error's body says; None if it is not one, or of another namespace."""
+    """Return the error that a body describes; None if it describes none, or one of another namespace."""
     try:
         error = msgspec.json.decode(body, type=_ErrorBody)
     except msgspec.DecodeError:
@@ -171,7 +173,7 @@ def _refusal(status: int, body: bytes, namespace: str = "") -> PenstockError | N
     if not error.type.startswith(namespace):
         return None
     kind = error.type.rpartition("#")[2]
-    message = f"{kind}: {error.message or error.capital_message or 'the server says no more'}"
+    message = f"{kind}: {error.message or error.capital_message or 'the server gives no reason'}"
     if kind in _MISSING:
         return NotFound(message)
     return Unavailable(message) if status >= 500 else FailedPrecondition(message)

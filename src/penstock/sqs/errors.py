@@ -1,6 +1,6 @@
-"""Errors as AWS names them; both wire protocols map this one class, so the mapping is total by construction.
+"""Errors under AWS's names. There is one class, which both wire protocols map, so no error is left unmapped.
 
-SqsError                 `kind` says which of the table below, `message` says what was wrong
+SqsError                 `kind` names the error in the table below, `message` says what was wrong
 """
 
 from enum import Enum
@@ -52,12 +52,12 @@ class ErrorKind(Enum):
 
     @property
     def sender_fault(self) -> bool:
-        """Whether the caller is at fault, not the server."""
+        """Return whether the caller is at fault, not the server."""
         return self.status < 500
 
 
 class SqsError(PenstockError):
-    """An answer that is one of AWS's errors."""
+    """One of AWS's errors."""
 
     def __init__(self, kind: ErrorKind, message: str, *, retry_after_s: int | None = None) -> None:
         super().__init__(message)
@@ -66,32 +66,32 @@ class SqsError(PenstockError):
 
 
 def invalid_parameter(message: str) -> SqsError:
-    """InvalidParameterValue."""
+    """Return an InvalidParameterValue error."""
     return SqsError(ErrorKind.INVALID_PARAMETER_VALUE, message)
 
 
 def missing_parameter(name: str) -> SqsError:
-    """MissingParameter, as AWS words it."""
+    """Return a MissingParameter error with AWS's text."""
     return SqsError(ErrorKind.MISSING_PARAMETER, f"The request must contain the parameter {name}.")
 
 
 def invalid_attribute_value(message: str) -> SqsError:
-    """InvalidAttributeValue."""
+    """Return an InvalidAttributeValue error."""
     return SqsError(ErrorKind.INVALID_ATTRIBUTE_VALUE, message)
 
 
 def queue_does_not_exist() -> SqsError:
-    """QueueDoesNotExist, as AWS words it."""
+    """Return a QueueDoesNotExist error with AWS's text."""
     return SqsError(ErrorKind.QUEUE_DOES_NOT_EXIST, "The specified queue does not exist.")
 
 
 def receipt_handle_is_invalid() -> SqsError:
-    """ReceiptHandleIsInvalid; the same answer whatever is wrong with the handle."""
+    """Return a ReceiptHandleIsInvalid error, the same whatever is wrong with the handle."""
     return SqsError(ErrorKind.RECEIPT_HANDLE_IS_INVALID, "The input receipt handle is invalid.")
 
 
 def not_for_this_kind(parameter: str, value: object) -> SqsError:
-    """InvalidParameterValue for a parameter that only the other kind of queue knows."""
+    """Return an InvalidParameterValue error for a parameter that only the other kind of queue has."""
     return invalid_parameter(
         f"Value {value} for parameter {parameter} is invalid. "
         "Reason: The request includes a parameter that is not valid for this queue type."

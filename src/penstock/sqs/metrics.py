@@ -1,4 +1,4 @@
-"""What the server counts; written out when somebody asks for metrics."""
+"""The server's counters, written out when metrics are scraped."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ OTHER = "_other"
 
 
 class Latency:
-    """A distribution of seconds."""
+    """A histogram of seconds."""
 
     __slots__ = ("counts", "total_s")
 
@@ -37,7 +37,7 @@ class Latency:
         self.total_s += seconds
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Cumulative counts as Prometheus writes them."""
+        """Return cumulative counts as Prometheus expects them."""
         bounds = [*(str(bound) for bound in DELAY_BUCKETS_S), "+Inf"]
         total = 0
         cumulative: list[tuple[str, float]] = []
@@ -48,7 +48,7 @@ class Latency:
 
 
 class SqsMetrics(Collector):
-    """The counters of one server; at most 512 queues have a label of their own."""
+    """The counters of one server; at most 512 queues have their own label."""
 
     def __init__(self, service: "SqsService") -> None:
         self._service = service
@@ -59,35 +59,35 @@ class SqsMetrics(Collector):
         self._labels: set[str] = set()
 
     def count_throttled(self, queue_name: str, action: str) -> None:
-        """A request was refused by a queue's throttle."""
+        """Count a request that a queue's throttle refused."""
         key = (self._label(queue_name), action)
         self._throttled[key] = self._throttled.get(key, 0) + 1
 
     def count_partition(self, queue: "SqsQueue", partition: int, action: str, messages: int) -> None:
-        """Messages went into or out of a partition; queues with one partition are not counted."""
+        """Count messages that entered or left a partition; queues with one partition are not counted."""
         if len(queue.partitions) > 1:
             key = (self._label(queue.name), partition, action)
             self._partition_messages[key] = self._partition_messages.get(key, 0) + messages
 
     def observe(self, action: str, seconds: float) -> None:
-        """A request was answered."""
+        """Count an answered request and its duration."""
         latency = self._latencies.get(action)
         if latency is None:
             latency = self._latencies[action] = Latency()
         latency.observe(seconds)
 
     def count_error(self, action: str, code: str) -> None:
-        """A request was answered with an error."""
+        """Count a request answered with an error."""
         self._errors[action, code] = self._errors.get((action, code), 0) + 1
 
     def forget(self, queue_name: str) -> None:
-        """A queue was deleted: nothing of it is shown any more."""
+        """Drop the metrics of a deleted queue."""
         self._labels.discard(queue_name)
         self._throttled = {key: n for key, n in self._throttled.items() if key[0] != queue_name}
         self._partition_messages = {key: n for key, n in self._partition_messages.items() if key[0] != queue_name}
 
     def collect(self) -> Iterable[Metric]:
-        """Everything, as Prometheus wants it."""
+        """Return all metrics for Prometheus."""
         throttled = CounterMetricFamily(
             "sqs_throttled_requests", "Requests refused by a queue's throttle.", labels=["queue", "action"]
         )
@@ -102,7 +102,9 @@ class SqsMetrics(Collector):
         for (queue, partition, action), count in self._partition_messages.items():
             moved.add_metric([queue, str(partition), action], count)
         yield moved
-        errors = CounterMetricFamily("sqs_request_errors", "Errors answered.", labels=["action", "code"])
+        errors = CounterMetricFamily(
+            "sqs_request_errors", "Requests answered with an error.", labels=["action", "code"]
+        )
         for (action, code), count in self._errors.items():
             errors.add_metric([action, code], count)
         yield errors
@@ -138,7 +140,7 @@ class SqsMetrics(Collector):
         for (queue, state), count in totals.items():
             held.add_metric([queue, state], count)
         yield held
-        damaged = GaugeMetricFamily("sqs_damaged_messages", "Messages found damaged and set aside since the start.")
+        damaged = GaugeMetricFamily("sqs_damaged_messages", "Damaged messages set aside since the server started.")
         damaged.add_metric([], service.damaged_messages())
         yield damaged
 

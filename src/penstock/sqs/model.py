@@ -13,7 +13,7 @@ Integer = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 
 
 class Shape(msgspec.Struct, omit_defaults=True, rename="pascal"):
-    """Fields in snake case here, in Pascal case on the wire; what was not set is left out."""
+    """The base of requests and responses: Pascal case on the wire, and fields that are not set are left out."""
 
 
 class MessageAttributeValue(Shape):
@@ -52,7 +52,7 @@ class QueueUrlResponse(Shape):
 
 
 class QueueUrlRequest(Shape):
-    """DeleteQueue, PurgeQueue, ListQueueTags."""
+    """The request of DeleteQueue, PurgeQueue and ListQueueTags."""
 
     queue_url: str
 
@@ -114,7 +114,7 @@ class RemovePermissionRequest(Shape):
 
 
 class EmptyResponse(Shape):
-    """Actions that answer nothing."""
+    """The response of actions that return nothing."""
 
 
 # Messages
@@ -229,7 +229,7 @@ class BatchResultEntry(Shape):
 
 
 class BatchResponse(Shape, omit_defaults=False):
-    """DeleteMessageBatch and ChangeMessageVisibilityBatch."""
+    """The response of DeleteMessageBatch and ChangeMessageVisibilityBatch."""
 
     successful: list[BatchResultEntry] = []
     failed: list[BatchResultErrorEntry] = []
@@ -273,7 +273,7 @@ class ListMessageMoveTasksRequest(Shape):
 
 
 class MessageMoveTask(Shape):
-    """One task as it is listed; the handle is only shown while the task runs."""
+    """A move task in a list; the handle is shown only while the task runs."""
 
     status: str
     source_arn: str

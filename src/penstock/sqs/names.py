@@ -1,7 +1,4 @@
-"""Queue names, and the two forms they travel in: the ARN and the queue URL.
-
-Pages of listings, by opaque tokens that name where the next page begins.
-"""
+"""Queue names, the ARNs and queue URLs that contain them, and pages of names."""
 
 import re
 from base64 import b64decode, urlsafe_b64encode
@@ -12,6 +9,7 @@ from functools import lru_cache
 from penstock.sqs.errors import invalid_parameter, missing_parameter, queue_does_not_exist
 
 FIFO_SUFFIX = ".fifo"
+MAX_PAGE = 1000
 
 _STANDARD = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _FIFO = re.compile(r"[A-Za-z0-9_-]{1,75}\.fifo")
@@ -20,12 +18,12 @@ _ARN = re.compile(r"arn:aws[a-z-]*:sqs:[a-z0-9-]+:[0-9]{12}:([A-Za-z0-9_.-]{1,80
 
 
 def is_name(text: str) -> bool:
-    """Whether a queue could have this name."""
+    """Return whether a queue may have this name."""
     return (_FIFO if text.endswith(FIFO_SUFFIX) else _STANDARD).fullmatch(text) is not None
 
 
 def check_name(name: str, *, fifo: bool) -> None:
-    """InvalidParameterValue unless a new queue of this kind may have the name."""
+    """Raise InvalidParameterValue unless a new queue of this kind may have the name."""
     if not name:
         raise missing_parameter("QueueName")
     if fifo and _FIFO.fullmatch(name) is None:
@@ -38,26 +36,26 @@ def check_name(name: str, *, fifo: bool) -> None:
 
 
 def arn(region: str, account: str, name: str) -> str:
-    """The ARN of a queue."""
+    """Return the ARN of a queue."""
     return f"arn:aws:sqs:{region}:{account}:{name}"
 
 
 def parse_arn(text: str) -> str | None:
-    """The queue name in an ARN; compare the whole ARN to know whose queue it is."""
+    """Return the queue name in an ARN. Compare the whole ARN to know whether the queue is ours."""
     found = _ARN.fullmatch(text)
     return found[1] if found is not None and is_name(found[1]) else None
 
 
 def queue_url(base_url: str, account: str, name: str) -> str:
-    """The URL that clients hand back to name a queue."""
+    """Return the URL that clients send to name a queue."""
     return f"{base_url.rstrip('/')}/{account}/{name}"
 
 
 @lru_cache(4096)
 def name_of_url(url: str, account: str | None = None) -> str:
-    """The queue name in a queue URL of an account, or of any; the host is whatever the client reached the server by.
+    """Return the queue name in a queue URL of an account, or of any account; the host is not checked.
 
-    Clients also send the path alone or only the name. Of anything else AWS says that the queue does not exist.
+    Clients also send the path or the name alone. AWS answers anything else with QueueDoesNotExist.
     """
     if not url:
         raise missing_parameter("QueueUrl")
@@ -71,11 +69,8 @@ def _is_account(text: str, account: str | None) -> bool:
     return _ACCOUNT.fullmatch(text) is not None if account is None else text == account
 
 
-MAX_PAGE = 1000
-
-
 def page(names: Sequence[str], max_results: int | None, token: str | None) -> tuple[list[str], str | None]:
-    """A page of sorted names and the token of the next one; without `max_results` up to 1,000 and no token."""
+    """Return a page of sorted names and the token of the next; without `max_results`, up to 1,000 and no token."""
     if max_results is not None and not 1 <= max_results <= MAX_PAGE:
         raise invalid_parameter(
             f"Value {max_results} for parameter MaxResults is invalid. Reason: Must be between 1 and {MAX_PAGE}."

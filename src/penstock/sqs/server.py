@@ -1,4 +1,4 @@
-"""The server as a whole: databases opened, queues loaded, HTTP served, everything closed in order."""
+"""The server as a whole: opens the databases, loads the queues, serves HTTP and closes everything in order."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -15,14 +15,14 @@ from penstock.http.server import App, HttpServer, serve_until_signal
 from penstock.ops.telemetry import Metrics
 from penstock.sqs.app import SqsApp
 from penstock.sqs.auth.credentials import Credentials
-from penstock.sqs.queue.placement import HOME
+from penstock.sqs.queue.placement import OWN_DATABASE
 from penstock.sqs.service import ServiceSettings, SqsService, stored_dedup_window_ms, stored_policy
 
 _SWEEP_S = 10.0
 
 
 class SqsServerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the server listens and how it presents itself."""
+    """The server's address and its settings."""
 
     host: str = "127.0.0.1"
     port: int = 9324
@@ -34,7 +34,7 @@ class SqsServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 async def open_service(
     stores: Mapping[str, Store], clock: Clock, ids: TsidFactory, settings: SqsServerSettings
 ) -> AsyncIterator[SqsService]:
-    """Open the databases and load the queues; on the way out, finish every write."""
+    """Open the databases and load the queues; on exit, finish every write."""
     shells: dict[str, AsyncShell] = {}
     try:
         for name, store in stores.items():
@@ -57,7 +57,7 @@ async def open_service(
 
 
 def sqs_app(service: SqsService, credentials: Credentials | None) -> App:
-    """The whole HTTP surface with its probes."""
+    """Return the HTTP app with its probes."""
     metrics = Metrics("sqs")
     metrics.register(service.metrics)
 
@@ -75,8 +75,8 @@ async def serve_sqs(
     settings: SqsServerSettings,
     credentials: Credentials | None = None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM; then waiting receives are answered empty and writes are finished."""
-    assert HOME in stores
+    """Serve until SIGINT or SIGTERM; then answer waiting receives with no messages and finish writes."""
+    assert OWN_DATABASE in stores
     async with open_service(stores, clock, ids, settings) as service:
         app = sqs_app(service, credentials)
         server = HttpServer(app, settings.host, settings.port, credentials_set=credentials is not None)
@@ -84,7 +84,7 @@ async def serve_sqs(
 
 
 async def _sweep(service: SqsService) -> None:
-    """Drop idle throttle buckets, off the request path."""
+    """Drop idle throttle buckets, outside of requests."""
     while True:
         await pause(_SWEEP_S)
         service.throttles.sweep(service.clock.now_ms())

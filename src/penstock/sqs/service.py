@@ -1,4 +1,4 @@
-"""The queues of a server: made, found, changed and removed; dead letters handed over between them."""
+"""The queues of a server: find, create, change and delete them, and move dead letters between them."""
 
 import asyncio
 import logging
@@ -31,13 +31,13 @@ from penstock.sqs.queue.queue import (
 )
 from penstock.sqs.queue.receipts import QueuePartition
 from penstock.sqs.queue.redrive import check_dead_letter_queue, moved_copy
-from penstock.sqs.queue.throttling import Action, Throttles
+from penstock.sqs.queue.throttle import Action, Throttles
 
 log = logging.getLogger(__name__)
 
 
 class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How the server presents itself."""
+    """The server's region, account and partition settings."""
 
     region: str = "us-east-1"
     account: str = "000000000000"
@@ -67,7 +67,7 @@ class SqsService:
         self.queues: dict[str, SqsQueue] = {}
         # Spread over all bits: the low bits of an id alone repeat every 1,024 ms, and lease numbers start at 1 again.
         self.epoch = ids.next_value(clock.now_ms()) * 0x9E3779B97F4A7C15 >> 32 & 0xFFFFFFFF
-        """Tells this process's receipt handles from those of the one before."""
+        """Distinguishes this process's receipt handles from those of the previous one."""
         self._requests = count(1)
         self._request_head = f"{self.epoch:08x}-0000-4000-8000"
         own = f"{ids.next_value(clock.now_ms()):016x}"
@@ -75,10 +75,11 @@ class SqsService:
         self._message_head = f"{own[:8]}-{own[8:12]}-{own[12:]}-0000-"
         self._databases = databases
         self._hand_overs: set[asyncio.Task[None]] = set()
-        self._making = asyncio.Lock()
+        self.catalog_lock = asyncio.Lock()
+        """Held while a queue is created, changed or deleted, so that two such operations never overlap."""
 
     def load(self) -> None:
-        """Put the queues together that the databases brought back."""
+        """Assemble the queues that the databases hold."""
         for database, shell in self._databases.items():
             for engine_queue in list(shell.ledger.catalog.queues.values()):
                 if split_partition_name(engine_queue.name)[1] == 0:
@@ -88,18 +89,18 @@ class SqsService:
         self.refresh_policies()
 
     async def remove_orphans(self, name: str | None = None) -> None:
-        """Remove partitions that belong to no queue: what a crash between two databases left of one made or deleted."""
+        """Remove partitions without a queue, which a crash between two databases leaves behind."""
         owned = {partition.stream.id for queue in self.queues.values() for partition in queue.partitions}
         for shell in self._databases.values():
             for stream in list(shell.ledger.catalog.streams.values()):
                 if stream.id not in owned and name in (None, split_partition_name(stream.name)[0]):
-                    log.warning("a partition without a queue is removed: %s", stream.name)
+                    log.warning("removing a partition without a queue: %s", stream.name)
                     await shell.commit(shell.ledger.catalog.drop_stream(stream))
 
     def charge(self, queue: SqsQueue, action: Action, tokens: int, now_ms: int | None = None) -> None:
-        """Take what a request costs from the queue's throttle, before anything else is done.
+        """Charge a request to the queue's throttle, before anything else is done.
 
-        A caller that knows the time says it: asking the clock costs as much as half of the charge.
+        A caller that knows the time passes it: reading the clock costs half as much as the charge.
         """
         if not queue.throttled:
             return
@@ -110,18 +111,16 @@ class SqsService:
             raise
 
     def new_request_id(self) -> str:
-        """What a request is called in its answer."""
+        """Return the id of the next request."""
         return f"{self._request_head}-{next(self._requests):012x}"
 
     def new_message_ids(self, count: int) -> list[str]:
-        """Up to 16 ids in the form AWS gives, a UUID: the id of this process, a number within it, and a last digit."""
+        """Return up to 16 UUIDs: this process's id, a number within it, and a last digit."""
         stem = f"{self._message_head}{next(self._messages):011x}"
         return [stem + digit for digit in hexdigits[:count]]
 
-    # Queues
-
     def find(self, name: str) -> SqsQueue:
-        """The queue of a name."""
+        """Return the queue with this name."""
         queue = self.queues.get(name)
         if queue is None:
             raise queue_does_not_exist()
@@ -130,20 +129,20 @@ class SqsService:
         return queue
 
     def of_url(self, url: str) -> SqsQueue:
-        """The queue a client means by a URL."""
+        """Return the queue that a client's URL names."""
         return self.find(name_of_url(url, self.settings.account))
 
     def find_arn(self, queue_arn: str) -> SqsQueue | None:
-        """The queue of an ARN, if it is one of ours."""
+        """Return the queue of an ARN, if it is one of ours."""
         name = parse_arn(queue_arn)
         return self.queues.get(name) if name is not None and queue_arn == self.arn_of(name) else None
 
     def arn_of(self, name: str) -> str:
-        """The ARN of a queue's name."""
+        """Return the ARN of a queue name."""
         return arn(self.settings.region, self.settings.account, name)
 
     async def create(self, name: str, attributes: QueueAttributes, tags: dict[str, str]) -> SqsQueue:
-        """Make a queue that does not exist; the caller holds `making`."""
+        """Create a queue that does not exist; the caller holds `catalog_lock`."""
         self.check_redrive(name, attributes)
         partitions = attributes.effective_partitions
         if partitions > 1 and not self.ownership.may_create_partitioned():
@@ -162,7 +161,7 @@ class SqsService:
             placement=placement,
         )
         await self.remove_orphans(name)
-        # The first partition makes the queue exist, so its database comes last.
+        # The queue exists once its first partition does, so that partition's database comes last.
         for database in sorted(set(placement), key=lambda each: each == placement[0]):
             indexes = [index for index in range(partitions) if placement[index] == database]
             await _commit_all([self._create_partition(record, index) for index in indexes])
@@ -170,13 +169,8 @@ class SqsService:
         self.refresh_policies()
         return queue
 
-    @property
-    def making(self) -> asyncio.Lock:
-        """Held while queues are made, changed or removed, so that two of these never meet."""
-        return self._making
-
     async def change(self, queue: SqsQueue, record: SqsRecord) -> None:
-        """Put another record of a queue in force, once it is durable."""
+        """Put a new record of a queue into effect once it is durable."""
         record = msgspec.structs.replace(record, modified_s=self.clock.now_ms() // 1000)
         config = encode_record(record)
         policy = self._policy(record.attributes)
@@ -188,13 +182,13 @@ class SqsService:
         queue.throttle.change(record.attributes.throttles, self.clock.now_ms())
 
     async def delete(self, queue: SqsQueue) -> None:
-        """Remove a queue with all its messages."""
+        """Delete a queue with all its messages."""
         del self.queues[queue.name]
         queue.waiters.close()
-        home = queue.partitions[0].shell
+        first = queue.partitions[0].shell
         try:
-            # Without its first partition the queue does not exist; what else is left of it then is an orphan.
-            await _drop_streams([partition for partition in queue.partitions if partition.shell is home])
+            # Without its first partition the queue does not exist; its other partitions are orphans then.
+            await _drop_streams([partition for partition in queue.partitions if partition.shell is first])
         except BaseException:
             self.queues[queue.name] = queue
             queue.waiters.closed = False
@@ -203,16 +197,14 @@ class SqsService:
         self.metrics.forget(queue.name)
         self.moves.forget(queue)
         self.refresh_policies()
-        await _drop_streams([partition for partition in queue.partitions if partition.shell is not home])
+        await _drop_streams([partition for partition in queue.partitions if partition.shell is not first])
 
     async def purge(self, queue: SqsQueue) -> None:
-        """Drop all messages of a queue."""
+        """Delete all messages of a queue."""
         await _commit_all([(p.shell, p.shell.ledger.catalog.purge(p.queue)) for p in queue.partitions])
 
-    # Dead letters
-
     def check_redrive(self, name: str, attributes: QueueAttributes) -> None:
-        """InvalidParameterValue unless the dead-letter queue of a redrive policy exists, fits and allows it."""
+        """Raise InvalidParameterValue unless the policy's dead-letter queue exists, is of this kind and allows it."""
         redrive = attributes.redrive_policy
         if redrive is None:
             return
@@ -226,7 +218,7 @@ class SqsService:
         )
 
     def dead_letter_sources(self, queue: SqsQueue) -> list[str]:
-        """The names of the queues whose dead letters come here."""
+        """Return the names of the queues whose dead letters come to this one."""
         own_arn = self.arn_of(queue.name)
         return sorted(
             other.name
@@ -236,7 +228,7 @@ class SqsService:
         )
 
     def refresh_policies(self) -> None:
-        """See which dead-letter queues exist: without one, a queue hands its messages out for ever."""
+        """Check which dead-letter queues exist: without one, a queue delivers a message for ever."""
         for queue in self.queues.values():
             if queue.attributes.redrive_policy is not None:
                 policy = self._policy(queue.attributes)
@@ -244,28 +236,26 @@ class SqsService:
                     partition.queue.engine.change_policy(policy)
 
     def damaged_messages(self) -> int:
-        """How many messages were found damaged and set aside since the server started."""
+        """Return the number of damaged messages set aside since the server started."""
         return sum(shell.ledger.damaged_messages for shell in self._databases.values())
 
     def last_failure(self) -> str | None:
-        """Why some database takes no commits: the latest one was refused, and not for a disk that has room again."""
-        return next((told for shell in self._databases.values() if (told := shell.last_failure)), None)
+        """Return why a database takes no commits: its latest one failed, except for a disk that has room again."""
+        return next((failure for shell in self._databases.values() if (failure := shell.last_failure)), None)
 
     def answer_waiters(self) -> None:
-        """Answer waiting receives with nothing, now and from now on."""
+        """Answer waiting receives with no messages, now and from now on."""
         for queue in self.queues.values():
             queue.waiters.close()
 
     async def close(self) -> None:
-        """Answer waiting receives with nothing, finish hand-overs and writes."""
+        """Answer waiting receives with no messages; finish moves and writes."""
         self.answer_waiters()
         await self.moves.close()
         if self._hand_overs:
             await asyncio.wait(self._hand_overs)
         for shell in self._databases.values():
             await shell.close()
-
-    # Inside
 
     def _policy(self, attributes: QueueAttributes) -> QueuePolicy:
         redrive = attributes.redrive_policy
@@ -291,15 +281,15 @@ class SqsService:
             shell = self._databases.get(database)
             if shell is None:
                 raise FailedPrecondition(
-                    f"partition {index} of {record.name} lives in the database {database!r}, which is not configured; "
-                    "add it to sqs.databases"
+                    f"partition {index} of {record.name} belongs to the database {database!r}, which is not "
+                    "configured; add it to sqs.databases"
                 )
             catalog = shell.ledger.catalog
             name = partition_name(record.name, index)
             if name not in catalog.streams:
                 raise FailedPrecondition(
                     f"partition {index} of {record.name} is not in the database {database!r}; "
-                    "is that the one it was made in?"
+                    "is that the database it was created in?"
                 )
             partitions.append(QueuePartition(index, shell, catalog.streams[name], catalog.queues[name]))
         throttle = self.throttles.of_queue(record.name, record.attributes.throttles)
@@ -322,12 +312,12 @@ class SqsService:
         self._hand_overs.discard(task)
         error = task.exception()
         if error is not None:
-            log.error("dead letters stay where they are for now: %s", error)
+            log.error("cannot move dead letters, they stay in their queue for now: %s", error)
 
     async def move(
         self, source: QueuePartition, entries: list[Entry], target: SqsQueue, source_arn: str | None
     ) -> None:
-        """Move entries that the engine holds as settling; in one commit within a database, else sent, then settled."""
+        """Move entries that are being settled: in one commit within a database, else send, then settle."""
         by_partition: dict[int, list[Entry]] = {}
         for entry in entries:
             by_partition.setdefault(target.partition_for(entry.message.group).index, []).append(entry)
@@ -366,10 +356,10 @@ async def _commit_all(pendings: list[tuple[AsyncShell, Pending]]) -> None:
 
 
 def stored_policy(record: QueueRecord) -> QueuePolicy:
-    """The policy of a partition as its database brings it back, before it is known which dead-letter queues exist."""
+    """Return the policy of a stored partition, before it is known which dead-letter queues exist."""
     return queue_policy(decode_record(record.config).attributes, has_dead_letter_queue=False)
 
 
 def stored_dedup_window_ms(record: StreamRecord) -> int:
-    """The deduplication window of a partition as its database brings it back."""
+    """Return the deduplication window of a stored partition."""
     return DEDUP_WINDOW_MS if decode_record(record.config).attributes.fifo_queue else 0

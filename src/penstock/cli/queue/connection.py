@@ -14,7 +14,7 @@ import typer
 from penstock.domain.errors import InvalidArgument, Unavailable
 
 if TYPE_CHECKING:
-    from penstock.sqs.auth.signing import Signer
+    from penstock.sqs.auth.signer import Signer
     from penstock.sqs.client import BlockingSqsClient
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:9324"
@@ -74,7 +74,7 @@ def endpoint_url(given: str | None, environment: Mapping[str, str]) -> str:
 
 def find_signer(url: str, environment: Mapping[str, str]) -> "Signer | None":
     """Return a signer with the key of the environment, else of the AWS credentials file; None without a key."""
-    from penstock.sqs.auth.signing import Signer
+    from penstock.sqs.auth.signer import Signer
 
     names = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
     found: Mapping[str, str] = {name: environment.get(name.upper(), "") for name in names}

@@ -41,7 +41,14 @@ def sqs(
     from penstock.edge.node import process_ids
     from penstock.engine import Window
     from penstock.http.server import run
-    from penstock.sqs import HOME, ServiceSettings, SqsServerSettings, load, parse_partition_map, serve_sqs
+    from penstock.sqs import (
+        OWN_DATABASE,
+        ServiceSettings,
+        SqsServerSettings,
+        load_credentials,
+        parse_partition_map,
+        serve_sqs,
+    )
 
     config = load_config(ctx)
     others = named_stores(config)
@@ -60,6 +67,6 @@ def sqs(
             lookahead=config.queue.lookahead_messages,
         ),
     )
-    stores = {HOME: store_of(config, "sqs", data=data, database=database, memory=memory), **others}
-    keys = load(credentials) if credentials is not None else None
+    stores = {OWN_DATABASE: store_of(config, "sqs", data=data, database=database, memory=memory), **others}
+    keys = load_credentials(credentials) if credentials is not None else None
     run(serve_sqs(stores, SystemClock(), process_ids(config.node.id), settings, keys))

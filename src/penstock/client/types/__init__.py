@@ -1,4 +1,4 @@
-"""The types of the API, each once: what callers send, what the API answers, pages and problems."""
+"""The types of the API: what callers send, what the API answers, pages and problems."""
 
 from penstock.client.types.change import ChangeList, ChangeQuery, ChangeView
 from penstock.client.types.event import CloudEvent, CloudEventOrBatch, EventReceipt, EventReceipts, EventView

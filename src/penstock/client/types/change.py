@@ -1,4 +1,4 @@
-"""What people changed through the API, as it shows that."""
+"""Changes made through the API."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -9,14 +9,14 @@ from penstock.client.types.fields import Cursor, Limit
 
 
 class ChangeQuery(msgspec.Struct, frozen=True):
-    """How many changes, and where to go on."""
+    """The number of changes, and the cursor to continue from."""
 
     limit: Limit = 100
     cursor: Cursor | None = None
 
 
 class ChangeView(msgspec.Struct, frozen=True):
-    """One change: `action` is the operation, `target` the variable parts of its path, `detail` its body."""
+    """A change. `action` is the operation, `target` the variable parts of its path, `detail` its body."""
 
     id: str
     at: datetime
@@ -28,7 +28,7 @@ class ChangeView(msgspec.Struct, frozen=True):
 
 
 class ChangeList(msgspec.Struct, frozen=True):
-    """Changes, the newest first; the cursor asks for the next page, null after the last."""
+    """Changes, the newest first. The cursor asks for the next page; it is null after the last."""
 
     changes: list[ChangeView]
     cursor: str | None

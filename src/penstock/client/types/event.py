@@ -1,4 +1,4 @@
-"""Events as the API takes and shows them: CloudEvents in their JSON format."""
+"""Events in the API: CloudEvents in their JSON format."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -9,7 +9,7 @@ from penstock.client.types.fields import MOST_AT_ONCE, Moment, Name, Text
 
 
 class CloudEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An event. `partitionkey` is the key its order is kept by; members that are not named here are extensions."""
+    """An event. Events with the same `partitionkey` are delivered in order; members not named here are extensions."""
 
     specversion: Literal["1.0"]
     id: Name
@@ -28,20 +28,20 @@ CloudEventOrBatch: TypeAlias = CloudEvent | Annotated[list[CloudEvent], Meta(min
 
 
 class EventReceipt(msgspec.Struct, frozen=True, rename="camel"):
-    """An event that was kept, or the same one told before (same tenant, source and id)."""
+    """An event that was stored, or the one stored earlier with the same tenant, source and id."""
 
     id: str
     is_new: bool
 
 
 class EventReceipts(msgspec.Struct, frozen=True):
-    """Events that were kept, in the order they came."""
+    """Events that were stored, in the order they were sent."""
 
     events: list[EventReceipt]
 
 
 class EventView(msgspec.Struct, frozen=True):
-    """An event as its subscribers get it."""
+    """An event as its subscribers receive it."""
 
     id: str
     event: Raw

@@ -1,4 +1,4 @@
-"""Jobs and attempts as callers give them and as the API shows them."""
+"""Jobs and attempts in the API."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -19,8 +19,8 @@ _MOST = 2**31 - 1
 class NewJobBody(
     msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """A job to be made. One that names a subscription is delivered as its events are; target, mode and pool are
-    the subscription's unless given. `payload` is any JSON, `payloadBase64` anything else.
+    """A job to create. With a subscription, it is delivered like the subscription's events, and target, mode and pool
+    default to the subscription's. `payload` is any JSON, `payloadBase64` anything else.
     """
 
     target: Text | None = None
@@ -41,26 +41,26 @@ class NewJobBody(
 
 
 class NewJobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Jobs to be made together: all of them or none."""
+    """Jobs to create together: all of them or none."""
 
     jobs: Annotated[list[NewJobBody], Meta(min_length=1, max_length=MOST_AT_ONCE)]
 
 
 class JobReceipt(msgspec.Struct, frozen=True, rename="camel"):
-    """A job that was made, or the one that has its idempotency key already."""
+    """A job that was created, or the existing one with the same idempotency key."""
 
     id: str
     is_new: bool
 
 
 class JobReceipts(msgspec.Struct, frozen=True):
-    """Jobs that were made, in the order they were asked for."""
+    """Jobs that were created, in the order of the request."""
 
     jobs: list[JobReceipt]
 
 
 class JobQuery(msgspec.Struct, frozen=True, rename="camel"):
-    """Which jobs to list, and where to go on."""
+    """Which jobs to list, and the cursor to continue from."""
 
     status: JobStatus | None = None
     subscription_id: Name | None = None
@@ -77,7 +77,7 @@ class JobQuery(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class JobView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A job. Its own payload is shown when one job is asked for; that of an event is the event's."""
+    """A job. A single job is shown with its own payload; the payload of an event's job is the event."""
 
     id: str
     status: JobStatus
@@ -108,24 +108,24 @@ class JobView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     @property
     def payload(self) -> object:
-        """The payload, if it is JSON and was shown; else None."""
+        """Return the payload if it is JSON and included; else None."""
         return msgspec.json.decode(self.payload_json) if isinstance(self.payload_json, Raw) else None
 
     @property
     def payload_base64(self) -> bytes | None:
-        """The payload, if it is not JSON and was shown; else None."""
+        """Return the payload if it is not JSON and included; else None."""
         return self.payload_bytes if isinstance(self.payload_bytes, bytes) else None
 
 
 class JobList(msgspec.Struct, frozen=True):
-    """Jobs, the newest first and without their payloads; the cursor asks for the next page, null after the last."""
+    """Jobs without payloads, the newest first. The cursor asks for the next page; it is null after the last."""
 
     jobs: list[JobView]
     cursor: str | None
 
 
 class AttemptView(msgspec.Struct, frozen=True, rename="camel"):
-    """One delivery of a job."""
+    """A delivery attempt of a job."""
 
     number: int
     outcome: AttemptOutcome
@@ -137,23 +137,23 @@ class AttemptView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class AttemptList(msgspec.Struct, frozen=True):
-    """Deliveries of a job, the first one first; the cursor asks for the next page, null after the last."""
+    """Attempts of a job, the first one first. The cursor asks for the next page; it is null after the last."""
 
     attempts: list[AttemptView]
     cursor: str | None
 
 
 class JobCounts(msgspec.Struct, frozen=True):
-    """How many jobs have each status, archived ones left out."""
+    """The number of jobs by status, without archived ones."""
 
     counts: dict[JobStatus, int]
 
 
 class OldestAges(msgspec.Struct, frozen=True, rename="camel"):
-    """For how long the oldest has waited, null if nothing waits.
+    """How long the oldest items have waited; null if nothing waits.
 
-    `heldAgeS` is that of due jobs that something holds: an earlier job of their group, or a pause of their
-    subscription. `ageS` is that of everything else: events that are to become jobs, and due jobs.
+    `heldAgeS` is the age of due jobs that are blocked by an earlier job of their group or by a paused subscription.
+    `ageS` is the age of everything else: events that are to become jobs, and due jobs.
     """
 
     age_s: float | None
@@ -161,18 +161,18 @@ class OldestAges(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class JobIds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Jobs: it is done to all of them or, with an error, to none."""
+    """The jobs to change: all of them or, with an error, none."""
 
     ids: Annotated[Sequence[Name], Meta(min_length=1, max_length=MOST_AT_ONCE)]
 
 
 class GroupToRetry(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A group, named as its jobs name it."""
+    """The key of a group, as its jobs have it."""
 
     group_key: GroupKey
 
 
 class Decided(msgspec.Struct, frozen=True):
-    """The jobs it was done to, in order."""
+    """The jobs that were changed, in order."""
 
     ids: list[str]

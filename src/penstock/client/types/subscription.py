@@ -1,7 +1,4 @@
-"""Subscriptions as callers give them and as the API shows them, with their secrets and their test.
-
-Pools as callers give them and as the API shows them, and what routers are configured with.
-"""
+"""Subscriptions with their secrets and tests, pools, and the router's configuration in the API."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated
@@ -25,7 +22,7 @@ Timeout = Annotated[float, Meta(ge=0.1, le=LONGEST_TIMEOUT_S)]
 class NewSubscription(
     msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """A subscription to be made. Without a secret (`whsec_` and base64) one is made."""
+    """A subscription to create. Without a secret (`whsec_` and base64), one is generated."""
 
     name: Name
     pattern: Name
@@ -42,7 +39,7 @@ class NewSubscription(
 
 
 class SubscriptionChange(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """What shall be different; a dead-letter topic of null takes it away."""
+    """What to change; a dead-letter topic of null removes it."""
 
     name: Name | UnsetType = UNSET
     pattern: Name | UnsetType = UNSET
@@ -73,52 +70,52 @@ class SubscriptionView(msgspec.Struct, frozen=True, rename="camel", kw_only=True
     dead_letter_topic: str | None
     tenant: str
     secrets: int
-    """How many secrets sign its deliveries: two while one replaces the other."""
+    """The number of secrets that sign its deliveries: two during a rotation."""
 
 
 class SubscriptionMade(msgspec.Struct, frozen=True):
-    """A new subscription, and the secret that signs its deliveries: it is shown this once."""
+    """A new subscription and the secret that signs its deliveries, which is shown only here."""
 
     subscription: SubscriptionView
     secret: str
 
 
 class SubscriptionList(msgspec.Struct, frozen=True):
-    """Subscriptions, the oldest first; the cursor asks for the next page, null after the last."""
+    """Subscriptions, the oldest first. The cursor asks for the next page; it is null after the last."""
 
     subscriptions: list[SubscriptionView]
     cursor: str | None
 
 
 class SubscriptionRemoved(msgspec.Struct, frozen=True, rename="camel"):
-    """A subscription that is no more, and how many of its jobs were cancelled with it."""
+    """A deleted subscription, and the number of its jobs that were cancelled."""
 
     id: str
     cancelled_jobs: int
 
 
 class Rotation(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """How to replace a secret; the one that was newest so far goes on signing beside it unless it is dropped."""
+    """How to replace a secret. The previous one keeps signing too, unless it is dropped."""
 
     secret: Text | None = None
     keep_previous: bool = True
 
 
 class Rotated(msgspec.Struct, frozen=True):
-    """The new secret, shown this once, and how many secrets sign now."""
+    """The new secret, which is shown only here, and the number of secrets that sign now."""
 
     secret: str
     secrets: int
 
 
 class RotationFinished(msgspec.Struct, frozen=True):
-    """How many secrets sign now: the newest alone."""
+    """The number of secrets that sign now: only the newest one."""
 
     secrets: int
 
 
 class Trial(msgspec.Struct, frozen=True, rename="camel"):
-    """What the endpoint made of the test event."""
+    """The endpoint's answer to a test event."""
 
     delivered: bool
     status_code: int | None
@@ -128,7 +125,7 @@ class Trial(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PoolBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What a pool allows: so many deliveries at once, and so many a minute (null: as many as there are)."""
+    """The limits of a pool: concurrent deliveries, and deliveries per minute (null means no limit)."""
 
     concurrency: Annotated[int, Meta(ge=1, le=100_000)] = DEFAULT_CONCURRENCY
     rate_limit_per_minute: Annotated[int, Meta(ge=1, le=100_000_000)] | None = None
@@ -143,7 +140,7 @@ class PoolView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PoolList(msgspec.Struct, frozen=True):
-    """Pools, by code; the cursor asks for the next page, null after the last."""
+    """Pools by code. The cursor asks for the next page; it is null after the last."""
 
     pools: list[PoolView]
     cursor: str | None
@@ -158,7 +155,7 @@ class QueueToConsume(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RouterConfigurationView(msgspec.Struct, frozen=True, rename="camel"):
-    """The configuration in the form that routers read."""
+    """The configuration in the format that routers read."""
 
     processing_pools: list[PoolView]
     queues: list[QueueToConsume]

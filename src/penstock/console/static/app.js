@@ -1,7 +1,9 @@
-// The frame around the pages: menu, theme, sign-in, and which page the address asks for.
-import { token } from "./api.js";
-import { h, setText } from "./dom.js";
-import { live, startLive, watch } from "./live.js";
+// The frame around the pages: menu, theme, sign-in, and the page for the current address.
+import { h, setText } from "./components/dom.js";
+import { signIn } from "./components/sign_in.js";
+import { startTheme } from "./components/theme.js";
+import { token } from "./data/api.js";
+import { live, startLive, watch } from "./data/live.js";
 import * as changes from "./pages/changes.js";
 import * as event from "./pages/event.js";
 import * as groups from "./pages/groups.js";
@@ -14,8 +16,6 @@ import * as queue from "./pages/queue.js";
 import * as queues from "./pages/queues.js";
 import * as subscriptions from "./pages/subscriptions.js";
 import * as warnings from "./pages/warnings.js";
-import { signIn } from "./sign_in.js";
-import { startTheme } from "./theme.js";
 
 const MENU = [
   ["overview", "Overview", overview],
@@ -59,13 +59,13 @@ function showPage() {
   main.replaceChildren();
   main.dataset.page = name;
   if (!page) {
-    main.append(h("h1", {}, "There is no such page"), h("p", {}, h("a", { href: "#/overview" }, "To the overview")));
+    main.append(h("h1", {}, "Page not found"), h("p", {}, h("a", { href: "#/overview" }, "Go to the overview")));
     return;
   }
   page.mount(main, { signal: leaving.signal, detail, query });
 }
 
-function tellConnection() {
+function showConnection() {
   const connection = document.getElementById("connection");
   connection.dataset.state = live.troubles.api ? "lost" : "live";
   setText(connection, live.troubles.api ? "not connected" : "live");
@@ -78,7 +78,7 @@ function start() {
   session = new AbortController();
   document.getElementById("sign-out-button").hidden = !token.get();
   startLive(session.signal);
-  watch(tellConnection, session.signal);
+  watch(showConnection, session.signal);
   showPage();
 }
 

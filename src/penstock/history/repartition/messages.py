@@ -13,7 +13,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from penstock.edge.clock import SystemClock
 from penstock.history.errors import CannotRepartition
 from penstock.sqs import MAX_MESSAGES, QueueStanding, SnapshotMessage, SnapshotPage
-from penstock.sqs.auth.signing import Signer
+from penstock.sqs.auth.signer import Signer
 from penstock.sqs.client import BlockingSqsClient, SqsEndpoint
 
 MESSAGES = StructType(

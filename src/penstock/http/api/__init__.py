@@ -1,4 +1,4 @@
-"""JSON APIs: routes, OpenAPI, problems, pages, probes."""
+"""JSON APIs: routes, OpenAPI, problems, pages and probes."""
 
 from penstock.http.api.app import ApiApp
 from penstock.http.api.changes import Change, LoggedChanges

@@ -1,4 +1,4 @@
-"""An ASGI app that serves a table of routes as JSON; everything that goes wrong is a problem (RFC 9457)."""
+"""An ASGI app that serves a table of routes as JSON and reports every failure as a problem (RFC 9457)."""
 
 import logging
 from collections.abc import Mapping
@@ -22,11 +22,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ClientGone(Exception):
-    """The client hung up before its request was whole: there is nobody to answer."""
+    """The client disconnected before its request was complete, so there is no one to answer."""
 
 
 class ApiApp:
-    """Answers the routes of a table to those whom the guard lets through."""
+    """Answers the routes of a table for callers whom the guard admits."""
 
     def __init__(self, table: RouteTable, guard: RequestGuard, changes: ChangeLog | None = None) -> None:
         self._table = table
@@ -34,7 +34,7 @@ class ApiApp:
         self._changes = changes or LoggedChanges()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Answer one request."""
         if scope["type"] == "lifespan":
             await accept_lifespan(receive, send)
             return
@@ -47,7 +47,7 @@ class ApiApp:
         except PenstockError as error:
             await _send_problem(scope, send, problem_of(error), {})
         except Exception:
-            log.exception("a request failed in a way nobody expected", extra={"path": scope["path"]})
+            log.exception("a request failed unexpectedly", extra={"path": scope["path"]})
             failed = problem(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a bug; the log has its stack trace")
             await _send_problem(scope, send, failed, {})
         else:
@@ -60,7 +60,7 @@ class ApiApp:
         route = None if found is None else found.routes.get("GET" if method == "HEAD" else method)
         caller = LOCAL if route is not None and route.open else self._guard.caller(headers)
         if found is None:
-            raise Refused(HTTPStatus.NOT_FOUND, f"there is nothing at {scope['path'][:200]!r}")
+            raise Refused(HTTPStatus.NOT_FOUND, f"nothing exists at {scope['path'][:200]!r}")
         if route is None:
             raise _not_allowed(found.routes)
         self._guard.check_role(caller, route.allowed_roles)
@@ -71,10 +71,10 @@ class ApiApp:
         body = _decoded(route, content) if route.takes_body else NoBody()
         value = await route.answered(Call(found.path, query, body, content, headers))
         if route.is_decision:
-            await self._keep(route, found.path, content, caller)
+            await self._record(route, found.path, content, caller)
         return value
 
-    async def _keep(self, route: AnyRoute, path: Mapping[str, str], content: bytes, caller: Caller) -> None:
+    async def _record(self, route: AnyRoute, path: Mapping[str, str], content: bytes, caller: Caller) -> None:
         change = Change(
             who=caller.name,
             role=caller.role,
@@ -85,8 +85,10 @@ class ApiApp:
         try:
             await self._changes.record(change)
         except PenstockError as error:
-            # It has happened, and the caller must not think that it has not.
-            log.error("a change could not be kept", extra={"change": msgspec.to_builtins(change), "error": str(error)})
+            # The change has been made, and the caller must not think that it has not.
+            log.error(
+                "a change could not be recorded", extra={"change": msgspec.to_builtins(change), "error": str(error)}
+            )
 
 
 def _headers(scope: Scope) -> dict[str, str]:
@@ -95,7 +97,7 @@ def _headers(scope: Scope) -> dict[str, str]:
 
 def _not_allowed(routes: Mapping[str, AnyRoute]) -> Refused:
     allowed = ", ".join(sorted({*routes, *(["HEAD"] if "GET" in routes else [])}))
-    return Refused(HTTPStatus.METHOD_NOT_ALLOWED, f"only {allowed} can be done here", {"allow": allowed})
+    return Refused(HTTPStatus.METHOD_NOT_ALLOWED, f"only {allowed} can be used here", {"allow": allowed})
 
 
 async def _content(route: AnyRoute, headers: Mapping[str, str], receive: Receive) -> bytes:
@@ -115,7 +117,7 @@ def _decoded(route: AnyRoute, content: bytes) -> object:
 
 
 async def _read(receive: Receive, max_bytes: int) -> bytes:
-    """The whole body; what is too much is read and dropped, so that the connection stays usable."""
+    """Return the whole body; if it is too large, read and drop it, so that the connection stays usable."""
     chunks: list[bytes] = []
     size_bytes, more = 0, True
     while more:
@@ -128,11 +130,11 @@ async def _read(receive: Receive, max_bytes: int) -> bytes:
             chunks.append(chunk)
         more = message.get("more_body", False)
     if size_bytes > max_bytes:
-        raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body may have {max_bytes} bytes, not {size_bytes}")
+        raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body may have up to {max_bytes} bytes, not {size_bytes}")
     return b"".join(chunks)
 
 
-async def _send_problem(scope: Scope, send: Send, told: Problem, headers: Mapping[str, str]) -> None:
+async def _send_problem(scope: Scope, send: Send, problem: Problem, headers: Mapping[str, str]) -> None:
     await send_answer(
-        scope, send, told.status, _encode(told), {**_HEADERS, **headers, "content-type": PROBLEM_MEDIA_TYPE}
+        scope, send, problem.status, _encode(problem), {**_HEADERS, **headers, "content-type": PROBLEM_MEDIA_TYPE}
     )

@@ -1,4 +1,4 @@
-"""What people changed through an API: who did what, when, to which thing. Secrets are masked."""
+"""Changes that callers make through an API: who did what, when, to what. Secrets are masked."""
 
 import logging
 from collections.abc import Mapping
@@ -16,40 +16,40 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """One change that was made: `action` is the operation, `target` the variable parts of its path."""
+    """A change that was made. `action` is the operation, `target` the variable parts of its path."""
 
     who: str
     role: str
     action: str
     target: Mapping[str, str]
     detail: str
-    """The body, or the beginning of it, as JSON."""
+    """The body, or its beginning, as JSON."""
 
 
 class ChangeLog(Protocol):
-    """Keeps what was changed."""
+    """Records changes."""
 
     async def record(self, change: Change) -> None:
-        """Keep one change."""
+        """Record a change."""
 
 
 class LoggedChanges:
-    """Tells changes in the log, and nowhere else."""
+    """Records changes in the log only."""
 
     async def record(self, change: Change) -> None:
-        """Write a line."""
-        log.info("changed by a caller of the API", extra={"change": msgspec.to_builtins(change)})
+        """Log a change."""
+        log.info("changed through the API", extra={"change": msgspec.to_builtins(change)})
 
 
 def shown(content: bytes) -> str:
-    """A body as it may be kept: without what looks like a secret, and not too long."""
+    """Return a body as it may be recorded: without anything that looks like a secret, and shortened."""
     if not content:
         return ""
     try:
         text = _encode(_masked(msgspec.json.decode(content))).decode()
     except (msgspec.DecodeError, RecursionError):
         text = mask_secrets(content.decode(errors="replace"))
-    # Neither database's text can hold a NUL.
+    # Neither database can store a NUL in text.
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}")[:MOST_CHARACTERS]
 
 

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of a table of routes, made from the types that the routes decode and encode."""
+"""The OpenAPI 3.1 document of a table of routes, derived from the types that the routes decode and encode."""
 
 from http import HTTPStatus
 from typing import Any
@@ -10,7 +10,7 @@ from penstock.client.types import PROBLEM_MEDIA_TYPE, Problem
 from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import AnyRoute, Call, NoBody, RouteTable, route, routes_of
 
-# OpenAPI is a tree of JSON; this is the one place that says so.
+# OpenAPI is a tree of JSON.
 Json = dict[str, Any]
 
 _REF = "#/components/schemas/{name}"
@@ -23,7 +23,7 @@ _WITH_BODY = (
 
 
 def openapi_document(table: RouteTable, title: str, description: str) -> Json:
-    """The document as a tree."""
+    """Return the document as a tree."""
     types = [Problem, *(each.answer for each in table.routes), *(r.body for r in table.routes if r.takes_body)]
     queries = [each.query for each in table.routes]
     _, described = msgspec.json.schema_components([*types, *queries], ref_template=_REF)
@@ -40,7 +40,7 @@ def openapi_document(table: RouteTable, title: str, description: str) -> Json:
 
 
 def documented(table: RouteTable, document: Json) -> RouteTable:
-    """The routes, and one more that answers the document that describes them."""
+    """Return the table with one more route, which serves the document of the others."""
 
     @route("GET", "/openapi.json", summary="This document.")
     def describe(_: Call[NoQuery, NoBody]) -> Json:
@@ -80,14 +80,14 @@ def _query_parameters(query: Json) -> list[Json]:
 
 
 def _without_null(schema: Json) -> Json:
-    """A parameter that may be left out is never null."""
+    """Return the schema without null: an optional parameter is left out, never null."""
     kept = {key: value for key, value in schema.items() if key != "anyOf" and (key, value) != ("default", None)}
     options = [option for option in schema.get("anyOf", []) if option != {"type": "null"}]
     return {**kept, **options[0]} if len(options) == 1 else {**kept, **({"anyOf": options} if options else {})}
 
 
 def _change_header() -> Json:
-    about = "Other sites' pages cannot send it. A JSON content type does as well."
+    about = "Required unless the content type is JSON. Pages of other sites cannot send it."
     return {
         "name": "X-Penstock",
         "in": "header",

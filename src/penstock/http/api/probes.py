@@ -1,7 +1,4 @@
-"""`/health/live`, `/health/ready` and `/metrics`, alone or in front of another ASGI app.
-
-Readiness checks: each says whether one thing a part needs is there, within a time limit.
-"""
+"""The probes `/health/live`, `/health/ready` and `/metrics`, alone or in front of another ASGI app."""
 
 import asyncio
 import inspect
@@ -18,7 +15,7 @@ from penstock.ops.telemetry import Metrics, mask_secrets
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Whether what was checked is fine, and a word about it."""
+    """Whether a check passed, and details."""
 
     ok: bool
     detail: str = ""
@@ -28,9 +25,9 @@ Check: TypeAlias = Callable[[], CheckResult | Awaitable[CheckResult]]
 
 
 class Checks:
-    """Runs named checks at the same time; one that raises or takes too long is not ok.
+    """Runs named checks concurrently; one that raises or takes too long has failed.
 
-    A plain function runs in a thread, so that blocking delays nobody; a coroutine function runs on the loop.
+    A plain function runs in a thread, so that it blocks nothing else; a coroutine function runs on the loop.
     """
 
     def __init__(self, checks: Mapping[str, Check], timeout_s: float) -> None:
@@ -39,7 +36,7 @@ class Checks:
         self._running: dict[str, asyncio.Task[CheckResult]] = {}
 
     async def run(self) -> dict[str, CheckResult]:
-        """The result of every check by name."""
+        """Return the result of every check by name."""
         results = await asyncio.gather(*(self._result(name) for name in self._checks))
         return dict(zip(self._checks, results, strict=True))
 
@@ -55,7 +52,7 @@ class Checks:
         return task.result()
 
     def _start(self, name: str) -> "asyncio.Task[CheckResult]":
-        # A thread cannot be stopped: a check that hangs is waited for again, never started a second time.
+        # A thread cannot be stopped: a check that hangs is awaited again, never started twice.
         task = self._running.get(name)
         if task is None or task.done():
             task = self._running[name] = asyncio.create_task(_outcome(self._checks[name]), name=f"check {name}")
@@ -72,7 +69,7 @@ async def _outcome(check: Check) -> CheckResult:
 
 
 def _in_thread(check: Check) -> "asyncio.Future[CheckResult | Awaitable[CheckResult]]":
-    # Not the loop's own executor: its threads are joined at exit, and a hung check would hang the exit.
+    # Not the loop's executor: its threads are joined at exit, so that a check that hangs would block the exit.
     outcome: Future[CheckResult | Awaitable[CheckResult]] = Future()
     outcome.set_running_or_notify_cancel()
 
@@ -93,14 +90,14 @@ _JSON = {"content-type": "application/json", "cache-control": "no-store"}
 
 
 class Probes:
-    """The health and metrics endpoints of one served part, as an ASGI app."""
+    """The health and metrics endpoints of a served part, as an ASGI app."""
 
     def __init__(self, metrics: Metrics, checks: Mapping[str, Check] | None = None, *, timeout_s: float = 2.0) -> None:
         self._metrics = metrics
         self._checks = Checks(checks or {}, timeout_s)
 
     def wrap(self, app: App) -> App:
-        """An app that answers the probes itself and leaves everything else, lifespan too, to `app`."""
+        """Return an app that answers the probes and leaves everything else, including lifespan, to `app`."""
 
         async def probed(scope: Scope, receive: Receive, send: Send) -> None:
             ours = scope["type"] == "http" and scope["path"] in PATHS
@@ -109,7 +106,7 @@ class Probes:
         return probed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer as an app of its own: other paths are not found."""
+        """Answer as a complete app: other paths are not found."""
         if scope["type"] == "lifespan":
             await accept_lifespan(receive, send)
         elif scope["type"] == "http":

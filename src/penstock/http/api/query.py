@@ -1,4 +1,4 @@
-"""The query of a request, as a struct: what is not known, given twice or not of its type is refused."""
+"""The query of a request as a struct; unknown, repeated and mistyped parameters are refused."""
 
 from functools import lru_cache
 from http import HTTPStatus
@@ -15,16 +15,16 @@ _MAX_FIELDS = 50
 
 
 class NoQuery(msgspec.Struct, frozen=True):
-    """The query of a route that takes none."""
+    """The query of a route without parameters."""
 
 
 def parse_query(query_string: bytes, kind: type[Q]) -> Q:
-    """The query as `kind`; numbers and true, false are written as in JSON, text as it is."""
+    """Return the query as `kind`; numbers and booleans are written as in JSON, text as it is."""
     is_text = _text_by_name(kind)
     values: dict[str, object] = {}
     for name, text in _pairs(query_string):
         if name not in is_text:
-            known = ", ".join(is_text) or "it takes none"
+            known = ", ".join(is_text) or "none are allowed"
             raise Refused(HTTPStatus.BAD_REQUEST, f"there is no query parameter {name!r} here ({known})")
         if name in values:
             raise Refused(HTTPStatus.BAD_REQUEST, f"the query parameter {name!r} is given twice")
@@ -40,7 +40,7 @@ def _pairs(query_string: bytes) -> list[tuple[str, str]]:
         return parse_qsl(
             query_string.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS
         )
-    except ValueError as error:  # not ASCII, not UTF-8 behind its percent signs, or too much
+    except ValueError as error:  # not ASCII, not UTF-8 after unescaping, or too long
         raise Refused(HTTPStatus.BAD_REQUEST, f"the query cannot be read: {error}") from error
 
 
@@ -50,7 +50,9 @@ def _literal(name: str, text: str) -> object:
     except msgspec.DecodeError:
         value = None
     if not isinstance(value, int | float):
-        raise Refused(HTTPStatus.BAD_REQUEST, f"the query parameter {name!r} is a number, true or false, not {text!r}")
+        raise Refused(
+            HTTPStatus.BAD_REQUEST, f"the query parameter {name!r} must be a number, true or false, not {text!r}"
+        )
     return value
 
 

@@ -1,7 +1,7 @@
-"""A table of routes: what an HTTP API answers, declared once, for serving it and for its OpenAPI document.
+"""A table of routes: an HTTP API's operations, declared once for serving and for the OpenAPI document.
 
 A handler is a function or method with the decorator `route`. It gets a `Call` with everything checked and typed, and
-returns the answer's value or is a coroutine that does. What it refuses it raises as one of Penstock's errors.
+returns the answer or is a coroutine that does. It refuses a request by raising one of Penstock's errors.
 """
 
 import inspect
@@ -29,12 +29,12 @@ A = TypeVar("A")
 
 
 class NoBody(msgspec.Struct, frozen=True):
-    """The body of a route that takes none."""
+    """The body of a route without one."""
 
 
 @dataclass(frozen=True)
 class Call(Generic[Q, B]):
-    """A request to one route: the variable parts of its path, its query, its body, and what they were read from."""
+    """A request to a route: the variable parts of its path, its query, its body, and the raw content."""
 
     path: Mapping[str, str]
     query: Q
@@ -45,7 +45,7 @@ class Call(Generic[Q, B]):
 
 @dataclass(frozen=True, kw_only=True)
 class Route(Generic[Q, B, A]):
-    """One operation of an API. The types are given as values so that they can be decoded into and described."""
+    """An operation of an API. Its types are values, so that they can be decoded into and described."""
 
     method: str
     path: str  # with variable parts in braces, each a whole segment
@@ -56,40 +56,40 @@ class Route(Generic[Q, B, A]):
     body: type[B] = NoBody  # type: ignore[assignment]
     media_types: tuple[str, ...] = JSON
     max_body_bytes: int = MAX_BODY_BYTES
-    # What it may answer instead, beyond what every route may.
+    # Errors it may answer with, beyond those of every route.
     refusals: tuple[HTTPStatus, ...] = ()
-    # Whether it makes sure of its callers by itself, and does not ask for a key of the API.
+    # Whether it authenticates its callers itself and requires no API key.
     open: bool = False
-    # Whose keys are good for it; unless given, viewers' for what only tells, administrators' for what changes a thing.
+    # Roles that may call it; by default viewers too for what only reads, administrators for what changes something.
     roles: frozenset[Role] | None = None
 
     @property
     def takes_body(self) -> bool:
-        """Whether a JSON body is needed."""
+        """Return whether a JSON body is required."""
         return self.body is not NoBody
 
     @property
     def changes(self) -> bool:
-        """Whether it does more than tell."""
+        """Return whether the operation changes something."""
         return self.method != "GET"
 
     @property
     def allowed_roles(self) -> frozenset[Role]:
-        """Whose keys are good for it."""
+        """Return the roles whose keys may call the operation."""
         return self.roles or (ADMIN_ONLY if self.changes else MAY_LOOK)
 
     @property
     def is_decision(self) -> bool:
-        """Whether it is a person's decision, which is kept with the name of who took it."""
+        """Return whether a change is to be recorded with the caller's name, as a person's decision."""
         return self.changes and not self.open and self.allowed_roles == ADMIN_ONLY
 
     @property
     def path_names(self) -> list[str]:
-        """The names of the variable parts."""
+        """Return the names of the variable parts."""
         return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
 
     async def answered(self, call: Call[Q, B]) -> A:
-        """The handler's answer."""
+        """Return the handler's answer."""
         result = self.handler(call)
         return await result if inspect.isawaitable(result) else result
 
@@ -111,7 +111,7 @@ def route(
 ) -> Callable[[Handler], Handler]:
     """Declare a function or a method as the handler of an operation; `routes_of` collects the routes.
 
-    The types of query, body and answer are those of its annotations: `Call[Query, Body]`, and what it returns.
+    The types of query, body and answer are those of its annotations: `Call[Query, Body]` and the return type.
     """
 
     def declare(handler: Handler) -> Handler:
@@ -162,14 +162,14 @@ def _types_of(handler: Callable[..., object]) -> tuple[Any, Any, Any]:
 
 @dataclass(frozen=True)
 class MatchedRoute:
-    """A path of the table: its routes by method, and what its variable parts are."""
+    """The routes of a path by method, and the values of its variable parts."""
 
     routes: Mapping[str, AnyRoute]
     path: Mapping[str, str]
 
 
 class RouteTable:
-    """Finds routes by path; a written-out path goes before one with variable parts."""
+    """Finds routes by path; a literal path takes precedence over one with variable parts."""
 
     def __init__(self, *routes: AnyRoute) -> None:
         self.routes = routes
@@ -179,11 +179,11 @@ class RouteTable:
             kind = self._variable if route.path_names else self._fixed
             methods = kind.setdefault(tuple(route.path.split("/")), {})
             if route.method in methods:
-                raise ValueError(f"{route.method} {route.path} stands in the table twice")
+                raise ValueError(f"{route.method} {route.path} is in the table twice")
             methods[route.method] = route
 
     def find(self, raw_path: bytes) -> MatchedRoute | None:
-        """The routes of a path as it was sent: a slash inside a variable part is written %2F."""
+        """Return the routes of a path as it was sent; a slash inside a variable part is written %2F."""
         segments = tuple(unquote(part) for part in raw_path.decode("latin-1").split("/"))
         if segments in self._fixed:
             return MatchedRoute(self._fixed[segments], {})

@@ -1,4 +1,4 @@
-"""Who may call: API keys, and the guard against other sites' pages."""
+"""Authentication: API keys, and the guard against pages of other sites."""
 
 from penstock.http.auth.guard import LOCAL, RequestGuard, is_sent_by_another_site, media_type_of
 from penstock.http.auth.keys import (

@@ -1,8 +1,8 @@
-"""Who may ask: keeps other sites' pages in an operator's browser away from an API, and asks for a key if any is set.
+"""Protects an API: refuses pages of other sites in an operator's browser, and requires a key if any is set.
 
-A page of another site can send a request to this machine, but neither a JSON content type nor a header of ours unless
-the API allows it by CORS, which it never does. A name that points to this machine only for the attack (DNS rebinding)
-makes the page the same site: without a key, an API that other machines cannot reach answers to local names only.
+A page of another site can send a request to this machine, but neither a JSON content type nor our header unless the
+API allows it by CORS, which it never does. A host name that points to this machine only for the attack (DNS rebinding)
+makes the page the same site: without keys, an API that other machines cannot reach answers to local names only.
 """
 
 import binascii
@@ -19,20 +19,20 @@ from penstock.http.problems import Refused
 
 HEADER = "x-penstock"
 LOCAL = Caller("local", Role.ADMIN)
-"""Whoever asks an API that has no keys, and so can be reached from this machine only."""
+"""Any caller of an API without keys, which can be reached from this machine only."""
 
 _HOLDER_OF_TOKEN = Caller("api.token", Role.ADMIN)
 
 
 class RequestGuard:
-    """Refuses requests that should not be answered; `token` and `keys` are what callers must know, if anything."""
+    """Refuses requests that must not be answered; callers must present `token` or one of `keys`, if any are set."""
 
     def __init__(self, token: str = "", keys: Callable[[], Sequence[ApiKey]] | None = None) -> None:
         self._token = token.encode()
         self._keys = keys
 
     def caller(self, headers: Mapping[str, str]) -> Caller:
-        """Who asks; Refused unless the caller may ask at all."""
+        """Return who sent a request; Refused unless it may use the API."""
         if not self._token and self._keys is None:
             _require_local_name(headers.get("host", ""))
             return LOCAL
@@ -41,18 +41,19 @@ class RequestGuard:
             return _HOLDER_OF_TOKEN
         caller = None if self._keys is None else caller_of(given, self._keys())
         if caller is None:
-            detail = "this API asks for `Authorization: Bearer TOKEN`"
+            detail = "this API requires `Authorization: Bearer TOKEN`"
             raise Refused(HTTPStatus.UNAUTHORIZED, detail, {"www-authenticate": "Bearer"})
         return caller
 
     def check_role(self, caller: Caller, allowed: frozenset[Role]) -> None:
-        """Refused unless the caller's role is one of these."""
+        """Raise Refused unless the caller has one of these roles."""
         if caller.role not in allowed:
             wanted = " or ".join(sorted(allowed))
-            raise Refused(HTTPStatus.FORBIDDEN, f"the key of {caller.name!r} is a {caller.role}'s; this needs {wanted}")
+            detail = f"the key of {caller.name!r} has the role {caller.role}; this requires {wanted}"
+            raise Refused(HTTPStatus.FORBIDDEN, detail)
 
     def check_change(self, headers: Mapping[str, str]) -> None:
-        """Refused if a page of another site may have sent the request, which changes something."""
+        """Raise Refused if a page of another site may have sent a request that changes something."""
         host = headers.get("host", "").lower()
         same_origin = headers.get("origin", f"http://{host}").partition("://")[2].lower() == host
         if not same_origin or headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
@@ -63,7 +64,7 @@ class RequestGuard:
 
 
 def _token_in(authorization: str) -> bytes:
-    """The token of a Bearer header, or the password of a Basic one, which is how a URL can carry a token."""
+    """Return the token of a Bearer header, or the password of a Basic one, which is how a URL contains a token."""
     scheme, _, value = authorization.partition(" ")
     match scheme.lower():
         case "bearer":
@@ -75,7 +76,7 @@ def _token_in(authorization: str) -> bytes:
 
 
 def media_type_of(content_type: str) -> str:
-    """A content type without its parameters."""
+    """Return a content type without its parameters."""
     return content_type.partition(";")[0].strip().lower()
 
 
@@ -85,7 +86,7 @@ def _is_json(content_type: str) -> bool:
 
 
 def is_sent_by_another_site(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a browser sent the request for a page that is not this machine's own; programs say nothing of pages."""
+    """Return whether a browser sent the request for a page of another site."""
     origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site")
     if origin is None and site is None:
         return False

@@ -1,4 +1,4 @@
-"""The HTTP server: connections, answers, ASGI."""
+"""The HTTP server: connections, answers and ASGI."""
 
 from penstock.http.server.asgi import App, Exchange, Headers, Receive, Scope, Send, accept_lifespan, send_answer
 from penstock.http.server.server import (

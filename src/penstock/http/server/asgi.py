@@ -1,10 +1,7 @@
-"""The types of the ASGI interface, and one way to answer.
+"""The interfaces between server and app: ASGI with its start-up and shut-down, and direct answers.
 
-Answering a request without ASGI: no task and no messages to and fro, for apps that know the answer at once.
-
-An app that has `take_on` beside its ASGI interface is asked first; a request it leaves is answered by ASGI.
-
-The start-up and shut-down of an ASGI app.
+An app may have `take_on` beside its ASGI interface to answer a request without a task and without messages. It is
+asked first; a request that it leaves is answered through ASGI.
 """
 
 import asyncio
@@ -15,7 +12,7 @@ from penstock.domain.errors import PenstockError
 from penstock.http.errors import StartFailed
 from penstock.ops.telemetry import mask_secrets
 
-# ASGI defines messages as dictionaries of mixed values; this is the one place that says so.
+# ASGI defines messages as dictionaries of mixed values.
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -24,7 +21,7 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 async def send_answer(scope: Scope, send: Send, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-    """Send a whole response; a HEAD request gets the headers alone."""
+    """Send a whole response; a HEAD request gets only the headers."""
     fields = {"content-length": str(len(body)), **headers}
     encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()]
     await send({"type": "http.response.start", "status": status, "headers": encoded})
@@ -32,7 +29,7 @@ async def send_answer(scope: Scope, send: Send, status: int, body: bytes, header
 
 
 async def accept_lifespan(receive: Receive, send: Send) -> None:
-    """Go through start-up and shut-down with nothing to do in either."""
+    """Go through start-up and shut-down without doing anything."""
     while True:
         event = (await receive())["type"]
         await send({"type": f"{event}.complete"})
@@ -44,38 +41,38 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class Exchange(Protocol):
-    """A request that has arrived whole, and the way to answer it."""
+    """A complete request, and the way to answer it."""
 
     @property
     def method(self) -> str:
-        """The method, in capitals as it came."""
+        """Return the method as it was sent."""
         ...
 
     @property
     def target(self) -> bytes:
-        """Path and query as they came, not decoded."""
+        """Return path and query as they were sent, not decoded."""
         ...
 
     @property
     def headers(self) -> Headers:
-        """Names in lower case and values, in the order they came."""
+        """Return lower-case names and values, in the order they were sent."""
         ...
 
     @property
     def body(self) -> bytes:
-        """The whole body."""
+        """Return the whole body."""
         ...
 
     def respond(self, status: int, headers: Headers, body: bytes) -> None:
-        """Give the answer; the length is added to the headers, and a HEAD request gets them alone."""
+        """Send the answer; the length is added to the headers, and a HEAD request gets only these."""
         ...
 
-    def go_on(self, work: Coroutine[Any, Any, None]) -> None:
+    def run_in_task(self, work: Coroutine[Any, Any, None]) -> None:
         """Work on the answer in a task; the server waits for it before it stops."""
         ...
 
     async def hung_up(self) -> None:
-        """Return when the client has gone."""
+        """Return when the client has disconnected."""
         ...
 
 
@@ -84,12 +81,12 @@ TakeOn: TypeAlias = Callable[[Exchange], bool]
 
 
 def leave(exchange: Exchange) -> bool:
-    """What an app that only speaks ASGI does with an exchange."""
+    """Leave every exchange to ASGI."""
     return False
 
 
 class Lifespan:
-    """Takes an app through its start-up, keeps it there, and through its shut-down."""
+    """Takes an app through start-up and shut-down."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -98,15 +95,15 @@ class Lifespan:
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start the app up; its own error if that is one of ours, else StartFailed with what is known."""
+        """Start the app; raise its own error if it is one of ours, else StartFailed."""
         self._running = asyncio.create_task(self._run())
         await self._events.put({"type": "lifespan.startup"})
-        send_answer = await self._next_answer()
-        if send_answer is None:
+        answer = await self._next_answer()
+        if answer is None:
             self._raise_failure()
-        elif send_answer["type"] == "lifespan.startup.failed":
+        elif answer["type"] == "lifespan.startup.failed":
             await asyncio.gather(self._running, return_exceptions=True)
-            raise StartFailed(f"the service did not start: {send_answer.get('message') or 'the log says why'}")
+            raise StartFailed(f"the service did not start: {answer.get('message') or 'see the log'}")
 
     async def stop(self) -> None:
         """Shut the app down."""
@@ -121,7 +118,7 @@ class Lifespan:
         await self._app(scope, self._events.get, self._answers.put)
 
     async def _next_answer(self) -> Message | None:
-        """What the app says next; None when it ended without a word."""
+        """Return the app's next message; None if it ended without one."""
         assert self._running is not None
         answering = asyncio.create_task(self._answers.get())
         await asyncio.wait((answering, self._running), return_when=asyncio.FIRST_COMPLETED)

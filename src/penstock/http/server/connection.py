@@ -1,7 +1,7 @@
-"""One HTTP/1.1 connection: parsed by httptools, answered directly or by ASGI, each answer written in one piece.
+"""An HTTP/1.1 connection: parsed by httptools, answered directly or through ASGI, each answer written at once.
 
-A general server writes head and body by two system calls and runs more code per request than ours do in all. Requests
-on a connection are answered in order; more that arrive meanwhile wait.
+A general-purpose server writes head and body by two system calls and runs more code per request than our apps do.
+Requests on a connection are answered in order; those that arrive in the meantime wait.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class OpenConnections:
         self.stopping = False
         self.tasks: set[asyncio.Task[None]] = set()
         self.unanswered = 0
-        """Requests that are being answered, by a task or without."""
+        """Requests that are being answered, with or without a task."""
         self._all_answered: asyncio.Future[None] | None = None
         self._now_s = now_s
         self._date_s = 0
@@ -42,24 +42,24 @@ class OpenConnections:
         self._outbox: list[tuple[asyncio.Transport, bytes]] = []
 
     def write_soon(self, transport: asyncio.Transport, data: bytes) -> None:
-        """Write at the end of this round of the loop, together with what others have to write.
+        """Write at the end of this iteration of the loop, together with the writes of others.
 
-        The first write to a client that sleeps wakes it, which costs more than the write; of writes in a row only the
-        first one pays.
+        The first write to a sleeping client wakes it, which costs more than the write; of several writes in a row only
+        the first pays for it.
         """
         if not self._outbox:
             asyncio.get_running_loop().call_soon(self.flush)
         self._outbox.append((transport, data))
 
     def flush(self) -> None:
-        """Write what has gathered."""
+        """Write everything that was collected."""
         outbox, self._outbox = self._outbox, []
         for transport, data in outbox:
             if not transport.is_closing():
                 transport.write(data)
 
     def head_start(self, status: int) -> bytes:
-        """Status line and Date header; the latter is made once a second."""
+        """Return status line and Date header; the latter is formatted once a second."""
         now_s = int(self._now_s())
         if now_s != self._date_s:
             self._date_s = now_s
@@ -67,13 +67,13 @@ class OpenConnections:
         return STATUS_LINES[status] + self._date
 
     def answered(self) -> None:
-        """One request less waits for its answer."""
+        """Note that one request fewer is being answered."""
         self.unanswered -= 1
         if self._all_answered is not None and not self.unanswered and not self._all_answered.done():
             self._all_answered.set_result(None)
 
     async def finish(self, within_s: float) -> None:
-        """Let the requests in progress end, for a while."""
+        """Wait for the requests in progress, for a limited time."""
         if self.unanswered:
             self._all_answered = asyncio.get_running_loop().create_future()
             await asyncio.wait([self._all_answered], timeout=within_s)
@@ -91,7 +91,7 @@ class OpenConnections:
 
 
 class HttpConnection(asyncio.Protocol):
-    """Reads requests, hands them to the app one after another, writes its answers."""
+    """Reads requests, passes them to the app one after another and writes its answers."""
 
     def __init__(self, shared: OpenConnections) -> None:
         self._shared = shared
@@ -111,15 +111,13 @@ class HttpConnection(asyncio.Protocol):
         self._when_drained: Callable[[], None] | None = None
         self.active_s = self._loop.time()
 
-    # From the socket
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has come."""
+        """Begin with a new client."""
         self._transport = cast("asyncio.Transport", transport)
         self._shared.open.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client has gone."""
+        """Note that the client has disconnected."""
         self._shared.open.discard(self)
         self._waiting.clear()
         self._resume()
@@ -127,7 +125,7 @@ class HttpConnection(asyncio.Protocol):
             self._answering.hang_up()
 
     def eof_received(self) -> bool:
-        """The client sends no more; close once everything is answered."""
+        """Note that the client sends no more; close once everything is answered."""
         if self._answering is None:
             return False
         self._answering.keep_alive = False
@@ -135,12 +133,12 @@ class HttpConnection(asyncio.Protocol):
         return True
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes of requests."""
+        """Parse bytes of requests."""
         self.active_s = self._loop.time()
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            # A client may ask for another protocol; it gets its answer in this one, and nothing after that.
+            # A client may ask for another protocol; it gets an answer in this one, and nothing after that.
             self._waiting[-1].keep_alive = False
             self._answer_next()
         except httptools.HttpParserError as error:
@@ -151,17 +149,15 @@ class HttpConnection(asyncio.Protocol):
             self._answer_next()
 
     def pause_writing(self) -> None:
-        """The client reads more slowly than we write."""
+        """Stop writing: the client reads more slowly than we write."""
         self._paused = True
 
     def resume_writing(self) -> None:
-        """The client has caught up."""
+        """Write again: the client has caught up."""
         self._resume()
 
-    # From the parser
-
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Begin a request."""
         self._url = b""
         self._headers = []
         self._head_bytes = 0
@@ -170,14 +166,14 @@ class HttpConnection(asyncio.Protocol):
         self._expects_continue = False
 
     def on_url(self, url: bytes) -> None:
-        """A piece of its target."""
+        """Add a piece of the target."""
         self._url += url
         self._head_bytes += len(url)
         if self._head_bytes > MAX_HEAD_BYTES:
             raise _Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
+        """Add a header."""
         name = name.lower()
         self._headers.append((name, value))
         self._head_bytes += len(name) + len(value)
@@ -187,19 +183,19 @@ class HttpConnection(asyncio.Protocol):
             self._expects_continue = value.lower() == b"100-continue"
 
     def on_headers_complete(self) -> None:
-        """The head is whole."""
+        """Note that the head is complete."""
         if self._expects_continue:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
-        """A piece of its body."""
+        """Add a piece of the body."""
         self._body.append(body)
         self._body_bytes += len(body)
         if self._body_bytes > MAX_BODY_BYTES:
             raise _Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 
     def on_message_complete(self) -> None:
-        """A request is whole."""
+        """Queue the complete request."""
         parser = self._parser
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         version = parser.get_http_version()
@@ -209,18 +205,16 @@ class HttpConnection(asyncio.Protocol):
         if len(self._waiting) >= MAX_PIPELINED:
             self._transport.pause_reading()
 
-    # To the client
-
     def write(self, data: bytes) -> None:
         """Send bytes of an answer."""
         self._shared.write_soon(self._transport, data)
 
     def head_start(self, status: int) -> bytes:
-        """What every answer begins with."""
+        """Return the beginning of every answer."""
         return self._shared.head_start(status)
 
     def is_last(self) -> bool:
-        """Whether the connection closes after this answer, whatever the client wants."""
+        """Return whether the connection closes after this answer, whatever the client wants."""
         return self._shared.stopping
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
@@ -230,14 +224,14 @@ class HttpConnection(asyncio.Protocol):
         task.add_done_callback(self._shared.tasks.discard)
 
     def when_drained(self, then: Callable[[], None]) -> None:
-        """Go on once the client has read enough for more to be written: at once, as a rule."""
+        """Call `then` once the client has read enough for more to be written, usually immediately."""
         if self._paused:
             self._when_drained = then
         else:
             then()
 
     def answered(self) -> None:
-        """The answer is whole: go on with the next request, or close."""
+        """Continue with the next request, or close."""
         answer, self._answering = self._answering, None
         assert answer is not None
         self._shared.answered()
@@ -248,22 +242,22 @@ class HttpConnection(asyncio.Protocol):
             self._answer_next()
 
     def close_when_idle(self) -> None:
-        """Close now, or after the answer under way."""
+        """Close now, or after the current answer."""
         if self._answering is None:
             self._close()
 
     def is_idle(self) -> bool:
-        """Whether no request is being answered."""
+        """Return whether no request is being answered."""
         return self._answering is None
 
     def abort(self) -> None:
-        """Hang up at once."""
+        """Close the connection immediately."""
         self._transport.abort()
 
     def _answer_next(self) -> None:
-        """Begin with the requests that have arrived whole, one after another, until one has to wait."""
+        """Start answering the complete requests, one after another, until one has to wait."""
         if self._beginning:
-            return  # an answer was given at once; whoever began it goes on below
+            return  # answered immediately; the loop below continues
         self._beginning = True
         while self._waiting and self._answering is None:
             if len(self._waiting) == MAX_PIPELINED:
@@ -277,14 +271,14 @@ class HttpConnection(asyncio.Protocol):
         try:
             taken_on = self._shared.take_on(answer)
         except Exception:
-            log.exception("a request failed in a way the app does not explain")
+            log.exception("a request failed, and the app did not answer it")
             answer.fail()
         else:
             if not taken_on:
                 self.run(answer.by_asgi(self._shared.app))
 
     def _refuse(self, status: HTTPStatus) -> None:
-        """Answer a request that cannot be read, and close: what follows on the connection cannot be trusted."""
+        """Answer a request that cannot be parsed, and close: what follows on the connection cannot be trusted."""
         if self._answering is None:
             self.write(STATUS_LINES[status] + b"content-length: 0\r\nconnection: close\r\n\r\n")
         self._close()

@@ -1,7 +1,4 @@
-"""Serving an ASGI app over HTTP, from a bound socket to a graceful stop.
-
-A socket to listen on, or a sentence that says why there is none.
-"""
+"""Serve an ASGI app over HTTP, from a bound socket to a graceful stop."""
 
 import asyncio
 import errno
@@ -20,15 +17,19 @@ from penstock.http.errors import CannotListen, ExposedWithoutCredentials, PortIn
 from penstock.http.server.asgi import App, Lifespan
 from penstock.http.server.connection import HttpConnection, OpenConnections
 
-CHOOSE_ANOTHER = "choose another port"
-"""What is said of a port that cannot be had: who knows the port's option puts it behind this."""
+GRACE_S = 10
+IDLE_S = 75
+BACKLOG = 2048
 
-# Who listens on all addresses is reached by this one, and no guard or browser takes the others for an address.
+CHOOSE_ANOTHER = "choose another port"
+"""Advice for a port that is not available; a caller that knows the port's option appends it."""
+
+# A server on all addresses is reached at this one; guards and browsers do not accept the wildcard as an address.
 _LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def listening_socket(host: str, port: int, *, credentials_set: bool) -> socket.socket:
-    """A listening socket (port 0 takes a free one), on loopback only unless credentials are set."""
+    """Return a listening socket (port 0 takes a free one), on loopback only unless credentials are set."""
     family, address = _resolve(host, port)
     if not credentials_set and not ipaddress.ip_address(address.partition("%")[0]).is_loopback:
         raise ExposedWithoutCredentials(
@@ -37,7 +38,7 @@ def listening_socket(host: str, port: int, *, credentials_set: bool) -> socket.s
         )
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
-        # A restart must not wait for the connections of the last run to leave TIME_WAIT.
+        # A restart must not wait for connections of the previous run to leave TIME_WAIT.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((address, port))
         sock.listen()
@@ -49,7 +50,7 @@ def listening_socket(host: str, port: int, *, credentials_set: bool) -> socket.s
 
 
 def url_of(host: str, sock: socket.socket) -> str:
-    """The URL under which the socket is reached from this machine."""
+    """Return the URL under which this machine reaches the socket."""
     name = _LOOPBACK_OF.get(host, host)
     return f"http://{f'[{name}]' if ':' in name else name}:{sock.getsockname()[1]}"
 
@@ -58,8 +59,8 @@ def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, str]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
-        raise CannotListen(f"cannot find the address {host}: {error}; give an IP address of this machine") from error
-    # IPv4 first: a client that was told "localhost" may know no IPv6.
+        raise CannotListen(f"cannot find the address {host}: {error}; use an IP address of this machine") from error
+    # IPv4 first: a client that connects to "localhost" may not support IPv6.
     family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
     return family, str(address[0])
 
@@ -72,32 +73,27 @@ def _refusal(host: str, port: int, error: OSError) -> CannotListen:
     if error.errno == errno.EACCES:
         return CannotListen(f"no permission to listen on port {port}; {CHOOSE_ANOTHER}, one above 1023")
     reason = error.strerror or str(error)
-    return CannotListen(f"cannot listen on {host}:{port}: {reason}; give an IP address of this machine")
-
-
-GRACE_S = 10
-IDLE_S = 75
-BACKLOG = 2048
+    return CannotListen(f"cannot listen on {host}:{port}: {reason}; use an IP address of this machine")
 
 
 def serve(app: App, host: str, port: int, *, credentials_set: bool = False) -> None:
-    """Serve until SIGINT or SIGTERM, then stop gracefully; a second signal stops at once."""
+    """Serve until SIGINT or SIGTERM, then stop gracefully; a second signal stops immediately."""
     run(serve_until_signal(HttpServer(app, host, port, credentials_set=credentials_set)))
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run a service on the quickest loop this platform has."""
-    # What is loaded by now stays; a request leaves no cycles behind, so looking for them may be rare.
+    """Run a service on the fastest event loop of this platform."""
+    # What is loaded now stays, and requests leave no cycles behind, so that collections may be rare.
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
-    # The thread that commits needs the interpreter for moments only; it must not wait 5 ms for each of them.
+    # The commit thread needs the interpreter only briefly; it must not wait 5 ms for it each time.
     sys.setswitchinterval(0.0005)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(main)
 
 
 class HttpServer:
-    """One served app on the running loop: `async with` starts it and stops it."""
+    """A served app on the running loop: `async with` starts and stops it."""
 
     def __init__(self, app: App, host: str, port: int, *, credentials_set: bool = False) -> None:
         self._host = host
@@ -128,7 +124,7 @@ class HttpServer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Take no more requests, let those in progress end, for a while, then stop."""
+        """Take no more requests, wait for those in progress for a limited time, then stop."""
         shared = self._connections
         shared.stopping = True
         if self._reaper is not None:
@@ -146,7 +142,7 @@ class HttpServer:
         self._connections.abandon()
 
     async def _close_idle(self) -> None:
-        """Hang up on clients that have kept a connection for nothing."""
+        """Close connections that have been idle for too long."""
         loop = asyncio.get_running_loop()
         while True:
             await pause(IDLE_S / 5)
@@ -174,7 +170,7 @@ async def serve_until_signal(server: HttpServer, before_stop: Callable[[], None]
 
 
 def stop_signal(server: HttpServer) -> asyncio.Event:
-    """An event that SIGINT or SIGTERM sets; a second signal stops the server at once."""
+    """Return an event that SIGINT or SIGTERM sets; a second signal stops the server immediately."""
     stop = asyncio.Event()
 
     def on_signal() -> None:

@@ -1,4 +1,4 @@
-"""A request that has arrived whole, and the answer that the app gives to it: directly, or by ASGI."""
+"""A complete request, and the app's answer to it: direct, or through ASGI."""
 
 import asyncio
 import logging
@@ -15,18 +15,18 @@ STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".enc
 
 
 class AnswerSink(Protocol):
-    """The connection as its answer sees it."""
+    """The connection that an answer is written to."""
 
     def write(self, data: bytes) -> None:
         """Send bytes of an answer."""
         ...
 
     def head_start(self, status: int) -> bytes:
-        """What every answer begins with."""
+        """Return the beginning of every answer."""
         ...
 
     def is_last(self) -> bool:
-        """Whether the connection closes after this answer, whatever the client wants."""
+        """Return whether the connection closes after this answer, whatever the client wants."""
         ...
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
@@ -34,16 +34,16 @@ class AnswerSink(Protocol):
         ...
 
     def when_drained(self, then: Callable[[], None]) -> None:
-        """Go on once the client has read enough for more to be written: at once, as a rule."""
+        """Call `then` once the client has read enough for more to be written, usually immediately."""
         ...
 
     def answered(self) -> None:
-        """The answer is whole."""
+        """Note that the answer is complete."""
         ...
 
 
 class ServerAnswer:
-    """One request and its answer; serves as a direct app's exchange and as an ASGI app's receive and send."""
+    """A request and its answer: the exchange of a direct app, and receive and send of an ASGI app."""
 
     __slots__ = (
         "_chunked",
@@ -82,33 +82,29 @@ class ServerAnswer:
         self._state = "new"
 
     def hang_up(self) -> None:
-        """The client has gone."""
+        """Note that the client has disconnected."""
         if self._gone is None:
             self._gone = asyncio.get_running_loop().create_future()
         if not self._gone.done():
             self._gone.set_result(None)
 
     async def hung_up(self) -> None:
-        """Return when the client has gone."""
+        """Return when the client has disconnected."""
         if self._gone is None:
             self._gone = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._gone)
 
-    # Directly
-
     def respond(self, status: int, headers: Headers, body: bytes) -> None:
-        """Give the whole answer."""
+        """Send the whole answer."""
         self._state = "done"
         head = self._head_of(status, headers)
         shown = b"" if self.method == "HEAD" else body
         self._sink.write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), shown))
         self._sink.when_drained(self._sink.answered)
 
-    def go_on(self, work: Coroutine[Any, Any, None]) -> None:
+    def run_in_task(self, work: Coroutine[Any, Any, None]) -> None:
         """Work on the answer in a task."""
         self._sink.run(self._finish(work))
-
-    # By ASGI
 
     async def by_asgi(self, app: App) -> None:
         """Let an ASGI app answer."""
@@ -118,7 +114,7 @@ class ServerAnswer:
         await self._finish(app(self._scope(), self.receive, self.send))
 
     async def receive(self) -> Message:
-        """The body, once; then the client's going."""
+        """Return the body once; after that, wait for the client to disconnect."""
         if not self._read:
             self._read = True
             return {"type": "http.request", "body": self.body, "more_body": False}
@@ -126,7 +122,7 @@ class ServerAnswer:
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
-        """A part of the answer; head and body go out together when the body is whole."""
+        """Send a part of the answer; head and body are written together if the body is complete."""
         if message["type"] == "http.response.start":
             self._state = "started"
             headers = message.get("headers", [])
@@ -175,20 +171,18 @@ class ServerAnswer:
         self._sink.when_drained(lambda: drained.set_result(None))
         await drained
 
-    # Both
-
     async def _finish(self, work: Awaitable[None]) -> None:
-        """Do the work, and close the connection when it leaves the answer unfinished."""
+        """Do the work, and close the connection if it leaves the answer unfinished."""
         try:
             await work
         except Exception:
-            log.exception("a request failed in a way the app does not explain")
+            log.exception("a request failed, and the app did not answer it")
         finally:
             if self._state != "done":
                 self.fail()
 
     def fail(self) -> None:
-        """Answer that the app did not, as far as that can still be said, and close."""
+        """Answer with a server error, if nothing was sent yet, and close."""
         if self._state != "streaming":
             self._sink.write(self._sink.head_start(500) + b"content-length: 0\r\nconnection: close\r\n\r\n")
         self._state = "done"
@@ -196,11 +190,11 @@ class ServerAnswer:
         self._sink.answered()
 
     def _head_of(self, status: int, headers: Headers) -> bytes:
-        """The head without its end: how the length will be told comes last."""
+        """Return the head without its end: the length of the body comes last."""
         head = self._sink.head_start(status) + b"".join([b"%b: %b\r\n" % header for header in headers])
         lines = 2 + len(headers)
         if head.count(b"\n") != lines or head.count(b"\r") != lines:
-            raise ValueError("a header may not hold a line break")
+            raise ValueError("a header must not contain a line break")
         return head if self.keep_alive and not self._sink.is_last() else head + b"connection: close\r\n"
 
 

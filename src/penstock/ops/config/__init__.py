@@ -3,9 +3,9 @@
 from penstock.ops.config.dispatch_options import FanOutBy, JobsOptions, SchedulerOptions
 from penstock.ops.config.errors import ConfigError, ConfigProblem
 from penstock.ops.config.kinds import Network
-from penstock.ops.config.loading import load, trace
-from penstock.ops.config.rendering import as_literal, as_reference, as_toml, as_tree, shown
+from penstock.ops.config.loader import load, trace
 from penstock.ops.config.router_options import HttpVersion, RouterOptions
+from penstock.ops.config.text import as_literal, as_reference, as_toml, as_tree, shown
 from penstock.ops.config.tree import Config, LogLevel, LogSettings
 
 __all__ = [

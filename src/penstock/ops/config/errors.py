@@ -1,7 +1,7 @@
 """Errors of the configuration.
 
 InvalidArgument
-└── ConfigError                   one or more settings cannot be used; `problems` has all of them
+└── ConfigError                   one or more settings are invalid; `problems` lists all of them
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from penstock.domain.errors import InvalidArgument
 
 @dataclass(frozen=True)
 class ConfigProblem:
-    """One thing wrong with the configuration: which key, from where, and what is allowed."""
+    """A problem of the configuration: its key, its source, and what is allowed."""
 
     key: str
     source: str
@@ -23,12 +23,12 @@ class ConfigProblem:
 
 
 class ConfigError(InvalidArgument):
-    """The configuration cannot be used; every problem found is listed, not only the first."""
+    """The configuration is invalid; the message lists every problem."""
 
     def __init__(self, problems: Iterable[ConfigProblem]) -> None:
         self.problems = tuple(problems)
         super().__init__("; ".join(str(problem) for problem in self.problems))
 
     def __reduce__(self) -> tuple[type["ConfigError"], tuple[tuple[ConfigProblem, ...]]]:
-        # Exception pickles its message, which is not what this constructor takes.
+        # Exception would pickle the message, which this constructor does not take.
         return type(self), (self.problems,)

@@ -1,4 +1,4 @@
-"""What values a setting may take: one kind per sort of value, each able to say what it allows."""
+"""The kinds of values that settings have; each knows what it allows."""
 
 import re
 from collections.abc import Callable
@@ -19,21 +19,21 @@ Plain = str | int | float | bool | list[str] | None
 
 @dataclass(frozen=True)
 class Kind(Generic[T]):
-    """A sort of value; `check` and `parse` raise ValueError or TypeError for what is not allowed."""
+    """A kind of value; `check` and `parse` raise ValueError or TypeError for what is not allowed."""
 
     allowed: str  # ends the sentence "give …"
-    check: Callable[[object], T]  # from what TOML holds
-    parse: Callable[[str], T]  # from an environment variable's text
-    plain: Callable[[T], Plain]  # to what TOML or JSON holds, safe to show
+    check: Callable[[object], T]  # from a TOML value
+    parse: Callable[[str], T]  # from the text of an environment variable
+    plain: Callable[[T], Plain]  # to a TOML or JSON value that is safe to show
 
 
 def line() -> Kind[str]:
-    """Any text on one line."""
+    """Return the kind of any text on one line."""
     return Kind("text on one line", _line, _line, str)
 
 
 def host() -> Kind[str]:
-    """A host name or address, without scheme, port or path."""
+    """Return the kind of a host name or address, without scheme, port or path."""
 
     def check(value: object) -> str:
         return _require(_line(value), lambda name: re.fullmatch(r"[\w.:%-]+", name) is not None)
@@ -42,7 +42,7 @@ def host() -> Kind[str]:
 
 
 def directory() -> Kind[Path]:
-    """A directory's path, which need not exist yet."""
+    """Return the kind of a directory's path, which need not exist yet."""
 
     def check(value: object) -> Path:
         path = _require(_line(value), bool)
@@ -58,7 +58,7 @@ def directory() -> Kind[Path]:
 
 
 def integer(least: int, most: int) -> Kind[int]:
-    """A whole number within a range."""
+    """Return the kind of a whole number within a range."""
 
     def check(value: object) -> int:
         if not isinstance(value, int) or isinstance(value, bool):
@@ -69,7 +69,7 @@ def integer(least: int, most: int) -> Kind[int]:
 
 
 def power_of_two(most: int) -> Kind[int]:
-    """1, 2, 4 and so on."""
+    """Return the kind of a power of two: 1, 2, 4 and so on."""
 
     def check(value: object) -> int:
         return _require(integer(1, most).check(value), lambda number: number & (number - 1) == 0)
@@ -78,7 +78,7 @@ def power_of_two(most: int) -> Kind[int]:
 
 
 def named_databases() -> Kind[tuple[str, ...]]:
-    """A list of NAME=PATH (SQLite) or NAME=URL (PostgreSQL); passwords are never shown."""
+    """Return the kind of a list of NAME=PATH (SQLite) or NAME=URL (PostgreSQL); passwords are never shown."""
 
     def entry(value: object) -> str:
         text = _line(value)
@@ -105,7 +105,7 @@ def named_databases() -> Kind[tuple[str, ...]]:
 
 
 def places() -> Kind[tuple[str, ...]]:
-    """A list of URLs or files, separated by commas in the environment; passwords are never shown."""
+    """Return the kind of a list of URLs or files; passwords are never shown."""
 
     def check(value: object) -> tuple[str, ...]:
         if not isinstance(value, list | tuple):
@@ -120,7 +120,7 @@ def places() -> Kind[tuple[str, ...]]:
 
 
 def pairs() -> Kind[tuple[str, ...]]:
-    """A list of KEY=VALUE, separated by commas in the environment; values of secrets are never shown."""
+    """Return the kind of a list of KEY=VALUE; values of secrets are never shown."""
 
     def entry(value: object) -> str:
         return _require(_line(value), lambda given: re.match(r"[^=\s]+=", given) is not None)
@@ -141,7 +141,7 @@ def pairs() -> Kind[tuple[str, ...]]:
 
 
 def optional_integer(least: int, most: int) -> Kind[int | None]:
-    """A whole number within a range, or unset: left out of TOML, empty in the environment."""
+    """Return the kind of a whole number that may be unset: left out of TOML, empty in the environment."""
     inner = integer(least, most)
     return Kind(
         f"{inner.allowed}, or leave it out",
@@ -152,7 +152,7 @@ def optional_integer(least: int, most: int) -> Kind[int | None]:
 
 
 def number(least: float, most: float) -> Kind[float]:
-    """A number within a range, whole or not."""
+    """Return the kind of a number within a range, whole or not."""
 
     def check(value: object) -> float:
         if not isinstance(value, int | float) or isinstance(value, bool):
@@ -163,7 +163,7 @@ def number(least: float, most: float) -> Kind[float]:
 
 
 def flag() -> Kind[bool]:
-    """On or off."""
+    """Return the kind of true or false."""
     words = {"true": True, "1": True, "false": False, "0": False}
 
     def check(value: object) -> bool:
@@ -178,7 +178,7 @@ def flag() -> Kind[bool]:
 
 
 def choice(options: type[ChoiceT]) -> Kind[ChoiceT]:
-    """One of a few words."""
+    """Return the kind of one of a few words."""
 
     def check(value: object) -> ChoiceT:
         return options(_line(value))
@@ -187,7 +187,7 @@ def choice(options: type[ChoiceT]) -> Kind[ChoiceT]:
 
 
 def networks() -> Kind[tuple[Network, ...]]:
-    """A list of networks in CIDR notation, separated by commas in the environment."""
+    """Return the kind of a list of networks in CIDR notation."""
 
     def check(value: object) -> tuple[Network, ...]:
         if not isinstance(value, list | tuple):
@@ -202,7 +202,7 @@ def networks() -> Kind[tuple[Network, ...]]:
 
 
 def database_url() -> Kind[str]:
-    """A PostgreSQL URL, or empty for the embedded database; its password is never shown."""
+    """Return the kind of a PostgreSQL URL, or empty for the embedded database; its password is never shown."""
 
     def check(value: object) -> str:
         url = _line(value)

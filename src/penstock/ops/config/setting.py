@@ -1,4 +1,4 @@
-"""A setting: a field of the tree that carries its own rules and its own documentation."""
+"""A setting: a field of the tree with its own rules and documentation."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Rules:
-    """What a field's metadata holds: the kind of value, what it is for, and whether it may be shown."""
+    """A field's metadata: the kind of value, its purpose, and whether it is secret."""
 
     kind: Kind[object]
     doc: str
@@ -21,7 +21,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Setting:
-    """One key of the configuration, as found in the tree."""
+    """A key of the configuration."""
 
     section: str
     name: str
@@ -30,34 +30,34 @@ class Setting:
 
     @property
     def key(self) -> str:
-        """The dotted key, as in messages and in the reference."""
+        """Return the dotted key, as in messages and in the reference."""
         return f"{self.section}.{self.name}"
 
     @property
     def variable(self) -> str:
-        """The environment variable that sets this key."""
+        """Return the environment variable that sets this key."""
         return f"PENSTOCK_{self.section}__{self.name}".upper()
 
     def plain(self, value: object) -> Plain:
-        """The value as TOML or JSON would hold it, with what is secret masked."""
+        """Return the value for TOML or JSON, with secrets masked."""
         shown = self.rules.kind.plain(value)
         return MASK if self.rules.secret and shown not in ("", None) else shown
 
 
 def setting(default: T, kind: Kind[T], doc: str, *, secret: bool = False) -> T:
-    """A field of a section: its default, what it may be, and what it is for."""
+    """Return a field of a section: its default, the kind of its value, and its purpose."""
     rules = Rules(cast("Kind[object]", kind), doc, secret)
     return field(default=default, metadata={"rules": rules})
 
 
 def sections(tree: type) -> Iterator[tuple[str, type]]:
-    """The sections of a tree, in order, each with its class."""
+    """Yield the sections of a tree in order, each with its class."""
     for part in fields(tree):
         yield part.name, cast("type", part.default_factory)
 
 
 def settings(tree: type) -> Iterator[Setting]:
-    """Every setting of a tree, in order."""
+    """Yield every setting of a tree in order."""
     for section, cls in sections(tree):
         for entry in fields(cls):
             yield Setting(section, entry.name, cast("Rules", entry.metadata["rules"]), entry.default)

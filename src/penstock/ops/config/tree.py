@@ -1,10 +1,10 @@
-"""The tree of settings. To add one: add a field to its section (or a section and its line in `Config`); nothing else.
+"""The tree of settings. To add a setting, add a field to its section, or a section with its line in `Config`.
 
-Loading, `penstock config init` and docs/reference/configuration.md all follow from it. Units are in names: `_s`,
+Loading, `penstock config init` and docs/reference/configuration.md follow from it. Names contain units: `_s`,
 `_bytes`, `_messages`.
 """
 
-# ruff: noqa: RUF009  `setting` makes a field, as `dataclasses.field` does; its result is not shared.
+# ruff: noqa: RUF009  `setting` returns a field, as `dataclasses.field` does; it is not shared.
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -12,22 +12,22 @@ from pathlib import Path
 
 from penstock.ops.config import kinds
 from penstock.ops.config.dispatch_options import ApiOptions, JobsOptions, SchedulerOptions
-from penstock.ops.config.ports import PortSettings
 from penstock.ops.config.router_options import RouterOptions
 from penstock.ops.config.setting import setting
 
-_MOST = 2**53 - 1  # the largest whole number that JSON carries exactly
+_PORT = kinds.integer(0, 65535)
+_MOST = 2**53 - 1  # the largest integer that JSON represents exactly
 
 
 class Durability(StrEnum):
-    """When a send or a delete counts as done."""
+    """When a send or a delete is acknowledged."""
 
     FSYNC = "fsync"
     PROCESS_CRASH_ONLY = "survives-process-crash-only"
 
 
 class LogFormat(StrEnum):
-    """How log lines look."""
+    """The format of log lines."""
 
     AUTO = "auto"
     JSON = "json"
@@ -35,7 +35,7 @@ class LogFormat(StrEnum):
 
 
 class LogLevel(StrEnum):
-    """The least serious log line that is written."""
+    """The least severe level that is written."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -45,18 +45,18 @@ class LogLevel(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings:
-    """Where messages are kept, and how surely."""
+    """Where and how messages are stored."""
 
     dir: Path = setting(
         Path("penstock-data"),
         kinds.directory(),
-        "Directory of the embedded database and the queues; made if it is not there.",
+        "Directory of the embedded database and the queues; created if it does not exist.",
     )
     durability: Durability = setting(
         Durability.FSYNC,
         kinds.choice(Durability),
-        "fsync: a caller is answered when its write is on disk. survives-process-crash-only: faster, but a "
-        "power cut or a crash of the machine can lose writes that were answered.",
+        "fsync: a caller is answered when its write is on disk. survives-process-crash-only: faster, but a power "
+        "failure or a crash of the machine can lose writes that were acknowledged.",
     )
     database: str = setting(
         "", kinds.database_url(), "PostgreSQL database; empty means an SQLite database in `data.dir`."
@@ -70,26 +70,36 @@ class HttpSettings:
     host: str = setting(
         "127.0.0.1",
         kinds.host(),
-        "Address to listen on. One that other machines reach is refused until `api.token` or `api.keys` is set.",
+        "Address to listen on. An address that other machines can reach requires `api.token` or `api.keys`.",
     )
     port: int = setting(8080, kinds.integer(0, 65535), "Port to listen on; 0 takes a free one.")
 
 
 @dataclass(frozen=True, kw_only=True)
+class PortSettings:
+    """Ports of all parts but the API; 0 takes a free one. A command's option takes precedence over the setting."""
+
+    sqs: int = setting(9324, _PORT, "The SQS server.")
+    pubsub: int = setting(8085, _PORT, "The Pub/Sub API.")
+    pubsub_probes: int = setting(8086, _PORT, "Health and metrics of the Pub/Sub API.")
+    router: int = setting(8081, _PORT, "The router's API.")
+    scheduler: int = setting(8082, _PORT, "Health and metrics of the scheduler.")
+    pipeline: int = setting(8083, _PORT, "Health, metrics and progress of the pipeline.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class QueueSettings:
-    """How much of each partition's backlog stays in memory."""
+    """How much of each partition's backlog is kept in memory."""
 
     window_messages: int = setting(
-        10_000, kinds.integer(1, 10_000_000), "Messages per partition whose bodies are in memory."
+        10_000, kinds.integer(1, 10_000_000), "Messages per partition with bodies in memory."
     )
     lookahead_messages: int = setting(
         120_000,
         kinds.integer(1, 100_000_000),
-        "Messages per partition looked through for a group that is not blocked.",
+        "Messages per partition searched for a group that is not blocked.",
     )
-    window_bytes: int = setting(
-        67_108_864, kinds.integer(1_048_576, _MOST), "Bytes of bodies per partition that are in memory."
-    )
+    window_bytes: int = setting(67_108_864, kinds.integer(1_048_576, _MOST), "Bytes of bodies in memory per partition.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,12 +109,12 @@ class SqsSettings:
     default_partitions: int = setting(
         8,
         kinds.power_of_two(32),
-        "Partitions of a FIFO queue that has AWS's high-throughput settings and names no PartitionCount.",
+        "Partitions of a FIFO queue with AWS's high-throughput settings and without a PartitionCount.",
     )
     databases: tuple[str, ...] = setting(
         (),
         kinds.named_databases(),
-        "Further databases that partitions can be placed in (`serve sqs --fifo-partition-map`).",
+        "More databases in which partitions can be placed (`serve sqs --fifo-partition-map`).",
     )
 
 
@@ -115,59 +125,57 @@ class PipelineOptions:
     master: str = setting(
         "local[*]",
         kinds.line(),
-        "Where Spark runs: local[*] (this machine, all cores), spark://HOST:PORT, yarn or k8s://…; `--master` goes "
-        "before it.",
+        "Where Spark runs: local[*] (this machine, all cores), spark://HOST:PORT, yarn or k8s://…; `--master` takes "
+        "precedence.",
     )
-    conf: tuple[str, ...] = setting(
-        (), kinds.pairs(), "Further settings of Spark's; `--conf KEY=VALUE` goes before them."
+    conf: tuple[str, ...] = setting((), kinds.pairs(), "More settings for Spark; `--conf KEY=VALUE` takes precedence.")
+    ui: bool = setting(
+        False, kinds.flag(), "Serve Spark's own web page, on port 4040 unless `pipeline.conf` sets another."
     )
-    ui: bool = setting(False, kinds.flag(), "Serve Spark's own web page, on port 4040 unless `pipeline.conf` says.")
     checkpoint: str = setting(
         "",
         kinds.line(),
-        "Directory or URL where streaming jobs write down how far they are; on a cluster one that all its machines "
-        "reach. Empty: pipeline/checkpoint in `data.dir`.",
+        "Directory or URL where streaming jobs store their progress; on a cluster, one that all its machines can "
+        "reach. If empty, pipeline/checkpoint in `data.dir`.",
     )
     lake: str = setting(
         "",
         kinds.line(),
-        "Directory or URL of the delivery facts; on a cluster one that all its machines reach. Empty: lake in "
+        "Directory or URL of the delivery facts; on a cluster, one that all its machines can reach. If empty, lake in "
         "`data.dir`.",
     )
     trigger_ms: int = setting(
         100,
         kinds.integer(0, 3_600_000),
-        "Time from the start of one micro-batch to the start of the next, at least; 0 is at once.",
+        "Minimum time from the start of one micro-batch to the start of the next; 0 is immediately.",
     )
-    max_rows_per_batch: int = setting(
-        100_000, kinds.integer(1, 100_000_000), "Rows that one micro-batch takes, at most."
-    )
-    stop_s: float = setting(30.0, kinds.number(0, 3600), "At shut-down, time for the running micro-batches to end.")
+    max_rows_per_batch: int = setting(100_000, kinds.integer(1, 100_000_000), "Rows per micro-batch, at most.")
+    stop_s: float = setting(30.0, kinds.number(0, 3600), "Time for running micro-batches to finish at shut-down.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TraceSettings:
-    """OpenTelemetry traces from publishing to the webhook; they need `pip install "penstock-events[traces]"`."""
+    """OpenTelemetry traces from publisher to webhook; they require `pip install "penstock-events[traces]"`."""
 
     endpoint: str = setting(
         "",
         kinds.line(),
-        "Where a collector takes spans by OTLP over HTTP, such as http://127.0.0.1:4318/v1/traces; empty is off.",
+        "URL of a collector that accepts OTLP over HTTP, such as http://127.0.0.1:4318/v1/traces; empty is off.",
         secret=True,
     )
     ratio: float = setting(
-        1.0, kinds.number(0, 1), "Share of the traces that begin here to keep; others are as their publisher says."
+        1.0, kinds.number(0, 1), "Share of the traces that begin here to keep; the publisher decides about others."
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogSettings:
-    """What is logged, and how; logs go to stderr."""
+    """Logs, which go to stderr."""
 
     format: LogFormat = setting(
         LogFormat.AUTO, kinds.choice(LogFormat), "auto: human on a terminal, JSON lines elsewhere."
     )
-    level: LogLevel = setting(LogLevel.INFO, kinds.choice(LogLevel), "The least serious line that is written.")
+    level: LogLevel = setting(LogLevel.INFO, kinds.choice(LogLevel), "The least severe level that is written.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,8 +185,8 @@ class NodeSettings:
     id: int | None = setting(
         None,
         kinds.optional_integer(0, 1023),
-        "The part of message ids that makes them unique across machines: give each its own. "
-        "Unset is right for one machine.",
+        "The part of message ids that makes them unique across machines: give each machine its own. Leave it unset "
+        "for a single machine.",
     )
 
 
@@ -189,7 +197,7 @@ class EgressSettings:
     allow: tuple[kinds.Network, ...] = setting(
         (),
         kinds.networks(),
-        "Loopback, private and link-local networks that subscribers' URLs may reach all the same.",
+        "Loopback, private and link-local networks that subscribers' URLs may reach.",
     )
 
 

@@ -1,4 +1,4 @@
-"""What a served part tells about itself: logs, metrics, health probes, and the server that answers them."""
+"""Telemetry of served parts: logs, metrics and traces."""
 
 from penstock.ops.telemetry.logs import configure_logging
 from penstock.ops.telemetry.metrics import DELAY_BUCKETS_S, Metrics

@@ -1,7 +1,4 @@
-"""Logging to stderr: JSON lines for machines, aligned text on a terminal; secrets masked, sizes bounded.
-
-Fields that every log line within a block carries, such as the message at hand.
-"""
+"""Logs on stderr: JSON lines for machines, aligned text on a terminal; secrets are masked and sizes bounded."""
 
 import json
 import logging
@@ -17,32 +14,16 @@ from typing import TextIO
 
 from penstock.ops.telemetry.redaction import MASK, is_secret_name, mask_secrets
 
+__all__ = ["configure_logging", "log_context"]
+
 _EMPTY: Mapping[str, object] = MappingProxyType({})
 _fields: ContextVar[Mapping[str, object]] = ContextVar("penstock_log_fields", default=_EMPTY)
-
-
-@contextmanager
-def log_context(**fields: object) -> Iterator[None]:
-    """Add fields (message_id=…, group=…, pool=…, queue=…) to every log line of the block and its tasks."""
-    token = _fields.set({**_fields.get(), **fields})
-    try:
-        yield
-    finally:
-        _fields.reset(token)
-
-
-def current_fields() -> Mapping[str, object]:
-    """The fields in force here."""
-    return _fields.get()
-
-
-__all__ = ["configure_logging", "log_context"]
 
 FIELD_MAX_CHARS = 2_000
 TEXT_MAX_CHARS = 16_000
 _ITEMS_MAX = 50
 _DEPTH_MAX = 4
-# What a record has by itself; everything else came through `extra=`.
+# Attributes that every record has; all others come from `extra=`.
 _OWN_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {
     "message",
     "asctime",
@@ -66,8 +47,23 @@ def configure_logging(format: str = "auto", level: str = "info", stream: TextIO 
     logging.captureWarnings(True)
 
 
+@contextmanager
+def log_context(**fields: object) -> Iterator[None]:
+    """Add fields (message_id=…, group=…, pool=…, queue=…) to every log line of the block and its tasks."""
+    token = _fields.set({**_fields.get(), **fields})
+    try:
+        yield
+    finally:
+        _fields.reset(token)
+
+
+def current_fields() -> Mapping[str, object]:
+    """Return the fields that `log_context` has set."""
+    return _fields.get()
+
+
 class _PenstockHandler(logging.StreamHandler[TextIO]):
-    """Our handler, told apart from those that a test runner or an embedding program adds."""
+    """A handler that can be distinguished from those of a test runner or an embedding program."""
 
 
 def _formatter(format: str, stream: TextIO) -> logging.Formatter:
@@ -78,10 +74,10 @@ def _formatter(format: str, stream: TextIO) -> logging.Formatter:
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line."""
+    """Formats records as JSON, one object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as one line."""
+        """Return the record as one line."""
         line = {
             "time": _utc(record.created),
             "level": record.levelname.lower(),
@@ -95,14 +91,14 @@ class JsonFormatter(logging.Formatter):
 
 
 class HumanFormatter(logging.Formatter):
-    """Text for a reader at a terminal, fields after the message, a stack trace below it."""
+    """Formats records for a terminal: fields after the message, a stack trace below it."""
 
     def __init__(self, *, colour: bool) -> None:
         super().__init__()
         self._colour = colour
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as text."""
+        """Return the record as text."""
         level = f"{record.levelname:<7}"
         if self._colour:
             level = f"\x1b[{_COLOURS.get(record.levelname, '0')}m{level}\x1b[0m"
@@ -133,7 +129,7 @@ def _fields_of(record: logging.LogRecord) -> dict[str, object]:
 
 
 def _safe(key: str, value: object, depth: int) -> object:
-    """The value as JSON can hold it, secrets masked, bounded in size and depth."""
+    """Return the value for JSON, with secrets masked and size and depth bounded."""
     if is_secret_name(key) and value is not None:
         return MASK
     if value is None or isinstance(value, bool | int):
@@ -150,7 +146,7 @@ def _safe(key: str, value: object, depth: int) -> object:
 def _shortened(text: str, limit_chars: int) -> str:
     if len(text) <= limit_chars:
         return text
-    # Both ends matter: a body is known by its start, a stack trace by its end.
+    # Keep both ends: a body is recognized by its start, a stack trace by its end.
     half = limit_chars // 2
     return f"{text[:half]}…[{len(text) - 2 * half} characters cut]…{text[-half:]}"
 
@@ -162,5 +158,5 @@ def _quoted(value: object) -> str:
 
 
 def _escaped(text: str) -> str:
-    # A message may carry what a stranger sent: no forged lines, no terminal control sequences.
+    # A message may contain foreign input: it must not forge lines or control the terminal.
     return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text)

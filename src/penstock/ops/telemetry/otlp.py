@@ -1,4 +1,4 @@
-"""Spans to an OpenTelemetry collector, by OTLP over HTTP; needs the extra `penstock-events[traces]`."""
+"""Spans for an OpenTelemetry collector, sent by OTLP over HTTP; requires the extra `penstock-events[traces]`."""
 
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -16,19 +16,19 @@ _HALF_BITS = 64
 
 
 class OtlpSpans:
-    """Sends spans in batches from a thread of its own; what cannot be sent is dropped, with a line in the log."""
+    """Sends spans in batches from its own thread; spans that cannot be sent are dropped and logged."""
 
     def __init__(self, endpoint: str, ratio: float, service: str) -> None:
         self._bound = round(ratio * (1 << _HALF_BITS))
         self._ids = _GivenIds()
-        # The collector need not know this machine: only the service is told.
+        # Report only the service: the collector need not know this machine.
         resource = Resource({"service.name": service, "service.version": __version__})
         self._provider = TracerProvider(resource=resource, id_generator=self._ids, shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint)))
         self._tracer = self._provider.get_tracer("penstock", __version__)
 
     def samples(self, trace_id: str) -> bool:
-        """Whether a trace that begins here is kept: as its id says, so that all nodes say the same."""
+        """Return whether a trace that begins here is kept, which its id decides, so that all nodes agree."""
         return int(trace_id[16:], 16) < self._bound
 
     def record(self, span: Span) -> None:
@@ -40,20 +40,20 @@ class OtlpSpans:
                 self._ids.trace_id, int(span.parent_id, 16), is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED)
             )
             context = trace.set_span_in_context(NonRecordingSpan(parent))
-        told = self._tracer.start_span(
+        recorded = self._tracer.start_span(
             span.name, context, attributes=dict(span.attributes), start_time=span.start_ms * _MS_NS
         )
         if span.error is not None:
-            told.set_status(Status(StatusCode.ERROR, span.error))
-        told.end(span.end_ms * _MS_NS)
+            recorded.set_status(Status(StatusCode.ERROR, span.error))
+        recorded.end(span.end_ms * _MS_NS)
 
     def close(self) -> None:
-        """Send what is queued, and stop."""
+        """Send queued spans and stop."""
         self._provider.shutdown()
 
 
 class _GivenIds(IdGenerator):
-    """The ids of the span that is being recorded; spans are recorded one at a time, by the loop's thread."""
+    """Provides the ids of the span being recorded; spans are recorded one at a time, by the loop's thread."""
 
     trace_id = 0
     span_id = 0

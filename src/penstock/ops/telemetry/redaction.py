@@ -1,4 +1,4 @@
-"""Keeping secrets out of logs, messages and `config show`."""
+"""Keep secrets out of logs, messages and `config show`."""
 
 import re
 
@@ -9,7 +9,7 @@ _SECRET_AT_END = ("token", "tokens", "apikey", "accesskey", "cookie")
 # Up to the last @ before the path: a password with an unescaped @ must not leak its second half.
 _URL_PASSWORD = re.compile(r"(://[^\s/?#:@]*:)[^\s/?#]*@")
 _WHOLE_URL_PASSWORD = re.compile(r"(://[^:@]*:).*@", re.DOTALL)
-# A quoted value may have lost its end, where somebody cut the text short; a list may hold several.
+# A quoted value may lack its end, if the text was shortened; a list may contain several.
 _NAMED_SECRET = re.compile(
     r"""(?isx)
     ( (?: authorization | passw(?:or)?d | secrets? | tokens? | api[_-]?key | cookie ) ["']? \s*[=:]\s* )
@@ -24,16 +24,16 @@ _NAMED_SECRET = re.compile(
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a field of this name holds a secret: authorization, token, password, secret and their like."""
+    """Return whether a field of this name is secret: authorization, token, password, secret and similar."""
     flat = name.lower().replace("_", "").replace("-", "")
     return any(word in flat for word in _SECRET_ANYWHERE) or flat.endswith(_SECRET_AT_END)
 
 
 def mask_secrets(text: str) -> str:
-    """The text with passwords in URLs and values of secret-looking names replaced by ***."""
+    """Return the text with passwords in URLs and values of secret-looking names replaced by ***."""
     return _NAMED_SECRET.sub(rf"\1{MASK}", _URL_PASSWORD.sub(rf"\1{MASK}@", text))
 
 
 def mask_whole_url(url: str) -> str:
-    """A text that is one URL, its password masked even where it breaks the rules of URLs."""
+    """Return a text that is one URL with its password masked, even if the URL is malformed."""
     return mask_secrets(_WHOLE_URL_PASSWORD.sub(rf"\1{MASK}@", url))

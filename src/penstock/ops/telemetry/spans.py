@@ -1,18 +1,19 @@
-"""Spans of traces: what took part in bringing an event to a subscriber, and how long. Where they go is a port.
-
-Opens the way to a collector of spans; the extra it needs may not be installed.
-"""
+"""Spans of traces: the steps that deliver an event to a subscriber, and the port that takes them to a collector."""
 
 from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
 
-from penstock.ops.telemetry.errors import TracesUnavailable
+from penstock.domain.errors import Unavailable
+
+
+class TracesUnavailable(Unavailable):
+    """Traces are enabled, but OpenTelemetry is not installed."""
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """A trace that something belongs to; `parent_id` is the span outside Penstock that it came from, if any."""
+    """The trace that something belongs to; `parent_id` is the span outside Penstock that it came from, if any."""
 
     trace_id: str
     parent_id: str | None
@@ -20,12 +21,12 @@ class Trace(msgspec.Struct, frozen=True):
 
     @property
     def is_sampled(self) -> bool:
-        """Whether its spans are kept."""
+        """Return whether its spans are kept."""
         return int(self.flags, 16) & 1 == 1
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of work that is over. Ids are hexadecimal."""
+    """A finished piece of work. Ids are hexadecimal."""
 
     name: str
     trace_id: str
@@ -38,40 +39,40 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spans(Protocol):
-    """Takes spans to where people look at them."""
+    """Records spans."""
 
     def samples(self, trace_id: str) -> bool:
-        """Whether a trace that begins here is kept."""
+        """Return whether a trace that begins here is kept."""
         ...
 
     def record(self, span: Span) -> None:
-        """Hand over a span; never waits and never fails."""
+        """Record a span; never wait and never fail."""
 
     def close(self) -> None:
         """Send what was not sent yet."""
 
 
 class NoSpans:
-    """For whoever wants no traces."""
+    """Records nothing, if traces are off."""
 
     def samples(self, trace_id: str) -> bool:
-        """No."""
+        """Return False."""
         return False
 
     def record(self, span: Span) -> None:
-        """Nothing happens."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing happens."""
+        """Do nothing."""
 
 
 def open_otlp_spans(endpoint: str, ratio: float, service: str) -> Spans:
-    """Spans of one service, sent to a collector's URL; TracesUnavailable without OpenTelemetry."""
+    """Return the spans of a service, sent to a collector's URL; TracesUnavailable without OpenTelemetry."""
     try:
         from penstock.ops.telemetry.otlp import OtlpSpans
     except ImportError as error:
         raise TracesUnavailable(
-            f"traces need OpenTelemetry, which is not installed ({error}): pip install 'penstock-events[traces]', "
+            f"traces require OpenTelemetry, which is not installed ({error}): pip install 'penstock-events[traces]', "
             "or unset traces.endpoint"
         ) from None
     return OtlpSpans(endpoint, ratio, service)

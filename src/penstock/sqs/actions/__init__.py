@@ -1,1 +1,1 @@
-"""The 23 actions, one file per family."""
+"""The 23 actions, one module per family."""

@@ -1,7 +1,4 @@
-"""What a request may hold: characters, ids, sizes and ranges, each with AWS's error.
-
-Rules that all batch actions share.
-"""
+"""Checks of a request's contents: characters, ids, sizes, ranges and batches, each with AWS's error."""
 
 import re
 from functools import lru_cache
@@ -20,20 +17,20 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 _CONTROLS = bytes(set(range(32)) - {0x09, 0x0A, 0x0D})
 _is_identifier = re.compile("[!-~]{1,128}").fullmatch
 _ENTRY_ID = re.compile("[A-Za-z0-9_-]{1,80}")
-# All ids of a batch, a line each, by one match.
+# Matches all ids of a batch at once, one per line.
 _ENTRY_IDS = re.compile(f"{_ENTRY_ID.pattern}(?:\n{_ENTRY_ID.pattern})*")
 
 
 def forbidden_character(text: str) -> str | None:
-    """The first character that SQS does not carry: #x9, #xA, #xD, #x20–#xD7FF, #xE000–#xFFFD and beyond #xFFFF are."""
+    """Return the first character that SQS does not allow."""
     found = _FORBIDDEN.search(text)
     return None if found is None else found[0]
 
 
 def encoded(text: str) -> bytes | None:
-    """The text's UTF-8, or None if it has a character that SQS does not carry.
+    """Return the text as UTF-8, or None if it has a character that SQS does not allow.
 
-    Deleting what is forbidden is ten times as quick as a regular expression, and the bytes are needed anyway.
+    Deleting what is forbidden is ten times as fast as a regular expression, and the bytes are needed anyway.
     """
     try:
         data = text.encode()
@@ -47,9 +44,9 @@ def encoded(text: str) -> bytes | None:
 
 
 def is_harmless(json: bytes) -> bool:
-    """Whether no text in a JSON document can have a character that SQS does not carry.
+    r"""Return whether no text in a JSON document can have a character that SQS does not allow.
 
-    JSON has controls as `\\u`, `\\b` and `\\f` only. To look for those once is quicker than to look through each text.
+    JSON has controls as `\\u`, `\\b` and `\\f` only. Looking for those once is faster than checking each text.
     """
     if not json.isascii():
         return False
@@ -57,7 +54,7 @@ def is_harmless(json: bytes) -> bool:
 
 
 def check_body(body: str, *, harmless: bool = False) -> bytes:
-    """A message body's UTF-8; InvalidMessageContents names what must not be in it, unless all is known to be well."""
+    """Return a message body as UTF-8; InvalidMessageContents names a forbidden character, unless it is harmless."""
     data = body.encode() if harmless else encoded(body)
     if data:
         return data
@@ -72,19 +69,19 @@ def check_body(body: str, *, harmless: bool = False) -> bytes:
 
 
 def check_group_id(value: str) -> None:
-    """A MessageGroupId: 1 to 128 visible ASCII characters."""
+    """Check a MessageGroupId: 1 to 128 visible ASCII characters."""
     if not _is_identifier(value):
         raise _not_an_identifier("MessageGroupId", value)
 
 
 def check_dedup_id(value: str) -> None:
-    """A MessageDeduplicationId, likewise."""
+    """Check a MessageDeduplicationId: 1 to 128 visible ASCII characters."""
     if not _is_identifier(value):
         raise _not_an_identifier("MessageDeduplicationId", value)
 
 
 def check_attempt_id(value: str) -> None:
-    """A ReceiveRequestAttemptId, likewise."""
+    """Check a ReceiveRequestAttemptId: 1 to 128 visible ASCII characters."""
     if not _is_identifier(value):
         raise _not_an_identifier("ReceiveRequestAttemptId", value)
 
@@ -96,12 +93,12 @@ def _not_an_identifier(parameter: str, value: str) -> SqsError:
     )
 
 
-# Most clients number their entries, so that every batch has the same ids. Only good ones, which are short, are kept.
+# Most clients number their entries, so batches share their ids. Only valid ids, which are short, are cached.
 @lru_cache(maxsize=64)
 def check_entry_ids(entry_ids: tuple[str, ...]) -> None:
-    """The ids of a batch's entries: well formed and distinct."""
+    """Check that the ids of a batch's entries are well formed and distinct."""
     lines = "\n".join(entry_ids)
-    # An id with a line break in it would be taken for two.
+    # An id with a line break in it would count as two.
     if len(set(entry_ids)) == len(entry_ids) == lines.count("\n") + 1 and _ENTRY_IDS.fullmatch(lines):
         return
     seen: set[str] = set()
@@ -118,7 +115,7 @@ def check_entry_ids(entry_ids: tuple[str, ...]) -> None:
 
 
 def check_size(size_bytes: int, maximum_bytes: int) -> None:
-    """A message, body and attributes, against its queue's MaximumMessageSize."""
+    """Check the size of a message, body and attributes, against its queue's MaximumMessageSize."""
     if size_bytes > maximum_bytes:
         raise invalid_parameter(
             f"One or more parameters are invalid. Reason: Message must be shorter than {maximum_bytes} bytes."
@@ -126,7 +123,7 @@ def check_size(size_bytes: int, maximum_bytes: int) -> None:
 
 
 def check_batch_size(size_bytes: int) -> None:
-    """All messages of a batch together; the queue's MaximumMessageSize has no part in it."""
+    """Check the size of a batch; the queue's MaximumMessageSize does not apply to it."""
     if size_bytes > MAX_BATCH_BYTES:
         raise SqsError(
             ErrorKind.BATCH_REQUEST_TOO_LONG,
@@ -135,7 +132,7 @@ def check_batch_size(size_bytes: int) -> None:
 
 
 def check_delay(delay_s: int) -> int:
-    """The DelaySeconds of one message."""
+    """Check and return the DelaySeconds of a message."""
     if not 0 <= delay_s <= MAX_DELAY_S:
         raise invalid_parameter(
             f"Value {delay_s} for parameter DelaySeconds is invalid. "
@@ -145,21 +142,21 @@ def check_delay(delay_s: int) -> int:
 
 
 def check_visibility(timeout_s: int) -> int:
-    """The VisibilityTimeout of a receive or of one message."""
+    """Check and return the VisibilityTimeout of a receive or a message."""
     if not 0 <= timeout_s <= MAX_VISIBILITY_S:
         raise _out_of_range("VisibilityTimeout", timeout_s, MAX_VISIBILITY_S)
     return timeout_s
 
 
 def check_wait(wait_s: int) -> int:
-    """The WaitTimeSeconds of a receive."""
+    """Check and return the WaitTimeSeconds of a receive."""
     if not 0 <= wait_s <= MAX_WAIT_S:
         raise _out_of_range("WaitTimeSeconds", wait_s, MAX_WAIT_S)
     return wait_s
 
 
 def check_max_messages(count: int) -> int:
-    """The MaxNumberOfMessages of a receive."""
+    """Check and return the MaxNumberOfMessages of a receive."""
     if not 1 <= count <= MAX_RECEIVED:
         raise invalid_parameter(
             f"Value {count} for parameter MaxNumberOfMessages is invalid. "
@@ -178,7 +175,7 @@ MAX_ENTRIES = 10
 
 
 def check_batch(ids: tuple[str, ...]) -> None:
-    """One to ten entries with distinct, well-formed ids."""
+    """Check that a batch has one to ten entries with distinct, well-formed ids."""
     if not ids:
         raise SqsError(ErrorKind.EMPTY_BATCH_REQUEST, "There should be at least one entry in the request.")
     if len(ids) > MAX_ENTRIES:
@@ -190,5 +187,5 @@ def check_batch(ids: tuple[str, ...]) -> None:
 
 
 def failed_entry(id: str, error: SqsError) -> BatchResultErrorEntry:
-    """What is told of an entry that failed; the others go their way."""
+    """Return the result of a batch entry that failed."""
     return BatchResultErrorEntry(id, error.kind.query_code, error.message, error.kind.sender_fault)

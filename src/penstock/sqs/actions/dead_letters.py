@@ -23,7 +23,7 @@ MAX_LISTED = 10
 async def list_dead_letter_source_queues(
     service: SqsService, caller: SqsCaller, request: ListDeadLetterSourceQueuesRequest
 ) -> ListDeadLetterSourceQueuesResponse:
-    """The queues whose dead letters come to this one."""
+    """List the queues whose dead letters come to this one."""
     queue = service.of_url(request.queue_url)
     names, token = page(service.dead_letter_sources(queue), request.max_results, request.next_token)
     response = ListDeadLetterSourceQueuesResponse(
@@ -60,7 +60,7 @@ async def start_message_move_task(
 async def cancel_message_move_task(
     service: SqsService, caller: SqsCaller, request: CancelMessageMoveTaskRequest
 ) -> CancelMessageMoveTaskResponse:
-    """Stop a move; what was moved stays moved."""
+    """Stop a move; messages that were moved stay moved."""
     moved = await service.moves.cancel(request.task_handle)
     if moved is None:
         raise SqsError(ErrorKind.RESOURCE_NOT_FOUND, "Task does not exist or is not running.")
@@ -70,7 +70,7 @@ async def cancel_message_move_task(
 async def list_message_move_tasks(
     service: SqsService, caller: SqsCaller, request: ListMessageMoveTasksRequest
 ) -> ListMessageMoveTasksResponse:
-    """The latest moves of a queue, newest first."""
+    """List the latest moves of a queue, newest first."""
     source = _source(service, request.source_arn)
     limit = 1 if request.max_results is None else request.max_results
     if not 1 <= limit <= MAX_LISTED:

@@ -1,17 +1,18 @@
-"""Message attributes: their rules, their size, their canonical MD5, and which of them a receive asked for.
-
-The MD5 of a message body, which clients check.
-"""
+"""Message attributes: their checks, their size, the MD5s that clients verify, and which ones a receive returns."""
 
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from hashlib import md5
 
 from penstock.domain.message import AttributeValue, TypedValue
 from penstock.sqs.actions.contents import encoded
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter
 from penstock.sqs.model import MessageAttributes, MessageAttributeValue
+
+try:
+    from _md5 import md5 as _own_md5  # type: ignore[import-not-found]
+except ImportError:  # an interpreter built to take every digest from OpenSSL
+    _own_md5 = hashlib.md5
 
 MAX_ATTRIBUTES = 10
 MAX_NAME_CHARS = 256
@@ -24,13 +25,16 @@ _KINDS = ("String", "Number", "Binary")
 _RESERVED = ("aws.", "amazon.")
 _EVERYTHING = frozenset({"All", ".*", "*"})
 
-# How the canonical form marks what an attribute's value travels as.
+# How the canonical form marks text and binary values.
 _AS_TEXT = b"\x01"
 _AS_BINARY = b"\x02"
 
+# Below this size, the interpreter's own digest is done before OpenSSL has set one up.
+_SHORT_BYTES = 2048
+
 
 def checked_attributes(attributes: MessageAttributes) -> dict[str, TypedValue]:
-    """The attributes of a message that is sent, checked; InvalidParameterValue names the one at fault."""
+    """Check the attributes of a message to send; InvalidParameterValue names a wrong one."""
     if len(attributes) > MAX_ATTRIBUTES:
         raise invalid_parameter(
             f"Number of message attributes [{len(attributes)}] exceeds the allowed maximum [{MAX_ATTRIBUTES}]."
@@ -41,7 +45,7 @@ def checked_attributes(attributes: MessageAttributes) -> dict[str, TypedValue]:
 
 
 def trace_header(attributes: MessageAttributes) -> dict[str, TypedValue]:
-    """The system attributes of a message that is sent; a sender may give only the one, as a String."""
+    """Check the system attributes of a message to send; AWSTraceHeader, a String, is the only one a sender may set."""
     for name in attributes:
         if name != TRACE_HEADER:
             raise invalid_parameter(
@@ -54,12 +58,12 @@ def trace_header(attributes: MessageAttributes) -> dict[str, TypedValue]:
 
 
 def shown(attributes: Mapping[str, AttributeValue]) -> MessageAttributes:
-    """The attributes of a message that is received."""
+    """Return the attributes of a received message."""
     return {name: _shown(_typed(value)) for name, value in attributes.items()}
 
 
 def size_of(attributes: Mapping[str, AttributeValue]) -> int:
-    """What attributes count towards a message's size: name, type and value."""
+    """Return what attributes count towards a message's size: name, type and value."""
     size = 0
     for name, value in attributes.items():
         typed = _typed(value)
@@ -68,8 +72,8 @@ def size_of(attributes: Mapping[str, AttributeValue]) -> int:
 
 
 def md5_of(attributes: Mapping[str, AttributeValue]) -> str:
-    """The MD5 that clients check: of names in order, each followed by type, how the value travels, and value."""
-    digest = md5(usedforsecurity=False)
+    """Return the MD5 that clients verify: of names in order, each followed by type, transport and value."""
+    digest = hashlib.md5(usedforsecurity=False)
     for name in sorted(attributes):
         typed = _typed(attributes[name])
         digest.update(_counted(name.encode()))
@@ -79,8 +83,14 @@ def md5_of(attributes: Mapping[str, AttributeValue]) -> str:
     return digest.hexdigest()
 
 
+def body_md5(body: bytes) -> str:
+    """Return the MD5 of a message body in hexadecimal."""
+    md5 = _own_md5 if len(body) < _SHORT_BYTES else hashlib.md5
+    return str(md5(body, usedforsecurity=False).hexdigest())
+
+
 def chosen(attributes: Mapping[str, AttributeValue], names: Iterable[str]) -> dict[str, AttributeValue]:
-    """The attributes that a receive asked for: all of them, by name, or by prefix (`bar.*`, `bar*`)."""
+    """Return the attributes that a receive asked for: all, by name, or by prefix (`bar.*`, `bar*`)."""
     exact = set(names)
     if not attributes or not exact:
         return {}
@@ -160,18 +170,3 @@ def _is_binary(data_type: str) -> bool:
 
 def _counted(data: bytes) -> bytes:
     return len(data).to_bytes(4, "big") + data
-
-
-try:
-    from _md5 import md5 as _own_md5  # type: ignore[import-not-found]
-except ImportError:  # left out of an interpreter that takes every digest from OpenSSL
-    _own_md5 = hashlib.md5
-
-# Up to here OpenSSL takes longer to set a digest up than the interpreter's own takes to make it.
-_SHORT_BYTES = 2048
-
-
-def body_md5(body: bytes) -> str:
-    """The digest in hexadecimal."""
-    md5 = _own_md5 if len(body) < _SHORT_BYTES else hashlib.md5
-    return str(md5(body, usedforsecurity=False).hexdigest())

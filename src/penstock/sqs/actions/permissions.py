@@ -1,4 +1,4 @@
-"""AddPermission and RemovePermission: statements of the queue's policy, stored and shown, not enforced."""
+"""AddPermission and RemovePermission: statements of a queue's policy, which are stored and shown but not enforced."""
 
 import re
 from typing import Any
@@ -32,7 +32,7 @@ _ACTIONS = frozenset(
 async def add_permission(service: SqsService, caller: SqsCaller, request: AddPermissionRequest) -> EmptyResponse:
     """Add a statement to the queue's policy."""
     _check(request)
-    async with service.making:
+    async with service.catalog_lock:
         queue = service.of_url(request.queue_url)
         policy = _policy_of(service, queue)
         if any(statement.get("Sid") == request.label for statement in policy["Statement"]):
@@ -52,7 +52,7 @@ async def add_permission(service: SqsService, caller: SqsCaller, request: AddPer
 
 async def remove_permission(service: SqsService, caller: SqsCaller, request: RemovePermissionRequest) -> EmptyResponse:
     """Remove a statement from the queue's policy."""
-    async with service.making:
+    async with service.catalog_lock:
         queue = service.of_url(request.queue_url)
         policy = _policy_of(service, queue)
         kept = [statement for statement in policy["Statement"] if statement.get("Sid") != request.label]

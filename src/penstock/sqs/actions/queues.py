@@ -25,7 +25,7 @@ from penstock.sqs.service import SqsService
 
 
 async def create_queue(service: SqsService, caller: SqsCaller, request: CreateQueueRequest) -> QueueUrlResponse:
-    """Make a queue; the same one again gives its URL."""
+    """Create a queue, or return the URL of an equal one that exists."""
     asked = for_create(
         request.queue_name,
         request.attributes,
@@ -33,7 +33,7 @@ async def create_queue(service: SqsService, caller: SqsCaller, request: CreateQu
         default_partitions=service.settings.default_partitions,
     )
     check_tags(request.tags)
-    async with service.making:
+    async with service.catalog_lock:
         existing = service.queues.get(request.queue_name)
         if existing is None:
             await service.create(request.queue_name, asked, request.tags)
@@ -48,14 +48,14 @@ async def create_queue(service: SqsService, caller: SqsCaller, request: CreateQu
 
 
 async def delete_queue(service: SqsService, caller: SqsCaller, request: QueueUrlRequest) -> EmptyResponse:
-    """Remove a queue with its messages."""
-    async with service.making:
+    """Delete a queue with its messages."""
+    async with service.catalog_lock:
         await service.delete(service.of_url(request.queue_url))
     return EmptyResponse()
 
 
 async def get_queue_url(service: SqsService, caller: SqsCaller, request: GetQueueUrlRequest) -> QueueUrlResponse:
-    """The URL of a queue by its name."""
+    """Return the URL of a queue by its name."""
     owner = request.queue_owner_aws_account_id
     if owner is not None and owner != service.settings.account:
         raise SqsError(ErrorKind.QUEUE_DOES_NOT_EXIST, "The specified queue does not exist.")
@@ -63,7 +63,7 @@ async def get_queue_url(service: SqsService, caller: SqsCaller, request: GetQueu
 
 
 async def list_queues(service: SqsService, caller: SqsCaller, request: ListQueuesRequest) -> ListQueuesResponse:
-    """The URLs of all queues, or of those whose name begins with a prefix."""
+    """List the URLs of all queues, or of those whose names begin with a prefix."""
     names = sorted(name for name in service.queues if name.startswith(request.queue_name_prefix))
     chosen, token = page(names, request.max_results, request.next_token)
     return ListQueuesResponse([_url(service, caller, name) for name in chosen], token)
@@ -72,7 +72,7 @@ async def list_queues(service: SqsService, caller: SqsCaller, request: ListQueue
 async def get_queue_attributes(
     service: SqsService, caller: SqsCaller, request: GetQueueAttributesRequest
 ) -> GetQueueAttributesResponse:
-    """The attributes asked for."""
+    """Return the requested attributes of a queue."""
     queue = service.of_url(request.queue_url)
     live = live_counters(service, queue)
     return GetQueueAttributesResponse(shown(queue.attributes, request.attribute_names, live, admin=caller.admin))
@@ -81,8 +81,8 @@ async def get_queue_attributes(
 async def set_queue_attributes(
     service: SqsService, caller: SqsCaller, request: SetQueueAttributesRequest
 ) -> EmptyResponse:
-    """Change attributes; one that is refused leaves all of them as they were."""
-    async with service.making:
+    """Change attributes; if one is refused, none changes."""
+    async with service.catalog_lock:
         queue = service.of_url(request.queue_url)
         attributes = merged(queue.attributes, request.attributes, admin=caller.admin)
         if attributes.redrive_policy != queue.attributes.redrive_policy:
@@ -92,13 +92,13 @@ async def set_queue_attributes(
 
 
 async def purge_queue(service: SqsService, caller: SqsCaller, request: QueueUrlRequest) -> EmptyResponse:
-    """Drop all messages of a queue, at most once a minute."""
+    """Delete all messages of a queue, at most once a minute."""
     await purge(service, service.of_url(request.queue_url))
     return EmptyResponse()
 
 
 async def purge(service: SqsService, queue: SqsQueue) -> None:
-    """The same for any caller."""
+    """Delete all messages of a queue for any caller, at most once a minute."""
     now_ms = service.clock.now_ms()
     if queue.purged_ms is not None and now_ms - queue.purged_ms < MINUTE_MS:
         raise SqsError(
@@ -114,7 +114,7 @@ async def purge(service: SqsService, queue: SqsQueue) -> None:
 
 
 def live_counters(service: SqsService, queue: SqsQueue) -> LiveCounters:
-    """The read-only attributes of a queue as they are now, over all partitions."""
+    """Return the read-only attributes of a queue, over all partitions."""
     visible = in_flight = delayed = 0
     for counters in queue.counters():
         visible += counters.visible + counters.in_store

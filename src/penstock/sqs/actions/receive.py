@@ -1,9 +1,9 @@
-"""ReceiveMessage."""
+"""ReceiveMessage: lease messages, or wait for some."""
 
 from collections.abc import Callable, Sequence
 
 from penstock.engine import Entry
-from penstock.sqs.actions.after_commit import Answer
+from penstock.sqs.actions.answer import Answer
 from penstock.sqs.actions.contents import check_attempt_id, check_max_messages, check_visibility, check_wait
 from penstock.sqs.actions.message_attributes import body_md5, chosen, md5_of, shown
 from penstock.sqs.actions.send import GROUP_SEPARATOR, sequence_number
@@ -12,7 +12,7 @@ from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, not_for_
 from penstock.sqs.model import ReceivedMessage, ReceiveMessageRequest, ReceiveMessageResponse
 from penstock.sqs.queue.queue import MAX_IN_FLIGHT, SqsQueue
 from penstock.sqs.queue.receipts import SqsDelivery, encode_handle
-from penstock.sqs.queue.throttling import Action
+from penstock.sqs.queue.throttle import Action
 from penstock.sqs.service import SqsService
 
 _SYSTEM: dict[str, Callable[[SqsQueue, Entry], str | None]] = {
@@ -29,7 +29,7 @@ _SYSTEM: dict[str, Callable[[SqsQueue, Entry], str | None]] = {
 
 
 def receive_message(service: SqsService, caller: SqsCaller, request: ReceiveMessageRequest) -> Answer:
-    """Lease up to ten messages; with none at hand, wait for one if asked to."""
+    """Lease up to ten messages; if there are none, wait if the request asks for it."""
     queue = service.of_url(request.queue_url)
     receive = _Receive(service, queue, request)
     service.charge(queue, Action.RECEIVE, 1)
@@ -45,7 +45,7 @@ def receive_message(service: SqsService, caller: SqsCaller, request: ReceiveMess
 
 
 class _Receive:
-    """A receive as it was asked for, and the response to it."""
+    """A receive and its response."""
 
     __slots__ = (
         "_attempt_id",
@@ -77,7 +77,7 @@ class _Receive:
         self._attempt_id = request.receive_request_attempt_id
 
     def repeated(self) -> list[SqsDelivery] | None:
-        """What an earlier receive of the same attempt was answered with, if it holds."""
+        """Return what an earlier receive with the same attempt id returned, if it is still valid."""
         attempt_id = self._attempt_id
         if attempt_id is None:
             return None
@@ -87,15 +87,15 @@ class _Receive:
         return self._queue.attempts.repeat(attempt_id, self.lease_ms, self._service.clock.now_ms())
 
     async def wait(self, caller: SqsCaller) -> ReceiveMessageResponse:
-        """Read on in the store or wait for an arrival, as long as the caller is there."""
+        """Read on in the store or wait for a message, as long as the caller is connected."""
         queue = self._queue
         deliveries = await queue.receive(self.max_messages, 0, self.lease_ms)
         if not deliveries and self.wait_s:
-            deliveries = await caller.while_there(queue.receive(self.max_messages, self.wait_s, self.lease_ms))
+            deliveries = await caller.while_connected(queue.receive(self.max_messages, self.wait_s, self.lease_ms))
         return self.fresh_response(deliveries)
 
     def fresh_response(self, deliveries: list[SqsDelivery]) -> ReceiveMessageResponse:
-        """The response with what was leased just now."""
+        """Return the response for messages leased just now."""
         queue, service = self._queue, self._service
         if self._attempt_id is not None and deliveries:
             queue.attempts.remember(self._attempt_id, deliveries, service.clock.now_ms())
@@ -104,7 +104,7 @@ class _Receive:
         return self.response(deliveries)
 
     def response(self, deliveries: list[SqsDelivery]) -> ReceiveMessageResponse:
-        """The response with these deliveries."""
+        """Return the response for these deliveries."""
         incarnation, epoch = self._queue.incarnation, self._service.epoch
         asks_more = self._system_names or self._attribute_names
         messages: list[ReceivedMessage] = []

@@ -5,7 +5,7 @@ from hashlib import sha256
 
 from penstock.domain.message import Message, TypedValue
 from penstock.engine import total_bytes
-from penstock.sqs.actions.after_commit import AfterCommit, Commit
+from penstock.sqs.actions.answer import AfterCommit, Commit
 from penstock.sqs.actions.contents import (
     check_batch,
     check_batch_size,
@@ -36,13 +36,13 @@ from penstock.sqs.model import (
 )
 from penstock.sqs.queue.queue import SqsQueue
 from penstock.sqs.queue.receipts import QueuePartition
-from penstock.sqs.queue.throttling import SEND
+from penstock.sqs.queue.throttle import SEND
 from penstock.sqs.service import SqsService
 
 # Separates a group from a deduplication id within it; neither may contain it.
 GROUP_SEPARATOR = "\x1f"
 
-# A plain dictionary, never changed: the store encodes one quicker than a read-only mapping.
+# A plain dictionary, never changed: the store encodes it faster than a read-only mapping.
 _NONE: Mapping[str, TypedValue] = {}
 
 
@@ -90,7 +90,7 @@ def send_message_batch(
 def _send_all(
     service: SqsService, queue: SqsQueue, messages: list[Message], results: list[SendMessageBatchResultEntry]
 ) -> list[Commit]:
-    """One send per partition, in the order of the entries."""
+    """Send the messages, one commit per partition, in the order of the entries."""
     if len(queue.partitions) == 1:
         return [_send(service, queue, queue.partitions[0], messages, results)]
     parts: dict[int, tuple[list[Message], list[SendMessageBatchResultEntry]]] = {}
@@ -108,7 +108,7 @@ def _send(
     messages: Sequence[Message],
     results: Sequence[SendMessageResponse | SendMessageBatchResultEntry],
 ) -> Commit:
-    """Send to one partition; a FIFO queue tells the place in its order, or of the message this is a duplicate of."""
+    """Send to one partition; in a FIFO queue, set the sequence number of the message or of the one it duplicates."""
     send = partition.shell.ledger.send(partition.stream, messages, messages[0].sent_ms)
     service.metrics.count_partition(queue, partition.index, "send", len(messages))
     if queue.fifo:
@@ -123,7 +123,7 @@ def _send(
 
 
 def sequence_number(seq: int) -> str:
-    """A sequence number as clients see it: 20 digits."""
+    """Return a sequence number as clients see it: 20 digits."""
     return f"{seq:020d}"
 
 
@@ -136,7 +136,7 @@ def _message(
     *,
     harmless: bool,
 ) -> Message:
-    """The message a request asks for; SqsError when it may not be sent."""
+    """Return the message that a request describes; SqsError if it may not be sent."""
     body = check_body(request.message_body, harmless=harmless)
     size = len(body)
     typed = _NONE

@@ -1,7 +1,7 @@
-"""DeleteMessage and ChangeMessageVisibility, one by one and in batches."""
+"""DeleteMessage and ChangeMessageVisibility, single and in batches."""
 
 from penstock.engine import Entry, LeaseNotFound
-from penstock.sqs.actions.after_commit import AfterCommit, Answer, Commit
+from penstock.sqs.actions.answer import AfterCommit, Answer, Commit
 from penstock.sqs.actions.contents import MAX_VISIBILITY_S, check_batch, check_visibility, failed_entry
 from penstock.sqs.auth.caller import SqsCaller
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, missing_parameter, receipt_handle_is_invalid
@@ -18,12 +18,12 @@ from penstock.sqs.model import (
 )
 from penstock.sqs.queue.queue import SqsQueue
 from penstock.sqs.queue.receipts import QueuePartition, ReceiptHandle, decode_handle
-from penstock.sqs.queue.throttling import Action
+from penstock.sqs.queue.throttle import Action
 from penstock.sqs.service import SqsService
 
 
 def delete_message(service: SqsService, caller: SqsCaller, request: DeleteMessageRequest) -> Answer:
-    """Delete a message by the handle of its delivery."""
+    """Delete a message by its receipt handle."""
     queue = service.of_url(request.queue_url)
     service.charge(queue, Action.RECEIVE, 1)
     deletions = _Deletions(service, queue)
@@ -32,7 +32,7 @@ def delete_message(service: SqsService, caller: SqsCaller, request: DeleteMessag
 
 
 def delete_message_batch(service: SqsService, caller: SqsCaller, request: DeleteMessageBatchRequest) -> Answer:
-    """Delete up to ten messages; each succeeds or fails by itself."""
+    """Delete up to ten messages; each succeeds or fails on its own."""
     queue = service.of_url(request.queue_url)
     check_batch(tuple([entry.id for entry in request.entries]))
     service.charge(queue, Action.RECEIVE, len(request.entries))
@@ -53,7 +53,7 @@ def delete_message_batch(service: SqsService, caller: SqsCaller, request: Delete
 def change_message_visibility(
     service: SqsService, caller: SqsCaller, request: ChangeMessageVisibilityRequest
 ) -> EmptyResponse:
-    """Move the moment a delivery's message becomes visible again."""
+    """Change when a received message becomes visible again."""
     queue = service.of_url(request.queue_url)
     service.charge(queue, Action.RECEIVE, 1)
     _change_visibility(service, queue, request.receipt_handle, request.visibility_timeout)
@@ -63,7 +63,7 @@ def change_message_visibility(
 def change_message_visibility_batch(
     service: SqsService, caller: SqsCaller, request: ChangeMessageVisibilityBatchRequest
 ) -> BatchResponse:
-    """The same for up to ten messages; each succeeds or fails by itself."""
+    """Change when up to ten messages become visible again; each succeeds or fails on its own."""
     queue = service.of_url(request.queue_url)
     check_batch(tuple([entry.id for entry in request.entries]))
     service.charge(queue, Action.RECEIVE, len(request.entries))
@@ -81,7 +81,7 @@ def change_message_visibility_batch(
     return BatchResponse(successful, failed)
 
 
-def _located(queue: SqsQueue, text: str) -> tuple[ReceiptHandle, QueuePartition]:
+def _locate(queue: SqsQueue, text: str) -> tuple[ReceiptHandle, QueuePartition]:
     handle = decode_handle(text)
     if handle.incarnation != queue.incarnation or handle.partition >= len(queue.partitions):
         raise receipt_handle_is_invalid()
@@ -89,7 +89,7 @@ def _located(queue: SqsQueue, text: str) -> tuple[ReceiptHandle, QueuePartition]
 
 
 class _Deletions:
-    """The deletions of one request, settled together by partition."""
+    """The deletions of one request, committed together by partition."""
 
     __slots__ = ("_now_ms", "_queue", "_service", "_settling")
 
@@ -100,11 +100,11 @@ class _Deletions:
         self._settling: dict[int, list[Entry]] = {}
 
     def begin(self, text: str) -> None:
-        """Begin a deletion; an old handle of a standard queue may have nothing to delete any more, as on AWS."""
-        handle, partition = _located(self._queue, text)
+        """Begin a deletion. An expired handle of a standard queue may have nothing left to delete, as on AWS."""
+        handle, partition = _locate(self._queue, text)
         try:
             if handle.epoch != self._service.epoch:
-                raise LeaseNotFound("a lease of a server process that has ended")
+                raise LeaseNotFound("the lease belongs to an earlier server process")
             entry = partition.queue.engine.settle(handle.lease_id, self._now_ms)
         except LeaseNotFound:
             if not self._queue.fifo:
@@ -115,7 +115,7 @@ class _Deletions:
         self._settling.setdefault(handle.partition, []).append(entry)
 
     def commit(self, response: Shape) -> Answer:
-        """The response, after they are durable."""
+        """Return the response, to be sent after the deletions are durable."""
         commits: list[Commit] = []
         for index, entries in self._settling.items():
             partition = self._queue.partitions[index]
@@ -126,12 +126,12 @@ class _Deletions:
 
 def _change_visibility(service: SqsService, queue: SqsQueue, text: str, visibility_s: int) -> None:
     check_visibility(visibility_s)
-    handle, partition = _located(queue, text)
+    handle, partition = _locate(queue, text)
     now_ms = service.clock.now_ms()
     ledger = partition.shell.ledger
     try:
         if handle.epoch != service.epoch:
-            raise LeaseNotFound("a lease of a server process that has ended")
+            raise LeaseNotFound("the lease belongs to an earlier server process")
         entry = partition.queue.engine.lease(handle.lease_id, now_ms)
         if visibility_s == 0:
             ledger.release(partition.queue, handle.lease_id, now_ms, 0)

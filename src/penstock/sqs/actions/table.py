@@ -1,14 +1,14 @@
-"""All 23 actions by name."""
+"""The 23 actions by name."""
 
 from collections.abc import Callable
 from typing import Any
 
 from penstock.sqs.actions import dead_letters, permissions, queues, receive, send, settle, tags
-from penstock.sqs.actions.after_commit import Answer
+from penstock.sqs.actions.answer import Answer
 from penstock.sqs.auth.caller import SqsCaller
 from penstock.sqs.service import SqsService
 
-# Each action takes its own request type; the wire protocols decode by the same names, so the two always agree.
+# Each action takes its own request type; the wire protocols decode by the same names, so that the two agree.
 Handler = Callable[[SqsService, SqsCaller, Any], Answer]
 
 ACTIONS: dict[str, Handler] = {

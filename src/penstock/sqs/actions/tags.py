@@ -1,4 +1,4 @@
-"""TagQueue, UntagQueue, ListQueueTags."""
+"""TagQueue, UntagQueue and ListQueueTags."""
 
 import msgspec
 
@@ -18,7 +18,7 @@ _MAX_KEY, _MAX_VALUE = 128, 256
 
 
 def check_tags(tags: dict[str, str]) -> None:
-    """AWS's limits: 50 tags, keys of 1 to 128 characters, values of up to 256, none beginning with `aws:`."""
+    """Check AWS's limits: 50 tags, keys of 1 to 128 characters without `aws:` in front, values of up to 256."""
     if len(tags) > MAX_TAGS:
         raise invalid_parameter(f"Too many tags: {len(tags)}. A queue has at most {MAX_TAGS}.")
     for key, value in tags.items():
@@ -29,10 +29,10 @@ def check_tags(tags: dict[str, str]) -> None:
 
 
 async def tag_queue(service: SqsService, caller: SqsCaller, request: TagQueueRequest) -> EmptyResponse:
-    """Add tags to a queue, or give them other values."""
+    """Add tags to a queue, or change their values."""
     if not request.tags:
         raise missing_parameter("Tags")
-    async with service.making:
+    async with service.catalog_lock:
         queue = service.of_url(request.queue_url)
         tags = {**queue.record.tags, **request.tags}
         check_tags(tags)
@@ -44,7 +44,7 @@ async def untag_queue(service: SqsService, caller: SqsCaller, request: UntagQueu
     """Remove tags from a queue."""
     if not request.tag_keys:
         raise missing_parameter("TagKeys")
-    async with service.making:
+    async with service.catalog_lock:
         queue = service.of_url(request.queue_url)
         tags = {key: value for key, value in queue.record.tags.items() if key not in request.tag_keys}
         await service.change(queue, msgspec.structs.replace(queue.record, tags=tags))
@@ -52,5 +52,5 @@ async def untag_queue(service: SqsService, caller: SqsCaller, request: UntagQueu
 
 
 async def list_queue_tags(service: SqsService, caller: SqsCaller, request: QueueUrlRequest) -> ListQueueTagsResponse:
-    """The tags of a queue."""
+    """Return the tags of a queue."""
     return ListQueueTagsResponse(service.of_url(request.queue_url).record.tags)

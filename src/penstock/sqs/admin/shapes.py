@@ -1,4 +1,4 @@
-"""What the admin surface is asked and what it answers."""
+"""Requests and answers of the admin endpoints."""
 
 from typing import Annotated
 
@@ -18,7 +18,7 @@ class PeekQuery(msgspec.Struct, frozen=True):
     cursor: str | None = None
 
 
-class RedriveOrder(msgspec.Struct):
+class RedriveRequest(msgspec.Struct):
     """The body of a redrive."""
 
     destination: str | None = None
@@ -26,7 +26,7 @@ class RedriveOrder(msgspec.Struct):
 
 
 class QueueSummary(msgspec.Struct, frozen=True):
-    """A queue at this moment."""
+    """A queue and its current counts."""
 
     name: str
     fifo: bool
@@ -38,14 +38,14 @@ class QueueSummary(msgspec.Struct, frozen=True):
 
 
 class QueueSummaries(msgspec.Struct, frozen=True):
-    """Queues, by name; the cursor asks for the next page, null after the last."""
+    """Queues by name. The cursor asks for the next page; it is null after the last."""
 
     queues: list[QueueSummary]
     cursor: str | None
 
 
 class QueueDescription(QueueSummary, frozen=True):
-    """A queue with all there is to say about it; of the queues whose dead letters come here, the first ones by name."""
+    """A queue with its attributes, tags and move tasks, and the first of the queues whose dead letters it takes."""
 
     arn: str
     attributes: dict[str, str]
@@ -58,7 +58,7 @@ class QueueDescription(QueueSummary, frozen=True):
 
 
 class PeekedMessage(msgspec.Struct, frozen=True):
-    """A message as the admin surface shows it."""
+    """A message as the admin endpoints show it."""
 
     message_id: str
     partition: int
@@ -72,20 +72,20 @@ class PeekedMessage(msgspec.Struct, frozen=True):
 
 
 class PeekedPage(msgspec.Struct, frozen=True):
-    """Some messages, and where the next ones are."""
+    """A page of messages. The cursor asks for the next page; it is null after the last."""
 
     messages: list[PeekedMessage]
     cursor: str | None
 
 
 class Purged(msgspec.Struct, frozen=True):
-    """The queue that is empty now."""
+    """The queue whose messages were deleted."""
 
     purged: str
 
 
 class Retired(msgspec.Struct, frozen=True):
-    """The queue that is no more."""
+    """The queue that was deleted."""
 
     retired: str
 

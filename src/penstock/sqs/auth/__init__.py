@@ -1,1 +1,1 @@
-"""Who asks: access keys and AWS Signature Version 4."""
+"""Authentication of requests: access keys and AWS Signature Version 4."""

@@ -1,4 +1,4 @@
-"""Who asks, and how the server is seen from there."""
+"""The caller of a request: its rights, its connection and the server's address as it sees it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -12,11 +12,11 @@ T = TypeVar("T")
 
 
 class CallerGone(Exception):
-    """The client hung up while it waited; there is nobody to answer."""
+    """The client closed the connection while it waited."""
 
 
 class SqsCaller:
-    """The principal of a request; `host` is the server's address as this client wrote it."""
+    """Who sent a request; `host` is the server's address as this client wrote it."""
 
     __slots__ = ("_host", "_json", "admin", "hung_up", "notes")
 
@@ -32,23 +32,23 @@ class SqsCaller:
         self._host = host
         self._json = json
         self.hung_up = hung_up
-        """Returns when the client has gone."""
+        """Returns when the client has disconnected."""
         self.admin = admin
         self.notes = notes
-        """What every message of this caller carries."""
+        """Attributes added to every message of this caller."""
 
     @property
     def is_harmless(self) -> bool:
-        """Whether no text of the request can have a character that SQS does not carry."""
+        """Return whether no text of the request can have a character that SQS does not allow."""
         return self._json is not None and is_harmless(self._json)
 
     @property
     def base_url(self) -> str:
-        """What the URLs of queues begin with for this client."""
+        """Return the beginning of queue URLs for this client."""
         return f"http://{self._host.decode('latin-1') or 'localhost'}"
 
-    async def while_there(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something that takes a while; ClientGone, and the work cancelled, when the client goes first."""
+    async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await the work; if the client disconnects first, cancel the work and raise CallerGone."""
         if self.hung_up is None:
             return await work
         working = asyncio.ensure_future(work)

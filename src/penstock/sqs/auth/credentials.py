@@ -1,4 +1,4 @@
-"""The access keys a server knows, from a TOML file.
+"""The server's access keys, read from a TOML file.
 
 [[key]]
 access_key = "orders-service"
@@ -27,7 +27,7 @@ _ACCESS_KEY = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
 class KeyRole(StrEnum):
-    """What a principal may do: clients use queues, admins also set throttles and see the admin surface."""
+    """What a principal may do: clients use queues, admins also set throttles and use the admin endpoints."""
 
     ADMIN = "admin"
     CLIENT = "client"
@@ -35,7 +35,7 @@ class KeyRole(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who a request comes from."""
+    """Who sent a request."""
 
     access_key: str
     role: KeyRole
@@ -56,28 +56,28 @@ class Credentials:
     keys: Mapping[str, AccessKey] = field(repr=False)
 
     def find(self, access_key: str) -> AccessKey | None:
-        """The key of this name."""
+        """Return the key with this name."""
         return self.keys.get(access_key)
 
     @classmethod
     def of(cls, keys: Iterable[AccessKey]) -> "Credentials":
-        """Credentials of these keys."""
+        """Return credentials with these keys."""
         return cls(MappingProxyType({key.principal.access_key: key for key in keys}))
 
 
-def load(path: Path) -> Credentials:
-    """The credentials in the file at `path`; ConfigError with every problem else."""
+def load_credentials(path: Path) -> Credentials:
+    """Return the credentials in the file at `path`; ConfigError lists every problem."""
     document = _read(path)
     entries = document.get("key", [])
     if not isinstance(entries, list) or not entries or set(document) != {"key"}:
-        raise _error(path, "", "must hold one or more [[key]] tables and nothing else")
+        raise _error(path, "", "must contain one or more [[key]] tables and nothing else")
     problems: list[ConfigProblem] = []
     keys: dict[str, AccessKey] = {}
     for number, entry in enumerate(entries, start=1):
         place = f"key {number}"
         reasons = _reasons(entry)
         if not reasons and entry["access_key"] in keys:
-            reasons = [f"access_key {entry['access_key']!r} is there twice; each needs its own"]
+            reasons = [f"access_key {entry['access_key']!r} appears twice; each key needs its own"]
         if reasons:
             problems += [ConfigProblem(place, str(path), reason) for reason in reasons]
         else:
@@ -92,20 +92,20 @@ def _read(path: Path) -> dict[str, object]:
     try:
         with path.open("rb") as file:
             if path.stat().st_mode & stat.S_IROTH:
-                log.warning("every user of this machine can read the secrets in %s; chmod 600 it", path)
+                log.warning("every user of this machine can read the secrets in %s; run chmod 600 on it", path)
             return tomllib.load(file)
     except OSError as error:
-        reason = f"cannot be read: {error.strerror or error}; give an existing credentials file"
+        reason = f"cannot be read: {error.strerror or error}; name an existing credentials file"
     except UnicodeDecodeError as error:
         reason = f"is not UTF-8 text (byte {error.start}); save it as UTF-8"
     except (ValueError, RecursionError) as error:
         reason = f"is not valid TOML: {error}"
-    # Outside the handlers, so that no chained error carries the document.
+    # Raised outside the handlers, so that no chained error contains the document.
     raise _error(path, "", reason)
 
 
 def _reasons(entry: object) -> list[str]:
-    """What is wrong with one table; never shows a secret, nor a value that may be one in the wrong place."""
+    """Return what is wrong with a table. Never quote a secret, nor a value that may be a misplaced one."""
     if not isinstance(entry, dict):
         return ["must be a [[key]] table"]
     reasons = [f"unknown setting {name!r}; allowed are {', '.join(_FIELDS)}" for name in entry if name not in _FIELDS]

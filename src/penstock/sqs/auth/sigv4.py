@@ -1,7 +1,7 @@
-"""AWS Signature Version 4, the server's side: who signed this request, and was anything changed since?
+"""AWS Signature Version 4, the server's side: who signed a request, and whether it was changed since.
 
 The signature is in the Authorization header, or in the query string of a presigned request. No message shows a secret
-or the signature that was expected.
+or the expected signature.
 """
 
 import hmac
@@ -29,7 +29,7 @@ _UNSIGNED = b"UNSIGNED-PAYLOAD"
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """What a request says about its own signature."""
+    """What a request states about its signature."""
 
     access_key: str
     date: str
@@ -42,12 +42,12 @@ class Claim(msgspec.Struct, frozen=True):
 
     @property
     def scope(self) -> str:
-        """What the signature is good for."""
+        """Return what the signature is valid for."""
         return aws_credential_scope(self.date, self.region, self.service)
 
 
 def verify(request: SignedRequest, credentials: Credentials, now_ms: int, region: str | None = None) -> Principal:
-    """Who signed the request; SqsError when nobody known did. With `region`, only signatures for it count."""
+    """Return who signed the request; SqsError if no known key did. With `region`, it must be signed for that region."""
     headers = canonical_values(request.headers)
     pairs = decoded_pairs(request.query_string) if request.query_string else []
     authorization = headers.get(b"authorization")
@@ -73,7 +73,7 @@ def verify(request: SignedRequest, credentials: Credentials, now_ms: int, region
 
 
 def canonical_values(headers: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """Lower-case names; white space collapsed, several values of a name joined by commas."""
+    """Return headers by lower-case name, with white space collapsed and values of a name joined by commas."""
     found: dict[bytes, bytes] = {}
     for raw_name, raw_value in headers:
         name = raw_name.lower()
@@ -83,8 +83,8 @@ def canonical_values(headers: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
 
 
 def decoded_pairs(query_string: bytes) -> list[tuple[bytes, bytes]]:
-    """The parameters of a query string, decoded, in their order."""
-    # A plus is a space, as it is to the form parser: what is signed must be what is read.
+    """Return the decoded parameters of a query string, in order."""
+    # A plus is a space, as in the form parser: what is signed must be what is read.
     split = (pair.partition(b"=") for pair in query_string.replace(b"+", b" ").split(b"&"))
     return [(unquote_to_bytes(name), unquote_to_bytes(value)) for name, _, value in split]
 
@@ -115,7 +115,7 @@ def _from_query(presigned: list[tuple[bytes, bytes]]) -> Claim:
 
 def _put_once(parts: dict[str, str], name: str, value: str) -> None:
     if name in parts:
-        raise _incomplete(f"{name[:100]!r} is there twice in the request's signature.")
+        raise _incomplete(f"{name[:100]!r} appears twice in the request's signature.")
     parts[name] = value
 
 
@@ -137,8 +137,8 @@ def _stamp_of_http_date(text: str) -> str:
     if not text:
         return ""
     try:
-        told = parsedate_to_datetime(text)
-        return (told.astimezone(UTC) if told.tzinfo else told).strftime("%Y%m%dT%H%M%SZ")
+        date = parsedate_to_datetime(text)
+        return (date.astimezone(UTC) if date.tzinfo else date).strftime("%Y%m%dT%H%M%SZ")
     except (ValueError, TypeError, IndexError, OverflowError):
         raise _incomplete("The Date header is not a date.") from None
 
@@ -147,8 +147,8 @@ def _check_time(claim: Claim, now_ms: int) -> None:
     signed_ms = _epoch_ms(claim.stamp)
     until_ms = signed_ms + (MAX_SKEW_MS if claim.expires_s is None else claim.expires_s * 1000)
     if not signed_ms - MAX_SKEW_MS <= now_ms <= until_ms:
-        told = "has expired" if now_ms > until_ms else "is more than 15 minutes ahead of the server's clock"
-        raise SqsError(ErrorKind.REQUEST_TIME_TOO_SKEWED, f"The signature of {claim.stamp} {told}.")
+        reason = "has expired" if now_ms > until_ms else "is more than 15 minutes ahead of the server's clock"
+        raise SqsError(ErrorKind.REQUEST_TIME_TOO_SKEWED, f"The signature of {claim.stamp} {reason}.")
 
 
 @lru_cache(maxsize=256)
@@ -173,7 +173,7 @@ def _check_scope(claim: Claim, region: str | None) -> None:
 
 
 def _check_coverage(claim: Claim, headers: dict[bytes, bytes]) -> None:
-    """The headers that say what is asked of whom must be among the signed ones."""
+    """Check that the headers that decide what is done, and where, are signed."""
     required = (b"host", b"x-amz-target") if b"x-amz-target" in headers else (b"host",)
     for name in required:
         if name not in claim.signed_headers:
@@ -186,7 +186,7 @@ def _check_coverage(claim: Claim, headers: dict[bytes, bytes]) -> None:
 def canonical_request(
     request: SignedRequest, claim: Claim, headers: dict[bytes, bytes], pairs: list[tuple[bytes, bytes]]
 ) -> bytes:
-    """The form of a request that both sides hash: method, path, parameters, signed headers, hash of the body."""
+    """Return the form of a request that both sides hash."""
     lines = (
         request.method.encode(),
         _canonical_path(request.path),
@@ -199,7 +199,7 @@ def canonical_request(
 
 
 def _canonical_path(path: bytes) -> bytes:
-    """Without dot segments and empty ones, then encoded once more, as all services but S3 want it."""
+    """Return the path without dot segments and empty ones, encoded once more, as all services but S3 require."""
     if path == b"/" or _PLAIN_PATH.fullmatch(path):
         return path
     kept: list[bytes] = []
@@ -227,7 +227,7 @@ def _payload_hash(request: SignedRequest, headers: dict[bytes, bytes]) -> bytes:
         return _UNSIGNED
     actual = sha256(request.body).hexdigest().encode()
     if claimed is not None and claimed != actual:
-        raise _mismatch("The body does not have the hash that x-amz-content-sha256 says.")
+        raise _mismatch("The body does not match the hash in x-amz-content-sha256.")
     return actual
 
 

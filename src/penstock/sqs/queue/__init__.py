@@ -1,1 +1,1 @@
-"""One SQS queue: attributes, partitions, throttling, redrive."""
+"""An SQS queue: attributes, partitions, receipts, throttle and redrive."""

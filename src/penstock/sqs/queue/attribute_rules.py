@@ -1,4 +1,4 @@
-"""How each queue attribute is written: its range, its words, and the error for anything else."""
+"""The valid values of each queue attribute, and AWS's error for any other."""
 
 import re
 from collections.abc import Callable
@@ -21,26 +21,26 @@ _WHOLE = re.compile("[0-9]{1,10}")
 
 
 class DeduplicationScope(Enum):
-    """Within what a deduplication id is unique."""
+    """The scope in which a deduplication id is unique."""
 
     QUEUE = "queue"
     MESSAGE_GROUP = "messageGroup"
 
 
 class FifoThroughputLimit(Enum):
-    """What the throughput quota is for; per group, a queue can be split into partitions."""
+    """What the throughput quota applies to; only per group can a queue have several partitions."""
 
     PER_QUEUE = "perQueue"
     PER_MESSAGE_GROUP_ID = "perMessageGroupId"
 
 
 def unknown_attribute(name: str) -> SqsError:
-    """InvalidAttributeName, as AWS words it."""
+    """Return an InvalidAttributeName error with AWS's text."""
     return SqsError(ErrorKind.INVALID_ATTRIBUTE_NAME, f"Unknown Attribute {name[:256]}.")
 
 
 def refused(name: str, reason: str) -> SqsError:
-    """InvalidAttributeValue, as AWS words it."""
+    """Return an InvalidAttributeValue error with AWS's text."""
     return invalid_attribute_value(f"Invalid value for the parameter {name}. Reason: {reason}.")
 
 
@@ -49,7 +49,7 @@ Rule = Callable[[str, str], object]
 
 
 def read(name: str, text: str) -> object:
-    """The value of an attribute that has a rule."""
+    """Return the value of an attribute that has a rule."""
     return RULES[name](name, text)
 
 

@@ -1,4 +1,4 @@
-"""The attributes of a queue: as they are made, changed, compared and shown."""
+"""The attributes of a queue: create, change, compare and show them."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -19,7 +19,7 @@ from penstock.sqs.queue.attribute_rules import (
 from penstock.sqs.queue.redrive import RedriveAllowPolicy as RedriveAllowPolicy
 from penstock.sqs.queue.redrive import RedrivePolicy as RedrivePolicy
 from penstock.sqs.queue.redrive import json_object
-from penstock.sqs.queue.throttling import THROTTLE_FIELDS, ThrottleSettings, throttle_texts, with_throttles
+from penstock.sqs.queue.throttle import THROTTLE_FIELDS, ThrottleSettings, throttle_texts, with_throttles
 
 ALL = "All"
 
@@ -28,7 +28,7 @@ _FIFO_ONLY = ("FifoQueue", "ContentBasedDeduplication")
 
 
 class QueueAttributes(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """The settings of one queue, with AWS's defaults; the store keeps it as JSON."""
+    """The settings of a queue, with AWS's defaults; the store keeps them as JSON."""
 
     visibility_timeout: int = 30
     message_retention_period: int = 345_600
@@ -50,17 +50,17 @@ class QueueAttributes(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"
 
     @property
     def effective_partitions(self) -> int:
-        """How many partitions messages go to; with one quota for the whole queue, all go to the first."""
+        """Return the number of partitions in use; with one quota for the whole queue, it is one."""
         return 1 if self.fifo_throughput_limit is FifoThroughputLimit.PER_QUEUE else self.partition_count
 
     @property
     def deduplicates_by_group(self) -> bool:
-        """Whether the same deduplication id may come once in every group."""
+        """Return whether a deduplication id is unique only within its group."""
         return self.deduplication_scope is DeduplicationScope.MESSAGE_GROUP
 
 
 class LiveCounters(msgspec.Struct, frozen=True, kw_only=True):
-    """What GetQueueAttributes tells besides the settings."""
+    """What GetQueueAttributes returns besides the settings."""
 
     queue_arn: str
     created_timestamp: int
@@ -83,7 +83,7 @@ _KNOWN = frozenset({ALL, *RULES, *THROTTLE_FIELDS, *_READ_ONLY})
 
 
 def for_create(name: str, raw: Mapping[str, str], *, admin: bool, default_partitions: int) -> QueueAttributes:
-    """The attributes of a queue to be made; `default_partitions` are for AWS's own high-throughput settings."""
+    """Return the attributes of a new queue; `default_partitions` apply to AWS's high-throughput settings."""
     _check_settable(raw, admin=admin)
     fifo = "FifoQueue" in raw and read("FifoQueue", raw["FifoQueue"]) is True
     check_name(name, fifo=fifo)
@@ -98,7 +98,7 @@ def for_create(name: str, raw: Mapping[str, str], *, admin: bool, default_partit
 
 
 def merged(current: QueueAttributes, raw: Mapping[str, str], *, admin: bool) -> QueueAttributes:
-    """The attributes after a SetQueueAttributes; one that is refused changes nothing."""
+    """Return the attributes after a SetQueueAttributes; if one is refused, none changes."""
     _check_settable(raw, admin=admin)
     if not current.fifo_queue:
         _check_standard(raw)
@@ -114,12 +114,12 @@ def merged(current: QueueAttributes, raw: Mapping[str, str], *, admin: bool) -> 
 
 
 def difference(existing: QueueAttributes, asked: QueueAttributes, mentioned: Iterable[str]) -> str | None:
-    """The first attribute a CreateQueue mentions of which the queue has another value; others do not count (AWS)."""
+    """Return the first attribute named by a CreateQueue whose value differs; as on AWS, others are not compared."""
     return next((name for name in mentioned if _comparable(existing, name) != _comparable(asked, name)), None)
 
 
 def shown(attributes: QueueAttributes, names: Iterable[str], live: LiveCounters, *, admin: bool) -> dict[str, str]:
-    """What GetQueueAttributes answers: an attribute that is not set is left out."""
+    """Return the answer of GetQueueAttributes; attributes that are not set are left out."""
     asked = set(names)
     for name in asked:
         if name not in _KNOWN:
@@ -173,7 +173,7 @@ def _partitioning(values: Mapping[str, Any], default_partitions: int) -> dict[st
 
 
 def _with_encryption(values: dict[str, Any]) -> dict[str, Any]:
-    """One kind of encryption turns the other off; asking for both at once is refused."""
+    """Let one kind of encryption turn the other off; refuse both at once."""
     if values.get("kms_master_key_id"):
         if values.get("sqs_managed_sse_enabled"):
             raise SqsError(

@@ -1,6 +1,6 @@
-"""Message move tasks: a dead-letter queue drained at a given pace, cancellable, with progress.
+"""Message move tasks: drain a dead-letter queue at a given rate, with progress and cancellation.
 
-A task lives in this process: after a restart what was not moved is still in its queue, and the task is gone.
+A task belongs to this process: after a restart the task is gone, and messages not yet moved are still in their queue.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ log = logging.getLogger(__name__)
 RUNNING, COMPLETED, CANCELLING, CANCELLED, FAILED = "RUNNING", "COMPLETED", "CANCELLING", "CANCELLED", "FAILED"
 MAX_RUNNING = 100
 _KEPT_PER_QUEUE = 10
-# One commit for so many messages when no pace is asked for.
+# Messages per commit if no rate is given.
 _BATCH = 100
 
 
 @dataclass
 class Move:
-    """One task and how far it has come."""
+    """A task and its progress."""
 
     handle: str
     source: SqsQueue
@@ -49,7 +49,7 @@ class Move:
     running: "asyncio.Task[None] | None" = None
 
     def listed(self) -> MessageMoveTask:
-        """The task as it is listed."""
+        """Return the task as it is listed."""
         return MessageMoveTask(
             status=self.status,
             source_arn=self.source_arn,
@@ -64,7 +64,7 @@ class Move:
 
 
 class MoveTasks:
-    """All tasks of a server; one may run per source queue."""
+    """All tasks of a server; each source queue has at most one running."""
 
     def __init__(self, service: "SqsService", pause: Callable[[float], Awaitable[None]]) -> None:
         self._service = service
@@ -73,7 +73,7 @@ class MoveTasks:
         self._running: set[asyncio.Task[None]] = set()
 
     def start(self, source: SqsQueue, destination: SqsQueue | None, rate_per_s: int | None) -> str:
-        """Begin a move and give its handle."""
+        """Start a move and return its handle."""
         moves = self._moves.setdefault(source.incarnation, deque(maxlen=_KEPT_PER_QUEUE))
         if any(move.status in (RUNNING, CANCELLING) for move in moves):
             raise SqsError(
@@ -102,7 +102,7 @@ class MoveTasks:
         return handle
 
     async def cancel(self, handle: str) -> int | None:
-        """Stop a running task and tell how many messages it moved; None when it does not run."""
+        """Stop a running task and return the number of moved messages; None if it is not running."""
         for move in (move for moves in self._moves.values() for move in moves):
             if move.handle == handle and move.status == RUNNING and move.running is not None:
                 move.status = CANCELLING
@@ -111,17 +111,17 @@ class MoveTasks:
         return None
 
     def listed(self, source: SqsQueue, limit: int) -> list[MessageMoveTask]:
-        """The latest tasks of a queue, newest first."""
+        """Return the latest tasks of a queue, newest first."""
         return [move.listed() for move in list(self._moves.get(source.incarnation, ()))[:limit]]
 
     def forget(self, source: SqsQueue) -> None:
-        """A queue was deleted: nothing is kept of its tasks, and one that runs ends."""
+        """End and drop the tasks of a deleted queue."""
         for move in self._moves.pop(source.incarnation, ()):
             if move.status == RUNNING:
                 move.status = CANCELLING
 
     async def close(self) -> None:
-        """Stop all tasks after what they are moving now."""
+        """Stop all tasks after their current batches."""
         for move in (move for moves in self._moves.values() for move in moves):
             if move.status == RUNNING:
                 move.status = CANCELLING
@@ -139,7 +139,7 @@ class MoveTasks:
             log.error("message move task failed: %s", error, extra={"queue": move.source.name})
 
     async def _move_some(self, move: Move) -> int:
-        """Move up to a second's worth; 0 when nothing is left that may move."""
+        """Move up to one second's worth; return 0 if nothing is left that may be moved."""
         room = move.rate_per_s or _BATCH
         before = move.moved
         for partition in move.source.partitions:

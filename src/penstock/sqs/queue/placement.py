@@ -1,7 +1,4 @@
-"""Placement: which database each partition of a queue lives in.
-
-Ownership: who serves a queue's partitions. One node owns them all today; several will share them by leases.
-"""
+"""Which database stores each partition of a queue, and which node serves the queue."""
 
 import re
 from typing import Protocol
@@ -13,19 +10,22 @@ _ENTRY = re.compile(r"(?P<queue>[A-Za-z0-9_-]+\.fifo):(?P<count>\d+)=(?P<names>[
 PartitionMap = dict[str, list[str]]
 """Queue name → the database of each of its partitions."""
 
-HOME = ""
-"""The server's own database."""
+OWN_DATABASE = ""
+"""The name of the server's own database."""
+
+CAPABILITIES = ("htfifo",)
+"""What this node supports; it does not serve a queue that needs more."""
 
 
 def parse_partition_map(text: str, known: set[str]) -> PartitionMap:
-    """Read `orders.fifo:8=a,a,a,a,b,b,b,b` (several separated by `;` or spaces)."""
+    """Read `orders.fifo:8=a,a,a,a,b,b,b,b`; several entries are separated by `;` or spaces."""
     placements: PartitionMap = {}
     for entry in re.split(r"[;\s]+", text.strip()):
         if not entry:
             continue
         match = _ENTRY.fullmatch(entry)
         if match is None:
-            raise InvalidArgument(f"{entry!r} is no partition map entry; write orders.fifo:4=a,a,b,b")
+            raise InvalidArgument(f"{entry!r} is not a partition map entry; write it as orders.fifo:4=a,a,b,b")
         names = match["names"].split(",")
         if len(names) != int(match["count"]):
             raise InvalidArgument(f"{entry!r} names {len(names)} databases for {match['count']} partitions")
@@ -40,40 +40,36 @@ def parse_partition_map(text: str, known: set[str]) -> PartitionMap:
 
 
 def place(placements: PartitionMap, queue_name: str, partitions: int) -> list[str]:
-    """The database of each partition of a queue that is being made."""
+    """Return the database of each partition of a new queue."""
     names = placements.get(queue_name)
     if names is None:
-        return [HOME] * partitions
+        return [OWN_DATABASE] * partitions
     if len(names) != partitions:
         raise InvalidArgument(
-            f"the partition map places {len(names)} partitions of {queue_name}, but it is to have {partitions}"
+            f"the partition map places {len(names)} partitions of {queue_name}, but the queue is to have {partitions}"
         )
     return names
 
 
-CAPABILITIES = ("htfifo",)
-"""What this node can do; a queue that needs more is not served by it."""
-
-
 class PartitionOwnership(Protocol):
-    """Asked before anything is done with a queue."""
+    """Decides whether this node may serve a queue."""
 
     def may_create_partitioned(self) -> bool:
-        """Whether every live node can serve a queue with several partitions."""
+        """Return whether every live node can serve a queue with several partitions."""
         ...
 
     def owns(self, incarnation: int) -> bool:
-        """Whether this node serves a queue; if not, the request belongs to another."""
+        """Return whether this node serves a queue; if not, another node does."""
         ...
 
 
 class SoleOwner:
-    """The ownership of a single node."""
+    """The ownership of a single node: it serves every queue."""
 
     def may_create_partitioned(self) -> bool:
-        """This node reports `htfifo`."""
+        """Return whether this node supports partitioned queues."""
         return "htfifo" in CAPABILITIES
 
     def owns(self, incarnation: int) -> bool:
-        """Everything is here."""
+        """Return True: there is no other node."""
         return True

@@ -1,7 +1,4 @@
-"""One SQS queue: its partitions, and receiving across them.
-
-What the store keeps with a queue; every partition carries it, the first one's counts.
-"""
+"""An SQS queue: its stored record, its partitions, and receiving from all of them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,11 +10,15 @@ from penstock.domain.message import partition_of
 from penstock.engine import Counters, DeadLetterAt, Grouping, QueuePolicy, Waiters, held_bytes
 from penstock.sqs.queue.attributes import QueueAttributes
 from penstock.sqs.queue.receipts import QueuePartition, ReceiveAttempts, SqsDelivery
-from penstock.sqs.queue.throttling import QueueThrottle
+from penstock.sqs.queue.throttle import QueueThrottle
+
+MAX_IN_FLIGHT = 120_000
+DEDUP_WINDOW_MS = 5 * MINUTE_MS
+MAX_RECEIVE_BYTES = 1024 * 1024
 
 
 class SqsRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue as it is on disk."""
+    """A queue as it is stored. Every partition has a copy; the first partition's counts."""
 
     name: str
     attributes: QueueAttributes
@@ -33,31 +34,26 @@ decode_record = msgspec.json.Decoder(SqsRecord).decode
 
 
 def partition_name(queue_name: str, index: int) -> str:
-    """The name of a partition's stream and queue in the engine; `#` is in no queue name."""
+    """Return the name of a partition's stream and queue in the engine; no queue name contains `#`."""
     return f"{queue_name}#{index}"
 
 
 def split_partition_name(name: str) -> tuple[str, int]:
-    """The queue's name and the partition's index."""
+    """Return the queue's name and the partition's index."""
     queue_name, _, index = name.rpartition("#")
     return queue_name, int(index)
 
 
-MAX_IN_FLIGHT = 120_000
-DEDUP_WINDOW_MS = 5 * MINUTE_MS
-MAX_RECEIVE_BYTES = 1024 * 1024
-
-
 class SqsQueue:
-    """A queue as the server knows it."""
+    """A queue in memory."""
 
     def __init__(self, record: SqsRecord, partitions: Sequence[QueuePartition], throttle: QueueThrottle) -> None:
         self.name = record.name
         self.fifo = record.attributes.fifo_queue
-        """Whether groups keep their order."""
+        """Whether the queue keeps the order within each group."""
         self.partitions = tuple(partitions)
         self.incarnation = partitions[0].stream.id
-        """The identity of this queue; one deleted and made anew under the same name has another."""
+        """The identity of this queue; a queue created again under the same name has another."""
         self.throttle = throttle
         self.put_record(record)
         self.waiters = Waiters(self._has_ready)
@@ -69,43 +65,43 @@ class SqsQueue:
             partition.queue.on_ready = self.waiters.wake_one
 
     def put_record(self, record: SqsRecord) -> None:
-        """Put other settings in force; what decides where messages are never changes."""
+        """Put new settings into effect; those that decide where messages go never change."""
         self.record = record
         self.attributes = record.attributes
         self.throttled = not record.attributes.throttles.off
 
     def partition_for(self, group: str) -> QueuePartition:
-        """Where messages of a group are, for ever."""
+        """Return the partition of a group, which never changes."""
         if len(self.partitions) == 1:
             return self.partitions[0]
         return self.partitions[partition_of(group, len(self.partitions))]
 
     def counters(self) -> list[Counters]:
-        """What each partition holds, by state."""
+        """Return the counts of each partition by state."""
         return [partition.queue.counters() for partition in self.partitions]
 
     def in_flight(self) -> int:
-        """How many messages are leased."""
+        """Return the number of leased messages."""
         return sum(partition.queue.engine.leased for partition in self.partitions)
 
     async def receive(self, max_messages: int, wait_s: float, lease_ms: int) -> list[SqsDelivery]:
-        """Lease messages from all partitions, starting at another one each time; one wait for all of them."""
+        """Lease messages from all partitions, starting at the next one each time, with one wait for all of them."""
 
         async def lease() -> list[SqsDelivery]:
             while True:
                 taken = self.lease_now(max_messages, lease_ms)
-                # Nothing is awaited while something is leased: a caller that goes away then would lose it.
+                # Never await while messages are leased: if the caller disconnected then, it would lose them.
                 if taken or not await self._page_in():
                     return taken
 
         return await self.waiters.receive(lease, wait_s)
 
     def wants_page(self) -> bool:
-        """Whether messages lie in the store that should come in."""
+        """Return whether messages should be read from the store."""
         return any(partition.queue.wants_page() for partition in self.partitions)
 
     def lease_now(self, max_messages: int, lease_ms: int) -> list[SqsDelivery]:
-        """Lease what is in memory."""
+        """Lease messages that are in memory."""
         count = len(self.partitions)
         start = self._next_partition
         self._next_partition = (start + 1) % count
@@ -138,13 +134,13 @@ class SqsQueue:
         return deliveries
 
     def _free_leases(self, wanted: int) -> int:
-        """How many messages may be leased before too many are in flight, at least; exact when that is few."""
+        """Return at least how many more messages may be leased; the number is exact when it is small."""
         if self._surely_free < wanted:
             self._surely_free = MAX_IN_FLIGHT - self.in_flight()
         return self._surely_free
 
     async def _page_in(self) -> bool:
-        """Read on in the partitions whose window has run out; False when there was nothing to read."""
+        """Read on in the partitions whose window is used up; return False if there was nothing to read."""
         wanting = [partition for partition in self.partitions if partition.queue.wants_page()]
         if not wanting:
             return False
@@ -155,7 +151,7 @@ class SqsQueue:
 
 
 def queue_policy(attributes: QueueAttributes, *, has_dead_letter_queue: bool) -> QueuePolicy:
-    """A queue's settings in the words of the engine."""
+    """Return a queue's settings as a policy of the engine."""
     redrive = attributes.redrive_policy
     return QueuePolicy(
         grouping=Grouping.BATCH if attributes.fifo_queue else Grouping.NONE,

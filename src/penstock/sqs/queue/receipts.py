@@ -1,13 +1,9 @@
-"""Receipt handles: opaque to clients, and bound to one delivery of one message of one queue.
+"""What a receive hands out: deliveries, their receipt handles, and the attempts that FIFO queues repeat.
 
     version u8 | partition u8 | incarnation u64 | sequence u64 | lease u64 | epoch u32
 
-The incarnation is the queue's identity (a queue deleted and made anew has another), the epoch that of the server
-process, whose leases end with it.
-
-A partition of a queue, and what is handed out from it.
-
-Receive attempts of FIFO queues: the same attempt id within five minutes gets the same messages again.
+A handle is opaque to clients. Its incarnation identifies the queue (one created again under the same name has
+another), its epoch the server process, whose leases end with it.
 """
 
 import struct
@@ -18,6 +14,8 @@ from penstock.domain.limits import MINUTE_MS
 from penstock.engine import AsyncShell, DedupWindow, Entry, EntryState, StoredQueue, Stream
 from penstock.sqs.errors import receipt_handle_is_invalid
 
+WINDOW_MS = 5 * MINUTE_MS
+
 _VERSION = 1
 _LAYOUT = struct.Struct(">BBQQQI")
 _TEXT_LENGTH = 2 * _LAYOUT.size
@@ -26,7 +24,7 @@ _from_hex = bytes.fromhex
 
 
 class ReceiptHandle(msgspec.Struct, frozen=True, gc=False):
-    """What a handle carries."""
+    """The contents of a receipt handle."""
 
     version: int
     partition: int
@@ -37,12 +35,12 @@ class ReceiptHandle(msgspec.Struct, frozen=True, gc=False):
 
 
 def encode_handle(partition: int, incarnation: int, seq: int, lease_id: int, epoch: int) -> str:
-    """The handle as clients see it."""
+    """Return the handle as clients see it."""
     return _pack(_VERSION, partition, incarnation, seq, lease_id, epoch).hex()
 
 
 def decode_handle(text: str) -> ReceiptHandle:
-    """What a handle carries; ReceiptHandleIsInvalid when it is none of ours."""
+    """Return the contents of a handle; ReceiptHandleIsInvalid if it is not one of ours."""
     try:
         handle = ReceiptHandle(*_unpack(_from_hex(text)))
     except (ValueError, struct.error):
@@ -68,15 +66,12 @@ class SqsDelivery(msgspec.Struct, frozen=True):
     entries: list[Entry]
 
 
-WINDOW_MS = 5 * MINUTE_MS
-
-
 class _Lease(msgspec.Struct, frozen=True):
     entry: Entry
     lease_id: int
     deadline_ms: int
 
-    def untouched(self) -> bool:
+    def is_unchanged(self) -> bool:
         entry = self.entry
         return (
             entry.state is EntryState.LEASED
@@ -85,31 +80,31 @@ class _Lease(msgspec.Struct, frozen=True):
         )
 
 
-class _Handed(msgspec.Struct, frozen=True):
+class _Attempt(msgspec.Struct, frozen=True):
     deliveries: list[SqsDelivery]
     leases: list[_Lease]
 
 
 class ReceiveAttempts:
-    """What each attempt id was answered with, while nothing of it was deleted, changed or has run out."""
+    """The answer to each attempt id of the last five minutes, while all of its leases are as they were."""
 
     def __init__(self) -> None:
-        self._attempts: DedupWindow[_Handed] = DedupWindow(WINDOW_MS)
+        self._attempts: DedupWindow[_Attempt] = DedupWindow(WINDOW_MS)
 
     def repeat(self, attempt_id: str, lease_ms: int, now_ms: int) -> list[SqsDelivery] | None:
-        """The deliveries of an earlier attempt with fresh deadlines; None when there is no such attempt to repeat."""
-        handed = self._attempts.find(attempt_id, now_ms)
-        if handed is None or not all(lease.untouched() and lease.deadline_ms > now_ms for lease in handed.leases):
+        """Return the deliveries of an earlier attempt with new deadlines; None if there is none to repeat."""
+        attempt = self._attempts.find(attempt_id, now_ms)
+        if attempt is None or not all(lease.is_unchanged() and lease.deadline_ms > now_ms for lease in attempt.leases):
             return None
-        for delivery in handed.deliveries:
+        for delivery in attempt.deliveries:
             partition = delivery.partition
             for entry in delivery.entries:
                 partition.shell.ledger.set_deadline(partition.queue, entry.lease_id, now_ms + lease_ms, now_ms)
-        self.remember(attempt_id, handed.deliveries, now_ms)
-        return handed.deliveries
+        self.remember(attempt_id, attempt.deliveries, now_ms)
+        return attempt.deliveries
 
     def remember(self, attempt_id: str, deliveries: list[SqsDelivery], now_ms: int) -> None:
-        """Answer the same attempt id with these deliveries."""
+        """Keep these deliveries as the answer to an attempt id."""
         entries = (entry for delivery in deliveries for entry in delivery.entries)
         leases = [_Lease(entry, entry.lease_id, entry.deadline_ms) for entry in entries]
-        self._attempts.remember(attempt_id, _Handed(deliveries, leases), now_ms)
+        self._attempts.remember(attempt_id, _Attempt(deliveries, leases), now_ms)

@@ -1,7 +1,4 @@
-"""RedrivePolicy (where a queue's dead letters go) and RedriveAllowPolicy (whose dead letters a queue takes).
-
-Dead letters: what a message carries when it is moved to another queue.
-"""
+"""Redrive policies: where a queue's dead letters go, whose dead letters it takes, and what a moved message keeps."""
 
 import re
 from enum import Enum
@@ -13,6 +10,7 @@ from penstock.domain.message import NO_ATTRIBUTES, Message
 from penstock.sqs.errors import SqsError, invalid_attribute_value, invalid_parameter
 from penstock.sqs.names import parse_arn
 
+SOURCE_ARN = "DeadLetterQueueSourceArn"
 MAX_RECEIVE_COUNT = 1000
 MAX_SOURCE_ARNS = 10
 
@@ -21,13 +19,13 @@ _COUNT = re.compile("[0-9]{1,4}")
 
 
 class RedrivePolicy(msgspec.Struct, frozen=True, rename="camel"):
-    """Where messages go that were received more often than the count."""
+    """The queue for messages that were received too often."""
 
     dead_letter_target_arn: str
     max_receive_count: int
 
     def as_json(self) -> str:
-        """The attribute's value; AWS answers a count that was given as text with a number."""
+        """Return the attribute's value; the count is a number, as on AWS, even if it was set as text."""
         return msgspec.json.encode(self).decode()
 
 
@@ -40,24 +38,24 @@ class RedrivePermission(Enum):
 
 
 class RedriveAllowPolicy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Whose dead letters a queue takes."""
+    """Which queues may send their dead letters here."""
 
     redrive_permission: RedrivePermission
     source_queue_arns: tuple[str, ...] = ()
 
     def allows(self, source_arn: str) -> bool:
-        """Whether a queue may send its dead letters here."""
+        """Return whether a queue may send its dead letters here."""
         if self.redrive_permission is RedrivePermission.BY_QUEUE:
             return source_arn in self.source_queue_arns
         return self.redrive_permission is RedrivePermission.ALLOW_ALL
 
     def as_json(self) -> str:
-        """The attribute's value."""
+        """Return the attribute's value."""
         return msgspec.json.encode(self).decode()
 
 
 def json_object(text: str) -> dict[str, Any] | None:
-    """The JSON object in a text, if it is one."""
+    """Return the JSON object in a text, or None if it is not one."""
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -66,7 +64,7 @@ def json_object(text: str) -> dict[str, Any] | None:
 
 
 def read_redrive_policy(text: str) -> RedrivePolicy | None:
-    """A RedrivePolicy attribute; the empty text removes it."""
+    """Read a RedrivePolicy attribute; the empty text removes it."""
     if not text:
         return None
     policy = json_object(text)
@@ -88,7 +86,7 @@ def read_redrive_policy(text: str) -> RedrivePolicy | None:
 
 
 def read_redrive_allow_policy(text: str) -> RedriveAllowPolicy | None:
-    """A RedriveAllowPolicy attribute; the empty text removes it."""
+    """Read a RedriveAllowPolicy attribute; the empty text removes it."""
     if not text:
         return None
     policy = json_object(text)
@@ -123,7 +121,7 @@ def check_dead_letter_queue(
     target_fifo: bool | None,
     target_allows: RedriveAllowPolicy | None,
 ) -> None:
-    """InvalidParameterValue unless the target exists (`target_fifo` is known), is of the same kind and allows it."""
+    """Raise InvalidParameterValue unless the target exists, is of the same kind and allows the source."""
     if target_fifo is None:
         raise _refused("RedrivePolicy", policy.as_json(), "Dead letter target does not exist.")
     if policy.dead_letter_target_arn == source_arn:
@@ -167,11 +165,8 @@ def _unsupported_format() -> SqsError:
     )
 
 
-SOURCE_ARN = "DeadLetterQueueSourceArn"
-
-
 def moved_copy(message: Message, source_arn: str | None, now_ms: int, *, fifo: bool) -> Message:
-    """The message with its id; a FIFO queue counts its retention anew, a standard queue from the first send (AWS)."""
+    """Return the message to send; retention starts again in a FIFO queue and continues in a standard one, as on AWS."""
     notes = {key: value for key, value in message.notes.items() if key != SOURCE_ARN}
     if source_arn is not None:
         notes[SOURCE_ARN] = source_arn

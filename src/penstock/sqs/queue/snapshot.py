@@ -1,9 +1,4 @@
-"""A queue partition by partition, whole and without receiving anything; and its end, if it is still as it was seen.
-
-GET  /admin/queues/NAME/partitions
-GET  /admin/queues/NAME/partitions/INDEX/messages?after=…&limit=…
-POST /admin/queues/NAME/retire      {"partitions": what the first of these answered}
-"""
+"""Read a whole queue, partition by partition, without receiving; delete it if it has not changed since."""
 
 from typing import Annotated
 
@@ -30,7 +25,7 @@ class SnapshotQuery(msgspec.Struct, frozen=True):
 
 
 class PartitionStanding(msgspec.Struct, frozen=True):
-    """How a partition stands: a message that came or went since makes it another."""
+    """The sequence numbers and counts of a partition. Any message that comes or goes changes them."""
 
     messages: int
     leased: int
@@ -38,23 +33,23 @@ class PartitionStanding(msgspec.Struct, frozen=True):
 
 
 class QueueStanding(msgspec.Struct, frozen=True):
-    """How all partitions of a queue stand."""
+    """The sequence numbers and counts of all partitions of a queue."""
 
     partitions: list[PartitionStanding]
 
     @property
     def messages(self) -> int:
-        """All messages of the queue."""
+        """Return the number of messages in the queue."""
         return sum(partition.messages for partition in self.partitions)
 
     @property
     def leased(self) -> int:
-        """Those that a consumer has."""
+        """Return the number of messages that consumers have."""
         return sum(partition.leased for partition in self.partitions)
 
 
 class SnapshotMessage(msgspec.Struct, frozen=True):
-    """A message with all that its sender gave."""
+    """A message with everything its sender set."""
 
     message_id: str
     sequence: int
@@ -67,14 +62,14 @@ class SnapshotMessage(msgspec.Struct, frozen=True):
 
 
 class SnapshotPage(msgspec.Struct, frozen=True):
-    """Messages in order, and the sequence number after which the next ones are; None after the last."""
+    """Messages in order. The next page is after the sequence number `after`; it is null after the last page."""
 
     messages: list[SnapshotMessage]
     after: int | None
 
 
 def standing(queue: SqsQueue) -> QueueStanding:
-    """How a queue stands, messages that are being made durable included."""
+    """Return the counts of a queue, including messages that are not durable yet."""
     return QueueStanding(
         [
             PartitionStanding(partition.queue.total, partition.queue.engine.leased, partition.stream.next_seq - 1)
@@ -84,7 +79,7 @@ def standing(queue: SqsQueue) -> QueueStanding:
 
 
 async def snapshot(queue: SqsQueue, index: int, after: int, limit: int) -> SnapshotPage:
-    """Some messages of one partition, leased or not; nothing is changed."""
+    """Return messages of one partition, leased or not, without changing anything."""
     if not 0 <= index < len(queue.partitions):
         raise invalid_parameter(f"{queue.name} has partitions 0 to {len(queue.partitions) - 1}, not {index}")
     messages = await _messages(queue.partitions[index], after, limit)
@@ -92,14 +87,12 @@ async def snapshot(queue: SqsQueue, index: int, after: int, limit: int) -> Snaps
 
 
 async def retire(service: SqsService, name: str, expected: QueueStanding) -> None:
-    """Delete a queue that is exactly as it was seen; else it stays, and the caller has to look again."""
-    async with service.making:
+    """Delete a queue if it has not changed since it was read; else refuse."""
+    async with service.catalog_lock:
         queue = service.find(name)
-        # From here to the moment the queue is out of reach nothing else runs: no message can come between.
+        # Nothing else runs between this check and the removal of the queue, so that no message can come in between.
         if standing(queue) != expected:
-            raise SqsError(
-                ErrorKind.UNSUPPORTED_OPERATION, f"{name} has changed since it was looked at, and is not deleted"
-            )
+            raise SqsError(ErrorKind.UNSUPPORTED_OPERATION, f"{name} has changed since it was read and is not deleted")
         await service.delete(queue)
 
 

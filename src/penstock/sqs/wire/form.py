@@ -1,6 +1,6 @@
 """Form parameters as a tree: `Attribute.1.Name=x` is the text Name under 1 under Attribute.
 
-What it costs to read them depends on the bytes received only: an index is a key, never the size of anything.
+The cost of reading them depends only on the number of bytes: an index is a key, never a size.
 """
 
 from binascii import a2b_qp
@@ -13,7 +13,7 @@ _MAX_DEPTH = 8
 
 
 class Parameters:
-    """One level of names: those that end here with their texts, and those that go on."""
+    """One level of names: those that end here with their texts, and those that continue."""
 
     __slots__ = ("nested", "texts")
 
@@ -22,7 +22,7 @@ class Parameters:
         self.nested: dict[str, Parameters] = {}
 
     def put(self, name: str, text: str) -> None:
-        """Keep `text` under its dotted name; what is deeper than any action's names is not split further."""
+        """Store `text` under its dotted name; names deeper than any action's are not split further."""
         level, last = self, name
         if "." in name:
             *path, last = name.split(".", _MAX_DEPTH)
@@ -30,10 +30,10 @@ class Parameters:
                 level = level.under(step)
         # A signature does not cover the order of two equal names, so neither may win.
         if level.texts.setdefault(last, text) != text:
-            raise SqsError(ErrorKind.SERIALIZATION, f"The parameter {name[:100]!r} is there twice.")
+            raise SqsError(ErrorKind.SERIALIZATION, f"The parameter {name[:100]!r} appears twice.")
 
     def under(self, name: str) -> "Parameters":
-        """The names that go on after `name`."""
+        """Return the names that continue after `name`."""
         found = self.nested.get(name)
         if found is None:
             found = self.nested[name] = Parameters()
@@ -41,7 +41,7 @@ class Parameters:
 
 
 def read(query_string: bytes, body: bytes) -> Parameters:
-    """The parameters of a query string and a form body together."""
+    """Return the parameters of a query string and a form body together."""
     data = b"&".join((query_string, body)) if query_string and body else query_string or body
     if data.count(b"&") >= MAX_PARAMETERS:
         raise SqsError(ErrorKind.SERIALIZATION, f"The request has more than {MAX_PARAMETERS} parameters.")
@@ -64,9 +64,9 @@ def _text(raw: bytes) -> str:
 
 
 def _unescaped(raw: bytes) -> bytes:
-    """Percent-escapes undone: quoted-printable with another sign, in C, without urllib's object for every escape."""
+    """Undo percent-escapes, as quoted-printable with another sign: in C, without an object for every escape."""
     data = a2b_qp(raw.replace(b"=", b"=3D").replace(b"%", b"="))
-    # Each proper escape shortens by two, an improper one by less, unless quoted-printable takes it for a soft line end.
+    # A valid escape shortens the text by two, an invalid one by less, unless it reads as a soft line break.
     soft_line_end = b"%\n" in raw or b"%\r" in raw
     if soft_line_end or len(data) != len(raw) - 2 * raw.count(b"%"):
         raise SqsError(ErrorKind.SERIALIZATION, "A % in the parameters is not followed by two hexadecimal digits.")

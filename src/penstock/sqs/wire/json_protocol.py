@@ -23,7 +23,7 @@ _INDEX = re.compile(r"\[(\d+)\]")
 
 
 def action_of(target: bytes | str) -> str:
-    """The action that the X-Amz-Target header names."""
+    """Return the action that the X-Amz-Target header names."""
     action = _ACTIONS.get(target)
     if action is None:
         shown = target.decode("latin-1") if isinstance(target, bytes) else target
@@ -32,7 +32,7 @@ def action_of(target: bytes | str) -> str:
 
 
 def decode(action: str, body: bytes) -> Shape:
-    """The request that `body` holds."""
+    """Return the request in a body."""
     try:
         return _DECODE[action](body or b"{}")
     except msgspec.ValidationError as error:
@@ -44,31 +44,31 @@ def decode(action: str, body: bytes) -> Shape:
 
 
 def encode(action: str, response: Shape, request_id: str) -> bytes:
-    """The body of an answer."""
+    """Return the body of an answer."""
     return _encode(response)
 
 
 def encode_error(error: SqsError, request_id: str) -> bytes:
-    """The body of an error."""
+    """Return the body of an error."""
     # A message may quote half a surrogate pair, which UTF-8 cannot carry.
     message = error.message.encode("utf-8", "replace").decode()
     return _encode({"__type": f"com.amazonaws.sqs#{error.kind.json_type}", "message": message})
 
 
 def headers(request_id: str) -> Headers:
-    """The headers of an answer."""
+    """Return the headers of an answer."""
     return answer_headers(CONTENT_TYPE, request_id)
 
 
 def error_headers(error: SqsError, request_id: str) -> Headers:
-    """The headers of an error, with the code that clients of the older protocol know."""
+    """Return the headers of an error, with the code that clients of the Query protocol know."""
     fault = "Sender" if error.kind.sender_fault else "Receiver"
     legacy = f"{error.kind.query_code};{fault}".encode()
     return [*refusal_headers(CONTENT_TYPE, request_id, error), (b"x-amzn-query-error", legacy)]
 
 
 def _decode_with_nulls(action: str, body: bytes) -> Shape:
-    """AWS takes null for a field that was not sent; some clients write it out."""
+    """Decode a body with null fields: AWS treats null as not sent, and some clients write it."""
     try:
         return _DECODE[action](_encode(_without_nulls(msgspec.json.decode(body))))
     except msgspec.ValidationError as error:
@@ -95,7 +95,7 @@ def _refusal(error: msgspec.ValidationError) -> SqsError:
 
 
 def _dotted(place: str) -> str:
-    """AWS counts entries from 1: Entries[0].Id is Entries.1.Id."""
+    """Return the path as AWS writes it, with entries counted from 1: Entries[0].Id is Entries.1.Id."""
     return _INDEX.sub(lambda index: f".{int(index[1]) + 1}", place).replace("[...]", "")
 
 

@@ -1,9 +1,4 @@
-"""What both of AWS's protocols do alike.
-
-An HTTP request as it arrived, before anything in it is believed.
-
-Response headers that both protocols share.
-"""
+"""What both of AWS's protocols share: the request that is signed, the interface of a protocol, and headers."""
 
 from typing import Protocol
 
@@ -15,27 +10,27 @@ from penstock.sqs.model import Shape
 
 
 class WireProtocol(Protocol):
-    """How answers are written; `json_protocol` and `query_protocol` are the two."""
+    """How answers are encoded; `json_protocol` and `query_protocol` are the two protocols."""
 
     def headers(self, request_id: str) -> Headers:
-        """The headers of an answer."""
+        """Return the headers of an answer."""
         ...
 
     def encode(self, action: str, response: Shape, request_id: str) -> bytes:
-        """The body of an answer."""
+        """Return the body of an answer."""
         ...
 
     def error_headers(self, error: SqsError, request_id: str) -> Headers:
-        """The headers of an error."""
+        """Return the headers of an error."""
         ...
 
     def encode_error(self, error: SqsError, request_id: str) -> bytes:
-        """The body of an error."""
+        """Return the body of an error."""
         ...
 
 
 class SignedRequest(msgspec.Struct, frozen=True):
-    """What a signature covers; path, query and headers are the bytes of the wire, not decoded."""
+    """What a signature covers. Path, query and headers are the bytes as received, not decoded."""
 
     method: str
     path: bytes
@@ -45,12 +40,12 @@ class SignedRequest(msgspec.Struct, frozen=True):
 
 
 def answer_headers(content_type: bytes, request_id: str) -> Headers:
-    """The headers of any answer."""
+    """Return the headers of any answer."""
     return [(b"content-type", content_type), (b"x-amzn-requestid", request_id.encode())]
 
 
 def refusal_headers(content_type: bytes, request_id: str, error: SqsError) -> Headers:
-    """The headers of an error: as any answer, and when to come back if the error knows."""
+    """Return the headers of an error, with Retry-After if the error knows it."""
     headers = answer_headers(content_type, request_id)
     if error.retry_after_s is not None:
         headers.append((b"retry-after", str(error.retry_after_s).encode()))

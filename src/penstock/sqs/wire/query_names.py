@@ -1,7 +1,7 @@
 """How the Query protocol names the fields of the model.
 
-A list is flattened there: each element carries the singular name, and an index in requests. A map is a list of
-name and value pairs.
+A list is flattened: each element has the singular name, and an index in requests. A map is a list of name and value
+pairs.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ _PER_ACTION = {"Entries": "RequestEntry", "Successful": "ResultEntry"}
 
 
 class FieldKind(IntEnum):
-    """What a field holds."""
+    """The kind of value in a field."""
 
     TEXT = auto()
     INTEGER = auto()
@@ -52,19 +52,19 @@ class FieldKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class QueryField:
-    """One field of a shape, as the Query protocol sees it."""
+    """A field of a shape in the Query protocol."""
 
     attribute: str
     name: str
     kind: FieldKind
     required: bool
-    item: type[Shape]  # what SHAPES and SHAPE_MAP hold; Shape itself for the other kinds
-    key: str  # how a map calls its keys
+    item: type[Shape]  # the element of SHAPES and SHAPE_MAP; Shape itself for other kinds
+    key: str  # the name of a map's keys
 
 
 @cache
 def fields_of(shape: type[Shape], action: str = "") -> tuple[QueryField, ...]:
-    """The fields of a shape; a batch names its entries after the action."""
+    """Return the fields of a shape; a batch names its entries after the action."""
     return tuple(
         QueryField(field.name, _name(field.encode_name, action), kind, field.required, item, _key(field.encode_name))
         for field in _struct(shape).fields

@@ -21,13 +21,13 @@ NAMESPACE = "http://queue.amazonaws.com/doc/2012-11-05/"
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 _INT32 = range(-(2**31), 2**31)
-# AWS documents Name for attributes and Key for tags; its clients of other years write the others.
+# AWS documents Name for attributes and Key for tags; some of its older clients write the others.
 _KEY_NAMES = ("Name", "Key", "key", "name")
 _VALUE_NAMES = ("Value", "value")
 
 
 def parse(query_string: bytes, body: bytes, path_queue_url: str | None = None) -> tuple[str, Shape]:
-    """The action and its request; `path_queue_url` is the queue when no parameter names one."""
+    """Return the action and its request; `path_queue_url` is the queue if no parameter names one."""
     parameters = form.read(query_string, body)
     action = parameters.texts.get("Action")
     if not action:
@@ -41,7 +41,7 @@ def parse(query_string: bytes, body: bytes, path_queue_url: str | None = None) -
 
 
 def encode(action: str, response: Shape, request_id: str) -> bytes:
-    """The body of an answer."""
+    """Return the body of an answer."""
     parts = [DECLARATION, f'<{action}Response xmlns="{NAMESPACE}">']
     if not isinstance(response, EmptyResponse):
         parts.append(f"<{action}Result>")
@@ -52,21 +52,21 @@ def encode(action: str, response: Shape, request_id: str) -> bytes:
 
 
 def encode_error(error: SqsError, request_id: str) -> bytes:
-    """The body of an error."""
+    """Return the body of an error."""
     fault = element("Type", "Sender" if error.kind.sender_fault else "Receiver")
     code = element("Code", error.kind.query_code)
-    told = f"<Error>{fault}{code}{element('Message', error.message)}<Detail/></Error>"
-    answer = f'<ErrorResponse xmlns="{NAMESPACE}">{told}{element("RequestId", request_id)}</ErrorResponse>'
+    details = f"<Error>{fault}{code}{element('Message', error.message)}<Detail/></Error>"
+    answer = f'<ErrorResponse xmlns="{NAMESPACE}">{details}{element("RequestId", request_id)}</ErrorResponse>'
     return (DECLARATION + answer).encode()
 
 
 def headers(request_id: str) -> Headers:
-    """The headers of an answer."""
+    """Return the headers of an answer."""
     return answer_headers(CONTENT_TYPE, request_id)
 
 
 def error_headers(error: SqsError, request_id: str) -> Headers:
-    """The headers of an error."""
+    """Return the headers of an error."""
     return refusal_headers(CONTENT_TYPE, request_id, error)
 
 
@@ -112,7 +112,7 @@ def _binaries(field: QueryField, level: Parameters, prefix: str) -> list[bytes] 
 
 
 def _shapes(field: QueryField, level: Parameters, prefix: str) -> list[Shape]:
-    """Only batches have these; without entries they are empty, which AWS has an error of its own for."""
+    """Return the entries of a batch. A missing list is an empty one, for which AWS has its own error."""
     elements = level.nested.get(field.name)
     if elements is None:
         return []
@@ -143,7 +143,7 @@ def _shape_map(field: QueryField, level: Parameters, prefix: str) -> dict[str, S
 
 
 def _map_entries(field: QueryField, level: Parameters, prefix: str) -> Iterator[tuple[str, Parameters, str]]:
-    """Key, entry and its dotted name; a single pair may come without an index (Attribute.Name=...)."""
+    """Yield key, entry and dotted name; a single pair may have no index (Attribute.Name=...)."""
     entries = level.nested.get(field.name)
     if entries is None:
         return
@@ -171,11 +171,11 @@ _READERS: dict[FieldKind, Callable[[QueryField, Parameters, str], object]] = {
 
 
 def _in_order(indexes: Iterable[str], place: str) -> list[str]:
-    """Holes in the numbering are as good as none; only the order counts."""
+    """Return the indexes in numeric order; gaps do not matter."""
     known = list(indexes)
     for index in known:
         if not (index.isascii() and index.isdigit() and len(index) <= 10):
-            raise _malformed(f"{place}.{index[:20]} has no number where the list's index belongs.")
+            raise _malformed(f"{place}.{index[:20]} has no number as its index.")
     return sorted(known, key=int)
 
 

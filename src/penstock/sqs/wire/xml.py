@@ -1,7 +1,7 @@
-"""Writing the Query protocol's XML.
+"""The Query protocol's XML.
 
-XML 1.0 has no form for some characters (most controls, U+FFFE, U+FFFF, lone surrogates). They become U+FFFD: an
-answer that no client can read would come back with every redelivery.
+XML 1.0 cannot represent some characters (most controls, U+FFFE, U+FFFF, lone surrogates). They become U+FFFD, since
+a client that cannot parse an answer would receive the same message again and again.
 """
 
 import re
@@ -23,23 +23,23 @@ _ESCAPES = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("\r"
 
 
 def escape(text: str) -> str:
-    """The text as the content of an element."""
+    """Return the text as the content of an element."""
     for character, reference in _ESCAPES:
         if character in text:
             text = text.replace(character, reference)
-    # Far quicker than the expression, and true for nothing that is forbidden.
+    # Much faster than the expression, and never true for a forbidden character.
     if text.replace("\n", "").replace("\t", "").isprintable():
         return text
     return _FORBIDDEN.sub("\ufffd", text)
 
 
 def element(name: str, text: str) -> str:
-    """One element that holds text."""
+    """Return an element that contains text."""
     return f"<{name}>{escape(text)}</{name}>"
 
 
 def write_fields(parts: list[str], shape: Shape, fields: Iterable[QueryField]) -> None:
-    """Append the elements of a shape's fields to `parts`; what is not set is left out."""
+    """Append the elements of a shape's fields to `parts`; fields that are not set are left out."""
     for field in fields:
         value = getattr(shape, field.attribute)
         if value is not None and value is not UNSET:

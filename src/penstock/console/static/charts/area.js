@@ -1,5 +1,5 @@
-// Areas over time, one upon the other.
-import { s } from "../dom.js";
+// A chart of stacked areas over time.
+import { s } from "../components/dom.js";
 import { timeChart } from "./time_axes.js";
 
 export function area(options) {

@@ -1,5 +1,5 @@
-// Bars that lie, one per name, the longest first as they are given.
-import { s } from "../dom.js";
+// A chart of horizontal bars, one per name, in the given order.
+import { s } from "../components/dom.js";
 import { frame, shorten } from "./frame.js";
 
 const ROW = 24;
@@ -24,8 +24,8 @@ export function bars({ rows: shown = 10, label, show, empty }) {
         s("text", { x: names + length + 6, y: y + 16 }, show(value)),
       );
     });
-    const told = entries.slice(0, shown).map(({ name, value }) => `${name} ${show(value)}`);
-    place.describe(`${label}. ${told.length ? told.join(", ") : empty}`);
+    const texts = entries.slice(0, shown).map(({ name, value }) => `${name} ${show(value)}`);
+    place.describe(`${label}. ${texts.length ? texts.join(", ") : empty}`);
   }
 
   return {

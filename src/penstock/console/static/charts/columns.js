@@ -1,5 +1,5 @@
-// Bars that stand, one per partition, with a line at their mean.
-import { s } from "../dom.js";
+// A chart of vertical bars, one per partition, with a line at their mean.
+import { s } from "../components/dom.js";
 import { frame, ticks } from "./frame.js";
 
 const LEFT = 46;

@@ -1,5 +1,5 @@
-// What all charts share: a place of fixed height, a redraw when the width changes, a legend, a word when empty.
-import { h, s, setText } from "../dom.js";
+// What all charts share: a fixed height, a redraw when the width changes, a legend, a text when empty.
+import { h, s, setText } from "../components/dom.js";
 
 // `paint(svg, width, height)` draws into an empty SVG. `label` is what a screen reader says.
 export function frame({ height, label, paint }) {

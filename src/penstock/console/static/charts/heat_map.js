@@ -1,6 +1,6 @@
-// A heat map: a row per name, a column per time, the darker the more; five steps that the legend explains.
-import { s } from "../dom.js";
-import * as format from "../format.js";
+// A heat map: a row per name, a column per time, five colours that the legend explains.
+import { s } from "../components/dom.js";
+import * as format from "../components/format.js";
 import { frame, shorten } from "./frame.js";
 
 const ROW = 22;
@@ -25,8 +25,8 @@ export function heatMap({ rows: shown = 10, label, show, steps, empty }) {
     names.slice(0, shown).forEach((name, row) => {
       svg.append(s("text", { class: "strong", x: left - 8, y: row * ROW + 15, "text-anchor": "end" }, shorten(name, Math.floor(left / 6.6)), s("title", {}, name)));
       cells[row].forEach((value, column) => {
-        const told = value === null ? "nothing delivered" : show(value);
-        const title = s("title", {}, `${name}, ${format.at(times[column])}: ${told}`);
+        const text = value === null ? "nothing delivered" : show(value);
+        const title = s("title", {}, `${name}, ${format.at(times[column])}: ${text}`);
         const size = { x: left + column * step, y: row * ROW + 1, width: Math.max(1, step - 1), height: ROW - 2 };
         svg.append(s("rect", { class: classOf(value), ...size, rx: 2 }, title));
       });

@@ -1,5 +1,5 @@
-// Lines over time, with a gap where a value is missing.
-import { s } from "../dom.js";
+// A chart of lines over time, with gaps for missing values.
+import { s } from "../components/dom.js";
 import { timeChart } from "./time_axes.js";
 
 export function lines(options) {
@@ -10,16 +10,16 @@ export function lines(options) {
 function draw({ x, y, times, rows, named }) {
   return named.map(({ cls }, series) => {
     let pen = "M";
-    let way = "";
+    let path = "";
     rows.forEach((row, index) => {
       const value = row[series];
       if (value === null || value === undefined) pen = "M";
       else {
         // A value alone between gaps is a dot.
-        way += `${pen}${x(times[index]).toFixed(1)} ${y(value).toFixed(1)}${pen === "M" ? "h0.1" : ""}`;
+        path += `${pen}${x(times[index]).toFixed(1)} ${y(value).toFixed(1)}${pen === "M" ? "h0.1" : ""}`;
         pen = "L";
       }
     });
-    return s("path", { class: `line ${cls}`, d: way });
+    return s("path", { class: `line ${cls}`, d: path });
   });
 }

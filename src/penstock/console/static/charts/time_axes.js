@@ -1,6 +1,6 @@
-// Charts over time: axes, and a cursor that follows the pointer or the arrow keys and tells the values.
-import { h, s } from "../dom.js";
-import * as format from "../format.js";
+// Charts over time: axes, and a cursor that follows the pointer or the arrow keys and shows the values.
+import { h, s } from "../components/dom.js";
+import * as format from "../components/format.js";
 import { frame, ticks } from "./frame.js";
 
 const LEFT = 52;
@@ -9,7 +9,7 @@ const TOP = 10;
 const BOTTOM = 22;
 
 // `series` is [{name, cls}]; `draw(plot)` adds the shapes of the data, `most(values)` is the top of the scale. `empty`
-// is said while there are no values, `quiet` while all of them are nothing.
+// is shown while there are no values, `quiet` while all of them are zero.
 export function timeChart({ height = 190, label, series, show, draw, most, empty, quiet }) {
   let times = [];
   let rows = [];

@@ -1,10 +1,10 @@
-// Changes: who changed what, by the API or this page.
-import { get } from "../api.js";
-import { h } from "../dom.js";
-import * as format from "../format.js";
-import { card, head, loader, trouble } from "../parts.js";
-import { every } from "../polling.js";
-import { table } from "../table.js";
+// Changes: who changed what through the API or this page.
+import { h } from "../components/dom.js";
+import * as format from "../components/format.js";
+import { card, head, loader, trouble } from "../components/parts.js";
+import { table } from "../components/table.js";
+import { get } from "../data/api.js";
+import { every } from "../data/poll.js";
 
 const PAGE = 100;
 
@@ -16,14 +16,14 @@ export function mount(main, { signal }) {
       { name: "Who", text: (row) => row.who },
       { name: "Role", text: (row) => row.role },
       { name: "Action", text: (row) => row.action, mono: true },
-      { name: "To", text: (row) => Object.values(row.target).join(", "), class: "text" },
-      { name: "With", text: (row) => row.detail, class: "text" },
+      { name: "Target", text: (row) => Object.values(row.target).join(", "), class: "text" },
+      { name: "Details", text: (row) => row.detail, class: "text" },
     ],
     key: (row) => row.id,
-    empty: "Nobody has changed anything yet.",
+    empty: "No changes yet.",
   });
   const more = h("button", { type: "button", hidden: true, onclick: () => showOlder() }, "Show older");
-  main.append(head("Changes", "Who changed what. Secrets are masked."), problem.node, card("Changes", "the newest first", listed.node, more));
+  main.append(head("Changes", "Who changed what. Secrets are masked."), problem.node, card("Changes", "newest first", listed.node, more));
   let rows = [];
   let cursor = null;
   let further = false;
@@ -40,7 +40,7 @@ export function mount(main, { signal }) {
     show(page, rows);
   });
   const refresh = loader(problem, () => get("/api/v1/changes", { limit: PAGE }), (page) => {
-    // Who looks at older ones keeps them.
+    // Do not replace older rows that the user has loaded.
     if (!further) show(page, []);
   });
   every(5000, refresh, signal);

@@ -1,11 +1,11 @@
-// One event, and the jobs that it caused.
-import { get, getAll, path } from "../api.js";
-import { nameOf, subscriptions } from "../directory.js";
-import { h } from "../dom.js";
-import * as format from "../format.js";
-import { card, head, kindOf, loader, trouble } from "../parts.js";
-import { every } from "../polling.js";
-import { table } from "../table.js";
+// One event and its jobs.
+import { h } from "../components/dom.js";
+import * as format from "../components/format.js";
+import { card, head, kindOf, loader, trouble } from "../components/parts.js";
+import { table } from "../components/table.js";
+import { get, getAll, path } from "../data/api.js";
+import { every } from "../data/poll.js";
+import { nameOf, subscriptions } from "../data/subscriptions.js";
 
 export function mount(main, { signal, detail: id }) {
   const problem = trouble();
@@ -19,12 +19,12 @@ export function mount(main, { signal, detail: id }) {
       { name: "Last error", text: (row) => row.lastError ?? "", class: "text" },
     ],
     key: (row) => row.id,
-    empty: "No subscription wanted this event when it came.",
+    empty: "No subscription matched this event.",
   });
-  main.append(head("Event", id), problem.node, card("Jobs", "one for each subscription that wanted it", jobs.node), card("As subscribers get it", null, text));
+  main.append(head("Event", id), problem.node, card("Jobs", "one per matching subscription", jobs.node), card("Content", null, text));
   get(path`/api/v1/events/${id}`)
     .then((found) => (text.textContent = JSON.stringify(found.event, null, 2)))
-    .catch((error) => problem.tell(error));
+    .catch((error) => problem.show(error));
   const load = loader(trouble(), async () => {
     await subscriptions();
     return getAll("/api/v1/jobs", "jobs", { eventId: id });

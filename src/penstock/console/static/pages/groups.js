@@ -1,20 +1,20 @@
-// Groups: which have the most to do, which are held up and by what, and how to get them going.
-import { get, getAll, post } from "../api.js";
+// Groups: the busiest ones, the blocked ones with their reasons, and decisions to unblock them.
 import { area } from "../charts/area.js";
 import { bars } from "../charts/bars.js";
 import { heatMap } from "../charts/heat_map.js";
 import { lines } from "../charts/lines.js";
-import { confirmed } from "../dialogs.js";
-import { groupName, subscriptions } from "../directory.js";
-import { finishedWithin } from "../finished.js";
-import { badge, h } from "../dom.js";
-import * as format from "../format.js";
-import { watch } from "../live.js";
-import { card, head, kindOf, loader, trouble, wide } from "../parts.js";
-import { every } from "../polling.js";
-import { table } from "../table.js";
-import { attempt } from "../toast.js";
-import { allowed, decide, WORDS } from "../unblock.js";
+import { allowed, decide, LABELS } from "../components/decisions.js";
+import { confirmed } from "../components/dialogs.js";
+import { badge, h } from "../components/dom.js";
+import * as format from "../components/format.js";
+import { card, head, kindOf, loader, trouble, wide } from "../components/parts.js";
+import { table } from "../components/table.js";
+import { attempt } from "../components/toast.js";
+import { get, getAll, post } from "../data/api.js";
+import { finishedWithin } from "../data/deliveries.js";
+import { watch } from "../data/live.js";
+import { every } from "../data/poll.js";
+import { groupName, subscriptions } from "../data/subscriptions.js";
 
 const COLOURS = ["s-1", "s-2", "s-3", "s-4", "s-5", "s-7", "s-8"];
 const FIRST_HELD = 8;
@@ -23,8 +23,8 @@ const MOST_HELD = 2000;
 const COLUMN_MS = 10_000;
 const COLUMNS = 30;
 const HEAT_STEPS_S = [0.01, 0.05, 0.25, 1];
-const COLLECTING = "The first values come in a few seconds: this page measures while it is open.";
-const QUIET = "No group has anything to wait for. Groups show here while their messages are in the router.";
+const COLLECTING = "Collecting data. The chart starts in a few seconds.";
+const QUIET = "No groups. A group appears while it has messages in the router.";
 
 export function mount(main, { signal, query }) {
   const problem = trouble();
@@ -39,18 +39,18 @@ export function mount(main, { signal, query }) {
         location.hash = `#/groups?key=${encodeURIComponent(input.value.trim())}`;
       },
     },
-    h("label", { class: "field" }, "Key of a group, such as an order's number", input),
+    h("label", { class: "field" }, "Key of a group, such as an order number", input),
     h("button", { type: "submit", class: "primary" }, "Find"),
   );
   const held = table({
     columns: [
       { name: "Group", link: (row) => [groupName(row.groupKey), `#/groups?key=${encodeURIComponent(row.groupKey)}`], class: "long" },
-      { name: "Held by", badge: (row) => (row.errors ? [format.plural(row.errors, "error"), "bad"] : ["a retry to come", "warn"]) },
+      { name: "Blocked by", badge: (row) => (row.errors ? [format.plural(row.errors, "error"), "bad"] : ["a pending retry", "warn"]) },
       { name: "Since", text: (row) => format.ago(row.since), class: "tight" },
       { name: "", make: (current) => h("button", { type: "button", class: "small", onclick: () => retryGroup(current()) }, "Retry errors…"), update: (button, row) => (button.disabled = row.errors === 0) },
     ],
     key: (row) => row.groupKey,
-    empty: "No group is held up.",
+    empty: "No blocked groups.",
   });
   let allHeld = false;
   const showAll = () => {
@@ -59,21 +59,21 @@ export function mount(main, { signal, query }) {
   };
   const heldMore = h("button", { type: "button", class: "small", hidden: true, onclick: showAll }, "Show all, by key");
   const queued = bars({ rows: 8, label: "Messages per group", show: format.count, empty: QUIET });
-  const heat = heatMap({ rows: 8, label: "Processing latency by group and time", show: format.span, steps: HEAT_STEPS_S, empty: "Nothing was delivered in the last five minutes." });
+  const heat = heatMap({ rows: 8, label: "Processing latency by group and time", show: format.span, steps: HEAT_STEPS_S, empty: "No deliveries in the last five minutes." });
   const used = area({ label: "Workers used by group", series: [], show: (value) => format.rate(value), least: 1, empty: COLLECTING, quiet: QUIET });
   const depth = lines({ label: "Queue depth by group", series: [], show: format.count, least: 4, empty: COLLECTING, quiet: QUIET });
   main.append(
-    head("Groups", "Messages of one key stay in order; each subscription has its own lane for a key."),
+    head("Groups", "Messages of one key stay in order. Each subscription has its own lane per key."),
     problem.node,
-    card("Find a group", "its lane, what blocks it, and how to unblock it", finder, found),
-    card("Held up", "groups that wait for a job that failed", held.node, heldMore),
+    card("Find a group", "see its lanes, and unblock them", finder, found),
+    card("Blocked", "groups that wait for a failed job", held.node, heldMore),
     h(
       "div",
       { class: "grid" },
-      wide(6, card("Messages per group", "that wait in the router, now", queued.node)),
+      wide(6, card("Messages per group", "waiting in the router now", queued.node)),
       wide(6, card("Processing latency", "mean time of deliveries, by group", heat.node)),
       wide(6, card("Utilisation", "workers busy with each group", used.node)),
-      wide(6, card("Depth over time", "messages that wait in the router", depth.node)),
+      wide(6, card("Depth over time", "messages waiting in the router", depth.node)),
     ),
   );
 
@@ -107,7 +107,7 @@ export function mount(main, { signal, query }) {
   async function retryGroup(group) {
     const yes = await confirmed({
       title: "Retry the errors of this group?",
-      about: `${format.plural(group.errors, "job")} in ERROR of ${groupName(group.groupKey)} begin anew, in order. The rest of the group follows.`,
+      about: `${format.plural(group.errors, "job")} in ERROR of ${groupName(group.groupKey)} are retried in order. The rest of the group follows.`,
       action: "Retry",
       danger: false,
     });
@@ -134,7 +134,7 @@ function showLive({ queued, used, depth }, ticks) {
   draw(depth, ticks, depths, named(longest));
 }
 
-// The groups with the most of something over all the time that is kept.
+// Return the groups with the highest total of a measure.
 function heaviest(ticks, measure) {
   const sums = new Map();
   for (const tick of ticks) for (const [name, group] of tick.groups) sums.set(name, (sums.get(name) ?? 0) + group[measure]);
@@ -165,7 +165,7 @@ function showHeat(heat, deliveries, nowMs) {
 
 function showLanes(place, key, lanes, again) {
   if (!lanes.length) {
-    place.replaceChildren(h("p", { class: "empty" }, `No job has the key ${key}. What was finished long ago is in the archive.`));
+    place.replaceChildren(h("p", { class: "empty" }, `No jobs with the key ${key}. Old finished jobs are in the archive.`));
     return;
   }
   place.replaceChildren(...lanes.map((lane) => laneCard(lane, again)));
@@ -186,7 +186,7 @@ function laneCard(lane, again) {
       h("td", {}, h("div", { class: "buttons" }, allowed(job).map((verb) => decideButton(verb, job, again)))),
     );
   const waiting = ["PENDING", "QUEUED", "PROCESSING", "ERROR"].reduce((sum, status) => sum + (lane.counts[status] ?? 0), 0);
-  const names = ["", "Job", "Status", "Type", "Made", "Last error", ""];
+  const names = ["", "Job", "Status", "Type", "Created", "Last error", ""];
   const done = ["COMPLETED", "CANCELLED", "EXPIRED"].map((status) => `${format.count(lane.counts[status] ?? 0)} ${status}`);
   return h(
     "div",
@@ -196,7 +196,7 @@ function laneCard(lane, again) {
     lane.jobs.length
       ? h("div", { class: "table-box" }, h("table", {}, h("thead", {}, h("tr", {}, names.map((name) => h("th", {}, name)))), h("tbody", {}, lane.jobs.slice(0, FIRST_JOBS).map(row))))
       : null,
-    h("p", { class: "about" }, `${waiting > FIRST_JOBS ? `${format.count(waiting - FIRST_JOBS)} more wait behind these. ` : ""}Over: ${done.join(", ")}. `, h("a", { href: `#/jobs?q=${encodeURIComponent(lane.groupKey)}` }, "All jobs of this group")),
+    h("p", { class: "about" }, `${waiting > FIRST_JOBS ? `${format.count(waiting - FIRST_JOBS)} more are waiting. ` : ""}Finished: ${done.join(", ")}. `, h("a", { href: `#/jobs?q=${encodeURIComponent(lane.groupKey)}` }, "All jobs of this group")),
   );
 }
 
@@ -204,5 +204,5 @@ function decideButton(verb, job, again) {
   const act = async () => {
     if (await decide(verb, job)) await again();
   };
-  return h("button", { type: "button", class: `small ${verb === "retry" ? "" : "danger-quiet"}`, onclick: act }, WORDS[verb]);
+  return h("button", { type: "button", class: `small ${verb === "retry" ? "" : "danger-quiet"}`, onclick: act }, LABELS[verb]);
 }

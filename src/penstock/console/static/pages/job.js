@@ -1,11 +1,11 @@
-// One job: what it is, what was sent, and every delivery with what came of it.
-import { get, getAll, path } from "../api.js";
-import { nameOf, subscriptions } from "../directory.js";
-import { badge, h } from "../dom.js";
-import * as format from "../format.js";
-import { card, facts, head, kindOf, loader, trouble, wide } from "../parts.js";
-import { every } from "../polling.js";
-import { allowed, decide, WORDS } from "../unblock.js";
+// One job: its state, its request, and all its deliveries with their results.
+import { allowed, decide, LABELS } from "../components/decisions.js";
+import { badge, h } from "../components/dom.js";
+import * as format from "../components/format.js";
+import { card, facts, head, kindOf, loader, trouble, wide } from "../components/parts.js";
+import { get, getAll, path } from "../data/api.js";
+import { every } from "../data/poll.js";
+import { nameOf, subscriptions } from "../data/subscriptions.js";
 
 export function mount(main, { signal, detail: id }) {
   const problem = trouble();
@@ -16,7 +16,7 @@ export function mount(main, { signal, detail: id }) {
   main.append(
     head("Job", id, tools),
     problem.node,
-    h("div", { class: "grid" }, wide(6, card("Deliveries", "the first one first", timeline)), wide(6, card("Job", null, about)), wide(12, card("Request", "what the subscriber is sent", request))),
+    h("div", { class: "grid" }, wide(6, card("Deliveries", "oldest first", timeline)), wide(6, card("Job", null, about)), wide(12, card("Request", "sent to the subscriber", request))),
   );
   let shown = "";
 
@@ -45,25 +45,25 @@ function decideButton(verb, job, again) {
   const act = async () => {
     if (await decide(verb, job)) await again();
   };
-  return h("button", { type: "button", class: verb === "retry" ? "primary" : "danger-quiet", onclick: act }, WORDS[verb]);
+  return h("button", { type: "button", class: verb === "retry" ? "primary" : "danger-quiet", onclick: act }, LABELS[verb]);
 }
 
 function factsOf(job) {
   const group = h("a", { href: `#/groups?key=${encodeURIComponent(job.groupKey)}` }, job.group ?? "default");
-  const event = job.eventId ? h("a", { class: "mono", href: `#/events/${encodeURIComponent(job.eventId)}` }, job.eventId) : "none: it was made directly";
+  const event = job.eventId ? h("a", { class: "mono", href: `#/events/${encodeURIComponent(job.eventId)}` }, job.eventId) : "none: the job was created directly";
   return [
     ["Status", badge(job.status, kindOf(job.status))],
     ["Event", event],
     ["Subscription", nameOf(job.subscriptionId)],
     ["Type", job.type],
     ["Group", group],
-    ["On error", { BLOCK_ON_ERROR: "blocks its group", NEXT_ON_ERROR: "lets the next one go", IMMEDIATE: "order does not matter" }[job.mode]],
+    ["On error", { BLOCK_ON_ERROR: "blocks its group", NEXT_ON_ERROR: "the next job continues", IMMEDIATE: "order does not matter" }[job.mode]],
     ["Pool", job.pool],
-    ["Made", format.moment(job.createdAt)],
+    ["Created", format.moment(job.createdAt)],
     ["Due", format.moment(job.dueAt)],
     ["Finished", format.moment(job.finishedAt)],
     ["Expires", format.moment(job.expiresAt)],
-    ["Attempts spent", `${job.attemptsSpent} of its schedule, ${format.plural(job.deliveries, "delivery", "deliveries")} in all`],
+    ["Attempts spent", `${job.attemptsSpent} scheduled, ${format.plural(job.deliveries, "delivery", "deliveries")} in total`],
     ["Last error", job.lastError ?? format.NONE],
   ];
 }
@@ -81,10 +81,10 @@ function entry(attempt) {
 }
 
 function next(job, attempts) {
-  if (job.status === "PENDING") return [h("li", {}, attempts.length ? "Next delivery " : "First delivery ", new Date(job.dueAt) > new Date() ? format.ago(job.dueAt) : "when it is its turn", ".")];
-  if (job.status === "QUEUED") return [h("li", {}, "In the queue, for the router to bring.")];
+  if (job.status === "PENDING") return [h("li", {}, attempts.length ? "Next delivery " : "First delivery ", new Date(job.dueAt) > new Date() ? format.ago(job.dueAt) : "when its turn comes", ".")];
+  if (job.status === "QUEUED") return [h("li", {}, "In the queue, waiting for the router.")];
   if (job.status === "PROCESSING") return [h("li", {}, "Being delivered.")];
-  return attempts.length ? [] : [h("li", {}, "No delivery was made.")];
+  return attempts.length ? [] : [h("li", {}, "No deliveries.")];
 }
 
 function requestOf(job, event) {
@@ -94,10 +94,10 @@ function requestOf(job, event) {
     facts([
       ["POST", job.target],
       ["Content type", job.contentType],
-      ["Own headers", headers.length ? headers.join("\n") : "none beside those of the subscription"],
-      ["Signature", job.subscriptionId ? "webhook-id, webhook-timestamp and webhook-signature, made anew for each delivery" : "none: the job has no subscription"],
+      ["Own headers", headers.length ? headers.join("\n") : "none besides those of the subscription"],
+      ["Signature", job.subscriptionId ? "webhook-id, webhook-timestamp and webhook-signature, new for each delivery" : "none: the job has no subscription"],
     ]),
     h("p", {}),
-    body === null ? h("p", { class: "empty" }, "Its event is not kept any more.") : h("pre", { class: "code", tabindex: "0" }, body),
+    body === null ? h("p", { class: "empty" }, "The event is no longer stored.") : h("pre", { class: "code", tabindex: "0" }, body),
   ];
 }

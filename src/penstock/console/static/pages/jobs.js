@@ -1,21 +1,21 @@
-// Jobs: look for them by id, key, status and time; retry, cancel or replay many at once.
-import { get, path, post, withQuery } from "../api.js";
-import { confirmed, field } from "../dialogs.js";
-import { nameOf, subscriptions } from "../directory.js";
-import { h, setText } from "../dom.js";
-import * as format from "../format.js";
-import { card, head, kindOf, loader, options, trouble } from "../parts.js";
-import { every } from "../polling.js";
-import { table } from "../table.js";
-import { attempt } from "../toast.js";
+// Jobs: search by id, key, status and time; retry, cancel or replay many of them.
+import { confirmed, field } from "../components/dialogs.js";
+import { h, setText } from "../components/dom.js";
+import * as format from "../components/format.js";
+import { card, head, kindOf, loader, options, trouble } from "../components/parts.js";
+import { table } from "../components/table.js";
+import { attempt } from "../components/toast.js";
+import { get, path, post, withQuery } from "../data/api.js";
+import { every } from "../data/poll.js";
+import { nameOf, subscriptions } from "../data/subscriptions.js";
 
 const PAGE = 50;
 const STATUSES = ["PENDING", "QUEUED", "PROCESSING", "COMPLETED", "ERROR", "CANCELLED", "EXPIRED"];
 const REPLAYABLE = ["COMPLETED", "ERROR", "EXPIRED"];
-// A job of an event has its id, and the subscription's behind it; any other has one of its own. A copy names its replay.
+// The id of an event's job is the event's id and the subscription's; a copy's id contains its replay.
 const ID_LENGTH = 13;
 const ID = /^[0-9A-HJKMNP-TV-Z]{13}([-~].+)?$/;
-// A lane is a subscription's id and a key; a key may have colons of its own.
+// A lane is a subscription's id and a key, which may contain colons.
 const LANE = /^[0-9A-HJKMNP-TV-Z]{13}:/;
 
 export function mount(main, { signal, query }) {
@@ -42,8 +42,8 @@ export function mount(main, { signal, query }) {
     field("Status", inputs.status),
     field("Subscription", inputs.subscriptionId),
     field("Event type", inputs.type),
-    field("Made from", inputs.from),
-    field("Made before", inputs.to),
+    field("Created from", inputs.from),
+    field("Created before", inputs.to),
     h(
       "div",
       { class: "buttons" },
@@ -61,26 +61,26 @@ export function mount(main, { signal, query }) {
       { name: "Key", text: (row) => row.group ?? "default", class: "text" },
       { name: "Type", text: (row) => row.type, class: "text" },
       { name: "Deliveries", text: (row) => format.count(row.deliveries), class: "number" },
-      { name: "Made", text: (row) => format.ago(row.createdAt), class: "tight" },
+      { name: "Created", text: (row) => format.ago(row.createdAt), class: "tight" },
       { name: "Last error", text: (row) => row.lastError ?? "", class: "text" },
     ],
     key: (row) => row.id,
-    empty: "No job fits.",
+    empty: "No matching jobs.",
     onopen: (row) => {
       location.hash = `#/jobs/${encodeURIComponent(row.id)}`;
     },
   });
   const chosenCount = h("span", { class: "about" });
-  const retry = h("button", { type: "button", disabled: true, onclick: () => decideAll("retry") }, "Retry chosen…");
-  const ignore = h("button", { type: "button", disabled: true, onclick: () => decideAll("ignore") }, "Ignore chosen…");
-  const cancel = h("button", { type: "button", disabled: true, class: "danger-quiet", onclick: () => decideAll("cancel") }, "Cancel chosen…");
-  const replay = h("button", { type: "button", onclick: () => askToReplay() }, "Replay what fits…");
+  const retry = h("button", { type: "button", disabled: true, onclick: () => decideAll("retry") }, "Retry selected…");
+  const ignore = h("button", { type: "button", disabled: true, onclick: () => decideAll("ignore") }, "Ignore selected…");
+  const cancel = h("button", { type: "button", disabled: true, class: "danger-quiet", onclick: () => decideAll("cancel") }, "Cancel selected…");
+  const replay = h("button", { type: "button", onclick: () => askToReplay() }, "Replay matching…");
   const more = h("button", { type: "button", hidden: true, onclick: () => load(true) }, "Show older");
   main.append(
-    head("Jobs and events", "A job is one delivery that is owed to one subscriber.", replay),
+    head("Jobs and events", "A job is the delivery of one event to one subscriber.", replay),
     problem.node,
     card("Search", null, filters),
-    card("Jobs", "the newest first", h("div", { class: "buttons" }, retry, ignore, cancel, chosenCount), listed.node, more),
+    card("Jobs", "newest first", h("div", { class: "buttons" }, retry, ignore, cancel, chosenCount), listed.node, more),
   );
   let rows = [];
   let cursor = null;
@@ -89,17 +89,17 @@ export function mount(main, { signal, query }) {
   function checkbox(current) {
     return h("input", {
       type: "checkbox",
-      "aria-label": "Choose this job",
+      "aria-label": "Select this job",
       onchange: (event) => {
         if (event.target.checked) chosen.add(current().id);
         else chosen.delete(current().id);
-        tellChosen();
+        showChosen();
       },
     });
   }
 
-  function tellChosen() {
-    setText(chosenCount, chosen.size ? format.plural(chosen.size, "job") + " chosen" : "");
+  function showChosen() {
+    setText(chosenCount, chosen.size ? format.plural(chosen.size, "job") + " selected" : "");
     for (const button of [retry, ignore, cancel]) button.disabled = chosen.size === 0;
   }
 
@@ -111,7 +111,7 @@ export function mount(main, { signal, query }) {
   };
 
   const refresh = loader(problem, () => search(query, null), (page) => {
-    // Who looks at older ones keeps them.
+    // Do not replace older rows that the user has loaded.
     if (!further) show(page);
   });
 
@@ -126,15 +126,15 @@ export function mount(main, { signal, query }) {
   async function decideAll(verb) {
     const ids = [...chosen];
     const words = {
-      retry: ["begin anew with all their attempts; all must be in ERROR", "Retry"],
-      ignore: ["are given up for good, so that their groups move on; all must be in ERROR", "Ignore"],
+      retry: ["are retried with all their attempts; all must be in ERROR", "Retry"],
+      ignore: ["are given up, so that their groups continue; all must be in ERROR", "Ignore"],
       cancel: ["are cancelled and never delivered; none may be in delivery", "Cancel"],
     };
     const [about, action] = words[verb];
-    const yes = await confirmed({ title: `${action} ${format.plural(ids.length, "job")}?`, about: `${format.plural(ids.length, "job")} ${about}. It is done to all of them or to none.`, action: `${action} ${ids.length}`, danger: verb !== "retry" });
-    if (yes && (await attempt(() => post(`/api/v1/jobs/${verb}`, { ids }), (done) => `Done to ${format.plural(done.ids.length, "job")}.`))) {
+    const yes = await confirmed({ title: `${action} ${format.plural(ids.length, "job")}?`, about: `${format.plural(ids.length, "job")} ${about}. Either all of them change or none.`, action: `${action} ${ids.length}`, danger: verb !== "retry" });
+    if (yes && (await attempt(() => post(`/api/v1/jobs/${verb}`, { ids }), (done) => `${format.plural(done.ids.length, "job")} changed.`))) {
       chosen.clear();
-      tellChosen();
+      showChosen();
       await load(false);
     }
   }
@@ -143,9 +143,9 @@ export function mount(main, { signal, query }) {
     const filter = await filterOf(query).catch((error) => ({ problem: error.message }));
     const status = filter.status && !REPLAYABLE.includes(filter.status) ? { problem: `Jobs that are ${filter.status} cannot be replayed: choose ${REPLAYABLE.join(", ")} or any status.` } : filter;
     const count = status.problem ? null : await get("/api/v1/replays/count", filter).catch((error) => ({ problem: error.message }));
-    const trouble = status.problem ?? count.problem ?? (count.retried + count.made === 0 ? "No job that can be replayed fits the search." : count.truncated ? "More than 10,000 jobs fit. Narrow the search, or use penstock pipeline replay." : null);
+    const trouble = status.problem ?? count.problem ?? (count.retried + count.made === 0 ? "No matching job can be replayed." : count.truncated ? "More than 10,000 jobs match. Narrow the search, or use penstock pipeline replay." : null);
     if (trouble) {
-      await confirmed({ title: "There is nothing to replay here", about: trouble, action: "Well", danger: false });
+      await confirmed({ title: "Nothing to replay", about: trouble, action: "OK", danger: false });
       return;
     }
     const total = count.retried + count.made;
@@ -153,23 +153,23 @@ export function mount(main, { signal, query }) {
       title: `Replay ${format.plural(total, "job")}?`,
       about: [
         `The search finds ${format.plural(total, "finished job")} in ${format.plural(count.groups, "group")}.`,
-        `Each gets a copy in its place, and the copies are delivered in order per key. ${format.plural(count.retried, "job")} in ERROR are cancelled for their copies.`,
-        "Subscribers get the same webhook-id as before and the header penstock-replay: those who remember ids can tell what they have handled.",
+        `Each gets a copy, and the copies are delivered in order per key. ${format.plural(count.retried, "job")} in ERROR are replaced by their copies.`,
+        "Subscribers get the same webhook-id as before and the header penstock-replay: subscribers that remember ids recognize what they have processed.",
       ],
       action: `Replay ${format.count(total)}`,
     });
     if (yes && (await attempt(() => post("/api/v1/replays", filter, 120_000), (done) => `Replay ${done.replayId}: ${done.made + done.retried} copies created.`))) await load(false);
   }
 
-  subscriptions({ anew: true })
+  subscriptions({ reload: true })
     .then((known) => options(inputs.subscriptionId, [["", "any"], ...known.map((each) => [each.id, each.name])], query.get("subscriptionId") ?? ""))
     .then(() => every(4000, refresh, signal))
-    .catch((error) => problem.tell(error));
+    .catch((error) => problem.show(error));
 }
 
 const epochMs = (text) => (text ? new Date(text).getTime() : undefined);
 
-// What the API filters by; a key needs its subscription, as each has its own lane.
+// Return the API's filter; a key requires a subscription, as each has its own lane.
 async function filterOf(query) {
   const key = query.get("q");
   const subscriptionId = query.get("subscriptionId") || undefined;
@@ -196,7 +196,7 @@ async function search(query, cursor) {
   return get("/api/v1/jobs", { ...(await filterOf(query)), limit: PAGE, cursor });
 }
 
-// A key without a subscription: its lane in each of them.
+// Search a key in the lanes of all subscriptions.
 async function searchLanes(query, key, cursor) {
   const others = new URLSearchParams(query);
   others.delete("q");

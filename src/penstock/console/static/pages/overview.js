@@ -1,15 +1,15 @@
-// Overview: is it going, how fast, how well, and what stands in the way.
-import { get } from "../api.js";
+// Overview: throughput, success rate, latency, and what is waiting.
 import { area } from "../charts/area.js";
 import { lines } from "../charts/lines.js";
-import { nameOf, subscriptions } from "../directory.js";
-import { badge, h } from "../dom.js";
-import * as format from "../format.js";
-import { history } from "../history.js";
-import { live, successRate, watch } from "../live.js";
-import { card, head, kindOf, tile, trouble, wide } from "../parts.js";
-import { every } from "../polling.js";
-import { table } from "../table.js";
+import { badge, h } from "../components/dom.js";
+import * as format from "../components/format.js";
+import { history } from "../components/history.js";
+import { card, head, kindOf, tile, trouble, wide } from "../components/parts.js";
+import { table } from "../components/table.js";
+import { get } from "../data/api.js";
+import { live, successRate, watch } from "../data/live.js";
+import { every } from "../data/poll.js";
+import { nameOf, subscriptions } from "../data/subscriptions.js";
 
 const OUTCOMES = [
   { name: "delivered", cls: "s-3" },
@@ -27,8 +27,8 @@ const WAITING = [
   { name: "in the router", cls: "s-7" },
   { name: "being delivered", cls: "s-3" },
 ];
-const COLLECTING = "The first values come in a few seconds: this page measures while it is open.";
-const NO_DELIVERY = "Nothing was delivered while this page was open.";
+const COLLECTING = "Collecting data. The chart starts in a few seconds.";
+const NO_DELIVERY = "No deliveries while this page was open.";
 const STATUSES = ["PENDING", "QUEUED", "PROCESSING", "COMPLETED", "ERROR"];
 
 export function mount(main, { signal }) {
@@ -43,7 +43,7 @@ export function mount(main, { signal }) {
   };
   const throughput = area({ height: 240, label: "Deliveries per second by outcome", series: OUTCOMES, show: format.rate, least: 4, empty: COLLECTING, quiet: NO_DELIVERY });
   const latency = lines({ label: "Response time of subscribers", series: QUANTILES, show: format.span, least: 0.01, empty: COLLECTING, quiet: NO_DELIVERY });
-  const waiting = lines({ label: "Messages that wait", series: WAITING, show: format.count, least: 4, empty: COLLECTING, quiet: "Nothing waits." });
+  const waiting = lines({ label: "Waiting messages", series: WAITING, show: format.count, least: 4, empty: COLLECTING, quiet: "Nothing is waiting." });
   const past = history(signal);
   const reasons = h("ul", { class: "list-plain" });
   const counts = h("div", { class: "buttons", id: "job-counts" });
@@ -55,13 +55,13 @@ export function mount(main, { signal }) {
       { name: "Group", text: (row) => row.group ?? "default", class: "text" },
       { name: "Status", badge: (row) => [row.status, kindOf(row.status)] },
       { name: "Took", text: (row) => format.took(row.durationMs), class: "number" },
-      { name: "From event to end", text: (row) => format.span((row.finishedAtMs - row.createdAtMs) / 1000), class: "number" },
+      { name: "Total time", text: (row) => format.span((row.finishedAtMs - row.createdAtMs) / 1000), class: "number" },
     ],
     key: (row) => row.id,
-    empty: "Nothing was delivered yet. Make a subscription, then publish an event: penstock publish orders:placed --key order-1 --data 7",
+    empty: "No deliveries yet. Create a subscription, then publish an event: penstock publish orders:placed --key order-1 --data 7",
   });
   main.append(
-    head("Overview", "What is delivered, how well, and what waits."),
+    head("Overview", "Throughput, success and backlog."),
     problem.node,
     h("div", { class: "tiles" }, ...Object.values(tiles).map((each) => each.node)),
     h(
@@ -70,14 +70,14 @@ export function mount(main, { signal }) {
       wide(8, card("Deliveries per second", "by outcome", throughput.node)),
       wide(4, card("Parts", null, reasons, h("h3", {}, "Jobs"), counts)),
       wide(6, card("Response time", "of subscribers, last minute", latency.node)),
-      wide(6, card("Waiting", "messages by where they are", waiting.node)),
+      wide(6, card("Waiting", "messages by location", waiting.node)),
       wide(12, past.node),
-      wide(12, card("Finished lately", null, feed.node)),
+      wide(12, card("Recently finished", null, feed.node)),
     ),
   );
 
   watch((live) => {
-    if (live.troubles.api) problem.tell(live.troubles.api);
+    if (live.troubles.api) problem.show(live.troubles.api);
     else problem.clear();
     const { ticks } = live;
     const times = ticks.map((each) => each.atMs);
@@ -102,7 +102,7 @@ export function mount(main, { signal }) {
       if (found) feed.update(found.deliveries);
     }
   }, signal);
-  // Counting looks at every job: the longer it takes, the less often it is done.
+  // Counting reads every job: the longer it takes, the less often it is done.
   let nextMs = 0;
   every(4000, async () => {
     if (Date.now() < nextMs) return;
@@ -117,22 +117,22 @@ function showTiles(tiles, live) {
   const { ticks } = live;
   const last = ticks.slice(-5);
   const perSecond = last.length ? last.reduce((sum, each) => sum + each.outcomes[0], 0) / last.length : null;
-  tiles.throughput.set(format.rate(perSecond), "last ten seconds");
+  tiles.throughput.set(format.rate(perSecond), "last 10 seconds");
   const share = successRate(ticks);
-  tiles.success.set(format.percent(share), share === null ? "none lately" : "last minute", share === null ? "" : share < 0.9 ? "bad" : share < 0.99 ? "warn" : "good");
+  tiles.success.set(format.percent(share), share === null ? "no recent deliveries" : "last minute", share === null ? "" : share < 0.9 ? "bad" : share < 0.99 ? "warn" : "good");
   const [p50, , p99] = ticks.at(-1)?.quantiles ?? [null, null, null];
-  tiles.latency.set(format.span(p99), p99 === null ? "none lately" : `half within ${format.span(p50)}`);
+  tiles.latency.set(format.span(p99), p99 === null ? "no recent deliveries" : `p50: ${format.span(p50)}`);
 }
 
-// The database knows which jobs wait, whichever engine takes them from there; the router may have other messages too.
+// The database knows the waiting jobs with either engine; the router may have other messages too.
 function showOldest(place, oldest) {
   if (oldest.status === "rejected") {
-    place.set(format.NONE, "the database does not say");
+    place.set(format.NONE, "unknown");
     return;
   }
   const { heldAgeS } = oldest.value;
   const ageS = Math.max(oldest.value.ageS ?? 0, live.router?.most("router_pool_oldest_waiting_seconds") ?? 0);
-  const note = heldAgeS === null ? "before its delivery" : `held back: ${format.span(heldAgeS)}`;
+  const note = heldAgeS === null ? "before delivery" : `blocked: ${format.span(heldAgeS)}`;
   place.set(format.span(ageS), note, ageS > 60 ? "bad" : ageS > 10 ? "warn" : "");
 }
 
@@ -140,7 +140,7 @@ function showHealth(place, router) {
   if (router.status === "rejected") place.set("UNKNOWN", "the router does not answer", "bad");
   else {
     const { status, reasons } = router.value.health;
-    place.set(status, reasons[0] ?? "no reason to worry", kindOf(status));
+    place.set(status, reasons[0] ?? "no problems", kindOf(status));
   }
 }
 
@@ -150,30 +150,30 @@ function showParts(list, ready, router, spark) {
   const up = ready.status === "fulfilled" && ready.value.status === "ready";
   const routerUp = router.status === "fulfilled";
   const piped = spark.status === "fulfilled" && spark.value.reachable;
-  const ill = piped ? spark.value.queries.filter((query) => query.status === "WAITING" || query.status === "FAILED") : [];
+  const failing = piped ? spark.value.queries.filter((query) => query.status === "WAITING" || query.status === "FAILED") : [];
   list.replaceChildren(
     row("API and database", up ? "ready" : "not ready", up ? "good" : "bad", up ? null : unready(ready)),
     row("Router", routerUp ? router.value.health.status : "not reachable", routerUp ? kindOf(router.value.health.status) : "bad", routerUp ? router.value.health.reasons.join("; ") : router.reason.message),
     row(
       "Pipeline",
-      ill.length ? "failing" : piped ? "running" : "not there",
-      ill.length ? "bad" : piped ? "good" : "",
-      ill.length ? ill.map((query) => `${query.name}: ${query.lastError}`).join("; ") : piped ? behind(spark.value.queries) : "Not needed with --engine inline.",
+      failing.length ? "failing" : piped ? "running" : "not running",
+      failing.length ? "bad" : piped ? "good" : "",
+      failing.length ? failing.map((query) => `${query.name}: ${query.lastError}`).join("; ") : piped ? behind(spark.value.queries) : "Not needed with --engine inline.",
     ),
     row(h("a", { href: "#/warnings" }, "Warnings"), ...warningsOf(router)),
   );
 }
 
-// What the checks that fail have to say.
+// Return the details of failing checks.
 function unready(ready) {
   const failing = Object.values(ready.value?.checks ?? {}).filter((check) => !check.ok);
-  return failing.length ? failing.map((check) => check.detail).join("; ") : "Its readiness check fails; the log says why.";
+  return failing.length ? failing.map((check) => check.detail).join("; ") : "The readiness check fails; see the log.";
 }
 
-// Rows that streaming queries have still to take, if any.
+// Return the backlog of streaming queries, if any.
 function behind(queries) {
   const late = queries.filter((query) => query.lag > 0);
-  return late.length ? late.map((query) => `${query.name}: ${format.plural(query.lag, "row")} wait`).join("; ") : null;
+  return late.length ? late.map((query) => `${query.name}: ${format.plural(query.lag, "row")} waiting`).join("; ") : null;
 }
 
 function warningsOf(router) {
@@ -185,7 +185,7 @@ function warningsOf(router) {
 
 function showCounts(errors, place, counts) {
   const failed = counts.ERROR ?? 0;
-  errors.set(format.count(failed), failed ? "to be decided" : "none", failed ? "bad" : "good");
+  errors.set(format.count(failed), failed ? "need a decision" : "none", failed ? "bad" : "good");
   place.replaceChildren(
     ...STATUSES.map((status) => {
       const word = badge(`${status} ${format.count(counts[status] ?? 0)}`, kindOf(status));

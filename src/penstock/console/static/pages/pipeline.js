@@ -1,12 +1,12 @@
-// Pipeline: Spark's streaming queries, if the machine has them.
-import { get } from "../api.js";
+// Pipeline: Spark's streaming queries, if Spark is used.
 import { lines } from "../charts/lines.js";
-import { h } from "../dom.js";
-import * as format from "../format.js";
-import { TICK_MS } from "../live.js";
-import { card, head } from "../parts.js";
-import { every } from "../polling.js";
-import { table } from "../table.js";
+import { h } from "../components/dom.js";
+import * as format from "../components/format.js";
+import { card, head } from "../components/parts.js";
+import { table } from "../components/table.js";
+import { get } from "../data/api.js";
+import { TICK_MS } from "../data/live.js";
+import { every } from "../data/poll.js";
 
 const KEPT = 300;
 const STATES = { RUNNING: "good", FINISHED: "good", STARTING: "info", WAITING: "warn", FAILED: "bad" };
@@ -28,9 +28,9 @@ export function mount(main, { signal }) {
     key: (row) => row.name,
     empty: "No query has started yet.",
   });
-  const speed = lines({ label: "Rows per second by query", series: [], show: format.rate, least: 1, empty: "The first values come in a few seconds.", quiet: "No rows came while this page was open." });
-  const lag = lines({ label: "Rows that wait, by query", series: [], show: format.count, least: 4, empty: "No query tells its lag." });
-  const content = h("div", {}, card("Streaming queries", null, listed.node), card("Rows per second", "by query", speed.node), card("Lag", "rows that wait, by query", lag.node));
+  const speed = lines({ label: "Rows per second by query", series: [], show: format.rate, least: 1, empty: "Collecting data. The chart starts in a few seconds.", quiet: "No rows while this page was open." });
+  const lag = lines({ label: "Waiting rows by query", series: [], show: format.count, least: 4, empty: "No query reports its lag." });
+  const content = h("div", {}, card("Streaming queries", null, listed.node), card("Rows per second", "by query", speed.node), card("Lag", "waiting rows by query", lag.node));
   main.append(head("Pipeline", "Fan-out, dispatch and facts on Spark."), notice, content);
   let history = [];
 
@@ -50,14 +50,14 @@ export function mount(main, { signal }) {
       notice.replaceChildren(
         h("strong", {}, "No pipeline is running here. "),
         h("span", {}, error.message),
-        h("p", {}, "With --engine inline, jobs are made and published by the API's own process, and this page has nothing to show. Start Spark's part with penstock pipeline run."),
+        h("p", {}, "With --engine inline, the API's process creates and publishes jobs, and this page is empty. Start Spark with penstock pipeline run."),
       );
     }
   }, signal);
 }
 
 function lastError(row) {
-  const again = row.retryInSeconds === null ? "" : ` (started again in ${format.span(row.retryInSeconds)})`;
+  const again = row.retryInSeconds === null ? "" : ` (restarts in ${format.span(row.retryInSeconds)})`;
   return row.lastError === null ? "" : row.lastError + again;
 }
 

@@ -1,49 +1,49 @@
-// Pools: how many deliveries at once and how many a minute, changed while they run; and the breakers of endpoints.
-import { getAll, path, post, put } from "../api.js";
+// Pools with their limits, which can be changed while they run, and the breakers of endpoints.
 import { area } from "../charts/area.js";
-import { confirmed, field, form } from "../dialogs.js";
-import { h } from "../dom.js";
-import * as format from "../format.js";
-import { TICK_MS, watch } from "../live.js";
-import { card, head, kindOf, loader, trouble } from "../parts.js";
-import { every } from "../polling.js";
-import { table } from "../table.js";
-import { attempt, toast } from "../toast.js";
+import { confirmed, field, form } from "../components/dialogs.js";
+import { h } from "../components/dom.js";
+import * as format from "../components/format.js";
+import { card, head, kindOf, loader, trouble } from "../components/parts.js";
+import { table } from "../components/table.js";
+import { attempt, toast } from "../components/toast.js";
+import { getAll, path, post, put } from "../data/api.js";
+import { TICK_MS, watch } from "../data/live.js";
+import { every } from "../data/poll.js";
 
-// A lower concurrency waits for deliveries to end.
+// A lower concurrency waits until enough deliveries have finished.
 const CHANGE_MS = 70_000;
 const MOST_SERIES = 7;
 
 export function mount(main, { signal }) {
   const problem = trouble();
   const add = h("button", { type: "button", class: "primary", onclick: () => edit(null) }, "New pool…");
-  const used = area({ label: "Deliveries under way by pool", series: [], show: format.count, least: 4, empty: "The first values come in a few seconds.", quiet: "Nothing was under way while this page was open." });
+  const used = area({ label: "Running deliveries by pool", series: [], show: format.count, least: 4, empty: "Collecting data. The chart starts in a few seconds.", quiet: "No deliveries while this page was open." });
   const pools = table({
     columns: [
       { name: "Pool", text: (row) => row.code },
       { name: "Concurrency", text: (row) => format.count(row.concurrency), class: "number" },
       { name: "Per minute", text: (row) => (row.rateLimitPerMinute === null ? "no limit" : format.count(row.rateLimitPerMinute)), class: "number" },
-      { name: "Under way", text: (row) => format.count(row.active), class: "number" },
+      { name: "Running", text: (row) => format.count(row.active), class: "number" },
       { name: "Waiting", text: (row) => format.count(row.queued), class: "number" },
       { name: "Groups", text: (row) => format.count(row.groups), class: "number" },
       { name: "Oldest waiting", text: (row) => format.span(row.oldestWaitingS), class: "number" },
-      { name: "Done", text: (row) => format.count(row.succeeded), class: "number" },
+      { name: "Delivered", text: (row) => format.count(row.succeeded), class: "number" },
       { name: "Average", text: (row) => format.span(row.averageProcessingMs / 1000), class: "number" },
       { name: "State", badge: (row) => (row.draining ? ["draining", "warn"] : row.rateLimited ? ["rate limited", "warn"] : ["open", "good"]) },
-      { name: "", make: (current) => h("button", { type: "button", class: "small", onclick: () => edit(current()) }, "Change…") },
+      { name: "", make: (current) => h("button", { type: "button", class: "small", onclick: () => edit(current()) }, "Edit…") },
     ],
     key: (row) => row.code,
-    empty: "The router has no pools yet: it fetches its configuration when it starts.",
+    empty: "No pools yet. The router loads its configuration when it starts.",
   });
-  const router = breakerTable("/api/router/monitoring/circuit-breakers", "The router has called no endpoint yet.");
-  const subscribers = breakerTable("/api/v1/breakers", "No subscriber was called yet: the first delivery makes a breaker.");
+  const router = breakerTable("/api/router/monitoring/circuit-breakers", "The router has not called any endpoint yet.");
+  const subscribers = breakerTable("/api/v1/breakers", "No breakers yet. The first delivery to a subscriber creates one.");
   main.append(
-    head("Pools", "How many deliveries at once, and how many a minute. Changes hold at once and are kept.", add),
+    head("Pools", "Limits of concurrent deliveries and deliveries per minute. Changes take effect immediately and are stored.", add),
     problem.node,
     card("Pools", null, pools.node),
-    card("Deliveries under way", "by pool", used.node),
-    card("Circuit breakers of subscribers", "an open one holds deliveries back for a while", subscribers.node),
-    card("Circuit breakers of the router", "towards this API, or whatever its messages name", router.node),
+    card("Running deliveries", "by pool", used.node),
+    card("Circuit breakers of subscribers", "an open breaker stops deliveries for a while", subscribers.node),
+    card("Circuit breakers of the router", "for calls to this API and to other endpoints", router.node),
   );
 
   const load = loader(
@@ -72,10 +72,10 @@ export function mount(main, { signal }) {
     const concurrency = h("input", { name: "concurrency", type: "number", min: 1, max: 100_000, required: true, value: pool?.concurrency ?? 10 });
     const limit = h("input", { name: "limit", type: "number", min: 1, max: 100_000_000, value: pool?.rateLimitPerMinute ?? "", placeholder: "no limit" });
     await form({
-      title: pool ? `Change pool ${pool.code}` : "New pool",
-      about: "Holds at once for deliveries that have not begun. A lower concurrency waits until enough have ended.",
-      fields: [pool ? null : field("Code, as subscriptions name it", code), field("Deliveries at once", concurrency), field("Deliveries a minute", limit)],
-      action: pool ? "Change" : "Make",
+      title: pool ? `Edit pool ${pool.code}` : "New pool",
+      about: "Takes effect immediately for deliveries that have not started. A lower concurrency waits until enough have finished.",
+      fields: [pool ? null : field("Code, as used by subscriptions", code), field("Concurrent deliveries", concurrency), field("Deliveries per minute", limit)],
+      action: pool ? "Save" : "Create",
       submit: (values) => save(pool?.code ?? values.code, Number(values.concurrency), values.limit ? Number(values.limit) : null, Boolean(pool)),
     });
     await load();
@@ -83,14 +83,14 @@ export function mount(main, { signal }) {
 
   async function save(code, concurrency, rateLimitPerMinute, exists) {
     const body = { concurrency, rateLimitPerMinute };
-    // Kept first, so that the router's next sync does not take it back; then told to the router, which may be away.
+    // Store it first, so that the router's next sync does not undo it; then notify the router, which may be down.
     await put(path`/api/v1/pools/${code}`, body);
     try {
       if (exists) await put(path`/api/router/monitoring/pools/${code}`, body, CHANGE_MS);
       else await post("/api/router/config/reload");
-      toast(`Pool ${code} has ${concurrency} at once, ${rateLimitPerMinute ?? "no limit"} a minute.`);
+      toast(`Pool ${code} has concurrency ${concurrency}, ${rateLimitPerMinute ?? "no limit"} per minute.`);
     } catch (error) {
-      toast(`Pool ${code} is kept, but the router does not follow yet: ${error.message}`, "bad");
+      toast(`Pool ${code} is stored, but the router has not applied it yet: ${error.message}`, "bad");
     }
   }
 
@@ -101,7 +101,7 @@ export function mount(main, { signal }) {
         { name: "State", badge: (row) => [row.state, kindOf(row.state)] },
         { name: "Calls in window", text: (row) => format.count(row.calls), class: "number" },
         { name: "Failures", text: (row) => format.count(row.failures), class: "number" },
-        { name: "Held back", text: (row) => format.count(row.rejected), class: "number" },
+        { name: "Rejected", text: (row) => format.count(row.rejected), class: "number" },
         { name: "Opened", text: (row) => format.ago(row.openedAtMs), class: "tight" },
         { name: "", make: (current) => h("button", { type: "button", class: "small", onclick: () => reset(where, current()) }, "Reset…") },
       ],
@@ -114,11 +114,11 @@ export function mount(main, { signal }) {
   async function reset(where, breaker) {
     const yes = await confirmed({
       title: "Reset this breaker?",
-      about: `Deliveries to ${breaker.endpoint} are tried at once, whatever it answered before. If it is still down, they fail and the breaker opens again.`,
-      action: "Reset it",
+      about: `Deliveries to ${breaker.endpoint} are tried immediately. If the endpoint is still down, they fail and the breaker opens again.`,
+      action: "Reset",
       danger: false,
     });
-    if (yes) await attempt(() => post(`${where}/reset`, { endpoint: breaker.endpoint }), "The breaker is closed.");
+    if (yes) await attempt(() => post(`${where}/reset`, { endpoint: breaker.endpoint }), "The breaker was closed.");
     await load();
   }
 }

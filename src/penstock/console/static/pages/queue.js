@@ -1,16 +1,16 @@
-// One queue: its partitions, its messages, and what can be done to it.
-import { get, path, post } from "../api.js";
+// One queue: its partitions, messages and operations.
 import { columns } from "../charts/columns.js";
 import { lines } from "../charts/lines.js";
-import { confirmed } from "../dialogs.js";
-import { groupName, subscriptions } from "../directory.js";
-import { h, setText } from "../dom.js";
-import * as format from "../format.js";
-import { TICK_MS } from "../live.js";
-import { card, facts, head, loader, tile, trouble, wide } from "../parts.js";
-import { every } from "../polling.js";
-import { table } from "../table.js";
-import { attempt } from "../toast.js";
+import { confirmed } from "../components/dialogs.js";
+import { h, setText } from "../components/dom.js";
+import * as format from "../components/format.js";
+import { card, facts, head, loader, tile, trouble, wide } from "../components/parts.js";
+import { table } from "../components/table.js";
+import { attempt } from "../components/toast.js";
+import { get, path, post } from "../data/api.js";
+import { TICK_MS } from "../data/live.js";
+import { every } from "../data/poll.js";
+import { groupName, subscriptions } from "../data/subscriptions.js";
 import { oldestAge } from "./queues.js";
 
 const KEPT = 300;
@@ -26,7 +26,7 @@ export function mount(main, { signal, detail: name }) {
   const purge = h("button", { type: "button", class: "danger-quiet", onclick: () => askToPurge() }, "Purge…");
   const redrive = h("button", { type: "button", hidden: true, onclick: () => askToRedrive() }, "Redrive dead letters…");
   const tiles = { visible: tile("Waiting", { id: "visible" }), leased: tile("In flight"), delayed: tile("Delayed"), oldest: tile("Oldest", { id: "oldest" }), skew: tile("Partition skew") };
-  const depth = lines({ label: "Depth over time", series: DEPTH, show: format.count, least: 4, empty: "The first values come in a few seconds.", quiet: "The queue is empty." });
+  const depth = lines({ label: "Depth over time", series: DEPTH, show: format.count, least: 4, empty: "Collecting data. The chart starts in a few seconds.", quiet: "The queue is empty." });
   const partitions = columns({ label: "Messages per partition", show: format.count, empty: "All partitions are empty." });
   const about = h("div");
   const throttles = table({
@@ -35,7 +35,7 @@ export function mount(main, { signal, detail: name }) {
       { name: "Tokens left", text: (row) => format.count(row[1]), class: "number" },
     ],
     key: (row) => row[0],
-    empty: "This queue has no throttle. An administrator sets one by the queue's attributes.",
+    empty: "This queue has no throttle. Administrators set one with the queue's attributes.",
   });
   const messages = table({
     columns: [
@@ -51,7 +51,7 @@ export function mount(main, { signal, detail: name }) {
     empty: "The queue is empty.",
   });
   const more = h("button", { type: "button", hidden: true, onclick: () => loadMessages(true) }, "Show more");
-  const look = h("button", { type: "button", onclick: () => loadMessages(false) }, "Look again");
+  const refresh = h("button", { type: "button", onclick: () => loadMessages(false) }, "Refresh");
   main.append(
     head(name, "", redrive, purge),
     problem.node,
@@ -61,7 +61,7 @@ export function mount(main, { signal, detail: name }) {
       { class: "grid" },
       wide(6, card("Depth", null, depth.node)),
       wide(6, card("Partitions", "messages in each", partitions.node)),
-      wide(12, card("Messages", "nothing is received by looking", h("div", { class: "buttons" }, look), messages.node, more)),
+      wide(12, card("Messages", "shown without receiving them", h("div", { class: "buttons" }, refresh), messages.node, more)),
       wide(6, card("Attributes", null, about)),
       wide(6, card("Throttle tokens", null, throttles.node)),
     ),
@@ -82,7 +82,7 @@ export function mount(main, { signal, detail: name }) {
     if (isEmpty(found)) tiles.oldest.set(format.NONE);
     const total = found.partition_messages.reduce((sum, value) => sum + value, 0);
     const skew = total ? (Math.max(...found.partition_messages) * found.partitions) / total : null;
-    tiles.skew.set(skew === null || found.partitions === 1 ? format.NONE : `${skew.toFixed(1)} ×`, found.partitions === 1 ? "one partition" : "fullest to mean", skew > 3 ? "warn" : "");
+    tiles.skew.set(skew === null || found.partitions === 1 ? format.NONE : `${skew.toFixed(1)} ×`, found.partitions === 1 ? "one partition" : "fullest / mean", skew > 3 ? "warn" : "");
     setText(main.querySelector(".page-head .about"), `${found.fifo ? "FIFO" : "Standard"} queue, ${format.plural(found.partitions, "partition")}. ${found.arn}`);
     redrive.hidden = found.dead_letter_sources.length === 0;
     about.replaceChildren(facts(Object.entries(found.attributes)));
@@ -103,10 +103,10 @@ export function mount(main, { signal, detail: name }) {
     const held = description ? description.visible + description.not_visible + description.delayed : 0;
     const yes = await confirmed({
       title: `Purge ${name}?`,
-      about: [`All ${format.plural(held, "message")} of this queue are deleted, in flight or not. They cannot be brought back.`],
+      about: [`All ${format.plural(held, "message")} of this queue are deleted, including those in flight. This cannot be undone.`],
       action: `Delete ${format.plural(held, "message")}`,
     });
-    if (yes && (await attempt(() => post(path`/api/queues/${name}/purge`), `${name} is purged.`))) {
+    if (yes && (await attempt(() => post(path`/api/queues/${name}/purge`), `${name} was purged.`))) {
       await load();
       await loadMessages(false);
     }
@@ -118,7 +118,7 @@ export function mount(main, { signal, detail: name }) {
     const sources = [...description.dead_letter_sources, ...(others ? [format.plural(others, "other queue")] : [])];
     const yes = await confirmed({
       title: `Redrive ${name}?`,
-      about: `${format.plural(held, "dead letter")} move back to where they came from: ${sources.join(", ")}. They are delivered again.`,
+      about: `${format.plural(held, "dead letter")} move back to their source queues: ${sources.join(", ")}. They are delivered again.`,
       action: `Move ${format.plural(held, "message")}`,
       danger: false,
     });

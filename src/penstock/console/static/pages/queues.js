@@ -1,10 +1,10 @@
-// Queues: how deep each one is.
-import { get, getAll, path } from "../api.js";
-import * as format from "../format.js";
-import { TICK_MS } from "../live.js";
-import { card, head, loader, trouble } from "../parts.js";
-import { every } from "../polling.js";
-import { table } from "../table.js";
+// Queues: the SQS server's, and those that the router consumes.
+import * as format from "../components/format.js";
+import { card, head, loader, trouble } from "../components/parts.js";
+import { table } from "../components/table.js";
+import { get, getAll, path } from "../data/api.js";
+import { TICK_MS } from "../data/live.js";
+import { every } from "../data/poll.js";
 
 const MOST_AGES = 20;
 
@@ -23,7 +23,7 @@ export function mount(main, { signal }) {
       { name: "Receivers waiting", text: (row) => format.count(row.waiting_receivers), class: "number" },
     ],
     key: (row) => row.name,
-    empty: "There are no queues. The first one is made by penstock up, by penstock queue create, or by any AWS SDK.",
+    empty: "No queues. Create one with penstock up, penstock queue create or any AWS SDK.",
     onopen: (row) => {
       location.hash = `#/queues/${encodeURIComponent(row.name)}`;
     },
@@ -34,15 +34,15 @@ export function mount(main, { signal }) {
       { name: "State", badge: (row) => (row.healthy ? [row.paused ? "paused: pools are full" : "polling", row.paused ? "warn" : "good"] : ["not polling", "bad"]) },
       { name: "Received", text: (row) => format.count(row.received), class: "number" },
       { name: "Acknowledged", text: (row) => format.count(row.acked), class: "number" },
-      { name: "Given back", text: (row) => format.count(row.nacked), class: "number" },
+      { name: "Returned", text: (row) => format.count(row.nacked), class: "number" },
       { name: "Malformed", text: (row) => format.count(row.malformed), class: "number" },
-      { name: "In hand", text: (row) => format.count(row.inFlight), class: "number" },
+      { name: "In flight", text: (row) => format.count(row.inFlight), class: "number" },
     ],
     key: (row) => row.name,
-    empty: "The router consumes no queue.",
+    empty: "The router consumes no queues.",
   });
   main.append(
-    head("Queues", "Penstock's own SQS server, and what the router consumes."),
+    head("Queues", "Queues of the SQS server, and queues that the router consumes."),
     problem.node,
     card("SQS server", null, listed.node),
     card("Consumed by the router", null, consumers.node),
@@ -57,7 +57,7 @@ export function mount(main, { signal }) {
     try {
       consumers.update(await getAll("/api/router/monitoring/queues", "queues"));
     } catch (error) {
-      consumers.say(error.message);
+      consumers.setEmpty(error.message);
       consumers.update([]);
     }
   }, signal);
@@ -70,7 +70,7 @@ export function mount(main, { signal }) {
   }, signal);
 }
 
-// How long the oldest message of a queue has been there; the first of each partition is looked at.
+// Return the age of a queue's oldest message, from the first message of each partition.
 export async function oldestAge(name, partitions) {
   const firsts = await Promise.all(
     Array.from({ length: partitions }, (_, index) => get(path`/api/queues/${name}/messages`, { limit: 1, cursor: `${index}.0` })),

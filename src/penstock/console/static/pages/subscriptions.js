@@ -1,21 +1,21 @@
-// Subscriptions: who gets which events, and where.
-import { del, get, getAll, patch, path, post } from "../api.js";
-import { confirmed, field, form, told } from "../dialogs.js";
-import { subscriptions } from "../directory.js";
-import { h, setKind, setText } from "../dom.js";
-import * as format from "../format.js";
-import { card, head, loader, options, trouble } from "../parts.js";
-import { every } from "../polling.js";
-import { table } from "../table.js";
-import { attempt, toast } from "../toast.js";
+// Subscriptions: which events go where.
+import { confirmed, field, form, showText } from "../components/dialogs.js";
+import { h, setKind, setText } from "../components/dom.js";
+import * as format from "../components/format.js";
+import { card, head, loader, options, trouble } from "../components/parts.js";
+import { table } from "../components/table.js";
+import { attempt, toast } from "../components/toast.js";
+import { del, get, getAll, patch, path, post } from "../data/api.js";
+import { every } from "../data/poll.js";
+import { subscriptions } from "../data/subscriptions.js";
 
 const MODES = [
-  ["BLOCK_ON_ERROR", "block: later events of its key wait"],
-  ["NEXT_ON_ERROR", "next: later events of its key go on"],
+  ["BLOCK_ON_ERROR", "block: later events of the key wait"],
+  ["NEXT_ON_ERROR", "next: later events of the key continue"],
   ["IMMEDIATE", "immediate: order does not matter"],
 ];
 
-const ERRORS = { BLOCK_ON_ERROR: "an error blocks its key", NEXT_ON_ERROR: "after an error the next one goes", IMMEDIATE: "order does not matter" };
+const ERRORS = { BLOCK_ON_ERROR: "an error blocks its key", NEXT_ON_ERROR: "continues after an error", IMMEDIATE: "order does not matter" };
 
 export function mount(main, { signal }) {
   const problem = trouble();
@@ -23,10 +23,10 @@ export function mount(main, { signal }) {
   const listed = table({
     columns: [{ name: "", make: block, update: show, class: "block" }],
     key: (row) => row.id,
-    empty: "There are no subscriptions: events are kept, but go nowhere.",
+    empty: "No subscriptions. Events are stored but not delivered.",
   });
-  main.append(head("Subscriptions", "Who gets which events. Deliveries are signed as Standard Webhooks.", add), problem.node, card("Subscriptions", null, listed.node));
-  const load = loader(problem, () => subscriptions({ anew: true }), (rows) => listed.update(rows));
+  main.append(head("Subscriptions", "Which events are delivered where. Deliveries are signed as Standard Webhooks.", add), problem.node, card("Subscriptions", null, listed.node));
+  const load = loader(problem, () => subscriptions({ reload: true }), (rows) => listed.update(rows));
   every(3000, load, signal);
 
   function block(current) {
@@ -43,7 +43,7 @@ export function mount(main, { signal }) {
         { class: "buttons" },
         button("test", "Test", test),
         button("pause", "Pause…", togglePause),
-        button("change", "Change…", edit),
+        button("change", "Edit…", edit),
         button("rotate", "Rotate secret…", rotate),
         button("delete", "Delete…", remove, "danger-quiet"),
       ),
@@ -58,10 +58,10 @@ export function mount(main, { signal }) {
     write("pattern", row.pattern);
     write("target", row.target);
     const retries = row.retryDelaysS.length ? `retries after ${row.retryDelaysS.map((wait) => format.span(wait)).join(", ")}` : "no retries";
-    const words = [`pool ${row.pool}`, ERRORS[row.mode], retries, `time-out ${format.span(row.timeoutS)}`];
+    const words = [`pool ${row.pool}`, ERRORS[row.mode], retries, `timeout ${format.span(row.timeoutS)}`];
     if (row.filter.length) words.push(format.plural(row.filter.length, "filter condition"));
     if (row.deadLetterTopic) words.push(`dead letters to ${row.deadLetterTopic}`);
-    if (row.secrets > 1) words.push(`${row.secrets} secrets sign: a rotation is to be finished`);
+    if (row.secrets > 1) words.push(`${row.secrets} secrets sign: finish the rotation`);
     write("about", words.join(" · "));
     write("pause", row.paused ? "Resume" : "Pause…");
     write("rotate", row.secrets > 1 ? "Finish rotation…" : "Rotate secret…");
@@ -71,10 +71,10 @@ export function mount(main, { signal }) {
     await attempt(async () => {
       const trial = await post(path`/api/v1/subscriptions/${row.id}/test`, undefined, 70_000);
       const code = trial.statusCode === null ? "no answer" : `HTTP ${trial.statusCode}`;
-      await told({
-        title: trial.delivered ? `${row.name} took the test event` : `${row.name} did not take the test event`,
-        about: `A signed event of the type penstock:test went to ${row.target}: ${code}, in ${format.took(trial.durationMs)}. Nothing of it is kept.`,
-        text: trial.error ?? trial.response ?? "(an empty response)",
+      await showText({
+        title: trial.delivered ? `${row.name} accepted the test event` : `${row.name} did not accept the test event`,
+        about: `Sent a signed event of type penstock:test to ${row.target}: ${code}, in ${format.took(trial.durationMs)}. The test is not stored.`,
+        text: trial.error ?? trial.response ?? "(empty response)",
       });
     });
   }
@@ -82,7 +82,7 @@ export function mount(main, { signal }) {
   async function togglePause(row) {
     const yes = row.paused || (await confirmed({
       title: `Pause ${row.name}?`,
-      about: `Nothing more is delivered to ${row.target}. Its events still become jobs, which wait until it is resumed.`,
+      about: `Deliveries to ${row.target} stop. New events still become jobs, which wait until you resume.`,
       action: "Pause",
       danger: false,
     }));
@@ -92,7 +92,7 @@ export function mount(main, { signal }) {
     await load();
   }
 
-  // Two steps, with as much time between them as the subscriber needs: both secrets sign meanwhile.
+  // Two steps: both secrets sign in between, for as long as the subscriber needs.
   async function rotate(row) {
     await (row.secrets > 1 ? finishRotation(row) : beginRotation(row));
     await load();
@@ -101,35 +101,35 @@ export function mount(main, { signal }) {
   async function beginRotation(row) {
     const yes = await confirmed({
       title: `Rotate the secret of ${row.name}?`,
-      about: "From now on its deliveries are signed with a new secret and with the present one, until you finish the rotation.",
+      about: "Deliveries are signed with both the new and the current secret until you finish the rotation.",
       action: "Rotate",
       danger: false,
     });
     if (!yes) return;
     await attempt(async () => {
       const { secret } = await post(path`/api/v1/subscriptions/${row.id}/rotate-secret`, {});
-      await told({ title: "The new secret", about: "It is shown this once. Give it to the subscriber, then finish the rotation.", text: secret });
+      await showText({ title: "New secret", about: "It is shown only once. Give it to the subscriber, then finish the rotation.", text: secret });
     });
   }
 
   async function finishRotation(row) {
     const yes = await confirmed({
       title: `Finish the rotation of ${row.name}?`,
-      about: "Its deliveries are signed with the newest secret alone. A subscriber that knows only an old one refuses them.",
+      about: "Deliveries are signed with only the newest secret. A subscriber that knows only an old one refuses them.",
       action: "Finish",
     });
-    if (yes) await attempt(() => post(path`/api/v1/subscriptions/${row.id}/finish-rotation`), "The newest secret signs alone.");
+    if (yes) await attempt(() => post(path`/api/v1/subscriptions/${row.id}/finish-rotation`), "Only the newest secret signs now.");
   }
 
   async function remove(row) {
     const { jobs } = await get("/api/v1/jobs", { subscriptionId: row.id, status: "PENDING", limit: 1000 }).catch(() => ({ jobs: [] }));
     const yes = await confirmed({
       title: `Delete ${row.name}?`,
-      about: `No event becomes a job for ${row.target} any more, and ${jobs.length === 1000 ? "1,000 or more jobs" : format.plural(jobs.length, "job")} that wait for delivery are cancelled.`,
+      about: `${row.target} gets no more events, and ${jobs.length === 1000 ? "1,000 or more jobs" : format.plural(jobs.length, "job")} waiting for delivery are cancelled.`,
       action: `Delete ${row.name}`,
     });
     if (!yes) return;
-    await attempt(() => del(path`/api/v1/subscriptions/${row.id}`), (done) => `${row.name} is deleted; ${format.plural(done.cancelledJobs, "job")} cancelled.`);
+    await attempt(() => del(path`/api/v1/subscriptions/${row.id}`), (done) => `${row.name} was deleted; ${format.plural(done.cancelledJobs, "job")} cancelled.`);
     await load();
   }
 
@@ -138,9 +138,9 @@ export function mount(main, { signal }) {
     const mode = h("select", { name: "mode" });
     options(mode, MODES, row?.mode ?? "BLOCK_ON_ERROR");
     const known = h("datalist", { id: "pools" }, ...pools.map((pool) => h("option", { value: pool.code })));
-    let made = null;
+    let created = null;
     const saved = await form({
-      title: row ? `Change ${row.name}` : "New subscription",
+      title: row ? `Edit ${row.name}` : "New subscription",
       fields: [
         field("Name", h("input", { name: "name", required: true, maxlength: 256, value: row?.name ?? "" })),
         field("Events, such as orders:** or orders:placed", h("input", { name: "pattern", required: true, value: row?.pattern ?? "" })),
@@ -149,23 +149,23 @@ export function mount(main, { signal }) {
           "div",
           { class: "two" },
           field("Pool", h("input", { name: "pool", required: true, list: "pools", value: row?.pool ?? "DISPATCH-POOL" })),
-          field("Time-out, seconds", h("input", { name: "timeoutS", type: "number", min: 0.1, max: 600, step: "any", value: row?.timeoutS ?? 30 })),
+          field("Timeout in seconds", h("input", { name: "timeoutS", type: "number", min: 0.1, max: 600, step: "any", value: row?.timeoutS ?? 30 })),
         ),
-        field("When a delivery fails for good", mode),
-        field("Waits between attempts, seconds", h("input", { name: "retries", placeholder: "the usual ones", value: (row?.retryDelaysS ?? []).join(", ") })),
+        field("If a delivery fails permanently", mode),
+        field("Delays between attempts in seconds", h("input", { name: "retries", placeholder: "default", value: (row?.retryDelaysS ?? []).join(", ") })),
         known,
       ],
-      action: row ? "Change" : "Make",
+      action: row ? "Save" : "Create",
       submit: async ({ retries, timeoutS, ...given }) => {
         const retryDelaysS = retries.split(",").map((part) => part.trim()).filter(Boolean).map(Number);
-        if (retryDelaysS.some(Number.isNaN)) throw new Error("The waits are numbers of seconds, separated by commas.");
+        if (retryDelaysS.some(Number.isNaN)) throw new Error("Delays must be numbers of seconds, separated by commas.");
         const body = { ...given, timeoutS: Number(timeoutS), ...(retries.trim() ? { retryDelaysS } : {}) };
         if (row) await patch(path`/api/v1/subscriptions/${row.id}`, body);
-        else made = await post("/api/v1/subscriptions", body);
+        else created = await post("/api/v1/subscriptions", body);
       },
     });
     await load();
-    if (made) await told({ title: `${made.subscription.name} is subscribed`, about: "This secret signs its deliveries. It is shown this once.", text: made.secret });
-    else if (saved) toast(`${row.name}: jobs that were made before keep their target, mode and pool.`);
+    if (created) await showText({ title: `Created ${created.subscription.name}`, about: "This secret signs its deliveries. It is shown only once.", text: created.secret });
+    else if (saved) toast(`${row.name}: existing jobs keep their target, mode and pool.`);
   }
 }

@@ -1,4 +1,4 @@
-// A short word about what was done, or why it was not.
+// Short messages about what was done, or why it failed.
 import { h } from "./dom.js";
 
 const SHOWN_MS = 6000;
@@ -9,7 +9,7 @@ export function toast(text, kind) {
   setTimeout(() => node.remove(), SHOWN_MS);
 }
 
-// Do something, say so, and say why when it fails; whether it was done.
+// Do the work and show a message about the result; return whether it succeeded.
 export async function attempt(work, done) {
   try {
     const result = await work();

@@ -1,4 +1,4 @@
-// Elements made by hand. Text goes in as text, never as HTML: names and payloads come from strangers.
+// Create elements. Text is inserted as text, never as HTML: names and payloads are foreign input.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -13,17 +13,17 @@ function fill(element, properties, children) {
   return element;
 }
 
-// An HTML element: h("a", {href: "#/jobs"}, "Jobs").
+// Return an HTML element: h("a", {href: "#/jobs"}, "Jobs").
 export function h(tag, properties, ...children) {
   return fill(document.createElement(tag), properties, children);
 }
 
-// The same of SVG.
+// Return an SVG element.
 export function s(tag, properties, ...children) {
   return fill(document.createElementNS(SVG, tag), properties, children);
 }
 
-// Write a text only if it is another one: what is selected or read aloud stays so.
+// Set a text only if it differs, so as not to disturb a selection or a screen reader.
 export function setText(node, text) {
   const wanted = String(text);
   if (node.textContent !== wanted) node.textContent = wanted;

@@ -1,4 +1,4 @@
-"""Answers that hold once what they tell is durable."""
+"""An action's answer, which may have to wait until what it reports is durable."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -9,7 +9,7 @@ Commit = tuple[AsyncShell, Pending]
 
 
 class AfterCommit:
-    """A response that may be given after its commits, or what went wrong with one of them instead."""
+    """A response that may be sent after its commits, or the error if one of them fails."""
 
     __slots__ = ("_commits", "_left", "_response", "_then")
 
@@ -20,24 +20,24 @@ class AfterCommit:
         self._then: Callable[[], None] | None = None
 
     def when_done(self, then: Callable[[], None]) -> None:
-        """Call `then` when `result` may be asked for: after the commits, or at once when all are done."""
+        """Call `then` when `result` is ready: after the commits, or immediately if all are done."""
         self._then = then
         for shell, pending in self._commits:
-            shell.when_done(pending, self._one_less)
+            shell.when_done(pending, self._commit_done)
 
     def result(self) -> Shape:
-        """The response; raises what went wrong."""
+        """Return the response; raise the error if a commit failed."""
         for shell, pending in self._commits:
             shell.check(pending)
         return self._response
 
-    def _one_less(self) -> None:
+    def _commit_done(self) -> None:
         self._left -= 1
         if not self._left and self._then is not None:
-            # Nothing may hold itself alive by what it calls: a request leaves no cycles behind.
+            # Drop the callback first: it refers back to this object, and a request must leave no cycles behind.
             then, self._then = self._then, None
             then()
 
 
 Answer = Shape | AfterCommit | Awaitable[Shape]
-"""What an action gives: its response, at once, after a commit, or when it has waited for something else."""
+"""What an action returns: its response, one that waits for a commit, or one that waits for something else."""

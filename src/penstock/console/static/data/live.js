@@ -1,17 +1,17 @@
-// What the page knows of the last ten minutes: asked for every two seconds while it is looked at, and kept in memory.
+// Measurements of the last ten minutes, taken every two seconds while the page is visible and kept in memory.
 import { get, getAll } from "./api.js";
-import { every } from "./polling.js";
+import { every } from "./poll.js";
 import { growth, quantile, Samples } from "./samples.js";
 
 export const TICK_MS = 2000;
 const KEPT = 300;
-// Percentiles are of the last minute: a single tick may have no delivery at all.
+// Percentiles cover the last minute, since a single tick may have no deliveries.
 const WINDOW = 30;
 const MOST_GROUPS = 200;
 const OUTCOMES = ["DELIVERED", "DEFERRED", "FAILED", "REFUSED"];
 
 export const live = {
-  ticks: [], // [{atMs, outcomes, quantiles, router, queues}], the newest last
+  ticks: [], // [{atMs, outcomes, quantiles, router, queues}], newest last
   api: null,
   router: null,
   queues: null,
@@ -21,7 +21,7 @@ export const live = {
 const watchers = new Set();
 let seen = [];
 
-// Call back after every tick, and once now if there was one.
+// Call back after every tick, and immediately if there was one.
 export function watch(callback, signal) {
   watchers.add(callback);
   signal.addEventListener("abort", () => watchers.delete(callback));
@@ -73,13 +73,13 @@ function measured(before, now) {
     ],
     pools: now.router?.by("router_pool_active", "pool") ?? new Map(),
     groups: groupsOf(before.router, now.router),
-    // Beyond the longest queues, a group that is not told may have any length.
+    // If only the longest queues are listed, a group that is not listed may have any length.
     allGroups: (live.groups?.length ?? 0) < MOST_GROUPS,
     busy: before.router && now.router ? busyIn(before.router, now.router) : 0,
   };
 }
 
-// Per group what waits, and how many deliveries of it were under way on average.
+// Return the waiting messages and the average number of running deliveries of each group.
 function groupsOf(before, now) {
   const groups = new Map();
   if (!now) return groups;
@@ -90,19 +90,19 @@ function groupsOf(before, now) {
   const earlier = new Map(before.all("router_group_processing_seconds").map((each) => [`${each.labels.pool} ${each.labels.group}`, each.value]));
   for (const { labels, value } of now.all("router_group_processing_seconds")) {
     const known = earlier.get(`${labels.pool} ${labels.group}`);
-    // A group that has just come among the heaviest brings all its past with it: not this moment's work.
+    // A group that is new in the list comes with its whole past, which is not work of this moment.
     if (known !== undefined) entry(labels.group).busy += growth(known, value, seconds);
   }
   return groups;
 }
 
-// How many deliveries were under way on average, in all pools.
+// Return the average number of running deliveries in all pools.
 function busyIn(before, now) {
   const name = "router_pool_processing_seconds_sum";
   return growth(before.sum(name), now.sum(name), Math.max(0.001, (now.atMs - before.atMs) / 1000));
 }
 
-// The share of deliveries that succeeded in the last minute, or null if there was none.
+// Return the share of deliveries that succeeded in the last minute, or null if there were none.
 export function successRate(ticks) {
   const sums = OUTCOMES.map((_, index) => ticks.slice(-WINDOW).reduce((sum, each) => sum + each.outcomes[index], 0));
   const ended = sums[0] + sums[2] + sums[3];

@@ -1,13 +1,4 @@
-"""The admin surface: list, describe, peek, purge and redrive, as JSON over HTTP.
-
-GET  /admin/queues?cursor=…&limit=…
-GET  /admin/queues/NAME
-GET  /admin/queues/NAME/messages?cursor=…&limit=…
-POST /admin/queues/NAME/purge
-POST /admin/queues/NAME/redrive      {"destination": "NAME", "per_second": 10}, both optional
-
-and those of `snapshot`.
-"""
+"""The admin endpoints: list, describe, peek, purge, redrive, snapshot and retire, as JSON over HTTP."""
 
 from base64 import b64encode
 from collections.abc import Mapping
@@ -30,7 +21,7 @@ from penstock.sqs.admin.shapes import (
     QueueDescription,
     QueueSummaries,
     QueueSummary,
-    RedriveOrder,
+    RedriveRequest,
     RedriveStarted,
     Retired,
 )
@@ -42,8 +33,8 @@ from penstock.sqs.queue.queue import SqsQueue
 from penstock.sqs.queue.snapshot import QueueStanding, SnapshotPage, SnapshotQuery, retire, snapshot, standing
 from penstock.sqs.service import SqsService
 
-PREFIX = "/admin/queues"
-_ONE = f"{PREFIX}/{{name}}"
+ADMIN_PREFIX = "/admin/queues"
+_ONE = f"{ADMIN_PREFIX}/{{name}}"
 _SHOWN_TASKS = 10
 _encode = msgspec.json.Encoder().encode
 
@@ -56,7 +47,7 @@ class AdminSurface:
         self.table = RouteTable(*routes_of(self))
 
     async def answer(self, method: str, raw_path: bytes, query_string: bytes, content: bytes) -> tuple[int, bytes]:
-        """Status and JSON body."""
+        """Return the status and the JSON body of the answer."""
         found = self.table.find(raw_path.rstrip(b"/"))
         route = None if found is None else found.routes.get(method)
         if found is None or route is None:
@@ -72,7 +63,7 @@ class AdminSurface:
         except msgspec.DecodeError as error:
             raise SqsError(ErrorKind.SERIALIZATION, str(error)) from None
 
-    @route("GET", PREFIX, summary="All queues, by name.")
+    @route("GET", ADMIN_PREFIX, summary="All queues, by name.")
     def _list(self, call: Call[WholeOrPageQuery, NoBody]) -> QueueSummaries:
         queues, asked = self._service.queues, call.query
         names, cursor = whole_or_page_of(sorted(queues), lambda name: (name,), tuple[str], asked.limit, asked.cursor)
@@ -90,7 +81,7 @@ class AdminSurface:
             waiting_receivers=len(queue.waiters),
         )
 
-    @route("GET", _ONE, summary="All about a queue.")
+    @route("GET", _ONE, summary="A queue with its attributes, tags and dead-letter sources.")
     def _description(self, call: Call[NoQuery, NoBody]) -> QueueDescription:
         service, queue = self._service, self._find(call.path)
         live = live_counters(service, queue)
@@ -109,9 +100,9 @@ class AdminSurface:
             },
         )
 
-    @route("GET", f"{_ONE}/messages", summary="Messages of a queue; nothing is received.")
+    @route("GET", f"{_ONE}/messages", summary="Messages of a queue, without receiving them.")
     async def _peek(self, call: Call[PeekQuery, NoBody]) -> PeekedPage:
-        """Messages in the order of each partition, one partition after another; nothing is leased or changed."""
+        """Return messages in the order of each partition, one partition after another; nothing is leased or changed."""
         queue, limit = self._find(call.path), call.query.limit
         index, after_seq = _place(call.query.cursor)
         messages: list[PeekedMessage] = []
@@ -124,22 +115,22 @@ class AdminSurface:
                 index, after_seq = index + 1, 0
         return PeekedPage(messages, f"{index}.{after_seq}" if index < len(queue.partitions) else None)
 
-    @route("GET", f"{_ONE}/partitions", summary="How its partitions stand.")
+    @route("GET", f"{_ONE}/partitions", summary="The sequence numbers and counts of a queue's partitions.")
     def _standing(self, call: Call[NoQuery, NoBody]) -> QueueStanding:
         return standing(self._find(call.path))
 
     @route(
         "GET",
         f"{_ONE}/partitions/{{index}}/messages",
-        summary="Messages of a partition, with all that their senders gave.",
+        summary="Messages of a partition, with everything their senders set.",
     )
     async def _snapshot(self, call: Call[SnapshotQuery, NoBody]) -> SnapshotPage:
         queue, index = self._find(call.path), call.path["index"]
         if not (index.isascii() and index.isdecimal()):
-            raise invalid_parameter(f"a partition is a number, not {index[:100]!r}")
+            raise invalid_parameter(f"a partition must be a number, not {index[:100]!r}")
         return await snapshot(queue, int(index), call.query.after, call.query.limit)
 
-    @route("POST", f"{_ONE}/retire", summary="Delete a queue that is as it was seen.")
+    @route("POST", f"{_ONE}/retire", summary="Delete a queue if it has not changed since it was read.")
     async def _retire(self, call: Call[NoQuery, QueueStanding]) -> Retired:
         name = call.path["name"]
         await retire(self._service, name, call.body)
@@ -152,24 +143,24 @@ class AdminSurface:
         return Purged(queue.name)
 
     @route("POST", f"{_ONE}/redrive", summary="Move dead letters back to where they came from.")
-    async def _redrive(self, call: Call[NoQuery, RedriveOrder]) -> RedriveStarted:
-        service, queue, order = self._service, self._find(call.path), call.body
-        destination = None if order.destination is None else service.arn_of(service.find(order.destination).name)
-        request = StartMessageMoveTaskRequest(service.arn_of(queue.name), destination, order.per_second)
-        return RedriveStarted((await start_message_move_task(service, SqsCaller(b""), request)).task_handle)
+    async def _redrive(self, call: Call[NoQuery, RedriveRequest]) -> RedriveStarted:
+        service, queue, request = self._service, self._find(call.path), call.body
+        destination = None if request.destination is None else service.arn_of(service.find(request.destination).name)
+        move = StartMessageMoveTaskRequest(service.arn_of(queue.name), destination, request.per_second)
+        return RedriveStarted((await start_message_move_task(service, SqsCaller(b""), move)).task_handle)
 
     def _find(self, path: Mapping[str, str]) -> SqsQueue:
         return self._service.find(path["name"])
 
 
 def _place(cursor: str | None) -> tuple[int, int]:
-    """The partition and the sequence number after which a peek goes on."""
+    """Return the partition and the sequence number after which a peek continues."""
     try:
         index, after_seq = (int(part) for part in (cursor or "0.0").split("."))
     except ValueError:
-        raise invalid_parameter("cursor is what the last page gave") from None
+        raise invalid_parameter("cursor must be one that the previous page returned") from None
     if index < 0 or after_seq < 0:
-        raise invalid_parameter("cursor is what the last page gave")
+        raise invalid_parameter("cursor must be one that the previous page returned")
     return index, after_seq
 
 

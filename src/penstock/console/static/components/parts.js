@@ -1,4 +1,4 @@
-// Pieces that several pages are made of.
+// Components that several pages use.
 import { h, setKind, setText } from "./dom.js";
 
 export function head(title, about, ...tools) {
@@ -30,7 +30,7 @@ export function tile(name, { href, id } = {}) {
   };
 }
 
-// Says what is wrong with a part of the page, and is not there when nothing is.
+// A notice with an error, hidden when there is none.
 export function trouble() {
   const node = h("div", { class: "notice", "data-kind": "bad", role: "alert", hidden: true });
   return {
@@ -38,14 +38,14 @@ export function trouble() {
     clear() {
       node.hidden = true;
     },
-    tell(error) {
+    show(error) {
       setText(node, error.message);
       node.hidden = false;
     },
   };
 }
 
-// Load again and again into a page; what fails is told in `problem`, and what was shown stays.
+// Return a function that loads and shows data; an error is shown in `problem`, and old data stays.
 export function loader(problem, load, show) {
   return async () => {
     try {
@@ -53,7 +53,7 @@ export function loader(problem, load, show) {
       problem.clear();
       show(value);
     } catch (error) {
-      problem.tell(error);
+      problem.show(error);
     }
   };
 }

@@ -1,11 +1,11 @@
-// Hours and days: what the database counted minute by minute, so that it is there after a reload too.
-import { get } from "./api.js";
-import { area } from "./charts/area.js";
-import { lines } from "./charts/lines.js";
+// Charts of hours and days, from the database's counts per minute.
+import { area } from "../charts/area.js";
+import { lines } from "../charts/lines.js";
+import { get } from "../data/api.js";
+import { every } from "../data/poll.js";
 import { h } from "./dom.js";
 import * as format from "./format.js";
 import { card, options } from "./parts.js";
-import { every } from "./polling.js";
 
 const MINUTE_MS = 60_000;
 const SPANS = { 3: ["last 3 hours", 1], 12: ["last 12 hours", 5], 48: ["last 2 days", 15] };
@@ -20,11 +20,11 @@ const QUANTILES = [
   { name: "p95", cls: "s-2" },
   { name: "p99", cls: "s-5" },
 ];
-const NOTHING = "Nothing was delivered in this time, or nobody has counted it yet: minutes come a few seconds after their end.";
+const NOTHING = "No deliveries in this period. A minute appears a few seconds after it ends.";
 
-// A card with two charts and a choice of the time they show.
+// Return a card with two charts and a choice of their period.
 export function history(signal) {
-  const choice = h("select", { "aria-label": "Time shown", onchange: () => load() });
+  const choice = h("select", { "aria-label": "Period", onchange: () => load() });
   options(choice, Object.entries(SPANS).map(([hours, [text]]) => [hours, text]), "3");
   const outcomes = area({ height: 150, label: "Deliveries per minute by outcome", series: OUTCOMES, show: format.count, least: 4, empty: NOTHING, quiet: NOTHING });
   const latency = lines({ height: 150, label: "Response time over hours", series: QUANTILES, show: (ms) => format.span(ms === null ? null : ms / 1000), least: 10, empty: NOTHING, quiet: NOTHING });

@@ -1,4 +1,4 @@
-// Asking before something is done, and forms that stand above the page.
+// Dialogs: confirmations, forms, and texts to copy.
 import { h } from "./dom.js";
 
 function show(dialog) {
@@ -12,7 +12,7 @@ function show(dialog) {
   });
 }
 
-// Ask once; `about` says what will be touched. The safe answer has the focus.
+// Ask for confirmation; `about` says what will change. The safe button has the focus.
 export async function confirmed({ title, about, action, danger = true }) {
   const cancel = h("button", { type: "button", autofocus: true, onclick: () => dialog.close("") }, "Cancel");
   const go = h("button", { type: "button", class: danger ? "danger" : "primary", onclick: () => dialog.close("yes") }, action);
@@ -26,7 +26,7 @@ export async function confirmed({ title, about, action, danger = true }) {
   return (await show(dialog)) === "yes";
 }
 
-// A form; `submit` gets the values by name and may throw, which is shown and keeps the form open.
+// Show a form; `submit` gets the values by name. If it throws, the error is shown and the form stays open.
 export async function form({ title, about, fields, action, submit }) {
   const problem = h("p", { class: "notice", "data-kind": "bad", role: "alert", hidden: true });
   const go = h("button", { type: "submit", class: "primary" }, action);
@@ -58,8 +58,8 @@ export async function form({ title, about, fields, action, submit }) {
   return (await show(dialog)) === "yes";
 }
 
-// Something to read, and to copy.
-export async function told({ title, about, text }) {
+// Show a text to read and copy.
+export async function showText({ title, about, text }) {
   const dialog = h(
     "dialog",
     { "aria-label": title },

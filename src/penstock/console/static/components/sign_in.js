@@ -1,5 +1,5 @@
-// Asking for the token, if the API wants one. It stays in this tab's session and goes to this origin only.
-import { get, token } from "./api.js";
+// The sign-in form, if the API requires a token. The token stays in this tab and is sent to this origin only.
+import { get, token } from "../data/api.js";
 import { h } from "./dom.js";
 
 export function signIn(main, done) {
@@ -17,14 +17,14 @@ export function signIn(main, done) {
           done();
         } catch (error) {
           token.clear();
-          problem.textContent = error.status === 401 ? "This token is not known here." : error.message;
+          problem.textContent = error.status === 401 ? "This token is not valid." : error.message;
           problem.hidden = false;
           input.select();
         }
       },
     },
     h("h1", {}, "Sign in"),
-    h("p", { class: "about" }, "This Penstock asks for a token: the setting api.token, or a key made by “penstock keys create”."),
+    h("p", { class: "about" }, "Enter a token: the setting api.token, or a key from “penstock keys create”."),
     h("label", { class: "field", for: "token" }, "Token", input),
     h("p", {}),
     problem,

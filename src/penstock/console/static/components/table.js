@@ -1,8 +1,8 @@
-// A table whose rows stay where they are when values change, so that focus and selection survive.
+// A table that keeps its rows when values change, so that focus and selection survive.
 import { h, setKind, setText } from "./dom.js";
 
 // A column has a `name` and one of: `text(row)`, `badge(row)` → [text, kind], `link(row)` → [text, address],
-// or `make(current)` → a node that is made once per row; `current()` is the row as it is then.
+// or `make(current)` → a node that is created once per row; `current()` is the row's latest value.
 export function table({ columns, key, empty, onopen }) {
   const head = h("tr", {}, columns.map((column) => h("th", { class: column.class, scope: "col" }, column.name)));
   const body = h("tbody");
@@ -43,7 +43,7 @@ export function table({ columns, key, empty, onopen }) {
     nothing.hidden = rows.length > 0;
   }
 
-  return { node, update, say: (text) => setText(nothing, text) };
+  return { node, update, setEmpty: (text) => setText(nothing, text) };
 }
 
 function cellFor(column) {

@@ -1,4 +1,4 @@
-"""From a file and the environment to the tree, reporting every problem at once."""
+"""Load the settings from a file and the environment, reporting every problem at once."""
 
 import difflib
 import os
@@ -18,14 +18,14 @@ T = TypeVar("T")
 DEFAULT_FILE = Path("penstock.toml")
 PREFIX = "PENSTOCK_"
 
-# Kubernetes sets these for a Service named penstock or penstock-…; they are not ours to judge.
+# Kubernetes sets these for a Service named penstock or penstock-…; they are not settings.
 _SERVICE_LINK = re.compile(r"PENSTOCK(_[A-Z0-9]+)*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)\w*)?)")
 _LINK_TO_PORT = re.compile(r"(tcp|udp|sctp)://")
 
 
 @dataclass(frozen=True)
 class Loaded(Generic[T]):
-    """A tree, and for every key that is not a default the file or variable it came from."""
+    """A tree, and the file or variable of every setting that is not a default."""
 
     config: T
     sources: Mapping[str, str]
@@ -39,23 +39,23 @@ class _Value:
 
 
 def load(file: Path | None = None, environ: Mapping[str, str] | None = None) -> Config:
-    """The configuration from `file` (else ./penstock.toml if there), overridden by the environment."""
+    """Return the configuration from `file` (else ./penstock.toml, if it exists), overridden by the environment."""
     return trace(file, environ).config
 
 
 def trace(file: Path | None = None, environ: Mapping[str, str] | None = None) -> Loaded[Config]:
-    """As `load`, and where each value came from."""
+    """Return the configuration and the source of each value."""
     path = file if file is not None else DEFAULT_FILE if DEFAULT_FILE.is_file() else None
     document = {} if path is None else read_toml(path)
     return resolve(Config, document, str(path), os.environ if environ is None else environ)
 
 
 def read_toml(path: Path) -> dict[str, object]:
-    """The TOML document at `path`."""
+    """Return the TOML document at `path`."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        reason = f"cannot be read: {error.strerror or error}; give an existing file, or run `penstock config init`"
+        reason = f"cannot be read: {error.strerror or error}; name an existing file, or run `penstock config init`"
     except UnicodeDecodeError as error:
         reason = f"is not UTF-8 text (byte {error.start}); save it as UTF-8"
     except (
@@ -67,7 +67,7 @@ def read_toml(path: Path) -> dict[str, object]:
 
 
 def resolve(tree: type[T], document: Mapping[str, object], source: str, environ: Mapping[str, str]) -> Loaded[T]:
-    """The tree that a TOML document and an environment give together; ConfigError with all problems else."""
+    """Return the tree of a TOML document and an environment; ConfigError lists all problems."""
     found = [*_from_document(tree, document, source), *_from_environment(tree, environ)]
     problems = [entry for entry in found if isinstance(entry, ConfigProblem)]
     if problems:
@@ -136,7 +136,7 @@ def _not_a_table(section: str, source: str) -> ConfigProblem:
 
 
 def _unknown(known: Iterable[Setting], key: str, source: str) -> ConfigProblem:
-    # The value is not shown: a misspelt key may hold a secret.
+    # The value is not shown: a misspelt key may contain a secret.
     (nearest,) = difflib.get_close_matches(key, [entry.key for entry in known], n=1, cutoff=0.0)
     return ConfigProblem(_spelled(key), source, f"no such setting; the nearest is {nearest}")
 
@@ -150,7 +150,7 @@ def _is_service_link(variable: str, text: str) -> bool:
 def _shown(value: object, limit_chars: int = 80) -> str:
     try:
         text = repr(value)
-    except (ValueError, RecursionError):  # a number or a nesting that Python will not print
+    except (ValueError, RecursionError):  # a number or a nesting that Python refuses to print
         return f"a {type(value).__name__} too large to show"
     masked = mask_whole_url(text)
     return masked if len(masked) <= limit_chars else f"{masked[: limit_chars - 1]}…"

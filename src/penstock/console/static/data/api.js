@@ -1,4 +1,4 @@
-// Asking the API of this origin. The token, if one is needed, lives as long as the tab.
+// Calls to the API of this origin. The token, if one is needed, is kept as long as the tab.
 
 const KEY = "penstock.token";
 const TIMEOUT_MS = 15_000;
@@ -36,9 +36,9 @@ async function ask(method, path, body, timeoutMs = TIMEOUT_MS) {
   throw new ApiError(answer.status, value?.detail ?? `The API answered ${answer.status}.`);
 }
 
-// A path with its variable parts escaped: path`/api/v1/jobs/${id}`.
+// Return a path with its variable parts escaped: path`/api/v1/jobs/${id}`.
 export function path(strings, ...values) {
-  return strings.reduce((made, part, index) => made + encodeURIComponent(values[index - 1]) + part);
+  return strings.reduce((text, part, index) => text + encodeURIComponent(values[index - 1]) + part);
 }
 
 export function withQuery(base, query) {
@@ -48,7 +48,7 @@ export function withQuery(base, query) {
 
 export const get = (where, query = {}) => ask("GET", withQuery(where, query));
 
-// All rows of a list that comes in pages; `most` of them at the most, if it is given.
+// Return all rows of a paged list, or up to about `most` of them.
 export async function getAll(where, name, query = {}, most = Infinity) {
   const rows = [];
   let cursor = null;

@@ -1,4 +1,4 @@
-// Numbers, times and sizes as people read them.
+// Numbers, times and sizes for people.
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
@@ -20,7 +20,7 @@ export function rate(perSecond) {
 export function percent(share) {
   if (share === null || share === undefined || Number.isNaN(share)) return NONE;
   const value = share * 100;
-  // Never rounded up to a hundred: one failure among many is a failure.
+  // Never round up to 100 %: one failure among many is a failure.
   return value === 100 ? "100 %" : `${(Math.floor(value * 10) / 10).toFixed(1)} %`;
 }
 

@@ -1,4 +1,4 @@
-"""Per-queue throttling: the six Throttle* attributes, and the buckets that enforce them."""
+"""Per-queue throttles: the six Throttle* attributes and the token buckets that enforce them."""
 
 import re
 import threading
@@ -25,14 +25,14 @@ _ZERO = Decimal(0)
 
 
 class Action(StrEnum):
-    """What a bucket is for; ANY is shared by the actions that have no limit of their own."""
+    """What a bucket limits; ANY is shared by the actions without a limit of their own."""
 
     SEND = "Send"
     RECEIVE = "Receive"
     ANY = "*"
 
 
-# To read a member of an enumeration takes as long as a call in Python 3.11.
+# In Python 3.11, reading an enum member takes as long as a call.
 SEND = Action.SEND
 
 
@@ -45,7 +45,7 @@ class Limit(NamedTuple):
 
 
 class ThrottleSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of one queue; a pair of zeros is no limit."""
+    """The limits of a queue; a pair of zeros means no limit."""
 
     send_capacity: Decimal = _ZERO
     send_refill_per_second: Decimal = _ZERO
@@ -56,11 +56,11 @@ class ThrottleSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def off(self) -> bool:
-        """Whether nothing is throttled."""
+        """Return whether nothing is throttled."""
         return not (self.send_capacity or self.recv_capacity or self.default_capacity)
 
     def limit_of(self, action: Action) -> Limit | None:
-        """The limit an action falls under: its own, else the default, else none."""
+        """Return the limit of an action: its own, else the default, else none."""
         if action is Action.SEND and self.send_capacity:
             return Limit(action, self.send_capacity, self.send_refill_per_second)
         if action is Action.RECEIVE and self.recv_capacity:
@@ -70,7 +70,7 @@ class ThrottleSettings(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def limits(self) -> Iterator[Limit]:
-        """All limits that are set."""
+        """Return all limits that are set."""
         for action in Action:
             limit = self.limit_of(action)
             if limit is not None and limit.bucket is action:
@@ -89,7 +89,7 @@ _PAIRS = [(f"Throttle{verb}Capacity", f"Throttle{verb}RefillPerSecond") for verb
 
 
 def with_throttles(current: ThrottleSettings, raw: Mapping[str, str]) -> ThrottleSettings:
-    """The settings after the Throttle* attributes among `raw` are set; InvalidAttributeValue names the one at fault."""
+    """Return the settings with the Throttle* attributes of `raw`; InvalidAttributeValue names a wrong one."""
     changes = {THROTTLE_FIELDS[name]: _value(name, text) for name, text in raw.items() if name in THROTTLE_FIELDS}
     if not changes:
         return current
@@ -100,7 +100,7 @@ def with_throttles(current: ThrottleSettings, raw: Mapping[str, str]) -> Throttl
 
 
 def throttle_texts(settings: ThrottleSettings) -> dict[str, str]:
-    """All six attributes as GetQueueAttributes shows them."""
+    """Return all six attributes as GetQueueAttributes shows them."""
     return {name: _text(getattr(settings, field)) for name, field in THROTTLE_FIELDS.items()}
 
 
@@ -138,7 +138,7 @@ def _refused(name: str, reason: str) -> SqsError:
 
 
 class TokenLevel(NamedTuple):
-    """What a bucket holds, for a gauge."""
+    """The tokens in a bucket, for a gauge."""
 
     queue_name: str
     action: Action
@@ -146,9 +146,9 @@ class TokenLevel(NamedTuple):
 
 
 class QueueThrottle:
-    """The limits of one incarnation of a queue, and at most three buckets that enforce them.
+    """The limits of one incarnation of a queue, and the up to three buckets that enforce them.
 
-    What a charge reads is close together here, as that is most of what it costs.
+    What a charge reads is kept together here, as reading it is most of what a charge costs.
     """
 
     __slots__ = ("_buckets", "_evicted_ms", "_holders", "_lock", "_receives_from", "_sends_from", "_settings", "name")
@@ -165,17 +165,17 @@ class QueueThrottle:
         self._lock = lock
         self._holders = holders
         self._buckets: dict[Action, TokenBucket] = {}
-        # The buckets that the two actions were charged to last, while limits and buckets are what they were then.
+        # The buckets that the two actions were last charged to, as long as limits and buckets have not changed.
         self._sends_from: TokenBucket | None = None
         self._receives_from: TokenBucket | None = None
-        # A bucket that is evicted and made anew must not see a time again that it was refilled for.
+        # A bucket created again after an eviction must not be refilled twice for the same time.
         self._evicted_ms = 0
 
     def __len__(self) -> int:
         return len(self._buckets)
 
     def charge(self, action: Action, n: int, now_ms: int) -> None:
-        """Take the tokens a request costs, all or none; Throttling says when to come again."""
+        """Take the tokens that a request costs, all or none; Throttling says when to retry."""
         with self._lock:
             bucket = self._sends_from if action is SEND else self._receives_from
             if bucket is None:
@@ -192,7 +192,7 @@ class QueueThrottle:
         )
 
     def change(self, settings: ThrottleSettings, now_ms: int) -> None:
-        """Put other limits in force at once, with the tokens there are, also those of a bucket that was idle."""
+        """Put new limits into effect immediately, keeping the tokens there are."""
         with self._lock:
             held = {limit.bucket: limit for limit in self._settings.limits()}
             for limit in settings.limits():
@@ -205,17 +205,17 @@ class QueueThrottle:
             self._sends_from = self._receives_from = None
 
     def drop(self) -> None:
-        """Forget the buckets of a queue that was deleted."""
+        """Drop the buckets of a deleted queue."""
         with self._lock:
             self._keep({})
 
     def levels(self, now_ms: int) -> list[TokenLevel]:
-        """What the buckets hold."""
+        """Return the tokens in the buckets."""
         with self._lock:
             return [TokenLevel(self.name, action, bucket.tokens(now_ms)) for action, bucket in self._buckets.items()]
 
     def evict(self, now_ms: int) -> int:
-        """Drop the buckets that are full again, with the lock held; says how many they were."""
+        """Drop the buckets that are full again, with the lock held; return their number."""
         before = self._buckets
         self._evicted_ms = max(self._evicted_ms, now_ms, *(bucket.updated_ms for bucket in before.values()))
         self._keep({action: bucket for action, bucket in before.items() if not bucket.is_full(now_ms)})
@@ -229,7 +229,7 @@ class QueueThrottle:
             self._holders[self] = None
 
     def _find(self, action: Action, now_ms: int) -> TokenBucket | None:
-        """The bucket that an action is charged to, if any; the next charge has it at hand."""
+        """Return the bucket that an action is charged to, if any, and keep it for the next charge."""
         limit = self._settings.limit_of(action)
         if limit is None:
             return None
@@ -254,26 +254,26 @@ class QueueThrottle:
 class Throttles:
     """The throttles of all queues.
 
-    One lock spans finding a bucket and taking from it, so a bucket that its queue has no more never grants.
+    One lock covers finding a bucket and taking from it, so that a dropped bucket never grants tokens.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._holders: dict[QueueThrottle, None] = {}
-        """Those that hold a bucket, the one looked at longest ago first."""
+        """Those that have a bucket, the one checked longest ago first."""
 
     def __len__(self) -> int:
         return sum(map(len, self._holders))
 
     def of_queue(self, name: str, settings: ThrottleSettings) -> QueueThrottle:
-        """The throttle of a queue, with no bucket yet."""
+        """Return the throttle of a queue, without buckets yet."""
         return QueueThrottle(name, settings, self._lock, self._holders)
 
     def sweep(self, now_ms: int, limit: int = SWEEP_QUEUES) -> int:
-        """Look at some queues, in turn, and drop their buckets that are full again; says how many were dropped."""
+        """Check some queues in turn and drop their full buckets; return the number of dropped buckets."""
         with self._lock:
             return sum(throttle.evict(now_ms) for throttle in list(islice(self._holders, limit)))
 
     def tokens_remaining(self, now_ms: int) -> list[TokenLevel]:
-        """What every bucket holds."""
+        """Return the tokens in every bucket."""
         return [level for throttle in list(self._holders) for level in throttle.levels(now_ms)]

@@ -1,4 +1,4 @@
-// Work that is done again and again while somebody looks: never twice at once, and not in a hidden tab.
+// Repeat work while the page is visible, and never twice at the same time.
 
 export function every(ms, work, signal) {
   let timer;

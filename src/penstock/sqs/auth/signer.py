@@ -1,4 +1,4 @@
-"""AWS Signature Version 4, the client's side; what is signed is written by the same rules that `sigv4` verifies by."""
+"""AWS Signature Version 4, the client's side. It signs by the same rules by which `sigv4` verifies."""
 
 import hmac
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class Signer:
     session_token: str | None = field(default=None, repr=False)
 
     def signed(self, request: SignedRequest, now_ms: int) -> SignedRequest:
-        """The request with its date and signature; all headers it has, Host among them, are covered."""
+        """Return the request with its date and signature, which covers all of its headers, including Host."""
         stamp = datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
         added = [(b"X-Amz-Date", stamp.encode())]
         if self.session_token is not None:

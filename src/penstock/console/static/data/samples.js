@@ -1,4 +1,4 @@
-// Metrics as the API gives them, and what can be worked out from two moments of them.
+// Metrics from the API, and rates and quantiles between two moments.
 
 // The samples of one moment, by name.
 export class Samples {
@@ -12,8 +12,8 @@ export class Samples {
   }
 
   sum(name, wanted = {}) {
-    const fits = (sample) => Object.entries(wanted).every(([label, value]) => sample.labels[label] === value);
-    return this.all(name).filter(fits).reduce((sum, sample) => sum + sample.value, 0);
+    const matches = (sample) => Object.entries(wanted).every(([label, value]) => sample.labels[label] === value);
+    return this.all(name).filter(matches).reduce((sum, sample) => sum + sample.value, 0);
   }
 
   most(name) {
@@ -24,7 +24,7 @@ export class Samples {
     return new Map(this.all(name).map((sample) => [sample.labels[label], sample.value]));
   }
 
-  // The buckets of a histogram, all labels but `le` summed up: [[bound, count at or below it], …].
+  // Return the buckets of a histogram, summed over all labels but `le`: [[bound, count at or below it], …].
   buckets(name) {
     const sums = new Map();
     for (const { labels, value } of this.all(`${name}_bucket`)) {
@@ -35,16 +35,16 @@ export class Samples {
   }
 }
 
-// How much a counter grew a second; a process that started anew counts from 0.
+// Return a counter's growth per second; a restarted process counts from 0.
 export function growth(before, after, seconds) {
   return Math.max(0, after >= before ? after - before : after) / seconds;
 }
 
-// The value that a share of what was counted between two moments does not exceed, or null if nothing was.
+// Return the value that a share of the counts between two moments does not exceed, or null without counts.
 export function quantile(before, after, share) {
   const earlier = new Map(before);
-  const anew = (after.at(-1)?.[1] ?? 0) < (before.at(-1)?.[1] ?? 0);
-  const counts = after.map(([bound, count]) => [bound, count - (anew ? 0 : (earlier.get(bound) ?? 0))]);
+  const restarted = (after.at(-1)?.[1] ?? 0) < (before.at(-1)?.[1] ?? 0);
+  const counts = after.map(([bound, count]) => [bound, count - (restarted ? 0 : (earlier.get(bound) ?? 0))]);
   const total = counts.at(-1)?.[1] ?? 0;
   if (!(total > 0)) return null;
   let [floor, below] = [0, 0];

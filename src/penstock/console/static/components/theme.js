@@ -1,4 +1,4 @@
-// Light or dark: the system's choice, until somebody chooses.
+// Light or dark: the system's choice until the user chooses.
 const KEY = "penstock.theme";
 const NEXT = { system: "light", light: "dark", dark: "system" };
 const NAMES = { system: "Auto", light: "Light", dark: "Dark" };

@@ -1,12 +1,12 @@
-// The names of subscriptions, so that a group is shown as "billing · order-17" and not by an id.
+// Subscriptions and their names, to show a group as "billing · order-17" instead of an id.
 import { getAll } from "./api.js";
 
 const KEPT_MS = 15_000;
 let known = [];
 let loadedMs = 0;
 
-export async function subscriptions({ anew = false } = {}) {
-  if (anew || Date.now() - loadedMs > KEPT_MS) {
+export async function subscriptions({ reload = false } = {}) {
+  if (reload || Date.now() - loadedMs > KEPT_MS) {
     known = await getAll("/api/v1/subscriptions", "subscriptions");
     loadedMs = Date.now();
   }

@@ -1,13 +1,13 @@
-// What was finished in the last minutes, gathered while somebody looks at groups.
+// Deliveries of the last minutes, collected while the groups page is open.
 import { getAll } from "./api.js";
 
 const KEPT = 20_000;
-// More than that between two looks is too much for a browser: the newest are enough to draw with.
+// More than this between two polls is too much for a browser; the newest are enough for a chart.
 const MOST_AT_ONCE = 5000;
 const OVERLAP_MS = 3000;
 let known = new Map();
 
-// All that is known of the last `ms`, after a look for what is new.
+// Fetch new deliveries, and return those of the last `ms`.
 export async function finishedWithin(ms) {
   const nowMs = Date.now();
   const newestMs = Math.max(0, ...[...known.values()].slice(-1).map((each) => each.finishedAtMs));
