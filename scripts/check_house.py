@@ -32,7 +32,7 @@ BY_NAME = (
     "penstock.ops.telemetry.otlp_spans",
     "penstock.pubsub.wire",
     "penstock.queues.activemq", "penstock.queues.embedded", "penstock.queues.nats", "penstock.queues.sqs",
-    "penstock.sqs.auth.signing", "penstock.sqs.client",
+    "penstock.sqs.auth.signer", "penstock.sqs.client",
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from penstock.cli.app import app
 from penstock.ops import doctor
 from penstock.ops.config import load
-from penstock.ops.doctor import CheckResult, Status
+from penstock.ops.doctor import Diagnosis, Status
 from penstock.spark.requirements import java_major
 
 runner = CliRunner()
@@ -70,7 +70,7 @@ def test_settings_that_cannot_be_used_are_findings_and_the_rest_is_checked(
 
 
 def test_an_old_python_fails() -> None:
-    assert doctor.python_version((3, 10, 1)) == CheckResult(
+    assert doctor.python_version((3, 10, 1)) == Diagnosis(
         "Python", Status.FAILED, "3.10.1", "install Python 3.11 or newer"
     )
 

@@ -39,7 +39,15 @@ from penstock.router import (
     WarningQuery,
 )
 from penstock.sqs import ADMIN_PREFIX as UPSTREAM_PREFIX
-from penstock.sqs import PeekedPage, PeekQuery, Purged, QueueDescription, QueueSummaries, RedriveRequest, RedriveStarted
+from penstock.sqs import (
+    PeekedPage,
+    PeekQuery,
+    Purged,
+    QueueDescription,
+    QueueSummaries,
+    RedriveRequest,
+    RedriveStarted,
+)
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ BATCH = 1_000
 log = logging.getLogger(__name__)
 
 
-class JobArchive(Protocol):
+class RetainedJobs(Protocol):
     """What retention needs from the job repository."""
 
     async def archive_finished(self, before_ms: int, now_ms: int, most: int) -> int:
@@ -34,7 +34,7 @@ class Retention:
 
     def __init__(
         self,
-        jobs: JobArchive,
+        jobs: RetainedJobs,
         settings: SchedulerSettings,
         counts: Counts,
         clock: Clock,
