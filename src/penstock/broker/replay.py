@@ -41,10 +41,12 @@ class SubscriptionReplay:
     def seek(self, subscription_name: str, floor_ms: int, now_ms: int) -> Pending:
         """Restart a subscription from a time: earlier messages are settled, later ones that are retained are not."""
         subscription = self._attached(subscription_name)
-        kept = self._catalog.queues.get(subscription_queue(subscription_name))
-        kept = kept or self._catalog.queues.get(topic_queue(subscription.config.topic))
-        least_ms = subscription.config.floor_ms if kept is None else decode_retention_config(kept.config).floor_ms
-        return self._restart(subscription, kept or subscription.queue, max(floor_ms, least_ms), now_ms)
+        retained = self._catalog.queues.get(subscription_queue(subscription_name))
+        retained = retained or self._catalog.queues.get(topic_queue(subscription.config.topic))
+        least_ms = (
+            subscription.config.floor_ms if retained is None else decode_retention_config(retained.config).floor_ms
+        )
+        return self._restart(subscription, retained or subscription.queue, max(floor_ms, least_ms), now_ms)
 
     def seek_to_snapshot(self, subscription_name: str, name: str, now_ms: int) -> Pending:
         """Restart a subscription with the messages of a snapshot and all published since."""

@@ -142,14 +142,14 @@ class Catalog:
         unwanted: Callable[[Message], bool] | None = None,
     ) -> Pending:
         """Replace `old` by a queue with the messages that wait or are leased in `source`, except the unwanted ones."""
-        fresh = self._copy_of(source, old.name, old.engine.policy, now_ms, config)
-        fresh.unwanted = unwanted
+        replacement = self._copy_of(source, old.name, old.engine.policy, now_ms, config)
+        replacement.unwanted = unwanted
         self._drop_with_commit(old)
 
         def swap() -> None:
-            self._copy_memory(source, fresh, now_ms)  # first, because `old` may be the source and is emptied
+            self._copy_memory(source, replacement, now_ms)  # first, because `old` may be the source and is emptied
             self._detach_queue(old)
-            self._attach_queue(self.by_id[source.stream_id], fresh)
+            self._attach_queue(self.by_id[source.stream_id], replacement)
 
         return self._journal.change(Pending(swap))
 

@@ -129,8 +129,8 @@ class PostgresStore:
             _roll_back(session)
             if not session.closed:
                 self._refuse(error)
-            kept = self._ownership.settle(number)
-            return self._shares_after(number, batch.collect_streams) if kept else None
+            saved = self._ownership.settle(number)
+            return self._shares_after(number, batch.collect_streams) if saved else None
         except BaseException:
             self._ownership.report_failed(number)
             raise

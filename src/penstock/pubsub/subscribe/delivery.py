@@ -31,9 +31,9 @@ def deliver(
         sent = received.message
         sent.data = message.body
         sent.message_id = message.id
-        moment = sent.publish_time
-        moment.seconds, milliseconds = divmod(message.sent_ms, SECOND_MS)
-        moment.nanos = milliseconds * 1_000_000
+        publish_time = sent.publish_time
+        publish_time.seconds, milliseconds = divmod(message.sent_ms, SECOND_MS)
+        publish_time.nanos = milliseconds * 1_000_000
         if message.group:
             sent.ordering_key = message.group
         if message.attributes:
