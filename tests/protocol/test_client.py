@@ -360,5 +360,5 @@ async def test_another_server_at_the_address_is_told(kind: str) -> None:
     flaky = Flaky(answer(b"<h1>It works!</h1>"), answer(b"gone", "502 Bad Gateway"))
     async with flaky.serving(), client(kind, flaky.url) as penstock:
         for status in ("200", "502"):
-            with pytest.raises(StrangeAnswer, match=f"with {status} and something"):
+            with pytest.raises(StrangeAnswer, match=f"with {status} and content"):
                 await penstock.pools()
