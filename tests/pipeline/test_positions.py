@@ -255,7 +255,7 @@ def test_a_checkpoint_of_a_later_state_of_the_database_is_refused(database: Spar
     attempts.batch()
     attempts.offset = StreamPlace(int(attempts.offset["position"]) + 100_000).offset
 
-    with pytest.raises(PositionsAhead, match=r"remove this job's checkpoint directory"):
+    with pytest.raises(PositionsAhead, match=r"delete this job's checkpoint directory"):
         attempts.batch()
 
 
@@ -317,11 +317,11 @@ def test_places_are_ordered_as_both_databases_order_rows() -> None:
 
 WRITER = """
 import asyncio, sys
-from penstock.spark.database import Database
+from penstock.spark.database import SparkDatabase
 from tests.pipeline.source_rig import NOW_MS, events
 
 async def write() -> None:
-    repository = Database(sys.argv[1]).repository()
+    repository = SparkDatabase(sys.argv[1]).repository()
     await repository.open(NOW_MS)
     for number in range(60):
         await repository.add_events(events(f"{sys.argv[2]}-{number:03}"))
