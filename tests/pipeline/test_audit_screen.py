@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.history.audit import packed_rows, screening
+from penstock.history.audit import packed_rows, suspects
 from penstock.history.audit.packed_rows import PARTS, RowPacker, columns_of, numbers_of, packed_numbers, unpacked
 from penstock.history.audit.screen_rows import JOB_WIDTH, PLACE_WIDTH, job_columns
 from penstock.history.audit.suspects import (
@@ -141,7 +141,7 @@ def test_the_screen_suspects_exactly_the_groups_in_which_something_is_suspect(
     groups: list[list[_Job]], chance: Random, lanes: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(screening, "_LANES_AT_ONCE", lanes)
+        patch.setattr(suspects, "_LANES_AT_ONCE", lanes)
         seen = _met(groups, chance)
         found = {*seen.suspect_groups.tolist(), *out_of_turn(_sent(seen.places)).tolist()}
     assert found == {number - 2 for number, jobs in enumerate(groups) if _is_suspect(jobs)}
@@ -207,7 +207,7 @@ def test_no_parcels_are_no_rows() -> None:
 
 @given(st.lists(st.none() | st.text(max_size=30)) | st.lists(st.text("09AZ-", min_size=16, max_size=27)), st.booleans())
 def test_of_an_id_its_first_bytes_are_sent_in_their_order(ids: list[str | None], is_cut: bool) -> None:
-    numbers = dict.fromkeys(("job", "group", "sequence", "made", "held"), numpy.zeros(len(ids), dtype=numpy.int64))
+    numbers = dict.fromkeys(("job", "group", "sequence", "created", "held"), numpy.zeros(len(ids), dtype=numpy.int64))
     batch = pyarrow.RecordBatch.from_pydict({**numbers, "id": pyarrow.array(ids, pyarrow.string())})
     start = int(is_cut and len(ids) > 0)
     columns = job_columns(batch.slice(start))

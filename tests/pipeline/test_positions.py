@@ -255,7 +255,7 @@ def test_a_checkpoint_of_a_later_state_of_the_database_is_refused(database: Spar
     attempts.batch()
     attempts.offset = StreamPlace(int(attempts.offset["position"]) + 100_000).offset
 
-    with pytest.raises(PositionsAhead, match=r"remove this job's checkpoint directory"):
+    with pytest.raises(PositionsAhead, match=r"delete this job's checkpoint directory"):
         attempts.batch()
 
 

@@ -109,7 +109,7 @@ def test_an_empty_report_says_why_in_each_chart() -> None:
     parsed = Page(document(report()))
 
     assert "svg" not in parsed.tags
-    assert sum(told.startswith("No attempt was made in this time") for told in parsed.texts) == parsed.tags.count("h2")
+    assert sum(told.startswith("There were no attempts") for told in parsed.texts) == parsed.tags.count("h2")
 
 
 def test_a_page_escapes_what_is_not_html() -> None:
@@ -170,11 +170,11 @@ def test_a_week_is_its_seven_days() -> None:
 
 @pytest.mark.parametrize("text", ["2026-13-01", "yesterday", "2026-W01", "", "2026-11-01T00:00:00"])
 def test_what_is_no_day_is_refused(text: str) -> None:
-    with pytest.raises(InvalidPipelineOption, match="no day"):
+    with pytest.raises(InvalidPipelineOption, match="not a day"):
         day_period(text)
 
 
 @pytest.mark.parametrize("text", ["2026-W00", "2026-W54", "2026-11-01", "W44"])
 def test_what_is_no_week_is_refused(text: str) -> None:
-    with pytest.raises(InvalidPipelineOption, match="no week"):
+    with pytest.raises(InvalidPipelineOption, match="not a week"):
         week_period(text)

@@ -211,7 +211,7 @@ def test_a_batch_that_takes_too_long_is_broken_off(caplog: pytest.LogCaptureFixt
         assert not run.ended.wait(0.01)
     assert stop_in_thread(run, 0.05).wait(WAIT_S)
     assert query.stops == 1
-    assert "in the middle of a micro-batch" in caplog.text
+    assert "stopped during a micro-batch" in caplog.text
 
 
 def test_a_stop_while_it_starts_stops_what_it_started() -> None:
