@@ -43,10 +43,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--time-box", type=float, metavar="SECONDS", help="start no test later than this")
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In a time box, the most telling first."""
+    """Keep the groups of `--dist loadgroup`; in a time box, put the most telling tests first."""
+    for item in items:
+        _keep_group(item)
     if config.getoption("--time-box") is not None:
         items.sort(key=lambda item: [not item.nodeid.startswith(path) for path in FIRST])
+
+
+def _keep_group(item: pytest.Item) -> None:
+    """Give a test the name with its group that pytest-xdist 3.8 writes where pytest 9.2 no longer reads it.
+
+    Without it each worker starts Spark, a browser and every broker.
+    """
+    named: str = getattr(item, "_nodeid", item.nodeid)
+    if named != item.nodeid:
+        item._id = type(item.id).parse(named)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
