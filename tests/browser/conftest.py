@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from tests.browser.site import Site
 from tests.services import unavailable
 
-WAIT_MS = 20_000
+WAIT_MS = 60_000
 LOUD = ("error", "warning")
 SIZES = {"laptop": (1280, 860), "phone": (360, 740)}
 

@@ -20,7 +20,7 @@ from tests.services.sqs_server import PENSTOCK, wait_until
 
 READY_LINE = re.compile(r"^(\w+) +(\S+)  ")
 STOP_S = 60
-WAIT_S = 20
+WAIT_S = 60
 
 
 class Site:

@@ -19,7 +19,7 @@ from google.cloud.pubsub_v1.types import (  # type: ignore[import-untyped]
 from google.pubsub_v1 import PublisherClient as GapicPublisher
 
 PENSTOCK = Path(sys.executable).with_name("penstock")
-STOP_S = 15
+STOP_S = 60
 PROJECT = "projects/test"
 
 
@@ -129,7 +129,7 @@ def clients_of(server: PubsubServer) -> Iterator[Clients]:
         clients.close()
 
 
-def wait_until(holds: Any, within_s: float = 20.0) -> None:
+def wait_until(holds: Any, within_s: float = 60.0) -> None:
     """Ask again and again until a condition holds."""
     deadline_s = monotonic() + within_s
     while not holds():

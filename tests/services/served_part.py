@@ -8,7 +8,7 @@ from urllib.request import urlopen
 
 from tests.services.sqs_server import PENSTOCK
 
-STOP_S = 40
+STOP_S = 120
 
 
 class ServedPart:

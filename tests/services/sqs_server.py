@@ -20,8 +20,8 @@ from botocore.config import Config  # type: ignore[import-untyped]
 PENSTOCK = Path(sys.executable).with_name("penstock")
 REGION = "us-east-1"
 ACCOUNT = "000000000000"
-START_S = 30
-STOP_S = 15
+START_S = 120
+STOP_S = 60
 ANYONE = ("anyone", "no secret is checked")
 ADMIN = ("the-admin", "the secret of the admin")
 CLIENT = ("a-client", "the secret of the client")
@@ -234,7 +234,7 @@ def receive(client: Any, url: str, most: int = 10, **parameters: Any) -> list[di
 def drain(client: Any, url: str, count: int, **parameters: Any) -> list[dict[str, Any]]:
     """Receive and delete until so many messages came; fails when they do not come."""
     messages: list[dict[str, Any]] = []
-    deadline_s = monotonic() + 20
+    deadline_s = monotonic() + 60
     while len(messages) < count:
         assert monotonic() < deadline_s, f"{len(messages)} of {count} came"
         some = receive(client, url, WaitTimeSeconds=1, **parameters)
@@ -252,7 +252,7 @@ def counts(client: Any, url: str) -> tuple[int, int, int]:
     return visible, in_flight, delayed
 
 
-def wait_until(holds: Any, within_s: float = 10.0, otherwise: Callable[[], str] = lambda: "") -> None:
+def wait_until(holds: Any, within_s: float = 60.0, otherwise: Callable[[], str] = lambda: "") -> None:
     """Ask again and again until a condition holds; `otherwise` tells what is to be seen when it does not."""
     deadline_s = monotonic() + within_s
     while not holds():
