@@ -16,6 +16,7 @@ pytest_plugins = [
     "tests.services.postgres",
     "tests.services.redis",
     "tests.sources.servers",
+    "tests.rigs.job_database",
 ]
 
 # No deadline: a busy machine is not a bug. The blob lets a failure be replayed on another machine.

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.examples.test_examples import accepts, free_port
-from tests.services.sqs_server import wait_until
+from tests.rigs.penstock_process import wait_until
 
 ROOT = Path(__file__).parents[2]
 TUTORIAL = ROOT / "docs" / "tutorial" / "ten-minutes.md"

@@ -18,9 +18,7 @@ import pytest
 from penstock.domain.job_state import JobStatus
 from penstock.events.store.statements import codes_of
 from penstock.testing.receiver import RecordingReceiver, Reply
-from tests.services.router_process import RouterProcess
-from tests.services.scheduler_process import SECRET, SchedulerProcess
-from tests.services.served_part import ServedPart
+from tests.rigs.penstock_process import SECRET, RouterProcess, SchedulerProcess, ServedPart
 from tests.services.sqs_server import SqsServer, running
 
 KEYS = 8

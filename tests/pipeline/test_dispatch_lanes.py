@@ -15,10 +15,8 @@ from penstock.events.store.lanes import AwakeRange, LaneOwner, Lanes
 from penstock.events.store.leader import SCHEDULER
 from penstock.events.store.sql_repository import SqlRepository
 from penstock.events.store.transaction import Row
-from tests.job_databases import Connect, connect
 from tests.job_rig import BLOCK, IMMEDIATE, LEASE_S, NEXT, QUEUE_LEASE_S, JobRig
-
-__all__ = ["connect"]
+from tests.rigs.job_database import Connect
 
 G = LaneKey("DISPATCH_JOB:g", True)
 H = LaneKey("DISPATCH_JOB:h", True)

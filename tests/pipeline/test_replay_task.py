@@ -24,7 +24,7 @@ from penstock.spark.database import SparkDatabase
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.made_jobs import dispatch_job
 from tests.pipeline.replay_rig import SECRET, ReplayRig
-from tests.services.sqs_server import wait_until
+from tests.rigs.penstock_process import wait_until
 
 LOOPBACK = DirectSettings(egress_allow=(ip_network("127.0.0.0/8"),))
 

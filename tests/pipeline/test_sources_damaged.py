@@ -13,9 +13,7 @@ from penstock.spark.sources.sound_rows import SetAside, set_aside
 from penstock.spark.sources.statements import STORED
 from penstock.spark.sources.subscription_reading import SubscriptionReader
 from penstock.spark.sources.table_source import TableReader
-from tests.pipeline.source_rig import add_attempts, add_jobs, database, execute, fetch, postgres_place, sqlite_place
-
-__all__ = ["database", "postgres_place", "sqlite_place"]
+from tests.rigs.job_database import add_attempts, add_jobs, execute, fetch
 
 EVENT = """
 INSERT INTO events (

@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.protocol.conftest import MakeQueue
-from tests.services.sqs_server import SqsServer, bodies, counts, receive, running, wait_until
+from tests.rigs.penstock_process import wait_until
+from tests.services.sqs_server import SqsServer, bodies, counts, receive, running
 
 Messages = list[dict[str, Any]]
 LONG_POLL_S = 20

@@ -19,7 +19,7 @@ from google.cloud import pubsub_v1  # type: ignore[import-untyped]
 
 from penstock.ops.config import Config
 from penstock.testing.receiver import RecordingReceiver, Reply
-from tests.services.sqs_server import PENSTOCK, wait_until
+from tests.rigs.penstock_process import PENSTOCK, wait_until
 
 READY_LINE = re.compile(r"^(\w+) +(\S+)  ")
 PARTS = ("sqs", "pubsub", "api", "router")

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.testing.receiver import RecordingReceiver
 from tests.protocol.test_up import STOP_S, Machine, children_of, is_ready
-from tests.services.sqs_server import PENSTOCK, wait_until
+from tests.rigs.penstock_process import PENSTOCK, wait_until
 
 pytestmark = pytest.mark.xdist_group("spark")
 
