@@ -1,9 +1,14 @@
 # Every target sets up what it needs by itself. ARGS="..." is passed on to the command behind a target.
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-long check format demo bench docs lock clean
+.PHONY: help setup test test-all test-long check format demo bench docs lock clean
 
 bin := .venv/bin
+# Some machines forbid Python to keep bytecode; then every process of every test compiles everything again.
+export PYTHONDONTWRITEBYTECODE :=
 ARGS ?=
+# More processes than cores: tests wait for servers, leases and brokers.
+WORKERS ?= 4
+parallel = -n $(WORKERS) --dist loadgroup
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -12,10 +17,13 @@ setup: ## Make .venv from the hashed lock; see to Java and the test brokers
 	@scripts/setup
 
 test: setup ## Run the tests (ARGS="-k lease" and the like go to pytest)
-	$(bin)/pytest -n 2 --dist loadgroup $(ARGS)
+	$(bin)/pytest $(parallel) $(ARGS)
 
-test-long: setup ## Run the long tests: Spark end to end, crashes on a Spark cluster, a golden day
-	$(bin)/pytest -m long $(ARGS)
+test-all: setup ## Run all tests, the long ones too: Spark end to end, crashes on a cluster, a golden day
+	$(bin)/pytest $(parallel) -m "long or not long" $(ARGS)
+
+test-long: setup ## Run only the long tests (ARGS="--time-box 1500" starts none after so many seconds)
+	$(bin)/pytest -n 2 --dist loadfile -m long $(ARGS)
 
 check: setup ## Check format, lint, types, import contracts, dead code and the tree
 	$(bin)/ruff format --check .

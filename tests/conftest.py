@@ -1,7 +1,11 @@
 """Fixtures and settings of all tests."""
 
 import os
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any
 
+import pytest
 from hypothesis import settings
 
 # NATS's first: others import from it, and pytest rewrites assertions only before a module is imported.
@@ -12,6 +16,7 @@ pytest_plugins = [
     "tests.services.postgres",
     "tests.services.redis",
     "tests.sources.servers",
+    "tests.rigs.job_database",
 ]
 
 # No deadline: a busy machine is not a bug. The blob lets a failure be replayed on another machine.
@@ -19,3 +24,64 @@ settings.register_profile("default", deadline=None, print_blob=True)
 settings.register_profile("ci", settings.get_profile("default"), max_examples=500, derandomize=False)
 profile = "ci" if os.environ.get("CI") == "true" else "default"
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or profile)
+
+# Of the long tests, what only they show comes first: Spark end to end, crashes, clusters.
+FIRST = (
+    "tests/faults/",
+    "tests/protocol/",
+    "tests/integration/",
+    "tests/pipeline/test_dispatch_crash.py",
+    "tests/pipeline/test_packaging.py",
+    "tests/examples/",
+    "tests/pipeline/test_supervision_run.py",
+    "tests/pipeline/test_golden_day.py",
+)
+STARTED_S = monotonic()
+COLLECTED = pytest.StashKey[Sequence[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--time-box", type=float, metavar="SECONDS", help="start no test later than this")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the groups of `--dist loadgroup`; in a time box, put the most telling tests first."""
+    for item in items:
+        _keep_group(item)
+    if config.getoption("--time-box") is not None:
+        items.sort(key=lambda item: [not item.nodeid.startswith(path) for path in FIRST])
+
+
+def _keep_group(item: pytest.Item) -> None:
+    """Give a test the name with its group that pytest-xdist 3.8 writes where pytest 9.2 no longer reads it.
+
+    Without it each worker starts Spark, a browser and every broker.
+    """
+    named: str = getattr(item, "_nodeid", item.nodeid)
+    if named != item.nodeid:
+        item._id = type(item.id).parse(named)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what would start after the end of the time box."""
+    box_s = item.config.getoption("--time-box")
+    if box_s is not None and monotonic() - STARTED_S > box_s:
+        pytest.skip("the time box had ended")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None:
+    node.config.stash[COLLECTED] = ids
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Of a time box, say what ran and what did not."""
+    if config.getoption("--time-box") is None:
+        return
+    stats = terminalreporter.stats
+    ran = {report.nodeid for outcome in ("passed", "failed", "error") for report in stats.get(outcome, [])}
+    collected = config.stash.get(COLLECTED, ())
+    left = [name for name in collected if name not in ran]
+    terminalreporter.section("time box")
+    terminalreporter.line(f"{len(ran)} of {len(collected)} tests ran; not run: {' '.join(left) or 'none'}")

@@ -30,7 +30,7 @@ from penstock.testing.receiver import RecordedRequest, RecordingReceiver
 from tests.job_rig import JobRig
 
 SECRET = b"a secret for tests only"
-_WAIT_S = 20
+_WAIT_S = 60
 
 
 class Answer(msgspec.Struct, frozen=True):

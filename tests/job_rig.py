@@ -25,7 +25,7 @@ TARGET = "https://orders.example/hook"
 LEASE_S = 30
 QUEUE_LEASE_S = 900
 SETTINGS = SchedulerSettings(claim_lease_s=LEASE_S, stale_after_s=QUEUE_LEASE_S)
-WAIT_S = 10
+WAIT_S = 60
 
 
 async def any_awake(lanes: Lanes) -> bool:

@@ -11,12 +11,12 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from tests.browser.site import Site
 from tests.services import unavailable
 
-WAIT_MS = 20_000
+WAIT_MS = 60_000
 LOUD = ("error", "warning")
 SIZES = {"laptop": (1280, 860), "phone": (360, 740)}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """Debian's Chromium, driven by Playwright, whose loop must not run on beside other tests."""
     path = os.environ.get("CHROMIUM") or shutil.which("chromium")
@@ -29,7 +29,7 @@ def browser() -> Iterator[Browser]:
         launched.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def site(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Everything on one machine, and receivers that do as they are told."""
     with Site(tmp_path_factory.mktemp("site")) as made:

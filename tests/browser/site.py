@@ -16,11 +16,11 @@ from urllib.request import Request, urlopen
 import boto3  # type: ignore[import-untyped]
 
 from tests.browser.receiver import Receiver, ReceiverThread
-from tests.services.sqs_server import PENSTOCK, wait_until
+from tests.rigs.penstock_process import PENSTOCK, wait_until
 
 READY_LINE = re.compile(r"^(\w+) +(\S+)  ")
 STOP_S = 60
-WAIT_S = 20
+WAIT_S = 60
 
 
 class Site:

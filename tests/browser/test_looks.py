@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Error, Page, expect
 
 from tests.browser.site import Site
-from tests.services.served_part import ServedPart
+from tests.rigs.penstock_process import ServedPart
 
 pytestmark = [pytest.mark.xdist_group("browser")]
 

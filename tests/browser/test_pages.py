@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from penstock.spark.progress import BatchProgress, QueryProgress
 from tests.browser.receiver import Receiver
 from tests.browser.site import Site
-from tests.services.served_part import ServedPart
+from tests.rigs.penstock_process import ServedPart
 
 pytestmark = [pytest.mark.xdist_group("browser")]
 

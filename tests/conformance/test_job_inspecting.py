@@ -8,10 +8,8 @@ from penstock.domain.errors import InvalidArgument
 from penstock.domain.job_state import JobStatus
 from penstock.events.store.repository.inspection import THE_NEWEST, HeldGroup
 from penstock.events.store.repository.listing import JobFilter
-from tests.job_databases import Connect, connect
 from tests.job_rig import BLOCK, IMMEDIATE, NEXT, JobRig
-
-__all__ = ["connect"]
+from tests.rigs.job_database import Connect
 
 
 @pytest.fixture

@@ -1,13 +1,9 @@
 """What every repository of jobs promises; one suite for SQLite and PostgreSQL."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
-from uuid import uuid4
+from collections.abc import AsyncIterator
 
-import psycopg
 import pytest
-from psycopg import sql
 
 from penstock.cluster.errors import StaleLeader
 from penstock.domain.job import BEFORE_ALL_ATTEMPTS, Attempt, CreatedJob
@@ -24,35 +20,18 @@ from penstock.events.errors import (
     UnknownSubscription,
     WrongJobStatus,
 )
-from penstock.events.store.postgres import postgres_repository
-from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.archive import Month
 from penstock.events.store.repository.changes import KeptChange
 from penstock.events.store.repository.deliveries import Beginning, Done, TryFromQueue
 from penstock.events.store.repository.leader import SCHEDULER
 from penstock.events.store.repository.listing import JobFilter
-from penstock.events.store.sqlite import sqlite_repository
 from penstock.http.api.changes import Change
 from penstock.http.errors import BadCursor
 from tests.job_rig import BLOCK, IMMEDIATE, LEASE_S, NEXT, QUEUE_LEASE_S, JobRig
+from tests.rigs.job_database import Connect
 
 PENDING, QUEUED, PROCESSING = JobStatus.PENDING, JobStatus.QUEUED, JobStatus.PROCESSING
 COMPLETED, ERROR, CANCELLED, EXPIRED = JobStatus.COMPLETED, JobStatus.ERROR, JobStatus.CANCELLED, JobStatus.EXPIRED
-
-Connect = Callable[[], JobRepository]
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connect]:
-    """Makes repositories on one empty place."""
-    if request.param == "sqlite":
-        yield lambda: sqlite_repository(tmp_path / "jobs.db", durability="survives-process-crash-only")
-        return
-    url = str(request.getfixturevalue("postgres_url"))
-    schema = f"jobs_{uuid4().hex}"
-    yield lambda: postgres_repository(url, schema=schema, listen=True)
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
 
 
 @pytest.fixture

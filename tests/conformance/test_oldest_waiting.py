@@ -7,10 +7,8 @@ import pytest
 from penstock.domain.order import LaneKey
 from penstock.events.store.repository.inspection import OldestWaiting
 from penstock.events.store.repository.lanes import LaneOwner
-from tests.job_databases import Connect, connect
 from tests.job_rig import BLOCK, IMMEDIATE, NEXT, JobRig
-
-__all__ = ["connect"]
+from tests.rigs.job_database import Connect
 
 
 @pytest.fixture

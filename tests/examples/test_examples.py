@@ -15,7 +15,7 @@ import pytest
 
 from penstock.client import Event, Penstock
 from tests.protocol.test_up import Machine
-from tests.services.sqs_server import wait_until
+from tests.rigs.penstock_process import wait_until
 
 pytestmark = pytest.mark.xdist_group("up")
 

@@ -12,8 +12,8 @@ from penstock.ops.telemetry.metrics import Metrics
 from penstock.spark.metrics import BatchTimes, ProgressCollector
 from penstock.spark.progress import QueryProgress
 from tests.protocol.test_up import Machine
+from tests.rigs.penstock_process import SchedulerProcess
 from tests.services.pubsub_server import running
-from tests.services.scheduler_process import SchedulerProcess
 from tests.unit.test_ops_files import DASHBOARD, RULES, panels, rules
 
 pytestmark = pytest.mark.xdist_group("up")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.examples.test_examples import accepts, free_port
-from tests.services.sqs_server import wait_until
+from tests.rigs.penstock_process import wait_until
 
 ROOT = Path(__file__).parents[2]
 TUTORIAL = ROOT / "docs" / "tutorial" / "ten-minutes.md"
@@ -22,7 +22,7 @@ UP = "penstock up --data ./tutorial-data\n"
 LOOKS_ONLY = re.compile(r"(penstock jobs (list|show)|JOB=\$\(penstock jobs list)[^\n]*")
 WAIT_S = 180
 
-# It starts Spark, as the reader does.
+# It starts Spark, as the reader does: the long one for real, the other with `--engine inline`.
 pytestmark = pytest.mark.xdist_group("spark")
 
 
@@ -119,7 +119,8 @@ def appeared(terminal: Terminal, block: str, lines: list[str]) -> bool:
     return False
 
 
-def test_the_tutorial_works_as_it_is_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["inline", pytest.param("auto", marks=pytest.mark.long)])
+def test_the_tutorial_works_as_it_is_written(tmp_path: Path, engine: str) -> None:
     api, receiver = free_port(), free_port()
     text = TUTORIAL.read_text().replace(":9000", f":{receiver}").replace(":8080", f":{api}")
     (_, install), (_, up), *blocks = [(match[1], match[2]) for match in BLOCK.finditer(text)]
@@ -132,9 +133,8 @@ def test_the_tutorial_works_as_it_is_written(tmp_path: Path) -> None:
     path = f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"
     settings = {"PENSTOCK_API__ENDPOINT": f"http://127.0.0.1:{api}", "PORT": str(receiver)}
     environment = {**os.environ, "PATH": path, **settings}
-    with second_terminal(
-        tmp_path, f"{up.strip()} --http {api} --sqs 0 --pubsub 0 --router 0 --pipeline 0", environment
-    ):
+    options = f"--engine {engine} --http {api} --sqs 0 --pubsub 0 --router 0 --pipeline 0"
+    with second_terminal(tmp_path, f"{up.strip()} {options}", environment):
         terminal = Terminal(tmp_path, environment)
         try:
             terminal.run(". .venv/bin/activate\n")

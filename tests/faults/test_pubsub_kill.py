@@ -8,7 +8,8 @@ from pathlib import Path
 from time import sleep
 from typing import Any
 
-from tests.services.pubsub_server import clients_of, running, wait_until
+from tests.rigs.penstock_process import wait_until
+from tests.services.pubsub_server import clients_of, running
 
 KEYS = ("a", "b", "c", "d")
 TOPIC, SUBSCRIPTION = "projects/test/topics/kill", "projects/test/subscriptions/kill"

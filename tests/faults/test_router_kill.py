@@ -10,7 +10,7 @@ import pytest
 from penstock.domain.pointer import MessagePointer, encode_pointer
 from penstock.queues.port import Publication
 from penstock.testing.receiver import RecordingReceiver, Reply
-from tests.services.router_process import RouterProcess
+from tests.rigs.penstock_process import RouterProcess
 from tests.sources.rig import SourceRig
 from tests.sources.rigs import RIGS
 

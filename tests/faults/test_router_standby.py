@@ -11,8 +11,7 @@ from penstock.domain.pointer import MessagePointer, encode_pointer
 from penstock.queues.open import publisher_for
 from penstock.queues.port import Publication
 from penstock.testing.receiver import RecordingReceiver
-from tests.services.router_process import RouterProcess
-from tests.services.sqs_server import wait_until
+from tests.rigs.penstock_process import RouterProcess, wait_until
 
 TTL = {"PENSTOCK_SCHEDULER__LEASE_TTL_S": "2", "PENSTOCK_SCHEDULER__LEASE_RENEW_S": "0.5"}
 

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,12 +15,12 @@ from penstock.domain.job_state import JobStatus
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
 from penstock.events.process.tokens import AuthTokens
-from penstock.events.store.postgres import postgres_repository
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.queues.open import QueueSpec, source_for
+from penstock.spark.database import SparkDatabase
+from tests.rigs.penstock_process import SECRET, SchedulerProcess
 from tests.services.redis import RedisServer
-from tests.services.scheduler_process import SECRET, SchedulerProcess
 from tests.services.sqs_server import SqsServer, counts, drain, running
 
 TARGET = "https://orders.example/hook"
@@ -53,11 +53,8 @@ def queue_url(sqs: SqsServer) -> str:
 
 
 @pytest.fixture
-async def jobs(postgres_database: str) -> AsyncIterator[JobRepository]:
-    repository = postgres_repository(postgres_database)
-    await repository.open(SystemClock().now_ms())
-    yield repository
-    await repository.close()
+def database(postgres_database: str) -> SparkDatabase:
+    return SparkDatabase(postgres_database)
 
 
 @pytest.fixture

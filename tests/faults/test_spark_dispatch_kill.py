@@ -2,12 +2,9 @@
 
 import asyncio
 import json
-import os
-import signal
-import subprocess
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,12 +13,13 @@ from penstock.domain.job import NewJob
 from penstock.domain.job_state import JobStatus
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
-from penstock.events.store.postgres import postgres_repository
 from penstock.events.store.repository import JobRepository
 from penstock.queues.open import QueueSpec, source_for
 from penstock.queues.port import Confirmation
-from tests.services.spark_cluster import SparkCluster, descendants, running_cluster
-from tests.services.sqs_server import PENSTOCK, SqsServer, counts, running
+from penstock.spark.database import SparkDatabase
+from tests.rigs.penstock_process import PenstockProcess
+from tests.services.spark_cluster import SparkCluster, running_cluster
+from tests.services.sqs_server import SqsServer, counts, running
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
@@ -56,58 +54,17 @@ def queue_url(sqs: SqsServer) -> str:
 
 
 @pytest.fixture
-async def jobs(postgres_database: str) -> AsyncIterator[JobRepository]:
-    repository = postgres_repository(postgres_database)
-    await repository.open(SystemClock().now_ms())
-    yield repository
-    await repository.close()
+def database(postgres_database: str) -> SparkDatabase:
+    return SparkDatabase(postgres_database)
 
 
-class Driver:
+class Driver(PenstockProcess):
     """`penstock pipeline run --only dispatch`, which can be killed and started again where it was."""
 
     def __init__(self, directory: Path, *options: str) -> None:
-        self._log = directory / "driver.log"
-        self._directory = directory
         checkpoint = ("--checkpoint", str(directory / "checkpoint"))
-        self._command = [str(PENSTOCK), "pipeline", "run", "--only", "dispatch", "--port", "0", *checkpoint, *options]
-        self.process: subprocess.Popen[str] | None = None
-
-    def start(self) -> None:
-        """Start, and wait until its query runs."""
-        with self._log.open("a") as log:
-            self.process = subprocess.Popen(
-                self._command,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                cwd=self._directory,
-                env={**os.environ, **SETTINGS},
-            )
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line.startswith("listening on "), f"{line!r}\n{self._log.read_text()[-3000:]}"
-
-    def kill(self) -> None:
-        """End it, its Java and its Python workers, as a power cut would."""
-        assert self.process is not None
-        for pid in (self.process.pid, *descendants(self.process.pid)):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        assert self._ended() == -9
-
-    def stop(self) -> int:
-        """Stop it gracefully; the exit code."""
-        assert self.process is not None
-        self.process.terminate()
-        return self._ended()
-
-    def _ended(self) -> int:
-        assert self.process is not None
-        process, self.process = self.process, None
-        assert process.stdout is not None
-        with process.stdout:
-            return process.wait(STOP_S)
+        run = ("pipeline", "run", "--only", "dispatch", "--port", "0")
+        super().__init__(directory, "driver", (*run, *checkpoint, *options), SETTINGS)
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
 
-from tests.services.sqs_server import SqsServer, counts, drain, receive, running, wait_until
+from tests.rigs.penstock_process import wait_until
+from tests.services.sqs_server import SqsServer, counts, drain, receive, running
 
 ROUNDS = 2
 SENDERS, RECEIVERS = 3, 2

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tests.services.sqs_server import PENSTOCK
+from tests.rigs.penstock_process import PENSTOCK
 
 pytestmark = pytest.mark.xdist_group("spark")
 

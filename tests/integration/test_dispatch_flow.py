@@ -13,10 +13,8 @@ from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan, sen
 from penstock.http.server.server import HttpServer
 from penstock.testing.receiver import Ending, Reply, defer, rate_limit
 from tests.dispatch_rig import DispatchRig, dispatch_rig
-from tests.job_databases import Connect, connect
 from tests.job_rig import BLOCK, IMMEDIATE, NEXT
-
-__all__ = ["connect"]
+from tests.rigs.job_database import Connect
 
 ACK = {"ack": True}
 FAILURE = Reply(500, b"out of order")

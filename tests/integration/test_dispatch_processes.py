@@ -9,7 +9,7 @@ from pathlib import Path
 
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.dispatch_rig import cloud_event, request
-from tests.services.sqs_server import PENSTOCK
+from tests.rigs.penstock_process import PENSTOCK
 
 STOP_S = 30
 KEYS = 5

@@ -1,22 +1,20 @@
 """A database with jobs and attempts for the tests of facts and reports: damaged ones too, so written by hand."""
 
 import asyncio
-import sqlite3
-from collections.abc import Sequence
-from contextlib import closing
-from typing import Any
-
-import psycopg
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
 
 from penstock.domain.job import NewJob
 from penstock.events.statistics.inline import InlineCounter
 from penstock.events.statistics.minutes import Dimension, Leader, Minute
-from penstock.events.store.repository.statistics import StatisticsProgress
-from penstock.events.store.statements import Dialect
+from penstock.events.store.repository.statistics import Statistics, StatisticsProgress
 from penstock.spark.database import SparkDatabase
 from penstock.testing.clock import VirtualClock
+from tests.rigs.job_database import execute, fetch, made, with_repository
 
+Result = TypeVar("Result")
 NOW_MS = 1_762_000_000_000
+ASIDE = "SELECT source, row_id, reason FROM set_aside"
 COLUMNS = ("job_id", "number", "outcome", "at_ms", "duration_ms", "status_code", "response", "error")
 
 
@@ -33,7 +31,7 @@ class FactsRig:
     def __init__(self, database: SparkDatabase) -> None:
         self.database = database
         self.clock = VirtualClock(NOW_MS)
-        asyncio.run(self._make([]))
+        made(self.database)
 
     def make_jobs(self, count: int, **fields: Any) -> list[str]:
         """Jobs of five groups, two pools and two subscriptions; their ids."""
@@ -49,58 +47,38 @@ class FactsRig:
             })
             for place in range(count)
         ]  # fmt: skip
-        asyncio.run(self._make(jobs))
+        with_repository(self.database, lambda repository: repository.create_jobs(jobs, NOW_MS), NOW_MS)
         return [job.id for job in jobs]
 
     def add_attempts(self, rows: Sequence[tuple[Any, ...]]) -> None:
         """Write rows as they are, in one transaction."""
-        names = ", ".join(COLUMNS)
-        if self.database.dialect is Dialect.SQLITE:
-            with closing(sqlite3.connect(self.database.path)) as connection, connection:
-                marks = ", ".join("?" for _ in COLUMNS)
-                connection.executemany(f"INSERT INTO attempts ({names}) VALUES ({marks})", rows)
-            return
-        with psycopg.connect(self.database.url, options=f"-csearch_path={self.database.schema}") as session:
-            marks = ", ".join("%s" for _ in COLUMNS)
-            session.cursor().executemany(f"INSERT INTO attempts ({names}) VALUES ({marks})".encode(), rows)
+        marks = ", ".join("?" for _ in COLUMNS)
+        execute(self.database, f"INSERT INTO attempts ({', '.join(COLUMNS)}) VALUES ({marks})", rows)
 
     def minutes(self, by: Dimension) -> list[Minute]:
         """All rows of a dimension."""
-        return asyncio.run(self._asked(lambda statistics: statistics.minutes(0, 2**53, by)))
+        return self._asked(lambda statistics: statistics.minutes(0, 2**53, by))
 
     def leaders(self) -> list[Leader]:
         """The leading groups of all time."""
-        return asyncio.run(self._asked(lambda statistics: statistics.leaders(0, 2**53, 1000)))
+        return self._asked(lambda statistics: statistics.leaders(0, 2**53, 1000))
 
     def progress(self) -> StatisticsProgress:
         """How far attempts were counted."""
-        progress: StatisticsProgress = asyncio.run(self._asked(lambda statistics: statistics.progress()))
-        return progress
+        return self._asked(lambda statistics: statistics.progress())
 
     def set_aside(self) -> set[tuple[str, str, str]]:
-        """What was recorded as not usable (SQLite only)."""
-        with closing(sqlite3.connect(self.database.path)) as connection:
-            return set(connection.execute("SELECT source, row_id, reason FROM set_aside"))
+        """What was recorded as not usable."""
+        return {(source, row_id, reason) for source, row_id, reason in fetch(self.database, ASIDE)}
 
     def count_inline(self) -> None:
         """Count as the inline engine does."""
 
-        async def count(statistics: Any) -> None:
+        async def count(statistics: Statistics) -> None:
             while await InlineCounter(statistics, self.clock, asyncio.sleep).count_some(1000):
                 pass
 
-        asyncio.run(self._asked(count))
+        self._asked(count)
 
-    async def _make(self, jobs: list[NewJob]) -> None:
-        repository = self.database.repository()
-        await repository.open(NOW_MS)
-        await repository.create_jobs(jobs, NOW_MS)
-        await repository.close()
-
-    async def _asked(self, question: Any) -> Any:
-        repository = self.database.repository()
-        await repository.open(NOW_MS)
-        try:
-            return await question(repository.statistics)
-        finally:
-            await repository.close()
+    def _asked(self, question: Callable[[Statistics], Awaitable[Result]]) -> Result:
+        return with_repository(self.database, lambda jobs: question(jobs.statistics), NOW_MS)

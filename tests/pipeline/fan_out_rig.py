@@ -2,13 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
-from uuid import uuid4
 
-import psycopg
 import pytest
-from psycopg import sql
 
 from penstock.domain.event import StoredEvent
 from penstock.domain.job import DispatchJob
@@ -19,21 +15,9 @@ from penstock.events.store.repository.listing import JobFilter
 from penstock.spark.database import SparkDatabase
 from penstock.spark.sources.database_reader import reader_for
 from tests.job_rig import JobRig
+from tests.rigs.job_database import fetch
 
 Result = TypeVar("Result")
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SparkDatabase]:
-    """One of each kind."""
-    if request.param == "sqlite":
-        yield SparkDatabase(f"sqlite://{tmp_path}/jobs.db")
-        return
-    url = str(request.getfixturevalue("postgres_url"))
-    schema = f"jobs_{uuid4().hex}"
-    yield SparkDatabase(url, schema)
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
 
 
 @pytest.fixture
@@ -102,7 +86,7 @@ class FanOutRig:
 
     def run(self, statement: str) -> Sequence[tuple[Any, ...]]:
         """A statement behind the repository's back."""
-        return run_statement(self.database, statement)
+        return fetch(self.database, statement)
 
     def close(self) -> None:
         self._opened.close()
@@ -111,17 +95,3 @@ class FanOutRig:
 async def _itself(repository: JobRepository) -> JobRepository:
     await asyncio.sleep(0)
     return repository
-
-
-def run_statement(database: SparkDatabase, statement: str) -> Sequence[tuple[Any, ...]]:
-    """A statement on a connection of its own."""
-    if database.url.startswith("sqlite"):
-        import sqlite3
-        from contextlib import closing
-
-        with closing(sqlite3.connect(database.path)) as connection, connection:
-            return connection.execute(statement).fetchall()
-    with psycopg.connect(database.url, autocommit=True) as session:
-        session.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(database.schema)))
-        cursor = session.execute(statement)
-        return cursor.fetchall() if cursor.description else []

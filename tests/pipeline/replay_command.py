@@ -13,8 +13,7 @@ from typing import Any
 from penstock.spark.database import SparkDatabase
 from penstock.testing.receiver import RecordingReceiver
 from tests.pipeline.replay_rig import ReplayRig
-from tests.services.spark_cluster import descendants
-from tests.services.sqs_server import PENSTOCK
+from tests.rigs.penstock_process import PENSTOCK, descendants
 
 WITHIN_S = 400
 

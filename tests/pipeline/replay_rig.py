@@ -1,14 +1,9 @@
 """Jobs that are over, for replays: made as publishers make them, and then moved to where a test wants them."""
 
 import asyncio
-import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from threading import Event as ThreadEvent
 from typing import Any
-
-import psycopg
-from psycopg import sql
 
 from penstock.domain.event import StoredEvent
 from penstock.domain.ids import TsidFactory
@@ -19,9 +14,10 @@ from penstock.domain.subscription import Subscription
 from penstock.edge.clock import SystemClock
 from penstock.events.fan_out.rule import FanOut
 from penstock.events.store.repository.replays import Replays
-from penstock.events.store.statements import Dialect, codes_of
+from penstock.events.store.statements import codes_of
 from penstock.history.replay.task import replays_in
 from penstock.spark.database import SparkDatabase
+from tests.rigs.job_database import fetch, with_repository
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 EVERYTHING = ReplaySelection(from_ms=0)
@@ -75,16 +71,7 @@ class ReplayRig:
 
     def execute(self, text: str) -> list[tuple[Any, ...]]:
         """A statement past the repository."""
-        if self.database.dialect is Dialect.SQLITE:
-            connection = sqlite3.connect(self.database.path, timeout=20)
-            with connection:
-                rows = connection.execute(text).fetchall()
-            connection.close()
-            return rows
-        with psycopg.connect(self.database.url, autocommit=True) as server:
-            server.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(self.database.schema)))
-            cursor = server.execute(text.encode())
-            return cursor.fetchall() if cursor.description else []
+        return fetch(self.database, text)
 
     def job(self, job_id: str) -> DispatchJob:
         job: DispatchJob = self._with_repository(lambda repository: repository.get_job(job_id))
@@ -111,15 +98,7 @@ class ReplayRig:
         return attempts
 
     def _with_repository(self, use: Any) -> Any:
-        async def run() -> Any:
-            repository = self.database.repository()
-            await repository.open(self.clock.now_ms())
-            try:
-                return await use(repository)
-            finally:
-                await repository.close()
-
-        return asyncio.run(run())
+        return with_repository(self.database, use, self.clock.now_ms())
 
     def _with_replays(self, use: Any) -> Any:
         async def run() -> Any:
@@ -129,12 +108,4 @@ class ReplayRig:
         return asyncio.run(run())
 
 
-@contextmanager
-def postgres_schema(url: str, schema: str) -> Iterator[SparkDatabase]:
-    """A schema that is dropped on the way out."""
-    yield SparkDatabase(url, schema)
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
-
-
-__all__ = ["EVERYTHING", "NEVER", "SECRET", "ReplayRig", "Replays", "postgres_schema"]
+__all__ = ["EVERYTHING", "NEVER", "SECRET", "ReplayRig", "Replays"]

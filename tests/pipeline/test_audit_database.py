@@ -12,9 +12,9 @@ from penstock.history.audit.findings import FindingKind
 from penstock.history.audit.window import CATALOG_LAG_MS, AuditWindow
 from penstock.http.api.changes import Change
 from tests.job_rig import JobRig
-from tests.pipeline.fan_out_rig import FanOutRig, database, rig
+from tests.pipeline.fan_out_rig import FanOutRig, rig
 
-__all__ = ["database", "rig"]
+__all__ = ["rig"]
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 

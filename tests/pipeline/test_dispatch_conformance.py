@@ -1,12 +1,9 @@
 """What both engines promise, inline and Spark, on both databases: the rules of the plan, seen in the queue."""
 
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from uuid import uuid4
 
-import psycopg
 import pytest
-from psycopg import sql
 
 from penstock.domain.job import Attempt, NewJob
 from penstock.domain.job_state import JobStatus
@@ -40,18 +37,6 @@ def queue_url(sqs: SqsServer) -> str:
     attributes = {"FifoQueue": "true", "MaximumMessageSize": str(LARGEST_BYTES)}
     url: str = sqs.anyone.create_queue(QueueName=f"d-{uuid4().hex}.fifo", Attributes=attributes)["QueueUrl"]
     return url
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SparkDatabase]:
-    if request.param == "sqlite":
-        yield SparkDatabase(f"sqlite:///{tmp_path}/jobs.db")
-        return
-    url = str(request.getfixturevalue("postgres_url"))
-    schema = f"jobs_{uuid4().hex}"
-    yield SparkDatabase(url, schema)
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
 
 
 @pytest.fixture(params=["inline", "spark"])

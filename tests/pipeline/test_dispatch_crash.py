@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from uuid import uuid4
 
 import msgspec
@@ -53,14 +53,6 @@ def queue_url(sqs: SqsServer) -> str:
 @pytest.fixture
 def database(postgres_database: str) -> SparkDatabase:
     return SparkDatabase(postgres_database)
-
-
-@pytest.fixture
-async def jobs(database: SparkDatabase) -> AsyncIterator[JobRepository]:
-    repository = database.repository()
-    await repository.open(SystemClock().now_ms())
-    yield repository
-    await repository.close()
 
 
 @pytest.fixture

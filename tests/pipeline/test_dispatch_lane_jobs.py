@@ -1,6 +1,6 @@
 """What a round reads of the lanes whose turn it is, from both databases."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -20,14 +20,6 @@ GROUPS, PER_GROUP = 9, 8
 NOW_MS = SystemClock().now_ms()
 OWNER = LaneOwner("a round")
 MODES = (DispatchMode.BLOCK_ON_ERROR, DispatchMode.NEXT_ON_ERROR)
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SparkDatabase]:
-    if request.param == "sqlite":
-        yield SparkDatabase(f"sqlite:///{tmp_path}/jobs.db")
-    else:
-        yield SparkDatabase(str(request.getfixturevalue("postgres_database")))
 
 
 @pytest.fixture

@@ -2,13 +2,10 @@
 
 import asyncio
 import pickle
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from uuid import uuid4
 
-import psycopg
 import pytest
-from psycopg import sql
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -34,26 +31,6 @@ pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 QUEUED, PENDING = JobStatus.QUEUED, JobStatus.PENDING
 WITHIN_S = 150
 LEASE = LeaseSettings(standby="sql", ttl_s=10, renew_s=0.5)
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SparkDatabase]:
-    if request.param == "sqlite":
-        yield SparkDatabase(f"sqlite:///{tmp_path}/jobs.db")
-        return
-    url = str(request.getfixturevalue("postgres_url"))
-    schema = f"jobs_{uuid4().hex}"
-    yield SparkDatabase(url, schema)
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
-
-
-@pytest.fixture
-async def jobs(database: SparkDatabase) -> AsyncIterator[JobRepository]:
-    repository = database.repository()
-    await repository.open(SystemClock().now_ms())
-    yield repository
-    await repository.close()
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from penstock.domain.ids import job_id_for
 from penstock.domain.job_state import JobStatus
 from penstock.domain.matching import Condition, EventFilter
 from penstock.events.fan_out.spark import keep_jobs
-from tests.pipeline.fan_out_rig import FanOutRig, database, rig
+from tests.pipeline.fan_out_rig import FanOutRig, rig
 from tests.pipeline.fan_out_worlds import frame_of, row_of
 
-__all__ = ["database", "rig"]
+__all__ = ["rig"]
 pytestmark = [pytest.mark.xdist_group("spark")]
 
 

@@ -18,20 +18,7 @@ from penstock.spark.sources.database_reader import reader_for
 from penstock.spark.sources.statements import STORED
 from penstock.spark.sources.stream_source import START, STREAMED, TASK_ROWS, Outlook, StreamPlace, StreamReader
 from penstock.spark.sources.table_source import TableSource
-from tests.pipeline.source_rig import (
-    NOW_MS,
-    add_attempts,
-    database,
-    events,
-    execute,
-    fetch,
-    postgres,
-    postgres_place,
-    sqlite_place,
-    with_repository,
-)
-
-__all__ = ["database", "postgres_place", "sqlite_place"]
+from tests.rigs.job_database import NOW_MS, add_attempts, events, execute, fetch, postgres, with_repository
 
 Offset = dict[str, Any]
 EVERYTHING = ReadAllAvailable()
@@ -318,7 +305,7 @@ def test_places_are_ordered_as_both_databases_order_rows() -> None:
 WRITER = """
 import asyncio, sys
 from penstock.spark.database import SparkDatabase
-from tests.pipeline.source_rig import NOW_MS, events
+from tests.rigs.job_database import NOW_MS, events
 
 async def write() -> None:
     repository = SparkDatabase(sys.argv[1]).repository()

@@ -1,9 +1,5 @@
 """What is kept of replays, on both databases: copies made once, parts that one task has, deliveries written down."""
 
-from collections.abc import Iterator
-from pathlib import Path
-from uuid import uuid4
-
 import pytest
 
 from penstock.delivery.webhook.request import checked_headers
@@ -17,18 +13,14 @@ from penstock.events.errors import ReplayNotFound, ReplayTakenOver
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.replays import KEPT_MS, ReplayPart, Replays
 from penstock.spark.database import SparkDatabase
-from tests.pipeline.replay_rig import EVERYTHING, ReplayRig, postgres_schema
+from tests.pipeline.replay_rig import EVERYTHING, ReplayRig
 
 TARGET = "https://orders.example/hook"
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ReplayRig]:
-    if request.param == "sqlite":
-        yield ReplayRig(SparkDatabase(f"sqlite:///{tmp_path}/jobs.db"))
-        return
-    with postgres_schema(str(request.getfixturevalue("postgres_url")), f"replays_{uuid4().hex}") as database:
-        yield ReplayRig(database)
+@pytest.fixture
+def rig(database: SparkDatabase) -> ReplayRig:
+    return ReplayRig(database)
 
 
 def delivered(job_id: str, number: int = 1, outcome: AttemptOutcome = AttemptOutcome.DELIVERED) -> ReplayAttempt:

@@ -24,7 +24,7 @@ from penstock.spark.database import SparkDatabase
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.made_jobs import dispatch_job
 from tests.pipeline.replay_rig import SECRET, ReplayRig
-from tests.services.sqs_server import wait_until
+from tests.rigs.penstock_process import wait_until
 
 LOOPBACK = DirectSettings(egress_allow=(ip_network("127.0.0.0/8"),))
 
@@ -182,7 +182,7 @@ async def test_a_task_that_dies_repeats_at_most_one_delivery_of_each_group(rig: 
         job_ids = await prepared(rig, receiver, [f"k{number % 20}" for number in range(600)])
         replay = await begun(rig)
         dying = asyncio.create_task(done(rig, replay, in_chunks(iter(job_ids), 50), "dying"))
-        await receiver.received(200, within_s=30)
+        await receiver.received(200, within_s=60)
         dying.cancel()
         with pytest.raises(asyncio.CancelledError):
             await dying

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from penstock.spark import requirements
 from penstock.spark.errors import SparkUnavailable
 from penstock.spark.session import JAVA_OPTIONS, PYTHON, SessionSettings, configuration
-from tests.services.sqs_server import PENSTOCK
+from tests.rigs.penstock_process import PENSTOCK
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 

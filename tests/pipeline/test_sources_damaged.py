@@ -12,9 +12,7 @@ from penstock.spark.schemas import SUBSCRIPTIONS
 from penstock.spark.sources.statements import STORED
 from penstock.spark.sources.table_source import SubscriptionReader, TableReader
 from penstock.spark.sources.valid_rows import SetAside, set_aside
-from tests.pipeline.source_rig import add_attempts, add_jobs, database, execute, fetch, postgres_place, sqlite_place
-
-__all__ = ["database", "postgres_place", "sqlite_place"]
+from tests.rigs.job_database import add_attempts, add_jobs, execute, fetch
 
 EVENT = """
 INSERT INTO events (

@@ -29,9 +29,7 @@ from penstock.spark.database import SparkDatabase
 from penstock.spark.schemas import JOBS
 from penstock.spark.sources.statements import STORED, condition
 from penstock.spark.sources.table_source import TableReader
-from tests.pipeline.source_rig import add_jobs, database, postgres_place, sqlite_place
-
-__all__ = ["database", "postgres_place", "sqlite_place"]
+from tests.rigs.job_database import add_jobs
 
 TEXTS = ["a", "B", "b'", "é", "\\", "aé", "", "%"]
 STATES = [state for state in range(9) if state != 2]  # 2 was CLAIMED, which no job is any more

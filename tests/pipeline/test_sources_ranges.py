@@ -14,18 +14,7 @@ from penstock.events.store.statements import Dialect
 from penstock.spark.database import SparkDatabase
 from penstock.spark.sources.database_reader import reader_for
 from penstock.spark.sources.statements import EVERYTHING, STORED, KeyRange, Query, quantiles, ranges_between
-from tests.pipeline.source_rig import (
-    NOW_MS,
-    add_attempts,
-    add_jobs,
-    database,
-    execute,
-    made,
-    postgres_place,
-    sqlite_place,
-)
-
-__all__ = ["database", "postgres_place", "sqlite_place"]
+from tests.rigs.job_database import NOW_MS, add_attempts, add_jobs, execute, made
 
 READY, COMPLETED, BLOCK = 1, 5, 2
 # Quotes, a backslash and letters past ASCII: what could break SQL or be ordered otherwise than byte by byte.

@@ -16,7 +16,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.services.spark_cluster import descendants
+from tests.rigs.penstock_process import descendants
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 

@@ -22,18 +22,7 @@ from penstock.spark.database import SparkDatabase
 from penstock.spark.schemas import ATTEMPTS, EVENTS, JOBS, SUBSCRIPTIONS
 from penstock.spark.sources.table_source import registered
 from penstock.spark.tables import Tables
-from tests.pipeline.source_rig import (
-    NOW_MS,
-    add_attempts,
-    database,
-    events,
-    execute,
-    postgres_place,
-    sqlite_place,
-    with_repository,
-)
-
-__all__ = ["database", "postgres_place", "sqlite_place"]
+from tests.rigs.job_database import NOW_MS, add_attempts, events, execute, with_repository
 
 pytestmark = [pytest.mark.xdist_group("spark")]
 SECRET = "a-secret-nobody-sees"

@@ -7,7 +7,8 @@ from uuid import uuid4
 
 from google.api_core.exceptions import NotFound
 
-from tests.services.pubsub_server import PROJECT, Clients, wait_until
+from tests.rigs.penstock_process import wait_until
+from tests.services.pubsub_server import PROJECT, Clients
 
 
 class Rig:

@@ -6,7 +6,8 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from tests.services.sqs_server import PENSTOCK, bodies, counts, drain, running, wait_until
+from tests.rigs.penstock_process import PENSTOCK, wait_until
+from tests.services.sqs_server import bodies, counts, drain, running
 
 BEFORE = 50
 

@@ -22,9 +22,7 @@ from penstock.ops.config.dispatch_options import FanOutBy
 from penstock.router.config.configuration import parse_configuration
 from penstock.testing.receiver import Reply
 from tests.dispatch_rig import DispatchRig, cloud_event, dispatch_rig, jobs_parts, request
-from tests.job_databases import Connect, connect
-
-__all__ = ["connect"]
+from tests.rigs.job_database import Connect
 
 V1 = "/api/v1"
 UNKNOWN = "0HZXEQ5Y8JY5Z"

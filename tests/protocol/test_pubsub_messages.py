@@ -7,7 +7,7 @@ import pytest
 from google.api_core.exceptions import InvalidArgument, NotFound
 
 from tests.protocol.pubsub_rig import Rig, bodies
-from tests.services.pubsub_server import wait_until
+from tests.rigs.penstock_process import wait_until
 
 pytest_plugins = ["tests.protocol.pubsub_fixtures"]
 

@@ -13,7 +13,8 @@ from google.api_core.exceptions import FailedPrecondition
 
 from penstock.testing.receiver import Ending, RecordedRequest, RecordingReceiver, Reply
 from tests.protocol.pubsub_rig import Rig, bodies
-from tests.services.pubsub_server import PubsubServer, clients_of, running, wait_until
+from tests.rigs.penstock_process import wait_until
+from tests.services.pubsub_server import PubsubServer, clients_of, running
 
 WITHIN_S = 20.0
 KEYS = ("a", "b", "c")

@@ -16,7 +16,8 @@ from google.cloud.pubsub_v1.subscriber.exceptions import (  # type: ignore[impor
 from google.cloud.pubsub_v1.types import FlowControl  # type: ignore[import-untyped]
 
 from tests.protocol.pubsub_rig import Rig, bodies
-from tests.services.pubsub_server import PubsubServer, clients_of, wait_until
+from tests.rigs.penstock_process import wait_until
+from tests.services.pubsub_server import PubsubServer, clients_of
 
 pytest_plugins = ["tests.protocol.pubsub_fixtures"]
 

@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 
 PENSTOCK = Path(sys.executable).with_name("penstock")
-WAIT_S = 30
+WAIT_S = 120
+LISTENING = re.compile(r"listening on (http://[\w.]+:\d+)")
 EMPTY = '{"processingPools":[{"code":"P","concurrency":3}],"queues":[]}'
 
 
@@ -34,10 +36,16 @@ def router(
 
 
 def urls(process: "subprocess.Popen[str]", count: int) -> list[str]:
+    """Where its workers listen. They share a pipe: two that start at once may write into each other's line."""
     assert process.stdout is not None
-    lines = [process.stdout.readline() for _ in range(count)]
-    assert all(line.startswith("listening on ") for line in lines), lines
-    return [line.split()[-1] for line in lines]
+    text = ""
+    while text.count("\n") < count:
+        line = process.stdout.readline()
+        assert line, f"it ended after {text!r}"
+        text += line
+    found = LISTENING.findall(text)
+    assert len(found) == count, text
+    return found
 
 
 def status(url: str, path: str) -> int:

@@ -10,18 +10,8 @@ from botocore.credentials import Credentials  # type: ignore[import-untyped]
 
 from penstock.sqs.admin.shapes import MAX_DEAD_LETTER_SOURCES
 from tests.protocol.conftest import MakeQueue
-from tests.services.sqs_server import (
-    ACCOUNT,
-    ADMIN,
-    CLIENT,
-    REGION,
-    Answer,
-    SqsServer,
-    bodies,
-    counts,
-    receive,
-    wait_until,
-)
+from tests.rigs.penstock_process import wait_until
+from tests.services.sqs_server import ACCOUNT, ADMIN, CLIENT, REGION, Answer, SqsServer, bodies, counts, receive
 
 
 def name_of(url: str) -> str:

@@ -8,7 +8,8 @@ import pytest
 from botocore.exceptions import ClientError  # type: ignore[import-untyped]
 
 from tests.protocol.conftest import Call, MakeQueue
-from tests.services.sqs_server import ACCOUNT, REGION, SqsServer, bodies, counts, drain, receive, wait_until
+from tests.rigs.penstock_process import wait_until
+from tests.services.sqs_server import ACCOUNT, REGION, SqsServer, bodies, counts, drain, receive
 
 
 def arn(url: str) -> str:

@@ -9,15 +9,7 @@ import pytest
 from botocore.exceptions import ClientError  # type: ignore[import-untyped]
 
 from tests.protocol.conftest import MakeQueue
-from tests.services.sqs_server import (
-    ADMIN,
-    CLIENT,
-    SqsServer,
-    bodies,
-    counts,
-    exchange,
-    receive,
-)
+from tests.services.sqs_server import ADMIN, CLIENT, SqsServer, bodies, counts, exchange, receive
 
 VERSION = {"Version": "2012-11-05"}
 SPACE = "{http://queue.amazonaws.com/doc/2012-11-05/}"

@@ -19,7 +19,7 @@ from google.cloud import pubsub_v1  # type: ignore[import-untyped]
 
 from penstock.ops.config import Config
 from penstock.testing.receiver import RecordingReceiver, Reply
-from tests.services.sqs_server import PENSTOCK, wait_until
+from tests.rigs.penstock_process import PENSTOCK, wait_until
 
 READY_LINE = re.compile(r"^(\w+) +(\S+)  ")
 PARTS = ("sqs", "pubsub", "api", "router")
@@ -94,7 +94,7 @@ async def test_an_event_reaches_its_subscriber_and_everything_answers(machine: M
         machine.penstock("subscriptions", "create", "billing", "--pattern", "orders:**", "--target", receiver.url)
         for number in range(3):
             machine.penstock("publish", "orders:placed", "--key", "order-1", "--data", str(number))
-        requests = await receiver.received(3, 30)
+        requests = await receiver.received(3, 60)
     assert [b'"data":%d' % number in request.body for number, request in enumerate(requests)] == [True] * 3
     for part in ("sqs", "api", "router"):
         assert is_ready(machine.addresses[part]), part
@@ -143,10 +143,10 @@ async def test_with_keys_the_parts_know_each_other_and_strangers_are_refused(
         async with RecordingReceiver() as receiver:
             machine.penstock("subscriptions", "create", "billing", "--pattern", "orders:**", "--target", receiver.url)
             machine.penstock("publish", "orders:placed", "--key", "order-1")
-            await receiver.received(1, 30)
+            await receiver.received(1, 60)
         # Long before the router's next sync.
         machine.penstock("pools", "set", "SLOW", "--concurrency", "3")
-        wait_until(lambda: concurrency_of(machine, "SLOW", key) == 3, 30)
+        wait_until(lambda: concurrency_of(machine, "SLOW", key) == 3, 60)
     finally:
         assert machine.stop() == 0, machine.log.read_text()
     assert key not in machine.log.read_text()
@@ -176,10 +176,10 @@ def concurrency_of(machine: Machine, pool: str, key: str) -> int | None:
 
 def test_a_part_that_dies_is_started_again_where_it_was(machine: Machine) -> None:
     router = machine.addresses["router"]
-    wait_until(lambda: is_ready(router), 30)
+    wait_until(lambda: is_ready(router), 60)
     victim = children_of(machine.process.pid)[PARTS.index("router")]
     os.kill(victim, signal.SIGKILL)
-    wait_until(lambda: not is_ready(router), 30)
+    wait_until(lambda: not is_ready(router), 60)
     wait_until(lambda: is_ready(router), 60)
     assert "router ended with code -9; starting it again" in machine.log.read_text()
 

@@ -115,10 +115,10 @@ async def test_a_request_gets_through_as_it_is_and_so_does_the_answer(
 
 async def test_a_router_is_told_of_pools_at_once(rig: DispatchRig, upstream: RecordingReceiver) -> None:
     assert (await rig.ask("PUT", "/api/v1/pools/SLOW", {"concurrency": 3})).status == 200
-    (told,) = await upstream.received(1, 10)
+    (told,) = await upstream.received(1, 60)
     assert (told.method, told.path) == ("POST", "/config/reload")
     assert (await rig.ask("DELETE", "/api/v1/pools/SLOW")).status == 200
-    assert (await upstream.received(2, 10))[1].path == "/config/reload"
+    assert (await upstream.received(2, 60))[1].path == "/config/reload"
 
 
 async def test_a_pool_is_kept_though_no_router_hears_of_it(tmp_path: Path) -> None:

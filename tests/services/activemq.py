@@ -13,7 +13,7 @@ from tests.services.nats import free_port, wait_until_listening
 
 HOME = Path("/usr/share/activemq")
 START_S = 60
-STOP_S = 20
+STOP_S = 60
 CONFIGURATION = """\
 <beans xmlns="http://www.springframework.org/schema/beans" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
   xsi:schemaLocation="http://www.springframework.org/schema/beans

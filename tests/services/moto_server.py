@@ -14,8 +14,8 @@ from tests.services import unavailable
 from tests.services.nats import free_port, wait_until_listening
 
 MOTO_SERVER = Path(sys.executable).with_name("moto_server")
-START_S = 30
-STOP_S = 10
+START_S = 60
+STOP_S = 60
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,8 @@ import pytest
 from tests.services import unavailable
 
 NATS_SERVER = Path(sys.executable).with_name("nats-server")
-START_S = 20
-STOP_S = 10
+START_S = 60
+STOP_S = 60
 
 
 class NatsServer:

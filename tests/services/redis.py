@@ -10,8 +10,8 @@ import pytest
 from tests.services import unavailable
 from tests.services.nats import free_port, wait_until_listening
 
-START_S = 20
-STOP_S = 10
+START_S = 60
+STOP_S = 60
 
 
 class RedisServer:

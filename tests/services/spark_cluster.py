@@ -15,6 +15,7 @@ import pyspark
 from penstock.spark.errors import SparkUnavailable
 from penstock.spark.jvm import shared_class_options
 from penstock.spark.requirements import require_spark
+from tests.rigs.penstock_process import descendants
 from tests.services import unavailable
 
 SPARK_CLASS = Path(pyspark.__path__[0], "bin", "spark-class")
@@ -137,16 +138,6 @@ def running_cluster(directory: Path, workers: int = 2) -> Iterator[SparkCluster]
 def java_options() -> str:
     """Small and quick, with the archive of Spark's classes if this machine has one."""
     return " ".join(("-XX:+UseSerialGC", "-Xlog:disable", *shared_class_options(require_spark())))
-
-
-def descendants(pid: int) -> list[int]:
-    """The processes that a process started, and those that they did."""
-    table = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
-    parents = [(int(child), int(parent)) for child, parent in (line.split() for line in table.splitlines())]
-    found = [pid]
-    for parent in found:
-        found.extend(child for child, its_parent in parents if its_parent == parent)
-    return found[1:]
 
 
 def _python_without_penstock(directory: Path) -> Path:

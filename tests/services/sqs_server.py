@@ -2,26 +2,24 @@
 
 import http.client
 import json
-import os
 import re
 import subprocess
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import boto3  # type: ignore[import-untyped]
 from botocore.config import Config  # type: ignore[import-untyped]
 
-PENSTOCK = Path(sys.executable).with_name("penstock")
+from tests.rigs.penstock_process import ServedPart
+
 REGION = "us-east-1"
 ACCOUNT = "000000000000"
-START_S = 30
-STOP_S = 15
+START_S = 120
 ANYONE = ("anyone", "no secret is checked")
 ADMIN = ("the-admin", "the secret of the admin")
 CLIENT = ("a-client", "the secret of the client")
@@ -44,35 +42,11 @@ class Answer(NamedTuple):
         return json.loads(self.body)
 
 
-class SqsServer:
+class SqsServer(ServedPart):
     """One server process; `start` after `stop` or `kill` brings it back with the same data on the same port."""
 
     def __init__(self, directory: Path, *options: str, environment: Mapping[str, str] | None = None) -> None:
-        self._options = options
-        self._environment = {**os.environ, **(environment or {})}
-        self._log = directory / "server.log"
-        self._directory = directory
-        self._port = 0
-        self.process: subprocess.Popen[str] | None = None
-        self.url = ""
-
-    def start(self) -> "SqsServer":
-        """Start and wait until it listens."""
-        self.process = self.launch()
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line.startswith("listening on "), f"{line!r}\n{self.log()}"
-        self.url = line.split()[-1]
-        self._port = urlsplit(self.url).port or 0
-        return self
-
-    def launch(self) -> "subprocess.Popen[str]":
-        """Only start the process, for one that is expected to refuse."""
-        command = [str(PENSTOCK), "serve", "sqs", "--port", str(self._port), *self._options]
-        with self._log.open("a") as log:
-            return subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=self._directory, env=self._environment
-            )
+        super().__init__(directory, "server", ("sqs", *options), environment)
 
     def refusal(self) -> str:
         """What it says when it will not start."""
@@ -84,34 +58,6 @@ class SqsServer:
                 raise
         assert process.returncode not in (0, None)
         return out + self.log()
-
-    def terminate(self) -> None:
-        """Ask it to stop; `wait` tells how it ended."""
-        assert self.process is not None
-        self.process.terminate()
-
-    def wait(self) -> int:
-        """The exit code, once it has ended."""
-        assert self.process is not None
-        process, self.process = self.process, None
-        assert process.stdout is not None
-        with process.stdout:
-            return process.wait(STOP_S)
-
-    def stop(self) -> int:
-        """Stop it gracefully; the exit code."""
-        self.terminate()
-        return self.wait()
-
-    def kill(self) -> None:
-        """End it as a power cut would."""
-        assert self.process is not None
-        self.process.kill()
-        assert self.wait() == -9
-
-    def log(self) -> str:
-        """What it has logged."""
-        return self._log.read_text()
 
     # Clients
 
@@ -193,7 +139,8 @@ def running(directory: Path, *options: str, environment: Mapping[str, str] | Non
     directory.mkdir(parents=True, exist_ok=True)
     server = SqsServer(directory, *options, environment=environment)
     try:
-        yield server.start()
+        server.start()
+        yield server
     finally:
         if server.process is not None:
             ended = server.process.poll()
@@ -234,7 +181,7 @@ def receive(client: Any, url: str, most: int = 10, **parameters: Any) -> list[di
 def drain(client: Any, url: str, count: int, **parameters: Any) -> list[dict[str, Any]]:
     """Receive and delete until so many messages came; fails when they do not come."""
     messages: list[dict[str, Any]] = []
-    deadline_s = monotonic() + 20
+    deadline_s = monotonic() + 60
     while len(messages) < count:
         assert monotonic() < deadline_s, f"{len(messages)} of {count} came"
         some = receive(client, url, WaitTimeSeconds=1, **parameters)
@@ -250,11 +197,3 @@ def counts(client: Any, url: str) -> tuple[int, int, int]:
     attributes = client.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
     visible, in_flight, delayed = (int(attributes[name]) for name in names)
     return visible, in_flight, delayed
-
-
-def wait_until(holds: Any, within_s: float = 10.0, otherwise: Callable[[], str] = lambda: "") -> None:
-    """Ask again and again until a condition holds; `otherwise` tells what is to be seen when it does not."""
-    deadline_s = monotonic() + within_s
-    while not holds():
-        assert monotonic() < deadline_s, f"it does not come true {otherwise()}"
-        sleep(0.01)

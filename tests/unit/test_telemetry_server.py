@@ -47,7 +47,7 @@ def running(program: str) -> Iterator[tuple["subprocess.Popen[str]", http.client
             line = process.stdout.readline()
             assert line.startswith("listening on http://127.0.0.1:")
             address = urlsplit(line.removeprefix("listening on ").strip())
-            connection = http.client.HTTPConnection(str(address.hostname), address.port or 0, timeout=10)
+            connection = http.client.HTTPConnection(str(address.hostname), address.port or 0, timeout=60)
             with closing(connection):
                 yield process, connection
         finally:
@@ -61,7 +61,7 @@ def test_served_over_a_real_socket_and_stopped_by_a_signal(number: signal.Signal
         response = connection.getresponse()
         assert (response.status, response.read()) == (200, b'{"status": "ready", "checks": {}}')
         process.send_signal(number)
-        out, _ = process.communicate(timeout=15)
+        out, _ = process.communicate(timeout=60)
         assert (process.returncode, out) == (0, "stopped\n")
 
 
@@ -72,7 +72,7 @@ def test_a_request_in_progress_is_answered_before_the_stop() -> None:
         assert process.stdout.readline() == "asked\n"
         process.send_signal(signal.SIGTERM)
         assert connection.getresponse().read() == b"done"
-        assert process.wait(timeout=15) == 0
+        assert process.wait(timeout=60) == 0
 
 
 def test_a_second_signal_does_not_wait_for_requests_in_progress() -> None:

@@ -1,9 +1,9 @@
-"""Empty databases to read from, one of each kind, and direct ways into them."""
+"""The database of jobs, one of each kind, for all suites; and direct ways into it, past the repository."""
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -13,19 +13,32 @@ import pytest
 from psycopg import sql
 
 from penstock.domain.event import StoredEvent
+from penstock.edge.clock import SystemClock
+from penstock.events.store.postgres import postgres_repository
 from penstock.events.store.repository import JobRepository
+from penstock.events.store.sqlite import sqlite_repository
 from penstock.events.store.statements import Dialect
 from penstock.spark.database import SparkDatabase
 
 NOW_MS = 1_700_000_000_000
+Connect = Callable[[], JobRepository]
 Result = TypeVar("Result")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest) -> SparkDatabase:
-    """An empty database with the tables of jobs."""
-    found: SparkDatabase = request.getfixturevalue(f"{request.param}_place")
-    return found
+def empty_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SparkDatabase]:
+    """A database without tables: a new file, or a new schema."""
+    if request.param == "sqlite":
+        yield SparkDatabase(f"sqlite://{tmp_path}/jobs.db")
+        return
+    with new_schema(str(request.getfixturevalue("postgres_url"))) as found:
+        yield found
+
+
+@pytest.fixture
+def database(empty_database: SparkDatabase) -> SparkDatabase:
+    """A database with the tables of jobs, one of each kind."""
+    return made(empty_database)
 
 
 @pytest.fixture
@@ -37,30 +50,50 @@ def sqlite_place(tmp_path: Path) -> SparkDatabase:
 @pytest.fixture
 def postgres_place(postgres_url: str) -> Iterator[SparkDatabase]:
     """A schema of PostgreSQL with the tables of jobs."""
-    database = made(SparkDatabase(postgres_url, f"jobs_{uuid4().hex}"))
-    yield database
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(database.schema)))
+    with new_schema(postgres_url) as found:
+        yield made(found)
+
+
+@pytest.fixture
+def connect(empty_database: SparkDatabase) -> Connect:
+    """Makes repositories of one empty database, as a node has them: called when jobs arrive."""
+    if empty_database.dialect is Dialect.SQLITE:
+        return lambda: sqlite_repository(empty_database.path, durability="survives-process-crash-only")
+    return lambda: postgres_repository(empty_database.url, schema=empty_database.schema, listen=True)
+
+
+@pytest.fixture
+async def jobs(database: SparkDatabase) -> AsyncIterator[JobRepository]:
+    """The repository of `database`, open."""
+    repository = database.repository()
+    await repository.open(SystemClock().now_ms())
+    yield repository
+    await repository.close()
+
+
+@contextmanager
+def new_schema(url: str) -> Iterator[SparkDatabase]:
+    """A schema of PostgreSQL without tables, dropped on the way out."""
+    schema = f"jobs_{uuid4().hex}"
+    yield SparkDatabase(url, schema)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
 
 
 def made(database: SparkDatabase) -> SparkDatabase:
     """The same with its tables."""
-
-    async def make() -> None:
-        repository = database.repository()
-        await repository.open(NOW_MS)
-        await repository.close()
-
-    asyncio.run(make())
+    with_repository(database, lambda jobs: jobs.counts())
     return database
 
 
-def with_repository(database: SparkDatabase, work: "Callable[[JobRepository], Any]") -> Any:
+def with_repository(
+    database: SparkDatabase, work: "Callable[[JobRepository], Awaitable[Result]]", now_ms: int = NOW_MS
+) -> Result:
     """Do asynchronous work on a repository, from a test that is not asynchronous."""
 
-    async def do() -> Any:
+    async def do() -> Result:
         repository = database.repository()
-        await repository.open(NOW_MS)
+        await repository.open(now_ms)
         try:
             return await work(repository)
         finally:
@@ -72,7 +105,7 @@ def with_repository(database: SparkDatabase, work: "Callable[[JobRepository], An
 def execute(database: SparkDatabase, statement: str, rows: Iterable[tuple[Any, ...]] = ((),)) -> None:
     """Run a statement with question marks for each row, all in one transaction."""
     if database.dialect is Dialect.SQLITE:
-        with closing(sqlite3.connect(database.path)) as connection, connection:
+        with closing(sqlite3.connect(database.path, timeout=60)) as connection, connection:
             connection.executemany(statement, rows)
     else:
         with postgres(database) as session, session.cursor() as cursor:
@@ -80,12 +113,13 @@ def execute(database: SparkDatabase, statement: str, rows: Iterable[tuple[Any, .
 
 
 def fetch(database: SparkDatabase, query: str) -> list[tuple[Any, ...]]:
-    """The rows of a query."""
+    """Run a statement; its rows, none if it has none."""
     if database.dialect is Dialect.SQLITE:
-        with closing(sqlite3.connect(database.path)) as connection:
+        with closing(sqlite3.connect(database.path, timeout=60)) as connection, connection:
             return connection.execute(query).fetchall()
     with postgres(database) as session:
-        return session.execute(query.encode()).fetchall()
+        cursor = session.execute(query.encode())
+        return cursor.fetchall() if cursor.description else []
 
 
 def postgres(database: SparkDatabase) -> "psycopg.Connection[tuple[Any, ...]]":
