@@ -14,7 +14,7 @@ from penstock.spark.progress import QueryProgress
 from tests.protocol.test_up import Machine
 from tests.rigs.penstock_process import SchedulerProcess
 from tests.services.pubsub_server import running
-from tests.unit.test_ops_files import DASHBOARD, RULES, panels, rules
+from tests.unit.project.test_ops_files import DASHBOARD, RULES, panels, rules
 
 pytestmark = pytest.mark.xdist_group("up")
 

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.events.store.statements import Dialect, queries
 
-REPOSITORY = Path(__file__).parents[2] / "src" / "penstock" / "events" / "store" / "repository"
+REPOSITORY = Path(__file__).parents[3] / "src" / "penstock" / "events" / "store" / "repository"
 PLACEHOLDERS = {Dialect.SQLITE: re.compile(r":([a-z]\w*)"), Dialect.POSTGRES: re.compile(r"%\((\w+)\)s")}
 
 

@@ -14,7 +14,7 @@ from penstock.testing.clock import VirtualClock
 from tests.router_api_rig import ServedApi
 from tests.router_surface import FakeRouter
 
-PAGE = (Path(__file__).parents[2] / "docs/reference/router-http.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs/reference/router-http.md").read_text()
 
 
 def test_every_route_stands_in_the_page() -> None:

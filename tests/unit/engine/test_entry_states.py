@@ -12,7 +12,7 @@ from penstock.engine.queue.entry import TRANSITIONS, Entry, EntryState
 from penstock.engine.queue.leased_queue import LeasedQueue
 from penstock.engine.queue.policy import Grouping, QueuePolicy
 
-DIAGRAM = Path(__file__).parents[2] / "docs" / "explanation" / "queue.md"
+DIAGRAM = Path(__file__).parents[3] / "docs" / "explanation" / "queue.md"
 
 
 def test_the_diagram_shows_exactly_the_transitions_of_the_code() -> None:

@@ -7,7 +7,7 @@ from penstock.ops.config.loader import resolve
 from penstock.ops.config.setting import setting, settings
 from penstock.ops.config.text import as_reference, as_toml, as_tree, shown
 
-REFERENCE = Path(__file__).parents[2] / "docs/reference/configuration.md"
+REFERENCE = Path(__file__).parents[3] / "docs/reference/configuration.md"
 
 
 def test_the_generated_toml_loads_to_the_defaults_and_names_every_key() -> None:

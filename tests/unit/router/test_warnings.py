@@ -15,7 +15,7 @@ from penstock.router.monitoring.warnings import (
 )
 from penstock.testing.clock import VirtualClock
 
-PAGE = Path(__file__).parents[2] / "docs/reference/warnings.md"
+PAGE = Path(__file__).parents[3] / "docs/reference/warnings.md"
 
 
 @pytest.fixture

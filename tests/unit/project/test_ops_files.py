@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from penstock.cli.app import app
 
-OPS = Path(__file__).parents[2] / "ops"
+OPS = Path(__file__).parents[3] / "ops"
 RULES = OPS / "prometheus" / "penstock.rules.yml"
 DASHBOARD = OPS / "grafana" / "penstock.json"
 UNITS = sorted((OPS / "systemd").glob("*.service"))

@@ -11,7 +11,7 @@ import typer
 
 from penstock.cli.app import app
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
     ROOT / "README.md",

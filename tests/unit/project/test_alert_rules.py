@@ -10,9 +10,9 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from tests.services import unavailable
-from tests.unit.test_ops_files import RULES, rules
+from tests.unit.project.test_ops_files import RULES, rules
 
-FETCHED = Path(__file__).parents[2] / ".cache" / "promtool"
+FETCHED = Path(__file__).parents[3] / ".cache" / "promtool"
 LATE = "59m"
 """When it is looked at: each series has a value every minute before."""
 

@@ -32,7 +32,7 @@ from penstock.domain.outcome import (
 )
 from penstock.testing.clock import VirtualClock
 
-DIAGRAM = Path(__file__).parents[2] / "docs" / "reference" / "delivery.md"
+DIAGRAM = Path(__file__).parents[3] / "docs" / "reference" / "delivery.md"
 
 
 def call(breaker: Breaker, verdict: Verdict, now_ms: int = 0) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.cli.reference import as_markdown
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def built(directory: Path, config: Path) -> "subprocess.CompletedProcess[str]":

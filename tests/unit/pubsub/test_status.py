@@ -8,7 +8,7 @@ from penstock.domain import errors as core_errors
 from penstock.domain.errors import PenstockError
 from penstock.pubsub.errors import StaleAckIds
 from penstock.pubsub.handlers import status_of
-from tests.unit.test_errors import ROOT_CODES, error_classes
+from tests.unit.project.test_errors import ROOT_CODES, error_classes
 
 STATUSES = {
     "InvalidArgument": grpc.StatusCode.INVALID_ARGUMENT,

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "scripts/check_specification.py"
+SCRIPT = Path(__file__).parents[3] / "scripts/check_specification.py"
 
 MODULE = "src/penstock/pool.py"
 TESTS = "tests/test_pool.py"

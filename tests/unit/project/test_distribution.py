@@ -12,7 +12,7 @@ import pytest
 
 from penstock import __version__
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 BASE = f"penstock_events-{__version__}"
 
 

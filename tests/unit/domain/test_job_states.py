@@ -18,7 +18,7 @@ from penstock.events.store.statements import (
     queries,
 )
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DIAGRAM = ROOT / "docs" / "explanation" / "job-states.md"
 SQL = ROOT / "src" / "penstock" / "events" / "store" / "sql"
 STATEMENTS = [SQL / f"{name}.sql" for name in ("shared", "sqlite", "postgres")]
