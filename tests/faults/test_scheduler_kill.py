@@ -3,23 +3,22 @@
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from penstock.domain.job import NewJob
 from penstock.domain.job_state import JobStatus
 from penstock.edge.clock import SystemClock
-from penstock.edge.node import process_ids
 from penstock.events.process.tokens import AuthTokens
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.queues.open import QueueSpec, source_for
 from penstock.spark.database import SparkDatabase
 from tests.rigs.penstock_process import SECRET, SchedulerProcess
+from tests.rigs.queued_jobs import WITHIN_S, comes_true, make_jobs, until_all_queued, until_published
 from tests.services.redis import RedisServer
 from tests.services.sqs_server import SqsServer, counts, drain, running
 
@@ -27,7 +26,6 @@ TARGET = "https://orders.example/hook"
 GROUPS = 40
 PER_GROUP = 15
 JOBS = GROUPS * PER_GROUP
-WITHIN_S = 60.0
 # Short leases, so that the test does not wait for half a minute; small batches, so that there is a middle.
 SETTINGS = {
     "PENSTOCK_SCHEDULER__LEASE_TTL_S": "3",
@@ -74,45 +72,6 @@ def nodes(
             node.kill()
 
 
-async def make_jobs(jobs: JobRepository) -> dict[str, list[str]]:
-    """Jobs of all groups by turns; their ids by group key, in order."""
-    now_ms = SystemClock().now_ms()
-    ids = process_ids()
-    made = [
-        NewJob(
-            id=ids.next_id(now_ms), target="https://orders.example", created_at_ms=now_ms, group=f"g{number % GROUPS}"
-        )
-        for number in range(JOBS)
-    ]
-    await jobs.create_jobs(made, now_ms)
-    by_group: dict[str, list[str]] = defaultdict(list)
-    for job in made:
-        by_group[job.group_key].append(job.id)
-    return by_group
-
-
-async def comes_true(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Ask again and again until it holds."""
-    async with asyncio.timeout(WITHIN_S):
-        while not await holds():  # noqa: ASYNC110  another process does it
-            await asyncio.sleep(0.01)
-
-
-async def until_published(sqs: SqsServer, queue_url: str, least: int) -> None:
-    async def holds() -> bool:
-        visible, _, _ = await asyncio.to_thread(counts, sqs.anyone, queue_url)
-        return visible >= least
-
-    await comes_true(holds)
-
-
-async def until_all_queued(jobs: JobRepository) -> None:
-    async def holds() -> bool:
-        return (await jobs.counts())[JobStatus.QUEUED] == JOBS
-
-    await comes_true(holds)
-
-
 def in_queue(messages: list[dict[str, Any]]) -> dict[str, list[str]]:
     """The jobs in the queue by group, in order."""
     found: dict[str, list[str]] = defaultdict(list)
@@ -139,12 +98,12 @@ async def test_a_leader_killed_in_mid_publish_is_followed_with_nothing_lost_and_
     await asyncio.to_thread(leader.start)
     await until_leading(leader)
     await asyncio.to_thread(other.start)
-    expected = await make_jobs(jobs)
+    expected = await make_jobs(jobs, JOBS, GROUPS)
     await until_published(sqs, queue_url, 60)
     await asyncio.to_thread(leader.kill)
     assert (await jobs.counts())[JobStatus.PENDING] > 0
     assert not await asyncio.to_thread(is_leader, other)
-    await until_all_queued(jobs)
+    await until_all_queued(jobs, JOBS)
     assert await asyncio.to_thread(is_leader, other)
     # None twice either: what was published before the kill and not marked was published again, and deduplicated.
     assert in_queue(await asyncio.to_thread(drain, sqs.anyone, queue_url, JOBS)) == expected
@@ -160,11 +119,11 @@ async def test_a_leader_that_is_told_to_stop_hands_over_at_once(
     await asyncio.to_thread(leader.start)
     await until_leading(leader)
     await asyncio.to_thread(other.start)
-    expected = await make_jobs(jobs)
+    expected = await make_jobs(jobs, JOBS, GROUPS)
     await until_published(sqs, queue_url, 60)
     assert await asyncio.to_thread(leader.stop) == 0
     await until_leading(other)
-    await until_all_queued(jobs)
+    await until_all_queued(jobs, JOBS)
     messages = await asyncio.to_thread(drain, sqs.anyone, queue_url, JOBS)
     assert in_queue(messages) == expected
     pointer = json.loads(messages[0]["Body"])
@@ -178,8 +137,8 @@ async def test_metrics_and_groups_tell_what_a_scheduler_does(
     node = nodes[0]
     await asyncio.to_thread(node.start)
     await until_leading(node)
-    await make_jobs(jobs)
-    await until_all_queued(jobs)
+    await make_jobs(jobs, JOBS, GROUPS)
+    await until_all_queued(jobs, JOBS)
     metrics = await asyncio.to_thread(node.get, "/metrics")
     assert f"penstock_scheduler_claimed_total {float(JOBS)}" in metrics
     assert "penstock_scheduler_is_leader 1.0" in metrics
@@ -194,7 +153,7 @@ async def test_a_scheduler_of_one_machine_publishes_from_its_directory_to_an_emb
     async def make() -> dict[str, list[str]]:
         jobs = sqlite_repository(tmp_path / "jobs.db")
         await jobs.open(SystemClock().now_ms())
-        made = await make_jobs(jobs)
+        made = await make_jobs(jobs, JOBS, GROUPS)
         await jobs.close()
         return made
 

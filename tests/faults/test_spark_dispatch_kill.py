@@ -3,28 +3,25 @@
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from penstock.domain.job import NewJob
 from penstock.domain.job_state import JobStatus
-from penstock.edge.clock import SystemClock
-from penstock.edge.node import process_ids
 from penstock.events.store.repository import JobRepository
 from penstock.queues.open import QueueSpec, source_for
 from penstock.queues.port import Confirmation
 from penstock.spark.database import SparkDatabase
 from tests.rigs.penstock_process import PenstockProcess
+from tests.rigs.queued_jobs import WITHIN_S, make_jobs, until_all_queued, until_published
 from tests.services.spark_cluster import SparkCluster, running_cluster
 from tests.services.sqs_server import SqsServer, counts, running
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 START_S = 120
-WITHIN_S = 180.0
 STOP_S = 60
 SETTINGS = {
     "PENSTOCK_JOBS__AUTH_SECRET": "a secret that all nodes share",
@@ -76,44 +73,6 @@ def driver(directory: Path, *options: str) -> Iterator[Driver]:
     finally:
         if made.process is not None:
             made.kill()
-
-
-async def make_jobs(jobs: JobRepository, count: int, groups: int) -> dict[str, list[str]]:
-    """Jobs of all groups by turns; their ids by group key, in order."""
-    now_ms, ids = SystemClock().now_ms(), process_ids()
-    by_group: dict[str, list[str]] = defaultdict(list)
-    for start in range(0, count, 5_000):
-        made = [
-            NewJob(
-                id=ids.next_id(now_ms), target="https://a.example", created_at_ms=now_ms, group=f"g{number % groups}"
-            )
-            for number in range(start, min(start + 5_000, count))
-        ]
-        await jobs.create_jobs(made, now_ms)
-        for job in made:
-            by_group[job.group_key].append(job.id)
-    return by_group
-
-
-async def comes_true(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(WITHIN_S):
-        while not await holds():  # noqa: ASYNC110  another process does it
-            await asyncio.sleep(0.01)
-
-
-async def until_published(sqs: SqsServer, queue_url: str, least: int) -> None:
-    async def holds() -> bool:
-        visible, _, _ = await asyncio.to_thread(counts, sqs.anyone, queue_url)
-        return visible >= least
-
-    await comes_true(holds)
-
-
-async def until_all_queued(jobs: JobRepository, count: int) -> None:
-    async def holds() -> bool:
-        return (await jobs.counts())[JobStatus.QUEUED] == count
-
-    await comes_true(holds)
 
 
 async def received(queue_url: str, count: int) -> dict[str, list[str]]:
