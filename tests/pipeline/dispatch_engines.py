@@ -45,10 +45,17 @@ def destination(queue_url: str) -> Destination:
 
 
 async def at_rest(jobs: JobRepository, held: Callable[[], int] = lambda: 0) -> None:
-    """Return when nothing may go any more."""
+    """Return when nothing may go any more: no lane is awake, and none is claimed but for a rest."""
     async with asyncio.timeout(WITHIN_S):
-        while held() or await any_awake(jobs.lanes):  # noqa: ASYNC110  another process does it
+        while held() or await any_awake(jobs.lanes) or await _any_claimed(jobs):
             await asyncio.sleep(0.02)
+
+
+async def _any_claimed(jobs: JobRepository) -> bool:
+    """Whether a lane is claimed for longer than a rest: its jobs are being published."""
+    after_rests_ms = SystemClock().now_ms() + round(2 * REST_S * 1000)
+    query = "SELECT 1 FROM lanes WHERE claimed_until_ms > :until_ms LIMIT 1"
+    return bool(await jobs._database.read(lambda tx: tx.select(query, {"until_ms": after_rests_ms})))
 
 
 class InlineEngine:

@@ -125,6 +125,7 @@ def test_names_are_taken_once_and_unknown_ones_are_refused(keys: dict[str, str])
 
 
 def test_the_command_shows_changes(server: str, keys: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert request(server, "PUT", f"{V1}/pools/SHOWN", POOL, bearer(keys["admin"])).status == 200
     monkeypatch.setenv("PENSTOCK_API__TOKEN", keys["viewer"])
     result = runner.invoke(app, ["changes", "--endpoint", server, "--limit", "1"])
     assert result.exit_code == 0, result.output

@@ -82,7 +82,8 @@ async def test_events_go_through_spark_in_order(machine: Machine) -> None:
         machine.penstock("subscriptions", "create", "first", "--pattern", "orders:**", "--target", receiver.url)
         publish_all(machine, "orders", 0)
         assert await all_steps(receiver, rounds=1) == in_order(rounds=1)
-        assert queries(machine)["fan-out"]["rows"] >= ORDERS * STEPS
+        # The figure follows when the micro-batch has ended.
+        wait_until(lambda: queries(machine)["fan-out"]["rows"] >= ORDERS * STEPS, WAIT_S)
 
 
 @pytest.mark.long

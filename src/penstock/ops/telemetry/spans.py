@@ -5,11 +5,7 @@ from typing import Protocol
 
 import msgspec
 
-from penstock.domain.errors import Unavailable
-
-
-class TracesUnavailable(Unavailable):
-    """Traces are enabled, but OpenTelemetry is not installed."""
+from penstock.ops.telemetry.errors import TracesUnavailable
 
 
 class Trace(msgspec.Struct, frozen=True):
