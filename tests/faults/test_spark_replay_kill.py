@@ -7,7 +7,7 @@ import pytest
 
 from penstock.spark.database import SparkDatabase
 from penstock.testing.receiver import RecordingReceiver, Reply
-from tests.pipeline.replay_command import ReplayCommand, assert_in_order, jobs_over
+from tests.rigs.replay_command import ReplayCommand, assert_in_order, jobs_over
 from tests.services.spark_cluster import running_cluster
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from penstock.testing.receiver import RecordingReceiver, Reply
-from tests.dispatch_rig import cloud_event, request
+from tests.rigs.dispatch import cloud_event, request
 from tests.rigs.penstock_process import PENSTOCK
 
 STOP_S = 30

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from penstock.cli.app import app
 from penstock.spark.database import SparkDatabase
-from tests.pipeline.fan_out_rig import FanOutRig
+from tests.rigs.fan_out import FanOutRig
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 

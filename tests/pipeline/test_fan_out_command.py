@@ -12,7 +12,7 @@ from time import monotonic, sleep
 import pytest
 
 from penstock.spark.database import SparkDatabase
-from tests.pipeline.fan_out_rig import FanOutRig
+from tests.rigs.fan_out import FanOutRig
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 

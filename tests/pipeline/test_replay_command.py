@@ -9,7 +9,7 @@ from penstock.cli.pipeline.replay import progress_text
 from penstock.domain.replay import ReplayProgress
 from penstock.spark.database import SparkDatabase
 from penstock.testing.receiver import RecordingReceiver, Reply
-from tests.pipeline.replay_command import ReplayCommand, assert_in_order, jobs_over
+from tests.rigs.replay_command import ReplayCommand, assert_in_order, jobs_over
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 

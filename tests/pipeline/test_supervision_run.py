@@ -29,7 +29,7 @@ class Rig:
 
     def __init__(self, directory: Path, *arguments: str) -> None:
         self.directory = directory
-        command = [sys.executable, "-m", "tests.pipeline.supervision_rig", str(directory), *arguments]
+        command = [sys.executable, "-m", "tests.rigs.ticking_pipeline", str(directory), *arguments]
         self._log = directory / "log.txt"
         with self._log.open("w") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)

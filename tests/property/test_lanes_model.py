@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from penstock.domain.pointer import DispatchMode
 from penstock.router.intake.tracker import BatchGroup, Stage, TrackedMessage
 from penstock.router.pools.lanes import PoolLane, PoolLanes
-from tests.router_rig import pointer, tracked
+from tests.rigs.router import pointer, tracked
 
 PICK = st.integers(0, 1000)
 

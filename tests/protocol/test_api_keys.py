@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.app import app
-from tests.dispatch_rig import cloud_event, request
 from tests.protocol.test_jobs_commands import serving
+from tests.rigs.dispatch import cloud_event, request
 
 V1 = "/api/v1"
 POOL = {"concurrency": 3, "rateLimitPerMinute": None}

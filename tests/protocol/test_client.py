@@ -25,9 +25,9 @@ from penstock.client import (
 from penstock.domain.errors import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound
 from penstock.events.process.tokens import FILE_NAME, AuthTokens
 from penstock.testing.receiver import RecordingReceiver, Reply
-from tests.dispatch_rig import request
-from tests.http_endpoints import RawServer
 from tests.protocol.test_jobs_commands import serving
+from tests.rigs.dispatch import request
+from tests.rigs.http_endpoints import RawServer
 
 UNKNOWN = "0HZXEQ5Y8JY5Z"
 TOKEN = "the token of the API"

@@ -13,9 +13,9 @@ from penstock.delivery.http.client import HttpClient, exchange_once
 from penstock.delivery.http.http1 import Http1Connection
 from penstock.delivery.http.request import head_with
 from penstock.delivery.http.settings import HttpClientSettings, own_part_settings
-from tests.http2_endpoint import Request, http2
-from tests.http_endpoints import RawServer, Talk, answers, read_request
-from tests.tls import server_context, trusting_context
+from tests.rigs.http2_endpoint import Request, http2
+from tests.rigs.http_endpoints import RawServer, Talk, answers, read_request
+from tests.rigs.tls import server_context, trusting_context
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 

@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 from penstock.cli.app import app
 from penstock.events.process.tokens import FILE_NAME, AuthTokens
 from penstock.testing.receiver import RecordingReceiver, Reply
-from tests.dispatch_rig import request
+from tests.rigs.dispatch import request
 
 PENSTOCK = Path(sys.executable).with_name("penstock")
 STOP_S = 30

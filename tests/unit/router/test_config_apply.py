@@ -10,7 +10,7 @@ from penstock.ops.config.router_options import RouterOptions
 from penstock.queues.open import QueueSpec
 from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration
 from penstock.router.monitoring.warnings import WarningCode, WarningSeverity
-from tests.router_rig import (
+from tests.rigs.router import (
     SERVER_ERROR,
     RouterRig,
     on_virtual_time,

@@ -9,7 +9,7 @@ from penstock.domain.errors import Unavailable
 from penstock.queues.open import QueueSpec
 from penstock.router.monitoring.warnings import WarningCode, WarningSeverity
 from penstock.testing.virtual_loop import LoopClock, NothingWillHappen, VirtualLoop
-from tests.router_rig import (
+from tests.rigs.router import (
     RouterRig,
     ScriptedMediator,
     ScriptedSource,

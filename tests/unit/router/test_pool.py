@@ -9,7 +9,7 @@ from penstock.domain.outcome import MediationOutcome
 from penstock.domain.pointer import DispatchMode
 from penstock.router.monitoring.views import longest
 from penstock.router.monitoring.warnings import WarningCode, WarningSeverity
-from tests.router_rig import (
+from tests.rigs.router import (
     CIRCUIT_OPEN,
     FAILED_AT_ONCE,
     REFUSED,

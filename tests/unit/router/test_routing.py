@@ -10,7 +10,7 @@ from penstock.ops.telemetry.logs import HumanFormatter
 from penstock.queues.port import Received
 from penstock.router.config.configuration import PoolConfiguration
 from penstock.router.monitoring.warnings import MAX_MESSAGE_CHARS, WarningCode, WarningSeverity
-from tests.router_rig import (
+from tests.rigs.router import (
     FAILED_AT_ONCE,
     RouterRig,
     on_virtual_time,

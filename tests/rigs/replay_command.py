@@ -12,8 +12,8 @@ from typing import Any
 
 from penstock.spark.database import SparkDatabase
 from penstock.testing.receiver import RecordingReceiver
-from tests.pipeline.replay_rig import ReplayRig
 from tests.rigs.penstock_process import PENSTOCK, descendants
+from tests.rigs.replay import ReplayRig
 
 WITHIN_S = 400
 
