@@ -24,7 +24,7 @@ async def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path: Path) -> Non
         options = ("--from", "2000-01-01", "--direct", "--yes", "--json", *place)
         async with ReplayCommand(tmp_path, *options) as command:
             await command.delivers(receiver, 20)
-            command.process.send_signal(signal.SIGINT)
+            command.send(signal.SIGINT)
             code, told, err = await command.ended()
         assert code == 130, err
         # What came is written down, and nothing of it comes again.

@@ -2,76 +2,43 @@
 
 import asyncio
 import json
-import os
-import signal
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from penstock.spark.database import SparkDatabase
 from penstock.testing.receiver import RecordingReceiver
-from tests.rigs.penstock_process import PENSTOCK, descendants
+from tests.rigs.penstock_process import LOOPBACK, PenstockProcess
 from tests.rigs.replay import ReplayRig
 
 WITHIN_S = 400
 
 
-class ReplayCommand:
-    """One run of the command, over at the end of its `async with` block with all that it started."""
+class ReplayCommand(PenstockProcess):
+    """One run of the command, ended after its `async with` block with all that it started."""
 
     def __init__(self, directory: Path, *options: str) -> None:
-        self._directory = directory
-        self._options = options
-        self.process: asyncio.subprocess.Process
+        super().__init__(directory, "replay", ("pipeline", "replay", *options), LOOPBACK)
 
-    async def __aenter__(self) -> "ReplayCommand":
-        """Start it; deliveries may go to this machine."""
-        self.process = await asyncio.create_subprocess_exec(
-            str(PENSTOCK),
-            "pipeline",
-            "replay",
-            *self._options,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            cwd=self._directory,
-            env={**os.environ, "PENSTOCK_EGRESS__ALLOW": "127.0.0.0/8"},
-        )
+    async def __aenter__(self) -> Self:
+        self.launch()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.process.returncode is None:
-            await self.kill()
-
-    async def kill(self) -> None:
-        """A power cut: the driver, its JVM and the Python in it, all at once."""
-        pid = self.process.pid
-        for doomed in [pid, *await asyncio.to_thread(descendants, pid)]:
-            with suppress(ProcessLookupError):
-                os.kill(doomed, signal.SIGKILL)
-        await self.process.communicate()
+    async def __aexit__(self, *_: object) -> None:
+        if self.process is not None:
+            await asyncio.to_thread(self.kill)
 
     async def delivers(self, receiver: RecordingReceiver, count: int) -> None:
-        """Wait until so many deliveries came; if it ends before, say what it told."""
-        enough = asyncio.create_task(receiver.received(count, within_s=WITHIN_S))
-        over = asyncio.create_task(self.process.wait())
-        await asyncio.wait((enough, over), return_when=asyncio.FIRST_COMPLETED)
-        over.cancel()
-        if not enough.done():
-            enough.cancel()
-            raise AssertionError(f"it ended before {count} deliveries came: {await self.ended()}")
-        await enough
+        """Wait until this number of deliveries came; fail if it ends before."""
+        async with asyncio.timeout(WITHIN_S):
+            while len(receiver.requests) < count:
+                assert not self.has_ended, f"it ended before {count} deliveries came: {self.log()}"
+                await asyncio.sleep(0.01)
 
     async def ended(self) -> tuple[int, Any, str]:
         """The exit code, what it printed as JSON, and what it told beside."""
-        async with asyncio.timeout(WITHIN_S):
-            out, err = await self.process.communicate()
-        assert self.process.returncode is not None
-        return self.process.returncode, json.loads(out) if out.strip() else None, err.decode()
+        code, out = await asyncio.to_thread(self.finish, WITHIN_S)
+        return code, json.loads(out) if out.strip() else None, self.log()
 
 
 async def jobs_over(database: SparkDatabase, receiver: RecordingReceiver, keys: Sequence[str]) -> list[str]:
