@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.error import HTTPError
 
 import boto3  # type: ignore[import-untyped]
+import psycopg
 import pytest
 from google.cloud import pubsub_v1  # type: ignore[import-untyped]
 
@@ -29,10 +30,12 @@ STOP_S = 120
 class Machine:
     """A running `penstock up` on free ports."""
 
-    def __init__(self, directory: Path, engine: str = "inline", options: Sequence[str] = ()) -> None:
+    def __init__(
+        self, directory: Path, engine: str = "inline", options: Sequence[str] = (), up_options: Sequence[str] = ()
+    ) -> None:
         self.log = directory / "up.log"
         parts = (*PARTS, "pipeline") if engine == "spark" else PARTS
-        command = [str(PENSTOCK), *options, "up", "--data", str(directory / "data"), "--engine", engine]
+        command = [str(PENSTOCK), *options, "up", "--data", str(directory / "data"), "--engine", engine, *up_options]
         for port in ("--http", "--sqs", "--pubsub", "--router", "--pipeline"):
             command += [port, "0"]
         with self.log.open("w") as log:
@@ -80,6 +83,11 @@ def children_of(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+def arguments_of(pid: int) -> str:
+    """The command line of a process, which every user of the machine can read."""
+    return Path(f"/proc/{pid}/cmdline").read_text()
+
+
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:
     """A machine that is stopped with nothing left over."""
@@ -107,6 +115,27 @@ async def test_an_event_reaches_its_subscriber_and_everything_answers(machine: M
         aws_secret_access_key="anything",
     )
     assert [url.rpartition("/")[2] for url in client.list_queues()["QueueUrls"]] == ["dispatch.fifo"]
+
+
+@pytest.mark.parametrize("by", ["option", "setting"])
+async def test_events_and_jobs_are_in_the_database_that_is_given(
+    tmp_path: Path, postgres_database: str, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    if by == "setting":
+        monkeypatch.setenv("PENSTOCK_DATA__DATABASE", postgres_database)
+    machine = Machine(tmp_path, up_options=["--database", postgres_database] if by == "option" else [])
+    try:
+        async with RecordingReceiver() as receiver:
+            machine.penstock("subscriptions", "create", "billing", "--pattern", "orders:**", "--target", receiver.url)
+            machine.penstock("publish", "orders:placed", "--key", "order-1", "--data", "7")
+            (request,) = await receiver.received(1, 60)
+        assert b'"data":7' in request.body
+        with psycopg.connect(postgres_database) as connection:
+            assert connection.execute("SELECT count(*) FROM penstock_jobs.jobs").fetchone() == (1,)
+        assert {path.name for path in (tmp_path / "data").glob("*.db")} == {"sqs.db", "pubsub.db"}
+        assert not any("postgresql" in arguments_of(pid) for pid in children_of(machine.process.pid))
+    finally:
+        assert machine.stop() == 0, machine.log.read_text()
 
 
 async def test_what_is_given_up_goes_to_the_dead_letter_topic(
