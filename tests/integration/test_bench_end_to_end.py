@@ -10,7 +10,8 @@ import pytest
 from tests.rigs.penstock_process import PENSTOCK, descendants, wait_until
 
 FIGURES = {
-    "deliveries_per_s", "cpu_us_per_delivery", "cpu_us_by_part", "bare_per_s", "ratio", "published_per_s",
+    "deliveries_per_s", "cpu_us_per_delivery", "cpu_us_by_part", "bare_per_s", "bare_cpu_us", "ratio", "cpu_ratio",
+    "published_per_s",
     "calm_p50_ms", "calm_p99_ms", "first_event_ms", "hundredth_event_ms", "processes", "memory_mb", "row_versions",
     "wal_bytes", "transactions", "isolation_p99_ratio", "isolation", "load_1m", "faults",
 }  # fmt: skip

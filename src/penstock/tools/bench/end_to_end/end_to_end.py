@@ -13,7 +13,7 @@ from penstock.ops.parts import Engine
 from penstock.tools.bench.end_to_end.figures import EndToEndFigures, Faults
 from penstock.tools.bench.end_to_end.installation import Installation, installation
 from penstock.tools.bench.end_to_end.isolation import isolation
-from penstock.tools.bench.end_to_end.phases import EndToEndRun, RushSize, bare_per_s, calm, first_events, rush
+from penstock.tools.bench.end_to_end.phases import EndToEndRun, RushSize, bare, calm, first_events, rush
 from penstock.tools.bench.end_to_end.processor_time import require_proc
 from penstock.tools.bench.end_to_end.receiver import receiver
 from penstock.tools.bench.servers import postgres_server
@@ -75,17 +75,20 @@ async def _measure(running: Installation, sizes: EndToEndSizes, show: Callable[[
     async with receiver() as its_receiver, AsyncPenstock(running.url, timeout_s=_CALL_S) as penstock:
         run = EndToEndRun(running, penstock, its_receiver, Faults(), show)
         first = await first_events(run)
-        bare = await bare_per_s(run, sizes.rush.events, sizes.rush.keys)
+        alone = await bare(run, sizes.rush.events, sizes.rush.keys)
         rushed = await rush(run, sizes.rush)
         calmed = await calm(run, sizes.calm_events, sizes.calm_per_s)
         neighbours = await isolation(run, sizes.isolation_s) if sizes.isolation_s else []
+    cpu_us = sum(rushed.cpu_us_by_part.values())
     row_versions, wal_bytes, transactions = rushed.written or (None, None, None)
     return EndToEndFigures(
         deliveries_per_s=rushed.deliveries_per_s,
-        cpu_us_per_delivery=sum(rushed.cpu_us_by_part.values()),
+        cpu_us_per_delivery=cpu_us,
+        cpu_ratio=cpu_us / alone.cpu_us,
         cpu_us_by_part=rushed.cpu_us_by_part,
-        bare_per_s=bare,
-        ratio=rushed.deliveries_per_s / bare,
+        bare_per_s=alone.per_s,
+        bare_cpu_us=alone.cpu_us,
+        ratio=rushed.deliveries_per_s / alone.per_s,
         published_per_s=rushed.published_per_s,
         calm_p50_ms=calmed.p50_ms,
         calm_p99_ms=calmed.p99_ms,

@@ -61,8 +61,12 @@ class EndToEndFigures(msgspec.Struct, kw_only=True):
     cpu_us_by_part: dict[str, float]
     bare_per_s: float
     """The same bodies, posted to the same receiver by a bare client."""
+    bare_cpu_us: float
+    """User and system time of that client for each request, without the receiver's."""
     ratio: float
     """Deliveries per second over those of the bare client."""
+    cpu_ratio: float
+    """CPU time of a delivery over that of the bare client's request: it depends least on how busy the machine is."""
     published_per_s: float
     calm_p50_ms: float
     calm_p99_ms: float

@@ -75,15 +75,22 @@ async def first_events(run: EndToEndRun) -> FirstEvents:
     return FirstEvents(latencies_ms[0], statistics.median(latencies_ms[-10:]))
 
 
-async def bare_per_s(run: EndToEndRun, events: int, keys: int) -> float:
-    """Post the bodies of the rush to the receiver, and return the rate."""
+class Bare(NamedTuple):
+    """A client that only posts: what a delivery costs at least on this machine, busy as it is."""
+
+    per_s: float
+    cpu_us: float
+
+
+async def bare(run: EndToEndRun, events: int, keys: int) -> Bare:
+    """Post the bodies of the rush to the receiver."""
     run.show(f"a bare client that posts {events:,} bodies")
     stream = "bare"
     host = run.receiver.url.removeprefix("http://")
     requests = [post(host, "/ok", _HEADERS, encode_event(event)) for event in stream_events(stream, events, keys)]
-    began_s = time.monotonic()
+    began_s, cpu_s = time.monotonic(), time.process_time()
     await post_all(run.receiver.port, iter(requests), _CONNECTIONS)
-    return events / (time.monotonic() - began_s)
+    return Bare(events / (time.monotonic() - began_s), (time.process_time() - cpu_s) / events * 1e6)
 
 
 class RushSize(NamedTuple):
