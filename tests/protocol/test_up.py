@@ -13,12 +13,21 @@ from pathlib import Path
 from urllib.error import HTTPError
 
 import boto3  # type: ignore[import-untyped]
+import psycopg
 import pytest
 from google.cloud import pubsub_v1  # type: ignore[import-untyped]
 
 from penstock.ops.config import Config
 from penstock.testing.receiver import RecordingReceiver, Reply
-from tests.rigs.penstock_process import PARTS, STOP_S, Machine, free_ports, output_of, run_penstock, wait_until
+from tests.rigs.penstock_process import (
+    PARTS,
+    STOP_S,
+    Machine,
+    free_ports,
+    output_of,
+    run_penstock,
+    wait_until,
+)
 
 
 def is_ready(url: str) -> bool:
@@ -39,6 +48,11 @@ def metrics_of(url: str) -> bytes:
 def children_of(pid: int) -> list[int]:
     """The processes that a process has started."""
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def arguments_of(pid: int) -> str:
+    """The command line of a process, which every user of the machine can read."""
+    return Path(f"/proc/{pid}/cmdline").read_text()
 
 
 @pytest.fixture
@@ -66,6 +80,24 @@ async def test_an_event_reaches_its_subscriber_and_everything_answers(machine: M
         aws_secret_access_key="anything",
     )
     assert [url.rpartition("/")[2] for url in client.list_queues()["QueueUrls"]] == ["dispatch.fifo"]
+
+
+@pytest.mark.parametrize("by", ["option", "setting"])
+async def test_events_and_jobs_are_in_the_database_that_is_given(
+    tmp_path: Path, postgres_database: str, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    if by == "setting":
+        monkeypatch.setenv("PENSTOCK_DATA__DATABASE", postgres_database)
+    with Machine(tmp_path, up_options=["--database", postgres_database] if by == "option" else []) as machine:
+        async with RecordingReceiver() as receiver:
+            machine.penstock("subscriptions", "create", "billing", "--pattern", "orders:**", "--target", receiver.url)
+            machine.penstock("publish", "orders:placed", "--key", "order-1", "--data", "7")
+            (request,) = await receiver.received(1, 60)
+        assert b'"data":7' in request.body
+        with psycopg.connect(postgres_database) as connection:
+            assert connection.execute("SELECT count(*) FROM penstock_jobs.jobs").fetchone() == (1,)
+        assert {path.name for path in (tmp_path / "data").glob("*.db")} == {"sqs.db", "pubsub.db"}
+        assert not any("postgresql" in arguments_of(pid) for pid in children_of(machine.pid))
 
 
 async def test_what_is_given_up_goes_to_the_dead_letter_topic(

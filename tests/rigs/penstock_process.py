@@ -179,11 +179,14 @@ class Machine(PenstockProcess):
         engine: str = "inline",
         options: Sequence[str] = (),
         settings: Mapping[str, str] | None = None,
+        *,
+        up_options: Sequence[str] = (),
     ) -> None:
         self.data = directory / "data"
         self.addresses: dict[str, str] = {}
         self._parts = (*PARTS, "pipeline") if engine == "spark" else PARTS
-        arguments = (*options, "up", "--data", str(self.data), "--engine", engine, *free_ports("--pipeline"))
+        up = ("up", "--data", str(self.data), "--engine", engine, *up_options)
+        arguments = (*options, *up, *free_ports("--pipeline"))
         super().__init__(directory, "up", arguments, settings)
 
     def read_addresses(self) -> None:

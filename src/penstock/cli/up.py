@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 EXAMPLES = examples(
     "penstock up",
     "penstock up --data /var/lib/penstock --http 8080 --sqs 9324 --pubsub 8085",
+    "penstock up --data /var/lib/penstock --database postgresql://penstock@127.0.0.1/penstock",
 )
 
 _TOKEN_BYTES = 32
@@ -40,6 +41,10 @@ EngineOption: TypeAlias = Annotated[
 def up(
     ctx: typer.Context,
     data: DataDir = None,
+    database: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="PostgreSQL for events and jobs, instead of a file; else data.database."),
+    ] = None,
     http: Annotated[int | None, port_option("the API and the web page", "http.port", 8080)] = None,
     sqs: Annotated[int | None, port_option("the SQS server", "ports.sqs", 9324)] = None,
     pubsub: Annotated[int | None, port_option("the Pub/Sub API", "ports.pubsub", 8085)] = None,
@@ -57,11 +62,15 @@ def up(
 
     Everything listens on loopback, except that the API listens where the setting http.host says. Deliveries may go to
     loopback unless the setting egress.allow says otherwise.
+
+    With a database, events and jobs are in PostgreSQL; queues, the lake and the secret that signs tokens stay in the
+    data directory.
     """
     import uvloop
 
     from penstock.edge.randomness import random_bytes
-    from penstock.ops.parts import API_TOKEN, LOOPBACK, Ports, parts_of
+    from penstock.events.process import auth_secrets
+    from penstock.ops.parts import API_TOKEN, AUTH_SECRET, LOOPBACK, Ports, parts_of
 
     config = load_config(ctx)
     directory = data or config.data.dir
@@ -72,6 +81,10 @@ def up(
     if config.api.token or config.api.keys:
         # The parts call each other too, and of keys only the hashes are known.
         environment[API_TOKEN] = config.api.token or random_bytes(_TOKEN_BYTES).hex()
+    database = given_or(database, config.data.database)
+    if database:
+        # Parts with a database on a server look for no file with the secret, as they might be on several machines.
+        environment[AUTH_SECRET] = auth_secrets(config.jobs, directory)[0].decode()
     ports = Ports(
         http=given_or(http, config.http.port),
         sqs=given_or(sqs, config.ports.sqs),
@@ -79,7 +92,8 @@ def up(
         router=given_or(router, config.ports.router),
         pipeline=given_or(pipeline, config.ports.pipeline),
     )
-    parts = parts_of(directory, ports, environment, chosen_engine(engine), options_of(ctx).as_arguments())
+    options = options_of(ctx).as_arguments()
+    parts = parts_of(directory, ports, environment, chosen_engine(engine), options, database)
     uvloop.run(_run(parts, directory))
 
 
