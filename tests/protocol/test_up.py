@@ -172,14 +172,13 @@ def test_a_part_that_dies_is_started_again_where_it_was(machine: Machine) -> Non
 
 
 def test_ctrl_c_while_it_starts_stops_it_without_starting_the_rest(tmp_path: Path) -> None:
-    command = [str(PENSTOCK), "up", "--data", str(tmp_path), "--engine", "inline", *ports()]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        assert process.stderr.readline().startswith("starting sqs, ")
-        process.send_signal(signal.SIGINT)
-        out, log = process.communicate(timeout=STOP_S)
-    assert (process.returncode, out) == (0, ""), log
-    assert "api is ready" not in log
+    machine = Machine(tmp_path)
+    machine.launch()
+    wait_until(lambda: machine.log().startswith("starting sqs, "), 60)
+    machine.terminate()
+    code, out = machine.finish()
+    assert (code, out) == (0, ""), machine.log()
+    assert "api is ready" not in machine.log()
 
 
 def test_when_it_is_killed_its_parts_end_too(machine: Machine) -> None:
