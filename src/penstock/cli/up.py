@@ -13,8 +13,9 @@ from penstock.cli.output import print_table
 from penstock.cli.parameters import DataDir, port_option
 
 if TYPE_CHECKING:
+    from penstock.ops.part_process import SupervisedPart
     from penstock.ops.parts import Engine
-    from penstock.ops.supervisor import SupervisedPart
+    from penstock.ops.supervisor import Supervisor
 
 EXAMPLES = examples(
     "penstock up",
@@ -55,7 +56,7 @@ def up(
     """Run everything on this machine, until Ctrl-C stops it.
 
     It starts the API with the web page, the SQS server, the Pub/Sub API, the router and the Spark pipeline. They stop
-    in order, and nothing is lost. A part that dies is restarted.
+    in order, and nothing is lost. A part that dies or hangs is restarted. A second Ctrl-C does not wait for them.
 
     With --engine spark, the default where Java 17 and PySpark are installed, the Spark pipeline creates the jobs of
     events and publishes them. With inline, the API's process does both, which needs less memory.
@@ -128,19 +129,37 @@ def chosen_engine(choice: EngineChoice) -> "Engine":
 
 
 async def _run(parts: "list[SupervisedPart]", directory: Path) -> None:
+    """Run the parts until a signal; the second one does not wait for them."""
     import asyncio
     import signal
+    from contextlib import suppress
 
     from penstock.ops.supervisor import Supervisor
 
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
+    def report(line: str) -> None:
+        with suppress(OSError):  # no one reads it; the parts must run on
+            typer.echo(line, err=True)
+
+    supervisor = Supervisor(parts, report)
+    running = asyncio.create_task(_supervise(supervisor, parts, directory))
+
+    def stop() -> None:
+        if not running.cancelling():
+            typer.echo("stopping", err=True)
+            running.cancel()
+        else:
+            supervisor.kill()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    with suppress(asyncio.CancelledError):
+        await running
+
+
+async def _supervise(supervisor: "Supervisor", parts: "list[SupervisedPart]", directory: Path) -> None:
     typer.echo(f"starting {', '.join(part.name for part in parts)}; data in {directory}", err=True)
-    async with Supervisor(parts, lambda line: typer.echo(line, err=True)) as supervisor:
+    async with supervisor:
         rows = [[part.name, supervisor.addresses[part.name], part.purpose] for part in parts]
         print_table(["part", "address", "for"], rows)
         typer.echo("ready; Ctrl-C stops everything", err=True)
-        await stop.wait()
-        typer.echo("stopping", err=True)
+        await supervisor.failure()

@@ -13,7 +13,7 @@ from penstock.edge.clock import SystemClock
 from penstock.events.api import ROUTER_CONFIG_PATH as CONFIGURATION
 from penstock.events.process import PATH as PROCESS
 from penstock.ops.config import FanOutBy
-from penstock.ops.supervisor import SupervisedPart
+from penstock.ops.part_process import SupervisedPart
 from penstock.sqs import CreateQueueRequest, QueueUrlResponse
 from penstock.sqs.client import BlockingSqsClient, SqsEndpoint
 
