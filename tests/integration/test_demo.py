@@ -22,6 +22,9 @@ def test_the_demo_delivers_everything_in_order(engine: str) -> None:
         assert result["in_order"]
         assert result["complete"]
         assert result["signed"]
+    times = told["times"]
+    assert 0 < times["start_s"] < times["total_s"]
+    assert 0 < times["deliveries_s"] < times["total_s"]
     if engine == "inline":
         assert told["audit"] is None
     else:

@@ -5,7 +5,7 @@ import random
 import statistics
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -146,11 +146,11 @@ class Result:
         ]
 
 
-def order_events(orders: int, now_s: float) -> Iterator[Event]:
-    """Return the events of all orders, interleaved, the steps of each order in sequence."""
+def order_events(orders: int, now_s: Callable[[], float] = time.time) -> Iterator[Event]:
+    """Yield the events of all orders, interleaved, the steps of each order in sequence, each with the time of now."""
     for number, step in enumerate(STEPS):
         for order in range(orders):
-            data = OrderStep(order, number, now_s)
+            data = OrderStep(order, number, now_s())
             yield Event(type=f"orders:{step}", key=f"order-{order}", id=f"{order}-{number}", data=data)
 
 

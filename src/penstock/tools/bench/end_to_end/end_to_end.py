@@ -13,7 +13,7 @@ from penstock.ops.parts import Engine
 from penstock.tools.bench.end_to_end.figures import EndToEndFigures, Faults
 from penstock.tools.bench.end_to_end.installation import Installation, installation
 from penstock.tools.bench.end_to_end.isolation import isolation
-from penstock.tools.bench.end_to_end.phases import EndToEndRun, RushSize, bare, calm, first_events, rush
+from penstock.tools.bench.end_to_end.phases import EndToEndRun, RushSize, bare, calm, first_events, publish_first, rush
 from penstock.tools.bench.end_to_end.processor_time import require_proc
 from penstock.tools.bench.end_to_end.receiver import receiver
 from penstock.tools.bench.servers import postgres_server
@@ -73,12 +73,14 @@ def _server(url: str | None, combination: Combination) -> Iterator[str | None]:
 async def _measure(running: Installation, sizes: EndToEndSizes, show: Callable[[str], None]) -> EndToEndFigures:
     load_1m = os.getloadavg()[0]
     async with receiver() as its_receiver, AsyncPenstock(running.url, timeout_s=_CALL_S) as penstock:
-        run = EndToEndRun(running, penstock, its_receiver, Faults(), show)
-        first = await first_events(run)
+        run = EndToEndRun(running, penstock, its_receiver, Faults(), show, {})
+        await publish_first(run)
         alone = await bare(run, sizes.rush.events, sizes.rush.keys)
         rushed = await rush(run, sizes.rush)
         calmed = await calm(run, sizes.calm_events, sizes.calm_per_s)
         neighbours = await isolation(run, sizes.isolation_s) if sizes.isolation_s else []
+        await run.check()
+        first = await first_events(run)
     cpu_us = sum(rushed.cpu_us_by_part.values())
     row_versions, wal_bytes, transactions = rushed.written or (None, None, None)
     return EndToEndFigures(

@@ -85,8 +85,10 @@ async def _measure(run: EndToEndRun, other: Other, pool: str | None, seconds: fl
     async with _neighbour(run, other, pool, count):
         await publish_paced(run.penstock, stream_events(stream, count, _KEYS, [stream]), _PER_S)
         in_time = await run.receiver.wait(stream, count, run.show, limit_s=_LATE_S)
-    run.faults.add(count, await run.receiver.wait(stream, count, run.show))
-    await run.penstock.unsubscribe(quick.subscription.id)
+    report = await run.receiver.wait(stream, count, run.show)
+    run.expect(stream, count)
+    if report.distinct == count:
+        await run.penstock.unsubscribe(quick.subscription.id)
     latencies_ms = await run.receiver.latencies_ms(stream)
     return _Measured(count, in_time.distinct, percentile_ms(latencies_ms, 50), percentile_ms(latencies_ms, 99))
 
