@@ -21,7 +21,7 @@ from penstock.http.errors import ExposedWithoutCredentials
 from penstock.ops.config.dispatch_options import FanOutBy
 from penstock.router.config.configuration import parse_configuration
 from penstock.testing.receiver import Reply
-from tests.dispatch_rig import DispatchRig, cloud_event, dispatch_rig, jobs_parts, request
+from tests.rigs.dispatch import DispatchRig, cloud_event, dispatch_rig, jobs_parts, request
 from tests.rigs.job_database import Connect
 
 V1 = "/api/v1"

@@ -22,7 +22,7 @@ from penstock.domain.outcome import (
 from penstock.domain.pointer import MessagePointer
 from penstock.domain.signing import Signature, verify
 from penstock.testing.receiver import Ending, RecordingReceiver, Reply, defer, rate_limit
-from tests.http_endpoints import Rig, mediator_rig
+from tests.rigs.http_endpoints import Rig, mediator_rig
 
 SECRETS = ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_b2xkIHNlY3JldCBvZiBhIHN1YnNjcmliZXI=")
 

@@ -15,9 +15,9 @@ from penstock.domain.outcome import Deferred, MediationOutcome, MediationResult,
 from penstock.domain.pointer import MessagePointer
 from penstock.domain.signing import Signature, verify
 from penstock.ops.config.router_options import HttpVersion
-from tests.http2_endpoint import Request, Session, http2
-from tests.http_endpoints import RawServer, Rig, Talk, answers, mediator_rig
-from tests.tls import server_context, trusting_context
+from tests.rigs.http2_endpoint import Request, Session, http2
+from tests.rigs.http_endpoints import RawServer, Rig, Talk, answers, mediator_rig
+from tests.rigs.tls import server_context, trusting_context
 
 NAME = "shop.example"
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"

@@ -9,8 +9,8 @@ from penstock.domain.errors import Unavailable
 from penstock.domain.pointer import decode_pointer
 from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration
 from penstock.router.monitoring.warnings import WarningCode, WarningSeverity
-from tests.router_api_rig import CONFIGURATION, Answer, ServedApi, served_api
-from tests.router_surface import pool_view, queue_view
+from tests.rigs.router_api import CONFIGURATION, Answer, ServedApi, served_api
+from tests.rigs.router_surface import pool_view, queue_view
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from penstock.router.monitoring.app import openapi
 from penstock.router.settings import RouterSettings
-from tests.router_api_rig import ServedApi, served_api
+from tests.rigs.router_api import ServedApi, served_api
 
 SCHEMA = schemathesis.openapi.from_dict(openapi(ServedApi(RouterSettings()).parts()))
 EXAMPLES = 20

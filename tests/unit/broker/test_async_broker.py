@@ -14,7 +14,7 @@ from penstock.engine.store.memory import MemoryStore
 from penstock.engine.store.port import Store
 from penstock.engine.store.sqlite import SqliteStore
 from penstock.testing.clock import VirtualClock
-from tests.broker_rig import LOCAL, SUBSCRIPTION, TOPIC, refused, texts
+from tests.rigs.broker import LOCAL, SUBSCRIPTION, TOPIC, refused, texts
 
 
 class AsyncRig:

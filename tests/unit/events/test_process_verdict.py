@@ -22,7 +22,7 @@ from penstock.domain.retry import DEFAULT_RETRY_SCHEDULE, RetrySchedule
 from penstock.domain.subscription import Subscription
 from penstock.events.process.verdict import Judgement, error_text, judge
 from penstock.events.store.repository.deliveries import Done, TryLater
-from tests.made_jobs import NOW_MS, dispatch_job
+from tests.rigs.made_jobs import NOW_MS, dispatch_job
 
 SUBSCRIPTION = Subscription(id="s", name="billing", pattern="**", target="https://a.example/")
 FAILURE = MediationOutcome(MediationResult.ERROR_PROCESS, error=HttpError(500), status=500)

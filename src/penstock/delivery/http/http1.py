@@ -11,6 +11,7 @@ from penstock.delivery.http.connection import NEVER, ConnectionOwner
 from penstock.delivery.http.request import RequestHead
 from penstock.delivery.http.settings import HttpClientSettings
 from penstock.domain.signing import Signature
+from penstock.edge.quick_ack import acknowledge_now
 
 _WANTED_LENGTHS = frozenset(map(len, ("content-length", "transfer-encoding", "retry-after")))
 
@@ -111,6 +112,8 @@ class Http1Connection(asyncio.Protocol):
             self._finish()
         elif not self._in_body and self._head_bytes > MAX_HEAD_BYTES:
             self._fail(ConnectionBroken(f"the head of the answer is longer than {MAX_HEAD_BYTES} bytes"))
+        else:
+            acknowledge_now(self._transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Finish or fail the pending request, as the connection has ended."""

@@ -25,6 +25,7 @@ from penstock.delivery.http.connection import NEVER, ConnectionOwner
 from penstock.delivery.http.request import RequestHead, signature_headers
 from penstock.delivery.http.settings import HttpClientSettings
 from penstock.domain.signing import Signature
+from penstock.edge.quick_ack import acknowledge_now
 
 # Limit on concurrent requests, even if the endpoint allows more.
 MAX_STREAMS = 100
@@ -144,6 +145,8 @@ class Http2Connection(asyncio.Protocol):
             self._go_away(goaway)
         self._flush()
         self._after_streams()
+        if self._streams:
+            acknowledge_now(self._transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail the pending requests."""
