@@ -227,7 +227,7 @@ async def test_a_failing_endpoint_opens_its_breaker_and_probes_close_it(rig: Rig
     url = f"{receiver.url}/hook"
     for number in range(10):
         await rig.deliver(f"{url}?n={number}")
-    assert await rig.deliver(url) == MediationOutcome(MediationResult.ERROR_PROCESS, error=CircuitOpen(url))
+    assert await rig.deliver(url) == MediationOutcome(MediationResult.ERROR_PROCESS, error=CircuitOpen(url, 5))
     assert (await rig.deliver(f"{receiver.url}/other")).result is MediationResult.SUCCESS
     assert len(receiver.requests) == 11
     (view, _) = rig.breakers.views()

@@ -9,7 +9,7 @@ import pytest
 from penstock.domain.event import StoredEvent
 from penstock.domain.job import DispatchJob
 from penstock.domain.subscription import Subscription
-from penstock.events.fan_out.spark import OpenedRepository
+from penstock.events.fan_out.spark_task import OpenedRepository
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.listing import JobFilter
 from penstock.spark.database import SparkDatabase

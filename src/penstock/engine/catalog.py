@@ -209,6 +209,28 @@ class Catalog:
 
         return self._journal.change(Pending(detach, restore))
 
+    def retire_stream(self, stream: Stream, name: str, config: bytes) -> Pending:
+        """Stop serving a stream and its only queue, and rename them; their rows stay until the stream is dropped."""
+        (queue,) = stream.queues.values()
+        batch = self._journal.batch
+        batch.put_streams.append(StreamRecord(stream.id, name, config, stream.seq_limit))
+        batch.put_queues.append(QueueRecord(queue.id, stream.id, name, config, queue.start_seq))
+
+        def retire() -> None:
+            self._detach_queue(queue)
+            self.streams.pop(stream.name, None)
+            stream.name = queue.name = name
+            stream.config = queue.config = config
+            self._attach_stream(stream)
+            self._attach_queue(stream, queue)
+
+        return self._journal.change(Pending(retire))
+
+    def shrink_stream(self, stream: Stream, segments: int) -> Pending:
+        """Remove up to this many of the oldest segments of a retired stream."""
+        self._journal.batch.shrink_streams.append((stream.id, segments))
+        return self._journal.change(Pending())
+
     def purge(self, queue: StoredQueue) -> Pending:
         """Drop all messages of a queue, leased or not, that were sent before now."""
         stream = self.by_id[queue.stream_id]

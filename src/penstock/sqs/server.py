@@ -42,17 +42,18 @@ async def open_service(
             await asyncio.to_thread(ledger.catalog.open, clock.now_ms(), stored_policy, stored_dedup_window_ms)
             shells[name] = AsyncShell(ledger, clock)
         service = SqsService(shells, clock, ids, settings.service, pause)
-        service.load()
-        await service.remove_orphans()
+        await service.open()
     except BaseException:
         for shell in shells.values():
             await shell.close()
         raise
-    sweeping = asyncio.create_task(_sweep(service))
+    chores = [asyncio.create_task(_sweep(service)), asyncio.create_task(service.reap())]
     try:
         yield service
     finally:
-        sweeping.cancel()
+        for chore in chores:
+            chore.cancel()
+        await asyncio.wait(chores)
         await service.close()
 
 

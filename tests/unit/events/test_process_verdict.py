@@ -88,6 +88,12 @@ def test_a_deferral_spends_nothing_however_often_it_comes(error: MediationError)
     assert judged(deferral, exhausted, jitter=1.0).verdict == after_s(36)
 
 
+def test_a_job_that_meets_an_open_breaker_is_due_when_it_half_opens() -> None:
+    refused = MediationOutcome(MediationResult.ERROR_PROCESS, error=CircuitOpen("https://a.example/", 5))
+    assert judged(refused, dispatch_job(attempt_count=99)) == Judgement(AttemptOutcome.DEFERRED, after_s(5))
+    assert judged(refused, jitter=1.0).verdict == after_s(6)
+
+
 def test_a_delay_that_the_endpoint_chose_is_kept_exactly() -> None:
     deferral = MediationOutcome(MediationResult.ERROR_PROCESS, 7, Deferred(), 200)
     assert judged(deferral, jitter=1.0).verdict == after_s(7)

@@ -120,6 +120,8 @@ class WriteBatch(msgspec.Struct, kw_only=True):
     damaged: list[DamagedRow] = []
     purge_queues: list[tuple[int, int]] = []
     """(queue, sequence): the queue is done with everything before it."""
+    shrink_streams: list[tuple[int, int]] = []
+    """(stream, count): up to this many of its oldest segments are removed, even if a queue needs them."""
     drop_queues: list[int] = []
     drop_streams: list[int] = []
     collect_streams: list[int] = []

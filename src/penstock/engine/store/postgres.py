@@ -235,6 +235,9 @@ def _remove(session: Session, batch: WriteBatch) -> None:
         _many(session, text, ((seq, queue_id) for queue_id, seq in batch.purge_queues))
     for text in statement.DROP_SEGMENTS:
         _columns(session, text, batch.drop_segments)
+    for stream_id, segments in batch.shrink_streams:
+        for text in statement.SHRINK_STREAM:
+            session.execute(text, {"stream_id": stream_id, "segments": segments})
     for statements, ids in (
         (statement.DROP_QUEUE, batch.drop_queues),
         (statement.DROP_STREAM, batch.drop_streams),

@@ -241,6 +241,7 @@ def _remove(writer: sqlite3.Connection, batch: WriteBatch) -> None:
     for statements, rows in (
         (statement.PURGE_QUEUE, [(seq, queue_id) for queue_id, seq in batch.purge_queues]),
         (statement.DROP_SEGMENT, batch.drop_segments),
+        (statement.SHRINK_STREAM, batch.shrink_streams),
         (statement.DROP_QUEUE, [(queue_id,) for queue_id in batch.drop_queues]),
         (statement.DROP_STREAM, [(stream_id,) for stream_id in batch.drop_streams]),
         (statement.COLLECT_STREAM, [(stream_id,) for stream_id in batch.collect_streams]),
