@@ -67,10 +67,21 @@ class Catalog:
             raise QueueNotFound(f"Queue not found: {name}")
         return queue
 
-    def create_stream(self, name: str, now_ms: int, *, config: bytes = b"", dedup_window_ms: int = 0) -> Pending:
-        """Create a stream; it exists once the operation is done."""
+    def create_stream(
+        self,
+        name: str,
+        now_ms: int,
+        *,
+        config: bytes = b"",
+        dedup_window_ms: int = 0,
+        add_queues: Callable[[Stream], None] | None = None,
+    ) -> Pending:
+        """Create a stream, and in the same commit what `add_queues` creates; they exist once the operation is done."""
         stream = self._new_stream(name, now_ms, config, dedup_window_ms)
-        return self._journal.change(self._attaching([f"stream {name}"], lambda: self._attach_stream(stream)))
+        pending = self._journal.change(self._attaching([f"stream {name}"], lambda: self._attach_stream(stream)))
+        if add_queues is not None:
+            add_queues(stream)
+        return pending
 
     def create_queue(
         self, stream: Stream, name: str, policy: QueuePolicy, now_ms: int, *, config: bytes = b""

@@ -71,7 +71,7 @@ class SqsApp:
             if path in _PROBES:
                 return False
             if path == b"/sqs_health":
-                _answer_health(exchange)
+                self._answer_health(exchange)
                 return True
             if path.startswith(b"/admin/"):
                 exchange.run_in_task(self._answer_admin(exchange, headers))
@@ -85,6 +85,7 @@ class SqsApp:
         wire: WireProtocol = json_protocol if target else query_protocol
         call = _Call(exchange, wire, self._service.new_request_id(), self._seconds())
         try:
+            self._service.require_owned()
             if target:
                 call.action = json_protocol.action_of(target)
                 caller = self._caller(exchange, headers, json=exchange.body)
@@ -157,11 +158,23 @@ class SqsApp:
         self._service.metrics.count_error(action, refusal.kind.json_type)
         return refusal
 
+    def _answer_health(self, exchange: Exchange) -> None:
+        wants_json = any(name == b"accept" and b"application/json" in value for name, value in exchange.headers)
+        status, content_type, body = 200, b"text/plain", b"ok"
+        if wants_json:
+            content_type, body = b"application/json", _JSON_HEALTH
+        try:
+            self._service.require_owned()
+        except PenstockError as error:
+            status, content_type, body = 503, b"text/plain", error.message.encode()
+        exchange.respond(status, [(b"content-type", content_type)], body)
+
     # Admin
 
     async def _answer_admin(self, exchange: Exchange, headers: Mapping[bytes, bytes]) -> None:
         path, _, query = exchange.target.partition(b"?")
         try:
+            self._service.require_owned()
             if not self._caller(exchange, headers).admin:
                 raise SqsError(ErrorKind.ACCESS_DENIED, "The admin surface is for principals of the role admin.")
             status, body = await self._admin.answer(exchange.method, path, query, exchange.body)
@@ -180,9 +193,3 @@ def _read_query(exchange: Exchange, caller: SqsCaller) -> tuple[str, Shape]:
 
 def _decoded(path: bytes) -> str:
     return unquote(path.decode("latin-1"))
-
-
-def _answer_health(exchange: Exchange) -> None:
-    wants_json = any(name == b"accept" and b"application/json" in value for name, value in exchange.headers)
-    content_type, body = (b"application/json", _JSON_HEALTH) if wants_json else (b"text/plain", b"ok")
-    exchange.respond(200, [(b"content-type", content_type)], body)

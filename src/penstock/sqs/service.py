@@ -78,6 +78,8 @@ class SqsService:
         self._messages = count(1)
         self._message_head = f"{own[:8]}-{own[8:12]}-{own[12:]}-0000-"
         self._databases = databases
+        self._shared = [shell for shell in databases.values() if not shell.ledger.store.local]
+        """Databases that another process can take."""
         self._pause = pause
         self._catalog = QueueCatalog(databases, clock, ids, self._policy, settings.given_up)
         self._hand_overs: set[asyncio.Task[None]] = set()
@@ -252,6 +254,15 @@ class SqsService:
     def last_failure(self) -> str | None:
         """Return why a database takes no commits: its latest one failed, except for a disk that has room again."""
         return next((failure for shell in self._databases.values() if (failure := shell.last_failure)), None)
+
+    def require_owned(self) -> None:
+        """Raise Unavailable if another process may serve the queues by now."""
+        for shell in self._shared:
+            shell.require_owned()
+
+    def lost(self) -> str | None:
+        """Return why this process must end: another one has taken a database."""
+        return next((reason for shell in self._shared if (reason := shell.ledger.store.lost)), None)
 
     def answer_waiters(self) -> None:
         """Answer waiting receives with no messages, now and from now on."""

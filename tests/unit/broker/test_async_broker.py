@@ -126,6 +126,19 @@ async def test_registering_the_same_topic_and_subscription_at_once(rig: AsyncRig
     assert await rig.pull_texts() == ["a"]
 
 
+@pytest.mark.parametrize("asked", ["at first", "later"])
+async def test_a_topic_retains_from_the_moment_it_is_asked_to(rig: AsyncRig, asked: str) -> None:
+    await rig.broker.register_topic(TOPIC, retention_s=3600 if asked == "at first" else 0)
+    if asked == "later":
+        await rig.broker.update_topic(TOPIC, retention_s=3600, definition=b"")
+    await rig.publish("first")
+    await rig.broker.register_subscription(SUBSCRIPTION, TOPIC)
+
+    await rig.broker.seek(SUBSCRIPTION, 0)
+
+    assert await rig.pull_texts() == ["first"]
+
+
 async def test_a_topic_that_is_being_removed_takes_nothing_more(rig: AsyncRig) -> None:
     await rig.subscribe()
     removal = asyncio.create_task(rig.broker.unregister_topic(TOPIC))

@@ -170,6 +170,15 @@ class Store(Protocol):
         """Commit a batch and return the shares of its `collect_streams`; raise StoreFailed if nothing was saved."""
         ...
 
+    def require_owned(self) -> None:
+        """Raise Unavailable if another process may own the store by now; ask before anything in memory is served."""
+        ...
+
+    @property
+    def lost(self) -> str | None:
+        """Why this process must end, because another one owns the store; None while it may use it."""
+        ...
+
     def totals(self, queue_id: int) -> StoreTotals:
         """Return what a queue still has."""
         ...

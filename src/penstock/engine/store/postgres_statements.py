@@ -224,6 +224,11 @@ _MIGRATIONS = (
     );
     UPDATE schema_version SET version = 1;
     """,
+    """
+    ALTER TABLE owners ADD COLUMN expires timestamptz NOT NULL DEFAULT '-infinity';
+    ALTER TABLE owners ADD COLUMN deposed boolean NOT NULL DEFAULT false;
+    UPDATE schema_version SET version = 2;
+    """,
 )
 
 VERSION = len(_MIGRATIONS)

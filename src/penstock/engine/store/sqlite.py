@@ -57,6 +57,7 @@ class SqliteStore:
 
     durable = True
     local = True
+    lost = None
 
     def __init__(
         self, path: str | os.PathLike[str], *, durability: str = "fsync", free: FreeBytes = free_bytes
@@ -114,6 +115,9 @@ class SqliteStore:
             self.disk_space.write_succeeded()
             self._checkpoints.wrote(writer, _logged_bytes(batch))
         return shares
+
+    def require_owned(self) -> None:
+        """Do nothing: the database belongs to this process until it ends."""
 
     def totals(self, queue_id: int) -> StoreTotals:
         """Return what a queue still has."""
