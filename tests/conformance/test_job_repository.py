@@ -25,7 +25,7 @@ from penstock.events.store.repository.changes import KeptChange
 from penstock.events.store.repository.deliveries import Beginning, Done, TryFromQueue
 from penstock.events.store.repository.leader import SCHEDULER
 from penstock.events.store.repository.listing import JobFilter
-from penstock.http.api.changes import Change
+from penstock.http.change import Change
 from penstock.http.errors import BadCursor
 from tests.job_rig import BLOCK, IMMEDIATE, LEASE_S, NEXT, QUEUE_LEASE_S, JobRig
 from tests.rigs.job_database import Connect
