@@ -145,9 +145,10 @@ class PipelineOptions:
         "`data.dir`.",
     )
     trigger_ms: int = setting(
-        100,
+        500,
         kinds.integer(0, 3_600_000),
-        "Minimum time from the start of one micro-batch to the start of the next; 0 is immediately.",
+        "Minimum time from the start of one micro-batch to the start of the next; 0 is immediately. Few events do not "
+        "wait for it: the driver handles them without a micro-batch.",
     )
     max_rows_per_batch: int = setting(100_000, kinds.integer(1, 100_000_000), "Rows per micro-batch, at most.")
     stop_s: float = setting(30.0, kinds.number(0, 3600), "Time for running micro-batches to finish at shut-down.")
