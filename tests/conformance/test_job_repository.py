@@ -35,8 +35,8 @@ from penstock.events.store.repository.leader import SCHEDULER
 from penstock.events.store.repository.listing import JobFilter
 from penstock.http.api.changes import Change
 from penstock.http.errors import BadCursor
-from tests.job_rig import BLOCK, IMMEDIATE, LEASE_S, NEXT, QUEUE_LEASE_S, JobRig, finish_all
 from tests.rigs.job_database import Connect
+from tests.rigs.jobs import BLOCK, IMMEDIATE, LEASE_S, NEXT, QUEUE_LEASE_S, JobRig, finish_all
 
 PENDING, QUEUED, PROCESSING = JobStatus.PENDING, JobStatus.QUEUED, JobStatus.PROCESSING
 COMPLETED, ERROR, CANCELLED, EXPIRED = JobStatus.COMPLETED, JobStatus.ERROR, JobStatus.CANCELLED, JobStatus.EXPIRED

@@ -25,9 +25,9 @@ from penstock.events.statistics.minutes import (
 from penstock.events.store.postgres import postgres_repository
 from penstock.events.store.repository.deliveries import Done, EndedDelivery
 from penstock.events.store.repository.statistics import KEPT_MS, NAMES_PER_MINUTE, Statistics
-from tests.job_rig import JobRig, finish_all
 from tests.rigs.job_database import Connect
-from tests.virtual_pauses import VirtualPauses
+from tests.rigs.jobs import JobRig, finish_all
+from tests.rigs.virtual_pauses import VirtualPauses
 
 MINUTE = Minute(minute_ms=1_700_000_040_000, by=Dimension.POOL, name="p", delivered=2, failed=1, waits=1, waited_ms=5)
 NOW_MS = MINUTE.minute_ms + MINUTE_MS

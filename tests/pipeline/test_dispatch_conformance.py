@@ -14,8 +14,8 @@ from penstock.edge.clock import SystemClock
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.deliveries import Beginning, DeliveryLease, Done, EndedDelivery, TryLater, Verdict
 from penstock.spark.database import SparkDatabase
-from tests.job_rig import BLOCK, IMMEDIATE, NEXT, begin_all, finish_all
 from tests.pipeline.dispatch_engines import Engine, InlineEngine, SparkEngine, in_queue
+from tests.rigs.jobs import BLOCK, IMMEDIATE, NEXT, begin_all, finish_all
 from tests.services.sqs_server import SqsServer, running
 
 pytestmark = [pytest.mark.xdist_group("spark")]

@@ -89,6 +89,9 @@ class FakeJob:
     def lag(self) -> int | None:
         return self._lag()
 
+    def handled(self) -> int:
+        return 3
+
 
 class Run:
     """A supervised job and its end."""
@@ -255,6 +258,12 @@ def test_lag_that_cannot_be_told_is_none() -> None:
     assert supervised_job.progress.view().lag == 7
     supervised_job.measure()
     assert supervised_job.progress.view().lag is None
+
+
+def test_rows_that_the_driver_handled_itself_are_counted_with_those_of_micro_batches() -> None:
+    progress = SupervisedQuery(FakeJob(lambda _: FakeQuery()), "place/orders", once=False).progress
+    progress.advanced(BatchProgress(4, 10, 250, 40.0))
+    assert progress.view().rows == 13
 
 
 def test_metrics_leave_out_a_lag_that_is_not_known() -> None:

@@ -22,8 +22,8 @@ from penstock.spark.database import SparkDatabase
 from penstock.spark.schemas import ATTEMPTS, EVENTS, JOBS, SUBSCRIPTIONS
 from penstock.spark.sources.table_source import registered
 from penstock.spark.tables import Tables
-from tests.job_rig import begin_all, finish_all
 from tests.rigs.job_database import NOW_MS, add_attempts, events, execute, with_repository
+from tests.rigs.jobs import begin_all, finish_all
 
 pytestmark = [pytest.mark.xdist_group("spark")]
 SECRET = "a-secret-nobody-sees"

@@ -14,9 +14,9 @@ from penstock.domain.order import is_expired, is_ordered
 from penstock.events.store import DeliveryLease
 from penstock.events.store.database import Database, Row, Transaction
 from penstock.events.store.repository import JobRepository
-from tests.job_rig import begin_all
-from tests.order_worlds import JOBS, NOW_MS, Job
 from tests.property.test_order_forms import Tables, postgres_schema, tables
+from tests.rigs.jobs import begin_all
+from tests.rigs.order_worlds import JOBS, NOW_MS, Job
 
 __all__ = ["postgres_schema", "tables"]
 

@@ -20,7 +20,7 @@ from penstock.events.store.postgres import PostgresTransaction
 from penstock.events.store.postgres.schema import migrate
 from penstock.events.store.sqlite import SqliteTransaction
 from penstock.events.store.statements import CODE_OF_MODE, Dialect, StoredState
-from tests.order_worlds import GROUPS, JOBS, NOW_MS, Job, blocker_of, is_held_back, run_of
+from tests.rigs.order_worlds import GROUPS, JOBS, NOW_MS, Job, blocker_of, is_held_back, run_of
 
 Execute = Callable[[str], object]
 LANES = [LaneKey(group, ordered) for group in GROUPS for ordered in (True, False)]

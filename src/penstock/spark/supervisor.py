@@ -29,7 +29,7 @@ class StreamingJob(Protocol):
     """One streaming job of the pipeline.
 
     `start` continues from the checkpoint, so that a restart after a failure repeats at most one batch. The query has
-    the job's name. `lag` may be called from any thread at any time, even before `start`.
+    the job's name. `lag` and `handled` may be called from any thread at any time, even before `start`.
     """
 
     @property
@@ -41,6 +41,9 @@ class StreamingJob(Protocol):
 
     def lag(self) -> int | None:
         """Return how many rows wait for it; None if that is unknown."""
+
+    def handled(self) -> int:
+        """Return how many rows the driver has handled itself, without a micro-batch."""
 
 
 class QuerySupervisor:
@@ -105,7 +108,7 @@ class SupervisedQuery:
     """A job and the thread that keeps it running; with `once` a failure ends it."""
 
     def __init__(self, job: StreamingJob, checkpoint: str, *, once: bool) -> None:
-        self.progress = QueryProgress(job.name)
+        self.progress = QueryProgress(job.name, job.handled)
         self._job = job
         self._checkpoint = checkpoint
         self._once = once

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # The modules of the streaming jobs; importing them takes most of a worker's start.
 _IMPORTED = (
-    "penstock.events.fan_out.spark",
+    "penstock.events.fan_out.spark_task",
     "penstock.events.dispatch.spark.task",
     "penstock.spark.sources.table_source",
 )

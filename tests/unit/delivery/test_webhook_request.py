@@ -11,7 +11,7 @@ from penstock.domain.job import DispatchJob
 from penstock.domain.replay import REPLAY_HEADER, as_copy
 from penstock.domain.signing import verify
 from penstock.domain.subscription import Subscription
-from tests.made_jobs import JOB_ID, NOW_MS, dispatch_job
+from tests.rigs.made_jobs import JOB_ID, NOW_MS, dispatch_job
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 EVENT = StoredEvent(id="0HZXEQ5Y8JY00", source="/shop", type="orders:created", received_ms=NOW_MS, external_id="e.1")

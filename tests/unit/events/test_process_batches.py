@@ -17,7 +17,7 @@ from penstock.events.store import Beginning, Done, EndedDelivery
 from penstock.events.store.database import Transaction
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.sqlite import SqliteDatabase
-from tests.job_rig import JobRig
+from tests.rigs.jobs import JobRig
 
 Result = TypeVar("Result")
 

@@ -232,4 +232,5 @@ def _report_nothing(_: "FannedOut") -> None:
 def _report_batch(done: "FannedOut") -> None:
     if done.events:
         damaged = f", {done.set_aside} damaged events set aside" if done.set_aside else ""
-        typer.echo(f"batch {done.batch_id}: {done.events} events, {done.jobs} jobs{damaged}")
+        name = "small batch" if done.batch_id is None else f"batch {done.batch_id}"
+        typer.echo(f"{name}: {done.events} events, {done.jobs} jobs{damaged}")

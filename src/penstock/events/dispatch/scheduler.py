@@ -29,7 +29,10 @@ _LAST_RETRY_S = 10.0
 
 
 class Scheduler:
-    """Runs a term whenever this node leads. `name` identifies the node in claims."""
+    """Runs a term whenever this node leads. `name` identifies the node in claims.
+
+    It leaves the lanes to others while more than `most_awake` are awake.
+    """
 
     def __init__(
         self,
@@ -43,6 +46,7 @@ class Scheduler:
         name: str,
         seconds: Callable[[], float] = stopwatch,
         pause: Pause = pause,
+        most_awake: int | None = None,
     ) -> None:
         self.counts = Counts()
         self._jobs = jobs
@@ -54,6 +58,7 @@ class Scheduler:
         self._name = name
         self._seconds = seconds
         self._pause = pause
+        self._most_awake = most_awake
         self._term: SchedulerTerm | None = None
 
     @property
@@ -86,6 +91,7 @@ class Scheduler:
             may_publish=self._leadership.is_primary,
             seconds=self._seconds,
             pause=self._pause,
+            most_awake=self._most_awake,
         )
         return self._term
 
@@ -106,6 +112,7 @@ class SchedulerTerm:
         may_publish: Callable[[], bool],
         seconds: Callable[[], float],
         pause: Pause,
+        most_awake: int | None = None,
     ) -> None:
         backoff = Backoff(_QUEUE_PAUSE_S, settings.poll_interval_s)
         pace = ClaimPace(settings.batch_size, settings.max_batch_size, settings.max_concurrent_groups)
@@ -123,7 +130,7 @@ class SchedulerTerm:
             seconds=seconds,
         )
         self._poller = PendingJobPoller(
-            jobs, self.publisher, queue, pace, backoff, counts, settings, clock, seconds, pause
+            jobs, self.publisher, queue, pace, backoff, counts, settings, clock, seconds, pause, most_awake
         )
         self._stale_poller = StaleQueuedJobPoller(jobs, clock, settings, counts, pause, token=owner.token)
         self._retention = Retention(jobs, settings, counts, clock, pause)

@@ -39,7 +39,7 @@ class DispatchRounds:
     ) -> None:
         self.database = database
         self.settings = settings
-        self._destination = destination
+        self.destination = destination
         self._work = work
         self._small: DataFrame | None = None
 
@@ -92,7 +92,7 @@ class DispatchRounds:
         return spread(packed_plans(spark, self.database, parts, tasks), tasks).mapInArrow(publish, REPORTS)
 
     def _request_factory(self) -> Callable[[RoundSpec], TaskRequest]:
-        database, destination, settings = self.database, self._destination, self.settings
+        database, destination, settings = self.database, self.destination, self.settings
 
         def request_for(spec: RoundSpec) -> TaskRequest:
             return TaskRequest(

@@ -1,4 +1,4 @@
-"""A stream of ticks that advances while lanes are awake, and costs one small query while none is.
+"""A stream of ticks that advances while more than a few lanes are awake, and costs one small query while it rests.
 
 A tick carries no data: each batch looks up what to dispatch, so a repeated tick does no harm.
 """
@@ -24,13 +24,13 @@ from penstock.spark.database import SparkDatabase
 _WAIT_S = 0.1
 _POLL_S = 0.02
 _BUSY_TIMEOUT_S = 10.0
-_QUERY = "any_lane_awake"
+_QUERY = "count_awake"
 Offset = dict[str, int]
 
 
-def ticks(spark: SparkSession, database: SparkDatabase) -> str:
+def ticks(spark: SparkSession, database: SparkDatabase, few_lanes: int = 0) -> str:
     """Register the ticks of a database with Spark; return the name of their format."""
-    spark.dataSource.register(type("PenstockTicks", (TickSource,), {"database": database}))
+    spark.dataSource.register(type("PenstockTicks", (TickSource,), {"database": database, "few_lanes": few_lanes}))
     return TickSource.name()
 
 
@@ -38,6 +38,7 @@ class TickSource(DataSource):
     """The ticks of one database. Its URL is part of the class, not an option: Spark shows options in plans."""
 
     database: ClassVar[SparkDatabase]
+    few_lanes: ClassVar[int]
 
     @classmethod
     def name(cls) -> str:
@@ -50,20 +51,21 @@ class TickSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return the reader of ticks."""
-        return TickReader(self.database)
+        return TickReader(self.database, self.few_lanes)
 
 
 class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Ticks while lanes are awake."""
+    """Ticks while more than `few_lanes` are awake."""
 
-    def __init__(self, database: SparkDatabase) -> None:
+    def __init__(self, database: SparkDatabase, few_lanes: int = 0) -> None:
         self._database = database
+        self._few_lanes = few_lanes
         self._watcher = lane_watcher(database)
         self._waits = True
 
-    def __reduce__(self) -> "tuple[type[TickReader], tuple[SparkDatabase]]":
+    def __reduce__(self) -> "tuple[type[TickReader], tuple[SparkDatabase, int]]":
         # Spark sends readers to other processes, which cannot use this one's connection.
-        return TickReader, (self._database,)
+        return TickReader, (self._database, self._few_lanes)
 
     def initialOffset(self) -> Offset:  # noqa: N802
         """Return the offset before the first tick."""
@@ -74,9 +76,9 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._waits = False
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """Return the next tick if lanes are awake, at once or after a short wait; else the same offset."""
+        """Return the next tick if enough lanes are awake, at once or after a short wait; else the same offset."""
         until_s = stopwatch() + _WAIT_S
-        while not self._watcher.any_awake():
+        while self._watcher.count_awake(self._few_lanes + 1) <= self._few_lanes:
             left_s = until_s - stopwatch()
             if left_s <= 0 or not self._waits:
                 return start
@@ -97,10 +99,10 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class LaneWatcher(Protocol):
-    """Knows whether lanes are awake."""
+    """Knows how many lanes are awake."""
 
-    def any_awake(self) -> bool:
-        """Return whether lanes are awake."""
+    def count_awake(self, most: int) -> int:
+        """Return how many lanes are awake, counted up to `most`."""
         ...
 
     def wait(self, within_s: float) -> None:
@@ -122,14 +124,14 @@ class PostgresLaneWatcher:
         self._database = database
         self._session: Session | None = None
 
-    def any_awake(self) -> bool:
-        """Return whether lanes are awake; reconnect once if the connection was lost."""
+    def count_awake(self, most: int) -> int:
+        """Return how many lanes are awake; reconnect once if the connection was lost."""
         try:
-            return self._ask()
+            return self._ask(most)
         except psycopg.OperationalError:
             self.close()
         try:
-            return self._ask()
+            return self._ask(most)
         except psycopg.Error as error:
             address = PostgresAddress(self._database.url)
             raise DatabaseFailed(f"{address} cannot be read: {address.explain(error)}") from None
@@ -150,12 +152,12 @@ class PostgresLaneWatcher:
             self._session.close()
             self._session = None
 
-    def _ask(self) -> bool:
+    def _ask(self, most: int) -> int:
         if self._session is None:
             self._session = PostgresAddress(self._database.url).connect(self._database.schema)
             self._session.execute("LISTEN penstock_jobs")
-        row = self._session.execute(queries(Dialect.POSTGRES)[_QUERY].encode()).fetchone()
-        return bool(row and row[0])
+        row = self._session.execute(queries(Dialect.POSTGRES)[_QUERY].encode(), {"most": most}).fetchone()
+        return row[0] if row else 0
 
 
 class SqliteLaneWatcher:
@@ -166,13 +168,14 @@ class SqliteLaneWatcher:
         self._connection: sqlite3.Connection | None = None
         self._never = Event()
 
-    def any_awake(self) -> bool:
-        """Return whether lanes are awake."""
+    def count_awake(self, most: int) -> int:
+        """Return how many lanes are awake, counted up to `most`."""
         try:
             if self._connection is None:
                 uri = f"{self._database.path.as_uri()}?mode=ro"
                 self._connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
-            return bool(self._connection.execute(queries(Dialect.SQLITE)[_QUERY]).fetchone()[0])
+            count: int = self._connection.execute(queries(Dialect.SQLITE)[_QUERY], {"most": most}).fetchone()[0]
+            return count
         except sqlite3.Error as error:
             raise DatabaseFailed(f"{self._database.place} cannot be read: {error}") from error
 

@@ -106,8 +106,8 @@ SELECT id FROM subscriptions WHERE id {among ids} AND paused
 
 -- Claims of lanes; a re-run takes over those of its predecessor
 
--- any_lane_awake --
-SELECT EXISTS (SELECT 1 FROM lanes {by lanes_awake} WHERE awake)
+-- count_awake --
+SELECT count(*) FROM (SELECT 1 FROM lanes {by lanes_awake} WHERE awake LIMIT :most) AS awake_now
 
 -- awake_ranges --
 SELECT min(turn), max(turn), count(*) FROM (

@@ -27,7 +27,7 @@ from penstock.events.store.sqlite import SqliteTransaction
 from penstock.events.store.statements import Dialect
 from penstock.queues.errors import BrokerUnavailable, HeldBack
 from penstock.queues.port import Publication
-from tests.job_rig import begin_all, finish_all
+from tests.rigs.jobs import begin_all, finish_all
 
 Result = TypeVar("Result")
 
