@@ -33,7 +33,7 @@ from penstock.events.store.repository.deliveries import (
 )
 from penstock.events.store.repository.leader import SCHEDULER
 from penstock.events.store.repository.listing import JobFilter
-from penstock.http.api.changes import Change
+from penstock.http.change import Change
 from penstock.http.errors import BadCursor
 from tests.rigs.job_database import Connect
 from tests.rigs.jobs import BLOCK, IMMEDIATE, LEASE_S, NEXT, QUEUE_LEASE_S, JobRig, finish_all

@@ -11,10 +11,10 @@ from penstock.domain.job_state import JobStatus
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
 from penstock.events.dispatch.spark.leader import DriverLeader
-from penstock.events.dispatch.spark.ticks import TickReader
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.lanes import LaneOwner
 from penstock.spark.database import SparkDatabase
+from penstock.spark.sources.ticks import TickReader
 from tests.pipeline.dispatch_engines import SETTINGS, destination
 from tests.pipeline.dispatch_jobs import LEASE, have_status, make, nobody_leads, received
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from penstock.delivery.egress import SocketAddress
-from penstock.delivery.http.http2 import GoawayFilter
+from penstock.delivery.http.http2 import FrameFilter
 from penstock.delivery.http.request import request_head
 from penstock.delivery.http.settings import KEPT_BODY_BYTES, READ_BODY_BYTES, DeliverySettings
 from penstock.domain.outcome import Deferred, MediationOutcome, MediationResult, NetworkError, RateLimited, Timeout
@@ -380,7 +380,7 @@ def test_a_goaway_is_taken_out_wherever_the_bytes_are_cut(size: int) -> None:
     ping = (8).to_bytes(3, "big") + b"\x06\x00" + bytes(4) + b"12345678"
     data = (5).to_bytes(3, "big") + b"\x00\x01" + (3).to_bytes(4, "big") + b"\x07\x07\x07\x07\x07"
     stream = ping + goaway(2**31 - 1) + data + goaway(5, 2) + ping
-    frames = GoawayFilter()
+    frames = FrameFilter()
     passed, found = b"", []
     for at in range(0, len(stream), size):
         some, goaway_found = frames.feed(stream[at : at + size])

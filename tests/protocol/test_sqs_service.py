@@ -188,6 +188,8 @@ class RecordedExchange:
     method = "POST"
     target = b"/"
 
+    is_too_long = False
+
     def __init__(self, action: str, request: object) -> None:
         self.headers = [(b"host", b"here"), (b"x-amz-target", f"AmazonSQS.{action}".encode())]
         self.body = msgspec.json.encode(request)

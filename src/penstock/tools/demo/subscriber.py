@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.client import Event
 from penstock.domain.signing import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, Signature, verify
-from penstock.http.server import Receive, Scope, Send, accept_lifespan, send_answer
+from penstock.http.server import Receive, Scope, Send, accept_lifespan, read_body, send_answer
 
 STEPS = ("placed", "paid", "packed", "handed-over", "in-transit", "delivered", "closed")
 _ACK = b'{"ack":true}'
@@ -56,7 +56,7 @@ class DemoSubscriber:
         if scope["type"] == "lifespan":
             await accept_lifespan(receive, send)
             return
-        body = (await receive())["body"]
+        body = await read_body(receive)
         if self.work_s:
             await asyncio.sleep(self.work_s)
         if self._is_too_much():

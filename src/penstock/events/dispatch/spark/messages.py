@@ -29,7 +29,7 @@ class DispatchSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     A round takes the same share of each lane, in the order of their turns, until it has this many.
     """
-    few_lanes: int = 1_000
+    few_lanes: int = 10_000
     """The driver itself publishes while no more lanes are awake; 0 leaves all to Spark (decision 0028)."""
     most_per_lane: int = 1_000
     least_per_lane: int = 32

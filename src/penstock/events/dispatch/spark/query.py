@@ -16,9 +16,9 @@ from penstock.edge.node import process_ids
 from penstock.events.dispatch.spark.leader import DriverLeader, LeaseSettings
 from penstock.events.dispatch.spark.messages import DispatchReport
 from penstock.events.dispatch.spark.round import DispatchRounds
-from penstock.events.dispatch.spark.ticks import ticks
 from penstock.events.errors import DispatchFailed
 from penstock.events.store import LaneOwner
+from penstock.spark.sources.ticks import ticks
 
 NAME = "dispatch"
 _QUERY_ID = "sql.streaming.queryId"

@@ -55,7 +55,7 @@ def groups_of(jobs: int) -> int:
 def _rounds(database: SparkDatabase, queue_uri: str) -> DispatchRounds:
     endpoint = "http://127.0.0.1:8080/process"
     destination = Destination(queue_uri=queue_uri, endpoint=endpoint, secrets=(b"a secret of the benchmark",))
-    return DispatchRounds(database=database, destination=destination, settings=DispatchSettings())
+    return DispatchRounds(database=database, destination=destination, settings=DispatchSettings(few_lanes=0))
 
 
 def _has_lanes(connection: Connection) -> bool:

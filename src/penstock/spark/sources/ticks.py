@@ -21,8 +21,8 @@ from penstock.events.store import Dialect, queries
 from penstock.spark.database import SparkDatabase
 
 # Spark asks again at once; a stop waits for this long at most.
-_WAIT_S = 0.1
-_POLL_S = 0.02
+_WAIT_S = 0.5
+_POLL_S = 0.05
 _BUSY_TIMEOUT_S = 10.0
 _QUERY = "count_awake"
 Offset = dict[str, int]

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from contextlib import closing
 from threading import Event, Thread
 
+import pyarrow
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
@@ -23,6 +25,7 @@ from penstock.spark.sources.stream_source import START, SpanPartition, StreamPla
 
 log = logging.getLogger(__name__)
 _SCHEMA = StructType([EVENTS[name] for name in (*EVENT_COLUMNS, POSITION)])
+_NO_EVENTS = pyarrow.RecordBatch.from_pylist([], to_arrow_schema(_SCHEMA))
 _FIRST_PAUSE_S = 0.5
 _LAST_PAUSE_S = 10.0
 
@@ -61,6 +64,8 @@ class SmallBatches:
     def _fan_out(
         self, reader: "SmallBatchReader", jobs: OpenedRepository, ended: Event, ready: Event, backoff: Backoff
     ) -> None:
+        # No events take the way of all others once, so that the first ones find everything imported.
+        kept([_NO_EVENTS], jobs, self._database)
         with closing(DatabaseWatch(self._database)) as changes:
             while not ended.is_set():
                 done = reader.fan_out(jobs)
