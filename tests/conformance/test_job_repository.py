@@ -844,6 +844,19 @@ class TestDeliveringMany:
         assert len(set(seen)) == 6
         assert await changes() == seen[-1]
 
+    async def test_subscriptions_are_read_again_when_one_has_changed(self, rig: JobRig) -> None:
+        first, second = rig.new_subscription(), rig.new_subscription(name="second")
+        await rig.repository.add_subscription(first)
+        read = await rig.repository.changed_subscriptions(-1)
+
+        assert read is not None
+        assert [each.id for each in read.subscriptions] == [first.id]
+        assert await rig.repository.changed_subscriptions(read.changes) is None
+        await rig.repository.add_subscription(second)
+        again = await rig.repository.changed_subscriptions(read.changes)
+        assert again is not None
+        assert [each.id for each in again.subscriptions] == [first.id, second.id]
+
 
 class TestLeases:
     async def test_a_queued_job_whose_lease_ran_out_is_pending_again(self, rig: JobRig) -> None:

@@ -17,10 +17,12 @@ class FanOut:
 
     def wanting(self, event: StoredEvent) -> list[Subscription]:
         """Return the subscriptions of the event's tenant whose pattern and filter match."""
-        attributes = event.filterable
+        matching = self._index.matching(event.type)
+        # Most events have no subscription with a filter, and a filter needs all attributes.
+        attributes = event.filterable if any(each.filter.conditions for each in matching) else {}
         return [
             subscription
-            for subscription in self._index.matching(event.type)
+            for subscription in matching
             if subscription.tenant == event.tenant and subscription.filter.passes(attributes)
         ]
 

@@ -1,5 +1,7 @@
 """Subscriptions and pools: create, change, pause, delete and look them up."""
 
+from typing import NamedTuple
+
 import msgspec
 
 from penstock.domain.subscription import Pool, Subscription
@@ -8,6 +10,13 @@ from penstock.events.store.database import RepositoryPart, Row, Transaction, rea
 
 _decode = msgspec.json.Decoder(Subscription).decode
 _encode = msgspec.json.Encoder(enc_hook=dict).encode
+
+
+class ChangedSubscriptions(NamedTuple):
+    """All subscriptions, after this number of changes."""
+
+    changes: int
+    subscriptions: list[Subscription]
 
 
 class SubscriptionRecords(RepositoryPart):
@@ -63,6 +72,15 @@ class SubscriptionRecords(RepositoryPart):
     def list_subscriptions(self, tx: Transaction) -> list[Subscription]:
         """Return all subscriptions, the oldest first."""
         return [_subscription_of(row) for row in tx.all("subscriptions")]
+
+    @reads
+    def changed_subscriptions(self, tx: Transaction, changes: int) -> ChangedSubscriptions | None:
+        """Return all subscriptions, the oldest first, unless they have changed exactly this often."""
+        # Counted first: of a change in between, at most too much is read the next time.
+        ((now,),) = tx.all("subscription_changes")
+        if now == changes:
+            return None
+        return ChangedSubscriptions(now, [_subscription_of(row) for row in tx.all("subscriptions")])
 
 
 class PoolRecords(RepositoryPart):
