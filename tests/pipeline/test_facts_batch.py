@@ -19,7 +19,7 @@ from penstock.history.lake.facts_job import FactsBatch, FactsJob, FactsSettings
 from penstock.history.lake.parquet_lake import ParquetLake
 from penstock.spark.database import SparkDatabase
 from penstock.spark.tables import Tables
-from tests.pipeline.facts_rig import NOW_MS, FactsRig, attempt
+from tests.rigs.facts import NOW_MS, FactsRig, attempt
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from penstock.events.fan_out.spark import FannedOut, FanOutJob, FanOutSettings
 from penstock.events.store.postgres import PostgresTransaction
 from penstock.events.store.repository.jobs import insert_events
-from tests.pipeline.fan_out_rig import FanOutRig, rig
+from tests.rigs.fan_out import FanOutRig, rig
 
 __all__ = ["rig"]
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]

@@ -18,7 +18,7 @@ from penstock.events.store.repository.jobs import insert_events
 from penstock.spark.changes import DatabaseWatch
 from penstock.spark.schemas import EVENTS
 from penstock.spark.sources.stream_source import StreamReader
-from tests.pipeline.fan_out_rig import FanOutRig, rig
+from tests.rigs.fan_out import FanOutRig, rig
 
 __all__ = ["rig"]
 

@@ -13,7 +13,7 @@ from penstock.events.errors import ReplayNotFound, ReplayTakenOver
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.replays import KEPT_MS, ReplayPart, Replays
 from penstock.spark.database import SparkDatabase
-from tests.pipeline.replay_rig import EVERYTHING, ReplayRig
+from tests.rigs.replay import EVERYTHING, ReplayRig
 
 TARGET = "https://orders.example/hook"
 

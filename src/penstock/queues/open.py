@@ -4,6 +4,7 @@ import msgspec
 
 from penstock.queues.port import Publisher, Source
 from penstock.queues.sqs.client import SqsPolling
+from penstock.queues.sqs.watch import SharedServers
 from penstock.queues.uri import EmbeddedUri, NatsUri, SqsUri, StompUri, queue_uri
 
 DEFAULT_VISIBILITY_S = 30.0
@@ -19,15 +20,18 @@ class QueueSpec(msgspec.Struct, frozen=True, rename="camel"):
     visibility_timeout: int | None = None
 
 
-def source_for(queue: QueueSpec, sqs: SqsPolling | None = None) -> Source:
-    """Return a source of a queue, not yet opened; raise InvalidQueueUri if the URI is invalid."""
+def source_for(queue: QueueSpec, sqs: SqsPolling | None = None, servers: SharedServers | None = None) -> Source:
+    """Return a source of a queue, not yet opened; raise InvalidQueueUri if the URI is invalid.
+
+    Sources with the same `servers` share connections, and their waits where the server can do that.
+    """
     name = queue.queue_name
     visibility_s = float(queue.visibility_timeout or DEFAULT_VISIBILITY_S)
     match queue_uri(queue.queue_uri):
         case SqsUri() as uri:
             from penstock.queues.sqs.source import SqsSource
 
-            return SqsSource(name, uri, visibility_s=queue.visibility_timeout, polling=sqs)
+            return SqsSource(name, uri, visibility_s=queue.visibility_timeout, polling=sqs, servers=servers)
         case EmbeddedUri() as uri:
             from penstock.queues.embedded.source import EmbeddedSource
 

@@ -60,6 +60,19 @@ class ReceiveRequest(msgspec.Struct, rename="pascal", omit_defaults=True):
     visibility_timeout: int | None = None
 
 
+class WatchRequest(msgspec.Struct, rename="pascal"):
+    """PenstockWatchQueues."""
+
+    queue_urls: list[str]
+    wait_time_seconds: int
+
+
+class WatchAnswer(msgspec.Struct, rename="pascal"):
+    """The answer to PenstockWatchQueues."""
+
+    queue_urls: list[str] = []
+
+
 class AttributeValue(msgspec.Struct, rename="pascal"):
     """A message attribute."""
 
@@ -147,19 +160,57 @@ _encode = msgspec.json.Encoder().encode
 _decode_attributes = msgspec.json.Decoder(AttributesAnswer)
 _decode_received = msgspec.json.Decoder(ReceiveAnswer)
 _decode_batch = msgspec.json.Decoder(BatchAnswer)
+_decode_watched = msgspec.json.Decoder(WatchAnswer)
+
+
+class SqsConnections:
+    """The connections to one server, opened when needed and closed when the last queue that uses them is."""
+
+    def __init__(self, uri: SqsUri, polling: SqsPolling) -> None:
+        self._uri = uri
+        self._settings = own_part_settings(polling.timeout_s, MAX_ANSWER_BYTES)
+        self._http: HttpClient | None = None
+        self._users = 0
+
+    def http(self) -> HttpClient:
+        """Return the client that has the connections."""
+        if self._http is None:
+            tls = None
+            if self._uri.secure:
+                tls = ssl.create_default_context(cafile=os.environ.get("AWS_CA_BUNDLE") or None)
+            self._http = HttpClient(AnyAddress(), self._settings, tls)
+        return self._http
+
+    def enter(self) -> None:
+        """Keep the connections until `leave`."""
+        self._users += 1
+
+    def leave(self) -> None:
+        """Close idle connections, and the others when their answers are complete, if no other queue uses them."""
+        self._users -= 1
+        if self._users == 0 and self._http is not None:
+            self._http.retire()
+            self._http = None
 
 
 class SqsClient:
     """Calls actions of one queue, any number at once."""
 
-    def __init__(self, uri: SqsUri, clock: Clock, polling: SqsPolling | None = None) -> None:
+    def __init__(
+        self,
+        uri: SqsUri,
+        clock: Clock,
+        polling: SqsPolling | None = None,
+        connections: SqsConnections | None = None,
+    ) -> None:
         self._polling = polling or SqsPolling()
+        self._connections = connections or SqsConnections(uri, self._polling)
         self._uri = uri
         self._queue_url = uri.queue_url
         self._clock = clock
         self._target = _target(uri)
         self._writer = self._new_writer()
-        self._http: HttpClient | None = None
+        self._is_using = False
         self._closed = False
 
     async def open(self) -> dict[str, str]:
@@ -178,6 +229,11 @@ class SqsClient:
         """Wait for messages and return them; return none if the wait has ended."""
         return (await self._call("ReceiveMessage", body, _decode_received, outlives_cancel=True)).messages
 
+    async def watch(self, queue_urls: list[str]) -> list[str]:
+        """Wait for messages of any of several queues; return the queues to receive from."""
+        body = _encode(WatchRequest(queue_urls, self._polling.wait_s))
+        return (await self._send("PenstockWatchQueues", body, _decode_watched)).queue_urls
+
     async def delete(self, entries: list[DeleteEntry]) -> Sequence[FailedEntry]:
         """Delete up to ten messages, and return those that failed."""
         return await self._batch("DeleteMessageBatch", BatchRequest(self._queue_url, entries))
@@ -193,19 +249,12 @@ class SqsClient:
     def close(self) -> None:
         """Close idle connections, and the others when their answers are complete."""
         self._closed = True
-        if self._http is not None:
-            self._http.retire()
+        if self._is_using:
+            self._is_using = False
+            self._connections.leave()
 
     def _new_writer(self) -> RequestWriter:
         return RequestWriter(self._target, find_region(self._uri.region), find_key())
-
-    def _new_http(self) -> HttpClient:
-        tls = None
-        if self._uri.secure:
-            tls = ssl.create_default_context(cafile=os.environ.get("AWS_CA_BUNDLE") or None)
-        settings = own_part_settings(self._polling.timeout_s, MAX_ANSWER_BYTES)
-        self._http = HttpClient(AnyAddress(), settings, tls)
-        return self._http
 
     async def _batch(self, action: str, request: BatchRequest) -> Sequence[FailedEntry]:
         return (await self._call(action, _encode(request), _decode_batch)).failed
@@ -215,7 +264,15 @@ class SqsClient:
     ) -> A:
         if self._closed:
             raise SourceClosed(self._target.authority)
-        http = self._http or self._new_http()
+        if not self._is_using:
+            self._is_using = True
+            self._connections.enter()
+        return await self._send(action, body, answer, outlives_cancel=outlives_cancel)
+
+    async def _send(
+        self, action: str, body: bytes, answer: "msgspec.json.Decoder[A]", *, outlives_cancel: bool = False
+    ) -> A:
+        http = self._connections.http()
         head = self._writer.head(action, body, self._clock.now_ms())
         try:
             answered = await http.send(head, body, outlives_cancel=outlives_cancel)

@@ -14,8 +14,8 @@ from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.listing import JobFilter
 from penstock.spark.database import SparkDatabase
 from penstock.spark.sources.database_reader import reader_for
-from tests.job_rig import JobRig
 from tests.rigs.job_database import fetch
+from tests.rigs.jobs import JobRig
 
 Result = TypeVar("Result")
 
