@@ -56,8 +56,9 @@ ONE_MACHINE = {
     "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
 }
 
-# One GC thread: on few cores and a small heap, more threads cost more than they gain. The free heap is kept small.
-ONE_MACHINE_JAVA = ("-XX:+UseSerialGC", "-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=30")
+# One GC thread: on few cores and a small heap, more threads cost more than they gain. The heap starts small, not with a
+# share of the machine's memory, and shrinks again.
+ONE_MACHINE_JAVA = ("-XX:+UseSerialGC", "-Xms96m", "-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=30")
 # Small batches on one machine never repay the cost of optimizing compilation.
 STREAMING_JAVA = ("-XX:TieredStopAtLevel=1",)
 # The JVM would write its warnings to stdout, which belongs to the command.

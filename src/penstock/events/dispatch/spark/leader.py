@@ -28,7 +28,7 @@ from penstock.events.dispatch.spark.messages import Destination, DispatchSetting
 from penstock.events.store import SCHEDULER, Dialect, JobRepository
 from penstock.events.store.postgres import postgres_repository
 from penstock.queues import publisher_for
-from penstock.spark.changes import POLL_S, SqliteChanges
+from penstock.spark.changes import PollPause, SqliteChanges
 from penstock.spark.database import SparkDatabase
 
 Result = TypeVar("Result")
@@ -203,10 +203,12 @@ class SqliteLaneCalls:
 
     async def run(self) -> None:
         """Look often, until cancelled; a look takes microseconds."""
+        polls = PollPause(Dialect.SQLITE)
         with closing(SqliteChanges(self._database)) as changes:
             while True:
-                await pause(POLL_S)
+                await pause(polls.next_s())
                 if changes.any() and await self._jobs.lanes.count_awake(1):
+                    polls.expect_more()
                     self._jobs.signal.call()
 
 
