@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.protocol.test_up import Machine
+from tests.rigs.machine import Machine
 
 
 @pytest.fixture(scope="session")

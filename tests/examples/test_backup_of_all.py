@@ -8,7 +8,7 @@ import pytest
 
 from penstock.client import Event, Penstock
 from tests.protocol.test_jobs_commands import serving
-from tests.protocol.test_up import Machine
+from tests.rigs.machine import Machine
 from tests.rigs.penstock_process import PENSTOCK
 
 pytestmark = pytest.mark.xdist_group("up")

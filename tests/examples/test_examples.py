@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from penstock.client import Event, Penstock
-from tests.protocol.test_up import Machine
+from tests.rigs.machine import Machine
 from tests.rigs.penstock_process import wait_until
 
 pytestmark = pytest.mark.xdist_group("up")

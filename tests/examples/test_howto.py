@@ -10,7 +10,7 @@ from penstock.client import Event
 from penstock.client.event import encode_event
 from penstock.domain.signing import sign
 from penstock.edge.clock import wall_seconds
-from tests.protocol.test_up import Machine
+from tests.rigs.machine import Machine
 
 pytestmark = pytest.mark.xdist_group("up")
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.domain.job import NewJob
-from penstock.domain.job_state import JobStatus
+from penstock.domain.job_state import DEFAULT_DISPATCH_POOL, JobStatus
 from penstock.domain.order import LaneKey
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
@@ -171,7 +171,7 @@ async def test_once_fails_when_the_queue_is_not_there(
 
 
 async def test_ticks_come_while_lanes_are_awake_and_only_then(database: SparkDatabase, jobs: JobRepository) -> None:
-    reader = TickReader(database)
+    reader = TickReader(database, DEFAULT_DISPATCH_POOL)
     limit = reader.getDefaultReadLimit()
     nothing = reader.initialOffset()
     try:
@@ -190,7 +190,7 @@ async def test_a_reader_that_was_taken_to_another_process_connects_anew(
     database: SparkDatabase, jobs: JobRepository
 ) -> None:
     await make(jobs, "a")
-    reader = TickReader(database)
+    reader = TickReader(database, DEFAULT_DISPATCH_POOL)
     assert reader.latestOffset({"tick": 4}, reader.getDefaultReadLimit()) == {"tick": 5}
     copy = pickle.loads(pickle.dumps(reader))
     reader.stop()

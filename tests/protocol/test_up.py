@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from operator import attrgetter
 from pathlib import Path
 from urllib.error import HTTPError
@@ -19,45 +19,8 @@ from google.cloud import pubsub_v1  # type: ignore[import-untyped]
 
 from penstock.ops.config import Config
 from penstock.testing.receiver import RecordingReceiver, Reply
+from tests.rigs.machine import PARTS, STOP_S, Machine
 from tests.rigs.penstock_process import PENSTOCK, wait_until
-
-READY_LINE = re.compile(r"^(\w+) +(\S+)  ")
-PARTS = ("sqs", "pubsub", "api", "router")
-STOP_S = 120
-
-
-class Machine:
-    """A running `penstock up` on free ports."""
-
-    def __init__(self, directory: Path, engine: str = "inline", options: Sequence[str] = ()) -> None:
-        self.log = directory / "up.log"
-        parts = (*PARTS, "pipeline") if engine == "spark" else PARTS
-        command = [str(PENSTOCK), *options, "up", "--data", str(directory / "data"), "--engine", engine]
-        for port in ("--http", "--sqs", "--pubsub", "--router", "--pipeline"):
-            command += [port, "0"]
-        with self.log.open("w") as log:
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-        assert self.process.stdout is not None
-        header = self.process.stdout.readline()
-        if not header.startswith("PART"):
-            self.process.stdout.close()
-            self.process.wait(STOP_S)
-            pytest.fail(self.log.read_text())
-        found = [READY_LINE.match(self.process.stdout.readline()) for _ in parts]
-        self.addresses = {match[1]: match[2] for match in found if match is not None}
-        assert tuple(self.addresses) == parts
-
-    def stop(self) -> int:
-        """Press Ctrl-C; the exit code."""
-        self.process.send_signal(signal.SIGINT)
-        assert self.process.stdout is not None
-        with self.process.stdout:
-            return self.process.wait(STOP_S)
-
-    def penstock(self, *arguments: str) -> str:
-        """What a command says that asks this API."""
-        command = [str(PENSTOCK), *arguments, "--endpoint", self.addresses["api"]]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def is_ready(url: str) -> bool:
@@ -106,7 +69,10 @@ async def test_an_event_reaches_its_subscriber_and_everything_answers(machine: M
         aws_access_key_id="anyone",
         aws_secret_access_key="anything",
     )
-    assert [url.rpartition("/")[2] for url in client.list_queues()["QueueUrls"]] == ["dispatch.fifo"]
+    assert [url.rpartition("/")[2] for url in client.list_queues()["QueueUrls"]] == [
+        "dispatch-billing.fifo",
+        "dispatch.fifo",
+    ]
 
 
 async def test_what_is_given_up_goes_to_the_dead_letter_topic(

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from penstock.testing.receiver import RecordingReceiver
-from tests.protocol.test_up import STOP_S, Machine, children_of, is_ready
+from tests.protocol.test_up import children_of, is_ready
+from tests.rigs.machine import STOP_S, Machine
 from tests.rigs.penstock_process import PENSTOCK, wait_until
 
 pytestmark = pytest.mark.xdist_group("spark")

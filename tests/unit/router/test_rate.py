@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from penstock.domain.rate import WINDOW_MS
+from penstock.domain.pace.rate import WINDOW_MS
 from tests.router_rig import (
     SERVER_ERROR,
     on_virtual_time,

@@ -50,6 +50,7 @@ def api_settings(
         queue_uri=queue_uri,
         dead_letters=dead_letters or config.jobs.dead_letters,
         default_pool=config.scheduler.pool,
+        queue_per_pool=config.scheduler.queue_per_pool,
         fan_out=config.jobs.fan_out,
         connect_timeout_s=config.jobs.connect_timeout_s,
         http_version=config.jobs.http_version,

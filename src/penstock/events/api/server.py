@@ -10,12 +10,15 @@ from pathlib import Path
 import msgspec
 
 from penstock.client.types import LONGEST_TIMEOUT_S
+from penstock.cluster import running
 from penstock.delivery import Breakers, Courier, DeliverySettings, EgressGuard, HttpClient
 from penstock.domain.addresses import Network
 from penstock.domain.ids import TsidFactory
 from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
 from penstock.edge.clock import Clock
+from penstock.edge.pause import pause
 from penstock.events.api.app import ApiFront, JobsParts, jobs_app
+from penstock.events.api.pools import PoolQueueWatch
 from penstock.events.process import AuthTokens, DeadLetters, NoDeadLetters, ProcessMetrics, Processor
 from penstock.events.store import JobRepository
 from penstock.http.auth import KeyFile
@@ -37,6 +40,7 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     queue_uri: str = ""
     dead_letters: str = ""
     default_pool: str = DEFAULT_DISPATCH_POOL
+    queue_per_pool: bool = True
     fan_out: FanOutBy = FanOutBy.INLINE
     connect_timeout_s: float = 10.0
     http_version: HttpVersion = HttpVersion.HTTP_2
@@ -91,10 +95,13 @@ async def api_server(
                 spans=spans,
                 queue_uri=settings.queue_uri,
                 default_pool=settings.default_pool,
+                queue_per_pool=settings.queue_per_pool,
                 fan_out=settings.fan_out,
             )
             has_keys = bool(settings.api_token) or keys is not None
-            yield HttpServer(jobs_app(parts, front), settings.host, settings.port, credentials_set=has_keys)
+            watch = None if front is None else PoolQueueWatch(repository, front.pools_changed, pause)
+            async with running(watch):
+                yield HttpServer(jobs_app(parts, front), settings.host, settings.port, credentials_set=has_keys)
     finally:
         await repository.close()
 

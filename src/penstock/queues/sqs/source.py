@@ -61,6 +61,7 @@ class SqsSource:
         visibility_s: float | None = None,
         polling: SqsPolling | None = None,
         clock: Clock | None = None,
+        template: SqsUri | None = None,
     ) -> None:
         self.name = name
         self.address = uri.shown
@@ -69,7 +70,7 @@ class SqsSource:
         polling = polling or SqsPolling()
         self._most = polling.most
         self._clock = clock or SystemClock()
-        self._client = SqsClient(uri, self._clock, polling)
+        self._client = SqsClient(uri, self._clock, polling, template=template)
         self._wanted_visibility_s = None if visibility_s is None else max(1, ceil(visibility_s))
         self._receive_body = self._client.receive_body(self._wanted_visibility_s)
         self._deferred = DeferredDeletes()

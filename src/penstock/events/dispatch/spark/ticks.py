@@ -14,23 +14,29 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import LongType, StructField, StructType
 
-from penstock.edge.clock import stopwatch
+from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
+from penstock.domain.pace.credit import CreditBook
+from penstock.edge.clock import SystemClock, stopwatch
 from penstock.engine.store.postgres_address import PostgresAddress, Session
 from penstock.events.errors import DatabaseFailed
-from penstock.events.store import Dialect, queries
+from penstock.events.store import Dialect, Transaction, credited_streams
+from penstock.events.store.postgres import PostgresTransaction
+from penstock.events.store.sqlite import SqliteTransaction
 from penstock.spark.database import SparkDatabase
 
 # Spark asks again at once; a stop waits for this long at most.
 _WAIT_S = 0.1
 _POLL_S = 0.02
 _BUSY_TIMEOUT_S = 10.0
-_QUERY = "any_lane_awake"
+_MOST = 1_000_000
 Offset = dict[str, int]
 
 
-def ticks(spark: SparkSession, database: SparkDatabase) -> str:
+def ticks(spark: SparkSession, database: SparkDatabase, default_pool: str = DEFAULT_DISPATCH_POOL) -> str:
     """Register the ticks of a database with Spark; return the name of their format."""
-    spark.dataSource.register(type("PenstockTicks", (TickSource,), {"database": database}))
+    spark.dataSource.register(
+        type("PenstockTicks", (TickSource,), {"database": database, "default_pool": default_pool})
+    )
     return TickSource.name()
 
 
@@ -38,6 +44,7 @@ class TickSource(DataSource):
     """The ticks of one database. Its URL is part of the class, not an option: Spark shows options in plans."""
 
     database: ClassVar[SparkDatabase]
+    default_pool: ClassVar[str]
 
     @classmethod
     def name(cls) -> str:
@@ -50,20 +57,21 @@ class TickSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return the reader of ticks."""
-        return TickReader(self.database)
+        return TickReader(self.database, self.default_pool)
 
 
 class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Ticks while lanes are awake."""
+    """Ticks while lanes are awake in pools that have credit."""
 
-    def __init__(self, database: SparkDatabase) -> None:
+    def __init__(self, database: SparkDatabase, default_pool: str) -> None:
         self._database = database
-        self._watcher = lane_watcher(database)
+        self._default_pool = default_pool
+        self._watcher = lane_watcher(database, CreditBook(default_pool))
         self._waits = True
 
-    def __reduce__(self) -> "tuple[type[TickReader], tuple[SparkDatabase]]":
+    def __reduce__(self) -> "tuple[type[TickReader], tuple[SparkDatabase, str]]":
         # Spark sends readers to other processes, which cannot use this one's connection.
-        return TickReader, (self._database,)
+        return TickReader, (self._database, self._default_pool)
 
     def initialOffset(self) -> Offset:  # noqa: N802
         """Return the offset before the first tick."""
@@ -100,7 +108,7 @@ class LaneWatcher(Protocol):
     """Knows whether lanes are awake."""
 
     def any_awake(self) -> bool:
-        """Return whether lanes are awake."""
+        """Return whether lanes are awake whose pools have credit."""
         ...
 
     def wait(self, within_s: float) -> None:
@@ -110,16 +118,26 @@ class LaneWatcher(Protocol):
         """Close the connection."""
 
 
-def lane_watcher(database: SparkDatabase) -> LaneWatcher:
+def lane_watcher(database: SparkDatabase, credit: CreditBook) -> LaneWatcher:
     """Return the watcher of a database; it connects on first use."""
-    return SqliteLaneWatcher(database) if database.dialect is Dialect.SQLITE else PostgresLaneWatcher(database)
+    kind = SqliteLaneWatcher if database.dialect is Dialect.SQLITE else PostgresLaneWatcher
+    return kind(database, credit)
+
+
+def _may_publish(tx: Transaction, credit: CreditBook) -> bool:
+    """Return whether a lane is awake whose pool has credit, which is assumed to be used then."""
+    grants = credited_streams(tx, SystemClock().now_ms(), _MOST, credit)
+    for stream, jobs in grants.items():
+        credit.published(stream, jobs)
+    return bool(grants)
 
 
 class PostgresLaneWatcher:
     """Is notified of every commit that wakes lanes."""
 
-    def __init__(self, database: SparkDatabase) -> None:
+    def __init__(self, database: SparkDatabase, credit: CreditBook) -> None:
         self._database = database
+        self._credit = credit
         self._session: Session | None = None
 
     def any_awake(self) -> bool:
@@ -154,15 +172,15 @@ class PostgresLaneWatcher:
         if self._session is None:
             self._session = PostgresAddress(self._database.url).connect(self._database.schema)
             self._session.execute("LISTEN penstock_jobs")
-        row = self._session.execute(queries(Dialect.POSTGRES)[_QUERY].encode()).fetchone()
-        return bool(row and row[0])
+        return _may_publish(PostgresTransaction(self._session), self._credit)
 
 
 class SqliteLaneWatcher:
     """Polls often, as SQLite has no notifications between processes; a poll takes microseconds."""
 
-    def __init__(self, database: SparkDatabase) -> None:
+    def __init__(self, database: SparkDatabase, credit: CreditBook) -> None:
         self._database = database
+        self._credit = credit
         self._connection: sqlite3.Connection | None = None
         self._never = Event()
 
@@ -172,7 +190,7 @@ class SqliteLaneWatcher:
             if self._connection is None:
                 uri = f"{self._database.path.as_uri()}?mode=ro"
                 self._connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
-            return bool(self._connection.execute(queries(Dialect.SQLITE)[_QUERY]).fetchone()[0])
+            return _may_publish(SqliteTransaction(self._connection), self._credit)
         except sqlite3.Error as error:
             raise DatabaseFailed(f"{self._database.place} cannot be read: {error}") from error
 

@@ -8,7 +8,7 @@ from penstock.domain.job import Attempt, DispatchJob
 from penstock.domain.job_state import FINAL, TRANSITIONS, JobStatus
 from penstock.domain.order import is_expired
 from penstock.events.store.database import RepositoryPart, Transaction, writes, writes_one
-from penstock.events.store.repository.lanes import move, move_and_wake
+from penstock.events.store.repository.lanes import move, move_and_wake, wake_waiting
 from penstock.events.store.statements import STATUS_OF, StoredState, job_of
 
 
@@ -94,7 +94,7 @@ class JobDeliveries(RepositoryPart):
     def finish(self, tx: Transaction, job_id: str, attempt: Attempt, verdict: Verdict, now_ms: int) -> bool:
         """End the delivery whose number the attempt has; False, and nothing kept, when the job has moved on since."""
         state, due_at_ms, lease_until_ms = _kept_as(verdict)
-        return tx.finish_job(
+        ended = tx.finish_job(
             id=job_id,
             state=int(state),
             spent=int(attempt.spends),
@@ -105,6 +105,9 @@ class JobDeliveries(RepositoryPart):
             finished_at_ms=now_ms if isinstance(verdict, Done) else None,
             **msgspec.structs.asdict(attempt),
         )
+        if ended:
+            wake_waiting(tx, [job_id])
+        return ended
 
 
 def _begin(tx: Transaction, job_id: str, owner: str, now_ms: int, lease_until_ms: int) -> Begin | None:
