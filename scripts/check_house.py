@@ -27,7 +27,8 @@ FACES = tuple(
 BY_NAME = (
     "penstock.cluster.redis_lease",
     "penstock.engine.store.postgres", "penstock.engine.store.sqlite",
-    "penstock.events.dispatch.spark", "penstock.events.fan_out.spark", "penstock.events.fan_out.columns",
+    "penstock.events.dispatch.spark", "penstock.events.fan_out.spark", "penstock.events.fan_out.spark_task",
+    "penstock.events.fan_out.columns",
     "penstock.events.store.postgres", "penstock.events.store.sqlite",
     "penstock.ops.telemetry.otlp_spans",
     "penstock.pubsub.wire",

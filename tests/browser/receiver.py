@@ -5,7 +5,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any
 
-from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan, send_answer
+from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan, read_body, send_answer
 from penstock.http.server.server import HttpServer
 
 WAIT_S = 20
@@ -36,7 +36,7 @@ class Receiver:
         if scope["type"] == "lifespan":
             await accept_lifespan(receive, send)
             return
-        body = (await receive())["body"]
+        body = await read_body(receive)
         await asyncio.sleep(self.delay_s)
         if self.status == 200:
             self.bodies.append(body)

@@ -1,10 +1,6 @@
 """A running `penstock up` that the tests of the page look at, with what they need to make something happen."""
 
 import json
-import os
-import re
-import signal
-import subprocess
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
@@ -16,10 +12,8 @@ from urllib.request import Request, urlopen
 import boto3  # type: ignore[import-untyped]
 
 from tests.browser.receiver import Receiver, ReceiverThread
-from tests.rigs.penstock_process import PENSTOCK, wait_until
+from tests.rigs.penstock_process import Machine, wait_until
 
-READY_LINE = re.compile(r"^(\w+) +(\S+)  ")
-STOP_S = 60
 WAIT_S = 60
 
 
@@ -27,28 +21,15 @@ class Site:
     """`penstock up` on free ports, an AWS client of its SQS server, and receivers."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._log = directory / "up.log"
+        # A pipeline that another test runs at the usual port is not this machine's.
+        settings = {"PENSTOCK_LOG__LEVEL": "error", "PENSTOCK_API__PIPELINE": ""}
+        self._machine = Machine(directory, settings=settings)
         self._receivers: list[Receiver] = []
         self._thread = ReceiverThread()
         self._numbers = count(1)
-        self.addresses: dict[str, str] = {}
 
     def __enter__(self) -> "Site":
-        command = [str(PENSTOCK), "up", "--engine", "inline", "--data", str(self._directory / "data")]
-        for port in ("--http", "--sqs", "--pubsub", "--router"):
-            command += [port, "0"]
-        # A pipeline that another test runs at the usual port is not this machine's.
-        environment = {**os.environ, "PENSTOCK_LOG__LEVEL": "error", "PENSTOCK_API__PIPELINE": ""}
-        environment.pop("PENSTOCK_SCREENSHOTS", None)  # ours, and no setting of Penstock's
-        with self._log.open("w") as log:
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
-        assert self._process.stdout is not None
-        while "router" not in self.addresses:
-            line = self._process.stdout.readline()
-            assert line, self._log.read_text()
-            if found := READY_LINE.match(line):
-                self.addresses[found[1]] = found[2]
+        self._machine.start()
         wait_until(lambda: bool(self.get("/api/router/monitoring")["sync"]["initialised"]), WAIT_S)
         self.sqs = boto3.client(
             "sqs",
@@ -61,18 +42,20 @@ class Site:
 
     def __exit__(self, *_: object) -> None:
         self.sqs.close()
-        self._process.send_signal(signal.SIGINT)
-        assert self._process.stdout is not None
-        with self._process.stdout:
-            self._process.wait(STOP_S)
+        self._machine.stop()
         for receiver in self._receivers:
             self._thread.do(receiver.stop())
         self._thread.close()
 
     @property
+    def addresses(self) -> dict[str, str]:
+        """Where each part listens."""
+        return self._machine.addresses
+
+    @property
     def url(self) -> str:
         """Where the page is."""
-        return self.addresses["api"]
+        return self._machine.url
 
     def receiver(self) -> Receiver:
         """A new receiver."""

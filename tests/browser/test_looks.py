@@ -151,7 +151,6 @@ def test_the_browser_runs_nothing_but_the_pages_own_files(browser: Browser, site
 def test_a_token_is_asked_for_once_and_kept_in_the_tab(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("PENSTOCK_SCREENSHOTS", raising=False)
     settings = {"PENSTOCK_API__TOKEN": "the-token", "PENSTOCK_LOG__LEVEL": "error", "PENSTOCK_API__ROUTER": ""}
     part = ServedPart(tmp_path, "api", ["api", "--data", str(tmp_path)], settings)
     part.start()

@@ -428,7 +428,6 @@ def test_without_a_pipeline_the_page_says_so(page: Page) -> None:
 def test_sparks_queries_are_shown_with_their_pace_and_their_last_error(
     site: Site, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("PENSTOCK_SCREENSHOTS", raising=False)
     well, ill = QueryProgress("fan-out"), QueryProgress("dispatch")
     for progress in (well, ill):
         progress.started()

@@ -1,4 +1,4 @@
-"""The pictures of the documentation, made from the real page: PENSTOCK_SCREENSHOTS=1 pytest tests/browser."""
+"""The pictures of the documentation, made from the real page: SCREENSHOTS=1 pytest tests/browser."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.browser.site import Site
 
 pytestmark = [
     pytest.mark.xdist_group("browser"),
-    pytest.mark.skipif(os.environ.get("PENSTOCK_SCREENSHOTS") != "1", reason="PENSTOCK_SCREENSHOTS=1 makes them"),
+    pytest.mark.skipif(os.environ.get("SCREENSHOTS") != "1", reason="SCREENSHOTS=1 makes them"),
 ]
 
 IMAGES = Path(__file__).parents[2] / "docs/images"

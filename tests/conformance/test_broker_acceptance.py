@@ -9,7 +9,7 @@ from penstock.broker.message import InternalMessage
 from penstock.broker.message_queue import MessageQueue
 from penstock.broker.options import SubscriptionOptions
 from penstock.testing.clock import VirtualClock
-from tests.broker_rig import EVERYWHERE, BrokerRig, broker_rig
+from tests.rigs.broker import EVERYWHERE, BrokerRig, broker_rig
 
 
 @pytest.fixture(params=EVERYWHERE)

@@ -15,7 +15,7 @@ from penstock.broker.message_queue import MessageQueue
 from penstock.broker.options import DeadLetterPolicy, FlowControl, Overflow
 from penstock.domain.retry import RetryPolicy
 from penstock.engine.store.memory import MemoryStore
-from tests.broker_rig import EVERYWHERE, LOCAL, SUBSCRIPTION, TOPIC, BrokerRig, broker_rig, refused, texts
+from tests.rigs.broker import EVERYWHERE, LOCAL, SUBSCRIPTION, TOPIC, BrokerRig, broker_rig, refused, texts
 
 MIB = 1024 * 1024
 

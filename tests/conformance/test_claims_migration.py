@@ -16,7 +16,7 @@ from penstock.events.store.postgres import postgres_repository
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.events.store.statements import Dialect
-from tests.job_rig import JobRig
+from tests.rigs.jobs import JobRig
 
 BEFORE = 6
 HISTORY = "CREATE TABLE migrations (version bigint, name text, checksum text, works_with bigint{})"

@@ -8,8 +8,8 @@ from penstock.domain.errors import InvalidArgument
 from penstock.domain.job_state import JobStatus
 from penstock.events.store.repository.inspection import THE_NEWEST, HeldGroup
 from penstock.events.store.repository.listing import JobFilter
-from tests.job_rig import BLOCK, IMMEDIATE, NEXT, JobRig
 from tests.rigs.job_database import Connect
+from tests.rigs.jobs import BLOCK, IMMEDIATE, NEXT, JobRig
 
 
 @pytest.fixture

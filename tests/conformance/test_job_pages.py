@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from penstock.domain.job import BEFORE_ALL_ATTEMPTS, AttemptPlace
 from penstock.domain.job_state import JobStatus
 from penstock.events.store.repository.inspection import THE_NEWEST, FinishedPlace
-from tests.job_rig import JobRig
 from tests.rigs.job_database import Connect
+from tests.rigs.jobs import JobRig
 
 SOME = settings(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

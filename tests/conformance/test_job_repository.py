@@ -22,13 +22,21 @@ from penstock.events.errors import (
 )
 from penstock.events.store.repository.archive import Month
 from penstock.events.store.repository.changes import KeptChange
-from penstock.events.store.repository.deliveries import Beginning, Done, TryFromQueue
+from penstock.events.store.repository.deliveries import (
+    Beginning,
+    DeliveryLease,
+    Done,
+    EndedDelivery,
+    TryFromQueue,
+    TryLater,
+    Verdict,
+)
 from penstock.events.store.repository.leader import SCHEDULER
 from penstock.events.store.repository.listing import JobFilter
-from penstock.http.api.changes import Change
+from penstock.http.change import Change
 from penstock.http.errors import BadCursor
-from tests.job_rig import BLOCK, IMMEDIATE, LEASE_S, NEXT, QUEUE_LEASE_S, JobRig, unlimited
 from tests.rigs.job_database import Connect
+from tests.rigs.jobs import BLOCK, IMMEDIATE, LEASE_S, NEXT, QUEUE_LEASE_S, JobRig, finish_all, unlimited
 
 PENDING, QUEUED, PROCESSING = JobStatus.PENDING, JobStatus.QUEUED, JobStatus.PROCESSING
 COMPLETED, ERROR, CANCELLED, EXPIRED = JobStatus.COMPLETED, JobStatus.ERROR, JobStatus.CANCELLED, JobStatus.EXPIRED
@@ -557,7 +565,7 @@ class TestDelivering:
             status_code=204,
             response="thanks",
         )
-        assert await rig.repository.finish(job_id, attempt, Done(COMPLETED), rig.now_ms)
+        assert await finish_all(rig.repository, [EndedDelivery(job_id, attempt, Done(COMPLETED), rig.now_ms)]) == [True]
 
         job = await rig.repository.get_job(job_id)
         assert (job.status, job.attempt_count, job.finished_at_ms) == (COMPLETED, 1, rig.now_ms)
@@ -702,6 +710,144 @@ class TestDelivering:
         assert await rig.claim() == []
         await rig.repository.resume_subscription(subscription.id)
         assert await rig.claim_ids() == [job_id]
+
+
+class TestDeliveringMany:
+    async def test_jobs_of_different_lanes_begin_at_once_with_their_events(self, rig: JobRig) -> None:
+        events = [rig.new_event(data=data, external_id=str(data)) for data in (b"1", b"2")]
+        jobs = [rig.new_job(f"g{n}", event_id=event.id) for n, event in enumerate(events)]
+        await rig.repository.publish(events, jobs, rig.now_ms)
+        direct = await rig.make("g2", payload=b"{}")
+        await rig.queue_all()
+
+        begun = await rig.begin_all([jobs[0].id, direct, jobs[1].id])
+
+        assert [begin.what for begin in begun] == [Beginning.BEGUN] * 3
+        assert [begin.event for begin in begun] == [events[0], None, events[1]]
+
+    @pytest.mark.parametrize("mode", [NEXT, BLOCK])
+    @pytest.mark.parametrize("marked", [True, False])
+    async def test_of_an_ordered_lane_one_begins(self, rig: JobRig, mode: object, marked: bool) -> None:
+        first, second, third = [await rig.make(mode=mode) for _ in range(3)]
+        if marked:
+            await rig.queue_all()
+
+        begun = await rig.begin_all([second, first, third])
+
+        assert [begin.what.name for begin in begun] == ["HELD_BACK", "BEGUN", "HELD_BACK"]
+        assert [await rig.status(job_id) for job_id in (first, second, third)] == [PROCESSING, PENDING, PENDING]
+
+    async def test_of_tried_jobs_that_pass_each_other_the_one_that_came_first_begins(self, rig: JobRig) -> None:
+        first, second = await rig.make(mode=NEXT), await rig.make(mode=NEXT)
+        await rig.queue_all()
+        await rig.fail_for_now(first, delay_s=1)
+        await rig.fail_for_now(second, delay_s=1)
+        rig.clock.advance(1)
+        assert sorted(await rig.queue_all()) == [first, second]
+
+        begun = await rig.begin_all([second, first])
+
+        assert [begin.what.name for begin in begun] == ["BEGUN", "HELD_BACK"]
+
+    async def test_unordered_jobs_of_a_group_begin_together(self, rig: JobRig) -> None:
+        ids = [await rig.make(mode=IMMEDIATE) for _ in range(3)]
+        await rig.queue_all()
+
+        assert {begin.what for begin in await rig.begin_all(ids)} == {Beginning.BEGUN}
+
+    async def test_every_reason_not_to_begin_has_its_own_answer(self, rig: JobRig) -> None:
+        done, busy, late = [await rig.make(f"g{n}", expires_at_ms=rig.now_ms + 5000) for n in range(3)]
+        not_due = await rig.make("g3", scheduled_for_ms=rig.now_ms + 60_000)
+        await rig.queue_all()
+        await rig.deliver(done)
+        await rig.begin(busy)
+        rig.clock.advance(6)
+        follower = await rig.make("g1")
+        behind_late = await rig.make("g2")
+
+        answers = await rig.begin_all([done, busy, late, not_due, "nobody", follower, behind_late])
+
+        names = [answer.what.name for answer in answers]
+        assert names == ["FINAL", "BUSY", "FINAL", "NOT_DUE", "UNKNOWN", "HELD_BACK", "BEGUN"]
+        assert await rig.status(late) is EXPIRED
+
+    async def test_deliveries_end_and_others_begin_in_one_call(self, rig: JobRig) -> None:
+        first, second, other = await rig.make(), await rig.make(), await rig.make("h")
+        await rig.queue_all()
+        begun = await rig.begin_all([first, other])
+        ended = [rig.ended(begin.job, Done(COMPLETED), AttemptOutcome.DELIVERED) for begin in begun]
+
+        lease = DeliveryLease("endpoint", rig.now_ms, rig.now_ms + 60_000)
+        exchange = await rig.repository.exchange(ended, [second], lease)
+
+        assert exchange.ended == [True, True]
+        assert list(exchange.begun) == [second]
+        assert [await rig.status(job_id) for job_id in (first, other, second)] == [COMPLETED, COMPLETED, PROCESSING]
+
+    async def test_of_many_ends_only_those_of_jobs_that_moved_on_are_refused(self, rig: JobRig) -> None:
+        jobs = [await rig.make(f"g{n}") for n in range(3)]
+        await rig.queue_all()
+        begun = await rig.begin_all(jobs)
+        await rig.finish(begun[1].job, Done(ERROR), AttemptOutcome.FAILED)
+        late = [rig.ended(begin.job, Done(COMPLETED), AttemptOutcome.DELIVERED) for begin in begun]
+
+        assert await finish_all(rig.repository, [*late, late[0]]) == [True, False, True, False]
+
+        assert [await rig.status(job_id) for job_id in jobs] == [COMPLETED, ERROR, COMPLETED]
+        for job_id in jobs:
+            assert len(await rig.repository.attempts_of(job_id, BEFORE_ALL_ATTEMPTS, 10)) == 1
+
+    async def test_ends_of_every_kind_are_kept_at_once(self, rig: JobRig) -> None:
+        verdicts: list[Verdict] = [
+            Done(COMPLETED),
+            Done(ERROR),
+            TryLater(rig.now_ms + 7000),
+            TryFromQueue(rig.now_ms + 9000),
+        ]
+        jobs = [await rig.make(f"g{n}") for n in range(4)]
+        await rig.queue_all()
+        begun = await rig.begin_all(jobs)
+        outcomes = [AttemptOutcome.DELIVERED, *[AttemptOutcome.FAILED] * 2, AttemptOutcome.DEFERRED]
+
+        ended = [rig.ended(*each) for each in zip([b.job for b in begun], verdicts, outcomes, strict=True)]
+        assert all(await finish_all(rig.repository, ended))
+
+        found = [await rig.repository.get_job(job_id) for job_id in jobs]
+        assert [job.status for job in found] == [COMPLETED, ERROR, PENDING, QUEUED]
+        assert [job.attempt_count for job in found] == [1, 1, 1, 0]
+        assert [job.publish_round for job in found] == [0, 0, 1, 0]
+        assert (found[2].due_at_ms, found[3].lease_until_ms) == (rig.now_ms + 7000, rig.now_ms + 9000)
+
+    async def test_hundreds_begin_and_end_at_once(self, rig: JobRig) -> None:
+        ids = await rig.make_many([rig.new_job(f"g{n % 300}") for n in range(600)])
+        await rig.queue_all()
+
+        begun = [begin for begin in await rig.begin_all(ids) if begin.what is Beginning.BEGUN]
+
+        assert [begin.job and begin.job.id for begin in begun] == ids[:300]
+        ended = [rig.ended(begin.job, Done(COMPLETED), AttemptOutcome.DELIVERED) for begin in begun]
+        assert all(await finish_all(rig.repository, ended))
+        assert (await rig.repository.counts())[COMPLETED] == 300
+
+    async def test_a_change_of_a_subscription_is_counted(self, rig: JobRig) -> None:
+        async def changes() -> int:
+            lease = DeliveryLease("endpoint", rig.now_ms, rig.now_ms)
+            return (await rig.repository.exchange([], ["nobody"], lease)).subscription_changes
+
+        subscription = rig.new_subscription()
+        seen = [await changes()]
+        for change in (
+            rig.repository.add_subscription(subscription),
+            rig.repository.change_subscription(rig.new_subscription(id=subscription.id, target="https://b.example")),
+            rig.repository.pause_subscription(subscription.id),
+            rig.repository.resume_subscription(subscription.id),
+            rig.repository.delete_subscription(subscription.id),
+        ):
+            await change
+            seen.append(await changes())
+
+        assert len(set(seen)) == 6
+        assert await changes() == seen[-1]
 
 
 class TestLeases:

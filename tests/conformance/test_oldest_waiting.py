@@ -7,8 +7,8 @@ import pytest
 from penstock.domain.order import LaneKey
 from penstock.events.store.repository.inspection import OldestWaiting
 from penstock.events.store.repository.lanes import LaneOwner
-from tests.job_rig import BLOCK, IMMEDIATE, NEXT, JobRig, unlimited
 from tests.rigs.job_database import Connect
+from tests.rigs.jobs import BLOCK, IMMEDIATE, NEXT, JobRig, unlimited
 
 
 @pytest.fixture

@@ -23,11 +23,11 @@ from penstock.events.statistics.minutes import (
     StatisticsPlace,
 )
 from penstock.events.store.postgres import postgres_repository
-from penstock.events.store.repository.deliveries import Done
+from penstock.events.store.repository.deliveries import Done, EndedDelivery
 from penstock.events.store.repository.statistics import KEPT_MS, NAMES_PER_MINUTE, Statistics
-from tests.job_rig import JobRig
 from tests.rigs.job_database import Connect
-from tests.virtual_pauses import VirtualPauses
+from tests.rigs.jobs import JobRig, finish_all
+from tests.rigs.virtual_pauses import VirtualPauses
 
 MINUTE = Minute(minute_ms=1_700_000_040_000, by=Dimension.POOL, name="p", delivered=2, failed=1, waits=1, waited_ms=5)
 NOW_MS = MINUTE.minute_ms + MINUTE_MS
@@ -56,10 +56,10 @@ async def deliver(rig: JobRig, count: int = 1, outcome: AttemptOutcome = Attempt
     for _ in range(count):
         job_id = await rig.make(group=None)
         await rig.queue_all()
-        begin = await rig.repository.begin(job_id, "api", rig.now_ms, rig.now_ms + 60_000)
+        begin = await rig.begin(job_id)
         assert begin.job is not None
         attempt = Attempt(number=begin.job.delivery_count, outcome=outcome, at_ms=rig.now_ms, duration_ms=7)
-        assert await rig.repository.finish(job_id, attempt, Done(JobStatus.COMPLETED), rig.now_ms)
+        await finish_all(rig.repository, [EndedDelivery(job_id, attempt, Done(JobStatus.COMPLETED), rig.now_ms)])
 
 
 def counter(rig: JobRig) -> InlineCounter:
@@ -174,10 +174,10 @@ async def test_an_attempt_that_cannot_be_true_is_passed(rig: JobRig, statistics:
     await deliver(rig)
     job_id = await rig.make(group=None)
     await rig.queue_all()
-    begin = await rig.repository.begin(job_id, "api", rig.now_ms, rig.now_ms + 60_000)
+    begin = await rig.begin(job_id)
     assert begin.job is not None
     future = Attempt(number=1, outcome=AttemptOutcome.DELIVERED, at_ms=rig.now_ms + 3 * 86_400_000, duration_ms=-5)
-    assert await rig.repository.finish(job_id, future, Done(JobStatus.COMPLETED), rig.now_ms)
+    await finish_all(rig.repository, [EndedDelivery(job_id, future, Done(JobStatus.COMPLETED), rig.now_ms)])
 
     while await counter(rig).count_some(10):
         pass

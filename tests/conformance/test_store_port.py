@@ -396,6 +396,16 @@ class TestDrops:
         assert [s.dead for s in store.read(20, 0, 99, 999)] == [b"\x03"]
         assert store.deliveries(20, 0, 99) == [DeliveryRow(20, 1, 1, 1)]
 
+    def test_a_stream_shrinks_from_its_oldest_segment_on(self, store: Store) -> None:
+        segments = [segment(1, first_seq) for first_seq in (0, 2, 4)]
+        store.apply(WriteBatch(segments=[*segments, segment(2, 0)], acks=[partly(10, 1, 0), partly(20, 2, 0)]))
+        store.apply(WriteBatch(shrink_streams=[(1, 2)]))
+        assert first_seqs(store, 10) == [4]
+        assert first_seqs(store, 11) == [4]
+        store.apply(WriteBatch(segments=[segment(1, 0)], shrink_streams=[(2, 0)]))
+        assert [s.dead for s in store.read(10, 0, 99, 999)] == [None, None]
+        assert [s.dead for s in store.read(20, 0, 99, 999)] == [b"\x03"]
+
     def test_a_drop_comes_after_what_the_batch_adds(self, store: Store) -> None:
         before = contents(store)
         store.apply(

@@ -4,14 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.rigs.machine import Machine
+from tests.rigs.penstock_process import Machine
 
 
 @pytest.fixture(scope="session")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     """Everything on one machine, on free ports."""
-    made = Machine(tmp_path_factory.mktemp("examples"))
-    try:
+    with Machine(tmp_path_factory.mktemp("examples")) as made:
         yield made
-    finally:
-        assert made.stop() == 0, made.log.read_text()

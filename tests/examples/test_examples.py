@@ -14,8 +14,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from penstock.client import Event, Penstock
-from tests.rigs.machine import Machine
-from tests.rigs.penstock_process import wait_until
+from tests.rigs.penstock_process import Machine, wait_until
 
 pytestmark = pytest.mark.xdist_group("up")
 

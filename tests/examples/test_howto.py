@@ -10,7 +10,7 @@ from penstock.client import Event
 from penstock.client.event import encode_event
 from penstock.domain.signing import sign
 from penstock.edge.clock import wall_seconds
-from tests.rigs.machine import Machine
+from tests.rigs.penstock_process import Machine
 
 pytestmark = pytest.mark.xdist_group("up")
 

@@ -11,8 +11,7 @@ from penstock.domain.outcome import AttemptOutcome
 from penstock.ops.telemetry.metrics import Metrics
 from penstock.spark.metrics import BatchTimes, ProgressCollector
 from penstock.spark.progress import QueryProgress
-from tests.rigs.machine import Machine
-from tests.rigs.penstock_process import SchedulerProcess
+from tests.rigs.penstock_process import Machine, SchedulerProcess
 from tests.services.pubsub_server import running
 from tests.unit.project.test_ops_files import DASHBOARD, RULES, panels, rules
 

@@ -15,7 +15,7 @@ from penstock.broker.options import DeadLetterPolicy
 from penstock.domain.retry import RetryPolicy
 from penstock.engine.store.memory import MemoryStore
 from penstock.engine.store.sqlite import SqliteStore
-from tests.broker_rig import TOPIC, BrokerRig
+from tests.rigs.broker import TOPIC, BrokerRig
 
 PLAIN, ORDERED, DEAD = "plain", "ordered", "dead"
 ROUND = 1000

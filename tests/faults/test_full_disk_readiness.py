@@ -20,7 +20,7 @@ from penstock.sqs.model import CreateQueueRequest, SendMessageRequest
 from penstock.sqs.server import SqsServerSettings, open_service, sqs_app
 from penstock.sqs.service import SqsService
 from penstock.testing.clock import VirtualClock
-from tests.dispatch_rig import dispatch_rig, request
+from tests.rigs.dispatch import dispatch_rig, request
 from tests.services.sqs_actions import act
 
 LARGE = b"x" * 100_000

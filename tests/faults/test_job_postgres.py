@@ -9,7 +9,7 @@ import pytest
 from penstock.domain.job_state import JobStatus
 from penstock.events.errors import DatabaseFailed
 from penstock.events.store.postgres import postgres_repository
-from tests.job_rig import JobRig
+from tests.rigs.jobs import JobRig
 
 END_ALL = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.events.errors import DatabaseFailed
 from penstock.events.store.sqlite import sqlite_repository
-from tests.job_rig import JobRig
+from tests.rigs.jobs import JobRig
 
 FULL = "its disk is full; make room there"
 

@@ -1,21 +1,19 @@
 """A PostgreSQL store whose connection is cut: what it answers is what the database holds."""
 
-import socket
-import threading
 from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from penstock.domain.errors import InvalidArgument
-from penstock.engine.errors import StoreFailed, StoreLocked
-from penstock.engine.store import postgres_ownership
+from penstock.engine.errors import LeaseUncertain, StoreFailed, StoreLocked
+from penstock.engine.store import postgres_lease, postgres_ownership
 from penstock.engine.store.port import AckRow, QueueRecord, SegmentRow, StreamRecord, WriteBatch
 from penstock.engine.store.postgres import PostgresStore
+from penstock.engine.store.postgres_address import PostgresAddress
+from tests.rigs.connection_cutter import Cutter
+from tests.rigs.penstock_process import wait_until
 
 UNLIMITED = 1 << 40
 END_OTHERS = """
@@ -24,67 +22,16 @@ WHERE datname = current_database() AND application_name = 'penstock'
 """
 
 
-class Cutter:
-    """A proxy before the server that cuts its connections on demand."""
-
-    def __init__(self, target: str) -> None:
-        self._target = target
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        self._open: list[socket.socket] = []
-        self.cut_before_request = self.cut_before_answer = self.refusing = False
-        self.cuts = 0
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self) -> None:
-        self._listener.close()
-        self.cut()
-
-    def cut(self) -> None:
-        """Cut every connection now."""
-        for each in self._open:
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
-        self._open.clear()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                if self.refusing:
-                    client.close()
-                    continue
-                server = socket.socket(socket.AF_UNIX)
-                server.connect(self._target)
-                self._open += [client, server]
-                for source, sink, to_server in ((client, server, True), (server, client, False)):
-                    threading.Thread(target=self._pump, args=(source, sink, to_server), daemon=True).start()
-
-    def _pump(self, source: socket.socket, sink: socket.socket, to_server: bool) -> None:
-        with suppress(OSError):
-            while chunk := source.recv(1 << 16):
-                if self.cut_before_request if to_server else self.cut_before_answer:
-                    self.cut_before_request = self.cut_before_answer = False
-                    self.cuts += 1
-                    break
-                sink.sendall(chunk)
-        for each in (source, sink):
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-
-
 @pytest.fixture
 def cutter(postgres_database: str) -> Iterator[Cutter]:
-    host = conninfo_to_dict(postgres_database)["host"]
-    proxy = Cutter(str(Path(str(host)) / ".s.PGSQL.5432"))
+    proxy = Cutter(postgres_database)
     yield proxy
     proxy.close()
 
 
 @pytest.fixture
 def store(postgres_database: str, cutter: Cutter) -> Iterator[PostgresStore]:
-    opened = PostgresStore(make_conninfo(postgres_database, host="127.0.0.1", port=cutter.port, sslmode="disable"))
+    opened = PostgresStore(cutter.url)
     opened.open()
     opened.apply(
         WriteBatch(
@@ -108,6 +55,24 @@ def segment(first_seq: int) -> SegmentRow:
 
 def first_seqs(store: PostgresStore) -> list[int]:
     return [stored.first_seq for stored in store.read(10, 0, UNLIMITED, UNLIMITED)]
+
+
+def is_uncertain(store: PostgresStore) -> bool:
+    try:
+        store.require_owned()
+    except LeaseUncertain:
+        return True
+    return False
+
+
+def take_over(cutter: Cutter, url: str) -> PostgresStore:
+    """Open the schema from elsewhere while its owner cannot reach it."""
+    cutter.refusing = True
+    cutter.cut()
+    other = PostgresStore(url)
+    other.open()
+    cutter.refusing = False
+    return other
 
 
 def run(url: str, text: str) -> list[tuple[Any, ...]]:
@@ -200,16 +165,22 @@ class TestLostBetweenCalls:
             PostgresStore(postgres_database).open()
 
 
+@pytest.fixture
+def brief_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_lease, "LEASE_S", 0.5)
+
+
+@pytest.mark.usefixtures("brief_lease")
 class TestTakenOver:
-    def test_a_store_that_lost_its_schema_stays_out(self, store: PostgresStore, postgres_database: str) -> None:
+    def test_a_store_that_lost_its_schema_stays_out(
+        self, store: PostgresStore, cutter: Cutter, postgres_database: str
+    ) -> None:
         store.apply(WriteBatch(segments=[segment(0)]))
-        run(postgres_database, END_OTHERS)
-        other = PostgresStore(postgres_database)
-        other.open()
+        other = take_over(cutter, postgres_database)
         for _ in range(2):
             with pytest.raises(StoreLocked, match="took over"):
                 store.apply(WriteBatch(segments=[segment(1)]))
-            with pytest.raises(StoreLocked, match="took over"):
+            with pytest.raises((StoreLocked, LeaseUncertain)):
                 store.totals(10)
             other.apply(WriteBatch(acks=[AckRow(10, 1, 0, None, 1, 10)]))
             other.close()
@@ -217,13 +188,59 @@ class TestTakenOver:
         assert first_seqs(other) == []
         other.close()
 
-    def test_reading_finds_out_too(self, store: PostgresStore, postgres_database: str) -> None:
-        run(postgres_database, END_OTHERS)
-        other = PostgresStore(postgres_database)
-        other.open()
+    def test_the_lease_finds_out_by_itself(self, store: PostgresStore, cutter: Cutter, postgres_database: str) -> None:
+        other = take_over(cutter, postgres_database)
+        wait_until(lambda: store.lost is not None, within_s=30)
+        assert "took over schema" in str(store.lost)
+        with pytest.raises(StoreLocked, match="took over"):
+            store.require_owned()
         with pytest.raises(StoreLocked, match="took over"):
             store.totals(10)
         other.close()
+
+    def test_nothing_is_served_once_the_lease_may_have_expired_and_again_after_its_renewal(
+        self, store: PostgresStore, cutter: Cutter
+    ) -> None:
+        store.require_owned()
+        cutter.refusing = True
+        cutter.cut()
+        wait_until(lambda: is_uncertain(store), within_s=30)
+        with pytest.raises(LeaseUncertain, match="could not be renewed"):
+            store.totals(10)
+        cutter.refusing = False
+        wait_until(lambda: not is_uncertain(store), within_s=30)
+        assert store.totals(10).messages == 0
+        assert store.lost is None
+
+    def test_an_owner_that_renews_is_not_followed_though_its_other_sessions_end(
+        self, store: PostgresStore, postgres_database: str
+    ) -> None:
+        run(postgres_database, END_OTHERS)
+        with pytest.raises(StoreLocked, match="in use by another process"):
+            PostgresStore(postgres_database).open()
+        store.apply(WriteBatch(segments=[segment(0)]))
+        assert first_seqs(store) == [0]
+
+    def test_a_follower_of_an_owner_that_is_gone_waits_for_its_lease_and_ends_its_session(
+        self, store: PostgresStore, cutter: Cutter, postgres_database: str
+    ) -> None:
+        """The machine is gone without a word: its session, and so its lock, are still there."""
+        cutter.stalled = True
+        wait_until(lambda: is_uncertain(store), within_s=30)
+        other = PostgresStore(postgres_database)
+        other.open()
+        other.apply(WriteBatch(segments=[segment(0)]))
+        other.close()
+
+    def test_a_store_that_was_closed_is_followed_at_once(
+        self, store: PostgresStore, postgres_database: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store.close()
+        monkeypatch.setattr(postgres_lease, "LEASE_S", 1000.0)
+        for _ in range(3):
+            other = PostgresStore(postgres_database)
+            other.open()
+            other.close()
 
     @pytest.mark.usefixtures("impatient")
     def test_a_lock_held_by_someone_else_is_waited_for_and_told(
@@ -246,6 +263,14 @@ class TestTakenOver:
 
 
 class TestAddresses:
+    def test_the_server_is_asked_to_notice_a_lost_machine(self, postgres_database: str) -> None:
+        """Otherwise its session, and the lock of its schema, last for two hours."""
+        with PostgresAddress(postgres_database).connect("public") as session:
+            rows = session.execute("SELECT name FROM pg_settings WHERE source = 'session' AND name LIKE 'tcp%'")
+            names = {name for (name,) in rows}
+        keepalives = {f"tcp_keepalives_{name}" for name in ("idle", "interval", "count")}
+        assert names == {*keepalives, "tcp_user_timeout"}
+
     @pytest.mark.parametrize(
         "url",
         [

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.spark.database import SparkDatabase
 from penstock.testing.receiver import RecordingReceiver, Reply
-from tests.pipeline.replay_command import ReplayCommand, assert_in_order, jobs_over
+from tests.rigs.replay_command import ReplayCommand, assert_in_order, jobs_over
 from tests.services.spark_cluster import running_cluster
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
@@ -41,7 +41,7 @@ async def test_a_killed_driver_is_gone_on_with(tmp_path: Path, postgres_database
         job_ids = await jobs_over(SparkDatabase(postgres_database), receiver, [f"k{n % GROUPS}" for n in range(JOBS)])
         async with ReplayCommand(tmp_path, *ALL, *place) as command:
             await command.delivers(receiver, JOBS // 10)
-            await command.kill()
+            await asyncio.to_thread(command.kill)
         assert len(receiver.requests) < JOBS
         (replay_id,) = {request.headers["penstock-replay"] for request in receiver.requests}
         async with ReplayCommand(tmp_path, "--resume", replay_id, "--yes", "--json", *place) as resumed:

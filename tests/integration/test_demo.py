@@ -1,19 +1,17 @@
 """The demo as `make demo` runs it, only smaller."""
 
 import json
-import subprocess
 
 import pytest
 
-from tests.rigs.penstock_process import PENSTOCK
+from tests.rigs.penstock_process import run_penstock
 
 pytestmark = pytest.mark.xdist_group("spark")
 
 
 @pytest.mark.parametrize("engine", ["inline", pytest.param("spark", marks=pytest.mark.long)])
 def test_the_demo_delivers_everything_in_order(engine: str) -> None:
-    command = [str(PENSTOCK), "demo", "--orders", "20", "--engine", engine, "--json"]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    ran = run_penstock("demo", "--orders", "20", "--engine", engine, "--json", within_s=300)
 
     assert ran.returncode == 0, ran.stderr
     told = json.loads(ran.stdout)
@@ -24,6 +22,9 @@ def test_the_demo_delivers_everything_in_order(engine: str) -> None:
         assert result["in_order"]
         assert result["complete"]
         assert result["signed"]
+    times = told["times"]
+    assert 0 < times["start_s"] < times["total_s"]
+    assert 0 < times["deliveries_s"] < times["total_s"]
     if engine == "inline":
         assert told["audit"] is None
     else:

@@ -12,9 +12,9 @@ from penstock.domain.errors import Unavailable
 from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan, send_answer
 from penstock.http.server.server import HttpServer
 from penstock.testing.receiver import Ending, Reply, defer, rate_limit
-from tests.dispatch_rig import DispatchRig, dispatch_rig
-from tests.job_rig import BLOCK, IMMEDIATE, NEXT
+from tests.rigs.dispatch import DispatchRig, dispatch_rig
 from tests.rigs.job_database import Connect
+from tests.rigs.jobs import BLOCK, IMMEDIATE, NEXT
 
 ACK = {"ack": True}
 FAILURE = Reply(500, b"out of order")

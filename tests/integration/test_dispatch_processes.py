@@ -1,54 +1,31 @@
 """The whole chain as processes: API, scheduler, embedded queue, router, and back to the API that delivers."""
 
 import json
-import os
-import subprocess
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 from penstock.testing.receiver import RecordingReceiver, Reply
-from tests.dispatch_rig import cloud_event, request
-from tests.rigs.penstock_process import PENSTOCK
+from tests.rigs.dispatch import cloud_event, request
+from tests.rigs.penstock_process import LOOPBACK, ServedPart
 
-STOP_S = 30
 KEYS = 5
 EVENTS_PER_KEY = 4
-ENVIRONMENT = {
-    "PENSTOCK_EGRESS__ALLOW": "127.0.0.0/8",
+BRISK = {
     "PENSTOCK_SCHEDULER__POLL_INTERVAL_S": "0.2",
     "PENSTOCK_ROUTER__INITIAL_DELAY_S": "0",
     "PENSTOCK_ROUTER__SYNC_RETRY_S": "0.5",
 }
 
 
-@contextmanager
-def serving(part: str, directory: Path, *options: str) -> Iterator[str]:
-    """A process of `penstock serve`; its URL."""
-    log = directory / f"{part}.log"
-    command = [str(PENSTOCK), "serve", part, "--port", "0", *options]
-    with (
-        log.open("w") as errors,
-        subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=directory, env={**os.environ, **ENVIRONMENT}
-        ) as process,
-    ):
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            assert line.startswith("listening on "), log.read_text()
-            yield line.split()[-1]
-            process.terminate()
-            assert process.wait(STOP_S) == 0, log.read_text()
-        finally:
-            process.kill()
+def serving(part: str, directory: Path, *options: str) -> ServedPart:
+    return ServedPart(directory, part, (part, *options), {**LOOPBACK, **BRISK})
 
 
 async def test_events_arrive_in_order_per_key_through_all_processes_although_some_fail(tmp_path: Path) -> None:
     queue = f"sqlite://{tmp_path}/queue.db?queue=dispatch"
     total = KEYS * EVENTS_PER_KEY
     with ExitStack() as stack:
-        api = stack.enter_context(serving("api", tmp_path, "--data", "data", "--queue", queue))
+        api = stack.enter_context(serving("api", tmp_path, "--data", "data", "--queue", queue)).url
         options = ("--data", "data", "--queue", queue, "--endpoint", f"{api}/api/dispatch/process")
         stack.enter_context(serving("scheduler", tmp_path, *options))
         stack.enter_context(serving("router", tmp_path, "--config", f"{api}/api/router/config"))

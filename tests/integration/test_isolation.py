@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from penstock.testing.receiver import Ending, RecordingReceiver, Reply
-from tests.dispatch_rig import cloud_event, request
-from tests.rigs.machine import Machine
+from tests.rigs.dispatch import cloud_event, request
+from tests.rigs.penstock_process import Machine
 
 BACKLOG = 600
 QUICK = 150

@@ -11,7 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.testing.receiver import RecordingReceiver, Reply
-from tests.dispatch_rig import DispatchRig, dispatch_rig
+from tests.rigs.dispatch import DispatchRig, dispatch_rig
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from penstock.events.dispatch.spark.round import DispatchRounds
 from penstock.events.store.repository import JobRepository
 from penstock.queues.open import publisher_for
 from penstock.spark.database import SparkDatabase
-from tests.job_rig import any_awake
+from tests.rigs.jobs import any_awake
 from tests.services.sqs_server import SqsServer, counts, receive
 
 ENDPOINT = "http://127.0.0.1:8080/api/dispatch/process"

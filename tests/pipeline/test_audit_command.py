@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,8 @@ from typer.testing import CliRunner
 
 from penstock.cli.app import app
 from penstock.spark.database import SparkDatabase
-from tests.pipeline.fan_out_rig import FanOutRig
+from tests.rigs.fan_out import FanOutRig
+from tests.rigs.penstock_process import run_penstock
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
@@ -18,8 +18,7 @@ WAIT_S = 300
 
 
 def _audit(*options: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "penstock", "pipeline", "audit", *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    return run_penstock("pipeline", "audit", *options, within_s=WAIT_S)
 
 
 def test_findings_are_told_in_json_and_on_a_page_and_the_exit_code_is_one(tmp_path: Path) -> None:

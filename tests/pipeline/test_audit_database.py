@@ -10,9 +10,9 @@ from penstock.events.store.repository.changes import KeptChange
 from penstock.history.audit.audit import audit_database
 from penstock.history.audit.findings import FindingKind
 from penstock.history.audit.window import CATALOG_LAG_MS, AuditWindow
-from penstock.http.api.changes import Change
-from tests.job_rig import JobRig
-from tests.pipeline.fan_out_rig import FanOutRig, rig
+from penstock.http.change import Change
+from tests.rigs.fan_out import FanOutRig, rig
+from tests.rigs.jobs import JobRig
 
 __all__ = ["rig"]
 

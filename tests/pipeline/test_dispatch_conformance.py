@@ -12,10 +12,10 @@ from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import SystemClock
 from penstock.events.store.repository import JobRepository
-from penstock.events.store.repository.deliveries import Beginning, Done, TryLater, Verdict
+from penstock.events.store.repository.deliveries import Beginning, DeliveryLease, Done, EndedDelivery, TryLater, Verdict
 from penstock.spark.database import SparkDatabase
-from tests.job_rig import BLOCK, IMMEDIATE, NEXT
 from tests.pipeline.dispatch_engines import Engine, InlineEngine, SparkEngine, in_queue
+from tests.rigs.jobs import BLOCK, IMMEDIATE, NEXT, begin_all, finish_all
 from tests.services.sqs_server import SqsServer, running
 
 pytestmark = [pytest.mark.xdist_group("spark")]
@@ -64,13 +64,14 @@ class Story:
         await self.jobs.create_jobs(made, now_ms)
 
     async def deliver(self, name: str, verdict: Verdict) -> None:
-        begun = await self.jobs.begin(name, "endpoint", self.now_ms, self.now_ms + HOUR_MS)
+        lease = DeliveryLease("endpoint", self.now_ms, self.now_ms + HOUR_MS)
+        (begun,) = await begin_all(self.jobs, [name], lease)
         assert begun.what is Beginning.BEGUN, (name, begun)
         assert begun.job is not None
         attempt = Attempt(
             number=begun.job.delivery_count, outcome=AttemptOutcome.FAILED, at_ms=self.now_ms, duration_ms=1
         )
-        assert await self.jobs.finish(name, attempt, verdict, self.now_ms)
+        assert await finish_all(self.jobs, [EndedDelivery(name, attempt, verdict, self.now_ms)]) == [True]
 
     async def statuses(self, *names: str) -> list[JobStatus]:
         return [(await self.jobs.get_job(name)).status for name in names]

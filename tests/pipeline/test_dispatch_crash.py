@@ -24,8 +24,8 @@ from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.lanes import LaneOwner, Lanes
 from penstock.events.store.repository.leader import SCHEDULER
 from penstock.spark.database import SparkDatabase
-from tests.job_rig import any_awake, unlimited
 from tests.pipeline.dispatch_engines import SETTINGS, destination, in_queue
+from tests.rigs.jobs import any_awake, unlimited
 from tests.services.sqs_server import SqsServer, running
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]

@@ -14,8 +14,8 @@ from penstock.events.dispatch.spark.round import DispatchRounds
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.lanes import LaneOwner
 from penstock.spark.database import SparkDatabase
-from tests.job_rig import unlimited
 from tests.pipeline.dispatch_engines import destination
+from tests.rigs.jobs import unlimited
 
 GROUPS, PER_GROUP = 9, 8
 NOW_MS = SystemClock().now_ms()

@@ -12,7 +12,7 @@ from penstock.domain.order import LaneKey, Position
 from penstock.domain.pointer import DispatchMode
 from penstock.events.dispatch.spark.messages import packed, unpacked
 from penstock.events.dispatch.spark.plan import BLOCKER, first_lanes, hashes_of, planned, whole_lanes
-from tests.order_worlds import GROUPS, JOBS, Job, blocker_of, run_of
+from tests.rigs.order_worlds import GROUPS, JOBS, Job, blocker_of, run_of
 
 LANE_SIZES = st.lists(st.integers(0, 3), max_size=12)
 CUTS = st.lists(st.integers(0, 5), max_size=8)

@@ -14,8 +14,8 @@ from penstock.events.store.database import Row
 from penstock.events.store.repository.deliveries import Beginning
 from penstock.events.store.repository.lanes import AwakeRange, LaneOwner, Lanes
 from penstock.events.store.repository.leader import SCHEDULER
-from tests.job_rig import BLOCK, IMMEDIATE, LEASE_S, NEXT, QUEUE_LEASE_S, JobRig, any_awake, unlimited
 from tests.rigs.job_database import Connect
+from tests.rigs.jobs import BLOCK, IMMEDIATE, LEASE_S, NEXT, QUEUE_LEASE_S, JobRig, any_awake, unlimited
 
 G = LaneKey("DISPATCH_JOB:g", True)
 H = LaneKey("DISPATCH_JOB:h", True)

@@ -2,35 +2,31 @@
 
 import asyncio
 import pickle
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.domain.job import NewJob
-from penstock.domain.job_state import DEFAULT_DISPATCH_POOL, JobStatus
+from penstock.domain.job_state import JobStatus
 from penstock.domain.order import LaneKey
 from penstock.edge.clock import SystemClock
-from penstock.edge.node import process_ids
 from penstock.events.dispatch.spark.leader import LeaseSettings
 from penstock.events.dispatch.spark.query import DispatchQuery
 from penstock.events.dispatch.spark.round import DispatchRounds
-from penstock.events.dispatch.spark.ticks import TickReader
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.lanes import LaneOwner
 from penstock.events.store.repository.leader import SCHEDULER
-from penstock.queues.open import QueueSpec, source_for
 from penstock.spark.database import SparkDatabase
+from penstock.spark.sources.ticks import TickReader
 from penstock.spark.supervisor import StreamingJob
 from tests.pipeline.dispatch_engines import SETTINGS, destination
+from tests.pipeline.dispatch_jobs import LEASE, WITHIN_S, have_status, make, nobody_leads, received
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 QUEUED, PENDING = JobStatus.QUEUED, JobStatus.PENDING
-WITHIN_S = 150
-LEASE = LeaseSettings(standby="sql", ttl_s=10, renew_s=0.5)
 
 
 @pytest.fixture
@@ -47,61 +43,8 @@ def make_job(database: SparkDatabase, queue_uri: str) -> Callable[..., DispatchQ
     return made
 
 
-async def make(jobs: JobRepository, *groups: str, delay_ms: int | None = None) -> list[str]:
-    now_ms, ids = SystemClock().now_ms(), process_ids()
-    due_ms = None if delay_ms is None else now_ms + delay_ms
-    made = [
-        NewJob(
-            id=ids.next_id(now_ms),
-            target="https://a.example",
-            created_at_ms=now_ms,
-            group=group,
-            scheduled_for_ms=due_ms,
-        )
-        for group in groups
-    ]
-    await jobs.create_jobs(made, now_ms)
-    return [job.id for job in made]
-
-
-async def have_status(jobs: JobRepository, ids: list[str], status: JobStatus) -> None:
-    async def holds() -> bool:
-        return {(await jobs.get_job(job_id)).status for job_id in ids} == {status}
-
-    await comes_true(holds)
-
-
-async def comes_true(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(WITHIN_S):
-        while not await holds():  # noqa: ASYNC110  Spark does it
-            await asyncio.sleep(0.02)
-
-
-async def received(queue_uri: str, count: int) -> list[str]:
-    """So many messages, by the group they lie in."""
-    source = source_for(QueueSpec("dispatch", queue_uri))
-    await source.open()
-    groups: list[str] = []
-    async with asyncio.timeout(WITHIN_S):
-        while len(groups) < count:
-            for message in await source.receive():
-                groups.append((message.group or "").removeprefix("DISPATCH_JOB:"))
-                await source.ack(message)
-    await source.close()
-    return groups
-
-
 async def start(job: StreamingJob, spark: SparkSession, checkpoint: Path) -> StreamingQuery:
     return await asyncio.to_thread(job.start, spark, str(checkpoint))
-
-
-async def nobody_leads(jobs: JobRepository) -> None:
-    async def holds() -> bool:
-        now_ms = SystemClock().now_ms()
-        lease = await jobs.acquire_lease(SCHEDULER, "test", now_ms, 1000)
-        return lease is not None and await jobs.release_lease(lease, now_ms)
-
-    await comes_true(holds)
 
 
 async def test_jobs_are_published_as_they_come_and_as_they_come_due_while_this_node_leads(
@@ -171,7 +114,7 @@ async def test_once_fails_when_the_queue_is_not_there(
 
 
 async def test_ticks_come_while_lanes_are_awake_and_only_then(database: SparkDatabase, jobs: JobRepository) -> None:
-    reader = TickReader(database, DEFAULT_DISPATCH_POOL)
+    reader = TickReader(database)
     limit = reader.getDefaultReadLimit()
     nothing = reader.initialOffset()
     try:
@@ -190,7 +133,7 @@ async def test_a_reader_that_was_taken_to_another_process_connects_anew(
     database: SparkDatabase, jobs: JobRepository
 ) -> None:
     await make(jobs, "a")
-    reader = TickReader(database, DEFAULT_DISPATCH_POOL)
+    reader = TickReader(database)
     assert reader.latestOffset({"tick": 4}, reader.getDefaultReadLimit()) == {"tick": 5}
     copy = pickle.loads(pickle.dumps(reader))
     reader.stop()

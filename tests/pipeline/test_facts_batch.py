@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 from uuid import uuid4
 
@@ -11,13 +12,14 @@ import pytest
 from psycopg import sql
 from pyspark.sql import SparkSession
 
+from penstock.events.statistics import inline
 from penstock.events.statistics.minutes import Dimension
 from penstock.history.lake import parquet_lake
 from penstock.history.lake.facts_job import FactsBatch, FactsJob, FactsSettings
 from penstock.history.lake.parquet_lake import ParquetLake
 from penstock.spark.database import SparkDatabase
 from penstock.spark.tables import Tables
-from tests.pipeline.facts_rig import NOW_MS, FactsRig, attempt
+from tests.rigs.facts import NOW_MS, FactsRig, attempt
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
@@ -83,24 +85,48 @@ def run_once(spark: SparkSession, rig: FactsRig, lake: str, checkpoint: Path, mo
     assert query.exception() is None
 
 
+def test_on_one_machine_the_driver_counts_and_the_lake_gets_what_has_waited(
+    spark: SparkSession, rig: FactsRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inline, "EVERY_S", 0.1)
+    rig.add_attempts(history(rig.make_jobs(30)))
+    lake = str(tmp_path / "lake")
+    settings = FactsSettings(lake=lake, trigger_ms=100, least_rows=1000, longest_wait_s=1)
+    query = FactsJob(rig.database, settings, rig.clock).start(spark, str(tmp_path / "checkpoint"))
+    try:
+        until(lambda: rig.progress().counted == 40 and sum(in_lake(spark, lake).values()) == 40)
+        rig.add_attempts([attempt("j00001", 9, at_ms=NOW_MS - 2)])
+        until(lambda: counted(rig) == 41 and sum(in_lake(spark, lake).values()) == 41)
+    finally:
+        query.stop()
+    assert query.exception() is None
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = monotonic() + 120
+    while not condition():
+        assert monotonic() < deadline
+        sleep(0.05)
+
+
 def test_the_stream_fills_the_lake_and_counts_what_the_inline_engine_counts(
     spark: SparkSession, either_rig: Callable[[], FactsRig], tmp_path: Path
 ) -> None:
-    by_spark, inline = either_rig(), either_rig()
-    for rig in (by_spark, inline):
+    by_spark, by_inline = either_rig(), either_rig()
+    for rig in (by_spark, by_inline):
         rows = history(rig.make_jobs(30))
         rig.add_attempts(rows[:15])
         rig.add_attempts([*rows[15:], attempt("forgotten-job", at_ms=NOW_MS - 5)])
     lake = str(tmp_path / "lake")
 
     run_once(spark, by_spark, lake, tmp_path / "checkpoint", most_rows=25)
-    inline.count_inline()
+    by_inline.count_inline()
 
     assert in_lake(spark, lake) == Counter((row[0], row[1]) for row in rows) + Counter([("forgotten-job", 1)])
     for by in Dimension:
-        assert by_spark.minutes(by) == inline.minutes(by)
-    assert by_spark.leaders() == inline.leaders()
-    assert by_spark.progress().counted == inline.progress().counted == 41
+        assert by_spark.minutes(by) == by_inline.minutes(by)
+    assert by_spark.leaders() == by_inline.leaders()
+    assert by_spark.progress().counted == by_inline.progress().counted == 41
 
     # A lost checkpoint makes the stream begin anew.
     by_spark.add_attempts([attempt("j00001", 9, at_ms=NOW_MS - 2)])

@@ -13,7 +13,7 @@ from penstock.events.statistics.facts import AttemptRow, JobOrigin, fact_of, fla
 from penstock.events.statistics.minutes import BEFORE_ALL, count, count_leaders
 from penstock.history.lake.facts import ORIGIN, as_facts, with_flaws
 from penstock.history.lake.tally import tally
-from tests.pipeline.facts_rig import NOW_MS
+from tests.rigs.facts import NOW_MS
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 

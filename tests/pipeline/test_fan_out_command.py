@@ -1,23 +1,18 @@
 """`penstock pipeline fan-out` as people run it, and as machines end it: with kill -9, in the middle of its work."""
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic, sleep
 
 import pytest
 
 from penstock.spark.database import SparkDatabase
-from tests.pipeline.fan_out_rig import FanOutRig
+from tests.rigs.fan_out import FanOutRig
+from tests.rigs.penstock_process import PenstockProcess, run_penstock, wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 WAIT_S = 300
-FEW_ROWS = {**os.environ, "PENSTOCK_PIPELINE__MAX_ROWS_PER_BATCH": "200", "PENSTOCK_PIPELINE__TRIGGER_MS": "0"}
+FEW_ROWS = {"PENSTOCK_PIPELINE__MAX_ROWS_PER_BATCH": "200", "PENSTOCK_PIPELINE__TRIGGER_MS": "0"}
 
 
 @pytest.fixture
@@ -27,36 +22,20 @@ def rig(tmp_path: Path) -> Iterator[FanOutRig]:
     rig.close()
 
 
-@contextmanager
-def fan_out(tmp_path: Path, *options: str) -> Iterator["subprocess.Popen[str]"]:
-    command = [sys.executable, "-m", "penstock", "pipeline", "fan-out", "--data", str(tmp_path), *options]
-    with subprocess.Popen(
-        command, env=FEW_ROWS, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    ) as process:
-        try:
-            yield process
-        finally:
-            # Spark's Java is a child of its own: nothing may be left behind.
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-
-
 def test_it_goes_on_after_a_kill_and_says_what_it_did(rig: FanOutRig, tmp_path: Path) -> None:
     subscriptions = [rig.subscribe(name) for name in ("billing", "shipping")]
     events = rig.publish(2000)
-    with fan_out(tmp_path) as process:
-        deadline = monotonic() + WAIT_S
-        while not (made := len(rig.jobs())):
-            assert process.poll() is None, process.communicate()[0]
-            assert monotonic() < deadline
-            sleep(0.01)
-        os.killpg(process.pid, signal.SIGKILL)
-    assert made < 4000
+    fan_out = PenstockProcess(tmp_path, "fan-out", ("pipeline", "fan-out", "--data", str(tmp_path)), FEW_ROWS)
+    fan_out.launch()
+    wait_until(lambda: rig.jobs() or fan_out.has_ended, WAIT_S, fan_out.log)
+    fan_out.kill()
+    assert 0 < len(rig.jobs()) < 4000, fan_out.log()
 
-    with fan_out(tmp_path, "--once") as process:
-        told, _ = process.communicate(timeout=WAIT_S)
+    options = ("pipeline", "fan-out", "--data", str(tmp_path), "--once")
+    ran = run_penstock(*options, settings=FEW_ROWS, within_s=WAIT_S)
 
-    assert process.returncode == 0, told
+    assert ran.returncode == 0, ran.stderr
+    told = ran.stdout + ran.stderr
     assert "200 events, 400 jobs" in told
     assert rig.pairs() == sorted((event.id, each.id) for event in events for each in subscriptions)
     assert rig.waiting() == []

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from penstock.events.fan_out.spark import FannedOut, FanOutJob, FanOutSettings
 from penstock.events.store.postgres import PostgresTransaction
 from penstock.events.store.repository.jobs import insert_events
-from tests.pipeline.fan_out_rig import FanOutRig, rig
+from tests.rigs.fan_out import FanOutRig, rig
 
 __all__ = ["rig"]
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
@@ -115,11 +115,12 @@ def test_a_crash_in_the_middle_of_the_write_loses_nothing(spark: SparkSession, r
     assert rig.waiting() == []
 
 
+@pytest.mark.parametrize("few_rows", [0, 100])
 def test_a_subscription_made_between_micro_batches_is_seen_by_the_next(
-    spark: SparkSession, rig: FanOutRig, checkpoint: str
+    spark: SparkSession, rig: FanOutRig, checkpoint: str, few_rows: int
 ) -> None:
     first = rig.subscribe("first")
-    job = FanOutJob(rig.database, FanOutSettings(trigger_ms=0))
+    job = FanOutJob(rig.database, FanOutSettings(trigger_ms=0, few_rows=few_rows))
     query = job.start(spark, checkpoint)
     try:
         (before,) = rig.publish()
@@ -133,6 +134,7 @@ def test_a_subscription_made_between_micro_batches_is_seen_by_the_next(
         job.close()
 
     assert rig.pairs() == [(before.id, first.id), (after.id, second.id)]
+    assert job.handled() == (2 if few_rows else 0)
 
 
 def test_a_damaged_event_among_others_is_set_aside_and_the_stream_goes_on(

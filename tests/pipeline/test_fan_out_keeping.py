@@ -8,9 +8,9 @@ from penstock.domain.event import StoredEvent
 from penstock.domain.ids import job_id_for
 from penstock.domain.job_state import JobStatus
 from penstock.domain.matching import Condition, EventFilter
-from penstock.events.fan_out.spark import keep_jobs
-from tests.pipeline.fan_out_rig import FanOutRig, rig
+from penstock.events.fan_out.spark_task import keep_jobs
 from tests.pipeline.fan_out_worlds import frame_of, row_of
+from tests.rigs.fan_out import FanOutRig, rig
 
 __all__ = ["rig"]
 pytestmark = [pytest.mark.xdist_group("spark")]

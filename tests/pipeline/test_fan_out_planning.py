@@ -13,8 +13,8 @@ from penstock.domain.job import NewJob
 from penstock.domain.matching import Comparison, Condition, EventFilter
 from penstock.domain.subscription import Subscription
 from penstock.events.fan_out.rule import FanOut
-from penstock.events.fan_out.spark import new_jobs
 from penstock.events.fan_out.spark_plan import Planned, Planner, packed, planner_of, unpacked
+from penstock.events.fan_out.spark_task import new_jobs
 from tests.pipeline.fan_out_worlds import NAMES, batch_of, events, row_of, subscriptions
 
 ALL = Subscription(id="S", name="all", pattern="**", target="https://a.example")

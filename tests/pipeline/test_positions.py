@@ -77,6 +77,27 @@ def test_without_news_the_offset_stays_and_no_batch_is_made(database: SparkDatab
     assert attempts.reader.partitions(before, before) == []
 
 
+def test_few_rows_wait_for_more_or_until_they_have_waited_long_enough(database: SparkDatabase) -> None:
+    now_s = [100.0]
+    table = STORED["attempts"].schema
+    reader = StreamReader(database, "attempts", table, least_rows=3, longest_wait_s=60, seconds=lambda: now_s[0])
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, EVERYTHING) == start
+    now_s[0] += 1000
+    add_attempts(database, "a", "b")
+    assert reader.latestOffset(start, EVERYTHING) == start
+    now_s[0] += 59
+    assert reader.latestOffset(start, EVERYTHING) == start
+    now_s[0] += 1
+    after_two = reader.latestOffset(start, EVERYTHING)
+    assert after_two != start
+    add_attempts(database, "c")
+    assert reader.latestOffset(after_two, EVERYTHING) == after_two
+    add_attempts(database, "d", "e")
+    assert reader.latestOffset(after_two, EVERYTHING) != after_two
+    reader.stop()
+
+
 def test_a_batch_has_at_most_the_rows_it_is_limited_to_even_of_one_transaction(
     database: SparkDatabase, attempts: Stream
 ) -> None:

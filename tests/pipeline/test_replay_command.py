@@ -9,7 +9,7 @@ from penstock.cli.pipeline.replay import progress_text
 from penstock.domain.replay import ReplayProgress
 from penstock.spark.database import SparkDatabase
 from penstock.testing.receiver import RecordingReceiver, Reply
-from tests.pipeline.replay_command import ReplayCommand, assert_in_order, jobs_over
+from tests.rigs.replay_command import ReplayCommand, assert_in_order, jobs_over
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
@@ -24,7 +24,7 @@ async def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path: Path) -> Non
         options = ("--from", "2000-01-01", "--direct", "--yes", "--json", *place)
         async with ReplayCommand(tmp_path, *options) as command:
             await command.delivers(receiver, 20)
-            command.process.send_signal(signal.SIGINT)
+            command.send(signal.SIGINT)
             code, told, err = await command.ended()
         assert code == 130, err
         # What came is written down, and nothing of it comes again.

@@ -13,8 +13,8 @@ from penstock.events.errors import ReplayNotFound, ReplayTakenOver
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.replays import KEPT_MS, ReplayPart, Replays
 from penstock.spark.database import SparkDatabase
-from tests.job_rig import unlimited
-from tests.pipeline.replay_rig import EVERYTHING, ReplayRig
+from tests.rigs.jobs import unlimited
+from tests.rigs.replay import EVERYTHING, ReplayRig
 
 TARGET = "https://orders.example/hook"
 

@@ -17,7 +17,7 @@ from penstock.history.replay.task import DirectSettings
 from penstock.spark.database import SparkDatabase
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.pipeline.receiver_thread import ReceiverThread
-from tests.pipeline.replay_rig import EVERYTHING, NEVER, ReplayRig
+from tests.rigs.replay import EVERYTHING, NEVER, ReplayRig
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 

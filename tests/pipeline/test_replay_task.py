@@ -22,9 +22,9 @@ from penstock.history.replay.task import DirectSettings, NextIds, ReplayRun, do_
 from penstock.history.replay.timetable import ReplayPace, timetable
 from penstock.spark.database import SparkDatabase
 from penstock.testing.receiver import RecordingReceiver, Reply
-from tests.made_jobs import dispatch_job
-from tests.pipeline.replay_rig import SECRET, ReplayRig
+from tests.rigs.made_jobs import dispatch_job
 from tests.rigs.penstock_process import wait_until
+from tests.rigs.replay import SECRET, ReplayRig
 
 LOOPBACK = DirectSettings(egress_allow=(ip_network("127.0.0.0/8"),))
 

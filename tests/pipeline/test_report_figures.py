@@ -21,7 +21,7 @@ from penstock.history.report.figures import MOST, Figures, collect_figures
 from penstock.history.report.period import day_period, facts_of_database, facts_of_lake
 from penstock.spark.database import SparkDatabase
 from penstock.spark.tables import Tables
-from tests.pipeline.facts_rig import NOW_MS, FactsRig, attempt
+from tests.rigs.facts import NOW_MS, FactsRig, attempt
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 

@@ -1,6 +1,5 @@
 """Spark's session: settings for a laptop, settings for a cluster, and a sentence where there is no Spark."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ from pyspark.sql import SparkSession
 from penstock.spark import requirements
 from penstock.spark.errors import SparkUnavailable
 from penstock.spark.session import JAVA_OPTIONS, PYTHON, SessionSettings, configuration
-from tests.rigs.penstock_process import PENSTOCK
+from tests.rigs.penstock_process import run_penstock
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
@@ -59,9 +58,7 @@ def test_the_session_runs_as_it_was_told(spark: SparkSession) -> None:
 
 
 def penstock(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "JAVA_HOME": str(home)}
-    command = [str(PENSTOCK), "pipeline", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=home, timeout=60, check=False)
+    return run_penstock("pipeline", *arguments, settings={"JAVA_HOME": str(home)}, cwd=home)
 
 
 def fake_java(home: Path, version: str) -> None:

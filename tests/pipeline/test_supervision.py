@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Callable
-from threading import Event
+from threading import Event, Lock
 from typing import Any, cast
 
 import pytest
@@ -89,6 +89,9 @@ class FakeJob:
     def lag(self) -> int | None:
         return self._lag()
 
+    def handled(self) -> int:
+        return 3
+
 
 class Run:
     """A supervised job and its end."""
@@ -96,7 +99,7 @@ class Run:
     def __init__(self, job: FakeJob, *, once: bool = False) -> None:
         self.spark = FakeSpark()
         self.ended = Event()
-        self.supervised = SupervisedQuery(job, "place/orders", once=once)
+        self.supervised = SupervisedQuery(job, "place/orders", Lock(), once=once)
         self.supervised.start(cast(SparkSession, self.spark), self.ended.set)
 
     @property
@@ -250,11 +253,17 @@ def test_lag_that_cannot_be_told_is_none() -> None:
             raise answer
         return answer
 
-    supervised_job = SupervisedQuery(FakeJob(lambda _: FakeQuery(), lag), "place/orders", once=False)
+    supervised_job = SupervisedQuery(FakeJob(lambda _: FakeQuery(), lag), "place/orders", Lock(), once=False)
     supervised_job.measure()
     assert supervised_job.progress.view().lag == 7
     supervised_job.measure()
     assert supervised_job.progress.view().lag is None
+
+
+def test_rows_that_the_driver_handled_itself_are_counted_with_those_of_micro_batches() -> None:
+    progress = SupervisedQuery(FakeJob(lambda _: FakeQuery()), "place/orders", Lock(), once=False).progress
+    progress.advanced(BatchProgress(4, 10, 250, 40.0))
+    assert progress.view().rows == 13
 
 
 def test_metrics_leave_out_a_lag_that_is_not_known() -> None:

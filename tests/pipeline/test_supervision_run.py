@@ -5,83 +5,55 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
-from urllib.request import urlopen
 
 import pytest
 
-from tests.rigs.penstock_process import descendants
+from tests.rigs import ticking_pipeline
+from tests.rigs.penstock_process import PenstockProcess, descendants, wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
-START_S = 120
 WAIT_S = 90
 
 
-class Rig:
+class TickingPipeline(PenstockProcess):
     """The process, and what it tells."""
 
-    def __init__(self, directory: Path, *arguments: str) -> None:
-        self.directory = directory
-        command = [sys.executable, "-m", "tests.pipeline.supervision_rig", str(directory), *arguments]
-        self._log = directory / "log.txt"
-        with self._log.open("w") as log:
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-        assert self.process.stdout is not None
-        self.first_line = self.process.stdout.readline()
-        self.url = self.first_line.removeprefix("listening on ").strip()
+    program = (sys.executable, str(Path(ticking_pipeline.__file__)))
 
-    def get(self, path: str) -> tuple[int, str]:
-        try:
-            with urlopen(self.url + path, timeout=10) as answer:
-                return answer.status, answer.read().decode()
-        except HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
+    def __init__(self, directory: Path, *arguments: str) -> None:
+        super().__init__(directory, "pipeline", (str(directory), *arguments))
 
     def query(self, name: str) -> dict[str, Any]:
-        queries = json.loads(self.get("/api/pipeline")[1])["queries"]
+        queries = json.loads(self.get("/api/pipeline"))["queries"]
         found: dict[str, Any] = next(query for query in queries if query["name"] == name)
         return found
 
     def metric(self, line_start: str) -> float:
-        lines = self.get("/metrics")[1].splitlines()
+        lines = self.get("/metrics").splitlines()
         return float(next(line for line in lines if line.startswith(line_start)).rpartition(" ")[2])
 
     def notes(self, name: str) -> list[list[str]]:
         file = self.directory / f"{name}.txt"
         return [line.split(" ", 1) for line in file.read_text().splitlines()] if file.exists() else []
 
-    def log(self) -> str:
-        return self._log.read_text()
-
     def until(self, holds: Callable[[], bool]) -> None:
-        deadline_s = time.monotonic() + WAIT_S
-        while not holds():
-            assert self.process.poll() is None, self.log()
-            assert time.monotonic() < deadline_s, self.log()
-            time.sleep(0.1)
+        wait_until(lambda: self.has_ended or holds(), WAIT_S, self.log)
+        assert not self.has_ended, self.log()
 
-    def end(self) -> int:
-        return self.process.wait(WAIT_S)
-
-
-@contextmanager
-def running(directory: Path, *arguments: str) -> Iterator[Rig]:
-    rig = Rig(directory, *arguments)
-    try:
-        yield rig
-    finally:
-        rig.process.kill()
-        rig.process.wait(WAIT_S)
-        assert rig.process.stdout is not None
-        rig.process.stdout.close()
+    def readiness(self) -> tuple[int, str]:
+        """How it answers to a probe."""
+        try:
+            return 200, self.get("/health/ready")
+        except HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
 
 
 def is_alive(pid: int) -> bool:
@@ -92,9 +64,7 @@ def is_alive(pid: int) -> bool:
 def test_a_failing_query_restarts_with_back_off_while_others_go_on_and_all_stops_after_its_batch(
     tmp_path: Path,
 ) -> None:
-    with running(tmp_path, "on", "steady", "slow", "failing") as rig:
-        assert rig.first_line.startswith("listening on http://127.0.0.1:"), rig.log()
-
+    with TickingPipeline(tmp_path, "on", "steady", "slow", "failing") as rig:
         rig.until(lambda: rig.query("failing")["failures"] >= 3)
         failing = rig.query("failing")
         assert failing["lastError"] == "RuntimeError: the pipe is broken"
@@ -108,7 +78,7 @@ def test_a_failing_query_restarts_with_back_off_while_others_go_on_and_all_stops
         assert "failing failed and starts again in 2 s" in rig.log()
         assert rig.metric('penstock_pipeline_failures_total{query="failing"}') >= 3
         rig.until(lambda: rig.query("failing")["status"] == "WAITING")
-        status, body = rig.get("/health/ready")
+        status, body = rig.readiness()
         assert (status, "failing is waiting" in body) == (503, True)
         assert rig.metric('penstock_pipeline_up{query="failing"}') == 0
 
@@ -124,37 +94,35 @@ def test_a_failing_query_restarts_with_back_off_while_others_go_on_and_all_stops
 
         (tmp_path / "mended").touch()
         rig.until(lambda: rig.query("failing")["status"] == "RUNNING" and rig.query("failing")["batches"] > 0)
-        rig.until(lambda: rig.get("/health/ready")[0] == 200)
+        rig.until(lambda: rig.readiness()[0] == 200)
 
-        children = descendants(rig.process.pid)
+        children = descendants(rig.pid)
         assert children
         begun = len(rig.notes("slow"))
         rig.until(lambda: len(rig.notes("slow")) > begun and rig.notes("slow")[-1][1].startswith("begin"))
-        rig.process.send_signal(signal.SIGTERM)
-        assert rig.end() == 0, rig.log()
+        rig.send(signal.SIGTERM)
+        assert rig.wait() == 0, rig.log()
         texts = [text for _, text in rig.notes("slow")]
         assert texts[-1].startswith("end")
         assert texts == [f"{word} {batch}" for batch in range(len(texts) // 2) for word in ("begin", "end")]
         assert "in the middle of" not in rig.log()
-        deadline_s = time.monotonic() + 10
-        while any(is_alive(pid) for pid in children):
-            assert time.monotonic() < deadline_s, "Spark's JVM or a worker of it outlives penstock"
-            time.sleep(0.1)
+        wait_until(lambda: not any(is_alive(pid) for pid in children), 10, lambda: "Spark outlives penstock")
 
 
 def test_once_ends_by_itself_and_a_failure_is_exit_code_1(tmp_path: Path) -> None:
-    with running(tmp_path, "once", "failing") as rig:
-        assert rig.end() == 1
-        assert "error: failing failed: RuntimeError: the pipe is broken" in rig.log()
-        assert len(rig.notes("failing")) == 1
+    rig = TickingPipeline(tmp_path, "once", "failing")
+    rig.launch()
+    assert rig.wait() == 1
+    assert "error: failing failed: RuntimeError: the pipe is broken" in rig.log()
+    assert len(rig.notes("failing")) == 1
 
 
 def test_a_lost_jvm_ends_it_with_a_sentence_for_the_service_manager_to_start_it_again(tmp_path: Path) -> None:
-    with running(tmp_path, "on", "steady") as rig:
+    with TickingPipeline(tmp_path, "on", "steady") as rig:
         rig.until(lambda: rig.query("steady")["batches"] > 0)
-        for pid in descendants(rig.process.pid):
+        for pid in descendants(rig.pid):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        assert rig.end() == 1, rig.log()
+        assert rig.wait() == 1, rig.log()
         assert rig.log().splitlines()[-1] == "error: steady failed: Spark has ended; start the pipeline again"
         assert "Traceback" not in rig.log()

@@ -16,14 +16,14 @@ from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
 from penstock.events.store.repository import JobRepository
-from penstock.events.store.repository.deliveries import Done
+from penstock.events.store.repository.deliveries import DeliveryLease, Done, EndedDelivery
 from penstock.events.store.repository.lanes import LaneOwner
 from penstock.spark.database import SparkDatabase
 from penstock.spark.schemas import ATTEMPTS, EVENTS, JOBS, SUBSCRIPTIONS
 from penstock.spark.sources.table_source import registered
 from penstock.spark.tables import Tables
-from tests.job_rig import unlimited
 from tests.rigs.job_database import NOW_MS, add_attempts, events, execute, with_repository
+from tests.rigs.jobs import begin_all, finish_all, unlimited
 
 pytestmark = [pytest.mark.xdist_group("spark")]
 SECRET = "a-secret-nobody-sees"
@@ -44,10 +44,10 @@ async def fill(jobs: JobRepository) -> None:
     read = {job.id: job for run in await jobs.lanes.read(NOW_MS, 10, unlimited(), 1) for job in run.jobs}
     for name, done in (("done", Done(JobStatus.COMPLETED)), ("failed", Done(JobStatus.ERROR))):
         await jobs.lanes.mark_published([read[name]], {}, LaneOwner("me"), NOW_MS, NOW_MS + 1000)
-        await jobs.begin(name, "me", NOW_MS, NOW_MS + 1000)
+        await begin_all(jobs, [name], DeliveryLease("me", NOW_MS, NOW_MS + 1000))
         outcome = AttemptOutcome.DELIVERED if name == "done" else AttemptOutcome.REFUSED
         attempt = Attempt(number=1, outcome=outcome, at_ms=NOW_MS, duration_ms=3, status_code=200, response="é")
-        await jobs.finish(name, attempt, done, NOW_MS if name == "done" else NOW_MS + 5)
+        await finish_all(jobs, [EndedDelivery(name, attempt, done, NOW_MS if name == "done" else NOW_MS + 5)])
     await jobs.archive_finished(NOW_MS + 1, NOW_MS + 1, 10)
 
 

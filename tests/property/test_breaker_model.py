@@ -15,6 +15,8 @@ class BreakerModel(RuleBasedStateMachine):
         self.breaker = Breaker(self.now_ms)
         self.state = "CLOSED"
         self.window: list[Verdict] = []
+        self.before: list[Verdict] = []
+        self.half_ms = 0
         self.opened_ms = 0
         self.successes = 0
         self.rejected = 0
@@ -30,9 +32,9 @@ class BreakerModel(RuleBasedStateMachine):
         self.probes.clear()
         self.successes = 0
         if state == "CLOSED":
-            self.window = []
+            self.window, self.before, self.half_ms = [], [], 0
 
-    @rule(seconds=st.sampled_from([0.001, 1.0, 4.999, 5.0]))
+    @rule(seconds=st.sampled_from([0.001, 1.0, 4.999, 5.0, 30.0]))
     def time_passes(self, seconds: float) -> None:
         self.now_ms += round(seconds * 1000)
 
@@ -68,7 +70,7 @@ class BreakerModel(RuleBasedStateMachine):
             self.probes.discard(call)
             self.count_probe(verdict)
 
-    @rule(count=st.integers(1, 10), verdict=st.sampled_from([Verdict.FAILED, Verdict.ALIVE]))
+    @rule(count=st.sampled_from([1, 4, 9, 10, 50]), verdict=st.sampled_from([Verdict.FAILED, Verdict.ALIVE]))
     def calls_one_after_another(self, count: int, verdict: Verdict) -> None:
         for _ in range(count):
             before = self.made
@@ -86,8 +88,13 @@ class BreakerModel(RuleBasedStateMachine):
     def count(self, verdict: Verdict) -> None:
         if verdict is Verdict.NEUTRAL:
             return
-        self.window = [*self.window, verdict][-10:]
-        if len(self.window) == 10 and self.window.count(Verdict.FAILED) >= 5:
+        age_ms = self.now_ms - self.half_ms
+        if len(self.window) == 50 or age_ms >= 30_000:
+            self.before = self.window if age_ms < 60_000 else []
+            self.window, self.half_ms = [], self.now_ms
+        self.window.append(verdict)
+        recent = [*self.before, *self.window]
+        if verdict is Verdict.FAILED and len(recent) >= 10 and recent.count(Verdict.FAILED) >= len(recent) / 2:
             self.open()
 
     def count_probe(self, verdict: Verdict) -> None:
@@ -107,10 +114,8 @@ class BreakerModel(RuleBasedStateMachine):
         assert self.breaker.state == self.state
         assert self.breaker.rejected == self.rejected
         if self.state == "CLOSED":
-            assert (self.breaker.calls, self.breaker.failures) == (
-                len(self.window),
-                self.window.count(Verdict.FAILED),
-            )
+            recent = [*self.before, *self.window]
+            assert (self.breaker.calls, self.breaker.failures) == (len(recent), recent.count(Verdict.FAILED))
         assert self.breaker.opened_ms == (self.opened_ms if self.state == "OPEN" else None)
 
     def look(self) -> None:

@@ -8,10 +8,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from penstock.domain.pointer import DispatchMode
 from penstock.router.intake.tracker import BatchGroup, Stage, TrackedMessage
-from penstock.router.pools.lanes import PoolLane, PoolLanes
-from tests.router_rig import pointer, tracked
+from penstock.router.pools.lanes import SHARED_S, PoolLane, PoolLanes, subscription_of
+from tests.rigs.router import pointer, tracked
 
 PICK = st.integers(0, 1000)
+GROUPS = ("s:a", "s:b", "s:c", "t:a", "t:b", "alone")
 
 
 class ModelLane:
@@ -33,25 +34,52 @@ class LanesAgainstModel(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.lanes = PoolLanes()
+        self.now_s = 0.0
+        self.lanes = PoolLanes(lambda: self.now_s)
         self.model: list[ModelLane] = []
-        self.ring: list[ModelLane] = []
+        # The subscriptions that wait for a turn, and the waiting lanes of each.
+        self.ring: list[str] = []
+        self.rings: dict[str, list[ModelLane]] = {}
+        self.subscriptions: list[tuple[float, str]] = []
+        # Those that have a lane, in the order they came.
+        self.known: list[str] = []
         self.out: list[tuple[ModelLane, PoolLane]] = []
         self.backing_off: list[tuple[ModelLane, PoolLane]] = []
         self.batches = [BatchGroup() for _ in range(3)]
         self.numbers = count()
 
-    @rule(group=st.sampled_from("abc"), high=st.booleans(), mode=st.sampled_from(DispatchMode), batch=PICK)
+    @rule(passed_s=st.sampled_from([1.0, SHARED_S]))
+    def time_passes(self, passed_s: float) -> None:
+        """A pool is shared for a while after messages of two subscriptions came in a row."""
+        self.now_s += passed_s
+
+    @rule(group=st.sampled_from(GROUPS), high=st.booleans(), mode=st.sampled_from(DispatchMode), batch=PICK)
     def add(self, group: str, high: bool, mode: DispatchMode, batch: int) -> None:
         """A message comes in."""
         number = next(self.numbers)
         of = pointer(f"m{number}", group, high_priority=high, mode=mode)
-        message = tracked(of, self.batches[batch % len(self.batches)], float(number))
+        message = tracked(of, self.batches[batch % len(self.batches)], self.now_s + number / 1e6)
         self.lanes.add(message)
         lane = self._model_lane(group, entry=mode is DispatchMode.IMMEDIATE)
         if not lane.waiting and lane.current is None:
-            self.ring.append(lane)
+            self._queue(lane)
         lane.waiting.append(message)
+        self.subscriptions.append((message.tracked_s, subscription_of(group)))
+
+    def _queue(self, lane: ModelLane) -> None:
+        self.rings.setdefault(subscription_of(lane.group), []).append(lane)
+        self._queue_subscription(subscription_of(lane.group))
+
+    def _queue_subscription(self, subscription: str) -> None:
+        if self.rings.get(subscription) and subscription not in self.ring:
+            self.ring.append(subscription)
+
+    def _is_shared(self) -> bool:
+        pairs = zip(self.subscriptions, self.subscriptions[1:], strict=False)
+        return any(later[1] != earlier[1] and self.now_s - later[0] < SHARED_S for earlier, later in pairs)
+
+    def _delivering(self, subscription: str) -> int:
+        return sum(subscription_of(each.group) == subscription for each, _ in self.out)
 
     def _model_lane(self, group: str, *, entry: bool) -> ModelLane:
         for lane in self.model:
@@ -61,10 +89,19 @@ class LanesAgainstModel(RuleBasedStateMachine):
         return self.model[-1]
 
     @precondition(lambda self: self.ring)
-    @rule()
-    def give_a_turn(self) -> None:
-        """The lane that has waited longest is next, with the message that is first in it."""
-        expected = self.ring.pop(0)
+    @rule(permits=st.integers(1, 5))
+    def give_a_turn(self, permits: int) -> None:
+        """The subscription that has waited longest is next, with the lane that has, and the message first in that."""
+        while self._is_shared() and self.ring and self._delivering(self.ring[0]) >= (permits + 1) // 2:
+            self.ring.pop(0)
+        assert self.lanes.has_turn(permits) is bool(self.ring)
+        if self.ring:
+            self._give_a_turn()
+
+    def _give_a_turn(self) -> None:
+        subscription = self.ring.pop(0)
+        expected = self.rings[subscription].pop(0)
+        self._queue_subscription(subscription)
         if expected.current is None:
             expected.current = expected.in_turn()[0]
             expected.waiting.remove(expected.current)
@@ -85,9 +122,17 @@ class LanesAgainstModel(RuleBasedStateMachine):
         lane.current = expected.current = None
         self.lanes.release(lane)
         if expected.waiting:
-            self.ring.append(expected)
+            self._queue(expected)
         else:
             self.model.remove(expected)
+            self._queue_subscription(subscription_of(expected.group))
+
+    @rule()
+    def permits_change(self) -> None:
+        """Every subscription may try for a turn."""
+        self.lanes.queue_all()
+        for subscription in self.known:
+            self._queue_subscription(subscription)
 
     @precondition(lambda self: self.out)
     @rule(pick=PICK)
@@ -112,9 +157,9 @@ class LanesAgainstModel(RuleBasedStateMachine):
     def back_off(self, pick: int) -> None:
         """A delivery will be tried again: its lane keeps its turn, in no ring."""
         pair = self.out.pop(pick % len(self.out))
-        assert pair[1].current is not None
-        pair[1].current.stage = Stage.BACKING_OFF
+        self.lanes.back_off(pair[1])
         self.backing_off.append(pair)
+        self._queue_subscription(subscription_of(pair[0].group))
 
     @precondition(lambda self: self.backing_off)
     @rule(pick=PICK)
@@ -122,7 +167,7 @@ class LanesAgainstModel(RuleBasedStateMachine):
         """The back-off is over: the same message waits for a turn."""
         expected, lane = self.backing_off.pop(pick % len(self.backing_off))
         self.lanes.resume(lane)
-        self.ring.append(expected)
+        self._queue(expected)
 
     @rule()
     def clear(self) -> None:
@@ -138,18 +183,29 @@ class LanesAgainstModel(RuleBasedStateMachine):
         for expected in self.model:
             expected.waiting = []
         self.model = out
-        self.ring, self.backing_off = [], []
+        self.ring, self.rings, self.backing_off = [], {}, []
 
     def _held(self) -> int:
         at_rest = sum(each.current is not None for each in self.model) - len(self.out)
         return sum(len(each.waiting) for each in self.model) + at_rest
 
     @invariant()
+    def subscriptions_are_known_while_they_have_lanes(self) -> None:
+        """The model's own bookkeeping."""
+        alive = [subscription_of(each.group) for each in self.model]
+        self.known = list(dict.fromkeys([*(each for each in self.known if each in alive), *alive]))
+
+    @invariant()
     def they_agree(self) -> None:
         """Counts, lanes and the oldest message are those of the model."""
-        assert self.lanes.queued == sum(len(each.waiting) for each in self.model)
+        resting = [expected for expected, _ in self.backing_off]
+        assert self.lanes.backing_off == len(resting)
+        assert self.lanes.queued + len(resting) == self._held()
+        for name in map(subscription_of, GROUPS):
+            own = [each for each in self.model if subscription_of(each.group) == name]
+            at_rest = sum(each.current is not None for each in own) - self._delivering(name)
+            assert self.lanes.held_of(name) == sum(len(each.waiting) for each in own) + at_rest
         assert len(self.lanes) == len(list(self.lanes)) == len(self.model)
-        assert bool(self.lanes.ring) is bool(self.ring)
         out = [expected.current for expected, _ in self.out]
         held = [each for lane in self.model for each in [*lane.waiting, lane.current] if each and each not in out]
         assert sorted(each.tracked_s for lane in self.lanes for each in lane.held()) == sorted(

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from penstock.domain.job_state import FINAL, JobStatus
 from penstock.domain.order import LaneKey, Position, group_key, holds_back, is_expired
 from penstock.domain.pointer import DispatchMode
-from tests.order_worlds import GROUPS, JOBS, Job, blocker_of, is_held_back, run_of
+from tests.rigs.order_worlds import GROUPS, JOBS, Job, blocker_of, is_held_back, run_of
 
 LANES = st.builds(LaneKey, st.sampled_from(GROUPS), st.booleans())
 ALL = 1000

@@ -20,7 +20,7 @@ from penstock.events.store.postgres import PostgresTransaction
 from penstock.events.store.postgres.schema import migrate
 from penstock.events.store.sqlite import SqliteTransaction
 from penstock.events.store.statements import CODE_OF_MODE, Dialect, StoredState
-from tests.order_worlds import GROUPS, JOBS, NOW_MS, Job, blocker_of, is_held_back, run_of
+from tests.rigs.order_worlds import GROUPS, JOBS, NOW_MS, Job, blocker_of, is_held_back, run_of
 
 Execute = Callable[[str], object]
 LANES = [LaneKey(group, ordered) for group in GROUPS for ordered in (True, False)]
@@ -41,7 +41,7 @@ class Tables:
     def holding(self, jobs: list[Job]) -> Iterator[Transaction]:
         self._execute("BEGIN")
         try:
-            self._tx.bulk("insert_jobs", [_row(job) for job in jobs])
+            self._tx.bulk("insert_jobs", [row_of(job) for job in jobs])
             for job in jobs:
                 if job.was_tried:
                     self._tx.select(_TRIED, {"id": job.id})
@@ -50,7 +50,7 @@ class Tables:
             self._execute("ROLLBACK")
 
 
-def _row(job: Job) -> Row:
+def row_of(job: Job) -> Row:
     state = StoredState.WAITING if job.status is JobStatus.PENDING and not job.is_due else None
     if state is None:
         state = StoredState.READY if job.status is JobStatus.PENDING else StoredState[job.status.name]

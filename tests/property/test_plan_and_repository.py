@@ -31,7 +31,7 @@ from penstock.events.store.repository.deliveries import Beginning, Done, TryFrom
 from penstock.events.store.repository.lanes import LaneRow, LaneRun, run_of
 from penstock.events.store.sqlite import SqliteDatabase
 from penstock.events.store.statements import MODE_OF, STATUS_OF, StoredState
-from tests.job_rig import BLOCK, IMMEDIATE, NEXT, JobRig
+from tests.rigs.jobs import BLOCK, IMMEDIATE, NEXT, JobRig
 
 Step = tuple[str, int, int]
 

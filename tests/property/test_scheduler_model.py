@@ -13,7 +13,7 @@ from penstock.domain.job_state import JobStatus
 from penstock.domain.pointer import DispatchMode
 from penstock.events.dispatch.settings import SchedulerSettings
 from penstock.testing.virtual_loop import LoopClock, run_virtual
-from tests.scheduler_rig import IMMEDIATE, SchedulerRig
+from tests.rigs.scheduler import IMMEDIATE, SchedulerRig
 
 GROUPS = st.sampled_from(["a", "b", "c", None])
 JOBS = st.lists(st.tuples(GROUPS, st.sampled_from(DispatchMode), st.integers(0, 3)), min_size=1, max_size=40)

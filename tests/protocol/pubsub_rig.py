@@ -55,7 +55,7 @@ class Rig:
                 self.ack(subscription, some.received_messages)
             return len(received) >= count
 
-        wait_until(enough)
+        wait_until(enough, otherwise=lambda: f"after {bodies(received)}")
         return received
 
     def ack(self, subscription: str, received: Any) -> None:

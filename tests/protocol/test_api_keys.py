@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.app import app
-from tests.dispatch_rig import cloud_event, request
-from tests.protocol.test_jobs_commands import serving
+from tests.rigs.dispatch import cloud_event, request
+from tests.rigs.penstock_process import ApiProcess
 
 V1 = "/api/v1"
 POOL = {"concurrency": 3, "rateLimitPerMinute": None}
@@ -33,8 +33,8 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, keys: dict[str, str]) -> Iterator[str]:
-    with serving(tmp_path_factory.mktemp("api"), PENSTOCK_API__KEYS=keys["file"]) as (_, url):
-        yield url
+    with ApiProcess(tmp_path_factory.mktemp("api"), settings={"PENSTOCK_API__KEYS": keys["file"]}) as api:
+        yield api.url
 
 
 def bearer(key: str) -> dict[str, str]:

@@ -1,20 +1,14 @@
 """A backup of a data directory that servers are using: nobody notices, and nothing that was answered is missing."""
 
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 from typing import Any
 
-from tests.rigs.penstock_process import PENSTOCK, wait_until
+from tests.rigs.penstock_process import output_of, wait_until
 from tests.services.sqs_server import bodies, counts, drain, running
 
 BEFORE = 50
-
-
-def penstock(*arguments: str | Path) -> str:
-    command = [str(PENSTOCK), *map(str, arguments)]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def send_until(stop: Event, client: Any, url: str, answered: list[str]) -> None:
@@ -34,7 +28,7 @@ def test_a_backup_beside_a_busy_server_has_everything_that_was_answered(tmp_path
         try:
             wait_until(lambda: len(answered) >= BEFORE)
             before = list(answered)
-            penstock("backup", "--data", tmp_path / "data", "--to", tmp_path / "backup.tar.gz")
+            output_of("backup", "--data", tmp_path / "data", "--to", tmp_path / "backup.tar.gz")
             after = len(answered)
             wait_until(lambda: len(answered) > after)
         finally:
@@ -42,7 +36,7 @@ def test_a_backup_beside_a_busy_server_has_everything_that_was_answered(tmp_path
         sending.result()
         assert counts(server.anyone, url)[0] == len(answered)
 
-    penstock("restore", "--from", tmp_path / "backup.tar.gz", "--data", tmp_path / "fresh")
+    output_of("restore", "--from", tmp_path / "backup.tar.gz", "--data", tmp_path / "fresh")
     with running(tmp_path / "again", "--data", str(tmp_path / "fresh")) as server:
         url = server.anyone.get_queue_url(QueueName="orders")["QueueUrl"]
         restored, _, _ = counts(server.anyone, url)
@@ -56,8 +50,8 @@ def test_a_directory_that_a_crash_left_behind_is_backed_up_whole(tmp_path: Path)
         for number in range(5):
             server.anyone.send_message(QueueUrl=url, MessageBody=str(number))
         server.kill()
-        penstock("backup", "--data", tmp_path / "data", "--to", tmp_path / "backup.tar.gz")
-    penstock("restore", "--from", tmp_path / "backup.tar.gz", "--data", tmp_path / "fresh")
+        output_of("backup", "--data", tmp_path / "data", "--to", tmp_path / "backup.tar.gz")
+    output_of("restore", "--from", tmp_path / "backup.tar.gz", "--data", tmp_path / "fresh")
     with running(tmp_path / "again", "--data", str(tmp_path / "fresh")) as server:
         url = server.anyone.get_queue_url(QueueName="orders")["QueueUrl"]
         assert sorted(bodies(drain(server.anyone, url, 5))) == ["0", "1", "2", "3", "4"]

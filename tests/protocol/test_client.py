@@ -25,9 +25,9 @@ from penstock.client import (
 from penstock.domain.errors import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound
 from penstock.events.process.tokens import FILE_NAME, AuthTokens
 from penstock.testing.receiver import RecordingReceiver, Reply
-from tests.dispatch_rig import request
-from tests.http_endpoints import RawServer
-from tests.protocol.test_jobs_commands import serving
+from tests.rigs.dispatch import request
+from tests.rigs.http_endpoints import RawServer
+from tests.rigs.penstock_process import ApiProcess
 
 UNKNOWN = "0HZXEQ5Y8JY5Z"
 TOKEN = "the token of the API"
@@ -71,8 +71,8 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(directory: Path) -> Iterator[str]:
-    with serving(directory, PENSTOCK_API__TOKEN=TOKEN) as (_, url):
-        yield url
+    with ApiProcess(directory, settings={"PENSTOCK_API__TOKEN": TOKEN}) as api:
+        yield api.url
 
 
 @pytest.fixture(params=["blocking", "async"])

@@ -15,10 +15,10 @@ from penstock.domain.signing import Signature, verify
 from penstock.domain.subscription import Subscription
 from penstock.testing.clock import VirtualClock
 from penstock.testing.receiver import Ending, RecordingReceiver, Reply
-from tests.http2_endpoint import Request, http2
-from tests.http_endpoints import RawServer
-from tests.made_jobs import NOW_MS, dispatch_job
-from tests.tls import server_context, trusting_context
+from tests.rigs.http2_endpoint import Request, http2
+from tests.rigs.http_endpoints import RawServer
+from tests.rigs.made_jobs import NOW_MS, dispatch_job
+from tests.rigs.tls import server_context, trusting_context
 
 NAME = "shop.example"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -82,7 +82,7 @@ async def test_a_delivery_that_is_cancelled_gives_its_probe_back() -> None:
         request = delivery_request(dispatch_job(target=receiver.url), None, None, NOW_MS)
         for _ in range(10):
             await courier.deliver(request)
-        assert (await courier.deliver(request)).outcome.error == CircuitOpen(f"{receiver.url}/")
+        assert (await courier.deliver(request)).outcome.error == CircuitOpen(f"{receiver.url}/", 5)
         clock.advance(5)
         receiver.script(*[Reply(ending=Ending.HANG)] * 3)
         probes = [asyncio.create_task(courier.deliver(request)) for _ in range(3)]

@@ -12,7 +12,7 @@ from penstock.delivery.errors import ConnectFailed, EgressRefused
 from penstock.delivery.http.settings import DeliverySettings
 from penstock.domain.outcome import EgressDenied, MediationOutcome, MediationResult, NetworkError
 from penstock.testing.receiver import RecordingReceiver, Reply
-from tests.http_endpoints import RawServer, answers, mediator_rig
+from tests.rigs.http_endpoints import RawServer, answers, mediator_rig
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 

@@ -1,6 +1,7 @@
 """The asyncio HTTP client as our own parts use it: any method, whole answers, any address, and cancels."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -13,9 +14,9 @@ from penstock.delivery.http.client import HttpClient, exchange_once
 from penstock.delivery.http.http1 import Http1Connection
 from penstock.delivery.http.request import head_with
 from penstock.delivery.http.settings import HttpClientSettings, own_part_settings
-from tests.http2_endpoint import Request, http2
-from tests.http_endpoints import RawServer, Talk, answers, read_request
-from tests.tls import server_context, trusting_context
+from tests.rigs.http2_endpoint import Request, http2
+from tests.rigs.http_endpoints import RawServer, Talk, answers, read_request
+from tests.rigs.tls import server_context, trusting_context
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 
@@ -156,3 +157,43 @@ async def test_a_silent_server_and_an_unknown_name_are_errors() -> None:
             await client.send(head_with(url, (), "GET"), b"")
         with pytest.raises(ConnectFailed, match="cannot resolve"):
             await client.send(head_with("http://no-such-host.invalid/", (), "GET"), b"")
+
+
+class RememberingGuard(AnyAddress):
+    """Remembers the socket of the last connection."""
+
+    sock: socket.socket
+
+    def check_peer(self, sock: socket.socket) -> None:
+        self.sock = sock
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="an option of Linux")
+async def test_an_incomplete_answer_is_acknowledged_immediately(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Else an endpoint that writes head and body separately sends the body only 40 ms later.
+    guard, has_head, quick = RememberingGuard(), asyncio.Event(), []
+    parse = Http1Connection.data_received
+
+    def parse_and_look(connection: Http1Connection, data: bytes) -> None:
+        parse(connection, data)
+        quick.append(guard.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK))
+        has_head.set()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(OK)
+        await read_request(reader)
+        writer.write(OK[:-2])
+        await has_head.wait()
+        writer.write(OK[-2:])
+
+    async with (
+        asyncio.timeout(20),
+        RawServer(talk).serving() as server,
+        HttpClient(guard, own_part_settings(5.0, 1000)) as client,
+    ):
+        head = head_with(f"http://127.0.0.1:{server.port}/", ())
+        await client.send(head, b"{}")
+        monkeypatch.setattr(Http1Connection, "data_received", parse_and_look)
+        assert (await client.send(head, b"{}")).body == b"{}"
+    assert quick[0] == 1

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
+from schemathesis.schemas import BaseSchema
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from penstock.client.types import OldestAges
@@ -21,8 +22,9 @@ from penstock.http.errors import ExposedWithoutCredentials
 from penstock.ops.config.dispatch_options import FanOutBy
 from penstock.router.config.configuration import parse_configuration
 from penstock.testing.receiver import Reply
-from tests.dispatch_rig import DispatchRig, cloud_event, dispatch_rig, jobs_parts, request
+from tests.rigs.dispatch import DispatchRig, cloud_event, dispatch_rig, jobs_parts, request
 from tests.rigs.job_database import Connect
+from tests.rigs.openapi import described
 
 V1 = "/api/v1"
 UNKNOWN = "0HZXEQ5Y8JY5Z"
@@ -519,19 +521,14 @@ async def test_deliveries_are_counted(lite: DispatchRig) -> None:
 # The documents
 
 EXAMPLES = 3
-SCHEMA = schemathesis.openapi.from_dict(openapi(route_table(jobs_parts())))
 
 
-@SCHEMA.hook
-def map_body(_: schemathesis.HookContext, body: Any) -> Any:
-    """JSON Schema takes 5.0 for a whole number; this API wants it written as one, as clients do."""
-    if isinstance(body, dict):
-        whole = {name: value for name, value in body.items() if isinstance(value, float) and value.is_integer()}
-        return {**body, **{name: int(value) for name, value in whole.items()}}
-    return body
+@pytest.fixture
+def schema(request: pytest.FixtureRequest) -> BaseSchema:
+    return described(openapi(route_table(jobs_parts())), request.node)
 
 
-@SCHEMA.parametrize()
+@schemathesis.pytest.from_fixture("schema").parametrize()
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 def test_every_answer_is_as_the_document_says(case: schemathesis.Case[Any], served: str) -> None:
     # What makes a URL, an event pattern or an id cannot all be said in a schema.

@@ -2,13 +2,9 @@
 
 import asyncio
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -20,32 +16,13 @@ from typer.testing import CliRunner, Result
 from penstock.cli.app import app
 from penstock.events.process.tokens import FILE_NAME, AuthTokens
 from penstock.testing.receiver import RecordingReceiver, Reply
-from tests.dispatch_rig import request
+from tests.rigs.dispatch import request
+from tests.rigs.penstock_process import ApiProcess, run_penstock
 
-PENSTOCK = Path(sys.executable).with_name("penstock")
-STOP_S = 30
 UNKNOWN = "0HZXEQ5Y8JY5Z"
 
 runner = CliRunner()
 numbers = count(1)
-
-
-@contextmanager
-def serving(directory: Path, *options: str, **environment: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """An API process, and its URL."""
-    command = [str(PENSTOCK), "serve", "api", "--data", str(directory / "data"), "--port", "0", *options]
-    environ = {**os.environ, "PENSTOCK_EGRESS__ALLOW": "127.0.0.0/8", **environment}
-    with (
-        (directory / "api.log").open("w") as log,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=directory, env=environ) as process,
-    ):
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            assert line.startswith("listening on "), (directory / "api.log").read_text()
-            yield process, line.split()[-1]
-        finally:
-            process.kill()
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +32,8 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(directory: Path) -> Iterator[str]:
-    with serving(directory) as (_, url):
-        yield url
+    with ApiProcess(directory) as api:
+        yield api.url
 
 
 @pytest.fixture(autouse=True)
@@ -286,19 +263,19 @@ def test_what_goes_wrong_is_told_on_one_line(arguments: tuple[str, ...], code: i
 
 
 def test_the_server_stops_well_on_a_signal_and_keeps_what_it_was_told(tmp_path: Path) -> None:
-    with serving(tmp_path) as (process, url):
-        run("pools", "set", "KEPT", "--endpoint", url)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(STOP_S) == 0
-    with serving(tmp_path) as (_, url):
-        assert "KEPT" in run("pools", "list", "--endpoint", url).stdout
+    with ApiProcess(tmp_path) as api:
+        run("pools", "set", "KEPT", "--endpoint", api.url)
+        api.send(signal.SIGTERM)
+        assert api.wait() == 0
+        api.start()
+        assert "KEPT" in run("pools", "list", "--endpoint", api.url).stdout
 
 
 def test_with_a_token_the_commands_need_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(tmp_path, PENSTOCK_API__TOKEN="hunter2") as (_, url):
-        assert "PENSTOCK_API__TOKEN" in run("pools", "list", "--endpoint", url, code=1).stderr
+    with ApiProcess(tmp_path, settings={"PENSTOCK_API__TOKEN": "hunter2"}) as api:
+        assert "PENSTOCK_API__TOKEN" in run("pools", "list", "--endpoint", api.url, code=1).stderr
         monkeypatch.setenv("PENSTOCK_API__TOKEN", "hunter2")
-        assert "CODE" in run("pools", "list", "--endpoint", url).stdout
+        assert "CODE" in run("pools", "list", "--endpoint", api.url).stdout
 
 
 @pytest.mark.parametrize(
@@ -310,6 +287,5 @@ def test_with_a_token_the_commands_need_it_too(tmp_path: Path, monkeypatch: pyte
     ],
 )
 def test_a_server_that_cannot_be_says_why(tmp_path: Path, options: tuple[str, ...], code: int, told: str) -> None:
-    command = [str(PENSTOCK), "serve", "api", "--port", "0", *options]
-    ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=STOP_S, check=False)
+    ran = run_penstock("serve", "api", "--port", "0", *options, cwd=tmp_path)
     assert (ran.returncode, told in ran.stderr) == (code, True), ran.stderr

@@ -22,7 +22,7 @@ from penstock.domain.outcome import (
 from penstock.domain.pointer import MessagePointer
 from penstock.domain.signing import Signature, verify
 from penstock.testing.receiver import Ending, RecordingReceiver, Reply, defer, rate_limit
-from tests.http_endpoints import Rig, mediator_rig
+from tests.rigs.http_endpoints import Rig, mediator_rig
 
 SECRETS = ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_b2xkIHNlY3JldCBvZiBhIHN1YnNjcmliZXI=")
 
@@ -227,7 +227,7 @@ async def test_a_failing_endpoint_opens_its_breaker_and_probes_close_it(rig: Rig
     url = f"{receiver.url}/hook"
     for number in range(10):
         await rig.deliver(f"{url}?n={number}")
-    assert await rig.deliver(url) == MediationOutcome(MediationResult.ERROR_PROCESS, error=CircuitOpen(url))
+    assert await rig.deliver(url) == MediationOutcome(MediationResult.ERROR_PROCESS, error=CircuitOpen(url, 5))
     assert (await rig.deliver(f"{receiver.url}/other")).result is MediationResult.SUCCESS
     assert len(receiver.requests) == 11
     (view, _) = rig.breakers.views()

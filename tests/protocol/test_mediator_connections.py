@@ -10,7 +10,7 @@ from penstock.delivery.http.answer import MAX_HEAD_BYTES
 from penstock.delivery.http.request import request_head
 from penstock.delivery.http.settings import KEPT_BODY_BYTES, READ_BODY_BYTES, DeliverySettings
 from penstock.domain.outcome import MediationOutcome, MediationResult, NetworkError, Timeout
-from tests.http_endpoints import RawServer, answers, mediator_rig, read_request
+from tests.rigs.http_endpoints import RawServer, answers, mediator_rig, read_request
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 SUCCESS = MediationOutcome(MediationResult.SUCCESS, status=200)

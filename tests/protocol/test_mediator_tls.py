@@ -8,16 +8,16 @@ from contextlib import asynccontextmanager
 import pytest
 
 from penstock.delivery.egress import SocketAddress
-from penstock.delivery.http.http2 import GoawayFilter
+from penstock.delivery.http.http2 import FrameFilter
 from penstock.delivery.http.request import request_head
 from penstock.delivery.http.settings import KEPT_BODY_BYTES, READ_BODY_BYTES, DeliverySettings
 from penstock.domain.outcome import Deferred, MediationOutcome, MediationResult, NetworkError, RateLimited, Timeout
 from penstock.domain.pointer import MessagePointer
 from penstock.domain.signing import Signature, verify
 from penstock.ops.config.router_options import HttpVersion
-from tests.http2_endpoint import Request, Session, http2
-from tests.http_endpoints import RawServer, Rig, Talk, answers, mediator_rig
-from tests.tls import server_context, trusting_context
+from tests.rigs.http2_endpoint import Request, Session, http2
+from tests.rigs.http_endpoints import RawServer, Rig, Talk, answers, mediator_rig
+from tests.rigs.tls import server_context, trusting_context
 
 NAME = "shop.example"
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
@@ -380,7 +380,7 @@ def test_a_goaway_is_taken_out_wherever_the_bytes_are_cut(size: int) -> None:
     ping = (8).to_bytes(3, "big") + b"\x06\x00" + bytes(4) + b"12345678"
     data = (5).to_bytes(3, "big") + b"\x00\x01" + (3).to_bytes(4, "big") + b"\x07\x07\x07\x07\x07"
     stream = ping + goaway(2**31 - 1) + data + goaway(5, 2) + ping
-    frames = GoawayFilter()
+    frames = FrameFilter()
     passed, found = b"", []
     for at in range(0, len(stream), size):
         some, goaway_found = frames.feed(stream[at : at + size])

@@ -29,8 +29,8 @@ from penstock.sqs.queue.placement import OWN_DATABASE
 from penstock.sqs.server import SqsServerSettings, open_service
 from penstock.testing.clock import VirtualClock
 from penstock.testing.receiver import RecordingReceiver, Reply
-from tests.dispatch_rig import DispatchRig, dispatch_rig, jobs_parts
-from tests.router_api_rig import ServedApi
+from tests.rigs.dispatch import DispatchRig, dispatch_rig, jobs_parts
+from tests.rigs.router_api import ServedApi
 from tests.services.sqs_server import running
 
 V1 = "/api/v1"

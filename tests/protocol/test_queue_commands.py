@@ -1,14 +1,8 @@
 """`penstock queue` against a real server process."""
 
 import json
-import os
-import re
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -19,31 +13,17 @@ from typer.testing import CliRunner, Result
 
 from penstock.cli.app import app
 from penstock.cli.queue import redrive
+from tests.rigs.penstock_process import PenstockProcess, wait_until
+from tests.services.sqs_server import running
 
 runner = CliRunner()
 numbers = count(1)
 
 
-@contextmanager
-def serving(*options: str) -> Iterator[str]:
-    """A server process, and its URL."""
-    command = [sys.executable, "-m", "penstock", "serve", "sqs", "--memory", "--port", "0", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
-        assert process.stdout is not None
-        listening = next((line for line in process.stdout if "listening on" in line), "")
-        found = re.search(r"http://\S+", listening)
-        assert found, "the server did not start"
-        yield found[0]
-    finally:
-        process.terminate()
-        process.communicate(timeout=30)
-
-
 @pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with serving() as url:
-        yield url
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running(tmp_path_factory.mktemp("sqs"), "--memory") as server:
+        yield server.url
 
 
 @pytest.fixture(autouse=True)
@@ -187,20 +167,18 @@ def test_receive_shows_a_table_and_deletes_only_when_asked(orders: str) -> None:
     assert counters(orders) == (0, 0, 0)
 
 
-def test_ctrl_c_while_waiting_is_exit_code_130(server: str, orders: str) -> None:
-    command = [sys.executable, "-m", "penstock", "queue", "receive", orders, "--wait", "20"]
-    receiver = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
-    try:
-        deadline = time.monotonic() + 30
-        while not json.load(urlopen(f"{server}/admin/queues/{orders}"))["waiting_receivers"]:
-            assert time.monotonic() < deadline
-            assert receiver.poll() is None
-            time.sleep(0.05)
-        receiver.send_signal(signal.SIGINT)
-        assert receiver.communicate(timeout=10) == ("", "")
-        assert receiver.returncode == 130
-    finally:
-        receiver.kill()
+def test_ctrl_c_while_waiting_is_exit_code_130(server: str, orders: str, tmp_path: Path) -> None:
+    receiver = PenstockProcess(tmp_path, "receive", ("queue", "receive", orders, "--wait", "20"))
+    receiver.launch()
+
+    def waits() -> bool:
+        assert not receiver.has_ended, receiver.log()
+        with urlopen(f"{server}/admin/queues/{orders}") as answer:
+            return bool(json.load(answer)["waiting_receivers"])
+
+    wait_until(waits)
+    receiver.send(signal.SIGINT)
+    assert (receiver.finish(), receiver.log()) == ((130, ""), "")
 
 
 def test_peek_goes_through_all_pages_and_changes_nothing() -> None:
@@ -330,8 +308,8 @@ def test_requests_are_signed_for_a_server_with_credentials(tmp_path: Path, monke
     entry = '[[key]]\naccess_key = "{0}"\nsecret = "the secret of {0}"\nrole = "{0}"\n'
     keys.write_text(entry.format("client") + entry.format("admin"))
     keys.chmod(0o600)
-    with serving("--credentials", str(keys)) as url:
-        monkeypatch.setenv("SQS_ENDPOINT_OVERRIDE", url)
+    with running(tmp_path, "--memory", "--credentials", str(keys)) as server:
+        monkeypatch.setenv("SQS_ENDPOINT_OVERRIDE", server.url)
         unsigned = run("list")
         assert (unsigned.exit_code, unsigned.stderr) == (
             1,

@@ -9,8 +9,8 @@ from penstock.domain.errors import Unavailable
 from penstock.domain.pointer import decode_pointer
 from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration
 from penstock.router.monitoring.warnings import WarningCode, WarningSeverity
-from tests.router_api_rig import CONFIGURATION, Answer, ServedApi, served_api
-from tests.router_surface import pool_view, queue_view
+from tests.rigs.router_api import CONFIGURATION, Answer, ServedApi, served_api
+from tests.rigs.router_surface import pool_view, queue_view
 
 
 @pytest.fixture
@@ -449,7 +449,7 @@ def test_a_body_of_another_type_is_415(api: ServedApi) -> None:
     assert_problem(api.ask("PUT", "/monitoring/pools/P", b"{}", headers), 415)
 
 
-def test_a_body_that_is_too_large_is_413_and_the_connection_stays_usable(api: ServedApi) -> None:
+def test_a_body_that_is_too_large_is_413_and_the_next_one_is_answered(api: ServedApi) -> None:
     assert_problem(api.ask("PUT", "/monitoring/pools/P", b" " * (1024 * 1024 + 1)), 413)
     assert api.ask("PUT", "/monitoring/pools/P", b'{"concurrency":1}' + b" " * (1024 * 1024 - 17)).status == 200
 

@@ -7,7 +7,7 @@ import pytest
 from penstock.http.auth.keys import digest_of
 from penstock.ops.config import load
 from penstock.router.settings import router_settings
-from tests.router_api_rig import served_api
+from tests.rigs.router_api import served_api
 
 ROLES = ("admin", "publisher", "viewer")
 POOL = {"concurrency": 3}

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
+from schemathesis.schemas import BaseSchema
 
 from penstock.router.monitoring.app import openapi
 from penstock.router.settings import RouterSettings
-from tests.router_api_rig import ServedApi, served_api
+from tests.rigs.openapi import described
+from tests.rigs.router_api import ServedApi, served_api
 
-SCHEMA = schemathesis.openapi.from_dict(openapi(ServedApi(RouterSettings()).parts()))
 EXAMPLES = 20
 PATHS = {
     "/monitoring",
@@ -37,18 +38,6 @@ PATHS = {
 }
 
 
-@SCHEMA.hook
-def map_body(_: schemathesis.HookContext, body: Any) -> Any:
-    """JSON Schema takes 5.0 for a whole number; this API wants it written as one, as clients do."""
-    if isinstance(body, dict):
-        return {name: int(value) if is_whole_float(value) else value for name, value in body.items()}
-    return body
-
-
-def is_whole_float(value: object) -> bool:
-    return isinstance(value, float) and value.is_integer()
-
-
 @pytest.fixture(scope="module")
 def api() -> Iterator[ServedApi]:
     with served_api(test_endpoints=True) as served:
@@ -64,7 +53,12 @@ def test_the_document_is_served(api: ServedApi) -> None:
     assert set(document["paths"]) == PATHS
 
 
-@SCHEMA.parametrize()
+@pytest.fixture
+def schema(request: pytest.FixtureRequest) -> BaseSchema:
+    return described(openapi(ServedApi(RouterSettings()).parts()), request.node)
+
+
+@schemathesis.pytest.from_fixture("schema").parametrize()
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 def test_every_answer_is_as_the_document_says(case: schemathesis.Case[Any], api: ServedApi) -> None:
     # A cursor is a text that the last page gave; one that is made up is refused, as other tests show.

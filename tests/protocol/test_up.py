@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import urllib.request
 from collections.abc import Iterator
 from operator import attrgetter
@@ -14,13 +13,21 @@ from pathlib import Path
 from urllib.error import HTTPError
 
 import boto3  # type: ignore[import-untyped]
+import psycopg
 import pytest
 from google.cloud import pubsub_v1  # type: ignore[import-untyped]
 
 from penstock.ops.config import Config
 from penstock.testing.receiver import RecordingReceiver, Reply
-from tests.rigs.machine import PARTS, STOP_S, Machine
-from tests.rigs.penstock_process import PENSTOCK, wait_until
+from tests.rigs.penstock_process import (
+    PARTS,
+    STOP_S,
+    Machine,
+    free_ports,
+    output_of,
+    run_penstock,
+    wait_until,
+)
 
 
 def is_ready(url: str) -> bool:
@@ -43,13 +50,16 @@ def children_of(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+def arguments_of(pid: int) -> str:
+    """The command line of a process, which every user of the machine can read."""
+    return Path(f"/proc/{pid}/cmdline").read_text()
+
+
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:
     """A machine that is stopped with nothing left over."""
-    made = Machine(tmp_path)
-    yield made
-    if made.process.poll() is None:
-        assert made.stop() == 0, made.log.read_text()
+    with Machine(tmp_path) as made:
+        yield made
 
 
 async def test_an_event_reaches_its_subscriber_and_everything_answers(machine: Machine) -> None:
@@ -73,6 +83,24 @@ async def test_an_event_reaches_its_subscriber_and_everything_answers(machine: M
         "dispatch-billing.fifo",
         "dispatch.fifo",
     ]
+
+
+@pytest.mark.parametrize("by", ["option", "setting"])
+async def test_events_and_jobs_are_in_the_database_that_is_given(
+    tmp_path: Path, postgres_database: str, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    if by == "setting":
+        monkeypatch.setenv("PENSTOCK_DATA__DATABASE", postgres_database)
+    with Machine(tmp_path, up_options=["--database", postgres_database] if by == "option" else []) as machine:
+        async with RecordingReceiver() as receiver:
+            machine.penstock("subscriptions", "create", "billing", "--pattern", "orders:**", "--target", receiver.url)
+            machine.penstock("publish", "orders:placed", "--key", "order-1", "--data", "7")
+            (request,) = await receiver.received(1, 60)
+        assert b'"data":7' in request.body
+        with psycopg.connect(postgres_database) as connection:
+            assert connection.execute("SELECT count(*) FROM penstock_jobs.jobs").fetchone() == (1,)
+        assert {path.name for path in (tmp_path / "data").glob("*.db")} == {"sqs.db", "pubsub.db"}
+        assert not any("postgresql" in arguments_of(pid) for pid in children_of(machine.pid))
 
 
 async def test_what_is_given_up_goes_to_the_dead_letter_topic(
@@ -102,8 +130,7 @@ async def test_with_keys_the_parts_know_each_other_and_strangers_are_refused(
     keys, settings = tmp_path / "keys.toml", tmp_path / "settings.toml"
     key = made_key(keys)
     settings.write_text(f'[http]\nhost = "0.0.0.0"\n[api]\nkeys = "{keys}"\n')
-    machine = Machine(tmp_path, options=("--config", str(settings)))
-    try:
+    with Machine(tmp_path, options=("--config", str(settings))) as machine:
         assert [status_for_strangers(machine.addresses[part]) for part in ("api", "router")] == [401, 401]
         monkeypatch.setenv("PENSTOCK_API__TOKEN", key)
         async with RecordingReceiver() as receiver:
@@ -113,15 +140,12 @@ async def test_with_keys_the_parts_know_each_other_and_strangers_are_refused(
         # Long before the router's next sync.
         machine.penstock("pools", "set", "SLOW", "--concurrency", "3")
         wait_until(lambda: concurrency_of(machine, "SLOW", key) == 3, 60)
-    finally:
-        assert machine.stop() == 0, machine.log.read_text()
-    assert key not in machine.log.read_text()
+    assert key not in machine.log()
 
 
 def made_key(file: Path) -> str:
     """A key with all rights."""
-    command = [str(PENSTOCK), "keys", "create", "ann", "--role", "admin", "--file", str(file)]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    return output_of("keys", "create", "ann", "--role", "admin", "--file", file).strip()
 
 
 def status_for_strangers(url: str) -> int:
@@ -143,26 +167,34 @@ def concurrency_of(machine: Machine, pool: str, key: str) -> int | None:
 def test_a_part_that_dies_is_started_again_where_it_was(machine: Machine) -> None:
     router = machine.addresses["router"]
     wait_until(lambda: is_ready(router), 60)
-    victim = children_of(machine.process.pid)[PARTS.index("router")]
+    victim = children_of(machine.pid)[PARTS.index("router")]
     os.kill(victim, signal.SIGKILL)
     wait_until(lambda: not is_ready(router), 60)
     wait_until(lambda: is_ready(router), 60)
-    assert "router ended with code -9; starting it again" in machine.log.read_text()
+    assert "router ended with code -9; starting it again" in machine.log()
+
+
+def test_ctrl_c_while_it_starts_stops_it_without_starting_the_rest(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.launch()
+    wait_until(lambda: machine.log().startswith("starting sqs, "), 60)
+    machine.terminate()
+    code, out = machine.finish()
+    assert (code, out) == (0, ""), machine.log()
+    assert "api is ready" not in machine.log()
 
 
 def test_when_it_is_killed_its_parts_end_too(machine: Machine) -> None:
-    parts = children_of(machine.process.pid)
+    parts = children_of(machine.pid)
     assert len(parts) == len(PARTS)
-    machine.process.kill()
-    machine.process.wait()
-    assert machine.process.stdout is not None
-    machine.process.stdout.close()
+    machine.send(signal.SIGKILL)
+    assert machine.wait() == -signal.SIGKILL
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in parts), STOP_S)
 
 
 def test_without_keys_other_machines_are_not_let_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_HTTP__HOST", "0.0.0.0")
-    (error,) = errors_of("--data", str(tmp_path), *ports())
+    (error,) = errors_of("--data", str(tmp_path), *free_ports())
     assert error.startswith("error: api did not start: will not listen on 0.0.0.0")
 
 
@@ -174,7 +206,7 @@ def test_a_data_directory_that_is_none_is_told_in_one_sentence(tmp_path: Path) -
 
 
 def test_a_taken_directory_is_told_in_one_sentence(machine: Machine, tmp_path: Path) -> None:
-    (error,) = errors_of("--data", str(tmp_path / "data"), *ports())
+    (error,) = errors_of("--data", str(tmp_path / "data"), *free_ports())
     assert re.search(r"is locked by process \d+: stop it, or use another data directory", error)
 
 
@@ -190,21 +222,14 @@ def test_a_taken_directory_is_told_in_one_sentence(machine: Machine, tmp_path: P
 def test_a_taken_port_is_told_with_what_to_change(tmp_path: Path, part: str, option: str, setting: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        (error,) = errors_of("--data", str(tmp_path), *ports(**{option: port}))
+        (error,) = errors_of("--data", str(tmp_path), *free_ports(**{option: port}))
     assert error.startswith(f"error: {part} did not start: port {port} on 127.0.0.1 is in use by another program; ")
     assert f"choose another port with {option} PORT or the setting {setting} (0 takes a free one)" in error
     attrgetter(setting)(Config())
 
 
-def ports(**chosen: str) -> list[str]:
-    """Options of ports: those chosen, else free ones."""
-    options = {**dict.fromkeys(("--http", "--sqs", "--pubsub", "--router"), "0"), **chosen}
-    return [word for option in options.items() for word in option]
-
-
 def errors_of(*options: str) -> list[str]:
     """What `penstock up` says when it cannot start."""
-    command = [str(PENSTOCK), "up", "--engine", "inline", *options]
-    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    refused = run_penstock("up", "--engine", "inline", *options)
     assert refused.returncode == 1
     return [line for line in refused.stderr.splitlines() if line.startswith("error: ")]

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +12,7 @@ import pytest
 
 from penstock.testing.receiver import RecordingReceiver
 from tests.protocol.test_up import children_of, is_ready
-from tests.rigs.machine import STOP_S, Machine
-from tests.rigs.penstock_process import PENSTOCK, wait_until
+from tests.rigs.penstock_process import Machine, wait_until
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -25,9 +23,8 @@ WAIT_S = 180
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    made = Machine(tmp_path_factory.mktemp("up"), "spark")
-    yield made
-    assert made.stop() == 0, made.log.read_text()
+    with Machine(tmp_path_factory.mktemp("up"), "spark") as made:
+        yield made
 
 
 def queries(machine: Machine) -> dict[str, Any]:
@@ -94,7 +91,7 @@ async def test_events_go_through_spark_in_order_also_across_a_crash_of_spark(mac
         publish_all(machine, "refunds", 0)
         await all_steps(receiver, rounds=1)
 
-        os.kill(children_of(machine.process.pid)[-1], signal.SIGKILL)
+        os.kill(children_of(machine.pid)[-1], signal.SIGKILL)
         publish_all(machine, "refunds", STEPS)
         wait_until(lambda: is_ready(machine.addresses["pipeline"]), WAIT_S)
         assert await all_steps(receiver, rounds=2) == in_order(rounds=2)
@@ -102,17 +99,13 @@ async def test_events_go_through_spark_in_order_also_across_a_crash_of_spark(mac
 
 @pytest.mark.parametrize(("engine", "code"), [("auto", 0), ("spark", 1)])
 def test_without_java_it_says_so(tmp_path: Path, engine: str, code: int) -> None:
-    ports = [word for port in ("http", "sqs", "pubsub", "router") for word in (f"--{port}", "0")]
-    command = [str(PENSTOCK), "up", "--data", str(tmp_path / "data"), "--engine", engine, *ports]
-    environment = {**os.environ, "JAVA_HOME": str(tmp_path)}
-    log = tmp_path / "up.log"
-    with log.open("w") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
-    wait_until(lambda: "ready;" in log.read_text() or process.poll() is not None, WAIT_S)
-    if process.poll() is None:
-        process.send_signal(signal.SIGINT)
-    assert process.wait(STOP_S) == code, log.read_text()
-    text = log.read_text()
+    machine = Machine(tmp_path, engine, settings={"JAVA_HOME": str(tmp_path)})
+    machine.launch()
+    wait_until(lambda: "ready;" in machine.log() or machine.has_ended, WAIT_S)
+    if not machine.has_ended:
+        machine.terminate()
+    assert machine.wait() == code, machine.log()
+    text = machine.log()
     assert "Java 17" in text
     assert ("Spark is not available, using --engine inline" in text) == (engine == "auto")
     assert "Traceback" not in text

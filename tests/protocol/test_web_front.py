@@ -16,7 +16,7 @@ from penstock.edge.pause import pause
 from penstock.events.statistics.inline import InlineCounter
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.testing.receiver import Ending, RecordingReceiver, Reply
-from tests.dispatch_rig import Answer, DispatchRig, dispatch_rig, jobs_parts
+from tests.rigs.dispatch import Answer, DispatchRig, dispatch_rig, jobs_parts
 
 NOWHERE = "http://127.0.0.1:9"
 

@@ -1,1 +1,1 @@
-"""What several suites of tests stand on: the database of jobs, and parts of Penstock in processes of their own."""
+"""What several suites of tests stand on: databases, endpoints, worlds, and parts of Penstock in their own processes."""

@@ -32,9 +32,9 @@ class PubsubServer(ServedPart):
         """Where clients connect to."""
         return self.url
 
-    def start(self) -> None:
-        """Start and wait until it listens."""
-        super().start()
+    def read_addresses(self) -> None:
+        """Read where it listens, for clients and for probes."""
+        super().read_addresses()
         self.probes = self.announced("probes on ")
 
     def get(self, path: str) -> str:
@@ -66,20 +66,9 @@ class Clients:
         self.schemas.transport.close()
 
 
-@contextmanager
-def running(directory: Path, *options: str) -> Iterator[PubsubServer]:
-    """A server that is stopped on the way out, however the test left it."""
-    directory.mkdir(parents=True, exist_ok=True)
-    server = PubsubServer(directory, *options)
-    try:
-        server.start()
-        yield server
-    finally:
-        if server.process is not None:
-            ended = server.process.poll()
-            code = server.stop()
-            assert ended is None, f"the server ended by itself with {ended}\n{server.log()}"
-            assert code == 0, server.log()
+def running(directory: Path, *options: str) -> PubsubServer:
+    """A server for a `with` block, which stops it on the way out."""
+    return PubsubServer(directory, *options)
 
 
 @contextmanager

@@ -3,9 +3,7 @@
 import http.client
 import json
 import re
-import subprocess
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from time import monotonic
@@ -50,13 +48,9 @@ class SqsServer(ServedPart):
 
     def refusal(self) -> str:
         """What it says when it will not start."""
-        with self.launch() as process:
-            try:
-                out = process.communicate(timeout=START_S)[0]
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise
-        assert process.returncode not in (0, None)
+        self.launch()
+        code, out = self.finish(START_S)
+        assert code != 0
         return out + self.log()
 
     # Clients
@@ -133,19 +127,9 @@ def exchange(
     return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, response.read())
 
 
-@contextmanager
-def running(directory: Path, *options: str, environment: Mapping[str, str] | None = None) -> Iterator[SqsServer]:
-    """A server that is stopped on the way out, however the test left it."""
-    directory.mkdir(parents=True, exist_ok=True)
-    server = SqsServer(directory, *options, environment=environment)
-    try:
-        server.start()
-        yield server
-    finally:
-        if server.process is not None:
-            ended = server.process.poll()
-            server.stop()
-            assert ended is None, f"the server ended by itself with {ended}\n{server.log()}"
+def running(directory: Path, *options: str, environment: Mapping[str, str] | None = None) -> SqsServer:
+    """A server for a `with` block, which stops it on the way out."""
+    return SqsServer(directory, *options, environment=environment)
 
 
 def credentials_file(directory: Path) -> Path:

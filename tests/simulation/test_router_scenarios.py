@@ -7,7 +7,7 @@ import pytest
 
 from penstock.domain.outcome import MediationOutcome
 from penstock.domain.pointer import DEFAULT_GROUP, DispatchMode, MessagePointer
-from tests.router_rig import (
+from tests.rigs.router import (
     REFUSED,
     SERVER_ERROR,
     TIMED_OUT,

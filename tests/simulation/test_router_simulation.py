@@ -104,7 +104,7 @@ def always_a_permit(self: SlidingWindow, now_ms: int) -> bool:
 
 
 def a_lane_for_each(self: PoolLanes, message: TrackedMessage) -> PoolLane:
-    lane = PoolLane(message.pointer.group)
+    lane = self._new_lane(message.pointer.group)
     self._loose[lane] = None
     return lane
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.testing.virtual_loop import LoopClock, run_virtual
-from tests.scheduler_world import World
+from tests.rigs.scheduler_world import World
 
 SEEDS = range(6)
 STEPS = 40

@@ -83,7 +83,7 @@ class Broker:
             else:
                 self._attach(queue, now_ms)
         for stream in self._topics.values():
-            self._retention.retain_topic(stream, now_ms)
+            self._retention.retain_topic(stream, decode_topic_config(stream.config).retention_s, now_ms)
 
     def register_topic(self, name: str, now_ms: int, *, retention_s: int = 0, definition: bytes = b"") -> Pending:
         """Create a topic; an existing one is not changed."""
@@ -91,11 +91,15 @@ class Broker:
             return SETTLED
         check_name("topic", name)
         config = encode_config(TopicConfig(now_ms, retention_s=retention_s, definition=definition))
-        pending = self.ledger.catalog.create_stream(name, now_ms, config=config)
+        pending = self.ledger.catalog.create_stream(
+            name,
+            now_ms,
+            config=config,
+            add_queues=lambda stream: self._retention.retain_topic(stream, retention_s, now_ms),
+        )
 
         def appear() -> None:
-            self._topics[name] = stream = self.ledger.catalog.streams[name]
-            self._retention.retain_topic(stream, now_ms)
+            self._topics[name] = self.ledger.catalog.streams[name]
 
         return then(pending, appear)
 
@@ -105,8 +109,8 @@ class Broker:
         config = msgspec.structs.replace(
             decode_topic_config(stream.config), retention_s=retention_s, definition=definition
         )
-        pending = self.ledger.catalog.configure_stream(stream, encode_config(config))
-        return then(pending, lambda: self._retention.retain_topic(stream, now_ms))
+        self._retention.retain_topic(stream, retention_s, now_ms)
+        return self.ledger.catalog.configure_stream(stream, encode_config(config))
 
     def unregister_topic(self, name: str, now_ms: int) -> list[Pending]:
         """Remove a topic; its subscriptions stay, detached and empty."""

@@ -11,7 +11,6 @@ from penstock.broker.subscription import (
     BrokerSubscription,
     RetentionConfig,
     decode_retention_config,
-    decode_topic_config,
     encode_config,
 )
 from penstock.domain.limits import SECOND_MS
@@ -104,9 +103,8 @@ class RetentionQueues:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
-    def retain_topic(self, stream: Stream, now_ms: int) -> None:
+    def retain_topic(self, stream: Stream, retention_s: int, now_ms: int) -> None:
         """Create, change or drop the retention queue of a topic, by its retention."""
-        retention_s = decode_topic_config(stream.config).retention_s
         name = topic_queue(stream.name)
         if retention_s and name not in self._catalog.queues:
             self.create(stream, name, stream.name, retention_s, now_ms)

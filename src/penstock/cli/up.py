@@ -13,12 +13,14 @@ from penstock.cli.output import print_table
 from penstock.cli.parameters import DataDir, port_option
 
 if TYPE_CHECKING:
+    from penstock.ops.part_process import SupervisedPart
     from penstock.ops.parts import Engine
-    from penstock.ops.supervisor import SupervisedPart
+    from penstock.ops.supervisor import Supervisor
 
 EXAMPLES = examples(
     "penstock up",
     "penstock up --data /var/lib/penstock --http 8080 --sqs 9324 --pubsub 8085",
+    "penstock up --data /var/lib/penstock --database postgresql://penstock@127.0.0.1/penstock",
 )
 
 _TOKEN_BYTES = 32
@@ -40,6 +42,10 @@ EngineOption: TypeAlias = Annotated[
 def up(
     ctx: typer.Context,
     data: DataDir = None,
+    database: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="PostgreSQL for events and jobs, instead of a file; else data.database."),
+    ] = None,
     http: Annotated[int | None, port_option("the API and the web page", "http.port", 8080)] = None,
     sqs: Annotated[int | None, port_option("the SQS server", "ports.sqs", 9324)] = None,
     pubsub: Annotated[int | None, port_option("the Pub/Sub API", "ports.pubsub", 8085)] = None,
@@ -50,18 +56,22 @@ def up(
     """Run everything on this machine, until Ctrl-C stops it.
 
     It starts the API with the web page, the SQS server, the Pub/Sub API, the router and the Spark pipeline. They stop
-    in order, and nothing is lost. A part that dies is restarted.
+    in order, and nothing is lost. A part that dies or hangs is restarted. A second Ctrl-C does not wait for them.
 
     With --engine spark, the default where Java 17 and PySpark are installed, the Spark pipeline creates the jobs of
     events and publishes them. With inline, the API's process does both, which needs less memory.
 
     Everything listens on loopback, except that the API listens where the setting http.host says. Deliveries may go to
     loopback unless the setting egress.allow says otherwise.
+
+    With a database, events and jobs are in PostgreSQL; queues, the lake and the secret that signs tokens stay in the
+    data directory.
     """
     import uvloop
 
     from penstock.edge.randomness import random_bytes
-    from penstock.ops.parts import API_TOKEN, LOOPBACK, Ports, parts_of
+    from penstock.events.process import auth_secrets
+    from penstock.ops.parts import API_TOKEN, AUTH_SECRET, LOOPBACK, Ports, parts_of
 
     config = load_config(ctx)
     directory = data or config.data.dir
@@ -72,6 +82,10 @@ def up(
     if config.api.token or config.api.keys:
         # The parts call each other too, and of keys only the hashes are known.
         environment[API_TOKEN] = config.api.token or random_bytes(_TOKEN_BYTES).hex()
+    database = given_or(database, config.data.database)
+    if database:
+        # Parts with a database on a server look for no file with the secret, as they might be on several machines.
+        environment[AUTH_SECRET] = auth_secrets(config.jobs, directory)[0].decode()
     ports = Ports(
         http=given_or(http, config.http.port),
         sqs=given_or(sqs, config.ports.sqs),
@@ -79,7 +93,8 @@ def up(
         router=given_or(router, config.ports.router),
         pipeline=given_or(pipeline, config.ports.pipeline),
     )
-    parts = parts_of(directory, ports, environment, chosen_engine(engine), options_of(ctx).as_arguments())
+    options = options_of(ctx).as_arguments()
+    parts = parts_of(directory, ports, environment, chosen_engine(engine), options, database)
     uvloop.run(_run(parts, directory))
 
 
@@ -114,19 +129,37 @@ def chosen_engine(choice: EngineChoice) -> "Engine":
 
 
 async def _run(parts: "list[SupervisedPart]", directory: Path) -> None:
+    """Run the parts until a signal; the second one does not wait for them."""
     import asyncio
     import signal
+    from contextlib import suppress
 
     from penstock.ops.supervisor import Supervisor
 
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
+    def report(line: str) -> None:
+        with suppress(OSError):  # no one reads it; the parts must run on
+            typer.echo(line, err=True)
+
+    supervisor = Supervisor(parts, report)
+    running = asyncio.create_task(_supervise(supervisor, parts, directory))
+
+    def stop() -> None:
+        if not running.cancelling():
+            typer.echo("stopping", err=True)
+            running.cancel()
+        else:
+            supervisor.kill()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    with suppress(asyncio.CancelledError):
+        await running
+
+
+async def _supervise(supervisor: "Supervisor", parts: "list[SupervisedPart]", directory: Path) -> None:
     typer.echo(f"starting {', '.join(part.name for part in parts)}; data in {directory}", err=True)
-    async with Supervisor(parts, lambda line: typer.echo(line, err=True)) as supervisor:
+    async with supervisor:
         rows = [[part.name, supervisor.addresses[part.name], part.purpose] for part in parts]
         print_table(["part", "address", "for"], rows)
         typer.echo("ready; Ctrl-C stops everything", err=True)
-        await stop.wait()
-        typer.echo("stopping", err=True)
+        await supervisor.failure()

@@ -17,12 +17,14 @@ The router, the courier of jobs and replays, and the Pub/Sub push make their att
 import asyncio
 import logging
 from collections.abc import Callable
+from math import ceil
 from typing import Protocol
 
 from penstock.delivery.errors import AnswerTimedOut, ConnectTimedOut, DeliveryFailed, EgressRefused
 from penstock.delivery.http.answer import Answer
 from penstock.delivery.http.request import RequestHead
 from penstock.domain.breaker import NEUTRAL, Breaker, verdict_of
+from penstock.domain.limits import SECOND_MS
 from penstock.domain.outcome import (
     CircuitOpen,
     EgressDenied,
@@ -77,9 +79,10 @@ class Attempts:
         A caller that the breaker has already admitted passes its ticket.
         """
         if ticket is None:
-            ticket = breaker.admit(self._clock.now_ms())
+            now_ms = self._clock.now_ms()
+            ticket = breaker.admit(now_ms)
         if ticket is None:
-            outcome = MediationOutcome(MediationResult.ERROR_PROCESS, error=CircuitOpen(head.target.endpoint))
+            outcome = _refused(head.target.endpoint, breaker.opens_in_ms(now_ms))
         else:
             verdict = NEUTRAL
             try:
@@ -100,6 +103,11 @@ class Attempts:
         if outcome.error is not None and self._report is not None:
             self._report(outcome, head.target.endpoint, message_id, number)
         return outcome
+
+
+def _refused(endpoint: str, opens_in_ms: int) -> MediationOutcome:
+    retry_s = max(1, ceil(opens_in_ms / SECOND_MS))
+    return MediationOutcome(MediationResult.ERROR_PROCESS, error=CircuitOpen(endpoint, retry_s))
 
 
 def outcome_of_failure(error: Exception, endpoint: str, timeout_s: float | None = None) -> MediationOutcome:

@@ -66,6 +66,8 @@ class CircuitOpen(msgspec.Struct, frozen=True, tag=True):
     """Nothing was sent, because the endpoint's breaker is open."""
 
     endpoint: str
+    # When probes may be made.
+    retry_s: int = DEFAULT_DELAY_S
 
 
 class HttpError(msgspec.Struct, frozen=True, tag=True):

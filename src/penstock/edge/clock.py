@@ -35,3 +35,12 @@ class Clock(Protocol):
 def stopwatch() -> float:
     """Return seconds on a clock that serves only to measure differences."""
     return time.perf_counter()
+
+
+# A lease must run out while the machine is suspended too; Linux has a clock that goes on then.
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def steady_seconds() -> float:
+    """Return seconds on a clock that is never set, to measure how long a lease has been held."""
+    return time.clock_gettime(_STEADY)

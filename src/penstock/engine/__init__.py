@@ -1,6 +1,6 @@
 """The leased-queue engine that broker subscriptions, SQS queues and their partitions all use."""
 
-from penstock.engine.async_shell import AsyncShell
+from penstock.engine.async_shell import AsyncShell, while_owned
 from penstock.engine.blocking_shell import BlockingShell
 from penstock.engine.catalog import Catalog
 from penstock.engine.dedup import DedupWindow
@@ -49,4 +49,5 @@ __all__ = [
     "held_bytes",
     "then",
     "total_bytes",
+    "while_owned",
 ]

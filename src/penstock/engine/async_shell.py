@@ -8,20 +8,22 @@ database server, run in the writer thread.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 from penstock.domain.errors import PenstockError
 from penstock.domain.limits import KIB, MINUTE_MS
 from penstock.edge.clock import Clock
 from penstock.edge.pause import pause
-from penstock.engine.errors import QueueClosed, StoreFailed
+from penstock.engine.errors import QueueClosed, StoreFailed, StoreLocked
 from penstock.engine.group_commit import AsyncFlush, CommitDelay
 from penstock.engine.journal import LedgerCommit
 from penstock.engine.ledger import Ledger
 from penstock.engine.pending import Pending
 from penstock.engine.queue.entry import Entry
+from penstock.engine.store.port import Store
 from penstock.engine.stored_queue import StoredQueue
 from penstock.engine.waiters import Waiters
 
@@ -31,6 +33,8 @@ log = logging.getLogger(__name__)
 _LARGE_BYTES = 256 * KIB
 # Enough for the operations pending at a stop and those that follow from them; later callers are refused.
 _LAST_COMMITS = 8
+_LOST_CHECK_S = 0.5
+_NEVER_S = 86_400.0
 
 
 class AsyncShell:
@@ -43,6 +47,7 @@ class AsyncShell:
         self._writer = ThreadPoolExecutor(1, "penstock-writer")
         self._reader = ThreadPoolExecutor(1, "penstock-reader")
         self._local = ledger.store.local
+        self.require_owned = ledger.store.require_owned
         flush = ledger.store.flush
         self._async_flush = None if flush is None else AsyncFlush(flush, self._writer)
         self._commit_delay = CommitDelay()
@@ -150,6 +155,7 @@ class AsyncShell:
         first_always: bool = True,
     ) -> list[Entry]:
         """Lease messages in memory, and start to read more of a deep backlog."""
+        self.require_owned()
         entries = self.ledger.receive(
             queue,
             self._clock.now_ms(),
@@ -173,6 +179,7 @@ class AsyncShell:
 
     async def peek(self, queue: StoredQueue, after_seq: int, limit: int) -> list[Entry]:
         """Return the next messages after a sequence number, in order, from memory or the store; changes nothing."""
+        self.require_owned()
         entries = queue.engine.peek(after_seq, limit)
         if len(entries) < limit and queue.next_stored_seq is not None:
             peek_stored = partial(self.ledger.peek_stored, queue, after_seq, limit - len(entries))
@@ -279,6 +286,33 @@ class AsyncShell:
         if self._async_flush is not None:
             self._async_flush.close()
         self.ledger.store.close()
+
+
+async def while_owned(
+    serving: Coroutine[Any, Any, None], stores: Iterable[Store], before_stop: Callable[[], None]
+) -> None:
+    """Serve to the end; if another process takes a store first, stop and raise StoreLocked, for a restart."""
+    served = asyncio.ensure_future(serving)
+    lost = asyncio.ensure_future(_until_lost([store for store in stores if not store.local]))
+    try:
+        await asyncio.wait({served, lost}, return_when=asyncio.FIRST_COMPLETED)
+        if served.done():
+            await served
+            return
+        before_stop()
+        raise StoreLocked(lost.result())
+    finally:
+        for task in (served, lost):
+            task.cancel()
+        await asyncio.wait({served, lost})
+
+
+async def _until_lost(stores: list[Store]) -> str:
+    while True:
+        await pause(_LOST_CHECK_S if stores else _NEVER_S)
+        for store in stores:
+            if store.lost is not None:
+                return store.lost
 
 
 def _shutting_down() -> QueueClosed:

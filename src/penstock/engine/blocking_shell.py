@@ -41,6 +41,7 @@ class BlockingShell:
     def receive(self, queue: StoredQueue, max_messages: int) -> list[Entry]:
         """Lease messages, reading them from the store if the window has none."""
         ledger = self.ledger
+        ledger.store.require_owned()
         entries = ledger.receive(queue, self._clock.now_ms(), max_messages)
         while len(entries) < max_messages and queue.wants_page() and self._page(queue):
             entries += ledger.receive(queue, self._clock.now_ms(), max_messages - len(entries))

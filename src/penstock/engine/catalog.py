@@ -67,10 +67,21 @@ class Catalog:
             raise QueueNotFound(f"Queue not found: {name}")
         return queue
 
-    def create_stream(self, name: str, now_ms: int, *, config: bytes = b"", dedup_window_ms: int = 0) -> Pending:
-        """Create a stream; it exists once the operation is done."""
+    def create_stream(
+        self,
+        name: str,
+        now_ms: int,
+        *,
+        config: bytes = b"",
+        dedup_window_ms: int = 0,
+        add_queues: Callable[[Stream], None] | None = None,
+    ) -> Pending:
+        """Create a stream, and in the same commit what `add_queues` creates; they exist once the operation is done."""
         stream = self._new_stream(name, now_ms, config, dedup_window_ms)
-        return self._journal.change(self._attaching([f"stream {name}"], lambda: self._attach_stream(stream)))
+        pending = self._journal.change(self._attaching([f"stream {name}"], lambda: self._attach_stream(stream)))
+        if add_queues is not None:
+            add_queues(stream)
+        return pending
 
     def create_queue(
         self, stream: Stream, name: str, policy: QueuePolicy, now_ms: int, *, config: bytes = b""
@@ -208,6 +219,28 @@ class Catalog:
             stream.closing = False
 
         return self._journal.change(Pending(detach, restore))
+
+    def retire_stream(self, stream: Stream, name: str, config: bytes) -> Pending:
+        """Stop serving a stream and its only queue, and rename them; their rows stay until the stream is dropped."""
+        (queue,) = stream.queues.values()
+        batch = self._journal.batch
+        batch.put_streams.append(StreamRecord(stream.id, name, config, stream.seq_limit))
+        batch.put_queues.append(QueueRecord(queue.id, stream.id, name, config, queue.start_seq))
+
+        def retire() -> None:
+            self._detach_queue(queue)
+            self.streams.pop(stream.name, None)
+            stream.name = queue.name = name
+            stream.config = queue.config = config
+            self._attach_stream(stream)
+            self._attach_queue(stream, queue)
+
+        return self._journal.change(Pending(retire))
+
+    def shrink_stream(self, stream: Stream, segments: int) -> Pending:
+        """Remove up to this many of the oldest segments of a retired stream."""
+        self._journal.batch.shrink_streams.append((stream.id, segments))
+        return self._journal.change(Pending())
 
     def purge(self, queue: StoredQueue) -> Pending:
         """Drop all messages of a queue, leased or not, that were sent before now."""

@@ -11,6 +11,7 @@ AlreadyExists
 Unavailable
 ├── StoreFailed            the disk or database refused a commit; nothing of it is saved
 ├── StoreLocked            another process uses this data directory or database
+├── LeaseUncertain         another process may use this database by now
 └── QueueClosed            the engine is shutting down
 """
 
@@ -43,6 +44,10 @@ class StoreFailed(Unavailable):
 
 class StoreLocked(Unavailable):
     """Another process uses this data directory or database."""
+
+
+class LeaseUncertain(Unavailable):
+    """Another process may use this database by now: the lease on it could not be renewed in time."""
 
 
 class QueueClosed(Unavailable):

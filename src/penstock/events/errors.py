@@ -16,6 +16,7 @@ FailedPrecondition
 └── MigrationChanged           an applied migration differs from the one of this Penstock
 Unavailable
 ├── DatabaseFailed             the database refused or did not answer; nothing was changed
+│   └── ValuesRefused          it cannot keep one of the values; others it would keep
 └── DispatchFailed             Spark could not publish the jobs that are ready
 """
 
@@ -99,6 +100,10 @@ class MigrationChanged(FailedPrecondition):
 
 class DatabaseFailed(Unavailable):
     """The database refused or did not answer; nothing was changed."""
+
+
+class ValuesRefused(DatabaseFailed):
+    """The database cannot keep one of the values: a number or a text outside what it can hold."""
 
 
 class NotLeading(FailedPrecondition):

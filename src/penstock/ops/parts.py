@@ -13,7 +13,7 @@ from penstock.edge.clock import SystemClock
 from penstock.events.api import ROUTER_CONFIG_PATH as CONFIGURATION
 from penstock.events.process import PATH as PROCESS
 from penstock.ops.config import FanOutBy
-from penstock.ops.supervisor import SupervisedPart
+from penstock.ops.part_process import SupervisedPart
 from penstock.sqs import CreateQueueRequest, QueueUrlResponse
 from penstock.sqs.client import BlockingSqsClient, SqsEndpoint
 
@@ -21,8 +21,11 @@ DISPATCH_QUEUE = "dispatch.fifo"
 LOOPBACK = "127.0.0.0/8,::1/128"
 
 API_TOKEN = "PENSTOCK_API__TOKEN"
+AUTH_SECRET = "PENSTOCK_JOBS__AUTH_SECRET"
 
 _FAN_OUT = "PENSTOCK_JOBS__FAN_OUT"
+_DATABASE = "PENSTOCK_DATA__DATABASE"
+_DIRECTORY = "PENSTOCK_DATA__DIR"
 _ROUTER_CONFIGURATION = "MESSAGE_ROUTER_CONFIG_URL"
 
 # A JVM starts slowly on a busy machine.
@@ -47,13 +50,22 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parts_of(
-    directory: Path, ports: Ports, environment: Mapping[str, str], engine: Engine, options: Sequence[str] = ()
+    directory: Path,
+    ports: Ports,
+    environment: Mapping[str, str],
+    engine: Engine,
+    options: Sequence[str] = (),
+    database: str = "",
 ) -> list[SupervisedPart]:
     """Return the SQS server, Pub/Sub API, API and router, and the pipeline with Spark; else the API runs the scheduler.
 
-    `options` go before every part's command, such as --config FILE.
+    `options` go before every part's command, such as --config FILE. `database` is the URL of PostgreSQL for events and
+    jobs; queues stay in the directory.
     """
     data = ("--data", str(directory))
+    # By the environment: the URL may hold a password, and --data would choose the file in the directory.
+    jobs_data = () if database else data
+    jobs_environment = {**environment, _DATABASE: database, _DIRECTORY: str(directory)} if database else environment
     router_port, pipeline_port = ReservedPort(ports.router), ReservedPort(ports.pipeline)
     with_spark = engine is Engine.SPARK
 
@@ -72,7 +84,7 @@ def parts_of(
             shown += ["--pipeline", f"http://127.0.0.1:{pipeline_port.number}"]
         part = "api" if with_spark else "dispatch"
         topics = ("--dead-letters", at["pubsub"])
-        return (*options, "serve", part, "--port", port, *queue, *topics, *shown, *data)
+        return (*options, "serve", part, "--port", port, *queue, *topics, *shown, *jobs_data)
 
     def router(_: Mapping[str, str]) -> tuple[str, ...]:
         return (*options, "serve", "router", "--port", str(router_port.release()))
@@ -82,9 +94,9 @@ def parts_of(
 
     def pipeline(at: Mapping[str, str]) -> tuple[str, ...]:
         port, queue = str(pipeline_port.release()), ("--queue", _dispatch_queue(at["sqs"]))
-        return (*options, "pipeline", "run", "--port", port, *queue, "--endpoint", f"{at['api']}{PROCESS}", *data)
+        return (*options, "pipeline", "run", "--port", port, *queue, "--endpoint", f"{at['api']}{PROCESS}", *jobs_data)
 
-    api_environment = {**environment, _FAN_OUT: FanOutBy.PIPELINE} if with_spark else environment
+    api_environment = {**jobs_environment, _FAN_OUT: FanOutBy.PIPELINE} if with_spark else jobs_environment
     parts = [
         SupervisedPart("sqs", "SQS; any AWS SDK by its endpoint URL", sqs, environment, port_from=_chosen("sqs")),
         SupervisedPart(
@@ -113,7 +125,9 @@ def parts_of(
     if with_spark:
         purpose = "Spark: fan-out, dispatch, delivery facts"
         how = _chosen("pipeline")
-        parts.append(SupervisedPart("pipeline", purpose, pipeline, environment, start_s=_SPARK_START_S, port_from=how))
+        parts.append(
+            SupervisedPart("pipeline", purpose, pipeline, jobs_environment, start_s=_SPARK_START_S, port_from=how)
+        )
     return parts
 
 

@@ -1,113 +1,18 @@
-"""Run parts of Penstock as child processes: start them in order, restart those that die, stop them in reverse order."""
+"""Keep the parts of Penstock running: start them in order, restart those that die or hang, stop them in reverse."""
 
 import asyncio
-import signal
-import sys
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
-from penstock.domain.errors import Unavailable
+from penstock.domain.errors import PenstockError, Unavailable
 from penstock.edge.pause import pause
-from penstock.http.server import CHOOSE_ANOTHER
+from penstock.ops.part_process import PartProcess, SupervisedPart
 
-READY = "listening on "
-START_S = 60.0
-STOP_S = 45.0
 # A part that keeps dying is restarted after longer and longer delays.
 RESTART_S = (0.5, 2.0, 5.0, 15.0, 30.0)
 STEADY_S = 60.0
-_KEPT_LINES = 20
-
-
-def _nothing(_: Mapping[str, str]) -> Mapping[str, str]:
-    return {}
-
-
-@dataclass(frozen=True)
-class SupervisedPart:
-    """A child process: the arguments of `penstock`, given the addresses of the parts before it.
-
-    `secrets` is environment too, since every user of the machine can read arguments. `port_from` says how its port is
-    chosen, for the error message if the port is not available.
-    """
-
-    name: str
-    purpose: str
-    arguments: Callable[[Mapping[str, str]], Sequence[str]]
-    environment: Mapping[str, str]
-    start_s: float = START_S
-    secrets: Callable[[Mapping[str, str]], Mapping[str, str]] = _nothing
-    port_from: str = ""
-
-
-class Child:
-    """The running process of a part."""
-
-    def __init__(self, part: SupervisedPart, addresses: Mapping[str, str], report: Callable[[str], None]) -> None:
-        self.part = part
-        self._arguments = part.arguments(addresses)
-        self._environment = {**part.environment, **part.secrets(addresses)}
-        self._report = report
-        self._last_lines: deque[str] = deque(maxlen=_KEPT_LINES)
-        self._process: asyncio.subprocess.Process
-        self._reading: asyncio.Task[None]
-
-    async def start(self) -> str:
-        """Start the process, wait until it is ready and return its address; Unavailable with its error if it ends."""
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "penstock.ops.child",
-            *self._arguments,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            stdin=asyncio.subprocess.PIPE,
-            env=self._environment,
-            # In a session of its own: Ctrl-C reaches only the supervisor, which stops the parts in order.
-            start_new_session=True,
-        )
-        self._reading = asyncio.create_task(self._read_log())
-        assert self._process.stdout is not None
-        try:
-            async with asyncio.timeout(self.part.start_s):
-                while line := (await self._process.stdout.readline()).decode(errors="replace"):
-                    if line.startswith(READY):
-                        return line.removeprefix(READY).strip()
-        except TimeoutError:
-            self._process.kill()
-        await self.ended()
-        reason = self._last_lines[-1] if self._last_lines else f"it ended with code {self._process.returncode}"
-        raise Unavailable(f"{self.part.name} did not start: {self._advised(reason.removeprefix('error: '))}")
-
-    def _advised(self, reason: str) -> str:
-        """Add to the reason how the port is chosen, which the part itself does not know."""
-        advice = f"{CHOOSE_ANOTHER} with {self.part.port_from}"
-        return reason.replace(CHOOSE_ANOTHER, advice) if self.part.port_from else reason
-
-    async def _read_log(self) -> None:
-        assert self._process.stderr is not None
-        while line := (await self._process.stderr.readline()).decode(errors="replace").rstrip():
-            self._last_lines.append(line)
-            self._report(f"{self.part.name}: {line}")
-
-    async def ended(self) -> int:
-        """Wait for the process to end and return its exit code."""
-        code = await self._process.wait()
-        await self._reading
-        return code
-
-    async def stop(self) -> None:
-        """Ask the process to stop; kill it if that takes too long."""
-        if self._process.returncode is None:
-            self._process.send_signal(signal.SIGTERM)
-        try:
-            async with asyncio.timeout(STOP_S):
-                await self.ended()
-        except TimeoutError:
-            self._report(f"{self.part.name}: does not stop; killing it")
-            self._process.kill()
-            await self.ended()
+PROBE_EVERY_S = 5.0
+# A part hangs after this many unanswered probes, a minute in all: a busy machine must not cause restarts.
+MISSED_PROBES = 4
 
 
 class Supervisor:
@@ -116,7 +21,7 @@ class Supervisor:
     def __init__(self, parts: Sequence[SupervisedPart], report: Callable[[str], None]) -> None:
         self._parts = parts
         self._report = report
-        self._children: dict[str, Child] = {}
+        self._processes: dict[str, PartProcess] = {}
         self._watches: list[asyncio.Task[None]] = []
         self.addresses: dict[str, str] = {}
 
@@ -138,28 +43,62 @@ class Supervisor:
         await asyncio.gather(*self._watches, return_exceptions=True)
         await self._stop_all()
 
+    async def failure(self) -> None:
+        """Wait until a part can no longer be watched, which is an error of the supervisor, and raise it."""
+        await asyncio.gather(*self._watches)
+
+    def kill(self) -> None:
+        """End all parts without waiting for them."""
+        for process in self._processes.values():
+            process.kill()
+
     async def _start(self, part: SupervisedPart) -> None:
-        child = Child(part, self.addresses, self._report)
-        self._children[part.name] = child
-        self.addresses[part.name] = await child.start()
+        process = self._processes[part.name] = PartProcess(part, self._report)
+        self.addresses[part.name] = await process.start(self.addresses)
         self._report(f"{part.name} is ready at {self.addresses[part.name]}")
 
     async def _watch(self, part: SupervisedPart) -> None:
+        try:
+            await self._keep_running(part)
+        except Exception as error:
+            raise Unavailable(
+                f"{part.name} can no longer be supervised: {error!r}; start `penstock up` again"
+            ) from error
+
+    async def _keep_running(self, part: SupervisedPart) -> None:
         loop = asyncio.get_running_loop()
         failures = 0
         while True:
             started_s = loop.time()
-            code = await self._children[part.name].ended()
+            ended = await self._end_of(self._processes[part.name])
             failures = 0 if loop.time() - started_s > STEADY_S else failures + 1
             wait_s = RESTART_S[min(failures, len(RESTART_S) - 1)]
-            self._report(f"{part.name} ended with code {code}; starting it again in {wait_s:g} s")
+            self._report(f"{part.name} {ended}; starting it again in {wait_s:g} s")
             await pause(wait_s)
             try:
                 await self._start(part)
-            except Unavailable as error:
-                self._report(error.message)
+            except (PenstockError, OSError) as error:
+                self._report(str(error))
+
+    async def _end_of(self, process: PartProcess) -> str:
+        """Wait until a process ends, and end it if it hangs."""
+        if not process.has_started:
+            return "has no process"
+        async with asyncio.TaskGroup() as group:
+            probing = group.create_task(self._kill_if_hung(process))
+            code = await process.ended()
+            probing.cancel()
+        return f"ended with code {code}"
+
+    async def _kill_if_hung(self, process: PartProcess) -> None:
+        missed = 0
+        while missed < MISSED_PROBES:
+            await pause(PROBE_EVERY_S)
+            missed = 0 if await process.is_alive() else missed + 1
+        self._report(f"{process.part.name} does not answer; killing it")
+        process.kill()
 
     async def _stop_all(self) -> None:
-        for child in reversed(self._children.values()):
-            await child.stop()
-        self._children.clear()
+        for process in reversed(self._processes.values()):
+            await process.stop()
+        self._processes.clear()

@@ -15,7 +15,7 @@ from penstock.domain.ids import TsidFactory
 from penstock.domain.limits import MAX_ACK_DEADLINE_S, MIB
 from penstock.edge.clock import Clock
 from penstock.edge.pause import pause
-from penstock.engine import Store, Window
+from penstock.engine import Store, Window, while_owned
 from penstock.http.api import CheckResult, Probes
 from penstock.http.server import HttpServer, listening_socket
 from penstock.ops.telemetry import Metrics
@@ -105,16 +105,20 @@ async def serve_pubsub(store: Store, clock: Clock, ids: TsidFactory, settings: P
         loop.add_signal_handler(number, stop.set)
     async with open_services(store, clock, ids, settings) as services:
         probes = HttpServer(
-            _probes(services), settings.host, settings.probe_port, credentials_set=settings.allow_remote
+            _probes(services, store), settings.host, settings.probe_port, credentials_set=settings.allow_remote
         )
         server = GrpcServer(services, settings.host, settings.port, allow_remote=settings.allow_remote)
         async with probes, server:
             print(f"listening on {server.address}", flush=True)
             print(f"probes on {probes.url}", flush=True)
-            await stop.wait()
+            await while_owned(_wait(stop), [store], services.stop_waiting)
 
 
-def _probes(services: PubsubServices) -> Probes:
+async def _wait(stop: asyncio.Event) -> None:
+    await stop.wait()
+
+
+def _probes(services: PubsubServices, store: Store) -> Probes:
     metrics = Metrics("pubsub")
     metrics.register(services.metrics)
 
@@ -122,7 +126,7 @@ def _probes(services: PubsubServices) -> Probes:
         failure = services.last_failure
         return CheckResult(failure is None, failure or "commits succeed")
 
-    return Probes(metrics, {"store": writes})
+    return Probes(metrics, {"store": writes}, fatal=lambda: store.lost)
 
 
 async def _sweep(services: PubsubServices) -> None:

@@ -5,7 +5,8 @@ import msgspec
 from penstock.edge.clock import SystemClock
 from penstock.queues.pool_names import pool_queue
 from penstock.queues.port import Publisher, Source
-from penstock.queues.sqs.client import SqsClient, SqsPolling, SqsTransport
+from penstock.queues.sqs.client import SqsClient, SqsConnections, SqsPolling
+from penstock.queues.sqs.watch import SharedServers
 from penstock.queues.uri import EmbeddedUri, NatsUri, QueueUri, SqsUri, StompUri, queue_uri
 
 DEFAULT_VISIBILITY_S = 30.0
@@ -23,8 +24,11 @@ class QueueSpec(msgspec.Struct, frozen=True, rename="camel"):
     template: str | None = None
 
 
-def source_for(queue: QueueSpec, sqs: SqsPolling | None = None) -> Source:
-    """Return a source of a queue, not yet opened; raise InvalidQueueUri if the URI is invalid."""
+def source_for(queue: QueueSpec, sqs: SqsPolling | None = None, servers: SharedServers | None = None) -> Source:
+    """Return a source of a queue, not yet opened; raise InvalidQueueUri if the URI is invalid.
+
+    Sources with the same `servers` share connections, and their waits where the server can do that.
+    """
     name = queue.queue_name
     visibility_s = float(queue.visibility_timeout or DEFAULT_VISIBILITY_S)
     template = queue_uri(queue.template) if queue.template else None
@@ -33,7 +37,9 @@ def source_for(queue: QueueSpec, sqs: SqsPolling | None = None) -> Source:
             from penstock.queues.sqs.source import SqsSource
 
             like = template if isinstance(template, SqsUri) else None
-            return SqsSource(name, uri, visibility_s=queue.visibility_timeout, polling=sqs, template=like)
+            return SqsSource(
+                name, uri, visibility_s=queue.visibility_timeout, polling=sqs, servers=servers, template=like
+            )
         case EmbeddedUri() as uri:
             from penstock.queues.embedded.source import EmbeddedSource
 
@@ -60,7 +66,7 @@ class PublisherFactory:
     def __init__(self, uri: str) -> None:
         self._uri = uri
         self._parsed = queue_uri(uri)
-        self._transport: SqsTransport | None = None
+        self._connections: SqsConnections | None = None
         # Publishers that are not in use cost a thread or a connection each, where they cannot share one.
         self.most_open = 10_000 if isinstance(self._parsed, SqsUri) else 50
 
@@ -76,7 +82,7 @@ class PublisherFactory:
         """Remove the queue of a pool if it is empty; return whether it is gone."""
         match queue_uri(pool_queue(self._uri, pool)):
             case SqsUri() as uri:
-                return await SqsClient(uri, SystemClock(), transport=self._sqs(uri)).delete_if_empty()
+                return await self._removed(uri)
             case NatsUri() as uri:
                 from penstock.queues.nats.connection import NatsConnection
 
@@ -92,12 +98,22 @@ class PublisherFactory:
 
     def close(self) -> None:
         """Close the connections that publishers share."""
-        if self._transport is not None:
-            self._transport.close()
+        if self._connections is not None:
+            self._connections.leave()
+            self._connections = None
 
-    def _sqs(self, uri: SqsUri) -> SqsTransport:
-        self._transport = self._transport or SqsTransport(uri)
-        return self._transport
+    async def _removed(self, uri: SqsUri) -> bool:
+        client = SqsClient(uri, SystemClock(), connections=self._sqs(uri))
+        try:
+            return await client.delete_if_empty()
+        finally:
+            client.close()
+
+    def _sqs(self, uri: SqsUri) -> SqsConnections:
+        if self._connections is None:
+            self._connections = SqsConnections(uri, SqsPolling())
+            self._connections.enter()
+        return self._connections
 
     def _publisher(self, uri: QueueUri, template: QueueUri | None) -> Publisher:
         match uri:
@@ -105,7 +121,7 @@ class PublisherFactory:
                 from penstock.queues.sqs.publisher import SqsPublisher
 
                 like = template if isinstance(template, SqsUri) else None
-                return SqsPublisher(uri, transport=self._sqs(uri) if like else None, template=like)
+                return SqsPublisher(uri, connections=self._sqs(uri) if like else None, template=like)
             case EmbeddedUri():
                 from penstock.queues.embedded.source import EmbeddedPublisher
 

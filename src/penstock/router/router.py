@@ -100,14 +100,14 @@ class Router:
         await self._consumers.close_idle()
 
     async def check_for_leaks(self) -> None:
-        """Warn if more messages are tracked than the pools may hold."""
-        in_flight, capacity = len(self._tracker), self._pools.capacity
-        if in_flight > capacity:
+        """Warn if more messages are tracked than pools hold and queues are settling (ROUTER-TRACK-4)."""
+        in_flight, accounted = len(self._tracker), self._pools.held + self._consumers.settling
+        if in_flight > accounted:
             self._warnings.add(
                 WarningCode.PIPELINE_MAP_LEAK,
                 WarningSeverity.WARN,
                 ROUTER,
-                f"LEAK DETECTION: in-flight tracker size ({in_flight}) > total capacity ({capacity})",
+                f"LEAK DETECTION: in-flight tracker size ({in_flight}) > in pools and settlement ({accounted})",
             )
 
     async def shut_down(self) -> None:

@@ -1,5 +1,6 @@
 """The progress of a streaming job: written by the supervisor and Spark's listener, read by the API and Prometheus."""
 
+from collections.abc import Callable
 from enum import StrEnum
 from threading import Lock
 
@@ -27,7 +28,10 @@ class BatchProgress(msgspec.Struct, frozen=True):
 
 
 class QueryView(msgspec.Struct, frozen=True, rename="camel"):
-    """A streaming job; `rows` and `batches` count from the start of this process."""
+    """A streaming job; `rows` and `batches` count from the start of this process.
+
+    `rows` includes those that the driver handled itself, without a micro-batch.
+    """
 
     name: str
     status: QueryStatus
@@ -45,10 +49,14 @@ class QueryView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class QueryProgress:
-    """The progress of one job; safe to use from several threads."""
+    """The progress of one job; safe to use from several threads.
 
-    def __init__(self, name: str) -> None:
+    `handled` returns how many rows the driver handled itself.
+    """
+
+    def __init__(self, name: str, handled: Callable[[], int] = lambda: 0) -> None:
         self.name = name
+        self._handled = handled
         self._lock = Lock()
         self._status = QueryStatus.STARTING
         self._last = BatchProgress(-1, 0, 0, 0.0)
@@ -106,7 +114,7 @@ class QueryProgress:
                 status=self._status,
                 batch_id=self._last.id if self._batches else None,
                 batches=self._batches,
-                rows=self._rows,
+                rows=self._rows + self._handled(),
                 batch_rows=self._last.rows,
                 rows_per_second=self._last.rows_per_second,
                 batch_duration_ms=self._last.duration_ms,

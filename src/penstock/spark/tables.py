@@ -37,14 +37,19 @@ class Tables:
         """Return all subscriptions, as of the time an action reads them."""
         return self._read("subscriptions", None)
 
-    def attempt_stream(self, most_rows: int | None = None) -> DataFrame:
-        """Return the stream of attempts, up to `most_rows` in a batch. A batch that is read again is the same."""
+    def attempt_stream(
+        self, most_rows: int | None = None, *, least_rows: int = 1, longest_wait_s: int = 0
+    ) -> DataFrame:
+        """Return the stream of attempts, up to `most_rows` in a batch. A batch that is read again is the same.
+
+        A batch has `least_rows` at least, unless they have waited for `longest_wait_s`.
+        """
         reader = self._spark.readStream.format(self._format).option("table", "attempts")
         if most_rows is not None:
             if most_rows < 1:
                 raise InvalidPipelineOption(f"a batch of up to {most_rows} rows reads nothing: use 1 or more")
             reader = reader.option("most_rows", most_rows)
-        return reader.load()
+        return reader.option("least_rows", least_rows).option("longest_wait_s", longest_wait_s).load()
 
     def _read(self, table: str, columns: Sequence[str] | None) -> DataFrame:
         reader = self._spark.read.format(self._format).option("table", table)

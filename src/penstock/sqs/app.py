@@ -10,17 +10,18 @@ import msgspec
 from penstock.domain.errors import PenstockError
 from penstock.http.api import PATHS, Probes
 from penstock.http.auth import is_sent_by_another_site
-from penstock.http.server import Exchange, Receive, Scope, Send
+from penstock.http.server import Exchange, Headers, Receive, Scope, Send
 from penstock.sqs.actions.answer import AfterCommit
 from penstock.sqs.actions.table import ACTIONS
 from penstock.sqs.admin.routes import AdminSurface
 from penstock.sqs.auth.caller import CallerGone, SqsCaller
 from penstock.sqs.auth.credentials import Credentials, KeyRole
-from penstock.sqs.auth.sigv4 import verify
+from penstock.sqs.auth.sigv4 import names_known_key, verify
 from penstock.sqs.errors import ErrorKind, SqsError
 from penstock.sqs.model import Shape
 from penstock.sqs.queue.placement import CAPABILITIES
 from penstock.sqs.service import SqsService
+from penstock.sqs.watch import WATCH_ACTION, WATCH_TARGET, watch_queues
 from penstock.sqs.wire import json_protocol, query_protocol
 from penstock.sqs.wire.protocol import SignedRequest, WireProtocol
 
@@ -71,7 +72,7 @@ class SqsApp:
             if path in _PROBES:
                 return False
             if path == b"/sqs_health":
-                _answer_health(exchange)
+                self._answer_health(exchange)
                 return True
             if path.startswith(b"/admin/"):
                 exchange.run_in_task(self._answer_admin(exchange, headers))
@@ -79,12 +80,25 @@ class SqsApp:
         self._begin(exchange, target, headers)
         return True
 
+    def body_limit(self, headers: Headers) -> int:
+        """Return how long a body may be: signatures cover it, but only a known access key may send a long one."""
+        if self._credentials is None:
+            return MAX_REQUEST_BYTES
+        authorization = dict(headers).get(b"authorization", b"").decode("latin-1")
+        return MAX_REQUEST_BYTES if names_known_key(authorization, self._credentials) else 0
+
     # AWS requests
 
     def _begin(self, exchange: Exchange, target: bytes, headers: Mapping[bytes, bytes]) -> None:
         wire: WireProtocol = json_protocol if target else query_protocol
         call = _Call(exchange, wire, self._service.new_request_id(), self._seconds())
         try:
+            self._service.require_owned()
+            if target == WATCH_TARGET:
+                call.action = WATCH_ACTION
+                caller = self._caller(exchange, headers, json=exchange.body)
+                exchange.run_in_task(self._answer_later(call, watch_queues(self._service, caller, exchange.body)))
+                return
             if target:
                 call.action = json_protocol.action_of(target)
                 caller = self._caller(exchange, headers, json=exchange.body)
@@ -131,7 +145,7 @@ class SqsApp:
 
     def _caller(self, exchange: Exchange, headers: Mapping[bytes, bytes], json: bytes | None = None) -> SqsCaller:
         """Return who sent the request; SqsError if it is too large, is not properly signed or comes from a web page."""
-        if len(exchange.body) > MAX_REQUEST_BYTES:
+        if exchange.is_too_long and self.body_limit(exchange.headers):
             raise SqsError(ErrorKind.REQUEST_TOO_LARGE, f"A request is at most {MAX_REQUEST_BYTES} bytes.")
         host = headers.get(b"host", b"")
         if self._credentials is None:
@@ -157,11 +171,23 @@ class SqsApp:
         self._service.metrics.count_error(action, refusal.kind.json_type)
         return refusal
 
+    def _answer_health(self, exchange: Exchange) -> None:
+        wants_json = any(name == b"accept" and b"application/json" in value for name, value in exchange.headers)
+        status, content_type, body = 200, b"text/plain", b"ok"
+        if wants_json:
+            content_type, body = b"application/json", _JSON_HEALTH
+        try:
+            self._service.require_owned()
+        except PenstockError as error:
+            status, content_type, body = 503, b"text/plain", error.message.encode()
+        exchange.respond(status, [(b"content-type", content_type)], body)
+
     # Admin
 
     async def _answer_admin(self, exchange: Exchange, headers: Mapping[bytes, bytes]) -> None:
         path, _, query = exchange.target.partition(b"?")
         try:
+            self._service.require_owned()
             if not self._caller(exchange, headers).admin:
                 raise SqsError(ErrorKind.ACCESS_DENIED, "The admin surface is for principals of the role admin.")
             status, body = await self._admin.answer(exchange.method, path, query, exchange.body)
@@ -180,9 +206,3 @@ def _read_query(exchange: Exchange, caller: SqsCaller) -> tuple[str, Shape]:
 
 def _decoded(path: bytes) -> str:
     return unquote(path.decode("latin-1"))
-
-
-def _answer_health(exchange: Exchange) -> None:
-    wants_json = any(name == b"accept" and b"application/json" in value for name, value in exchange.headers)
-    content_type, body = (b"application/json", _JSON_HEALTH) if wants_json else (b"text/plain", b"ok")
-    exchange.respond(200, [(b"content-type", content_type)], body)

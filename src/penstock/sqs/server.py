@@ -9,7 +9,7 @@ import msgspec
 from penstock.domain.ids import TsidFactory
 from penstock.edge.clock import Clock, stopwatch
 from penstock.edge.pause import pause
-from penstock.engine import AsyncShell, Ledger, Store, Window
+from penstock.engine import AsyncShell, Ledger, Store, Window, while_owned
 from penstock.http.api import CheckResult, Probes
 from penstock.http.server import App, HttpServer, serve_until_signal
 from penstock.ops.telemetry import Metrics
@@ -42,17 +42,18 @@ async def open_service(
             await asyncio.to_thread(ledger.catalog.open, clock.now_ms(), stored_policy, stored_dedup_window_ms)
             shells[name] = AsyncShell(ledger, clock)
         service = SqsService(shells, clock, ids, settings.service, pause)
-        service.load()
-        await service.remove_orphans()
+        await service.open()
     except BaseException:
         for shell in shells.values():
             await shell.close()
         raise
-    sweeping = asyncio.create_task(_sweep(service))
+    chores = [asyncio.create_task(_sweep(service)), asyncio.create_task(service.reap())]
     try:
         yield service
     finally:
-        sweeping.cancel()
+        for chore in chores:
+            chore.cancel()
+        await asyncio.wait(chores)
         await service.close()
 
 
@@ -65,7 +66,13 @@ def sqs_app(service: SqsService, credentials: Credentials | None) -> App:
         failure = service.last_failure()
         return CheckResult(failure is None, failure or "commits succeed")
 
-    return SqsApp(service, credentials, stopwatch, Probes(metrics, {"store": writes}))
+    async def lease() -> CheckResult:
+        service.require_owned()
+        return CheckResult(True, "no other process serves these queues")
+
+    return SqsApp(
+        service, credentials, stopwatch, Probes(metrics, {"store": writes, "lease": lease}, fatal=service.lost)
+    )
 
 
 async def serve_sqs(
@@ -80,7 +87,7 @@ async def serve_sqs(
     async with open_service(stores, clock, ids, settings) as service:
         app = sqs_app(service, credentials)
         server = HttpServer(app, settings.host, settings.port, credentials_set=credentials is not None)
-        await serve_until_signal(server, service.answer_waiters)
+        await while_owned(serve_until_signal(server, service.answer_waiters), stores.values(), service.answer_waiters)
 
 
 async def _sweep(service: SqsService) -> None:

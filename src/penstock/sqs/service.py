@@ -9,7 +9,7 @@ from string import hexdigits
 
 import msgspec
 
-from penstock.domain.errors import FailedPrecondition, InvalidArgument, PenstockError
+from penstock.domain.errors import InvalidArgument, PenstockError
 from penstock.domain.ids import TsidFactory
 from penstock.edge.clock import Clock
 from penstock.engine import AsyncShell, Entry, Pending, QueuePolicy, QueueRecord, StreamRecord
@@ -17,6 +17,8 @@ from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, queue_do
 from penstock.sqs.metrics import SqsMetrics
 from penstock.sqs.names import arn, name_of_url, parse_arn
 from penstock.sqs.queue.attributes import QueueAttributes, RedrivePolicy
+from penstock.sqs.queue.catalog import QueueCatalog
+from penstock.sqs.queue.members import MEMBER_RECORD
 from penstock.sqs.queue.move_tasks import MoveTasks
 from penstock.sqs.queue.placement import PartitionMap, PartitionOwnership, SoleOwner, place
 from penstock.sqs.queue.queue import (
@@ -25,15 +27,15 @@ from penstock.sqs.queue.queue import (
     SqsRecord,
     decode_record,
     encode_record,
-    partition_name,
     queue_policy,
-    split_partition_name,
 )
 from penstock.sqs.queue.receipts import QueuePartition
 from penstock.sqs.queue.redrive import check_dead_letter_queue, moved_copy
 from penstock.sqs.queue.throttle import Action, Throttles
 
 log = logging.getLogger(__name__)
+
+_REAP_PAUSE_S = 1.0
 
 
 class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +45,8 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     account: str = "000000000000"
     default_partitions: int = 8
     placements: PartitionMap = {}
+    given_up: tuple[str, ...] = ()
+    """Queues and databases whose loss is accepted at this start."""
 
 
 class SqsService:
@@ -74,28 +78,41 @@ class SqsService:
         self._messages = count(1)
         self._message_head = f"{own[:8]}-{own[8:12]}-{own[12:]}-0000-"
         self._databases = databases
+        self._shared = [shell for shell in databases.values() if not shell.ledger.store.local]
+        """Databases that another process can take."""
+        self._pause = pause
+        self._catalog = QueueCatalog(databases, clock, ids, self._policy, settings.given_up)
         self._hand_overs: set[asyncio.Task[None]] = set()
         self.catalog_lock = asyncio.Lock()
         """Held while a queue is created, changed or deleted, so that two such operations never overlap."""
 
-    def load(self) -> None:
-        """Assemble the queues that the databases hold."""
-        for database, shell in self._databases.items():
-            for engine_queue in list(shell.ledger.catalog.queues.values()):
-                if split_partition_name(engine_queue.name)[1] == 0:
-                    record = decode_record(engine_queue.config)
-                    if record.placement[0] == database:
-                        self._assemble(record)
-        self.refresh_policies()
+    async def open(self) -> None:
+        """Assemble the queues that the databases hold; raise FailedPrecondition if something is missing."""
+        for record in await self._catalog.open():
+            self._assemble(record)
+        for queue in self.queues.values():
+            self._refresh_policy(queue)
 
-    async def remove_orphans(self, name: str | None = None) -> None:
-        """Remove partitions without a queue, which a crash between two databases leaves behind."""
-        owned = {partition.stream.id for queue in self.queues.values() for partition in queue.partitions}
-        for shell in self._databases.values():
-            for stream in list(shell.ledger.catalog.streams.values()):
-                if stream.id not in owned and name in (None, split_partition_name(stream.name)[0]):
-                    log.warning("removing a partition without a queue: %s", stream.name)
-                    await shell.commit(shell.ledger.catalog.drop_stream(stream))
+    async def reap(self) -> None:
+        """Finish interrupted operations and remove what was deleted, a bounded amount at a time; never returns."""
+        while True:
+            await self._catalog.work.wait()
+            try:
+                for name in self._catalog.unfinished():
+                    async with self.catalog_lock:
+                        await self.settle(name)
+                if await self._catalog.remove_some():
+                    continue
+            except PenstockError as error:
+                log.error("deleted queues are not removed yet: %s", error)
+            await self._pause(_REAP_PAUSE_S)
+
+    async def settle(self, name: str) -> None:
+        """Finish an operation on this name that failed half-way; the caller holds `catalog_lock`."""
+        record = await self._catalog.settle(name)
+        if record is not None and name not in self.queues:
+            self._assemble(record)
+            self.refresh_policies()
 
     def charge(self, queue: SqsQueue, action: Action, tokens: int, now_ms: int | None = None) -> None:
         """Charge a request to the queue's throttle, before anything else is done.
@@ -160,12 +177,7 @@ class SqsService:
             modified_s=now_ms // 1000,
             placement=placement,
         )
-        await self.remove_orphans(name)
-        # The queue exists once its first partition does, so that partition's database comes last.
-        for database in sorted(set(placement), key=lambda each: each == placement[0]):
-            indexes = [index for index in range(partitions) if placement[index] == database]
-            await _commit_all([self._create_partition(record, index) for index in indexes])
-        queue = self._assemble(record)
+        queue = self._assemble(await self._catalog.create(record))
         self.refresh_policies()
         return queue
 
@@ -185,11 +197,9 @@ class SqsService:
         """Delete a queue with all its messages."""
         del self.queues[queue.name]
         queue.waiters.close()
-        first = queue.partitions[0].shell
         try:
-            # Without its first partition the queue does not exist; its other partitions are orphans then.
-            await _drop_streams([partition for partition in queue.partitions if partition.shell is first])
-        except BaseException:
+            await self._catalog.delete(queue.name, queue.partitions)
+        except PenstockError:
             self.queues[queue.name] = queue
             queue.waiters.closed = False
             raise
@@ -197,7 +207,6 @@ class SqsService:
         self.metrics.forget(queue.name)
         self.moves.forget(queue)
         self.refresh_policies()
-        await _drop_streams([partition for partition in queue.partitions if partition.shell is not first])
 
     async def purge(self, queue: SqsQueue) -> None:
         """Delete all messages of a queue."""
@@ -231,9 +240,12 @@ class SqsService:
         """Check which dead-letter queues exist: without one, a queue delivers a message for ever."""
         for queue in self.queues.values():
             if queue.attributes.redrive_policy is not None:
-                policy = self._policy(queue.attributes)
-                for partition in queue.partitions:
-                    partition.queue.engine.change_policy(policy)
+                self._refresh_policy(queue)
+
+    def _refresh_policy(self, queue: SqsQueue) -> None:
+        policy = self._policy(queue.attributes)
+        for partition in queue.partitions:
+            partition.queue.engine.change_policy(policy)
 
     def damaged_messages(self) -> int:
         """Return the number of damaged messages set aside since the server started."""
@@ -242,6 +254,15 @@ class SqsService:
     def last_failure(self) -> str | None:
         """Return why a database takes no commits: its latest one failed, except for a disk that has room again."""
         return next((failure for shell in self._databases.values() if (failure := shell.last_failure)), None)
+
+    def require_owned(self) -> None:
+        """Raise Unavailable if another process may serve the queues by now."""
+        for shell in self._shared:
+            shell.require_owned()
+
+    def lost(self) -> str | None:
+        """Return why this process must end: another one has taken a database."""
+        return next((reason for shell in self._shared if (reason := shell.ledger.store.lost)), None)
 
     def answer_waiters(self) -> None:
         """Answer waiting receives with no messages, now and from now on."""
@@ -264,34 +285,8 @@ class SqsService:
     def _redrive_target(self, redrive: RedrivePolicy | None) -> SqsQueue | None:
         return None if redrive is None else self.find_arn(redrive.dead_letter_target_arn)
 
-    def _create_partition(self, record: SqsRecord, index: int) -> tuple[AsyncShell, Pending]:
-        shell = self._databases[record.placement[index]]
-        pending = shell.ledger.catalog.create_stream_with_queue(
-            partition_name(record.name, index),
-            self._policy(record.attributes),
-            self.clock.now_ms(),
-            config=encode_record(record),
-            dedup_window_ms=DEDUP_WINDOW_MS if record.attributes.fifo_queue else 0,
-        )
-        return shell, pending
-
     def _assemble(self, record: SqsRecord) -> SqsQueue:
-        partitions: list[QueuePartition] = []
-        for index, database in enumerate(record.placement):
-            shell = self._databases.get(database)
-            if shell is None:
-                raise FailedPrecondition(
-                    f"partition {index} of {record.name} belongs to the database {database!r}, which is not "
-                    "configured; add it to sqs.databases"
-                )
-            catalog = shell.ledger.catalog
-            name = partition_name(record.name, index)
-            if name not in catalog.streams:
-                raise FailedPrecondition(
-                    f"partition {index} of {record.name} is not in the database {database!r}; "
-                    "is that the database it was created in?"
-                )
-            partitions.append(QueuePartition(index, shell, catalog.streams[name], catalog.queues[name]))
+        partitions = self._catalog.partitions(record)
         throttle = self.throttles.of_queue(record.name, record.attributes.throttles)
         queue = self.queues[record.name] = SqsQueue(record, partitions, throttle)
         for partition in partitions:
@@ -346,10 +341,6 @@ class SqsService:
             raise failure
 
 
-async def _drop_streams(partitions: list[QueuePartition]) -> None:
-    await _commit_all([(p.shell, p.shell.ledger.catalog.drop_stream(p.stream)) for p in partitions])
-
-
 async def _commit_all(pendings: list[tuple[AsyncShell, Pending]]) -> None:
     for shell, pending in pendings:
         await shell.commit(pending)
@@ -362,4 +353,6 @@ def stored_policy(record: QueueRecord) -> QueuePolicy:
 
 def stored_dedup_window_ms(record: StreamRecord) -> int:
     """Return the deduplication window of a stored partition."""
+    if record.name == MEMBER_RECORD:
+        return 0
     return DEDUP_WINDOW_MS if decode_record(record.config).attributes.fifo_queue else 0

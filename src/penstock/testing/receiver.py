@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.edge.clock import wall_seconds
 from penstock.edge.pause import pause
-from penstock.http.server import HttpServer, Receive, Scope, Send, accept_lifespan
+from penstock.http.server import HttpServer, Receive, Scope, Send, accept_lifespan, read_body
 
 
 class Ending(Enum):
@@ -106,7 +106,7 @@ class RecordingReceiver:
         if scope["type"] == "lifespan":
             await accept_lifespan(receive, send)
             return
-        self._record(scope, (await receive())["body"])
+        self._record(scope, await read_body(receive))
         reply = self._script.popleft() if self._script else self._default
         if reply.delay_s:
             await pause(reply.delay_s)

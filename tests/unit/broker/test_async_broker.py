@@ -14,7 +14,7 @@ from penstock.engine.store.memory import MemoryStore
 from penstock.engine.store.port import Store
 from penstock.engine.store.sqlite import SqliteStore
 from penstock.testing.clock import VirtualClock
-from tests.broker_rig import LOCAL, SUBSCRIPTION, TOPIC, refused, texts
+from tests.rigs.broker import LOCAL, SUBSCRIPTION, TOPIC, refused, texts
 
 
 class AsyncRig:
@@ -124,6 +124,19 @@ async def test_registering_the_same_topic_and_subscription_at_once(rig: AsyncRig
 
     await rig.publish("a")
     assert await rig.pull_texts() == ["a"]
+
+
+@pytest.mark.parametrize("asked", ["at first", "later"])
+async def test_a_topic_retains_from_the_moment_it_is_asked_to(rig: AsyncRig, asked: str) -> None:
+    await rig.broker.register_topic(TOPIC, retention_s=3600 if asked == "at first" else 0)
+    if asked == "later":
+        await rig.broker.update_topic(TOPIC, retention_s=3600, definition=b"")
+    await rig.publish("first")
+    await rig.broker.register_subscription(SUBSCRIPTION, TOPIC)
+
+    await rig.broker.seek(SUBSCRIPTION, 0)
+
+    assert await rig.pull_texts() == ["first"]
 
 
 async def test_a_topic_that_is_being_removed_takes_nothing_more(rig: AsyncRig) -> None:

@@ -12,7 +12,7 @@ from penstock.broker.message_queue import MessageQueue
 from penstock.broker.options import DeadLetterPolicy, Overflow, SubscriptionOptions
 from penstock.domain.ids import TsidFactory
 from penstock.testing.clock import VirtualClock
-from tests.broker_rig import DURABLE, LOCAL, SUBSCRIPTION, TOPIC, BrokerRig, broker_rig, refused
+from tests.rigs.broker import DURABLE, LOCAL, SUBSCRIPTION, TOPIC, BrokerRig, broker_rig, refused
 
 
 @pytest.fixture(params=LOCAL)

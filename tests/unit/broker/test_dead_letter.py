@@ -8,7 +8,7 @@ import pytest
 from penstock.broker.message import InternalMessage
 from penstock.broker.options import DeadLetterPolicy
 from penstock.domain.retry import RetryPolicy
-from tests.broker_rig import DURABLE, LOCAL, SUBSCRIPTION, TOPIC, BrokerRig, broker_rig
+from tests.rigs.broker import DURABLE, LOCAL, SUBSCRIPTION, TOPIC, BrokerRig, broker_rig
 
 UNDERTAKER = "undertaker"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.broker.options import SubscriptionOptions
-from tests.broker_rig import DURABLE, LOCAL, SUBSCRIPTION, TOPIC, BrokerRig, broker_rig, refused
+from tests.rigs.broker import DURABLE, LOCAL, SUBSCRIPTION, TOPIC, BrokerRig, broker_rig, refused
 
 
 @pytest.fixture(params=LOCAL)

@@ -8,7 +8,7 @@ import pytest
 from penstock.broker.message import InternalMessage
 from penstock.broker.options import DeadLetterPolicy, FlowControl, Overflow, SubscriptionOptions
 from penstock.domain.retry import RetryPolicy
-from tests.broker_rig import DURABLE, SUBSCRIPTION, TOPIC, BrokerRig, broker_rig, refused, texts
+from tests.rigs.broker import DURABLE, SUBSCRIPTION, TOPIC, BrokerRig, broker_rig, refused, texts
 
 
 @pytest.fixture(params=DURABLE)

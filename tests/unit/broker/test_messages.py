@@ -7,7 +7,7 @@ from types import MappingProxyType
 import pytest
 
 from penstock.broker.message import InternalMessage
-from tests.broker_rig import LOCAL, SUBSCRIPTION, TOPIC, BrokerRig, broker_rig
+from tests.rigs.broker import LOCAL, SUBSCRIPTION, TOPIC, BrokerRig, broker_rig
 
 
 @pytest.fixture(params=LOCAL)

@@ -9,7 +9,7 @@ import pytest
 from penstock.broker.errors import InvalidOptions
 from penstock.broker.options import DeadLetterPolicy, FlowControl, Overflow, SubscriptionOptions
 from penstock.domain.retry import RetryPolicy
-from tests.broker_rig import EVERYWHERE, LOCAL, SUBSCRIPTION, TOPIC, BrokerRig, broker_rig, refused
+from tests.rigs.broker import EVERYWHERE, LOCAL, SUBSCRIPTION, TOPIC, BrokerRig, broker_rig, refused
 
 
 @pytest.fixture(params=LOCAL)

@@ -13,7 +13,7 @@ from penstock.domain.ids import TsidFactory
 from penstock.engine.queue.policy import Window
 from penstock.engine.store.port import Store
 from penstock.testing.clock import VirtualClock
-from tests.broker_rig import EVERYWHERE, _store_maker
+from tests.rigs.broker import EVERYWHERE, _store_maker
 
 DAY_S = 86_400
 WINDOW = Window(messages=20, size_bytes=1 << 20, lookahead=100)

@@ -9,7 +9,7 @@ from penstock.broker.options import DeadLetterPolicy
 from penstock.engine.errors import StoreFailed
 from penstock.engine.store.port import Shares, WriteBatch
 from penstock.engine.store.sqlite import SqliteStore
-from tests.broker_rig import SUBSCRIPTION, TOPIC, BrokerRig, refused
+from tests.rigs.broker import SUBSCRIPTION, TOPIC, BrokerRig, refused
 
 
 class FlakyStore(SqliteStore):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.broker.message import InternalMessage
-from tests.broker_rig import LOCAL, SUBSCRIPTION, TOPIC, BrokerRig, broker_rig
+from tests.rigs.broker import LOCAL, SUBSCRIPTION, TOPIC, BrokerRig, broker_rig
 
 THREADS = 8
 

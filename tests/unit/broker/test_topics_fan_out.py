@@ -8,7 +8,7 @@ import pytest
 from penstock.broker.message import InternalMessage
 from penstock.engine.store.memory import MemoryStore
 from penstock.engine.store.sqlite import SqliteStore
-from tests.broker_rig import TOPIC, BrokerRig
+from tests.rigs.broker import TOPIC, BrokerRig
 
 SUBSCRIPTIONS = [f"subscription-{number}" for number in range(1000)]
 

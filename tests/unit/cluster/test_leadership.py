@@ -10,7 +10,7 @@ from penstock.domain.job_state import JobStatus
 from penstock.edge.clock import Clock
 from penstock.router.leadership import RouterLeadership as RouterLeadership
 from penstock.testing.virtual_loop import LoopClock, run_virtual
-from tests.scheduler_rig import SchedulerRig, comes_true
+from tests.rigs.scheduler import SchedulerRig, comes_true
 
 
 class Reach:

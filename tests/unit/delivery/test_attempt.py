@@ -8,7 +8,7 @@ from penstock.delivery.attempt import Attempts
 from penstock.delivery.errors import AnswerTimedOut, ConnectFailed, ConnectionBroken, ConnectTimedOut, EgressRefused
 from penstock.delivery.http.answer import Answer
 from penstock.delivery.http.request import RequestHead, request_head
-from penstock.domain.breaker import CLOSED, HALF_OPEN, OPEN, PROBES, WINDOW_CALLS, Breaker
+from penstock.domain.breaker import CLOSED, HALF_OPEN, MIN_CALLS, OPEN, PROBES, Breaker
 from penstock.domain.outcome import (
     CircuitOpen,
     EgressDenied,
@@ -65,7 +65,7 @@ class Rig:
         )
 
     async def open_breaker(self) -> None:
-        for _ in range(WINDOW_CALLS):
+        for _ in range(MIN_CALLS):
             await self.attempt(500)
         assert self.breaker.state is OPEN
 
@@ -119,9 +119,9 @@ async def test_the_callers_time_limit_ends_an_attempt(rig: Rig) -> None:
 async def test_nothing_is_sent_while_the_breaker_is_open(rig: Rig) -> None:
     await rig.open_breaker()
     outcome = await rig.attempt(200)
-    assert outcome == MediationOutcome(PROCESS, error=CircuitOpen(ENDPOINT))
+    assert outcome == MediationOutcome(PROCESS, error=CircuitOpen(ENDPOINT, 5))
     assert rig.reports[-1] == (outcome, ENDPOINT, "m1", 2)
-    assert len(rig.endpoint.bodies) == WINDOW_CALLS
+    assert len(rig.endpoint.bodies) == MIN_CALLS
 
 
 async def test_a_ticket_of_before_is_used_and_settled_once(rig: Rig) -> None:
@@ -140,7 +140,7 @@ async def test_a_cancelled_attempt_gives_its_probe_back(rig: Rig) -> None:
     rig.clock.advance(5)
     probes = [asyncio.create_task(rig.attempt(None)) for _ in range(PROBES)]
     await asyncio.sleep(0)
-    assert (await rig.attempt(200)).error == CircuitOpen(ENDPOINT)
+    assert (await rig.attempt(200)).error == CircuitOpen(ENDPOINT, 1)
     for probe in probes:
         probe.cancel()
     ends = await asyncio.gather(*probes, return_exceptions=True)

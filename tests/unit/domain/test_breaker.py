@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -9,6 +10,8 @@ from penstock.delivery.breakers import Breakers
 from penstock.domain.breaker import (
     ALIVE,
     FAILED,
+    HALF_MS,
+    MIN_CALLS,
     NEUTRAL,
     OPEN_MS,
     PROBES,
@@ -89,19 +92,42 @@ def test_nine_failures_are_too_few_to_open() -> None:
     assert states == [BreakerState.CLOSED] * 9 + [BreakerState.OPEN]
 
 
-def test_opens_when_half_of_the_last_ten_failed_and_not_below() -> None:
+def test_opens_when_half_of_ten_calls_failed_and_not_below() -> None:
     breaker = Breaker(0)
-    for verdict in [ALIVE] * 6 + [FAILED] * 4:
+    for verdict in [ALIVE] * 6 + [FAILED] * 5:
         call(breaker, verdict)
-    assert (breaker.state, breaker.calls, breaker.failures) == (BreakerState.CLOSED, 10, 4)
+    assert (breaker.state, breaker.calls, breaker.failures) == (BreakerState.CLOSED, 11, 5)
     call(breaker, FAILED)
-    assert (breaker.state, breaker.calls, breaker.failures) == (BreakerState.OPEN, 10, 5)
+    assert (breaker.state, breaker.calls, breaker.failures) == (BreakerState.OPEN, 12, 6)
 
 
-def test_old_failures_leave_the_window() -> None:
+def test_failures_of_long_ago_leave_the_window() -> None:
     breaker = Breaker(0)
-    for verdict in [FAILED] * 4 + [ALIVE] * 10 + [FAILED] * 4:
+    for verdict in [FAILED] * 9:
         call(breaker, verdict)
+    call(breaker, FAILED, 2 * HALF_MS)
+    assert (breaker.state, breaker.calls) == (BreakerState.CLOSED, 1)
+
+
+def test_an_endpoint_with_much_traffic_that_dies_is_noticed_within_a_hundred_calls() -> None:
+    breaker = Breaker(0)
+    for number in range(10_000):
+        call(breaker, ALIVE, number)
+    calls = 0
+    while breaker.state is BreakerState.CLOSED:
+        call(breaker, FAILED, 10_000 + calls)
+        calls += 1
+    assert 25 <= calls <= 100
+
+
+@pytest.mark.parametrize("calls_per_s", [1, 10, 1000])
+def test_one_failure_in_ten_does_not_open_it(calls_per_s: int) -> None:
+    # After ten good calls: with ten alone, five failures by chance would be one case in six hundred.
+    random = Random(4711)
+    breaker = Breaker(0)
+    for number in range(200_000):
+        alive = number < MIN_CALLS or random.random() >= 0.1
+        call(breaker, ALIVE if alive else FAILED, number * 1000 // calls_per_s)
     assert breaker.state is BreakerState.CLOSED
 
 
@@ -186,6 +212,103 @@ def test_an_endpoint_keeps_its_breaker_and_others_have_theirs() -> None:
     )
     assert (view.opened_at_ms, view.rejected) == (0, 0)
     assert (other.endpoint, other.failure_ratio, other.opened_at_ms) == ("http://a/y", 0.0, None)
+
+
+def fail_paths(breakers: Breakers, count: int, now_ms: int = 0) -> None:
+    for number in range(count):
+        call(breakers.of(f"http://host:81/orders/{number}"), FAILED, now_ms)
+
+
+def test_a_host_whose_paths_all_differ_is_left_alone_after_ten_of_them_failed() -> None:
+    breakers = Breakers(VirtualClock())
+    fail_paths(breakers, 9)
+    assert breakers.of("http://host:81/new").admit(0) is not None
+    fail_paths(breakers, 10)
+
+    assert [breakers.of(f"http://host:81/{path}").admit(OPEN_MS - 1) for path in ("new", "newer", "orders/1")] == [
+        None
+    ] * 3
+    assert breakers.of("http://host/new").admit(0) is not None
+    [host] = [view for view in breakers.views() if view.state == "OPEN"]
+    assert (host.endpoint, host.failures, host.rejected) == ("http://host:81", 10, 3)
+
+
+def test_one_path_that_fails_does_not_open_the_host() -> None:
+    breakers = Breakers(VirtualClock())
+    for _ in range(10):
+        call(breakers.of("http://a/bad"), FAILED)
+    assert breakers.of("http://a/bad").admit(0) is None
+    assert breakers.of("http://a/good").admit(0) is not None
+
+
+def test_a_path_that_works_keeps_the_host_closed() -> None:
+    breakers = Breakers(VirtualClock())
+    for number in range(100):
+        call(breakers.of(f"http://a/{number}"), FAILED)
+        if number % 9 == 0:
+            call(breakers.of("http://a/good"), ALIVE)
+    assert breakers.of("http://a/good").admit(0) is not None
+
+
+def test_failures_of_a_host_that_are_a_minute_apart_do_not_add_up() -> None:
+    breakers = Breakers(VirtualClock())
+    fail_paths(breakers, 9)
+    call(breakers.of("http://host:81/late"), FAILED, 60_000)
+    assert breakers.of("http://host:81/new").admit(60_000) is not None
+
+
+def test_a_host_is_probed_and_one_success_closes_it() -> None:
+    breakers = Breakers(VirtualClock())
+    fail_paths(breakers, 10)
+    probes = [breakers.of(f"http://host:81/probe/{number}") for number in range(PROBES + 1)]
+    tickets = [probe.admit(OPEN_MS) for probe in probes]
+    assert [ticket is not None for ticket in tickets] == [True, True, True, False]
+    probes[0].settle(0, NEUTRAL, OPEN_MS)
+    assert probes[3].admit(OPEN_MS) is not None
+    probes[1].settle(0, ALIVE, OPEN_MS)
+
+    assert probes[3].admit(OPEN_MS) is not None
+    assert [view for view in breakers.views() if view.state != "CLOSED"] == []
+
+
+def test_a_failed_probe_opens_the_host_again() -> None:
+    breakers = Breakers(VirtualClock())
+    fail_paths(breakers, 10)
+    call(breakers.of("http://host:81/probe"), FAILED, OPEN_MS)
+    assert breakers.of("http://host:81/other").admit(2 * OPEN_MS - 1) is None
+    assert breakers.of("http://host:81/other").admit(2 * OPEN_MS) is not None
+
+
+def test_a_probe_of_an_endpoint_is_not_spent_while_its_host_refuses() -> None:
+    breakers = Breakers(VirtualClock())
+    endpoint = breakers.of("http://host:81/orders/0")
+    for _ in range(9):
+        call(endpoint, FAILED)
+    fail_paths(breakers, 10, 1000)
+    assert endpoint.state is BreakerState.OPEN
+    assert endpoint.admit(OPEN_MS + 999) is None
+    assert [endpoint.admit(OPEN_MS + 1000) is not None for _ in range(PROBES)] == [True] * PROBES
+
+
+def test_what_was_refused_waits_until_probes_may_be_made() -> None:
+    breakers = Breakers(VirtualClock())
+    endpoint = breakers.of("http://host:81/orders/0")
+    for _ in range(9):
+        call(endpoint, FAILED)
+    fail_paths(breakers, 10, 1000)
+    assert endpoint.opens_in_ms(3000) == OPEN_MS - 2000
+    assert endpoint.opens_in_ms(9000) == 0
+
+
+def test_a_host_is_closed_by_hand_by_itself_and_with_an_endpoint() -> None:
+    for name in ("http://host:81", "http://host:81/orders/3"):
+        breakers = Breakers(VirtualClock())
+        fail_paths(breakers, 10)
+        assert breakers.reset(name)
+        assert breakers.of("http://host:81/new").admit(0) is not None
+    fail_paths(breakers, 10)
+    breakers.reset_all()
+    assert breakers.of("http://host:81/new").admit(0) is not None
 
 
 def test_breakers_are_reset_one_by_one_or_all() -> None:

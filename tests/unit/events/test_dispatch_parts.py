@@ -28,8 +28,8 @@ from penstock.queues.port import Publication
 from penstock.router.leadership import RouterLeadership as RouterLeadership
 from penstock.testing.clock import VirtualClock
 from penstock.testing.virtual_loop import LoopClock, run_virtual
-from tests.job_rig import any_awake, unlimited
-from tests.scheduler_rig import BLOCK, IMMEDIATE, NEXT, PlainTokens, SchedulerRig, comes_true
+from tests.rigs.jobs import any_awake, unlimited
+from tests.rigs.scheduler import BLOCK, IMMEDIATE, NEXT, PlainTokens, SchedulerRig, comes_true
 
 FOR_EVER_S = 1e9
 

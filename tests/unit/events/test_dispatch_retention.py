@@ -5,7 +5,7 @@ import asyncio
 from penstock.domain.job_state import JobStatus
 from penstock.events.dispatch.settings import SchedulerSettings
 from penstock.testing.virtual_loop import LoopClock, run_virtual
-from tests.scheduler_rig import SchedulerRig
+from tests.rigs.scheduler import SchedulerRig
 
 
 def test_a_finished_job_goes_to_the_archive_and_can_still_be_looked_up() -> None:

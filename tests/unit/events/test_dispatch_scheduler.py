@@ -17,8 +17,8 @@ from penstock.events.store.repository.deliveries import Done
 from penstock.events.store.repository.lanes import LaneOwner
 from penstock.queues.errors import InvalidPublication
 from penstock.testing.virtual_loop import LoopClock, run_virtual
-from tests.job_rig import unlimited
-from tests.scheduler_rig import BLOCK, ENDPOINT, IMMEDIATE, NEXT, PlainTokens, SchedulerRig, comes_true
+from tests.rigs.jobs import unlimited
+from tests.rigs.scheduler import BLOCK, ENDPOINT, IMMEDIATE, NEXT, PlainTokens, SchedulerRig, comes_true
 
 POLL_S = SchedulerSettings().poll_interval_s
 CLAIM_S = SchedulerSettings().claim_lease_s

@@ -17,7 +17,7 @@ from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.listing import JobFilter
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.ops.config.dispatch_options import FanOutBy
-from tests.job_rig import JobRig
+from tests.rigs.jobs import JobRig
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from penstock.domain.retry import DEFAULT_RETRY_SCHEDULE, RetrySchedule
 from penstock.domain.subscription import Subscription
 from penstock.events.process.verdict import Judgement, error_text, judge
 from penstock.events.store.repository.deliveries import Done, TryLater
-from tests.made_jobs import NOW_MS, dispatch_job
+from tests.rigs.made_jobs import NOW_MS, dispatch_job
 
 SUBSCRIPTION = Subscription(id="s", name="billing", pattern="**", target="https://a.example/")
 FAILURE = MediationOutcome(MediationResult.ERROR_PROCESS, error=HttpError(500), status=500)
@@ -86,6 +86,12 @@ def test_a_deferral_spends_nothing_however_often_it_comes(error: MediationError)
     exhausted = dispatch_job(attempt_count=99)
     assert judged(deferral, exhausted) == Judgement(AttemptOutcome.DEFERRED, after_s(30))
     assert judged(deferral, exhausted, jitter=1.0).verdict == after_s(36)
+
+
+def test_a_job_that_meets_an_open_breaker_is_due_when_it_half_opens() -> None:
+    refused = MediationOutcome(MediationResult.ERROR_PROCESS, error=CircuitOpen("https://a.example/", 5))
+    assert judged(refused, dispatch_job(attempt_count=99)) == Judgement(AttemptOutcome.DEFERRED, after_s(5))
+    assert judged(refused, jitter=1.0).verdict == after_s(6)
 
 
 def test_a_delay_that_the_endpoint_chose_is_kept_exactly() -> None:

@@ -51,7 +51,8 @@ def test_both_databases_have_the_same_history() -> None:
     histories = [[step.name for step in migrations(dialect)] for dialect in Dialect]
 
     assert histories[0] == histories[1]
-    assert [step.version for step in migrations(Dialect.SQLITE)] == list(range(1, len(histories[0]) + 1))
+    versions = [step.version for step in migrations(Dialect.SQLITE)]
+    assert versions == sorted(set(versions))
 
 
 async def test_an_applied_migration_is_recorded_with_its_checksum(tmp_path: Path) -> None:

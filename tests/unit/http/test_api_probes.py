@@ -42,6 +42,15 @@ async def test_live_and_metrics() -> None:
     assert b"penstock_build_info" in body
 
 
+async def test_live_fails_when_the_process_must_be_restarted() -> None:
+    reasons: list[str] = []
+    probes = Probes(Metrics("x"), fatal=lambda: reasons[0] if reasons else None)
+    assert (await ask(probes, "/health/live"))[0] == 200
+    reasons.append("another process took over")
+    status, _, body = await ask(probes, "/health/live")
+    assert (status, json.loads(body)) == (503, {"status": "must-restart", "detail": "another process took over"})
+
+
 async def test_ready_when_every_check_is_fine() -> None:
     status, body = await ready({"store": fine, "disk": lambda: CheckResult(True)})
     assert status == 200

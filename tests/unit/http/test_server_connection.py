@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from penstock.http.server.asgi import Exchange, Receive, Scope, Send, accept_lifespan, send_answer
+from penstock.http.server.asgi import Exchange, Receive, Scope, Send, accept_lifespan, read_body, send_answer
 from penstock.http.server.connection import MAX_HEAD_BYTES, MAX_PIPELINED
 from penstock.http.server.server import HttpServer
 
@@ -17,7 +17,7 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "lifespan":
         await accept_lifespan(receive, send)
         return
-    body = (await receive())["body"]
+    body = await read_body(receive)
     match scope["path"]:
         case "/echo":
             await send_answer(scope, send, 200, scope["method"].encode() + b" " + body, {})

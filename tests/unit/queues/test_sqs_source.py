@@ -20,8 +20,8 @@ from penstock.queues.sqs.publisher import SqsPublisher
 from penstock.queues.sqs.source import SqsSource, pause_after_s
 from penstock.queues.uri import SqsUri, parse_uri
 from penstock.testing.clock import VirtualClock
+from tests.rigs.virtual_pauses import VirtualPauses, settle
 from tests.sources.scripted_server import Asked, Reply, Script, ScriptedServer
-from tests.virtual_pauses import VirtualPauses, settle
 
 PATIENCE_S = 10.0
 EXPIRED = "Value x for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired."

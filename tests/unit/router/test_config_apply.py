@@ -9,8 +9,9 @@ from penstock.domain.pointer import DispatchMode
 from penstock.ops.config.router_options import RouterOptions
 from penstock.queues.open import QueueSpec
 from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration
+from penstock.router.intake.tracker import TrackedMessage
 from penstock.router.monitoring.warnings import WarningCode, WarningSeverity
-from tests.router_rig import (
+from tests.rigs.router import (
     SERVER_ERROR,
     RouterRig,
     on_virtual_time,
@@ -18,6 +19,7 @@ from tests.router_rig import (
     pool_p,
     pools,
     quiet,
+    received,
     running,
 )
 
@@ -255,27 +257,43 @@ def test_the_limits_of_pools_have_their_defaults() -> None:
     assert (limits.stop_consumers_s, limits.drain_pools_s, limits.consumer_health_s) == (25, 30, 60)
 
 
-@pytest.mark.parametrize(("concurrencies", "capacity"), [((1,), 50), ((3,), 60), ((3, 4), 140)])
 @on_virtual_time
-async def test_a_leak_is_more_on_its_way_than_twenty_per_permit_and_fifty_at_least(
-    concurrencies: tuple[int, ...], capacity: int
-) -> None:
-    wanted = [PoolConfiguration("P" if not index else "Q", each) for index, each in enumerate(concurrencies)]
-    async with running(*wanted, takes_s=0) as rig:
-        rig.source.settle_s = None
-        for first in range(0, capacity, 10):
-            rig.source.give(*(pointer(f"m{number}", f"g{number}") for number in range(first, first + 10)))
-        await asyncio.sleep(10)
-        await rig.router.check_for_leaks()
-        assert rig.warned(WarningCode.PIPELINE_MAP_LEAK) == []
-        rig.source.give(pointer("one more"))
-        await asyncio.sleep(1)
+async def test_a_leak_is_a_tracked_message_that_is_in_no_pool_and_not_being_settled() -> None:
+    async with running(pool_p(1), takes_s=0) as rig:
+        rig.mediator.hold("held")
+        rig.source.give(pointer("held"))
+        await quiet()
+        [held] = rig.router._tracker
+        of = pointer("forgotten")
+        forgotten = TrackedMessage(of, received(of), held.origin, held.pool, held.batch_group, 0.0)
+        rig.router._tracker.track(forgotten)
         await rig.router.check_for_leaks()
 
         [warning] = rig.warned(WarningCode.PIPELINE_MAP_LEAK)
         assert warning.severity is WarningSeverity.WARN
-        assert f"size ({capacity + 1}) > total capacity ({capacity})" in warning.message
+        assert "size (2) > in pools and settlement (1)" in warning.message
+        rig.router._tracker.remove(forgotten)
+        rig.mediator.let_go("held")
+
+
+@on_virtual_time
+async def test_full_load_is_not_a_leak() -> None:
+    script = {f"back-off-{number}": [SERVER_ERROR] * 3 for number in range(40)}
+    async with running(pool_p(1), PoolConfiguration("Q", 1), takes_s=0, script=script) as rig:
+        rig.mediator.hold("held")
+        rig.source.settle_s = None
+        rig.source.give(*(pointer(f"settling-{number}", f"s{number}") for number in range(45)))
+        await quiet()
+        rig.source.give(*(pointer(each, each) for each in script))
+        await quiet()
+        rig.source.give(*(pointer(f"held-{number}" if number else "held", pool="Q") for number in range(50)))
+        await quiet()
+        await rig.router.check_for_leaks()
+
+        assert rig.router.queues()[0].in_flight == 45 + 40 + 50
+        assert rig.warned(WarningCode.PIPELINE_MAP_LEAK) == []
         rig.source.confirm_all()
+        rig.mediator.let_go("held")
 
 
 @on_virtual_time

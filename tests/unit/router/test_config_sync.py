@@ -12,8 +12,8 @@ from penstock.router.leadership import AlwaysPrimary, RouterLeadership
 from penstock.router.monitoring.warnings import Warnings, WarningSeverity
 from penstock.router.settings import RouterSettings
 from penstock.testing.clock import VirtualClock
-from tests.router_surface import FakeRouter
-from tests.virtual_pauses import VirtualPauses, settle
+from tests.rigs.router_surface import FakeRouter
+from tests.rigs.virtual_pauses import VirtualPauses, settle
 
 ONE = RouterConfiguration((PoolConfiguration("P", 1),))
 TWO = RouterConfiguration((PoolConfiguration("P", 2),))

@@ -6,7 +6,7 @@ from penstock.router.config.sync import SyncState
 from penstock.router.monitoring.health import Health, RouterHealthStatus, assess
 from penstock.router.monitoring.views import RouterPoolView
 from penstock.router.monitoring.warnings import WarningSeverity
-from tests.router_surface import pool_view, queue_view
+from tests.rigs.router_surface import pool_view, queue_view
 
 GOOD = SyncState(initialised=True, consuming=True)
 

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.domain.errors import Unavailable
 from penstock.router.intake.consumer import HeartbeatRounds
-from tests.router_rig import (
+from tests.rigs.router import (
     ScriptedSource,
     on_virtual_time,
     pointer,

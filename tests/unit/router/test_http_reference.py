@@ -11,8 +11,8 @@ from penstock.router.monitoring.warnings import Warnings
 from penstock.router.pools.counts import RouterMetrics
 from penstock.router.settings import RouterSettings
 from penstock.testing.clock import VirtualClock
-from tests.router_api_rig import ServedApi
-from tests.router_surface import FakeRouter
+from tests.rigs.router_api import ServedApi
+from tests.rigs.router_surface import FakeRouter
 
 PAGE = (Path(__file__).parents[3] / "docs/reference/router-http.md").read_text()
 

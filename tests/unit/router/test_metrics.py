@@ -15,7 +15,7 @@ from penstock.router.monitoring.metrics import (
 from penstock.router.monitoring.warnings import Warnings
 from penstock.router.pools.counts import SHOWN_GROUPS, PoolMetrics, RouterMetrics
 from penstock.testing.clock import VirtualClock
-from tests.router_surface import FakeRouter, pool_view, queue_view
+from tests.rigs.router_surface import FakeRouter, pool_view, queue_view
 
 
 def collected(router: FakeRouter, metrics: RouterMetrics | None = None) -> dict[str, Metric]:

@@ -9,7 +9,7 @@ from penstock.domain.outcome import MediationOutcome
 from penstock.domain.pointer import DispatchMode
 from penstock.router.monitoring.views import longest
 from penstock.router.monitoring.warnings import WarningCode, WarningSeverity
-from tests.router_rig import (
+from tests.rigs.router import (
     CIRCUIT_OPEN,
     FAILED_AT_ONCE,
     REFUSED,
@@ -59,6 +59,120 @@ async def test_groups_take_turns_however_deep_one_of_them_is() -> None:
         await rig.idle()
 
         assert rig.mediator.order == ["deep-0", "x", "y", "deep-1", "deep-2", "deep-3", "deep-4"]
+
+
+@on_virtual_time
+async def test_subscriptions_take_turns_however_many_keys_one_of_them_has() -> None:
+    async with running(pool_p(1)) as rig:
+        rig.source.give(*(pointer(f"many-{number}", f"many:{number}") for number in range(5)))
+        rig.source.give(pointer("few-1", "few:1"), pointer("few-1b", "few:1"), pointer("few-2", "few:2"))
+        await rig.idle()
+
+        turns = [each.partition("-")[0] for each in rig.mediator.order]
+        assert turns == ["many", "many", "few", "many", "few", "many", "few", "many"]
+
+
+@on_virtual_time
+async def test_one_subscription_of_a_shared_pool_has_half_of_the_permits_at_most() -> None:
+    async with running(pool_p(4)) as rig:
+        rig.mediator.hold(*(f"slow-{number}" for number in range(10)))
+        rig.source.give(pointer("quick-0", "quick:0"), *(pointer(f"slow-{n}", f"slow:{n}") for n in range(10)))
+        for number in range(1, 20):
+            await asyncio.sleep(5)
+            rig.source.give(pointer(f"quick-{number}", "quick:0"))
+        await quiet()
+
+        assert rig.pool().active == 3
+        await asyncio.sleep(0.2)
+        assert rig.source.acked == [f"b-quick-{number}" for number in range(20)]
+        assert [each for each in rig.mediator.order if "slow" in each] == ["slow-0", "slow-1"]
+        rig.mediator.let_go(*(f"slow-{number}" for number in range(10)))
+
+
+@on_virtual_time
+async def test_a_delivery_that_ends_makes_way_for_its_own_subscription() -> None:
+    async with running(pool_p(4)) as rig:
+        rig.mediator.hold("slow-0")
+        rig.source.give(pointer("quick", "quick:0"), *(pointer(f"slow-{n}", f"slow:{n}") for n in range(10)))
+        await rig.idle_but("slow-0")
+
+        assert len(rig.source.acked) == 10
+        rig.mediator.let_go("slow-0")
+
+
+@on_virtual_time
+async def test_a_subscription_alone_in_its_pool_has_all_permits() -> None:
+    async with running(pool_p(4), takes_s=1) as rig:
+        rig.source.give(*(pointer(f"m{number}", f"only:{number}") for number in range(8)))
+        await rig.idle()
+
+        assert (rig.mediator.most_at_once, rig.now_ms()) == (4, 2000)
+
+
+@on_virtual_time
+async def test_a_subscription_that_is_alone_for_ten_minutes_has_all_permits_again() -> None:
+    async with running(pool_p(4), takes_s=1) as rig:
+        rig.source.give(pointer("other", "other:0"), *(pointer(f"early-{n}", f"only:{n}") for n in range(8)))
+        await asyncio.sleep(600)
+        assert rig.mediator.most_at_once == 3
+        rig.source.give(*(pointer(f"late-{number}", f"only:{number}") for number in range(8)))
+        await rig.idle()
+
+        assert rig.mediator.most_at_once == 4
+
+
+@on_virtual_time
+async def test_more_permits_of_a_shared_pool_are_used_at_once() -> None:
+    async with running(pool_p(2)) as rig:
+        held = [f"slow-{number}" for number in range(10)]
+        rig.mediator.hold(*held)
+        rig.source.give(pointer("quick", "quick:0"), *(pointer(each, f"slow:{each}") for each in held))
+        await asyncio.sleep(1)
+        assert rig.pool().active == 1
+        await rig.router.apply(pools(pool_p(8)))
+        await quiet()
+
+        assert rig.pool().active == 4
+        rig.mediator.let_go(*held)
+
+
+@on_virtual_time
+async def test_a_turn_that_is_not_taken_spends_no_permit_of_the_rate_limit() -> None:
+    async with running(pool_p(2, rate_limit_per_minute=4)) as rig:
+        rig.mediator.hold("slow-0")
+        rig.source.give(pointer("quick-0", "quick:0"), *(pointer(f"slow-{n}", f"slow:{n}") for n in range(3)))
+        await asyncio.sleep(1)
+        rig.source.give(pointer("quick-1", "quick:0"), pointer("quick-2", "quick:0"))
+        await asyncio.sleep(1)
+
+        assert rig.source.acked == ["b-quick-0", "b-quick-1", "b-quick-2"]
+        rig.mediator.let_go("slow-0")
+
+
+@on_virtual_time
+async def test_messages_that_back_off_take_room() -> None:
+    async with running(pool_p(10), takes_s=0, script={f"m{n}": [SERVER_ERROR] * 3 for n in range(400)}) as rig:
+        for first in range(0, 400, 10):
+            rig.source.give(*(pointer(f"m{number}", f"g{number}") for number in range(first, first + 10)))
+        await quiet()
+
+        # The last ten came while ten others were being delivered.
+        assert (rig.pool().queue_capacity, rig.pool().backing_off, rig.pool().queued) == (200, 210, 0)
+        assert rig.router.queues()[0].paused
+        assert rig.warned(WarningCode.QUEUE_FULL) == []
+        await rig.idle()
+
+
+@on_virtual_time
+async def test_messages_whose_back_off_has_ended_take_room_until_their_turn() -> None:
+    async with running(pool_p(1), takes_s=0, script={f"m{n}": [SERVER_ERROR] for n in range(50)}) as rig:
+        rig.source.give(*(pointer(f"m{number}", f"g{number}") for number in range(50)))
+        await quiet()
+        rig.mediator.hold(*(f"m{number}" for number in range(50)))
+        await asyncio.sleep(2)
+
+        assert (rig.pool().active, rig.pool().queued, rig.pool().backing_off) == (1, 49, 0)
+        rig.mediator.let_go(*(f"m{number}" for number in range(50)))
 
 
 @on_virtual_time

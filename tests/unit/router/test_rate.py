@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from penstock.domain.pace.rate import WINDOW_MS
-from tests.router_rig import (
+from tests.rigs.router import (
     SERVER_ERROR,
     on_virtual_time,
     pointer,

@@ -10,7 +10,7 @@ from penstock.ops.telemetry.logs import HumanFormatter
 from penstock.queues.port import Received
 from penstock.router.config.configuration import PoolConfiguration
 from penstock.router.monitoring.warnings import MAX_MESSAGE_CHARS, WarningCode, WarningSeverity
-from tests.router_rig import (
+from tests.rigs.router import (
     FAILED_AT_ONCE,
     RouterRig,
     on_virtual_time,
@@ -118,12 +118,41 @@ async def test_all_of_a_pools_messages_have_room_or_none_has() -> None:
         )
         await asyncio.sleep(1)
 
-        assert rig.source.nacked == {f"b-m{number}": 30 for number in range(11)}
+        assert rig.source.nacked == {f"b-m{number}": 5 for number in range(11)}
         assert rig.source.acked == ["b-elsewhere"]
         [warning] = rig.warned(WarningCode.QUEUE_FULL)
         assert warning.severity is WarningSeverity.WARN
         assert rig.pool().queued == 40
         rig.mediator.let_go("first")
+
+
+@on_virtual_time
+async def test_one_subscription_of_a_shared_pool_has_half_of_the_room_at_most() -> None:
+    async with running(pool_p(2)) as rig:
+        rig.mediator.hold("slow-0", "slow-1")
+        rig.source.give(pointer("quick", "quick:1"), *(pointer(f"slow-{n}", f"slow:{n % 3}") for n in range(9)))
+        for first in range(9, 39, 10):
+            rig.source.give(
+                *(pointer(f"slow-{n}", f"slow:{n % 3}") for n in range(first, first + 9)),
+                pointer(f"quick-{first}", "quick:1"),
+            )
+        await asyncio.sleep(3)
+
+        assert rig.source.nacked == {f"b-slow-{n}": 5 for n in [*range(19, 28), *range(29, 38)]}
+        assert {"b-quick", "b-quick-9", "b-quick-19", "b-quick-29"} <= set(rig.source.acked)
+        rig.mediator.let_go("slow-0", "slow-1")
+
+
+@on_virtual_time
+async def test_a_subscription_alone_in_its_pool_has_all_of_the_room() -> None:
+    async with running(pool_p(1)) as rig:
+        rig.mediator.hold("m0")
+        for first in range(0, 50, 10):
+            rig.source.give(*(pointer(f"m{n}", "only:1") for n in range(first, first + 10)))
+        await asyncio.sleep(1)
+
+        assert (rig.pool().queued, rig.source.nacked) == (49, {})
+        rig.mediator.let_go("m0")
 
 
 @on_virtual_time

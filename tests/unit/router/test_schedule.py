@@ -3,7 +3,7 @@ from contextlib import suppress
 
 from penstock.router.schedule import PeriodicTask, TaskSchedule
 from penstock.testing.clock import VirtualClock
-from tests.virtual_pauses import VirtualPauses, settle
+from tests.rigs.virtual_pauses import VirtualPauses, settle
 
 
 class Counted:

@@ -6,7 +6,7 @@ import gc
 import pytest
 
 from penstock.domain.errors import Unavailable
-from tests.router_rig import (
+from tests.rigs.router import (
     FAILED_AT_ONCE,
     RouterRig,
     on_virtual_time,

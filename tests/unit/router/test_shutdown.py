@@ -9,7 +9,7 @@ import pytest
 from penstock.domain.errors import Unavailable
 from penstock.queues.port import Received
 from penstock.router.monitoring.warnings import WarningCode, WarningSeverity
-from tests.router_rig import (
+from tests.rigs.router import (
     SERVER_ERROR,
     RouterRig,
     ScriptedMediator,

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.router.intake.tracker import InFlightTracker, TrackedMessage
 from penstock.router.monitoring.views import InFlightFilter
-from tests.router_rig import on_virtual_time, pointer, pool_p, pools, quiet, running, tracked
+from tests.rigs.router import on_virtual_time, pointer, pool_p, pools, quiet, running, tracked
 
 
 class Queue:

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.domain.outcome import MediationResult
 from penstock.testing.receiver import Ending, RecordingReceiver, Reply, defer, rate_limit
-from tests.http_endpoints import mediator_rig
+from tests.rigs.http_endpoints import mediator_rig
 
 
 async def test_it_answers_by_its_script_and_then_as_by_default() -> None:

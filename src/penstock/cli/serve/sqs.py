@@ -31,6 +31,10 @@ def sqs(
     fifo_partition_map: Annotated[
         str, typer.Option(help="Databases of a queue's partitions: orders.fifo:4=a,a,b,b", metavar="MAP")
     ] = "",
+    give_up: Annotated[
+        list[str] | None,
+        typer.Option(help="Queue or database that is lost for good: delete what is left of it.", metavar="NAME"),
+    ] = None,
 ) -> None:
     """Serve the SQS API: any AWS SDK works by setting its endpoint URL, and the AWS CLI by --endpoint-url.
 
@@ -60,6 +64,7 @@ def sqs(
             account=account,
             default_partitions=config.sqs.default_partitions,
             placements=parse_partition_map(fifo_partition_map, set(others)),
+            given_up=tuple(give_up or ()),
         ),
         window=Window(
             messages=config.queue.window_messages,

@@ -8,11 +8,13 @@ import typer
 from penstock.cli.family import examples, family
 from penstock.cli.output import print_table
 from penstock.cli.parameters import AsJson
+from penstock.cli.tools.end_to_end import EXAMPLES, end_to_end
 
 app = family(
-    "Measure a part of Penstock on this machine.",
+    "Measure Penstock, or a part of it, on this machine.",
     "penstock bench broker",
     "penstock bench broker --rounds 3 --json",
+    "penstock bench end-to-end --quick",
 )
 
 Rounds = Annotated[
@@ -22,7 +24,7 @@ Rounds = Annotated[
 
 @app.callback()
 def bench() -> None:
-    """Measure a part of Penstock on this machine."""
+    """Measure Penstock, or a part of it, on this machine."""
 
 
 @app.command(epilog=examples("penstock bench broker", "penstock bench broker --json | tail -n 1"))
@@ -132,6 +134,9 @@ def pipeline(
 
     sizes = PipelineSizes(events=events, jobs=jobs, attempts=attempts, replays=replays, seconds=seconds)
     _print(bench_pipeline(rounds, sizes, database, _show_step), as_json)
+
+
+app.command("end-to-end", epilog=EXAMPLES)(end_to_end)
 
 
 def _show_step(step: str) -> None:

@@ -47,6 +47,7 @@ def demo(
             "p99 ms",
         ]
         print_table(columns, [result.row() for result in outcome.results])
+        typer.echo(outcome.summary())
         if outcome.audit is not None:
             typer.echo(outcome.audit.summary())
 

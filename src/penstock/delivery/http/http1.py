@@ -11,6 +11,10 @@ from penstock.delivery.http.connection import NEVER, ConnectionOwner
 from penstock.delivery.http.request import RequestHead
 from penstock.delivery.http.settings import HttpClientSettings
 from penstock.domain.signing import Signature
+from penstock.edge.quick_ack import acknowledge_now
+
+# Chunks of one byte are framed by five.
+MAX_FRAMING = 8
 
 _WANTED_LENGTHS = frozenset(map(len, ("content-length", "transfer-encoding", "retry-after")))
 
@@ -39,7 +43,9 @@ class Http1Connection(asyncio.Protocol):
         self._reset()
 
     def _reset(self) -> None:
-        self._head_bytes = 0  # received before the end of the final answer's head
+        self._received_bytes = 0
+        # Since the end of the head, or the last piece of the body: a head, trailers, extensions of a chunk.
+        self._unreported_bytes = 0
         self._in_body = False
         self._complete = False
         self._status = 0
@@ -98,8 +104,8 @@ class Http1Connection(asyncio.Protocol):
         if self._exchange is None:
             self._transport.abort()
             return
-        if not self._in_body:
-            self._head_bytes += len(data)
+        self._received_bytes += len(data)
+        self._unreported_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
@@ -109,8 +115,14 @@ class Http1Connection(asyncio.Protocol):
             self._keep_alive = False
         if self._complete or self._body.is_too_long:
             self._finish()
-        elif not self._in_body and self._head_bytes > MAX_HEAD_BYTES:
-            self._fail(ConnectionBroken(f"the head of the answer is longer than {MAX_HEAD_BYTES} bytes"))
+        elif self._unreported_bytes > MAX_HEAD_BYTES:
+            self._fail(
+                ConnectionBroken(f"the head or the trailers of the answer are longer than {MAX_HEAD_BYTES} bytes")
+            )
+        elif self._received_bytes > MAX_HEAD_BYTES + MAX_FRAMING * self._body.read_bytes:
+            self._fail(ConnectionBroken("the answer has much more framing than body"))
+        else:
+            acknowledge_now(self._transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Finish or fail the pending request, as the connection has ended."""
@@ -143,9 +155,12 @@ class Http1Connection(asyncio.Protocol):
         """Read the status."""
         self._status = self._parser.get_status_code()
         self._in_body = self._status >= 200
+        if self._in_body:
+            self._unreported_bytes = 0
 
     def on_body(self, body: bytes) -> None:
         """Add a piece of the body."""
+        self._unreported_bytes = 0
         self._body.add(body)
 
     def on_message_complete(self) -> None:
@@ -177,6 +192,6 @@ class Http1Connection(asyncio.Protocol):
 
     def _loss(self, exc: Exception | None) -> ConnectionBroken:
         reason = "the endpoint closed the connection" if exc is None else f"the connection broke: {exc}"
-        if self._reused and not self._head_bytes:
+        if self._reused and not self._received_bytes:
             return StaleConnection(reason)
         return ConnectionBroken(f"{reason} before the answer was complete")

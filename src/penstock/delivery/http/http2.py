@@ -24,12 +24,20 @@ from penstock.delivery.http.answer import MAX_HEAD_BYTES, Answer, AnswerBody
 from penstock.delivery.http.connection import NEVER, ConnectionOwner
 from penstock.delivery.http.request import RequestHead, signature_headers
 from penstock.delivery.http.settings import HttpClientSettings
+from penstock.domain.limits import KIB
 from penstock.domain.signing import Signature
+from penstock.edge.quick_ack import acknowledge_now
 
 # Limit on concurrent requests, even if the endpoint allows more.
 MAX_STREAMS = 100
 MAX_FRAME_BYTES = 16_384  # the minimum that every endpoint must allow, and our maximum
 FRAME_HEADER_BYTES = 9
+# How many frames an endpoint may send, beside one for every few bytes of a body.
+FRAMES_PER_CONNECTION = 1000
+FRAMES_PER_ANSWER = 100
+BYTES_PER_FRAME = 256
+MAX_TURN_BYTES = 64 * KIB
+_DATA = 0x0
 _GOAWAY = 0x7
 _STREAM_ID_MASK = 0x7FFF_FFFF
 
@@ -67,7 +75,8 @@ class Http2Connection(asyncio.Protocol):
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
-        self._frames = GoawayFilter()
+        self._frames = FrameFilter()
+        self._unread = b""
         self._h2 = H2Connection(H2Configuration(client_side=True, header_encoding="latin-1"))
         self._h2.local_settings = Settings(client=True, initial_values=_our_settings(settings))
         self._settled: asyncio.Future[None] = self._loop.create_future()
@@ -96,6 +105,7 @@ class Http2Connection(asyncio.Protocol):
         stream_id = self._h2.get_next_available_stream_id()
         self._h2.send_headers(stream_id, _headers(head, body, signature), end_stream=not body)
         stream = self._streams[stream_id] = _Stream(exchange, body, deadline_s, self._settings)
+        self._frames.allow(FRAMES_PER_ANSWER)
         self.idle_since_s = NEVER
         self._send_body(stream_id, stream)
         self._flush()
@@ -132,8 +142,28 @@ class Http2Connection(asyncio.Protocol):
         self._owner.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        """Handle bytes of answers."""
+        """Handle bytes of answers, some in each iteration of the loop, as frames can be made costly on purpose."""
+        if self._unread:
+            self._unread += data
+            return
+        self._receive(data[:MAX_TURN_BYTES])
+        if len(data) > MAX_TURN_BYTES and not self._transport.is_closing():
+            self._unread = data[MAX_TURN_BYTES:]
+            self._transport.pause_reading()
+            self._loop.call_soon(self._receive_unread)
+
+    def _receive_unread(self) -> None:
+        if self._transport.is_closing():
+            return
+        data, self._unread = self._unread, b""
+        self._transport.resume_reading()
+        self.data_received(data)
+
+    def _receive(self, data: bytes) -> None:
         frames, goaway = self._frames.feed(data)
+        if self._frames.is_flooded:
+            self._fail_all(ConnectionBroken("the endpoint sends many more frames than its answers need"))
+            return
         try:
             for event in self._h2.receive_data(frames) if frames else ():
                 self._handle(event)
@@ -144,9 +174,14 @@ class Http2Connection(asyncio.Protocol):
             self._go_away(goaway)
         self._flush()
         self._after_streams()
+        if self._streams:
+            acknowledge_now(self._transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail the pending requests."""
+        """Take what came before, and fail the pending requests."""
+        unread, self._unread = self._unread, b""
+        if unread:
+            self._receive(unread)
         reason = "the endpoint closed the connection" if exc is None else f"the connection broke: {exc}"
         self._fail_all(ConnectionBroken(f"{reason} before the answer was complete"))
         self._owner.lost(self)
@@ -241,14 +276,26 @@ class Http2Connection(asyncio.Protocol):
             self._transport.write(data)
 
 
-class GoawayFilter:
-    """Removes GOAWAY frames from the bytes for h2, which would end the connection at the first one.
+class FrameFilter:
+    """Counts the frames for h2, and removes GOAWAY, which would end the connection at the first one.
 
     An endpoint that restarts sends GOAWAY and then finishes its open streams; the connection handles that itself.
+    h2 needs some 20 µs for any frame, so an endpoint may send a number of them for each request and for the bytes of
+    its answers, and no more.
     """
 
     def __init__(self) -> None:
         self._buffer = b""
+        self._allowed_frames = float(FRAMES_PER_CONNECTION)
+
+    @property
+    def is_flooded(self) -> bool:
+        """Whether the endpoint has sent more frames than it may."""
+        return self._allowed_frames < 0
+
+    def allow(self, frames: int) -> None:
+        """Allow more frames."""
+        self._allowed_frames += frames
 
     def feed(self, data: bytes) -> tuple[bytes, Goaway | None]:
         """Return the complete frames for h2, and the last GOAWAY, if any."""
@@ -263,6 +310,9 @@ class GoawayFilter:
                 end = len(buffer)  # h2 reports the error
             elif end > len(buffer):
                 break
+            self._allowed_frames -= 1
+            if buffer[at + 3] == _DATA:
+                self._allowed_frames += length / BYTES_PER_FRAME
             if buffer[at + 3] == _GOAWAY and length >= 8:
                 goaway = _goaway(buffer[at + FRAME_HEADER_BYTES : end])
             else:

@@ -18,6 +18,7 @@ class MemoryStore:
 
     durable = False
     local = True
+    lost = None
     flush = None
     disk_space = None
 
@@ -28,6 +29,9 @@ class MemoryStore:
     def apply(self, batch: WriteBatch) -> Shares:
         """Discard a batch."""
         return {}
+
+    def require_owned(self) -> None:
+        """Do nothing: the store belongs to this process until it ends."""
 
     def totals(self, queue_id: int) -> StoreTotals:
         """Return zero."""

@@ -120,6 +120,8 @@ class WriteBatch(msgspec.Struct, kw_only=True):
     damaged: list[DamagedRow] = []
     purge_queues: list[tuple[int, int]] = []
     """(queue, sequence): the queue is done with everything before it."""
+    shrink_streams: list[tuple[int, int]] = []
+    """(stream, count): up to this many of its oldest segments are removed, even if a queue needs them."""
     drop_queues: list[int] = []
     drop_streams: list[int] = []
     collect_streams: list[int] = []
@@ -166,6 +168,15 @@ class Store(Protocol):
 
     def apply(self, batch: WriteBatch) -> Shares:
         """Commit a batch and return the shares of its `collect_streams`; raise StoreFailed if nothing was saved."""
+        ...
+
+    def require_owned(self) -> None:
+        """Raise Unavailable if another process may own the store by now; ask before anything in memory is served."""
+        ...
+
+    @property
+    def lost(self) -> str | None:
+        """Why this process must end, because another one owns the store; None while it may use it."""
         ...
 
     def totals(self, queue_id: int) -> StoreTotals:

@@ -74,6 +74,15 @@ class PostgresStore:
                     return shares
         raise StoreFailed(f"the connection to {self._address} was lost again: nothing of the batch was saved")
 
+    def require_owned(self) -> None:
+        """Raise Unavailable if another process may own the schema by now."""
+        self._ownership.require_lease()
+
+    @property
+    def lost(self) -> str | None:
+        """Why this process must end; None while it may use the schema."""
+        return self._ownership.lost
+
     def totals(self, queue_id: int) -> StoreTotals:
         """Return what a queue still has."""
         ((messages, size_bytes),) = self._ask(statement.TOTALS, (queue_id,))
@@ -168,7 +177,7 @@ class PostgresStore:
 
     def _ask(self, text: str, parameters: tuple[int, ...] | dict[str, int]) -> list[tuple[Any, ...]]:
         with self._read_lock:
-            self._ownership.require()
+            self._ownership.require_lease()
             for _ in range(_ATTEMPTS):
                 reader = self._reading()
                 try:
@@ -235,6 +244,9 @@ def _remove(session: Session, batch: WriteBatch) -> None:
         _many(session, text, ((seq, queue_id) for queue_id, seq in batch.purge_queues))
     for text in statement.DROP_SEGMENTS:
         _columns(session, text, batch.drop_segments)
+    for stream_id, segments in batch.shrink_streams:
+        for text in statement.SHRINK_STREAM:
+            session.execute(text, {"stream_id": stream_id, "segments": segments})
     for statements, ids in (
         (statement.DROP_QUEUE, batch.drop_queues),
         (statement.DROP_STREAM, batch.drop_streams),

@@ -23,6 +23,11 @@ _DEFAULTS: dict[str, Any] = {
     "tcp_user_timeout": 30_000,
 }
 _SEARCH_PATH = sql.SQL("SET search_path TO {}")
+# The same for the server's side: without them, the session of a machine that is gone holds its locks for two hours.
+_KEEPALIVES = """
+SET tcp_keepalives_idle = 15; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;
+SET tcp_user_timeout = 30000
+"""
 # The planner overestimates the recursive read, and compiling it would cost a hundred times its duration.
 _DISABLE_JIT = "SET jit = off"
 
@@ -51,6 +56,7 @@ class PostgresAddress:
             # One type for all integers, so that a statement is prepared once and not once per magnitude.
             session.adapters.register_dumper(int, Int8BinaryDumper)
             session.execute(_SEARCH_PATH.format(sql.Identifier(schema)))
+            session.execute(_KEEPALIVES)
             session.execute(_DISABLE_JIT)
         except psycopg.Error as error:
             raise StoreFailed(f"cannot connect to {self}: {self.explain(error)}") from None

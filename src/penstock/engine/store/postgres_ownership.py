@@ -1,4 +1,4 @@
-"""The right to write to a schema: one session holds its advisory lock and numbers its commits.
+"""The right to use a schema: one session holds its advisory lock and numbers its commits, and a lease covers reads.
 
 The number is written in the transaction it counts. When a connection is lost during a commit, the lock is taken again
 first, which waits for the end of the old session; then the number says whether the commit was saved.
@@ -8,13 +8,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from hashlib import blake2b
+from math import isfinite
 from threading import Event
 
 import psycopg
 
 from penstock.domain.errors import PenstockError
+from penstock.edge.clock import steady_seconds
 from penstock.engine.errors import StoreFailed, StoreLocked
 from penstock.engine.store.postgres_address import Session
+from penstock.engine.store.postgres_lease import LeaseStanding, SchemaLease, follow, standing
 from penstock.engine.store.postgres_statements import migrate
 
 # Long enough for the server to notice that a killed process, or our own lost connection, is gone.
@@ -22,6 +25,8 @@ _CLAIM_WAIT = "2s"
 _RECLAIM_WAIT = "5s"
 _RETRY_PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4)
 _OWNERS_KEPT = 1000
+_FOLLOW_ATTEMPTS = 3
+_MARGIN_S = 0.05
 
 _SET_LOCK_TIMEOUT = "SELECT set_config('lock_timeout', %s, false)"
 _RESET_LOCK_TIMEOUT = "RESET lock_timeout"
@@ -33,7 +38,12 @@ WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND l.database = 
 """
 _BACKEND = "SELECT pid::bigint, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
 _END_BACKEND = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %s AND backend_start = %s"
-_ADD_OWNER = "INSERT INTO owners (commits) VALUES (0) RETURNING epoch"
+_END_HOLDER = """
+SELECT pg_terminate_backend(pid, 5000) FROM pg_locks
+WHERE locktype = 'advisory' AND objsubid = 1 AND granted AND (classid::bigint << 32 | objid::bigint) = %s
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
+_UNLOCK = "SELECT pg_advisory_unlock(%s)"
 _FORGET_OWNERS = "DELETE FROM owners WHERE epoch <= %s"
 _OWNERS_SINCE = "SELECT epoch, commits FROM owners WHERE epoch >= %s"
 _COUNT_COMMIT = "UPDATE owners SET commits = %s WHERE epoch = %s"
@@ -54,17 +64,52 @@ class SchemaOwnership:
         self._reported_failed = False
         self._lost: PenstockError | None = None
         self._closing = Event()
+        self._lease: SchemaLease | None = None
 
     def claim(self) -> Session:
         """Take a schema and migrate it; raise StoreLocked if another process has it."""
         session = self._session = self._connect()
-        if not self._lock(session, _CLAIM_WAIT):
-            raise StoreLocked(self._holder(session))
+        self._lock_or_refuse(session)
         migrate(session, self._schema)
-        ((self._epoch,),) = session.execute(_ADD_OWNER).fetchall()
-        session.execute(_FORGET_OWNERS, (self._epoch - _OWNERS_KEPT,))
+        asked_s, epoch = self._follow(session)
+        self._epoch = epoch
+        session.execute(_FORGET_OWNERS, (epoch - _OWNERS_KEPT,))
         self._remember_backend(session)
+        self._lease = SchemaLease(self._connect, self._schema, epoch, asked_s, self._lose)
         return session
+
+    def _lock_or_refuse(self, session: Session) -> None:
+        before = standing(session)
+        if self._lock(session, _CLAIM_WAIT):
+            return
+        # The session of a machine that is gone keeps its lock until the server notices; its lease expires before.
+        if before is not None and self._expires(session, before):
+            session.execute(_END_HOLDER, (self._lock_key,))
+            if self._lock(session, _CLAIM_WAIT):
+                return
+        raise StoreLocked(self._holder(session))
+
+    def _expires(self, session: Session, before: LeaseStanding) -> bool:
+        """Wait until a lease expires; return False immediately if it was renewed, or if its owner never had one."""
+        now = standing(session)
+        if now is not None and now.expires_s == before.expires_s and now.left_s > 0:
+            self._closing.wait(now.left_s + _MARGIN_S)
+            now = standing(session)
+        return now is not None and now.expires_s == before.expires_s and isfinite(now.expires_s)
+
+    def _follow(self, session: Session) -> tuple[float, int]:
+        """Return when the lease was asked for and its epoch, after the lease of a lost owner has expired."""
+        for _ in range(_FOLLOW_ATTEMPTS):
+            asked_s = steady_seconds()
+            epoch, left_s = follow(session)
+            if epoch is not None:
+                return asked_s, epoch
+            # Without the lock meanwhile: the owner may have lost its connection only, and takes the lock again.
+            session.execute(_UNLOCK, (self._lock_key,))
+            if self._closing.wait(left_s + _MARGIN_S):
+                break
+            self._lock_or_refuse(session)
+        raise StoreLocked(f"schema {self._schema} is in use by another process, which renews its lease: stop it")
 
     def session(self) -> Session:
         """Return the session that holds the lock, a new one if it was lost; raise StoreLocked if another has it."""
@@ -79,6 +124,20 @@ class SchemaOwnership:
         """Raise an error if this store has lost its schema permanently."""
         if self._lost is not None:
             raise self._lost.with_traceback(None)
+
+    def require_lease(self) -> None:
+        """Raise an error if another process may own the schema by now."""
+        self.require()
+        if self._lease is not None:
+            self._lease.require()
+
+    @property
+    def lost(self) -> str | None:
+        """Why this store must be opened again by a new process; None while it may be used."""
+        return None if self._lost is None else self._lost.message
+
+    def _lose(self) -> None:
+        self._lost = self._lost or StoreLocked(f"another process took over schema {self._schema}: restart this one")
 
     def check(self, session: Session) -> None:
         """Check with any session whether another store has taken the schema."""
@@ -125,6 +184,9 @@ class SchemaOwnership:
     def close(self) -> None:
         """Release the schema."""
         if self._session is not None:
+            if self._lease is not None:
+                self._lease.release(self._session)
+                self._lease = None
             self._session.close()
 
     def _is_settled(self) -> bool:

@@ -74,6 +74,20 @@ DROP_SEGMENTS = (
     WHERE a.stream_id = gone.stream_id AND a.first_seq = gone.first_seq
     """,
 )
+SHRINK_STREAM = (
+    """
+    WITH oldest AS (
+        SELECT stream_id, first_seq FROM segments WHERE stream_id = %(stream_id)s ORDER BY first_seq LIMIT %(segments)s
+    )
+    DELETE FROM acks AS a USING oldest AS o WHERE a.stream_id = o.stream_id AND a.first_seq = o.first_seq
+    """,
+    """
+    WITH oldest AS (
+        SELECT stream_id, first_seq FROM segments WHERE stream_id = %(stream_id)s ORDER BY first_seq LIMIT %(segments)s
+    )
+    DELETE FROM segments AS s USING oldest AS o WHERE s.stream_id = o.stream_id AND s.first_seq = o.first_seq
+    """,
+)
 DROP_QUEUE = (
     "DELETE FROM acks WHERE queue_id = %s",
     "DELETE FROM deliveries WHERE queue_id = %s",
@@ -209,6 +223,11 @@ _MIGRATIONS = (
         epoch bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, commits bigint NOT NULL
     );
     UPDATE schema_version SET version = 1;
+    """,
+    """
+    ALTER TABLE owners ADD COLUMN expires timestamptz NOT NULL DEFAULT '-infinity';
+    ALTER TABLE owners ADD COLUMN deposed boolean NOT NULL DEFAULT false;
+    UPDATE schema_version SET version = 2;
     """,
 )
 

@@ -57,6 +57,7 @@ class SqliteStore:
 
     durable = True
     local = True
+    lost = None
 
     def __init__(
         self, path: str | os.PathLike[str], *, durability: str = "fsync", free: FreeBytes = free_bytes
@@ -114,6 +115,9 @@ class SqliteStore:
             self.disk_space.write_succeeded()
             self._checkpoints.wrote(writer, _logged_bytes(batch))
         return shares
+
+    def require_owned(self) -> None:
+        """Do nothing: the database belongs to this process until it ends."""
 
     def totals(self, queue_id: int) -> StoreTotals:
         """Return what a queue still has."""
@@ -241,6 +245,7 @@ def _remove(writer: sqlite3.Connection, batch: WriteBatch) -> None:
     for statements, rows in (
         (statement.PURGE_QUEUE, [(seq, queue_id) for queue_id, seq in batch.purge_queues]),
         (statement.DROP_SEGMENT, batch.drop_segments),
+        (statement.SHRINK_STREAM, batch.shrink_streams),
         (statement.DROP_QUEUE, [(queue_id,) for queue_id in batch.drop_queues]),
         (statement.DROP_STREAM, [(stream_id,) for stream_id in batch.drop_streams]),
         (statement.COLLECT_STREAM, [(stream_id,) for stream_id in batch.collect_streams]),

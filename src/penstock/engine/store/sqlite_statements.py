@@ -55,6 +55,19 @@ DROP_SEGMENT = (
     "DELETE FROM segments WHERE stream_id = ? AND first_seq = ?",
     "DELETE FROM acks WHERE stream_id = ? AND first_seq = ?",
 )
+# Parameters of each: stream, number of segments.
+SHRINK_STREAM = (
+    """
+    DELETE FROM acks WHERE stream_id = ?1 AND first_seq IN (
+        SELECT first_seq FROM segments WHERE stream_id = ?1 ORDER BY first_seq LIMIT ?2
+    )
+    """,
+    """
+    DELETE FROM segments WHERE rowid IN (
+        SELECT rowid FROM segments WHERE stream_id = ?1 ORDER BY first_seq LIMIT ?2
+    )
+    """,
+)
 DROP_QUEUE = (
     "DELETE FROM acks WHERE queue_id = ?",
     "DELETE FROM deliveries WHERE queue_id = ?",

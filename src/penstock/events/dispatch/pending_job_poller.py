@@ -35,7 +35,9 @@ class PendingJobPoller:
         clock: Clock,
         seconds: Callable[[], float],
         pause: Pause,
+        most_awake: int | None = None,
     ) -> None:
+        """Leave the lanes to others while more than `most_awake` are awake."""
         self._jobs = jobs
         self._lanes = lanes
         self._queue = queue
@@ -50,6 +52,7 @@ class PendingJobPoller:
         self._clock = clock
         self._seconds = seconds
         self._pause = pause
+        self._most_awake = most_awake
 
     async def run(self) -> None:
         """Poll until cancelled; log errors and go on. StaleLeader is raised when another node leads."""
@@ -76,10 +79,16 @@ class PendingJobPoller:
             good_until_s = self._seconds() + self._good_for_s
             now_ms = self._clock.now_ms()
             await self._jobs.do_chores(now_ms)
+            if await self._is_left_to_others():
+                return
             runs = await self._jobs.lanes.read(now_ms, self._pace.batch, self._credit, self._lane_credit)
             self._pace.claimed(await self._lanes.take(runs, good_until_s))
             if not runs:
                 return
+
+    async def _is_left_to_others(self) -> bool:
+        most = self._most_awake
+        return most is not None and await self._jobs.lanes.count_awake(most + 1) > most
 
     async def _until_there_is_room(self) -> None:
         """Wait for room: two batches at most, or one small batch at a time while the queue fails."""

@@ -31,7 +31,10 @@ _LAST_RETRY_S = 10.0
 
 
 class Scheduler:
-    """Runs a term whenever this node leads. `name` identifies the node in claims."""
+    """Runs a term whenever this node leads. `name` identifies the node in claims.
+
+    It leaves the lanes to others while more than `most_awake` are awake.
+    """
 
     def __init__(
         self,
@@ -46,6 +49,7 @@ class Scheduler:
         queues: PoolQueues | None = None,
         seconds: Callable[[], float] = stopwatch,
         pause: Pause = pause,
+        most_awake: int | None = None,
     ) -> None:
         self.counts = Counts()
         self._queues = queues
@@ -58,6 +62,7 @@ class Scheduler:
         self._name = name
         self._seconds = seconds
         self._pause = pause
+        self._most_awake = most_awake
         self._term: SchedulerTerm | None = None
 
     @property
@@ -91,6 +96,7 @@ class Scheduler:
             queues=self._queues,
             seconds=self._seconds,
             pause=self._pause,
+            most_awake=self._most_awake,
         )
         return self._term
 
@@ -112,6 +118,7 @@ class SchedulerTerm:
         queues: PoolQueues | None,
         seconds: Callable[[], float],
         pause: Pause,
+        most_awake: int | None = None,
     ) -> None:
         self._queues = queues
         self._pause = pause
@@ -132,7 +139,7 @@ class SchedulerTerm:
         )
         credit = CreditBook(pointers.pool)
         self._poller = PendingJobPoller(
-            jobs, self.publisher, queue, credit, pace, backoff, counts, settings, clock, seconds, pause
+            jobs, self.publisher, queue, credit, pace, backoff, counts, settings, clock, seconds, pause, most_awake
         )
         self._stale_poller = StaleQueuedJobPoller(jobs, clock, settings, counts, pause, token=owner.token)
         self._retention = Retention(jobs, settings, counts, clock, pause)

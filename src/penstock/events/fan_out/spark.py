@@ -1,70 +1,52 @@
 """The streaming query of fan-out: matches each micro-batch of events with the current subscriptions and stores the
 jobs.
 
-The whole plan is built once, so no micro-batch waits for the driver's Python. A transaction stores all jobs of its
-events, and only for events that still wait for theirs: a task or micro-batch that Spark repeats creates none twice.
+The whole plan is built once, so no micro-batch waits for the driver's Python. The stream takes a backlog; while few
+events wait, `SmallBatches` fans them out in the driver (decision 0028).
 """
 
-import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator
-from functools import lru_cache
+from collections.abc import Callable
 from threading import Lock
-from typing import Any, TypeVar
 
 import msgspec
-import pyarrow
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import LongType, StructField, StructType
 
-from penstock.domain.job import NewJob
-from penstock.domain.pointer import DispatchMode
-from penstock.edge.clock import SystemClock
 from penstock.events.fan_out.columns import EVENT_COLUMNS
-from penstock.events.fan_out.spark_plan import Planned, by_group, in_order, packed, planner_of
-from penstock.events.store import JobRepository
+from penstock.events.fan_out.spark_plan import by_group
+from penstock.events.fan_out.spark_small import SmallBatches
+from penstock.events.fan_out.spark_task import KEPT, OpenedRepository, keep_jobs
 from penstock.spark.database import SparkDatabase
 from penstock.spark.listener import BatchListener, EndedBatch
 from penstock.spark.schemas import POSITION
 from penstock.spark.sources.stream_source import TASK_ROWS
 from penstock.spark.sources.table_source import registered
-from penstock.spark.sources.valid_rows import SetAside, set_aside
-from penstock.spark.workers import freeze_long_lived_objects
 
 log = logging.getLogger(__name__)
 NAME = "fan-out"
-Result = TypeVar("Result")
-# Large enough to share the cost of a commit, small enough to release lanes soon.
-_MOST_JOBS = 4_000
 # A larger lag is not counted exactly.
 _MOST_LAG = 100_000
-
-KEPT = StructType([StructField(name, LongType(), nullable=False) for name in ("events", "jobs", "set_aside")])
-"""The counts of a task: events that no longer wait, jobs created for them, damaged events set aside."""
-
-_COLUMNS = (
-    "id", "tenant", "type", "event_id", "subscription_id", "group_name", "target", "pool", "content_type",
-    "created_at_ms", "mode",
-)  # fmt: skip
-
-_FIELDS = tuple("group" if name == "group_name" else name for name in _COLUMNS if name != "mode")
-_MODES = {mode.value: mode for mode in DispatchMode}
 
 
 class FanOutSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How much a micro-batch takes, how often one begins, and whether to end when nothing waits.
 
     `tasks` share a micro-batch; None means one on a single machine, which saves the shuffle, and one per core on a
-    cluster.
+    cluster. The driver itself fans out while up to `few_rows` events wait, `most_rows` at most; 0 leaves all to Spark.
     """
 
     most_rows: int = 100_000
-    trigger_ms: int = 100
+    few_rows: int = 20_000
+    trigger_ms: int = 500
     once: bool = False
     tasks: int | None = None
+
+    @property
+    def driver_rows(self) -> int:
+        """Return how many events the driver takes; a stream takes what is there, however little, if it runs once."""
+        return 0 if self.once else min(self.few_rows, self.most_rows)
 
 
 DEFAULTS = FanOutSettings()
@@ -86,6 +68,9 @@ class FanOutJob:
         self._listener = FanOutListener(on_batch)
         self._opening = Lock()
         self._opened: OpenedRepository | None = None
+        self._small = SmallBatches(
+            database, settings.driver_rows, lambda done: _report(FannedOut(None, *done), on_batch)
+        )
 
     def start(self, spark: SparkSession, checkpoint: str) -> StreamingQuery:
         """Start the query."""
@@ -97,7 +82,14 @@ class FanOutJob:
         writer = kept.writeStream.queryName(self.name).option("checkpointLocation", checkpoint).format("noop")
         if self._settings.once:
             return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{self._settings.trigger_ms} milliseconds").start()
+        query = writer.trigger(processingTime=f"{self._settings.trigger_ms} milliseconds").start()
+        if self._settings.driver_rows:
+            self._small.run_beside(query, self._jobs())
+        return query
+
+    def handled(self) -> int:
+        """Return how many events were fanned out in small batches."""
+        return self._small.handled
 
     def lag(self) -> int:
         """Return how many events wait for their jobs, counted up to 100,000."""
@@ -125,9 +117,10 @@ class FanOutJob:
         """Return the waiting events without their data, which would not fit into memory."""
         reader = spark.readStream.format(registered(spark, self._database)).option("table", "events")
         reader = reader.option("columns", ",".join((*EVENT_COLUMNS, POSITION)))
-        return reader.option("most_rows", self._settings.most_rows).option("task_rows", task_rows).load()
+        reader = reader.option("most_rows", self._settings.most_rows).option("task_rows", task_rows)
+        return reader.option("least_rows", self._settings.driver_rows + 1).load()
 
-    def _jobs(self) -> "OpenedRepository":
+    def _jobs(self) -> OpenedRepository:
         with self._opening:
             if self._opened is None:
                 self._opened = OpenedRepository(self._database)
@@ -135,9 +128,9 @@ class FanOutJob:
 
 
 class FannedOut(msgspec.Struct, frozen=True):
-    """The counts of a micro-batch."""
+    """The counts of a micro-batch; a batch that the driver handled itself has no id."""
 
-    batch_id: int
+    batch_id: int | None
     events: int
     jobs: int
     set_aside: int
@@ -167,72 +160,10 @@ class FanOutListener(BatchListener):
         counts = batch.observed_metrics.get(NAME)
         if batch.name != NAME or counts is None:
             return
-        done = FannedOut(batch.batch_id, *(counts[name] or 0 for name in KEPT.names))
-        if done.set_aside:
-            log.warning("fan-out set %d damaged events aside: see the table set_aside", done.set_aside)
-        self._on_batch(done)
+        _report(FannedOut(batch.batch_id, *(counts[name] or 0 for name in KEPT.names)), self._on_batch)
 
 
-def keep_jobs(events: DataFrame, database: SparkDatabase, *, sort: bool = False) -> DataFrame:
-    """Fan out events and store their jobs in the action that is run on the result: a row of `KEPT` per task.
-
-    The subscriptions are those of the moment at which a task begins. `sort` if the events are not in order.
-    """
-
-    def keep(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-        jobs = process_repository(database)
-        planner = planner_of(packed(jobs.ask(lambda repository: repository.list_subscriptions())))
-        done = [0, 0, 0]
-        for batch in in_order(batches) if sort else batches:
-            for planned in planner.plan(batch, _MOST_JOBS):
-                done = [sum(pair) for pair in zip(done, _kept(planned, jobs, database), strict=True)]
-        yield pyarrow.RecordBatch.from_pylist([dict(zip(KEPT.names, done, strict=True))], to_arrow_schema(KEPT))
-        freeze_long_lived_objects("fan-out")
-
-    return events.mapInArrow(keep, KEPT)
-
-
-def _kept(planned: Planned, jobs: "OpenedRepository", database: SparkDatabase) -> tuple[int, int, int]:
-    damaged = [SetAside("events", each.event_id or "", each.reason) for each in planned.set_aside]
-    # Before they stop waiting, so that each event is always either waiting or set aside.
-    set_aside(database, damaged)
-    event_ids = [*planned.event_ids.to_pylist(), *(each.row_id for each in damaged)]
-    new = new_jobs(planned.jobs)
-    waited = set(jobs.ask(lambda repository: repository.fan_out(event_ids, new, jobs.clock.now_ms())))
-    return len(waited), sum(job.event_id in waited for job in new), len(damaged)
-
-
-def new_jobs(planned: pyarrow.RecordBatch) -> list[NewJob]:
-    """Return rows of PLANNED_JOBS as the repository takes them."""
-    columns = [planned.column(name).to_pylist() for name in _COLUMNS]
-    return [
-        NewJob(**dict(zip(_FIELDS, row, strict=True)), mode=_MODES[mode]) for *row, mode in zip(*columns, strict=True)
-    ]
-
-
-class OpenedRepository:
-    """An open repository for threads without an event loop; it keeps its connections between micro-batches."""
-
-    def __init__(self, database: SparkDatabase) -> None:
-        self._runner = asyncio.Runner()
-        self._one_at_a_time = Lock()
-        self._repository = database.repository()
-        self.clock = SystemClock()
-        self._runner.run(self._repository.open(self.clock.now_ms()))
-
-    def ask(self, query: Callable[[JobRepository], Coroutine[Any, Any, Result]]) -> Result:
-        """Run a query and wait for its result."""
-        with self._one_at_a_time:
-            return self._runner.run(query(self._repository))
-
-    def close(self) -> None:
-        """Close the repository."""
-        with self._one_at_a_time:
-            self._runner.run(self._repository.close())
-            self._runner.close()
-
-
-@lru_cache(maxsize=4)
-def process_repository(database: SparkDatabase) -> OpenedRepository:
-    """Return the repository of this process, which Spark reuses for many tasks."""
-    return OpenedRepository(database)
+def _report(done: FannedOut, on_batch: Callable[[FannedOut], None]) -> None:
+    if done.set_aside:
+        log.warning("fan-out set %d damaged events aside: see the table set_aside", done.set_aside)
+    on_batch(done)

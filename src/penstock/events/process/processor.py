@@ -4,7 +4,6 @@ A failed delivery makes its job PENDING again, to be published when it is due, a
 retry after hours blocks no group of the queue, and jobs that may pass the failed one do.
 """
 
-import asyncio
 import logging
 
 import msgspec
@@ -19,16 +18,16 @@ from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock
 from penstock.edge.randomness import random_share
+from penstock.events.errors import EventNotFound
+from penstock.events.process.batches import LEASE_MS, DeliveryBatches, DeliveryStart
 from penstock.events.process.dead_letters import DeadLetters
+from penstock.events.process.subscriptions import KnownSubscriptions
 from penstock.events.process.verdict import Judgement, error_text, judge
-from penstock.events.store import Begin, Beginning, Done, JobRepository
+from penstock.events.store import Begin, Beginning, Done, EndedDelivery, JobRepository
 from penstock.events.tracing import record_delivery
 from penstock.ops.telemetry import Metrics, NoSpans, Spans
 
 log = logging.getLogger(__name__)
-
-LEASE_MS = 60 * SECOND_MS
-"""How long a delivery holds its job; after a crash, the job is published again when this has expired."""
 
 MARGIN_MS = 30 * SECOND_MS
 """How long a delivery may take beyond its timeout."""
@@ -50,21 +49,22 @@ class Processor:
         spans: Spans | None = None,
     ) -> None:
         self._repository = repository
+        self._deliveries = DeliveryBatches(repository, clock, owner)
+        self._subscriptions = KnownSubscriptions(repository)
         self._courier = courier
         self._dead_letters = dead_letters
         self._metrics = metrics
         self._clock = clock
-        self._owner = owner
         self._spans = spans or NoSpans()
 
     async def process(self, job_id: str) -> "Processed":
         """Deliver a job if it is its turn; DatabaseFailed if the database does not answer."""
-        now_ms = self._clock.now_ms()
-        begin = await self._repository.begin(job_id, self._owner, now_ms, now_ms + LEASE_MS)
+        start = await self._deliveries.begin(job_id)
+        begin = start.begin
         if begin.what is not Beginning.BEGUN or begin.job is None:
             self._metrics.not_begun(begin.what)
             return self._not_begun(job_id, begin)
-        await self._deliver(begin.job)
+        await self._deliver(begin.job, start)
         return ACK
 
     def _not_begun(self, job_id: str, begin: Begin) -> "Processed":
@@ -75,11 +75,11 @@ class Processor:
         left_ms = (begin.job.lease_until_ms or 0) - self._clock.now_ms()
         return Processed(False, min(max(-(-left_ms // SECOND_MS), 1), LONGEST_DELAY_S))
 
-    async def _deliver(self, job: DispatchJob) -> None:
+    async def _deliver(self, job: DispatchJob, start: DeliveryStart) -> None:
         began_ms = self._clock.now_ms()
-        context = _JobContext(job, None, None)
+        context = _JobContext(job, start.begin.event, None)
         try:
-            context = await self._loaded(job)
+            context = await self._loaded(job, start)
             request = delivery_request(job, context.event, context.subscription, began_ms, self._spans)
         except (NotFound, InvalidArgument) as error:
             delivery = undeliverable(error.message)
@@ -88,12 +88,12 @@ class Processor:
             delivery = await self._courier.deliver(request)
         await self._conclude(context, delivery, began_ms)
 
-    async def _loaded(self, job: DispatchJob) -> "_JobContext":
-        repository = self._repository
-        event, subscription = await asyncio.gather(
-            _nothing() if job.event_id is None else repository.get_event(job.event_id),
-            _nothing() if job.subscription_id is None else repository.get_subscription(job.subscription_id),
-        )
+    async def _loaded(self, job: DispatchJob, start: DeliveryStart) -> "_JobContext":
+        event, subscription = start.begin.event, None
+        if job.event_id is not None and event is None:
+            raise EventNotFound(job.event_id)
+        if job.subscription_id is not None:
+            subscription = await self._subscriptions.get(job.subscription_id, start.subscription_changes)
         return _JobContext(job, event, subscription)
 
     async def _extend_lease(self, job: DispatchJob, request: DeliveryRequest, began_ms: int) -> None:
@@ -120,7 +120,7 @@ class Processor:
         await self._pause(context, judgement)
         if judgement.verdict == Done(JobStatus.ERROR):
             await self._give_up(context, attempt)
-        if not await self._repository.finish(context.job.id, attempt, judgement.verdict, now_ms):
+        if not await self._deliveries.finish(EndedDelivery(context.job.id, attempt, judgement.verdict, now_ms)):
             log.warning(
                 "a delivery ended after its lease: its job has changed meanwhile", extra={"job": context.job.id}
             )
@@ -165,10 +165,6 @@ class _JobContext(msgspec.Struct, frozen=True):
     job: DispatchJob
     event: StoredEvent | None
     subscription: Subscription | None
-
-
-async def _nothing() -> None:
-    return None
 
 
 class ProcessMetrics:

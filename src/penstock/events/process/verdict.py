@@ -5,7 +5,7 @@
 | 2xx                                  | DELIVERED | COMPLETED                                                       |
 | 2xx with `"ack": false`              | DEFERRED  | PENDING after `delaySeconds`, 30 s without; no attempt is spent |
 | 429                                  | DEFERRED  | PENDING after Retry-After, 30 s without; no attempt is spent    |
-| none: its breaker is open            | DEFERRED  | PENDING after 30 s; no attempt is spent, nothing was sent       |
+| none: its breaker is open            | DEFERRED  | PENDING until it half-opens; no attempt spent, nothing was sent |
 | 410                                  | REFUSED   | its subscription is paused, and it waits there; without: ERROR  |
 | 501, or the request is not possible  | REFUSED   | ERROR                                                           |
 | anything else, or no answer          | FAILED    | PENDING by the retry schedule; after its last delay ERROR       |
@@ -57,7 +57,9 @@ def judge(
     match delivered:
         case MediationOutcome(result=MediationResult.SUCCESS):
             return Judgement(AttemptOutcome.DELIVERED, Done(JobStatus.COMPLETED))
-        case MediationOutcome(error=Deferred() | RateLimited() | CircuitOpen()):
+        case MediationOutcome(error=CircuitOpen(retry_s=retry_s)):
+            return Judgement(AttemptOutcome.DEFERRED, _later(job, now_ms + _spread_ms(retry_s, jitter)))
+        case MediationOutcome(error=Deferred() | RateLimited()):
             return Judgement(AttemptOutcome.DEFERRED, _later(job, now_ms + _deferral_ms(delivered, jitter)))
         case MediationOutcome(error=HttpError(status=HTTPStatus.GONE)) if subscription is not None:
             # Due at once, so that it is delivered as soon as the subscription is resumed.
@@ -77,7 +79,7 @@ def error_text(error: MediationError | None) -> str | None:
             return None
         case Timeout(after_s):
             return f"no answer within {after_s:g} s"
-        case CircuitOpen(endpoint):
+        case CircuitOpen(endpoint, _):
             return f"not sent: {endpoint} has failed too often, its breaker is open"
         case HttpError(status, _):
             return f"answered {status}"
@@ -90,8 +92,12 @@ def error_text(error: MediationError | None) -> str | None:
 
 
 def _deferral_ms(delivered: MediationOutcome, jitter: float) -> int:
-    spread = 0.0 if delivered.has_custom_delay else jitter * _JITTER_SHARE
-    return round(delivered.effective_delay_s * (1 + spread) * SECOND_MS)
+    delay_s = delivered.effective_delay_s
+    return delay_s * SECOND_MS if delivered.has_custom_delay else _spread_ms(delay_s, jitter)
+
+
+def _spread_ms(delay_s: int, jitter: float) -> int:
+    return round(delay_s * (1 + jitter * _JITTER_SHARE) * SECOND_MS)
 
 
 def _later(job: DispatchJob, due_at_ms: int) -> Verdict:

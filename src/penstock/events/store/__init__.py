@@ -3,7 +3,16 @@
 from penstock.events.store.database import LaneContent, LaneJob, LaneQuestion, Row, Transaction
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.changes import KeptChange
-from penstock.events.store.repository.deliveries import Begin, Beginning, Done, TryLater, Verdict
+from penstock.events.store.repository.deliveries import (
+    Begin,
+    Beginning,
+    DeliveryExchange,
+    DeliveryLease,
+    Done,
+    EndedDelivery,
+    TryLater,
+    Verdict,
+)
 from penstock.events.store.repository.inspection import THE_NEWEST, FinishedJob, HeldGroup, LaneState
 from penstock.events.store.repository.lanes import (
     AwakeRange,
@@ -30,8 +39,11 @@ __all__ = [
     "AwakeRange",
     "Begin",
     "Beginning",
+    "DeliveryExchange",
+    "DeliveryLease",
     "Dialect",
     "Done",
+    "EndedDelivery",
     "FinishedJob",
     "HeldGroup",
     "JobFilter",

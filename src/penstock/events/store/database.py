@@ -19,6 +19,8 @@ from penstock.domain.pace.credit import AwakeStream
 from penstock.domain.pointer import DispatchMode
 
 Row = tuple[Any, ...]
+Statement = tuple[str, Mapping[str, object]]
+"""The name of a statement, and its values."""
 
 
 class LaneJob(NamedTuple):
@@ -127,8 +129,15 @@ class Transaction(Protocol):
         """
         ...
 
-    def finish_job(self, **values: object) -> bool:
-        """End a delivery and keep its attempt, unless the job has moved on since."""
+    def together(self, *statements: Statement) -> list[list[Row]]:
+        """Return the rows of several statements, of which none needs the answer to another."""
+        ...
+
+    def finish_jobs(self, rows: Sequence[Row]) -> list[Row]:
+        """End deliveries and keep their attempts, except of jobs that have moved on since.
+
+        Return id and number of those that ended.
+        """
         ...
 
     def announce(self) -> None:

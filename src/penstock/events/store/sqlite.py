@@ -22,8 +22,17 @@ from penstock.domain.errors import InvalidArgument, PenstockError
 from penstock.domain.order import LaneKey, Position
 from penstock.domain.pace.credit import AwakeStream
 from penstock.edge.disk_space import DiskSpace, FreeBytes, free_bytes, is_disk_full
-from penstock.events.errors import DatabaseFailed
-from penstock.events.store.database import JobSignal, LaneContent, LaneJob, LaneQuestion, Row, Transaction, Work
+from penstock.events.errors import DatabaseFailed, ValuesRefused
+from penstock.events.store.database import (
+    JobSignal,
+    LaneContent,
+    LaneJob,
+    LaneQuestion,
+    Row,
+    Statement,
+    Transaction,
+    Work,
+)
 from penstock.events.store.migrations import Applied, migrations, missing
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.statements import MODE_OF, Dialect, StoredMode, queries, translated
@@ -121,12 +130,18 @@ class SqliteTransaction:
             for row in self.all("claim_lane", group_key=group_key, ordered=ordered, turn=turn, **claim)
         ]
 
-    def finish_job(self, **values: object) -> bool:
-        """End a delivery and keep its attempt."""
-        if not self.all("finish_job", **values):
-            return False
-        self.all("add_attempt", **values)
-        return True
+    def together(self, *statements: Statement) -> list[list[Row]]:
+        """Return the rows of several statements."""
+        return [self.all(name, **values) for name, values in statements]
+
+    def finish_jobs(self, rows: Sequence[Row]) -> list[Row]:
+        """End deliveries and keep their attempts."""
+        under_way = set(self.all("deliveries_under_way", ids=[row[0] for row in rows]))
+        # By its delivery, so that one which is there twice ends once.
+        ending = {delivery: row for row in rows if (delivery := row[:2]) in under_way}
+        self.bulk("finish_jobs", list(ending.values()))
+        self.bulk("add_attempts", list(ending.values()))
+        return list(ending)
 
     def announce(self) -> None:
         """Wake those who wait for jobs, after the commit."""
@@ -176,6 +191,7 @@ _STATEMENTS_KEPT = 256
 _END_OF_STATEMENT = re.compile(r";\s*$", re.MULTILINE)
 # Besides SQLite's own errors: an integer past 64 bits, text that is not Unicode.
 _REFUSALS = (sqlite3.Error, OverflowError, UnicodeError)
+_BAD_VALUES = (OverflowError, UnicodeError, sqlite3.DataError, sqlite3.IntegrityError, sqlite3.ProgrammingError)
 _MIGRATIONS_TABLE = """
 CREATE TABLE IF NOT EXISTS migrations (
     version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, works_with INTEGER NOT NULL
@@ -372,7 +388,8 @@ class SqliteDatabase:
         return result
 
     def _refused(self, error: BaseException) -> "_Raised":
-        refusal: PenstockError = DatabaseFailed(
+        kind = ValuesRefused if isinstance(error, _BAD_VALUES) else DatabaseFailed
+        refusal: PenstockError = kind(
             f"the database {self._path} refused a change, and nothing of it was kept: {_explained(error)}"
         )
         refusal.__cause__ = error

@@ -138,6 +138,9 @@ def _spelled_out(shorthand: str, dialect: Dialect) -> str:
     verb, _, name = shorthand.partition(" ")
     if verb == "by":
         return "" if postgres else f"INDEXED BY {name}"
+    if verb == "numbered":
+        rows = f"unnest(:{name}::text[]) WITH ORDINALITY AS asked (value, number)"
+        return rows if postgres else f"(SELECT value, key AS number FROM json_each(:{name})) AS asked"
     if verb != "among":
         raise ValueError(f"{{{shorthand}}} is not a known macro")
     return f"= ANY(:{name})" if postgres else f"IN (SELECT value FROM json_each(:{name}))"

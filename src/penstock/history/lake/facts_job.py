@@ -1,12 +1,16 @@
 """The facts job: a streaming query that adds each micro-batch of attempts to the lake, then to the statistics.
 
 Lake and statistics each know the last attempt they hold. So a batch that is repeated, after a crash or because its
-checkpoint was lost, adds to each only what it lacks.
+checkpoint was lost, adds to each only what it lacks. On one machine the driver counts attempts for the statistics
+itself, every few seconds, and the lake gets fewer and larger batches (decision 0028).
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from threading import Thread
 from typing import TypeVar
 
 import msgspec
@@ -14,9 +18,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.cluster import running
 from penstock.domain.errors import PenstockError, Unavailable
 from penstock.edge.clock import Clock, SystemClock
-from penstock.events.statistics import Counted, StatisticsPlace
+from penstock.edge.pause import pause
+from penstock.events.statistics import Counted, InlineCounter, StatisticsPlace
 from penstock.events.store import KEPT_MS, Statistics
 from penstock.history.lake.facts import FLAW, as_facts, is_after, with_flaws, with_origins
 from penstock.history.lake.lake import Lake, LakeFormat, open_lake
@@ -35,12 +41,17 @@ Result = TypeVar("Result")
 
 
 class FactsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How the facts job runs; with `once` it adds the existing attempts and ends."""
+    """How the facts job runs; with `once` it adds the existing attempts and ends.
+
+    On one machine, a batch waits until it has `least_rows`, or for `longest_wait_s`.
+    """
 
     lake: str
     format: LakeFormat = LakeFormat.PARQUET
     trigger_ms: int = 10_000
     most_rows: int = 100_000
+    least_rows: int = 20_000
+    longest_wait_s: int = 60
     once: bool = False
 
 
@@ -58,7 +69,8 @@ class FactsJob:
         """Start the query."""
         settings = self._settings
         lake = open_lake(spark, settings.lake, settings.format)
-        batches = FactsBatch(self._database, lake, self._clock)
+        on_one_machine = not settings.once and str(spark.sparkContext.master).startswith("local")
+        batches = FactsBatch(self._database, lake, self._clock, counts=not on_one_machine)
 
         def add(attempts: DataFrame, number: int) -> None:
             rows = batches.add(attempts)
@@ -68,7 +80,11 @@ class FactsJob:
 
         writer = (
             Tables(spark, self._database)
-            .attempt_stream(most_rows=settings.most_rows)
+            .attempt_stream(
+                settings.most_rows,
+                least_rows=settings.least_rows if on_one_machine else 1,
+                longest_wait_s=settings.longest_wait_s,
+            )
             .drop("response")
             .writeStream.queryName(self.name)
             .option("checkpointLocation", checkpoint)
@@ -76,11 +92,18 @@ class FactsJob:
         )
         if settings.once:
             return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{settings.trigger_ms} milliseconds").start()
+        query = writer.trigger(processingTime=f"{settings.trigger_ms} milliseconds").start()
+        if on_one_machine:
+            DriverCounter(self._database, self._clock).run_beside(query)
+        return query
 
     def lag(self) -> int | None:
         """Return None: the number of waiting attempts is not known without counting them."""
         return None
+
+    def handled(self) -> int:
+        """Return 0: every attempt comes in a micro-batch."""
+        return 0
 
 
 def _tidy(lake: Lake) -> None:
@@ -92,9 +115,13 @@ def _tidy(lake: Lake) -> None:
 
 
 class FactsBatch:
-    """Adds batches of attempts. A batch costs two small Spark jobs: one counts, one writes."""
+    """Adds batches of attempts. A batch costs two small Spark jobs: one counts, one writes.
 
-    def __init__(self, database: SparkDatabase, lake: Lake, clock: Clock) -> None:
+    Without `counts`, it leaves the statistics to others.
+    """
+
+    def __init__(self, database: SparkDatabase, lake: Lake, clock: Clock, *, counts: bool = True) -> None:
+        self._counts = counts
         self._database = database
         self._lake = lake
         self._clock = clock
@@ -104,12 +131,13 @@ class FactsBatch:
         now_ms = self._clock.now_ms()
         facts = as_facts(with_origins(with_flaws(attempts, now_ms), self._database)).persist()
         try:
-            known = min(self._lake.upto(), self._counted_upto())
+            known = min(self._lake.upto(), self._counted_upto()) if self._counts else self._lake.upto()
             new = self._tally(facts, known, now_ms)
             if new.upto > known:
                 self._set_aside(new)
                 self._keep(facts, new, known, now_ms)
-                self._count(facts, new, known, now_ms)
+                if self._counts:
+                    self._count(facts, new, known, now_ms)
             return new.facts + new.flawed
         finally:
             facts.unpersist()
@@ -173,3 +201,41 @@ class FactsBatch:
                 await repository.close()
 
         return asyncio.run(run())
+
+
+class DriverCounter:
+    """Counts attempts for the statistics as the inline engine does, in a thread of the driver."""
+
+    def __init__(self, database: SparkDatabase, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    def run_beside(self, query: StreamingQuery) -> None:
+        """Count until a query ends; end the query and raise the reason if the database cannot be opened."""
+        opened: Future[None] = Future()
+        Thread(target=self._run, args=(query, opened), name="penstock-statistics", daemon=True).start()
+        try:
+            opened.result()
+        except Exception:
+            query.stop()
+            raise
+
+    def _run(self, query: StreamingQuery, opened: Future[None]) -> None:
+        try:
+            asyncio.run(self._count(query, opened))
+        except Exception as error:
+            if opened.done():
+                raise
+            opened.set_exception(error)
+
+    async def _count(self, query: StreamingQuery, opened: Future[None]) -> None:
+        repository = self._database.repository()
+        await repository.open(self._clock.now_ms())
+        opened.set_result(None)
+        try:
+            async with running(InlineCounter(repository.statistics, self._clock, pause)):
+                # Whoever started the query reports its failure.
+                with suppress(Exception):
+                    await asyncio.to_thread(query.awaitTermination)
+        finally:
+            await repository.close()

@@ -8,21 +8,18 @@ import msgspec
 
 from penstock.client.types import PROBLEM_MEDIA_TYPE, Problem
 from penstock.domain.errors import PenstockError
-from penstock.http.api.changes import Change, ChangeLog, LoggedChanges, shown
+from penstock.http.api.changes import ChangeLog, LoggedChanges, shown
 from penstock.http.api.query import parse_query
 from penstock.http.api.routes import AnyRoute, Call, NoBody, RouteTable
 from penstock.http.auth import LOCAL, Caller, RequestGuard, media_type_of
+from penstock.http.change import Change
 from penstock.http.problems import Refused, problem, problem_of
-from penstock.http.server import Receive, Scope, Send, accept_lifespan, send_answer
+from penstock.http.server import ClientGone, Message, Receive, Scope, Send, accept_lifespan, read_body, send_answer
 
 log = logging.getLogger(__name__)
 
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 _encode = msgspec.json.Encoder().encode
-
-
-class ClientGone(Exception):
-    """The client disconnected before its request was complete, so there is no one to answer."""
 
 
 class ApiApp:
@@ -104,6 +101,8 @@ async def _content(route: AnyRoute, headers: Mapping[str, str], receive: Receive
     if media_type_of(headers.get("content-type", "")) not in route.media_types:
         known = " or ".join(f"`Content-Type: {name}`" for name in route.media_types)
         raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the body must be JSON, with {known}")
+    # Refused by its length, a long body is not read at all.
+    _check_size(int(headers.get("content-length", "0")), route.max_body_bytes)
     return await _read(receive, route.max_body_bytes)
 
 
@@ -117,21 +116,22 @@ def _decoded(route: AnyRoute, content: bytes) -> object:
 
 
 async def _read(receive: Receive, max_bytes: int) -> bytes:
-    """Return the whole body; if it is too large, read and drop it, so that the connection stays usable."""
-    chunks: list[bytes] = []
-    size_bytes, more = 0, True
-    while more:
+    """Return the whole body; if it is too large, read no more of it."""
+    size_bytes = 0
+
+    async def receive_checked() -> Message:
+        nonlocal size_bytes
         message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        chunk: bytes = message.get("body", b"")
-        size_bytes += len(chunk)
-        if size_bytes <= max_bytes:
-            chunks.append(chunk)
-        more = message.get("more_body", False)
+        size_bytes += len(message.get("body", b""))
+        _check_size(size_bytes, max_bytes)
+        return message
+
+    return await read_body(receive_checked)
+
+
+def _check_size(size_bytes: int, max_bytes: int) -> None:
     if size_bytes > max_bytes:
         raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body may have up to {max_bytes} bytes, not {size_bytes}")
-    return b"".join(chunks)
 
 
 async def _send_problem(scope: Scope, send: Send, problem: Problem, headers: Mapping[str, str]) -> None:

@@ -92,9 +92,18 @@ _JSON = {"content-type": "application/json", "cache-control": "no-store"}
 class Probes:
     """The health and metrics endpoints of a served part, as an ASGI app."""
 
-    def __init__(self, metrics: Metrics, checks: Mapping[str, Check] | None = None, *, timeout_s: float = 2.0) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        checks: Mapping[str, Check] | None = None,
+        *,
+        fatal: Callable[[], str | None] | None = None,
+        timeout_s: float = 2.0,
+    ) -> None:
+        """Create the endpoints; `fatal` says why the process must be restarted, if it must."""
         self._metrics = metrics
         self._checks = Checks(checks or {}, timeout_s)
+        self._fatal = fatal
 
     def wrap(self, app: App) -> App:
         """Return an app that answers the probes and leaves everything else, including lifespan, to `app`."""
@@ -122,9 +131,17 @@ class Probes:
                 scope, send, 200, self._metrics.exposition(), {"content-type": self._metrics.content_type}
             )
         elif scope["path"] == "/health/live":
-            await send_answer(scope, send, 200, b'{"status":"live"}', _JSON)
+            await self._answer_live(scope, send)
         else:
             await self._answer_ready(scope, send)
+
+    async def _answer_live(self, scope: Scope, send: Send) -> None:
+        reason = self._fatal() if self._fatal is not None else None
+        if reason is None:
+            await send_answer(scope, send, 200, b'{"status":"live"}', _JSON)
+        else:
+            body = {"status": "must-restart", "detail": mask_secrets(reason)}
+            await send_answer(scope, send, 503, json.dumps(body).encode(), _JSON)
 
     async def _answer_ready(self, scope: Scope, send: Send) -> None:
         results = await self._checks.run()

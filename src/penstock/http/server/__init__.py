@@ -1,6 +1,18 @@
 """The HTTP server: connections, answers and ASGI."""
 
-from penstock.http.server.asgi import App, Exchange, Headers, Receive, Scope, Send, accept_lifespan, send_answer
+from penstock.http.server.asgi import (
+    App,
+    ClientGone,
+    Exchange,
+    Headers,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    accept_lifespan,
+    read_body,
+    send_answer,
+)
 from penstock.http.server.server import (
     CHOOSE_ANOTHER,
     HttpServer,
@@ -14,14 +26,17 @@ from penstock.http.server.server import (
 __all__ = [
     "CHOOSE_ANOTHER",
     "App",
+    "ClientGone",
     "Exchange",
     "Headers",
     "HttpServer",
+    "Message",
     "Receive",
     "Scope",
     "Send",
     "accept_lifespan",
     "listening_socket",
+    "read_body",
     "run",
     "send_answer",
     "serve",

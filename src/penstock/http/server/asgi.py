@@ -37,6 +37,22 @@ async def accept_lifespan(receive: Receive, send: Send) -> None:
             return
 
 
+class ClientGone(Exception):
+    """The client disconnected before its request was complete, so there is no one to answer."""
+
+
+async def read_body(receive: Receive) -> bytes:
+    """Return the whole body; raise ClientGone if it does not arrive."""
+    pieces: list[bytes] = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        pieces.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -63,6 +79,11 @@ class Exchange(Protocol):
         """Return the whole body."""
         ...
 
+    @property
+    def is_too_long(self) -> bool:
+        """Whether the body was not read, as it is longer than the app's `body_limit` allows."""
+        ...
+
     def respond(self, status: int, headers: Headers, body: bytes) -> None:
         """Send the answer; the length is added to the headers, and a HEAD request gets only these."""
         ...
@@ -78,6 +99,10 @@ class Exchange(Protocol):
 
 TakeOn: TypeAlias = Callable[[Exchange], bool]
 """Answers by `respond`, now or later; False, and nothing done, leaves the request to ASGI."""
+
+
+BodyLimit: TypeAlias = Callable[[Headers], int]
+"""Returns how many bytes the body of a request with these headers may have; an app's `body_limit`, beside `take_on`."""
 
 
 def leave(exchange: Exchange) -> bool:

@@ -15,10 +15,11 @@ from penstock.edge.clock import wall_seconds
 from penstock.edge.pause import pause
 from penstock.http.errors import CannotListen, ExposedWithoutCredentials, PortInUse
 from penstock.http.server.asgi import App, Lifespan
-from penstock.http.server.connection import HttpConnection, OpenConnections
+from penstock.http.server.connection import HttpConnection
+from penstock.http.server.open_connections import OpenConnections
 
 GRACE_S = 10
-IDLE_S = 75
+EXPIRE_EVERY_S = 5.0
 BACKLOG = 2048
 
 CHOOSE_ANOTHER = "choose another port"
@@ -118,7 +119,7 @@ class HttpServer:
         except BaseException:
             sock.close()
             raise
-        self._reaper = asyncio.create_task(self._close_idle())
+        self._reaper = asyncio.create_task(self._expire())
         return self
 
     async def __aexit__(
@@ -141,14 +142,12 @@ class HttpServer:
         """Stop waiting for requests in progress."""
         self._connections.abandon()
 
-    async def _close_idle(self) -> None:
-        """Close connections that have been idle for too long."""
+    async def _expire(self) -> None:
+        """Close the connections of clients that have been idle or slow for too long."""
         loop = asyncio.get_running_loop()
         while True:
-            await pause(IDLE_S / 5)
-            for connection in list(self._connections.open):
-                if connection.is_idle() and loop.time() - connection.active_s > IDLE_S:
-                    connection.abort()
+            await pause(EXPIRE_EVERY_S)
+            self._connections.expire(loop.time())
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

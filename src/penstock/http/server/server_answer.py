@@ -7,7 +7,8 @@ from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import unquote
 
-from penstock.http.server.asgi import App, Headers, Message, Scope
+from penstock.http.server.asgi import App, ClientGone, Headers, Message, Scope
+from penstock.http.server.request_body import RequestBody
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +53,10 @@ class ServerAnswer:
         "_read",
         "_sink",
         "_state",
+        "_streamed",
         "body",
         "headers",
+        "is_too_long",
         "keep_alive",
         "method",
         "target",
@@ -70,6 +73,7 @@ class ServerAnswer:
         version: str,
         *,
         keep_alive: bool,
+        streamed: RequestBody | None = None,
     ) -> None:
         self._sink = sink
         self.method = method
@@ -78,11 +82,20 @@ class ServerAnswer:
         self.body = body
         self.version = version
         self.keep_alive = keep_alive
+        self._streamed = streamed
+        self.is_too_long = False
         self._gone: asyncio.Future[None] | None = None
         self._state = "new"
 
+    def refuse_body(self) -> None:
+        """Note that the body is longer than the app allows, and was not read."""
+        self.is_too_long = True
+        self.keep_alive = False
+
     def hang_up(self) -> None:
         """Note that the client has disconnected."""
+        if self._streamed is not None and not self._streamed.is_complete:
+            self._streamed.cut()
         if self._gone is None:
             self._gone = asyncio.get_running_loop().create_future()
         if not self._gone.done():
@@ -114,8 +127,13 @@ class ServerAnswer:
         await self._finish(app(self._scope(), self.receive, self.send))
 
     async def receive(self) -> Message:
-        """Return the body once; after that, wait for the client to disconnect."""
-        if not self._read:
+        """Return the body, a long one in pieces; after that, wait for the client to disconnect."""
+        if self._streamed is not None and not self._read:
+            piece = await self._streamed.take()
+            self._read = piece is None or self._streamed.is_taken
+            if piece is not None:
+                return {"type": "http.request", "body": piece, "more_body": not self._read}
+        elif not self._read:
             self._read = True
             return {"type": "http.request", "body": self.body, "more_body": False}
         await self.hung_up()
@@ -175,6 +193,8 @@ class ServerAnswer:
         """Do the work, and close the connection if it leaves the answer unfinished."""
         try:
             await work
+        except ClientGone:
+            log.debug("a client disconnected before its request was complete")
         except Exception:
             log.exception("a request failed, and the app did not answer it")
         finally:
@@ -191,6 +211,8 @@ class ServerAnswer:
 
     def _head_of(self, status: int, headers: Headers) -> bytes:
         """Return the head without its end: the length of the body comes last."""
+        if self._streamed is not None and not self._streamed.is_complete:
+            self.keep_alive = False
         head = self._sink.head_start(status) + b"".join([b"%b: %b\r\n" % header for header in headers])
         lines = 2 + len(headers)
         if head.count(b"\n") != lines or head.count(b"\r") != lines:

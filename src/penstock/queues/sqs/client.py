@@ -90,6 +90,19 @@ class ReceiveRequest(msgspec.Struct, rename="pascal", omit_defaults=True):
     visibility_timeout: int | None = None
 
 
+class WatchRequest(msgspec.Struct, rename="pascal"):
+    """PenstockWatchQueues."""
+
+    queue_urls: list[str]
+    wait_time_seconds: int
+
+
+class WatchAnswer(msgspec.Struct, rename="pascal"):
+    """The answer to PenstockWatchQueues."""
+
+    queue_urls: list[str] = []
+
+
 class AttributeValue(msgspec.Struct, rename="pascal"):
     """A message attribute."""
 
@@ -179,31 +192,41 @@ _decode_created = msgspec.json.Decoder(CreateAnswer)
 _decode_nothing = msgspec.json.Decoder(dict[str, object])
 _decode_received = msgspec.json.Decoder(ReceiveAnswer)
 _decode_batch = msgspec.json.Decoder(BatchAnswer)
+_decode_watched = msgspec.json.Decoder(WatchAnswer)
 
 
-class SqsTransport:
-    """The connections to one server, opened when they are first used; the queues of one server may share them."""
+class SqsConnections:
+    """The connections to one server, opened when needed and closed when the last queue that uses them is."""
 
-    def __init__(self, uri: SqsUri, timeout_s: float = SqsPolling().timeout_s) -> None:
-        self._secure = uri.secure
-        self._timeout_s = timeout_s
+    def __init__(self, uri: SqsUri, polling: SqsPolling) -> None:
+        self._uri = uri
+        self._settings = own_part_settings(polling.timeout_s, MAX_ANSWER_BYTES)
         self._http: HttpClient | None = None
+        self._users = 0
 
     def http(self) -> HttpClient:
-        """Return the client of the server."""
+        """Return the client that has the connections."""
         if self._http is None:
-            tls = ssl.create_default_context(cafile=os.environ.get("AWS_CA_BUNDLE") or None) if self._secure else None
-            self._http = HttpClient(AnyAddress(), own_part_settings(self._timeout_s, MAX_ANSWER_BYTES), tls)
+            tls = None
+            if self._uri.secure:
+                tls = ssl.create_default_context(cafile=os.environ.get("AWS_CA_BUNDLE") or None)
+            self._http = HttpClient(AnyAddress(), self._settings, tls)
         return self._http
 
-    def close(self) -> None:
-        """Close idle connections, and the others when their answers are complete."""
-        if self._http is not None:
+    def enter(self) -> None:
+        """Keep the connections until `leave`."""
+        self._users += 1
+
+    def leave(self) -> None:
+        """Close idle connections, and the others when their answers are complete, if no other queue uses them."""
+        self._users -= 1
+        if self._users == 0 and self._http is not None:
             self._http.retire()
+            self._http = None
 
 
 class SqsClient:
-    """Calls actions of one queue, any number at once; without a transport it has one of its own.
+    """Calls actions of one queue, any number at once; without connections it has some of its own.
 
     With a template, a queue that does not exist is created like that one.
     """
@@ -213,18 +236,18 @@ class SqsClient:
         uri: SqsUri,
         clock: Clock,
         polling: SqsPolling | None = None,
-        transport: SqsTransport | None = None,
+        connections: SqsConnections | None = None,
         template: SqsUri | None = None,
     ) -> None:
         self._polling = polling or SqsPolling()
         self._template = template
-        self._transport = transport or SqsTransport(uri, self._polling.timeout_s)
-        self._own_transport = transport is None
+        self._connections = connections or SqsConnections(uri, self._polling)
         self._uri = uri
         self._queue_url = uri.queue_url
         self._clock = clock
         self._target = _target(uri)
         self._writer = self._new_writer()
+        self._is_using = False
         self._closed = False
 
     async def open(self) -> dict[str, str]:
@@ -277,6 +300,11 @@ class SqsClient:
         """Wait for messages and return them; return none if the wait has ended."""
         return (await self._call("ReceiveMessage", body, _decode_received, outlives_cancel=True)).messages
 
+    async def watch(self, queue_urls: list[str]) -> list[str]:
+        """Wait for messages of any of several queues; return the queues to receive from."""
+        body = _encode(WatchRequest(queue_urls, self._polling.wait_s))
+        return (await self._send("PenstockWatchQueues", body, _decode_watched)).queue_urls
+
     async def delete(self, entries: list[DeleteEntry]) -> Sequence[FailedEntry]:
         """Delete up to ten messages, and return those that failed."""
         return await self._batch("DeleteMessageBatch", BatchRequest(self._queue_url, entries))
@@ -292,8 +320,9 @@ class SqsClient:
     def close(self) -> None:
         """Close idle connections, and the others when their answers are complete."""
         self._closed = True
-        if self._own_transport:
-            self._transport.close()
+        if self._is_using:
+            self._is_using = False
+            self._connections.leave()
 
     def _new_writer(self) -> RequestWriter:
         return RequestWriter(self._target, find_region(self._uri.region), find_key())
@@ -306,7 +335,15 @@ class SqsClient:
     ) -> A:
         if self._closed:
             raise SourceClosed(self._target.authority)
-        http = self._transport.http()
+        if not self._is_using:
+            self._is_using = True
+            self._connections.enter()
+        return await self._send(action, body, answer, outlives_cancel=outlives_cancel)
+
+    async def _send(
+        self, action: str, body: bytes, answer: "msgspec.json.Decoder[A]", *, outlives_cancel: bool = False
+    ) -> A:
+        http = self._connections.http()
         head = self._writer.head(action, body, self._clock.now_ms())
         try:
             answered = await http.send(head, body, outlives_cancel=outlives_cancel)

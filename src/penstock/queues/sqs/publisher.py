@@ -27,7 +27,7 @@ from penstock.queues.sqs.client import (
     AttributeValue,
     SendEntry,
     SqsClient,
-    SqsTransport,
+    SqsConnections,
     failure,
 )
 from penstock.queues.uri import SqsUri
@@ -69,12 +69,12 @@ class SqsPublisher:
         uri: SqsUri,
         *,
         clock: Clock | None = None,
-        transport: SqsTransport | None = None,
+        connections: SqsConnections | None = None,
         template: SqsUri | None = None,
     ) -> None:
         self._fifo = uri.fifo
         self._clock = clock or SystemClock()
-        self._client = SqsClient(uri, self._clock, transport=transport, template=template)
+        self._client = SqsClient(uri, self._clock, connections=connections, template=template)
         self._ids = process_ids()
         self._outbox = SqsOutbox(MAX_BATCH, _MAX_BATCH_BYTES)
         self._largest_bytes = _MAX_BATCH_BYTES

@@ -1,4 +1,4 @@
-"""Routes a batch in three phases: duplicates, capacity of the pools, submission in order (ROUTER-ROUTE-1 to 5).
+"""Routes a batch in three phases: duplicates, room in the pools, submission in order (ROUTER-ROUTE-1 to 5).
 
 It never awaits, so that it sees one snapshot of the pools, free capacity stays free, and all of a group's messages
 are in their lane before the first is delivered.
@@ -8,15 +8,18 @@ import logging
 from collections.abc import Callable
 
 from penstock.domain.errors import InvalidArgument
-from penstock.domain.outcome import DEFAULT_DELAY_S, FAST_FAIL_DELAY_S
+from penstock.domain.outcome import FAST_FAIL_DELAY_S
 from penstock.domain.pointer import MessagePointer, decode_pointer
 from penstock.edge.clock import Clock
 from penstock.queues import Received
 from penstock.router.intake.consumer import Consumer
 from penstock.router.intake.tracker import BatchGroup, InFlightTracker, TrackedMessage
 from penstock.router.monitoring.warnings import WarningCode, Warnings, WarningSeverity
+from penstock.router.pools.lanes import subscription_of
 from penstock.router.pools.pool import DeliveryPool
 
+# How long a message that a pool has no room for stays in its queue.
+TURNED_AWAY_S = 5
 _SHOWN_BODY_CHARS = 200
 
 _log = logging.getLogger(__name__)
@@ -58,8 +61,8 @@ class BatchRouter:
                 self._reject(consumer, messages, FAST_FAIL_DELAY_S)
                 continue
             fed.append(pool)
-            if self._check_room(consumer, pool, messages):
-                self._submit(consumer, pool, messages, groups)
+            if accepted := self._with_room(consumer, pool, messages):
+                self._submit(consumer, pool, accepted, groups)
         return fed
 
     def _decode(self, consumer: Consumer, received: Received) -> MessagePointer | None:
@@ -104,17 +107,32 @@ class BatchRouter:
         seen[pointer.id] = received
         return False
 
-    def _check_room(self, consumer: Consumer, pool: DeliveryPool, messages: list[_Parsed]) -> bool:
-        """Phase 2: accept all of a pool's messages, or reject them all."""
-        if pool.has_room(len(messages)):
-            return True
+    def _with_room(self, consumer: Consumer, pool: DeliveryPool, messages: list[_Parsed]) -> list[_Parsed]:
+        """Phase 2: accept all of a pool's messages or none, but for subscriptions that have half of a shared pool."""
+        if not pool.has_room(len(messages)):
+            self._turn_away(consumer, pool, messages)
+            return []
+        if pool.has_half_room(len(messages)):
+            return messages
+        by_subscription: dict[str, list[_Parsed]] = {}
+        for each in messages:
+            by_subscription.setdefault(subscription_of(each[0].group), []).append(each)
+        accepted: list[_Parsed] = []
+        for subscription, own in by_subscription.items():
+            if pool.has_room_for(subscription, len(own)):
+                accepted += own
+            else:
+                self._turn_away(consumer, pool, own)
+        return accepted
+
+    def _turn_away(self, consumer: Consumer, pool: DeliveryPool, messages: list[_Parsed]) -> None:
         self._warn(
             WarningCode.QUEUE_FULL,
             consumer,
-            f"pool {pool.code} has no capacity for the messages of a batch; they return to the queue",
+            f"pool {pool.code} has no room for messages of a batch; they return to the queue",
         )
-        self._reject(consumer, messages, DEFAULT_DELAY_S)
-        return False
+        consumer.turned_away += len(messages)
+        self._reject(consumer, messages, TURNED_AWAY_S)
 
     def _reject(self, consumer: Consumer, messages: list[_Parsed], delay_s: int) -> None:
         for _, received in messages:

@@ -15,8 +15,12 @@ from penstock.router.intake.tracker import InFlightTracker, Round, Stage, Tracke
 from penstock.router.monitoring.views import QueueView
 from penstock.router.pools.pool import ROOM_FOR, DeliveryPool
 
-# A full pool pauses the polls of the queues that have fed it within this time (ROUTER-ROUTE-7).
-FED_S = 60.0
+# Polls pause while every pool that the queue has fed within this time is full (ROUTER-ROUTE-7).
+FED_S = 600.0
+# A pause ends after this time, as messages for other pools may have come.
+PROBE_S = 60.0
+# The pause after a poll, for each of its messages that was turned away: at most 200 of them per second.
+TURNED_AWAY_PAUSE_S = 0.005
 ROUNDS_PER_VISIBILITY = 6
 _ROUNDS_BETWEEN = 2
 _BACK_OFF_S = (0.2, 1.0, 5.0, 15.0)
@@ -45,6 +49,8 @@ class Consumer:
         self.polls = 0
         self.received = 0
         self.malformed = 0
+        # Number of messages for which their pool had no room.
+        self.turned_away = 0
         self._connections = connections
         self._route = route
         self._tracker = tracker
@@ -54,9 +60,10 @@ class Consumer:
         self._polls: set[asyncio.Task[None]] = set()
         self._lease_keeper: asyncio.Task[None] | None = None
         self._heartbeat = HeartbeatRounds()
+        self._has_leases = asyncio.Event()
         self._last_poll_ms: int | None = None
         self._paused_polls = 0
-        self._fed: dict[DeliveryPool, float] = {}
+        self._fed = FedPools(self._loop.time)
 
     def start(self) -> None:
         """Start polling."""
@@ -112,33 +119,28 @@ class Consumer:
             self._last_poll_ms = self._clock.now_ms()
             if batch:
                 self.received += len(batch)
-                now_s = self._loop.time()
-                for pool in self._route(self, batch):
-                    self._fed[pool] = now_s
+                turned_away = self.turned_away
+                self._fed.add(self._route(self, batch))
+                if turned_away := self.turned_away - turned_away:
+                    await pause(turned_away * TURNED_AWAY_PAUSE_S)
 
     async def _wait_for_room(self) -> None:
-        """Wait while a pool of this queue is full, as it would reject the messages."""
-        while full := self._full_pool():
-            self._paused_polls += 1
-            try:
-                await full.wait_for_room()
-            finally:
-                self._paused_polls -= 1
-                self._last_poll_ms = self._clock.now_ms()
-
-    def _full_pool(self) -> DeliveryPool | None:
-        since_s = self._loop.time() - FED_S
-        for pool, fed_s in list(self._fed.items()):
-            if pool.draining:
-                del self._fed[pool]
-            elif not pool.has_room(ROOM_FOR):
-                return pool
-            elif fed_s < since_s:
-                del self._fed[pool]
-        return None
+        """Wait while all pools of this queue are full, as they would turn the messages away."""
+        if self._fed.has_room():
+            return
+        self._paused_polls += 1
+        try:
+            await self._fed.wait_for_room()
+        finally:
+            self._paused_polls -= 1
+            self._last_poll_ms = self._clock.now_ms()
 
     async def _keep_leases(self, visibility_s: float) -> None:
         while True:
+            if not self._heartbeat:
+                # Thousands of idle queues need no timers.
+                self._has_leases.clear()
+                await self._has_leases.wait()
             await pause(visibility_s / ROUNDS_PER_VISIBILITY)
             due = [message.received for message in self._heartbeat.due()]
             if not due:
@@ -151,6 +153,7 @@ class Consumer:
     def keep_lease(self, message: TrackedMessage) -> None:
         """Extend the lease of a message until it is released."""
         self._heartbeat.add(message)
+        self._has_leases.set()
 
     def redelivered(self, message: TrackedMessage, received: Received) -> None:
         """Settle a message in flight with the newest handle, through this consumer, after a redelivery."""
@@ -158,7 +161,7 @@ class Consumer:
         message.origin = self
         message.received.handle = received.handle
         message.reissued = message.stage is Stage.SETTLING
-        self._heartbeat.add(message)
+        self.keep_lease(message)
 
     def release_lease(self, message: TrackedMessage) -> None:
         """Stop extending the lease of a message."""
@@ -216,6 +219,40 @@ class Consumer:
             last_poll_age_s=None if polled_ms is None else (self._clock.now_ms() - polled_ms) / SECOND_MS,
             draining=self.stopped,
         )
+
+
+class FedPools:
+    """The pools that a queue has fed lately."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._fed_s: dict[DeliveryPool, float] = {}
+        # The pool that was last found to have room: looking there first saves the search.
+        self._roomy: DeliveryPool | None = None
+
+    def add(self, pools: Iterable[DeliveryPool]) -> None:
+        """Add the pools of a batch."""
+        now_s = self._now_s()
+        for pool in pools:
+            self._fed_s[pool] = now_s
+
+    def has_room(self) -> bool:
+        """Return whether any of the pools has room for the messages of a poll, or there are none."""
+        if self._roomy is not None and self._roomy in self._fed_s and self._roomy.has_room(ROOM_FOR):
+            return True
+        since_s = self._now_s() - FED_S
+        for pool, fed_s in list(self._fed_s.items()):
+            if pool.draining or fed_s < since_s:
+                del self._fed_s[pool]
+            elif pool.has_room(ROOM_FOR):
+                self._roomy = pool
+                return True
+        return not self._fed_s
+
+    async def wait_for_room(self) -> None:
+        """Wait until any of the pools has room, or until it is time to look for messages for others."""
+        rooms = [pool.room() for pool in self._fed_s]
+        await asyncio.wait(rooms, timeout=PROBE_S, return_when=asyncio.FIRST_COMPLETED)
 
 
 class HeartbeatRounds:

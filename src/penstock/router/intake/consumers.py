@@ -131,6 +131,11 @@ class Consumers:
             _log.warning("some polls did not end within %g s", wait_s)
 
     @property
+    def settling(self) -> int:
+        """Number of settlements that the queues have not confirmed yet."""
+        return sum(consumer.settlements.under_way for consumer in self.all())
+
+    @property
     def settlement_failures(self) -> int:
         """Number of settlements that have failed so far."""
         return sum(consumer.settlements.failures for consumer in self.all())

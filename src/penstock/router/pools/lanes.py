@@ -1,10 +1,19 @@
-"""The lanes of a pool, one per group, and their turns: a ring of lanes, so that no search is needed."""
+"""The lanes of a pool, one per group, and their turns: rings, so that no search is needed (ROUTER-ISOLATE-4).
+
+Turns go round over subscriptions, and within a subscription over its lanes. The subscription is the part of a group
+before its first colon; a group without a colon is a subscription of its own.
+"""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from math import inf
 
 from penstock.domain.pointer import DispatchMode
 from penstock.router.intake.tracker import BatchGroup, Stage, TrackedMessage
+
+# A pool is shared for this time after it last had messages of two subscriptions. Shorter than a hanging delivery, a
+# subscription that sends rarely would find that another has taken all permits in the meantime.
+SHARED_S = 600.0
 
 
 class _Tier:
@@ -55,10 +64,11 @@ class _Tier:
 class PoolLane:
     """The messages of one group, high priority first. At most one, `current`, is being delivered."""
 
-    __slots__ = ("_high", "_regular", "current", "group", "size")
+    __slots__ = ("_high", "_regular", "current", "group", "share", "size")
 
-    def __init__(self, group: str) -> None:
+    def __init__(self, group: str, share: "SubscriptionShare") -> None:
         self.group = group
+        self.share = share
         self.size = 0
         # Being delivered, or backing off while it blocks its group.
         self.current: TrackedMessage | None = None
@@ -105,16 +115,39 @@ class PoolLane:
         yield from self._regular
 
 
-class PoolLanes:
-    """The lanes that have messages. A lane is in the ring while it waits for its turn."""
+class SubscriptionShare:
+    """What one subscription has of a pool: lanes, permits and room."""
 
-    def __init__(self) -> None:
-        self._of_group: dict[str, PoolLane] = {}
+    __slots__ = ("delivering", "held", "is_queued", "lanes", "name", "ring")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lanes = 0
+        # Number of its messages that are being delivered, and that wait or back off.
+        self.delivering = 0
+        self.held = 0
         # Lanes waiting for their turn, the next one first.
         self.ring: deque[PoolLane] = deque()
+        # Whether it is in the ring of subscriptions. It is not while it waits for one of its own deliveries to end.
+        self.is_queued = False
+
+
+class PoolLanes:
+    """The lanes that have messages, by subscription. A lane is in a ring while it waits for its turn."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._of_group: dict[str, PoolLane] = {}
         # One lane per message without order; a dictionary, as it keeps the order of arrival and a set does not.
         self._loose: dict[PoolLane, None] = {}
+        self._shares: dict[str, SubscriptionShare] = {}
+        # Subscriptions waiting for their turn, the next one first.
+        self._ring: deque[SubscriptionShare] = deque()
+        # When two messages in a row were of different subscriptions.
+        self._shared_s = -inf
+        self._newest = ""
         self.queued = 0
+        self.backing_off = 0
 
     def __len__(self) -> int:
         return len(self._of_group) + len(self._loose)
@@ -123,52 +156,137 @@ class PoolLanes:
         yield from self._of_group.values()
         yield from self._loose
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether several subscriptions have used the pool lately."""
+        return self._now_s() - self._shared_s < SHARED_S
+
+    def held_of(self, subscription: str) -> int:
+        """Return the number of a subscription's messages that wait or back off."""
+        share = self._shares.get(subscription)
+        return 0 if share is None else share.held
+
     def add(self, message: TrackedMessage) -> None:
         """Add a message to its group's lane."""
         lane = self._lane_for(message)
+        share = lane.share
+        if share.name != self._newest:
+            if self._newest:
+                self._shared_s = message.tracked_s
+            self._newest = share.name
         if lane.size == 0 and lane.current is None:
-            self.ring.append(lane)
+            self._queue(lane)
         lane.push(message)
+        share.held += 1
         self.queued += 1
 
     def _lane_for(self, message: TrackedMessage) -> PoolLane:
         group = message.group
         if message.pointer.dispatch_mode is DispatchMode.IMMEDIATE:
-            lane = PoolLane(group)
+            lane = self._new_lane(group)
             self._loose[lane] = None
             return lane
         found = self._of_group.get(group)
         if found is None:
-            found = self._of_group[group] = PoolLane(group)
+            found = self._of_group[group] = self._new_lane(group)
         return found
+
+    def _new_lane(self, group: str) -> PoolLane:
+        name = subscription_of(group)
+        share = self._shares.get(name)
+        if share is None:
+            share = self._shares[name] = SubscriptionShare(name)
+        share.lanes += 1
+        return PoolLane(group, share)
+
+    def _queue(self, lane: PoolLane) -> None:
+        share = lane.share
+        share.ring.append(lane)
+        if not share.is_queued:
+            share.is_queued = True
+            self._ring.append(share)
+
+    def has_turn(self, permits: int) -> bool:
+        """Return whether a lane may have a turn; a subscription of a shared pool has half of the permits at most.
+
+        One that has as many leaves the ring until one of its deliveries ends.
+        """
+        ring = self._ring
+        most = (permits + 1) // 2
+        while ring:
+            share = ring[0]
+            if share.delivering < most or not self.is_shared:
+                return True
+            share.is_queued = False
+            ring.popleft()
+        return False
 
     def next(self) -> PoolLane:
         """Give the next lane its turn, and return it; its `current` message is to be delivered."""
-        lane = self.ring.popleft()
+        share = self._ring.popleft()
+        lane = share.ring.popleft()
+        if share.ring:
+            self._ring.append(share)
+        else:
+            share.is_queued = False
         if lane.current is None:
             lane.current = lane.pop()
-            self.queued -= 1
+        self.queued -= 1
+        share.held -= 1
+        share.delivering += 1
         lane.current.stage = Stage.DELIVERING
         return lane
 
-    def resume(self, lane: PoolLane) -> None:
-        """Put a lane that still has its `current` message back into the ring."""
+    def back_off(self, lane: PoolLane) -> None:
+        """End a lane's turn; its `current` message blocks it until `resume`."""
         assert lane.current is not None
-        self.ring.append(lane)
+        lane.current.stage = Stage.BACKING_OFF
+        self.backing_off += 1
+        lane.share.held += 1
+        self._end_turn(lane.share)
+
+    def resume(self, lane: PoolLane) -> None:
+        """Put a lane that backed off back into the ring."""
+        self.backing_off -= 1
+        self.queued += 1
+        self._queue(lane)
 
     def release(self, lane: PoolLane) -> None:
-        """End a lane's turn: append it to the ring if it has more messages, else remove it."""
+        """End a lane's turn: put it into the ring if it has more messages, else remove it."""
         assert lane.current is None
         if lane.size:
-            self.ring.append(lane)
-        elif self._of_group.get(lane.group) is lane:
+            lane.share.ring.append(lane)
+        else:
+            self._remove(lane)
+        self._end_turn(lane.share)
+
+    def _end_turn(self, share: SubscriptionShare) -> None:
+        share.delivering -= 1
+        if share.ring and not share.is_queued:
+            share.is_queued = True
+            self._ring.append(share)
+
+    def _remove(self, lane: PoolLane) -> None:
+        share = lane.share
+        share.lanes -= 1
+        if not share.lanes:
+            del self._shares[share.name]
+        if self._of_group.get(lane.group) is lane:
             del self._of_group[lane.group]
         else:
-            self._loose.pop(lane, None)
+            del self._loose[lane]
+
+    def queue_all(self) -> None:
+        """Let every subscription try for a turn, as the number of permits has changed."""
+        for share in self._shares.values():
+            if share.ring and not share.is_queued:
+                share.is_queued = True
+                self._ring.append(share)
 
     def take_blocked(self, lane: PoolLane, failed: TrackedMessage) -> list[TrackedMessage]:
         """Remove the messages of a lane that a failure in their batch blocks, in delivery order."""
         blocked = lane.take_blocked(failed.batch_group)
+        lane.share.held -= len(blocked)
         self.queued -= len(blocked)
         return blocked
 
@@ -181,13 +299,21 @@ class PoolLanes:
                 messages.append(lane.current)
                 lane.current = None
             messages += lane.clear()
+            lane.share.ring.clear()
+            lane.share.is_queued = False
+            lane.share.held = 0
             if lane.current is None:
-                self.release(lane)
-        self.ring.clear()
-        self.queued = 0
+                self._remove(lane)
+        self._ring.clear()
+        self.queued = self.backing_off = 0
         return messages
 
     def oldest_tracked_s(self) -> float | None:
         """Return when the message that has waited longest was tracked."""
         times = (message.tracked_s for lane in self for message in lane.held())
         return min(times, default=None)
+
+
+def subscription_of(group: str) -> str:
+    """Return the subscription of a group: `subscription:key`, or the group itself."""
+    return group.partition(":")[0] if ":" in group else group

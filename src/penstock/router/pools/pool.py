@@ -1,8 +1,8 @@
 """A pool: delivers the messages of its groups, each group in order, with limits on concurrency and rate.
 
 A worker is a task that holds one of the pool's permits. It takes the group whose turn it is, makes one attempt for the
-group's next message, and continues with the next group; it ends when no group waits. `_start_workers` is called
-whenever a group, a permit or the rate limit becomes ready, so that no waiting message is left without a worker.
+group's next message, and continues with the next group; it ends when no group may have a turn. `_start_workers` is
+called whenever a group, a permit or the rate limit becomes ready, so that no waiting message is left without a worker.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from penstock.domain.outcome import (
 from penstock.domain.pace.rate import SlidingWindow
 from penstock.domain.pointer import DispatchMode, MessagePointer
 from penstock.edge.clock import Clock
-from penstock.router.intake.tracker import Stage, TrackedMessage
+from penstock.router.intake.tracker import TrackedMessage
 from penstock.router.monitoring.views import RouterGroupView, RouterPoolView
 from penstock.router.monitoring.warnings import WarningCode, Warnings, WarningSeverity
 from penstock.router.pools.counts import PoolMetrics
@@ -62,7 +62,6 @@ class DeliveryPool:
         self.concurrency = concurrency
         self.metrics = metrics
         self.active = 0
-        self.backing_off = 0
         self.draining = False
         self._mediator = mediator
         self._clock = clock
@@ -70,7 +69,7 @@ class DeliveryPool:
         self._loop = asyncio.get_running_loop()
         self._rate = SlidingWindow(rate_limit_per_minute) if rate_limit_per_minute else None
         self._rate_timer: asyncio.TimerHandle | None = None
-        self._lanes = PoolLanes()
+        self._lanes = PoolLanes(self._loop.time)
         self._workers: dict[asyncio.Task[None], PoolLane | None] = {}
         self._backing_off: dict[PoolLane, asyncio.TimerHandle] = {}
         # Less than `concurrency` while a decrease waits for deliveries to end.
@@ -80,7 +79,7 @@ class DeliveryPool:
 
     @property
     def capacity(self) -> int:
-        """Number of messages that may wait in the pool."""
+        """Number of messages that may wait or back off in the pool."""
         return max(self.concurrency * CAPACITY_PER_PERMIT, MIN_CAPACITY)
 
     @property
@@ -89,13 +88,31 @@ class DeliveryPool:
         return self._lanes.queued
 
     @property
+    def backing_off(self) -> int:
+        """Number of messages that wait for the time of their next attempt."""
+        return self._lanes.backing_off
+
+    @property
+    def held(self) -> int:
+        """Number of messages in the pool: waiting, backing off and being delivered."""
+        return self._lanes.queued + self._lanes.backing_off + self.active
+
+    @property
     def rate_limit_per_minute(self) -> int | None:
         """Number of deliveries that may start in any minute; None if unlimited."""
         return self._rate.limit if self._rate is not None else None
 
     def has_room(self, messages: int) -> bool:
         """Return whether the pool can accept a number of messages."""
-        return not self.draining and self.queued + messages <= self.capacity
+        return not self.draining and self._lanes.queued + self._lanes.backing_off + messages <= self.capacity
+
+    def has_room_for(self, subscription: str, messages: int) -> bool:
+        """Return whether a subscription may have more messages here: half of the room at most if others use it too."""
+        return self._lanes.held_of(subscription) + messages <= self.capacity // 2 or not self._lanes.is_shared
+
+    def has_half_room(self, messages: int) -> bool:
+        """Return whether the pool can accept messages of any subscriptions without looking at each."""
+        return self._lanes.queued + self._lanes.backing_off + messages <= self.capacity // 2
 
     def submit(self, messages: Sequence[TrackedMessage]) -> None:
         """Accept messages, for which there must be room, and start workers for them."""
@@ -114,7 +131,7 @@ class DeliveryPool:
 
     def _next_lane(self) -> PoolLane | None:
         """Take a permit of the rate limit and return the next lane; None if nothing can be delivered now."""
-        if not self._lanes.ring:
+        if not self._lanes.has_turn(self._permits):
             return None
         if self._rate is not None:
             now_ms = self._clock.now_ms()
@@ -213,14 +230,12 @@ class DeliveryPool:
 
     def _back_off(self, lane: PoolLane, message: TrackedMessage, wait_s: int) -> None:
         """Wait for the next attempt without a permit; the group is blocked meanwhile."""
-        message.stage = Stage.BACKING_OFF
         message.attempt += 1
-        self.backing_off += 1
+        self._lanes.back_off(lane)
         self._backing_off[lane] = self._loop.call_later(wait_s, self._resume, lane)
 
     def _resume(self, lane: PoolLane) -> None:
         del self._backing_off[lane]
-        self.backing_off -= 1
         self._lanes.resume(lane)
         self._start_workers()
 
@@ -251,11 +266,11 @@ class DeliveryPool:
     def _warn(self, code: WarningCode, severity: WarningSeverity, message: str) -> None:
         self._warnings.add(code, severity, f"pool {self.code}", message)
 
-    async def wait_for_room(self) -> None:
-        """Wait until there may be room for the messages of a poll, or the pool drains."""
+    def room(self) -> "asyncio.Future[None]":
+        """Return what ends when there may be room for the messages of a poll, or when the pool drains."""
         if self._room is None:
             self._room = self._loop.create_future()
-        await asyncio.shield(self._room)
+        return self._room
 
     def _signal_room(self) -> None:
         if self._room is not None:
@@ -274,7 +289,7 @@ class DeliveryPool:
             return False
         self.concurrency = concurrency
         self._signal_room()
-        self._start_workers()
+        self._use_permits()
         return True
 
     async def _wait_to_shrink(self, concurrency: int, wait_s: float) -> bool:
@@ -288,8 +303,12 @@ class DeliveryPool:
             if not shrunk and self._permits == concurrency:
                 _log.warning("pool %s has %d deliveries; its limit stays %d", self.code, self.active, self.concurrency)
                 self._permits = self.concurrency
-                self._start_workers()
+                self._use_permits()
         return shrunk
+
+    def _use_permits(self) -> None:
+        self._lanes.queue_all()
+        self._start_workers()
 
     def change_rate_limit(self, rate_limit_per_minute: int | None) -> None:
         """Change or remove the rate limit; it applies to waiting messages immediately."""
@@ -313,7 +332,6 @@ class DeliveryPool:
         for timer in self._backing_off.values():
             timer.cancel()
         self._backing_off.clear()
-        self.backing_off = 0
         for message in self._lanes.clear():
             self._give_back(message, 0)
         self._signal_room()
@@ -328,8 +346,7 @@ class DeliveryPool:
     @property
     def is_removable(self) -> bool:
         """Whether it is drained, and its rate limit has no history that a new pool would have to respect."""
-        idle = self.active == 0 and self._lanes.queued == 0 and self.backing_off == 0
-        return self.draining and idle and (self._rate is None or self._rate.is_unused(self._clock.now_ms()))
+        return self.draining and self.held == 0 and (self._rate is None or self._rate.is_unused(self._clock.now_ms()))
 
     async def wait_until_drained(self, wait_s: float) -> bool:
         """Wait for the last delivery to end; return False if that takes longer than `wait_s`."""

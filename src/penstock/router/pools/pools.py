@@ -12,7 +12,7 @@ from penstock.router.config.plan import PoolPlan, plan_pools
 from penstock.router.intake.tracker import InFlightTracker
 from penstock.router.monitoring.warnings import ROUTER, WarningCode, Warnings, WarningSeverity
 from penstock.router.pools.counts import RouterMetrics
-from penstock.router.pools.pool import CAPACITY_PER_PERMIT, MIN_CAPACITY, SHRINK_WAIT_S, DeliveryPool, Mediator
+from penstock.router.pools.pool import SHRINK_WAIT_S, DeliveryPool, Mediator
 
 DEFAULT_POOL_CONCURRENCY = 20
 
@@ -45,9 +45,9 @@ class Pools:
         return [*self._pools.values(), *self._draining]
 
     @property
-    def capacity(self) -> int:
-        """Number of messages that all pools may hold (ROUTER-TRACK-4)."""
-        return max(sum(pool.concurrency * CAPACITY_PER_PERMIT for pool in self), MIN_CAPACITY)
+    def held(self) -> int:
+        """Number of messages in all pools."""
+        return sum(pool.held for pool in self.all())
 
     def plan(self, wanted: Sequence[PoolConfiguration], max_pools: int, warning_threshold: int) -> PoolPlan:
         """Return the steps to the pools wanted, and warn of those that the limits refuse."""

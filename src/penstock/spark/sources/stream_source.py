@@ -6,8 +6,9 @@ holds all streams back. The row's key orders the rows of one transaction, so tha
 positions are counted, and with one writer at a time they become visible in order.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
+from math import inf
 
 import msgspec
 import pyarrow
@@ -16,6 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from penstock.edge.clock import stopwatch
 from penstock.events.store import Dialect
 from penstock.spark.database import SparkDatabase
 from penstock.spark.errors import PositionsAhead
@@ -170,7 +172,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         schema: StructType,
         most_rows: int | None = None,
         task_rows: int = TASK_ROWS,
+        least_rows: int = 1,
+        longest_wait_s: float = inf,
+        seconds: Callable[[], float] = stopwatch,
     ) -> None:
+        """Begin a batch when `least_rows` wait, or when fewer have waited for `longest_wait_s`."""
         self._place = database.place
         self._dialect = database.dialect
         self._reader = reader_for(database)
@@ -178,6 +184,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._most_rows = most_rows
         self._task_rows = task_rows
+        self._least_rows = least_rows
+        self._longest_wait_s = longest_wait_s
+        self._seconds = seconds
+        self._waiting_since_s: float | None = None
         self._until: StreamPlace | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802
@@ -190,12 +200,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Read only what is there now."""
-        self._until = StreamPlace(self._outlook(START, None).horizon)
+        self._until = StreamPlace(self.outlook(START, None).horizon)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """Return where the next batch ends; where it starts, if nothing can be read."""
+        """Return where the next batch ends; where it starts, if nothing can be read or too few rows wait."""
         begin = StreamPlace.of_offset(start)
-        outlook = self._outlook(begin, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+        if self._waits_for_more(begin):
+            return start
+        outlook = self.outlook(begin, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
         if begin.position > outlook.reached:
             raise PositionsAhead(self._place, self._table.name, begin.position, outlook.reached)
         return outlook.end(begin, self._until).offset
@@ -221,8 +233,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Close the connection."""
         self._reader.close()
 
-    def _outlook(self, start: StreamPlace, most_rows: int | None) -> Outlook:
+    def outlook(self, start: StreamPlace, most_rows: int | None) -> Outlook:
+        """Return what can be read after a place, of which a batch takes up to `most_rows`."""
         text = self._table.outlook(start, most_rows, self._dialect, self._reader.prefix)
         ((horizon, reached, anything, position, key),) = self._reader.rows(text)
         last = None if position is None else StreamPlace(position, key)
         return Outlook(horizon, reached, bool(anything), last)
+
+    def _waits_for_more(self, begin: StreamPlace) -> bool:
+        """Return whether there are fewer rows than a batch has at least; a trigger for what is there takes any number.
+
+        A place that the database has not reached is not a wait: `latestOffset` says what is wrong.
+        """
+        if self._until is not None or self._least_rows <= 1:
+            return False
+        outlook = self.outlook(begin, self._least_rows)
+        if outlook.last is not None or not outlook.any or begin.position > outlook.reached:
+            self._waiting_since_s = None
+            return False
+        now_s = self._seconds()
+        if self._waiting_since_s is None:
+            self._waiting_since_s = now_s
+        if now_s - self._waiting_since_s < self._longest_wait_s:
+            return True
+        self._waiting_since_s = None
+        return False

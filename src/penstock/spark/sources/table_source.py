@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
+from math import inf
 from typing import Any, ClassVar
 
 import msgspec
@@ -56,7 +57,9 @@ class TableSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return the stream reader of the table that the options name."""
         task_rows = self._number("task_rows") or TASK_ROWS
-        return StreamReader(self.database, self._table, schema, self._number("most_rows"), task_rows)
+        least_rows = self._number("least_rows") or 1
+        most_rows, longest_wait_s = self._number("most_rows"), self._number("longest_wait_s") or inf
+        return StreamReader(self.database, self._table, schema, most_rows, task_rows, least_rows, longest_wait_s)
 
     @property
     def _table(self) -> str:

@@ -34,6 +34,7 @@ async def create_queue(service: SqsService, caller: SqsCaller, request: CreateQu
     )
     check_tags(request.tags)
     async with service.catalog_lock:
+        await service.settle(request.queue_name)
         existing = service.queues.get(request.queue_name)
         if existing is None:
             await service.create(request.queue_name, asked, request.tags)

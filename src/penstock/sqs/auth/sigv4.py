@@ -25,6 +25,7 @@ MAX_EXPIRES_S = 7 * 24 * 3600
 _STAMP = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})T([0-9]{2})([0-9]{2})([0-9]{2})Z")
 _EXPIRES = re.compile(r"[0-9]{1,6}")
 _PLAIN_PATH = re.compile(rb"(?:/[A-Za-z0-9_~-][A-Za-z0-9_.~-]*)+")
+_CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/")
 _UNSIGNED = b"UNSIGNED-PAYLOAD"
 
 
@@ -70,6 +71,12 @@ def verify(request: SignedRequest, credentials: Credentials, now_ms: int, region
     if not hmac.compare_digest(expected.hex().encode(), claim.signature.encode()):
         raise _mismatch("The signature does not match the request; check the secret and the signing method.")
     return key.principal
+
+
+def names_known_key(authorization: str, credentials: Credentials) -> bool:
+    """Return whether an Authorization header names a known access key; its signature is not checked."""
+    named = _CREDENTIAL.search(authorization)
+    return named is not None and credentials.find(named[1]) is not None
 
 
 def canonical_values(headers: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:

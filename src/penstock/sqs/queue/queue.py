@@ -9,6 +9,7 @@ from penstock.domain.limits import MINUTE_MS
 from penstock.domain.message import partition_of
 from penstock.engine import Counters, DeadLetterAt, Grouping, QueuePolicy, Waiters, held_bytes
 from penstock.sqs.queue.attributes import QueueAttributes
+from penstock.sqs.queue.intents import QueueState
 from penstock.sqs.queue.receipts import QueuePartition, ReceiveAttempts, SqsDelivery
 from penstock.sqs.queue.throttle import QueueThrottle
 
@@ -27,6 +28,9 @@ class SqsRecord(msgspec.Struct, frozen=True, kw_only=True):
     modified_s: int
     placement: tuple[str, ...] = ("",)
     """The database of each partition; the empty name is the server's own."""
+    birth: int = 0
+    """A number that no other queue has; a queue created again under the same name has another."""
+    state: QueueState = QueueState.LIVE
 
 
 encode_record = msgspec.json.Encoder().encode
@@ -38,10 +42,19 @@ def partition_name(queue_name: str, index: int) -> str:
     return f"{queue_name}#{index}"
 
 
-def split_partition_name(name: str) -> tuple[str, int]:
-    """Return the queue's name and the partition's index."""
-    queue_name, _, index = name.rpartition("#")
-    return queue_name, int(index)
+def deleted_name(name: str, stream_id: int) -> str:
+    """Return the name of a partition that waits to be removed, so that a new queue can have the old one."""
+    return f"#{stream_id}#{name}"
+
+
+def is_deleted_name(name: str) -> bool:
+    """Return whether a partition with this name waits to be removed."""
+    return name.startswith("#")
+
+
+def partition_index(name: str) -> int:
+    """Return the partition's index."""
+    return int(name.rpartition("#")[2])
 
 
 class SqsQueue:
@@ -145,6 +158,10 @@ class SqsQueue:
         if not wanting:
             return False
         return any(await asyncio.gather(*(partition.shell.page_in(partition.queue) for partition in wanting)))
+
+    def is_ready(self) -> bool:
+        """Return whether a receive may find a message, in memory or in the store."""
+        return self._has_ready() or self.wants_page()
 
     def _has_ready(self) -> bool:
         return any(partition.queue.engine.has_ready() for partition in self.partitions)

@@ -24,7 +24,10 @@ TIMEOUT_S = 170.0
 # An audit ignores deliveries that are younger than this.
 _AUDIT_DELAY_S = 5.5
 _FINDINGS = 1
-_BATCH = 500
+_BATCH = 25
+# Orders come in at this pace; many of them come faster, so that all are published within a minute.
+_EVENTS_PER_S = 300
+_PUBLISH_S = 60
 _CONCURRENCY = 50
 # Failures are short, so retries are quick; rate-limited deliveries spend no attempt.
 _RETRIES_S = (0.2, 0.5, 1, 2, 3, 5, 5, 5, 5, 5)
@@ -68,21 +71,40 @@ class DemoVerdict(msgspec.Struct, frozen=True):
         return f"Spark's audit found {broken} ({checked})"
 
 
+class DemoTimes(msgspec.Struct, frozen=True):
+    """How long it took: the start of all parts, from the first publish call to the last delivery, and everything."""
+
+    start_s: float
+    deliveries_s: float
+    total_s: float
+
+
 class DemoOutcome(msgspec.Struct, frozen=True):
     """The result of every subscriber and of the audit, which needs Spark."""
 
     results: list[Result]
     audit: DemoVerdict | None
+    times: DemoTimes
 
     @property
     def ok(self) -> bool:
         """Whether everything arrived, in order and signed, and the audit agrees."""
         return all(result.ok for result in self.results) and (self.audit is None or self.audit.clean)
 
+    def summary(self) -> str:
+        """Return how much was delivered how fast, as a sentence."""
+        delivered, times = sum(result.delivered for result in self.results), self.times
+        per_s = delivered / times.deliveries_s
+        return (
+            f"{delivered:,} deliveries in {times.deliveries_s:.1f} s ({per_s:,.0f}/s); all parts were ready after "
+            f"{times.start_s:.1f} s, and everything took {times.total_s:.1f} s"
+        )
+
 
 async def run_demo(plan: Plan, show: Callable[[DemoOutcome], None]) -> DemoOutcome:
     """Start all parts, publish, wait until all is delivered, check each subscriber's record, and show the outcome."""
     console = Console(stderr=True, quiet=not plan.show_progress)
+    began_s = time.monotonic()
     subscribers = demo_subscribers()
     environment = {**os.environ, **_SETTINGS}
     with tempfile.TemporaryDirectory(prefix="penstock-demo-") as directory:
@@ -93,15 +115,18 @@ async def run_demo(plan: Plan, show: Callable[[DemoOutcome], None]) -> DemoOutco
             endpoints = [await stack.enter_async_context(HttpServer(each.app, "127.0.0.1", 0)) for each in subscribers]
             supervisor = await stack.enter_async_context(Supervisor(parts, console.print))
             urls = [endpoint.url for endpoint in endpoints]
+            ready_s = time.monotonic()
             with Progress(*_COLUMNS, console=console) as progress:
                 await _run_flow(supervisor.addresses["api"], subscribers, urls, plan.orders, progress)
+            delivered_s = time.monotonic()
             verdict = None
             if plan.engine is Engine.SPARK:
                 console.print("auditing the deliveries with Spark")
                 await asyncio.sleep(_AUDIT_DELAY_S)
                 verdict = await run_audit(Path(directory), environment)
             results = [Result.of(subscriber, plan.orders) for subscriber in subscribers]
-            outcome = DemoOutcome(results, verdict)
+            times = DemoTimes(ready_s - began_s, delivered_s - ready_s, time.monotonic() - began_s)
+            outcome = DemoOutcome(results, verdict, times)
             show(outcome)
             if plan.keep:
                 console.print(
@@ -149,9 +174,13 @@ def _publish(
                 subscriber.name, "orders:**", f"{url}/webhooks", retry_delays_s=_RETRIES_S, pool=subscriber.name
             )
             subscriber.secret = created.secret
-        for batch in in_batches(order_events(orders, time.time()), _BATCH):
+        pause_s = _BATCH / max(_EVENTS_PER_S, orders * len(STEPS) / _PUBLISH_S)
+        due_s = time.monotonic()
+        for batch in in_batches(order_events(orders), _BATCH):
             penstock.publish_all(batch)
             progress.advance(bar, len(batch))
+            due_s += pause_s
+            time.sleep(max(0.0, due_s - time.monotonic()))
 
 
 async def run_audit(directory: Path, environment: Mapping[str, str]) -> DemoVerdict:

@@ -5,7 +5,7 @@ import random
 import statistics
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.client import Event
 from penstock.domain.signing import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, Signature, verify
-from penstock.http.server import Receive, Scope, Send, accept_lifespan, send_answer
+from penstock.http.server import Receive, Scope, Send, accept_lifespan, read_body, send_answer
 
 STEPS = ("placed", "paid", "packed", "handed-over", "in-transit", "delivered", "closed")
 _ACK = b'{"ack":true}'
@@ -56,7 +56,7 @@ class DemoSubscriber:
         if scope["type"] == "lifespan":
             await accept_lifespan(receive, send)
             return
-        body = (await receive())["body"]
+        body = await read_body(receive)
         if self.work_s:
             await asyncio.sleep(self.work_s)
         if self._is_too_much():
@@ -146,11 +146,11 @@ class Result:
         ]
 
 
-def order_events(orders: int, now_s: float) -> Iterator[Event]:
-    """Return the events of all orders, interleaved, the steps of each order in sequence."""
+def order_events(orders: int, now_s: Callable[[], float] = time.time) -> Iterator[Event]:
+    """Yield the events of all orders, interleaved, the steps of each order in sequence, each with the time of now."""
     for number, step in enumerate(STEPS):
         for order in range(orders):
-            data = OrderStep(order, number, now_s)
+            data = OrderStep(order, number, now_s())
             yield Event(type=f"orders:{step}", key=f"order-{order}", id=f"{order}-{number}", data=data)
 
 

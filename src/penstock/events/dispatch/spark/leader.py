@@ -1,25 +1,34 @@
-"""The driver's part in leadership: a thread with a loop that leads or stands by, and does the leader's chores."""
+"""The driver's part in dispatch: a thread with a loop that leads or stands by, and does the leader's chores.
+
+With a destination it also publishes: it is the inline engine's scheduler while few lanes are awake. Lanes are claimed,
+so it may run beside a round on Spark.
+"""
 
 import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import closing
 from typing import Any, TypeVar
 
 import msgspec
+import uvloop
 
 from penstock.cluster import OFF, RENEW_S, TTL_S, Alone, Standby, Terms, lease_for, running
 from penstock.domain.ids import TsidFactory
 from penstock.edge.clock import Clock
 from penstock.edge.pause import Pause, pause
 from penstock.events.dispatch.pending_job_poller import wait_for_work
+from penstock.events.dispatch.pool_queues import DispatchQueue
 from penstock.events.dispatch.recovery import StaleQueuedJobPoller
 from penstock.events.dispatch.retention import Retention
+from penstock.events.dispatch.scheduler import Scheduler
 from penstock.events.dispatch.settings import Counts
-from penstock.events.dispatch.spark.messages import DispatchSettings
+from penstock.events.dispatch.spark.messages import Destination, DispatchSettings
 from penstock.events.store import SCHEDULER, Dialect, JobRepository
 from penstock.events.store.postgres import postgres_repository
+from penstock.spark.changes import POLL_S, SqliteChanges
 from penstock.spark.database import SparkDatabase
 
 Result = TypeVar("Result")
@@ -40,12 +49,19 @@ class DriverLeader:
     """Leads by the scheduler's own lease, so that only one engine publishes. It is safe to use from any thread."""
 
     def __init__(
-        self, database: SparkDatabase, settings: DispatchSettings, lease: LeaseSettings, clock: Clock, ids: TsidFactory
+        self,
+        database: SparkDatabase,
+        settings: DispatchSettings,
+        lease: LeaseSettings,
+        clock: Clock,
+        ids: TsidFactory,
+        destination: Destination | None = None,
     ) -> None:
         self._database = database
         self._settings = settings
         self._lease = lease
         self._clock = clock
+        self._destination = destination
         self._name = ids.next_id(clock.now_ms())
         self._jobs = _signalled_repository(database)
         self._opened: Future[asyncio.Event] = Future()
@@ -85,7 +101,7 @@ class DriverLeader:
 
     def _work(self) -> None:
         try:
-            asyncio.run(self._lead())
+            uvloop.run(self._lead())
         except BaseException as error:
             if self._opened.done():
                 raise
@@ -101,12 +117,33 @@ class DriverLeader:
                 if lease is not None:
                     standby = Standby(lease, ttl_s=self._lease.ttl_s, renew_s=self._lease.renew_s)
                 self.leadership = standby or Alone()
-                terms = Terms(self.leadership, self._new_term, self.counts, pause)
-                async with running(standby), running(terms):
+                async with running(standby), running(self._terms()), running(self._lane_calls()):
                     self._opened.set_result(stop)
                     await stop.wait()
         finally:
             await self._jobs.close()
+
+    def _terms(self) -> Terms | Scheduler:
+        if self._destination is None:
+            return Terms(self.leadership, self._new_term, self.counts, pause)
+        queue = DispatchQueue(self._jobs, self._destination.queue_uri, per_pool=self._destination.queue_per_pool)
+        scheduler = Scheduler(
+            self._jobs,
+            queue.publisher,
+            self._destination.pointers(),
+            self.leadership,
+            self._settings.scheduler,
+            self._clock,
+            name=self._name,
+            queues=queue.pools,
+            most_awake=self._settings.few_lanes,
+        )
+        self.counts = scheduler.counts
+        return scheduler
+
+    def _lane_calls(self) -> "SqliteLaneCalls | None":
+        is_silent = self._destination is not None and self._database.dialect is Dialect.SQLITE
+        return SqliteLaneCalls(self._jobs, self._database) if is_silent else None
 
     def _new_term(self) -> "Housekeeping":
         jobs, clock, counts = self._jobs, self._clock, self.counts
@@ -157,6 +194,22 @@ class ChorePoller:
                 self._counts.errors += 1
                 log.exception("due jobs could not be woken")
                 await self._pause(self._every_s)
+
+
+class SqliteLaneCalls:
+    """Calls the scheduler when another process wakes lanes, of which SQLite does not notify."""
+
+    def __init__(self, jobs: JobRepository, database: SparkDatabase) -> None:
+        self._jobs = jobs
+        self._database = database
+
+    async def run(self) -> None:
+        """Look often, until cancelled; a look takes microseconds."""
+        with closing(SqliteChanges(self._database)) as changes:
+            while True:
+                await pause(POLL_S)
+                if changes.any() and await self._jobs.lanes.count_awake(1):
+                    self._jobs.signal.call()
 
 
 def _signalled_repository(database: SparkDatabase) -> JobRepository:

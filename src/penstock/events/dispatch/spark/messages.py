@@ -29,6 +29,9 @@ class DispatchSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     A round takes what the credit of pools allows, in the order of the lanes' turns, until it has this many.
     """
+    few_lanes: int = 10_000
+    """The driver itself publishes while no more lanes are awake; 0 leaves all to Spark (decision 0028).
+    """
     lanes_per_task: int = 64
     """Rounds of fewer lanes use fewer tasks, because distributing a little work takes longer than doing it."""
     tasks: int | None = None

@@ -1,4 +1,7 @@
-"""The streaming query of dispatch: each tick is a round while this node leads."""
+"""The streaming query of dispatch: each tick is a round while this node leads.
+
+A tick comes when many lanes are awake. While few are, the driver publishes from them without Spark (decision 0028).
+"""
 
 import threading
 from contextlib import suppress
@@ -14,9 +17,9 @@ from penstock.edge.node import process_ids
 from penstock.events.dispatch.spark.leader import DriverLeader, LeaseSettings
 from penstock.events.dispatch.spark.messages import DispatchReport
 from penstock.events.dispatch.spark.round import DispatchRounds
-from penstock.events.dispatch.spark.ticks import ticks
 from penstock.events.errors import DispatchFailed
 from penstock.events.store import LaneOwner
+from penstock.spark.sources.ticks import ticks
 
 NAME = "dispatch"
 _QUERY_ID = "sql.streaming.queryId"
@@ -53,7 +56,9 @@ class DispatchQuery:
 
     def start(self, spark: SparkSession, checkpoint: str) -> StreamingQuery:
         """Lead or stand by, and start the query; leadership ends with the query."""
-        leader = DriverLeader(self._rounds.database, self._rounds.settings, self._lease, self._clock, self._ids)
+        rounds = self._rounds
+        small = None if self._once or not rounds.settings.few_lanes else rounds.destination
+        leader = DriverLeader(rounds.database, rounds.settings, self._lease, self._clock, self._ids, small)
         leader.open()
         try:
             if self._once:
@@ -71,6 +76,11 @@ class DispatchQuery:
         """Return how many jobs wait to be published, counted up to 100,000; None while it does not run."""
         leader = self._leader
         return None if leader is None else leader.ask(lambda jobs: jobs.lanes.count_ready(_MOST_COUNTED))
+
+    def handled(self) -> int:
+        """Return how many jobs were published since the query started; its ticks have no rows."""
+        leader = self._leader
+        return 0 if leader is None else leader.counts.published
 
     def round(self, spark: SparkSession, leader: DriverLeader, owner: str) -> DispatchReport:
         """Run one round for an owner; a repeated round takes over the claims of the first."""
@@ -98,7 +108,9 @@ class DispatchQuery:
             if leader.leads_within(_STAND_BY_S) and not stopped.wait(self._backoff.delay_s):
                 self.round(spark, leader, f"{query_id}/{batch}")
 
-        stream = spark.readStream.format(ticks(spark, self._rounds.database, self._rounds.default_pool)).load()
+        few_lanes = 0 if self._once else self._rounds.settings.few_lanes
+        source = ticks(spark, self._rounds.database, few_lanes, self._rounds.default_pool)
+        stream = spark.readStream.format(source).load()
         writer = stream.writeStream.foreachBatch(dispatch).queryName(self.name)
         if self._once:
             writer = writer.trigger(availableNow=True)

@@ -38,14 +38,14 @@ class DispatchRounds:
     ) -> None:
         self.database = database
         self.settings = settings
-        self._destination = destination
+        self.destination = destination
         self._work = work
         self._small: DataFrame | None = None
 
     @property
     def default_pool(self) -> str:
         """Return the pool of jobs that name none."""
-        return self._destination.pool
+        return self.destination.pool
 
     def tasks_of(self, spark: SparkSession, lanes: int) -> int:
         """Return how many tasks to use for a number of lanes: a power of two, as the queue's hash spreads groups."""
@@ -91,7 +91,7 @@ class DispatchRounds:
         return spread(packed_plans(spark, self.database, parts, tasks), tasks).mapInArrow(publish, REPORTS)
 
     def _request_factory(self) -> Callable[[RoundSpec], TaskRequest]:
-        database, destination, settings = self.database, self._destination, self.settings
+        database, destination, settings = self.database, self.destination, self.settings
 
         def request_for(spec: RoundSpec) -> TaskRequest:
             return TaskRequest(

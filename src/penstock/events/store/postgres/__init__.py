@@ -19,8 +19,8 @@ from penstock.domain.order import LaneKey, Position
 from penstock.domain.pace.credit import AwakeStream
 from penstock.engine import StoreFailed
 from penstock.engine.store.postgres_address import PostgresAddress, Session
-from penstock.events.errors import DatabaseFailed
-from penstock.events.store.database import JobSignal, LaneContent, LaneJob, LaneQuestion, Row, Work
+from penstock.events.errors import DatabaseFailed, ValuesRefused
+from penstock.events.store.database import JobSignal, LaneContent, LaneJob, LaneQuestion, Row, Statement, Work
 from penstock.events.store.postgres.listener import PostgresListener
 from penstock.events.store.postgres.schema import drop_months, make_months, migrate
 from penstock.events.store.repository import JobRepository
@@ -49,7 +49,7 @@ class PostgresTransaction:
     def bulk(self, statement: str, rows: Sequence[Row]) -> None:
         """Run one statement for many rows."""
         if rows:
-            self._run(_QUERIES[statement], [list(column) for column in zip(*rows, strict=True)])
+            self._run(_QUERIES[statement], _columns(rows))
 
     def select(self, text: str, values: dict[str, object]) -> list[Row]:
         """Return the rows of a SELECT that was put together."""
@@ -107,9 +107,17 @@ class PostgresTransaction:
         }
         return self.all("claim_lanes", owner=owner, until_ms=until_ms, **columns)
 
-    def finish_job(self, **values: object) -> bool:
-        """End a delivery and keep its attempt, in one statement."""
-        return bool(self.all("finish_job", **values))
+    def together(self, *statements: Statement) -> list[list[Row]]:
+        """Return the rows of several statements, sent at once."""
+        with self._session.pipeline():
+            cursors = [
+                self._session.execute(_QUERIES[name], dict(values) or None, binary=True) for name, values in statements
+            ]
+        return [cursor.fetchall() for cursor in cursors]
+
+    def finish_jobs(self, rows: Sequence[Row]) -> list[Row]:
+        """End deliveries and keep their attempts, in one statement."""
+        return self._run(_QUERIES["finish_jobs"], _columns(rows)) if rows else []
 
     def announce(self) -> None:
         """Wake those who wait for jobs, in any process, after the commit."""
@@ -124,6 +132,10 @@ class PostgresTransaction:
     def _run(self, text: str, values: Any) -> list[Row]:
         cursor = self._session.execute(text, values or None, binary=True)
         return cursor.fetchall() if cursor.description is not None else []
+
+
+def _columns(rows: Sequence[Row]) -> list[list[object]]:
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def _content(rows: list[Row]) -> LaneContent:
@@ -143,7 +155,8 @@ _CONNECTIONS = 8
 _ATTEMPTS = 3
 _TRY_AGAIN = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 # Besides the server's own errors: an integer past 64 bits, text that is not Unicode.
-_REFUSALS = (psycopg.Error, OverflowError, UnicodeError)
+_BAD_VALUES = (psycopg.DataError, psycopg.IntegrityError, OverflowError, UnicodeError)
+_REFUSALS = (psycopg.Error, *_BAD_VALUES)
 
 
 class PostgresDatabase:
@@ -217,8 +230,8 @@ class PostgresDatabase:
             result: Result = await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
             return result
         except _REFUSALS as error:
-            explained = self._address.explain(error)
-            raise DatabaseFailed(f"{self._address} refused a change of jobs: {explained}") from error
+            kind = ValuesRefused if isinstance(error, _BAD_VALUES) else DatabaseFailed
+            raise kind(f"{self._address} refused a change of jobs: {self._address.explain(error)}") from error
         except StoreFailed as error:
             raise DatabaseFailed(error.message) from None
 

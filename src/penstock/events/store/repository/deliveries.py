@@ -1,15 +1,21 @@
-"""The delivery of a job: whether it may begin, and how it ended (ORDER-5, JOB-STATUS-1)."""
+"""Deliveries of jobs: whether they may begin, and how they ended, many at a time (ORDER-5, JOB-STATUS-1).
 
+The usual case is one transaction of few statements, which locks no lane. A job that may not begin is explained in a
+second transaction, which locks the lanes of the jobs it moves before it moves any.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum, auto
 
 import msgspec
 
+from penstock.domain.event import StoredEvent
 from penstock.domain.job import Attempt, DispatchJob
 from penstock.domain.job_state import FINAL, TRANSITIONS, JobStatus
 from penstock.domain.order import is_expired
-from penstock.events.store.database import RepositoryPart, Transaction, writes, writes_one
+from penstock.events.store.database import RepositoryPart, Row, Transaction, writes
 from penstock.events.store.repository.lanes import move, move_and_wake, wake_waiting
-from penstock.events.store.statements import STATUS_OF, StoredState, job_of
+from penstock.events.store.statements import STATUS_OF, StoredState, event_of, job_of
 
 
 class Beginning(Enum):
@@ -30,10 +36,19 @@ class Beginning(Enum):
 
 
 class Begin(msgspec.Struct, frozen=True):
-    """The answer to a delivery that wants to begin, with the job as it is now."""
+    """The answer to a delivery that wants to begin, with the job as it is now, and its event if it has begun."""
 
     what: Beginning
     job: DispatchJob | None = None
+    event: StoredEvent | None = None
+
+
+class DeliveryLease(msgspec.Struct, frozen=True):
+    """In whose name deliveries begin, when, and until when they hold their jobs."""
+
+    owner: str
+    now_ms: int
+    until_ms: int
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -57,72 +72,121 @@ class TryFromQueue(msgspec.Struct, frozen=True):
 Verdict = Done | TryLater | TryFromQueue
 
 
+class EndedDelivery(msgspec.Struct, frozen=True):
+    """A delivery that ended: the attempt has its number, the verdict says what becomes of the job."""
+
+    job_id: str
+    attempt: Attempt
+    verdict: Verdict
+    now_ms: int
+
+    def row(self) -> Row:
+        """Return the columns of the statement `finish_jobs`."""
+        attempt, verdict = self.attempt, self.verdict
+        state, due_at_ms, lease_until_ms = _kept_as(verdict)
+        return (
+            self.job_id,
+            attempt.number,
+            int(state),
+            int(attempt.spends),
+            int(isinstance(verdict, TryLater)),
+            due_at_ms,
+            lease_until_ms,
+            self.now_ms,
+            self.now_ms if isinstance(verdict, Done) else None,
+            attempt.outcome.value,
+            attempt.at_ms,
+            attempt.duration_ms,
+            attempt.status_code,
+            attempt.response,
+            attempt.error,
+        )
+
+
+class DeliveryExchange(msgspec.Struct, frozen=True):
+    """What ended, and what began."""
+
+    ended: list[bool]
+    """Of each delivery whether its end was kept; it was not if the job had moved on before."""
+    begun: Mapping[str, Begin]
+    """By id. Jobs that are not here did not begin: `explain` says why."""
+    subscription_changes: int = -1
+    """How often subscriptions had changed until now; -1 if nothing was asked to begin."""
+
+
 class JobDeliveries(RepositoryPart):
     """Deliveries of jobs: they begin, and they end."""
 
-    async def begin(self, job_id: str, owner: str, now_ms: int, lease_until_ms: int) -> Begin:
-        """Begin the delivery of a job that the queue brought: it is PROCESSING now, or the answer says why not."""
-        begun = await self._begin_queued(job_id, owner, now_ms, lease_until_ms)
-        return begun or await self._begin_or_explain(job_id, owner, now_ms, lease_until_ms)
+    @writes
+    def exchange(
+        self, tx: Transaction, ended: Sequence[EndedDelivery], job_ids: Collection[str], lease: DeliveryLease
+    ) -> DeliveryExchange:
+        """End deliveries, then begin those of jobs that the queue brought and whose turn it is.
 
-    @writes_one
-    def _begin_queued(self, tx: Transaction, job_id: str, owner: str, now_ms: int, lease_until_ms: int) -> Begin | None:
-        """Begin in the usual case, in one statement: a QUEUED job whose turn it is."""
-        return _begin(tx, job_id, owner, now_ms, lease_until_ms)
+        It is as if they came one after the other: of the jobs of an ordered lane, one begins.
+        """
+        left = set(tx.finish_jobs([each.row() for each in ended]))
+        wake_waiting(tx, [job_id for job_id, _ in left])
+        kept = [_taken(left, (each.job_id, each.attempt.number)) for each in ended]
+        if not job_ids:
+            return DeliveryExchange(kept, {})
+        ids = list(job_ids)
+        begun, ((changes,),) = tx.together(("begin_jobs", _beginning(ids, lease)), ("subscription_changes", {}))
+        return DeliveryExchange(kept, _with_events(tx, begun), changes)
 
     @writes
-    def _begin_or_explain(self, tx: Transaction, job_id: str, owner: str, now_ms: int, lease_until_ms: int) -> Begin:
-        """Begin a delivery, or say why not; a job whose turn it is not goes back to PENDING."""
-        row = tx.first("job", id=job_id)
-        if row is None:
-            return Begin(Beginning.UNKNOWN)
-        job = job_of(row)
-        if job.status is JobStatus.PENDING and job.due_at_ms <= now_ms:
-            _arrive(tx, job, now_ms, lease_until_ms)
-            job = _now(tx, job)
-        if job.status is JobStatus.QUEUED:
-            if begun := _begin(tx, job_id, owner, now_ms, lease_until_ms):
-                return begun
-            if is_expired(job.expires_at_ms, now_ms):
-                move_and_wake(tx, "expire_jobs", [(job.id, job.group_key)], now_ms=now_ms)
-            elif move_and_wake(tx, "hold_back", [(job.id, job.group_key)], now_ms=now_ms):
-                return Begin(Beginning.HELD_BACK, _now(tx, job))
-            job = _now(tx, job)
-        return Begin(_standing(job), job)
-
-    @writes_one
-    def finish(self, tx: Transaction, job_id: str, attempt: Attempt, verdict: Verdict, now_ms: int) -> bool:
-        """End the delivery whose number the attempt has; False, and nothing kept, when the job has moved on since."""
-        state, due_at_ms, lease_until_ms = _kept_as(verdict)
-        ended = tx.finish_job(
-            id=job_id,
-            state=int(state),
-            spent=int(attempt.spends),
-            rounds=int(isinstance(verdict, TryLater)),
-            due_at_ms=due_at_ms,
-            lease_until_ms=lease_until_ms,
-            now_ms=now_ms,
-            finished_at_ms=now_ms if isinstance(verdict, Done) else None,
-            **msgspec.structs.asdict(attempt),
-        )
-        if ended:
-            wake_waiting(tx, [job_id])
-        return ended
+    def explain(self, tx: Transaction, job_ids: Collection[str], lease: DeliveryLease) -> dict[str, Begin]:
+        """Say why jobs did not begin, or begin them now; those whose turn it is not go back to PENDING."""
+        jobs = _jobs_among(tx, job_ids)
+        queued = _in_queue(tx, jobs, lease)
+        late = [place for place in queued if is_expired(jobs[place[0]].expires_at_ms, lease.now_ms)]
+        move_and_wake(tx, "expire_jobs", late, now_ms=lease.now_ms)
+        on_time = [place for place in queued if place not in late]
+        ids = [job_id for job_id, _ in on_time]
+        answers = _with_events(tx, tx.all("begin_jobs", **_beginning(ids, lease)))
+        waiting = [place for place in on_time if place[0] not in answers]
+        held_back = {job.id for job in move_and_wake(tx, "hold_back", waiting, now_ms=lease.now_ms)}
+        for job_id, job in _jobs_among(tx, jobs.keys() - answers.keys()).items():
+            answers[job_id] = Begin(Beginning.HELD_BACK if job_id in held_back else _standing(job), job)
+        return {job_id: answers.get(job_id, Begin(Beginning.UNKNOWN)) for job_id in job_ids}
 
 
-def _begin(tx: Transaction, job_id: str, owner: str, now_ms: int, lease_until_ms: int) -> Begin | None:
-    row = tx.first("begin_job", id=job_id, owner=owner, now_ms=now_ms, lease_until_ms=lease_until_ms)
-    return None if row is None else Begin(Beginning.BEGUN, job_of(row))
+def _in_queue(tx: Transaction, jobs: Mapping[str, DispatchJob], lease: DeliveryLease) -> list[Row]:
+    """Return id and group key of the jobs that are QUEUED, with those that are so because the queue brought them."""
+    ready = [_place(job) for job in jobs.values() if job.status is JobStatus.PENDING and job.due_at_ms <= lease.now_ms]
+    queued = [_place(job) for job in jobs.values() if job.status is JobStatus.QUEUED]
+    tx.lock_lanes({group_key for _, group_key in (*ready, *queued)})
+    # The scheduler has not marked these yet, or assumes that their publication failed.
+    arrived = {job.id for job in move(tx, "arrive", ready, now_ms=lease.now_ms, lease_until_ms=lease.until_ms)}
+    return queued + [place for place in ready if place[0] in arrived]
 
 
-def _arrive(tx: Transaction, job: DispatchJob, now_ms: int, lease_until_ms: int) -> None:
-    # The queue brought it, so it is in the queue: the scheduler has not marked it yet, or assumes that it failed.
-    move(tx, "arrive", [(job.id, job.group_key)], now_ms=now_ms, lease_until_ms=lease_until_ms)
+def _beginning(job_ids: list[str], lease: DeliveryLease) -> dict[str, object]:
+    return {"ids": job_ids, "owner": lease.owner, "now_ms": lease.now_ms, "lease_until_ms": lease.until_ms}
 
 
-def _now(tx: Transaction, job: DispatchJob) -> DispatchJob:
-    row = tx.first("job", id=job.id)
-    return job if row is None else job_of(row)
+def _with_events(tx: Transaction, rows: list[Row]) -> dict[str, Begin]:
+    """Return jobs that have begun, with their events."""
+    jobs = [job_of(row) for row in rows]
+    ids = sorted({job.event_id for job in jobs if job.event_id is not None})
+    events = {event.id: event for event in map(event_of, tx.all("events_among", ids=ids) if ids else ())}
+    return {job.id: Begin(Beginning.BEGUN, job, events.get(job.event_id or "")) for job in jobs}
+
+
+def _taken(left: set[Row], delivery: Row) -> bool:
+    """Take a delivery out of those that are left; return whether it was there."""
+    there = delivery in left
+    left.discard(delivery)
+    return there
+
+
+def _jobs_among(tx: Transaction, job_ids: Collection[str]) -> dict[str, DispatchJob]:
+    rows = tx.all("jobs_among", ids=list(job_ids)) if job_ids else []
+    return {job.id: job for job in map(job_of, rows)}
+
+
+def _place(job: DispatchJob) -> Row:
+    return job.id, job.group_key
 
 
 def _standing(job: DispatchJob) -> Beginning:

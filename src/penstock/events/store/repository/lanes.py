@@ -200,6 +200,12 @@ class Lanes(RepositoryPart):
         tx.bulk("hold_lanes", [(*lane, owner.name, until_ms) for lane, until_ms in lanes])
 
     @reads
+    def count_awake(self, tx: Transaction, most: int) -> int:
+        """Return how many lanes are awake, counted up to `most`."""
+        count: int = tx.all("count_awake", most=most)[0][0]
+        return count
+
+    @reads
     def count_ready(self, tx: Transaction, most: int) -> int:
         """Return how many jobs wait to be published, counted up to `most`."""
         count: int = tx.all("count_ready", most=most)[0][0]

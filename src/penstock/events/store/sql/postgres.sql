@@ -175,17 +175,26 @@ FROM (
 {first jobs lane}
 ORDER BY lane.turn LIMIT :rows
 
--- finish_job --
+-- finish_jobs --
+-- The columns are those of EndedDelivery in repository/deliveries.py.
 WITH finished AS (
-    UPDATE jobs SET state = :state, attempt_count = attempt_count + :spent, publish_round = publish_round + :rounds,
-        due_at_ms = coalesce(:due_at_ms::bigint, due_at_ms), owner = NULL, lease_until_ms = :lease_until_ms,
-        last_error = :error, updated_at_ms = :now_ms, finished_at_ms = :finished_at_ms
-    WHERE id = :id AND state = {PROCESSING} AND delivery_count = :number
-    RETURNING id
+    UPDATE jobs SET state = ended.state, attempt_count = attempt_count + ended.spent,
+        publish_round = publish_round + ended.rounds, due_at_ms = coalesce(ended.due_at_ms, jobs.due_at_ms),
+        owner = NULL, lease_until_ms = ended.lease_until_ms, updated_at_ms = ended.now_ms,
+        finished_at_ms = ended.finished_at_ms, last_error = ended.error
+    FROM unnest(
+        %b::text[], %b::bigint[], %b::smallint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[],
+        %b::bigint[], %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::text[], %b::text[]
+    ) AS ended (
+        id, number, state, spent, rounds, due_at_ms, lease_until_ms, now_ms, finished_at_ms, outcome, at_ms,
+        duration_ms, status_code, response, error
+    )
+    WHERE jobs.id = ended.id AND jobs.state + 0 = {PROCESSING} AND jobs.delivery_count = ended.number
+    RETURNING jobs.id, ended.number, outcome, at_ms, duration_ms, status_code, response, ended.error
 )
 INSERT INTO attempts (job_id, number, outcome, at_ms, duration_ms, status_code, response, error)
-SELECT id, :number, :outcome, :at_ms, :duration_ms, :status_code::bigint, :response::text, :error::text FROM finished
-RETURNING job_id
+SELECT * FROM finished
+RETURNING job_id, number
 
 -- add_pool_queues --
 INSERT INTO pool_queues (code) SELECT * FROM unnest(%b::text[]) ON CONFLICT DO NOTHING

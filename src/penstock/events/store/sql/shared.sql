@@ -121,6 +121,9 @@ SELECT id FROM subscriptions WHERE id {among ids} AND paused
 SELECT min(turn), max(turn), count(*) FROM lanes {by lanes_claimed}
 WHERE claimed_until_ms IS NOT NULL AND claimed_by = :owner
 
+-- count_awake --
+SELECT count(*) FROM (SELECT 1 FROM lanes {by lanes_awake} WHERE awake LIMIT :most) AS awake_now
+
 -- lapsed_lanes --
 SELECT group_key, ordered FROM lanes {by lanes_claimed}
 WHERE claimed_until_ms IS NOT NULL AND claimed_until_ms <= :now_ms ORDER BY claimed_until_ms LIMIT :most
@@ -183,14 +186,30 @@ RETURNING id
 
 -- Delivering
 
--- begin_job --
+-- begin_jobs --
+-- Of an ordered lane only the first that may go: while it is delivered, the others wait. A job that the queue brings
+-- before the scheduler has marked it is in the queue all the same.
 UPDATE jobs SET state = {PROCESSING}, delivery_count = delivery_count + 1, owner = :owner,
     lease_until_ms = :lease_until_ms, updated_at_ms = :now_ms
-WHERE id = :id AND state + 0 = {QUEUED}
-  AND {in time jobs}
-  AND NOT EXISTS (SELECT 1 FROM subscriptions AS s WHERE s.id = jobs.subscription_id AND s.paused)
-  AND NOT {held back jobs}
+FROM (
+    SELECT j.id AS chosen_id, row_number() OVER (
+        PARTITION BY j.group_key, CASE WHEN j.mode = {IMMEDIATE} THEN j.id END ORDER BY asked.number
+    ) AS place
+    FROM {numbered ids} CROSS JOIN jobs AS j
+    WHERE j.id = asked.value AND j.state + 0 IN ({READY}, {QUEUED})
+      AND (j.state + 0 = {QUEUED} OR j.due_at_ms <= :now_ms)
+      AND {in time j}
+      AND NOT EXISTS (SELECT 1 FROM subscriptions AS s WHERE s.id = j.subscription_id AND s.paused)
+      AND NOT {held back j}
+) AS chosen
+WHERE jobs.id = chosen_id AND place = 1 AND jobs.state + 0 IN ({READY}, {QUEUED})
 RETURNING {job columns}
+
+-- jobs_among --
+SELECT {job columns} FROM jobs WHERE id {among ids}
+
+-- subscription_changes --
+SELECT count FROM subscription_changes
 
 -- arrive --
 UPDATE jobs SET state = {QUEUED}, lease_until_ms = :lease_until_ms, updated_at_ms = :now_ms
@@ -239,6 +258,10 @@ SELECT id, group_key FROM jobs WHERE id {among ids}
 -- event --
 SELECT id, tenant, source, external_id, type, subject, time_ms, data, content_type, group_name, attributes, received_ms
 FROM events WHERE id = :id
+
+-- events_among --
+SELECT id, tenant, source, external_id, type, subject, time_ms, data, content_type, group_name, attributes, received_ms
+FROM events WHERE id {among ids}
 
 -- known_events --
 SELECT id, source, external_id FROM events WHERE tenant = :tenant AND external_id {among external_ids}

@@ -111,16 +111,19 @@ ORDER BY turn
 SELECT group_key, ordered, turn, {is paused lanes}, pool FROM lanes {by lanes_claimed}
 WHERE claimed_until_ms IS NOT NULL AND claimed_by = :owner AND turn BETWEEN :first AND :last ORDER BY turn
 
--- finish_job --
-UPDATE jobs SET state = :state, attempt_count = attempt_count + :spent, publish_round = publish_round + :rounds,
-    due_at_ms = coalesce(:due_at_ms, due_at_ms), owner = NULL, lease_until_ms = :lease_until_ms,
-    last_error = :error, updated_at_ms = :now_ms, finished_at_ms = :finished_at_ms
-WHERE id = :id AND state = {PROCESSING} AND delivery_count = :number
-RETURNING id
+-- deliveries_under_way --
+SELECT id, delivery_count FROM jobs WHERE id {among ids} AND state + 0 = {PROCESSING}
 
--- add_attempt --
+-- finish_jobs --
+-- The columns are those of EndedDelivery in repository/deliveries.py.
+UPDATE jobs SET state = ?3, attempt_count = attempt_count + ?4, publish_round = publish_round + ?5,
+    due_at_ms = coalesce(?6, due_at_ms), owner = NULL, lease_until_ms = ?7, updated_at_ms = ?8, finished_at_ms = ?9,
+    last_error = ?15
+WHERE id = ?1 AND state + 0 = {PROCESSING} AND delivery_count = ?2
+
+-- add_attempts --
 INSERT INTO attempts (job_id, number, outcome, at_ms, duration_ms, status_code, response, error)
-VALUES (:id, :number, :outcome, :at_ms, :duration_ms, :status_code, :response, :error)
+VALUES (?1, ?2, ?10, ?11, ?12, ?13, ?14, ?15)
 
 -- add_pool_queues --
 INSERT INTO pool_queues (code) VALUES (?) ON CONFLICT DO NOTHING

@@ -59,7 +59,7 @@ def _rounds(database: SparkDatabase, queue_uri: str) -> DispatchRounds:
     endpoint = "http://127.0.0.1:8080/process"
     destination = Destination(queue_uri=queue_uri, endpoint=endpoint, secrets=(b"a secret of the benchmark",))
     # Nothing is delivered here: lanes do not wait for deliveries.
-    settings = DispatchSettings(scheduler=SchedulerSettings(jobs_per_lane=10_000))
+    settings = DispatchSettings(few_lanes=0, scheduler=SchedulerSettings(jobs_per_lane=10_000))
     return DispatchRounds(database=database, destination=destination, settings=settings)
 
 

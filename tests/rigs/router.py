@@ -295,9 +295,13 @@ class RouterRig:
 
     async def idle(self) -> None:
         """Wait, for as long as it takes, until nothing is on its way."""
+        await self.idle_but()
+
+    async def idle_but(self, *message_ids: str) -> None:
+        """Wait, for as long as it takes, until only these messages are on their way."""
         await quiet()
         for _ in range(_IDLE_STEPS):
-            if not any(queue.in_flight for queue in self.router.queues()):
+            if sum(queue.in_flight for queue in self.router.queues()) == len(message_ids):
                 return
             await asyncio.sleep(_IDLE_STEP_S)
         raise AssertionError(f"still on their way: {self.router.in_flight(5).messages}")

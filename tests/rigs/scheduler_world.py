@@ -29,7 +29,16 @@ from penstock.events.store.repository.deliveries import Beginning, Done, TryLate
 from penstock.events.store.repository.lanes import LaneOwner, LaneRun, Lanes
 from penstock.queues.errors import HeldBack
 from penstock.queues.port import Publication
-from tests.scheduler_rig import BLOCK, ENDPOINT, IMMEDIATE, NEXT, InlineDatabase, MemoryQueue, PlainTokens, SchedulerRig
+from tests.rigs.scheduler import (
+    BLOCK,
+    ENDPOINT,
+    IMMEDIATE,
+    NEXT,
+    InlineDatabase,
+    MemoryQueue,
+    PlainTokens,
+    SchedulerRig,
+)
 
 Result = TypeVar("Result")
 

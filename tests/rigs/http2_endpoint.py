@@ -10,7 +10,7 @@ from h2.connection import H2Connection
 from h2.events import DataReceived, RequestReceived, StreamEnded, StreamReset
 from h2.settings import SettingCodes, Settings
 
-from tests.http_endpoints import Talk
+from tests.rigs.http_endpoints import Talk
 
 
 class Request(msgspec.Struct, eq=False):

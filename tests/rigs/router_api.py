@@ -24,8 +24,8 @@ from penstock.router.monitoring.warnings import WarningCode, Warnings, WarningSe
 from penstock.router.pools.counts import RouterMetrics
 from penstock.router.settings import RouterSettings
 from penstock.testing.clock import VirtualClock
-from tests.router_surface import FakeRouter
-from tests.virtual_pauses import settle
+from tests.rigs.router_surface import FakeRouter
+from tests.rigs.virtual_pauses import settle
 
 CONFIGURATION = RouterConfiguration(
     (PoolConfiguration("P", 10), PoolConfiguration("pool/with space", 1)),

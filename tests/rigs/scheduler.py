@@ -22,11 +22,12 @@ from penstock.events.errors import DatabaseFailed
 from penstock.events.store.database import JobSignal, Transaction
 from penstock.events.store.migrations import migrations
 from penstock.events.store.repository import JobRepository
-from penstock.events.store.repository.deliveries import Begin, Beginning, Done, Verdict
+from penstock.events.store.repository.deliveries import Begin, Beginning, DeliveryLease, Done, EndedDelivery, Verdict
 from penstock.events.store.sqlite import SqliteTransaction
 from penstock.events.store.statements import Dialect
 from penstock.queues.errors import BrokerUnavailable, HeldBack
 from penstock.queues.port import Publication
+from tests.rigs.jobs import begin_all, finish_all
 
 Result = TypeVar("Result")
 
@@ -232,7 +233,8 @@ class SchedulerRig:
     async def begin(self, job_id: str) -> Begin:
         """A pointer has reached the process endpoint."""
         now_ms = self.clock.now_ms()
-        return await self.jobs.begin(job_id, "endpoint", now_ms, now_ms + DELIVERY_LEASE_MS)
+        (begin,) = await begin_all(self.jobs, [job_id], DeliveryLease("endpoint", now_ms, now_ms + DELIVERY_LEASE_MS))
+        return begin
 
     async def finish(self, job: DispatchJob, verdict: Verdict) -> bool:
         """A delivery has ended."""
@@ -240,7 +242,8 @@ class SchedulerRig:
         outcome = AttemptOutcome.DELIVERED if done else AttemptOutcome.FAILED
         now_ms = self.clock.now_ms()
         attempt = Attempt(number=job.delivery_count, outcome=outcome, at_ms=now_ms, duration_ms=1)
-        return await self.jobs.finish(job.id, attempt, verdict, now_ms)
+        (kept,) = await finish_all(self.jobs, [EndedDelivery(job.id, attempt, verdict, now_ms)])
+        return kept
 
     async def deliver(self, job_id: str) -> None:
         """Have a queued job delivered."""

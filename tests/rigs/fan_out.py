@@ -9,13 +9,13 @@ import pytest
 from penstock.domain.event import StoredEvent
 from penstock.domain.job import DispatchJob
 from penstock.domain.subscription import Subscription
-from penstock.events.fan_out.spark import OpenedRepository
+from penstock.events.fan_out.spark_task import OpenedRepository
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.listing import JobFilter
 from penstock.spark.database import SparkDatabase
 from penstock.spark.sources.database_reader import reader_for
-from tests.job_rig import JobRig
 from tests.rigs.job_database import fetch
+from tests.rigs.jobs import JobRig
 
 Result = TypeVar("Result")
 

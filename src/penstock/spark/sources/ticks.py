@@ -1,4 +1,4 @@
-"""A stream of ticks that advances while lanes are awake, and costs one small query while none is.
+"""A stream of ticks that advances while more than a few lanes are awake, and costs one small query while it rests.
 
 A tick carries no data: each batch looks up what to dispatch, so a repeated tick does no harm.
 """
@@ -25,18 +25,19 @@ from penstock.events.store.sqlite import SqliteTransaction
 from penstock.spark.database import SparkDatabase
 
 # Spark asks again at once; a stop waits for this long at most.
-_WAIT_S = 0.1
-_POLL_S = 0.02
+_WAIT_S = 0.5
+_POLL_S = 0.05
 _BUSY_TIMEOUT_S = 10.0
 _MOST = 1_000_000
 Offset = dict[str, int]
 
 
-def ticks(spark: SparkSession, database: SparkDatabase, default_pool: str = DEFAULT_DISPATCH_POOL) -> str:
+def ticks(
+    spark: SparkSession, database: SparkDatabase, few_lanes: int = 0, default_pool: str = DEFAULT_DISPATCH_POOL
+) -> str:
     """Register the ticks of a database with Spark; return the name of their format."""
-    spark.dataSource.register(
-        type("PenstockTicks", (TickSource,), {"database": database, "default_pool": default_pool})
-    )
+    fields = {"database": database, "few_lanes": few_lanes, "default_pool": default_pool}
+    spark.dataSource.register(type("PenstockTicks", (TickSource,), fields))
     return TickSource.name()
 
 
@@ -44,6 +45,7 @@ class TickSource(DataSource):
     """The ticks of one database. Its URL is part of the class, not an option: Spark shows options in plans."""
 
     database: ClassVar[SparkDatabase]
+    few_lanes: ClassVar[int]
     default_pool: ClassVar[str]
 
     @classmethod
@@ -57,21 +59,22 @@ class TickSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return the reader of ticks."""
-        return TickReader(self.database, self.default_pool)
+        return TickReader(self.database, self.few_lanes, self.default_pool)
 
 
 class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Ticks while lanes are awake in pools that have credit."""
+    """Ticks while more than `few_lanes` are awake, and a pool of them has credit."""
 
-    def __init__(self, database: SparkDatabase, default_pool: str) -> None:
+    def __init__(self, database: SparkDatabase, few_lanes: int = 0, default_pool: str = DEFAULT_DISPATCH_POOL) -> None:
         self._database = database
+        self._few_lanes = few_lanes
         self._default_pool = default_pool
         self._watcher = lane_watcher(database, CreditBook(default_pool))
         self._waits = True
 
-    def __reduce__(self) -> "tuple[type[TickReader], tuple[SparkDatabase, str]]":
+    def __reduce__(self) -> "tuple[type[TickReader], tuple[SparkDatabase, int, str]]":
         # Spark sends readers to other processes, which cannot use this one's connection.
-        return TickReader, (self._database, self._default_pool)
+        return TickReader, (self._database, self._few_lanes, self._default_pool)
 
     def initialOffset(self) -> Offset:  # noqa: N802
         """Return the offset before the first tick."""
@@ -82,9 +85,9 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._waits = False
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """Return the next tick if lanes are awake, at once or after a short wait; else the same offset."""
+        """Return the next tick if enough lanes are awake, at once or after a short wait; else the same offset."""
         until_s = stopwatch() + _WAIT_S
-        while not self._watcher.any_awake():
+        while self._watcher.count_awake(self._few_lanes + 1) <= self._few_lanes:
             left_s = until_s - stopwatch()
             if left_s <= 0 or not self._waits:
                 return start
@@ -105,10 +108,10 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class LaneWatcher(Protocol):
-    """Knows whether lanes are awake."""
+    """Knows how many lanes are awake."""
 
-    def any_awake(self) -> bool:
-        """Return whether lanes are awake whose pools have credit."""
+    def count_awake(self, most: int) -> int:
+        """Return how many lanes are awake, counted up to `most`; 0 if there are so many and no pool has credit."""
         ...
 
     def wait(self, within_s: float) -> None:
@@ -124,12 +127,16 @@ def lane_watcher(database: SparkDatabase, credit: CreditBook) -> LaneWatcher:
     return kind(database, credit)
 
 
-def _may_publish(tx: Transaction, credit: CreditBook) -> bool:
-    """Return whether a lane is awake whose pool has credit, which is assumed to be used then."""
+def _awake(tx: Transaction, most: int, credit: CreditBook) -> int:
+    """Return how many lanes are awake, counted up to `most`; at `most`, 0 if none of their pools has credit."""
+    ((count,),) = tx.all("count_awake", most=most)
+    if count < most:
+        return int(count)
     grants = credited_streams(tx, SystemClock().now_ms(), _MOST, credit)
     for stream, jobs in grants.items():
+        # The round that begins now will use it; until then it is not granted again.
         credit.published(stream, jobs)
-    return bool(grants)
+    return most if grants else 0
 
 
 class PostgresLaneWatcher:
@@ -140,14 +147,14 @@ class PostgresLaneWatcher:
         self._credit = credit
         self._session: Session | None = None
 
-    def any_awake(self) -> bool:
-        """Return whether lanes are awake; reconnect once if the connection was lost."""
+    def count_awake(self, most: int) -> int:
+        """Return how many lanes are awake; reconnect once if the connection was lost."""
         try:
-            return self._ask()
+            return self._ask(most)
         except psycopg.OperationalError:
             self.close()
         try:
-            return self._ask()
+            return self._ask(most)
         except psycopg.Error as error:
             address = PostgresAddress(self._database.url)
             raise DatabaseFailed(f"{address} cannot be read: {address.explain(error)}") from None
@@ -168,11 +175,11 @@ class PostgresLaneWatcher:
             self._session.close()
             self._session = None
 
-    def _ask(self) -> bool:
+    def _ask(self, most: int) -> int:
         if self._session is None:
             self._session = PostgresAddress(self._database.url).connect(self._database.schema)
             self._session.execute("LISTEN penstock_jobs")
-        return _may_publish(PostgresTransaction(self._session), self._credit)
+        return _awake(PostgresTransaction(self._session), most, self._credit)
 
 
 class SqliteLaneWatcher:
@@ -184,13 +191,13 @@ class SqliteLaneWatcher:
         self._connection: sqlite3.Connection | None = None
         self._never = Event()
 
-    def any_awake(self) -> bool:
-        """Return whether lanes are awake."""
+    def count_awake(self, most: int) -> int:
+        """Return how many lanes are awake, counted up to `most`."""
         try:
             if self._connection is None:
                 uri = f"{self._database.path.as_uri()}?mode=ro"
                 self._connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
-            return _may_publish(SqliteTransaction(self._connection), self._credit)
+            return _awake(SqliteTransaction(self._connection), most, self._credit)
         except sqlite3.Error as error:
             raise DatabaseFailed(f"{self._database.place} cannot be read: {error}") from error
 

@@ -27,7 +27,7 @@ from penstock.http.server.server import HttpServer
 from penstock.ops.telemetry.metrics import Metrics
 from penstock.testing.clock import VirtualClock
 from penstock.testing.receiver import RecordedRequest, RecordingReceiver
-from tests.job_rig import JobRig
+from tests.rigs.jobs import JobRig
 
 SECRET = b"a secret for tests only"
 _WAIT_S = 60

@@ -39,6 +39,9 @@ class Ticks:
     def lag(self) -> int | None:
         return 7
 
+    def handled(self) -> int:
+        return 0
+
     def note(self, text: str) -> None:
         """Write a line that the test reads."""
         with (self._directory / f"{self.name}.txt").open("a") as out:

@@ -17,7 +17,15 @@ from penstock.domain.subscription import Subscription
 from penstock.events.dispatch.lane_claims import LaneClaims
 from penstock.events.dispatch.settings import SchedulerSettings
 from penstock.events.store.repository import JobRepository
-from penstock.events.store.repository.deliveries import Begin, Beginning, Done, TryLater, Verdict
+from penstock.events.store.repository.deliveries import (
+    Begin,
+    Beginning,
+    DeliveryLease,
+    Done,
+    EndedDelivery,
+    TryLater,
+    Verdict,
+)
 from penstock.events.store.repository.lanes import LaneOwner, Lanes
 from penstock.testing.clock import VirtualClock
 
@@ -29,6 +37,19 @@ LEASE_S = 30
 QUEUE_LEASE_S = 900
 SETTINGS = SchedulerSettings(claim_lease_s=LEASE_S, stale_after_s=QUEUE_LEASE_S)
 WAIT_S = 60
+
+
+async def begin_all(jobs: JobRepository, job_ids: Sequence[str], lease: DeliveryLease) -> list[Begin]:
+    """Begin deliveries in one transaction, and explain in a second one why others could not begin."""
+    begun = dict((await jobs.exchange([], job_ids, lease)).begun)
+    left = [job_id for job_id in job_ids if job_id not in begun]
+    begun |= await jobs.explain(left, lease) if left else {}
+    return [begun[job_id] for job_id in job_ids]
+
+
+async def finish_all(jobs: JobRepository, ended: Sequence[EndedDelivery]) -> list[bool]:
+    """End deliveries, all of them at once."""
+    return (await jobs.exchange(ended, [], DeliveryLease("", 0, 0))).ended
 
 
 async def any_awake(lanes: Lanes) -> bool:
@@ -124,12 +145,22 @@ class JobRig:
         return ids
 
     async def begin(self, job_id: str) -> Begin:
-        return await self.repository.begin(job_id, "endpoint", self.now_ms, self.now_ms + QUEUE_LEASE_S * 1000)
+        (begin,) = await self.begin_all([job_id])
+        return begin
 
-    async def finish(self, job: DispatchJob | None, verdict: Verdict, outcome: AttemptOutcome) -> bool:
+    async def begin_all(self, job_ids: Sequence[str]) -> list[Begin]:
+        """Begin deliveries, all of them at once."""
+        lease = DeliveryLease("endpoint", self.now_ms, self.now_ms + QUEUE_LEASE_S * 1000)
+        return await begin_all(self.repository, job_ids, lease)
+
+    def ended(self, job: DispatchJob | None, verdict: Verdict, outcome: AttemptOutcome) -> EndedDelivery:
         assert job is not None
         attempt = Attempt(number=job.delivery_count, outcome=outcome, at_ms=self.now_ms, duration_ms=12)
-        return await self.repository.finish(job.id, attempt, verdict, self.now_ms)
+        return EndedDelivery(job.id, attempt, verdict, self.now_ms)
+
+    async def finish(self, job: DispatchJob | None, verdict: Verdict, outcome: AttemptOutcome) -> bool:
+        (kept,) = await finish_all(self.repository, [self.ended(job, verdict, outcome)])
+        return kept
 
     async def deliver(self, job_id: str, verdict: Verdict | None = None) -> None:
         """Begin and end a delivery; by default it succeeds."""

@@ -1,0 +1,113 @@
+"""Fans out in the driver's process while few events wait: their work takes less than Spark's part of a micro-batch.
+
+It reads and stores as the stream does, from the first event that waits, in order. So it may do the same events as a
+micro-batch at the same time: of each event one of the two creates the jobs, and the jobs of a group become visible in
+order.
+"""
+
+import logging
+from collections.abc import Callable
+from contextlib import closing
+from threading import Event, Thread
+
+import pyarrow
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
+
+from penstock.domain.retry import Backoff
+from penstock.events.fan_out.columns import EVENT_COLUMNS
+from penstock.events.fan_out.spark_task import KeptCounts, OpenedRepository, kept
+from penstock.spark.changes import DatabaseWatch
+from penstock.spark.database import SparkDatabase
+from penstock.spark.schemas import EVENTS, POSITION
+from penstock.spark.sources.stream_source import START, SpanPartition, StreamPlace, StreamReader
+
+log = logging.getLogger(__name__)
+_SCHEMA = StructType([EVENTS[name] for name in (*EVENT_COLUMNS, POSITION)])
+_NO_EVENTS = pyarrow.RecordBatch.from_pylist([], to_arrow_schema(_SCHEMA))
+_FIRST_PAUSE_S = 0.5
+_LAST_PAUSE_S = 10.0
+
+
+class SmallBatches:
+    """Fans out whenever up to `few_rows` events wait, and leaves a backlog to the stream."""
+
+    def __init__(
+        self, database: SparkDatabase, few_rows: int, on_batch: Callable[[KeptCounts], None] = lambda _: None
+    ) -> None:
+        self._database = database
+        self._few_rows = few_rows
+        self._on_batch = on_batch
+        self.handled = 0
+        """Events fanned out here."""
+
+    def run_beside(self, query: StreamingQuery, jobs: OpenedRepository) -> None:
+        """Fan out until a query ends; return when the first batch, perhaps an empty one, is done."""
+        ended, ready = Event(), Event()
+        Thread(target=_set_after, args=(query, ended), daemon=True).start()
+        Thread(target=self._run, args=(jobs, ended, ready), name="penstock-small-batches", daemon=True).start()
+        ready.wait()
+
+    def _run(self, jobs: OpenedRepository, ended: Event, ready: Event) -> None:
+        backoff = Backoff(_FIRST_PAUSE_S, _LAST_PAUSE_S)
+        while not ended.is_set():
+            try:
+                with closing(SmallBatchReader(self._database, self._few_rows)) as reader:
+                    self._fan_out(reader, jobs, ended, ready, backoff)
+            except Exception as error:
+                backoff.failed()
+                log.warning("events could not be fanned out; the next try is in %g s: %s", backoff.delay_s, error)
+                ready.set()
+                ended.wait(backoff.delay_s)
+
+    def _fan_out(
+        self, reader: "SmallBatchReader", jobs: OpenedRepository, ended: Event, ready: Event, backoff: Backoff
+    ) -> None:
+        # No events take the way of all others once, so that the first ones find everything imported.
+        kept([_NO_EVENTS], jobs, self._database)
+        with closing(DatabaseWatch(self._database)) as changes:
+            while not ended.is_set():
+                done = reader.fan_out(jobs)
+                backoff.succeeded()
+                ready.set()
+                if any(done):
+                    self.handled += done.events
+                    self._on_batch(done)
+                    changes.expect_more()
+                else:
+                    changes.wait(ended)
+
+
+class SmallBatchReader:
+    """Reads and fans out small batches, one after another."""
+
+    def __init__(self, database: SparkDatabase, few_rows: int) -> None:
+        self._database = database
+        self._few_rows = few_rows
+        self._source = StreamReader(database, "events", _SCHEMA)
+        self._start = START
+
+    def fan_out(self, jobs: OpenedRepository) -> KeptCounts:
+        """Fan out the events that wait, unless they are many."""
+        outlook = self._source.outlook(self._start, self._few_rows + 1)
+        if not outlook.any or outlook.last is not None:
+            return KeptCounts()
+        end = StreamPlace(outlook.horizon)
+        done = kept(self._source.read(SpanPartition(self._start, end)), jobs, self._database)
+        # Nothing can appear below the horizon any more.
+        self._start = end
+        return done
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._source.stop()
+
+
+def _set_after(query: StreamingQuery, ended: Event) -> None:
+    try:
+        query.awaitTermination()
+    except Exception as error:
+        # Whoever started the query reports it.
+        log.debug("the stream ended: %s", error)
+    ended.set()

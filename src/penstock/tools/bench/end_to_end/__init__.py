@@ -1,0 +1,1 @@
+"""Measures the way of an event from publisher to receiver, through a real `penstock up`."""

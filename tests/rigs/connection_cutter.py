@@ -1,0 +1,63 @@
+"""A proxy before a PostgreSQL server that cuts, refuses or stalls connections on demand."""
+
+import socket
+import threading
+from contextlib import suppress
+from urllib.parse import parse_qs, urlsplit
+
+
+class Cutter:
+    """A proxy before the server that cuts its connections on demand."""
+
+    def __init__(self, postgres_url: str) -> None:
+        given = urlsplit(postgres_url)
+        (directory,) = parse_qs(given.query)["host"]
+        self._target = f"{directory}/.s.PGSQL.5432"
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        port = self._listener.getsockname()[1]
+        user = f"{given.netloc.rpartition('@')[0]}@" if "@" in given.netloc else ""
+        self.url = given._replace(netloc=f"{user}127.0.0.1:{port}", query="sslmode=disable").geturl()
+        """Of the same database, through this proxy."""
+        self._open: list[socket.socket] = []
+        self.cut_before_request = self.cut_before_answer = self.refusing = self.stalled = False
+        self.cuts = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+        self.cut()
+
+    def cut(self) -> None:
+        """Cut every connection now."""
+        for each in self._open:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+        self._open.clear()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                if self.refusing:
+                    client.close()
+                    continue
+                server = socket.socket(socket.AF_UNIX)
+                server.connect(self._target)
+                self._open += [client, server]
+                for source, sink, to_server in ((client, server, True), (server, client, False)):
+                    threading.Thread(target=self._pump, args=(source, sink, to_server), daemon=True).start()
+
+    def _pump(self, source: socket.socket, sink: socket.socket, to_server: bool) -> None:
+        with suppress(OSError):
+            while chunk := source.recv(1 << 16):
+                if self.cut_before_request if to_server else self.cut_before_answer:
+                    self.cut_before_request = self.cut_before_answer = False
+                    self.cuts += 1
+                    break
+                if self.stalled:
+                    continue
+                sink.sendall(chunk)
+        for each in (source, sink):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
