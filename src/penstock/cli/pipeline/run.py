@@ -204,6 +204,7 @@ class Streams:
                 endpoint=self.endpoint or options.endpoint,
                 secrets=jobs_database(self.config, self.data, self.database, listen=False).secrets,
                 pool=options.pool,
+                queue_per_pool=options.queue_per_pool,
             ),
             settings=DispatchSettings(scheduler=scheduler_settings(options), few_lanes=self.config.pipeline.few_lanes),
         )

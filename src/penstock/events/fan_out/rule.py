@@ -43,7 +43,7 @@ def job_for(event: StoredEvent, subscription: Subscription) -> NewJob:
         subscription_id=subscription.id,
         tenant=event.tenant,
         group=event.group,
-        mode=subscription.mode,
-        pool=subscription.pool,
+        mode=subscription.mode_of(event.group),
+        pool=subscription.pool_code,
         content_type=event.content_type,
     )

@@ -21,6 +21,17 @@ MAX_ANSWER_BYTES = 64 * MIB
 # Carries a group whose characters SQS does not allow in a group id.
 GROUP_ATTRIBUTE = "PenstockGroup"
 _MISSING = {"QueueDoesNotExist", "NonExistentQueue", "ResourceNotFoundException"}
+# What a queue has of the queue that it is created like. A policy names its own queue.
+_INHERITED = (
+    "ContentBasedDeduplication", "DeduplicationScope", "DelaySeconds", "FifoQueue", "FifoThroughputLimit",
+    "KmsDataKeyReusePeriodSeconds", "KmsMasterKeyId", "MaximumMessageSize", "MessageRetentionPeriod", "PartitionCount",
+    "ReceiveMessageWaitTimeSeconds", "RedrivePolicy", "SqsManagedSseEnabled", "VisibilityTimeout",
+)  # fmt: skip
+_MESSAGES = (
+    "ApproximateNumberOfMessages",
+    "ApproximateNumberOfMessagesNotVisible",
+    "ApproximateNumberOfMessagesDelayed",
+)
 _BUSY = {"Throttling", "ThrottlingException", "RequestThrottled", "OverLimit", "ServiceUnavailable", "InternalFailure"}
 
 
@@ -47,6 +58,25 @@ class AttributesAnswer(msgspec.Struct, rename="pascal"):
     """The answer to GetQueueAttributes."""
 
     attributes: dict[str, str] = {}
+
+
+class CreateRequest(msgspec.Struct, rename="pascal"):
+    """CreateQueue."""
+
+    queue_name: str
+    attributes: dict[str, str]
+
+
+class CreateAnswer(msgspec.Struct, rename="pascal"):
+    """The answer to CreateQueue."""
+
+    queue_url: str = ""
+
+
+class DeleteRequest(msgspec.Struct, rename="pascal"):
+    """DeleteQueue."""
+
+    queue_url: str
 
 
 class ReceiveRequest(msgspec.Struct, rename="pascal", omit_defaults=True):
@@ -158,6 +188,8 @@ class ErrorAnswer(msgspec.Struct):
 
 _encode = msgspec.json.Encoder().encode
 _decode_attributes = msgspec.json.Decoder(AttributesAnswer)
+_decode_created = msgspec.json.Decoder(CreateAnswer)
+_decode_nothing = msgspec.json.Decoder(dict[str, object])
 _decode_received = msgspec.json.Decoder(ReceiveAnswer)
 _decode_batch = msgspec.json.Decoder(BatchAnswer)
 _decode_watched = msgspec.json.Decoder(WatchAnswer)
@@ -194,7 +226,10 @@ class SqsConnections:
 
 
 class SqsClient:
-    """Calls actions of one queue, any number at once."""
+    """Calls actions of one queue, any number at once; without connections it has some of its own.
+
+    With a template, a queue that does not exist is created like that one.
+    """
 
     def __init__(
         self,
@@ -202,8 +237,10 @@ class SqsClient:
         clock: Clock,
         polling: SqsPolling | None = None,
         connections: SqsConnections | None = None,
+        template: SqsUri | None = None,
     ) -> None:
         self._polling = polling or SqsPolling()
+        self._template = template
         self._connections = connections or SqsConnections(uri, self._polling)
         self._uri = uri
         self._queue_url = uri.queue_url
@@ -216,7 +253,41 @@ class SqsClient:
     async def open(self) -> dict[str, str]:
         """Load the key again, as it may have changed, and return all attributes of the queue."""
         self._writer = self._new_writer()
-        request = AttributesRequest(self._queue_url, ["All"])
+        try:
+            return await self._attributes(self._queue_url)
+        except BrokerQueueNotFound:
+            if self._template is None:
+                raise
+        await self.create()
+        return await self._attributes(self._queue_url)
+
+    async def create(self) -> None:
+        """Create the queue with the settings of its template; it is not an error if it exists."""
+        if self._template is None:
+            raise BrokerQueueNotFound(f"the queue {self._queue_url} does not exist; create it first")
+        try:
+            known = await self._attributes(self._template.queue_url)
+        except BrokerQueueNotFound:
+            known = {}
+        attributes = {name: known[name] for name in _INHERITED if known.get(name)}
+        if self._uri.fifo:
+            attributes["FifoQueue"] = "true"
+        request = CreateRequest(self._uri.queue, attributes)
+        await self._call("CreateQueue", _encode(request), _decode_created)
+
+    async def delete_if_empty(self) -> bool:
+        """Delete the queue if it has no messages; return whether it is gone."""
+        try:
+            attributes = await self._attributes(self._queue_url)
+            if any(attributes.get(name, "0") != "0" for name in _MESSAGES):
+                return False
+            await self._call("DeleteQueue", _encode(DeleteRequest(self._queue_url)), _decode_nothing)
+        except BrokerQueueNotFound:
+            pass
+        return True
+
+    async def _attributes(self, queue_url: str) -> dict[str, str]:
+        request = AttributesRequest(queue_url, ["All"])
         return (await self._call("GetQueueAttributes", _encode(request), _decode_attributes)).attributes
 
     def receive_body(self, visibility_s: int | None) -> bytes:

@@ -64,6 +64,7 @@ class SqsSource:
         polling: SqsPolling | None = None,
         clock: Clock | None = None,
         servers: SharedServers | None = None,
+        template: SqsUri | None = None,
     ) -> None:
         self.name = name
         self.address = uri.shown
@@ -73,7 +74,9 @@ class SqsSource:
         self._most = polling.most
         self._clock = clock or SystemClock()
         server = servers.of(uri, self._clock, polling) if servers is not None else None
-        self._client = SqsClient(uri, self._clock, polling, server.connections if server is not None else None)
+        self._client = SqsClient(
+            uri, self._clock, polling, server.connections if server is not None else None, template
+        )
         self._queue_url = uri.queue_url
         self._watch = server.watch if server is not None else None
         self._opening: AbstractAsyncContextManager[None] = server.opening if server is not None else nullcontext()
