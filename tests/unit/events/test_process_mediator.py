@@ -23,7 +23,7 @@ from penstock.events.store.sqlite import sqlite_repository
 from penstock.ops.telemetry import Metrics
 from penstock.router import Mediator
 from penstock.testing.receiver import RecordingReceiver, Reply
-from tests.job_rig import JobRig
+from tests.rigs.jobs import JobRig
 
 SECRET = b"a secret for tests only"
 BY_HTTP = MediationOutcome(MediationResult.SUCCESS, status=299)
