@@ -14,15 +14,15 @@ from hyperframe.frame import (
     SettingsFrame,
     WindowUpdateFrame,
 )
-from tests.http2_endpoint import Request, http2
-from tests.http_endpoints import RawServer, Talk, read_request
-from tests.tls import server_context, trusting_context
 
 from penstock.delivery.egress import AnyAddress, SocketAddress
 from penstock.delivery.errors import ConnectFailed, ConnectionBroken
 from penstock.delivery.http.client import HttpClient
 from penstock.delivery.http.request import head_with
 from penstock.delivery.http.settings import HttpClientSettings
+from tests.rigs.http2_endpoint import Request, http2
+from tests.rigs.http_endpoints import RawServer, Talk, read_request
+from tests.rigs.tls import server_context, trusting_context
 
 ENOUGH_BYTES = 30_000_000
 PIECE = b"x" * 50_000

@@ -89,7 +89,10 @@ async def test_an_event_reaches_its_subscriber_and_everything_answers(machine: M
         aws_access_key_id="anyone",
         aws_secret_access_key="anything",
     )
-    assert [url.rpartition("/")[2] for url in client.list_queues()["QueueUrls"]] == ["dispatch.fifo"]
+    assert [url.rpartition("/")[2] for url in client.list_queues()["QueueUrls"]] == [
+        "dispatch-billing.fifo",
+        "dispatch.fifo",
+    ]
 
 
 @pytest.mark.parametrize("by", ["option", "setting"])

@@ -15,6 +15,7 @@ from penstock.http.server import HttpServer, stop_signal
 from penstock.ops.telemetry import Metrics
 from penstock.queues import QueueSpec, Source, source_for
 from penstock.queues.sqs.client import SqsPolling
+from penstock.queues.sqs.watch import SharedServers
 from penstock.router.config.configuration import RouterConfiguration
 from penstock.router.config.fetch import fetch_configuration
 from penstock.router.config.plan import worker_share
@@ -129,7 +130,8 @@ async def _mediator(
 
 def _sources(settings: RouterSettings) -> Callable[[QueueSpec], Source]:
     polling = SqsPolling(settings.sqs_max_messages, settings.sqs_wait_s, settings.sqs_timeout_s)
-    return lambda queue: source_for(queue, polling)
+    servers = SharedServers()
+    return lambda queue: source_for(queue, polling, servers)
 
 
 def _fetch_for(workers: int, worker: int) -> Callable[[Sequence[str]], Awaitable[RouterConfiguration]]:

@@ -49,6 +49,7 @@ def api_settings(
         api_keys=config.api.key_file,
         queue_uri=queue_uri,
         default_pool=config.scheduler.pool,
+        queue_per_pool=config.scheduler.queue_per_pool,
         fan_out=config.jobs.fan_out,
         **msgspec.structs.asdict(process_settings(config, secrets, dead_letters)),
     )

@@ -4,11 +4,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from penstock.cluster import running
 from penstock.delivery import Breakers
 from penstock.domain.ids import TsidFactory
 from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
 from penstock.edge.clock import Clock
+from penstock.edge.pause import pause
 from penstock.events.api.app import ApiFront, JobsParts, jobs_app
+from penstock.events.api.pools import PoolQueueWatch
 from penstock.events.process import AuthTokens, DeadLetters, ProcessSettings, open_processor
 from penstock.events.store import JobRepository
 from penstock.http.auth import KeyFile
@@ -26,6 +29,7 @@ class ApiSettings(ProcessSettings, frozen=True, kw_only=True):
     api_keys: Path | None = None
     queue_uri: str = ""
     default_pool: str = DEFAULT_DISPATCH_POOL
+    queue_per_pool: bool = True
     fan_out: FanOutBy = FanOutBy.INLINE
 
     def __repr__(self) -> str:
@@ -72,9 +76,12 @@ async def api_server(
                 spans=process.spans,
                 queue_uri=settings.queue_uri,
                 default_pool=settings.default_pool,
+                queue_per_pool=settings.queue_per_pool,
                 fan_out=settings.fan_out,
             )
             has_keys = bool(settings.api_token) or keys is not None
-            yield HttpServer(jobs_app(parts, front), settings.host, settings.port, credentials_set=has_keys)
+            watch = None if front is None else PoolQueueWatch(repository, front.pools_changed, pause)
+            async with running(watch):
+                yield HttpServer(jobs_app(parts, front), settings.host, settings.port, credentials_set=has_keys)
     finally:
         await repository.close()
