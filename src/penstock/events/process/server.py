@@ -12,7 +12,7 @@ from penstock.client.types import LONGEST_TIMEOUT_S
 from penstock.delivery import Breakers, Courier, DeliverySettings, EgressGuard, HttpClient
 from penstock.domain.addresses import Network
 from penstock.edge.clock import Clock
-from penstock.events.process.dead_letters import DeadLetters, NoDeadLetters, PubsubDeadLetters
+from penstock.events.process.dead_letters import DeadLetters, NoDeadLetters
 from penstock.events.process.processor import ProcessMetrics, Processor
 from penstock.events.store import JobRepository
 from penstock.ops.config import HttpVersion
@@ -84,6 +84,8 @@ async def _dead_letters(settings: ProcessSettings) -> AsyncIterator[DeadLetters]
     if not settings.dead_letters:
         yield NoDeadLetters()
         return
+    from penstock.events.process.dead_letter_topics import PubsubDeadLetters
+
     async with PubsubDeadLetters(settings.dead_letters) as dead_letters:
         yield dead_letters
 
