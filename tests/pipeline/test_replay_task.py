@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from penstock.delivery import CourierSettings
 from penstock.delivery.webhook.courier import Courier, WebhookDelivery
 from penstock.delivery.webhook.request import DeliveryRequest
 from penstock.domain.job_state import JobStatus
@@ -18,7 +19,7 @@ from penstock.domain.signing import Signature, verify
 from penstock.events.errors import ReplayTakenOver
 from penstock.events.store.repository.replays import ReplayLoad, ReplayPart, Replays
 from penstock.history.replay.delivery import AT_ONCE, NOTHING, JobDelivery, OutcomeWriter
-from penstock.history.replay.task import DirectSettings, NextIds, ReplayRun, do_part, in_chunks, replays_in
+from penstock.history.replay.task import NextIds, ReplayRun, do_part, in_chunks, replays_in
 from penstock.history.replay.timetable import ReplayPace, timetable
 from penstock.spark.database import SparkDatabase
 from penstock.testing.receiver import Ending, RecordingReceiver, Reply
@@ -27,7 +28,7 @@ from tests.rigs.made_jobs import dispatch_job
 from tests.rigs.penstock_process import wait_until
 from tests.rigs.replay import SECRET, ReplayRig
 
-LOOPBACK = DirectSettings(egress_allow=(ip_network("127.0.0.0/8"),))
+LOOPBACK = CourierSettings(egress_allow=(ip_network("127.0.0.0/8"),))
 
 
 @pytest.fixture
@@ -153,7 +154,7 @@ async def test_the_egress_guard_is_on(rig: ReplayRig) -> None:
     async with RecordingReceiver() as receiver:
         job_ids = await prepared(rig, receiver, ["a", "b"])
         replay = await begun(rig)
-        progress = await done(rig, replay, in_chunks(iter(job_ids), 250), direct=DirectSettings())
+        progress = await done(rig, replay, in_chunks(iter(job_ids), 250), direct=CourierSettings())
         assert progress == ReplayProgress(failed=2)
         assert receiver.requests == []
         attempts = await asyncio.to_thread(rig.attempts, replay)
