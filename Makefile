@@ -19,6 +19,7 @@ setup: ## Make .venv from the hashed lock; see to Java and the test brokers
 test: setup ## Run the tests (ARGS="-k lease" and the like go to pytest)
 	$(bin)/pytest $(parallel) $(ARGS)
 
+test-all: export HYPOTHESIS_PROFILE ?= thorough
 test-all: setup ## Run all tests, the long ones too: Spark end to end, crashes on a cluster, a golden day
 	$(bin)/pytest $(parallel) -m "long or not long" $(ARGS)
 
