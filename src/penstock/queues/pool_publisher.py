@@ -1,4 +1,4 @@
-"""Publishes to a queue for each pool, so that a full pool stops only its own queue (docs/decisions/0028)."""
+"""Publishes to a queue for each pool, so that a full pool stops only its own queue (docs/decisions/0029)."""
 
 import asyncio
 from collections import OrderedDict
