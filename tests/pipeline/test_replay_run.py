@@ -37,7 +37,7 @@ def rig(tmp_path: Path) -> ReplayRig:
 
 
 def nobody(progress: ReplayProgress) -> None:
-    """Nobody looks."""
+    """No one looks."""
 
 
 def test_a_direct_replay_is_stopped_and_goes_on(

@@ -88,7 +88,7 @@ def test_the_first_job_that_is_published_may_be_delivered_when_nothing_is_on_its
 
 
 def _is_late(job: Job) -> bool:
-    """Expired, but not given up yet: it is in nobody's way for long."""
+    """Expired, but not given up yet: it is in no one's way for long."""
     return job.status is JobStatus.PENDING and job.is_due
 
 

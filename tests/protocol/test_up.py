@@ -168,7 +168,7 @@ def made_key(file: Path) -> str:
 
 
 def status_for_strangers(url: str) -> int:
-    """How a part answers somebody without a key."""
+    """How a part answers someone without a key."""
     with pytest.raises(HTTPError) as refused:
         urllib.request.urlopen(f"{url}/openapi.json")
     refused.value.close()
