@@ -61,7 +61,7 @@ class WatchedLedger(Ledger):
 
 
 class Held:
-    """A message as the model knows it; `deadline_ms` is 0 while nobody has it."""
+    """A message as the model knows it; `deadline_ms` is 0 while no one has it."""
 
     def __init__(self, message: Message) -> None:
         self.message = message
@@ -100,7 +100,7 @@ def heads(line: Line, grouping: Grouping, now_ms: int) -> Line:
 
 
 def blocked(line: Line, group: str, now_ms: int) -> bool:
-    """Whether somebody has a message of the group."""
+    """Whether someone has a message of the group."""
     return bool(group) and any(held.leased(now_ms) for held in line if held.message.group == group)
 
 

@@ -37,7 +37,7 @@ PURGE_MS = 60_000
 
 
 class Held:
-    """A message as the model knows it; `deadline_ms` is in the past unless somebody has it."""
+    """A message as the model knows it; `deadline_ms` is in the past unless someone has it."""
 
     def __init__(self, body: str, message_id: str, sequence: str) -> None:
         self.body = body
@@ -82,7 +82,7 @@ class PartitionedQueue(RuleBasedStateMachine):
         return held.deadline_ms > self.now_ms
 
     def free(self) -> dict[str, list[Held]]:
-        """The groups nobody has a message of."""
+        """The groups no one has a message of."""
         return {group: line for group, line in self.lines.items() if not any(self.leased(held) for held in line)}
 
     @rule(

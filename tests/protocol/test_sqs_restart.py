@@ -71,7 +71,7 @@ def test_everything_comes_back(own_sqs: SqsServer) -> None:
 
 
 async def test_no_two_processes_have_the_same_epoch() -> None:
-    """Otherwise a handle of the last process could delete another message of this one: lease numbers start anew."""
+    """Otherwise a handle of the last process could delete another message of this one: lease numbers start again."""
     clock = VirtualClock()
     epochs = set()
     for _ in range(50):

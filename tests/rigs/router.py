@@ -69,7 +69,7 @@ def on_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P,
 
 
 async def quiet() -> None:
-    """Let everybody go on as far as they can at this moment: virtual time passes only when nothing else is left."""
+    """Let everyone go on as far as they can at this moment: virtual time passes only when nothing else is left."""
     await asyncio.sleep(1e-6)
 
 
