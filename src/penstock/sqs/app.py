@@ -155,7 +155,7 @@ class SqsApp:
         else:
             log.error("%s failed unexpectedly", action, exc_info=error)
             refusal = SqsError(ErrorKind.INTERNAL_FAILURE, "The request failed because of an unknown error.")
-        self._service.metrics.count_error(action, refusal.kind.json_type)
+        self._service.metrics.count_error(action, refusal.kind.name_in_json)
         return refusal
 
     def _answer_health(self, exchange: Exchange) -> None:
