@@ -6,6 +6,7 @@ The expectations are recorded answers of AWS, its documentation, and the service
 import json
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 from botocore.exceptions import ClientError  # type: ignore[import-untyped]
@@ -105,6 +106,20 @@ def test_error_types(
     assert (answer.status, answer.json["__type"]) == (status, namespace + kind)
     assert answer.headers["x-amzn-errortype"] == namespace + kind
     assert answer.headers["x-amzn-query-error"] == f"{legacy};Sender"
+
+
+@pytest.mark.parametrize("action", ["SendMessage", "ReceiveMessage", "PurgeQueue", "ListQueueTags"])
+@pytest.mark.parametrize("given", [{}, {"QueueUrl": ""}, {"QueueUrl": None}])
+def test_no_queue_is_named(memory_sqs: SqsServer, action: str, given: dict[str, Any]) -> None:
+    answer = ask(memory_sqs, action, MessageBody="x", **given)
+    assert (answer.status, answer.json["__type"]) == (400, MODELLED + "QueueDoesNotExist")
+
+
+def test_no_queue_name_is_given(memory_sqs: SqsServer) -> None:
+    for action in ("CreateQueue", "GetQueueUrl"):
+        for given in ({}, {"QueueName": ""}) if action == "CreateQueue" else ({},):
+            answer = ask(memory_sqs, action, **given)
+            assert (answer.status, answer.json["__type"]) == (400, COMMON + "InvalidParameterValueException")
 
 
 def test_a_handle_of_a_deleted_message(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
@@ -236,3 +251,87 @@ def test_attribute_names_beyond_ascii(memory_sqs: SqsServer, make_queue: MakeQue
         bad = {name: {"DataType": "String", "StringValue": "x"}}
         sent = lambda bad=bad: client.send_message(QueueUrl=url, MessageBody="x", MessageAttributes=bad)  # noqa: E731
         assert refused(sent)[:2] == (400, "InvalidParameterValue"), name
+
+
+# The Query protocol
+
+
+def get(server: SqsServer, url: str, accept: str = "", **parameters: str) -> Answer:
+    """A GET of the Query protocol."""
+    headers = {"Accept": accept} if accept else {}
+    path = urlsplit(url).path + ("?" + urlencode(parameters) if parameters else "")
+    return server.http("GET", path, headers=headers)
+
+
+def test_the_url_of_a_queue_is_an_endpoint(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
+    url, other = make_queue(memory_sqs.anyone), make_queue(memory_sqs.anyone)
+    assert get(memory_sqs, url, Action="SendMessage", MessageBody="foobar").status == 200
+    assert b"<ReceiveMessageResult/>" in get(memory_sqs, other, Action="ReceiveMessage").body
+    assert b"<Body>foobar</Body>" in get(memory_sqs, url, Action="ReceiveMessage").body
+    arn = get(memory_sqs, url, Action="GetQueueAttributes", QueueUrl=other, **{"AttributeName.1": "QueueArn"})
+    assert other.rpartition("/")[2].encode() in arn.body
+    assert other.encode() in get(memory_sqs, url, Action="GetQueueUrl", QueueName=other.rpartition("/")[2]).body
+    for action in ("CreateQueue", "ListQueues", "FooBar"):
+        answer = get(memory_sqs, url, Action=action, QueueName="made-at-a-queue")
+        assert answer.status == 400
+        assert b"<Code>InvalidAction</Code>" in answer.body
+        assert f"<Message>The action {action} is not valid for this endpoint.</Message>".encode() in answer.body
+    missing = get(memory_sqs, url, Action="SendMessage")
+    assert missing.status == 400
+    assert b"<Message>The request must contain the parameter MessageBody.</Message>" in missing.body
+
+
+def test_a_queue_that_is_not_there_by_query(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
+    url = make_queue(memory_sqs.anyone)
+    memory_sqs.anyone.delete_queue(QueueUrl=url)
+    answer = get(memory_sqs, url, Action="GetQueueAttributes", **{"AttributeName.1": "QueueArn"})
+    assert answer.status == 400
+    assert b"<Code>AWS.SimpleQueueService.NonExistentQueue</Code>" in answer.body
+    assert b"<Message>The specified queue does not exist for this wsdl version.</Message>" in answer.body
+
+
+@pytest.mark.parametrize("accept", ["", "application/json"])
+def test_a_request_without_parameters(memory_sqs: SqsServer, make_queue: MakeQueue, accept: str) -> None:
+    answer = get(memory_sqs, make_queue(memory_sqs.anyone), accept)
+    assert (answer.status, answer.body) == (404, b"<UnknownOperationException/>\n")
+    assert answer.headers["content-type"] == "text/xml"
+
+
+def test_the_query_protocol_in_json(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
+    client = memory_sqs.anyone
+    url = make_queue(client, VisibilityTimeout=7)
+    body = '{"foo": "ba\\rr", "foo2": "ba&quot;r"}'
+    attributes = {"n": {"DataType": "Number", "StringValue": "1"}, "b": {"DataType": "Binary", "BinaryValue": b"\0"}}
+    client.send_message(QueueUrl=url, MessageBody=body, MessageAttributes=attributes)
+
+    def asked(action: str, **parameters: str) -> Any:
+        answer = get(memory_sqs, url, "application/json", Action=action, **parameters)
+        assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+        response = answer.json[f"{action}Response"]
+        assert response["ResponseMetadata"]["RequestId"] == answer.headers["x-amzn-requestid"]
+        return response.get(f"{action}Result")
+
+    (message,) = asked("ReceiveMessage", **{"MessageAttributeName.1": "All"})["messages"]
+    assert message["Body"] == body
+    values = {each["Name"]: each["Value"] for each in message["MessageAttributes"]}
+    assert (values["n"]["StringValue"], values["b"]["BinaryValue"]) == ("1", "AA==")
+    assert asked("ReceiveMessage")["messages"] is None
+    shown = asked("GetQueueAttributes", **{"AttributeName.1": "VisibilityTimeout"})
+    assert shown["Attributes"] == [{"Name": "VisibilityTimeout", "Value": "7"}]
+    assert asked("DeleteMessage", ReceiptHandle=message["ReceiptHandle"]) is None
+    listed = get(memory_sqs, "/", "application/json", Action="ListQueues").json
+    assert url in listed["ListQueuesResponse"]["ListQueuesResult"]["queueUrls"]
+    refusal = get(memory_sqs, url, "application/json", Action="ListQueues")
+    assert refusal.status == 400
+    assert refusal.json["Error"]["Code"] == "InvalidAction"
+    assert refusal.json["Error"]["Message"] == "The action ListQueues is not valid for this endpoint."
+    # Clients accept anything by default, and get XML.
+    assert b"<ListQueuesResponse" in get(memory_sqs, "/", "*/*", Action="ListQueues").body
+
+
+def test_both_names_of_system_attributes_by_query(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
+    url = make_queue(memory_sqs.anyone)
+    memory_sqs.anyone.send_message(QueueUrl=url, MessageBody="x")
+    names = {"AttributeName.1": "SenderId", "MessageSystemAttributeName.1": "All"}
+    answer = get(memory_sqs, url, Action="ReceiveMessage", **names)
+    assert answer.body.count(b"<Attribute>") == 1

@@ -86,7 +86,7 @@ def test_queues_and_batches_by_query(memory_sqs: SqsServer, make_queue: MakeQueu
     [
         ({}, "MissingAction"),
         ({"Action": "Dance"}, "InvalidAction"),
-        ({"Action": "SendMessage"}, "MissingParameter"),
+        ({"Action": "SendMessage"}, "AWS.SimpleQueueService.NonExistentQueue"),
         ({"Action": "ReceiveMessage", "QueueUrl": "/000000000000/no"}, "AWS.SimpleQueueService.NonExistentQueue"),
         ({"Action": "CreateQueue", "QueueName": "a b"}, "InvalidParameterValue"),
         ({"Action": "ListQueues", "MaxResults": "ten"}, "MalformedInput"),
@@ -121,7 +121,7 @@ def test_a_connection_outlives_bad_requests(memory_sqs: SqsServer) -> None:
         ({"X-Amz-Target": "AmazonSNS.Publish"}, b"{}", 400, "UnknownOperationException"),
         ({"X-Amz-Target": "AmazonSQS.Dance"}, b"{}", 400, "UnknownOperationException"),
         ({"X-Amz-Target": "ListQueues"}, b"{}", 400, "UnknownOperationException"),
-        ({"X-Amz-Target": "AmazonSQS.SendMessage"}, b"{}", 400, "MissingRequiredParameterException"),
+        ({"X-Amz-Target": "AmazonSQS.SendMessage"}, b'{"QueueUrl": "x"}', 400, "MissingRequiredParameterException"),
         ({}, b" " * (8 * 1024 * 1024 + 1), 413, "RequestEntityTooLargeException"),
     ]
     connection = memory_sqs.connection()

@@ -40,6 +40,7 @@ class ErrorKind(Enum):
     MISSING_PARAMETER = (_COMMON + "MissingRequiredParameterException", "MissingParameter", 400)
     MISSING_ACTION = (_COMMON + "MissingActionException", "MissingAction", 400)
     INVALID_ACTION = (_COMMON + "UnknownOperationException", "InvalidAction", 400)
+    UNKNOWN_OPERATION = (_COMMON + "UnknownOperationException", "UnknownOperationException", 404)
     SERIALIZATION = (_COMMON + "SerializationException", "MalformedInput", 400)
     REQUEST_TOO_LARGE = (_COMMON + "RequestEntityTooLargeException", "RequestEntityTooLarge", 413)
     THROTTLING = (_COMMON + "ThrottlingException", "Throttling", 400)
@@ -87,7 +88,11 @@ def invalid_parameter(message: str) -> SqsError:
 
 
 def missing_parameter(name: str) -> SqsError:
-    """Return a MissingParameter error with AWS's text."""
+    """Return AWS's error for a parameter that is not there: MissingParameter, except for the name of a queue."""
+    if name == "QueueUrl":
+        return queue_does_not_exist()
+    if name == "QueueName":
+        return invalid_parameter("Queue name cannot be empty")
     return SqsError(ErrorKind.MISSING_PARAMETER, f"The request must contain the parameter {name}.")
 
 

@@ -107,9 +107,7 @@ def test_null_is_a_field_that_was_not_sent() -> None:
 @pytest.mark.parametrize(
     ("action", "body", "name"),
     [
-        ("SendMessage", b"{}", "QueueUrl"),
         ("SendMessage", b'{"QueueUrl":"u"}', "MessageBody"),
-        ("CreateQueue", b"", "QueueName"),
         ("AddPermission", b'{"QueueUrl":"u","Label":"l"}', "AWSAccountIds"),
         ("SendMessageBatch", b'{"QueueUrl":"u","Entries":[{"Id":"1"}]}', "Entries.1.MessageBody"),
         (
