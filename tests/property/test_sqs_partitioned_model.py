@@ -180,7 +180,7 @@ class PartitionedQueue(RuleBasedStateMachine):
         else:
             with pytest.raises(SqsError) as caught:
                 self.act("ChangeMessageVisibility", request)
-            assert caught.value.kind is ErrorKind.MESSAGE_NOT_INFLIGHT
+            assert caught.value.kind is ErrorKind.INVALID_PARAMETER_VALUE
 
     @rule(seconds=st.sampled_from([0.001, 1, 29.999, 30, 301]))
     def time_passes(self, seconds: float) -> None:

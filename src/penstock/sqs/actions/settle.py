@@ -4,7 +4,7 @@ from penstock.engine import Entry, LeaseNotFound
 from penstock.sqs.actions.answer import AfterCommit, Answer, Commit
 from penstock.sqs.actions.contents import MAX_VISIBILITY_S, check_batch, check_visibility, failed_entry
 from penstock.sqs.auth.caller import SqsCaller
-from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, missing_parameter, receipt_handle_is_invalid
+from penstock.sqs.errors import SqsError, invalid_parameter, missing_parameter, receipt_handle_is_invalid
 from penstock.sqs.model import (
     BatchResponse,
     BatchResultEntry,
@@ -34,7 +34,7 @@ def delete_message(service: SqsService, caller: SqsCaller, request: DeleteMessag
 def delete_message_batch(service: SqsService, caller: SqsCaller, request: DeleteMessageBatchRequest) -> Answer:
     """Delete up to ten messages; each succeeds or fails on its own."""
     queue = service.of_url(request.queue_url)
-    check_batch(tuple([entry.id for entry in request.entries]))
+    check_batch(tuple([entry.id for entry in request.entries]), "DeleteMessageBatch")
     service.charge(queue, Action.RECEIVE, len(request.entries))
     successful: list[BatchResultEntry] = []
     failed: list[BatchResultErrorEntry] = []
@@ -65,7 +65,7 @@ def change_message_visibility_batch(
 ) -> BatchResponse:
     """Change when up to ten messages become visible again; each succeeds or fails on its own."""
     queue = service.of_url(request.queue_url)
-    check_batch(tuple([entry.id for entry in request.entries]))
+    check_batch(tuple([entry.id for entry in request.entries]), "ChangeMessageVisibilityBatch")
     service.charge(queue, Action.RECEIVE, len(request.entries))
     successful: list[BatchResultEntry] = []
     failed: list[BatchResultErrorEntry] = []
@@ -84,7 +84,7 @@ def change_message_visibility_batch(
 def _locate(queue: SqsQueue, text: str) -> tuple[ReceiptHandle, QueuePartition]:
     handle = decode_handle(text)
     if handle.incarnation != queue.incarnation or handle.partition >= len(queue.partitions):
-        raise receipt_handle_is_invalid()
+        raise receipt_handle_is_invalid(text)
     return handle, queue.partitions[handle.partition]
 
 
@@ -144,9 +144,8 @@ def _change_visibility(service: SqsService, queue: SqsQueue, text: str, visibili
                 )
             ledger.set_deadline(partition.queue, handle.lease_id, deadline_ms, now_ms)
     except LeaseNotFound:
-        raise SqsError(
-            ErrorKind.MESSAGE_NOT_INFLIGHT,
+        raise invalid_parameter(
             f"Value {text} for parameter ReceiptHandle is invalid. "
-            "Reason: Message does not exist or is not available for visibility timeout change.",
+            "Reason: Message does not exist or is not available for visibility timeout change."
         ) from None
     partition.shell.kick()
