@@ -8,7 +8,7 @@ from penstock.domain.order import LaneKey
 from penstock.events.store.repository.inspection import OldestWaiting
 from penstock.events.store.repository.lanes import LaneOwner
 from tests.rigs.job_database import Connect
-from tests.rigs.jobs import BLOCK, IMMEDIATE, NEXT, JobRig
+from tests.rigs.jobs import BLOCK, IMMEDIATE, NEXT, JobRig, unlimited
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ async def test_a_job_in_a_lane_that_spark_has_claimed_waits_too(rig: JobRig) -> 
     made_ms = rig.now_ms
     job_id = await rig.make("a")
     key = (await rig.repository.get_job(job_id)).group_key
-    (turns,) = await rig.repository.lanes.awake_ranges("spark", 10, 1)
+    (turns,) = await rig.repository.lanes.awake_ranges("spark", rig.now_ms, 10, unlimited())
     lane = LaneKey(key, True)
     claimed = await rig.repository.lanes.claim({lane: turns.first_turn}, LaneOwner("spark"), rig.now_ms, 30_000)
     assert claimed == [lane]

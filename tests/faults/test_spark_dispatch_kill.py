@@ -26,6 +26,8 @@ STOP_S = 60
 SETTINGS = {
     "PENSTOCK_JOBS__AUTH_SECRET": "a secret that all nodes share",
     "PENSTOCK_SCHEDULER__STANDBY": "sql",
+    # Everything by tasks, which are what is killed.
+    "PENSTOCK_PIPELINE__FEW_LANES": "0",
     # Short ones, so that a driver that is started again does not wait for half a minute.
     "PENSTOCK_SCHEDULER__LEASE_TTL_S": "6",
     "PENSTOCK_SCHEDULER__LEASE_RENEW_S": "1",

@@ -10,7 +10,7 @@ from penstock.events.store.repository.changes import KeptChange
 from penstock.history.audit.audit import audit_database
 from penstock.history.audit.findings import FindingKind
 from penstock.history.audit.window import CATALOG_LAG_MS, AuditWindow
-from penstock.http.api.changes import Change
+from penstock.http.change import Change
 from tests.rigs.fan_out import FanOutRig, rig
 from tests.rigs.jobs import JobRig
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from uuid import uuid4
 
 import msgspec
@@ -25,7 +25,7 @@ from penstock.events.store.repository.lanes import LaneOwner, Lanes
 from penstock.events.store.repository.leader import SCHEDULER
 from penstock.spark.database import SparkDatabase
 from tests.pipeline.dispatch_engines import SETTINGS, destination, in_queue
-from tests.rigs.jobs import any_awake
+from tests.rigs.jobs import any_awake, unlimited
 from tests.services.sqs_server import SqsServer, running
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
@@ -84,11 +84,11 @@ async def go(
     repository = database.repository()
     now_ms = SystemClock().now_ms()
     await repository.open(now_ms)
-    ranges = await repository.lanes.awake_ranges(owner.name, MOST, 2)
+    ranges = await repository.lanes.awake_ranges(owner.name, now_ms, MOST, unlimited())
     await repository.close()
 
     def run() -> DispatchReport:
-        spec = rounds.spec(ranges, owner, now_ms=now_ms, until_ms=now_ms + 120_000, most=MOST)
+        spec = rounds.spec(ranges, owner, now_ms=now_ms, until_ms=now_ms + 120_000)
         return rounds.run(spark, spec)
 
     return await asyncio.to_thread(run)
@@ -100,7 +100,7 @@ def dying(batches: Iterable[pyarrow.RecordBatch], order: TaskRequest) -> Iterato
     marks = 0
 
     async def mark_or_die(
-        self: Lanes, jobs: Sequence[ClaimedJob], done: Sequence[LaneKey], owner: LaneOwner, *times: int
+        self: Lanes, jobs: Sequence[ClaimedJob], done: Mapping[LaneKey, str | None], owner: LaneOwner, *times: int
     ) -> None:
         nonlocal marks
         marks += 1
@@ -128,8 +128,8 @@ async def test_a_round_that_was_killed_before_it_could_mark_is_repeated_at_once_
     pending = (await jobs.counts())[JobStatus.PENDING]
     assert 0 < pending < JOBS
     # Somebody else gets nothing of what the dead one has claimed; it itself gets everything, without waiting.
-    others = sum(part.lanes for part in await jobs.lanes.awake_ranges("query/8", MOST, 1))
-    assert others < sum(part.lanes for part in await jobs.lanes.awake_ranges(OWNER.name, MOST, 1))
+    others = sum(part.lanes for part in await jobs.lanes.awake_ranges("query/8", 0, MOST, unlimited()))
+    assert others < sum(part.lanes for part in await jobs.lanes.awake_ranges(OWNER.name, 0, MOST, unlimited()))
     report = await go(spark, database, queue_url)
     assert (report.published, report.failed) == (pending, 0)
     assert (await jobs.counts())[JobStatus.QUEUED] == JOBS
@@ -178,4 +178,4 @@ async def test_a_queue_that_does_not_answer_is_told_of_and_nothing_is_claimed(
     assert (report.in_trouble, report.claimed, report.published) == (True, 0, 0)
     assert report.trouble is not None
     assert report.trouble.startswith("the queue cannot be opened: ")
-    assert sum(part.lanes for part in await jobs.lanes.awake_ranges("query/8", MOST, 1)) == len(wanted)
+    assert sum(part.lanes for part in await jobs.lanes.awake_ranges("query/8", 0, MOST, unlimited())) == len(wanted)

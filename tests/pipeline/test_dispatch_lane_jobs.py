@@ -1,20 +1,21 @@
 """What a round reads of the lanes whose turn it is, from both databases."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 from penstock.domain.job import NewJob
 from penstock.domain.pointer import DispatchMode
 from penstock.edge.clock import SystemClock
+from penstock.events.dispatch.settings import SchedulerSettings
 from penstock.events.dispatch.spark.lanes import planned_lanes
 from penstock.events.dispatch.spark.messages import DispatchSettings
 from penstock.events.dispatch.spark.round import DispatchRounds
 from penstock.events.store.repository import JobRepository
-from penstock.events.store.repository.lanes import AwakeRange, LaneOwner
+from penstock.events.store.repository.lanes import LaneOwner
 from penstock.spark.database import SparkDatabase
 from tests.pipeline.dispatch_engines import destination
+from tests.rigs.jobs import unlimited
 
 GROUPS, PER_GROUP = 9, 8
 NOW_MS = SystemClock().now_ms()
@@ -43,12 +44,12 @@ async def jobs(database: SparkDatabase) -> AsyncIterator[JobRepository]:
     await repository.close()
 
 
-async def read(database: SparkDatabase, jobs: JobRepository, most: int, least_per_lane: int) -> dict[str, list[int]]:
+async def read(database: SparkDatabase, jobs: JobRepository, most: int, per_lane: int) -> dict[str, list[int]]:
     """The numbers of the jobs that a round of `most` jobs would publish, by group."""
-    settings = DispatchSettings(least_per_lane=least_per_lane)
+    settings = DispatchSettings(scheduler=SchedulerSettings(jobs_per_lane=per_lane))
     rounds = DispatchRounds(database=database, destination=destination("sqlite:///q"), settings=settings)
-    ranges = await jobs.lanes.awake_ranges(OWNER.name, most, 1)
-    spec = rounds.spec(ranges, OWNER, now_ms=NOW_MS + 1, until_ms=NOW_MS + 1, most=most)
+    ranges = await jobs.lanes.awake_ranges(OWNER.name, NOW_MS, most, unlimited())
+    spec = rounds.spec(ranges, OWNER, now_ms=NOW_MS + 1, until_ms=NOW_MS + 1)
     found: dict[str, list[int]] = {}
     for batch in planned_lanes(database, spec.ranges, spec):
         for row in batch.to_pylist():
@@ -63,36 +64,19 @@ def first_of(group: str, count: int) -> list[int]:
 async def test_a_lane_gives_several_jobs_when_it_is_its_turn_and_later_lanes_wait(
     database: SparkDatabase, jobs: JobRepository
 ) -> None:
-    found = await read(database, jobs, most=20, least_per_lane=4)
+    found = await read(database, jobs, most=20, per_lane=4)
 
     # By mode up to four rows are read of a lane, so two lanes fit into twenty rows.
     assert found == {group: first_of(group, 4) for group in ("g0", "g1")}
 
 
 async def test_lanes_share_a_round_that_is_large_enough_for_all(database: SparkDatabase, jobs: JobRepository) -> None:
-    found = await read(database, jobs, most=GROUPS * PER_GROUP, least_per_lane=2)
+    found = await read(database, jobs, most=GROUPS * PER_GROUP, per_lane=PER_GROUP)
 
     assert found == {f"g{number}": first_of(f"g{number}", PER_GROUP) for number in range(GROUPS)}
 
 
 async def test_the_smallest_round_has_a_whole_lane(database: SparkDatabase, jobs: JobRepository) -> None:
-    found = await read(database, jobs, most=1, least_per_lane=4)
+    found = await read(database, jobs, most=1, per_lane=4)
 
-    assert found == {"g0": first_of("g0", 1)}
-
-
-@pytest.mark.parametrize(
-    ("lanes", "most", "share", "rows"),
-    [(1, 64_000, 1_000, 32_000), (2_000, 64_000, 32, 32_000), (50_000, 64_000, 32, 32_000), (8, 2, 2, 4)],
-)
-def test_shares_of_a_round(tmp_path: Path, lanes: int, most: int, share: int, rows: int) -> None:
-    rounds = DispatchRounds(
-        database=SparkDatabase(f"sqlite:///{tmp_path}/jobs.db"),
-        destination=destination("sqlite:///q"),
-        settings=DispatchSettings(),
-    )
-    ranges = [AwakeRange(0, 1, lanes - lanes // 2), AwakeRange(2, 3, lanes // 2)]
-
-    spec = rounds.spec(ranges, OWNER, now_ms=0, until_ms=0, most=most)
-
-    assert (spec.share, spec.rows) == (share, rows)
+    assert found == {"g0": first_of("g0", 4)}

@@ -1,7 +1,6 @@
 """Lanes claimed as a whole, on both databases: who has them, for how long, and what becomes of their jobs."""
 
 from collections.abc import AsyncIterator, Sequence
-from itertools import pairwise
 
 import pytest
 
@@ -9,18 +8,20 @@ from penstock.cluster.errors import StaleLeader
 from penstock.domain.job import ClaimedJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.order import LaneKey
+from penstock.domain.pace.credit import AwakeStream
 from penstock.domain.pointer import DispatchMode
 from penstock.events.store.database import Row
 from penstock.events.store.repository.deliveries import Beginning
 from penstock.events.store.repository.lanes import AwakeRange, LaneOwner, Lanes
 from penstock.events.store.repository.leader import SCHEDULER
 from tests.rigs.job_database import Connect
-from tests.rigs.jobs import BLOCK, IMMEDIATE, LEASE_S, NEXT, QUEUE_LEASE_S, JobRig, any_awake
+from tests.rigs.jobs import BLOCK, IMMEDIATE, LEASE_S, NEXT, QUEUE_LEASE_S, JobRig, any_awake, unlimited
 
 G = LaneKey("DISPATCH_JOB:g", True)
 H = LaneKey("DISPATCH_JOB:h", True)
 LOOSE = LaneKey("DISPATCH_JOB:g", False)
 MINE, OTHERS = LaneOwner("query/1"), LaneOwner("query/2")
+NONE_AWAKE = AwakeRange(None, 0, 0, 0, 0)
 PENDING, QUEUED = JobStatus.PENDING, JobStatus.QUEUED
 
 
@@ -33,15 +34,12 @@ class LaneRig(JobRig):
 
     async def turns(self) -> dict[LaneKey, int]:
         """The lanes that may be claimed, each with its turn, in turn."""
-        found: dict[LaneKey, int] = {}
-        for number in range((await self.awake()).lanes):
-            (*_, part) = (await self.lanes.awake_ranges("", number + 1, 1000))[number:]
-            found[await self._lane_at(part.first_turn)] = part.first_turn
-        return found
+        rows = await self._rows("SELECT group_key, ordered, turn FROM lanes WHERE awake ORDER BY turn", {})
+        return {LaneKey(key, bool(ordered)): turn for key, ordered, turn in rows}
 
     async def awake(self, owner: str = "") -> AwakeRange:
-        ranges = await self.lanes.awake_ranges(owner, 1000, 1)
-        return ranges[0] if ranges else AwakeRange(0, 0, 0)
+        ranges = await self.lanes.awake_ranges(owner, self.now_ms, 1000, unlimited())
+        return ranges[0] if ranges else NONE_AWAKE
 
     async def take(self, *lanes: LaneKey, owner: LaneOwner = MINE) -> list[LaneKey]:
         """Claim lanes as they stand now."""
@@ -63,7 +61,9 @@ class LaneRig(JobRig):
         await self.mark(jobs, done, owner)
 
     async def mark(self, jobs: Sequence[ClaimedJob], done: Sequence[LaneKey] = (G,), owner: LaneOwner = MINE) -> None:
-        await self.lanes.mark_published(jobs, done, owner, self.now_ms, self.now_ms + QUEUE_LEASE_S * 1000)
+        await self.lanes.mark_published(
+            jobs, dict.fromkeys(done), owner, self.now_ms, self.now_ms + QUEUE_LEASE_S * 1000
+        )
 
     async def claimed(self, job_id: str) -> ClaimedJob:
         """A job as a task read it."""
@@ -72,10 +72,6 @@ class LaneRig(JobRig):
 
     async def chores(self) -> None:
         await self.repository.do_chores(self.now_ms)
-
-    async def _lane_at(self, turn: int) -> LaneKey:
-        ((key, ordered),) = await self._rows("SELECT group_key, ordered FROM lanes WHERE turn = :turn", {"turn": turn})
-        return LaneKey(key, bool(ordered))
 
     async def _select(self, text: str, lane: LaneKey) -> list[Row]:
         return await self._rows(text, {"key": lane.group_key, "ordered": lane.ordered})
@@ -108,7 +104,7 @@ async def test_the_same_owner_takes_its_lanes_again(rig: LaneRig) -> None:
     await rig.make("g")
     turn = await rig.turn_of(G)
     assert await rig.take(G) == [G]
-    assert await rig.awake(MINE.name) == AwakeRange(turn, turn, 1)
+    assert await rig.awake(MINE.name) == AwakeRange(None, turn, turn, 1, 1000)
     assert (await rig.awake(OTHERS.name)).lanes == 0
     assert await rig.take(G) == [G]
 
@@ -272,7 +268,7 @@ async def test_who_was_followed_by_another_leader_is_refused_everywhere(rig: Lan
     with pytest.raises(StaleLeader):
         await rig.lanes.claim(turns, stale, rig.now_ms, 1000)
     with pytest.raises(StaleLeader):
-        await rig.lanes.mark_published(jobs, [G], stale, rig.now_ms, rig.now_ms)
+        await rig.lanes.mark_published(jobs, {G: None}, stale, rig.now_ms, rig.now_ms)
     with pytest.raises(StaleLeader):
         await rig.lanes.let_sleep([G], stale, rig.now_ms)
     with pytest.raises(StaleLeader):
@@ -281,15 +277,20 @@ async def test_who_was_followed_by_another_leader_is_refused_everywhere(rig: Lan
     assert await any_awake(rig.lanes)
 
 
-async def test_ranges_cover_every_awake_lane_once_in_turn(rig: LaneRig) -> None:
+async def test_a_range_covers_the_awake_lanes_of_a_stream_in_turn(rig: LaneRig) -> None:
     for number in range(7):
         await rig.make(f"g{number}")
-    whole = await rig.awake()
-    ranges = await rig.lanes.awake_ranges("", 100, 3)
-    assert [part.lanes for part in ranges] == [3, 2, 2]
-    assert (ranges[0].first_turn, ranges[-1].last_turn) == (whole.first_turn, whole.last_turn)
-    assert all(one.last_turn < next_.first_turn for one, next_ in pairwise(ranges))
-    assert sum(part.lanes for part in await rig.lanes.awake_ranges("", 4, 3)) == 4
+    await rig.make("other", pool="other")
+
+    ranges = await rig.lanes.awake_ranges("", rig.now_ms, 100, unlimited())
+
+    assert [(part.stream, part.lanes) for part in ranges] == [
+        (AwakeStream("DISPATCH-POOL", ""), 7),
+        (AwakeStream("other", ""), 1),
+    ]
+    assert all(part.first_turn <= part.last_turn for part in ranges)
+    few = await rig.lanes.awake_ranges("", rig.now_ms, 4, unlimited())
+    assert sum(part.jobs for part in few) == 4
 
 
 async def test_what_waits_is_counted_up_to_a_number(rig: LaneRig) -> None:

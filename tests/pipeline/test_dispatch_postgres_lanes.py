@@ -10,6 +10,7 @@ import pytest
 from psycopg import sql
 
 from penstock.domain.job import NewJob
+from penstock.domain.pace.credit import AwakeStream
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
 from penstock.events.dispatch.spark.lanes import lane_query, postgres_lanes
@@ -21,7 +22,11 @@ from penstock.spark.database import SparkDatabase
 GROUPS = 7
 PER_GROUP = 3
 NAME = "penstock-dispatch"
-ALL = AwakeRange(0, 1 << 62, GROUPS)
+STREAM = AwakeStream("DISPATCH-POOL", "")
+
+
+def whole(jobs: int = 1_000) -> AwakeRange:
+    return AwakeRange(STREAM, 0, 1 << 62, GROUPS, jobs)
 
 
 @pytest.fixture
@@ -40,13 +45,13 @@ async def database(postgres_database: str) -> AsyncIterator[SparkDatabase]:
     await repository.close()
 
 
-def spec(now_ms: int, rows: int = 1_000) -> RoundSpec:
+def spec(now_ms: int) -> RoundSpec:
     owner = LaneOwner("nobody")
-    return RoundSpec(owner=owner, ranges=(ALL,), share=PER_GROUP, rows=rows, now_ms=now_ms, until_ms=now_ms)
+    return RoundSpec(owner=owner, ranges=(whole(),), lane_credit=PER_GROUP, now_ms=now_ms, until_ms=now_ms)
 
 
 def groups(database: SparkDatabase) -> list[str]:
-    batches = postgres_lanes(database, ALL, spec(SystemClock().now_ms()))
+    batches = postgres_lanes(database, whole(), spec(SystemClock().now_ms()))
     return [key for batch in batches for key in batch.column("group_key").to_pylist()]
 
 
@@ -74,10 +79,10 @@ async def test_the_jobs_of_lanes_that_are_not_wanted_are_not_read(database: Spar
     with psycopg.connect(database.url) as session:
         session.execute("ANALYZE")
         session.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(database.schema)))
-        query = lane_query(ALL, spec(SystemClock().now_ms(), rows=PER_GROUP))
+        query = lane_query(whole(jobs=1), spec(SystemClock().now_ms()))
         ((told,),) = session.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}".encode()).fetchall()
-    # The lane that is wanted, and of the next one what says that there is more.
-    assert sum(_read_rows(told[0]["Plan"], "jobs")) == 2 * PER_GROUP
+    # As many rows as a lane of two modes may have, and of the next one what says that there is more.
+    assert sum(_read_rows(told[0]["Plan"], "jobs")) == 3 * PER_GROUP
 
 
 def _read_rows(node: dict[str, Any], table: str) -> Iterator[float]:
@@ -106,7 +111,7 @@ async def test_a_connection_that_was_lost_is_made_anew(database: SparkDatabase) 
 
 
 async def test_a_read_that_is_given_up_leaves_no_connection(database: SparkDatabase) -> None:
-    reading = postgres_lanes(database, ALL, spec(0))
+    reading = postgres_lanes(database, whole(), spec(0))
     next(reading)
     reading.close()  # type: ignore[attr-defined]
     await have_hung_up(database)

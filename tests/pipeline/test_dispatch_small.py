@@ -11,12 +11,13 @@ from penstock.domain.job_state import JobStatus
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
 from penstock.events.dispatch.spark.leader import DriverLeader
-from penstock.events.dispatch.spark.ticks import TickReader
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.lanes import LaneOwner
 from penstock.spark.database import SparkDatabase
+from penstock.spark.sources.ticks import TickReader
 from tests.pipeline.dispatch_engines import SETTINGS, destination
 from tests.pipeline.dispatch_jobs import LEASE, have_status, make, nobody_leads, received
+from tests.rigs.jobs import unlimited
 
 QUEUED, PENDING = JobStatus.QUEUED, JobStatus.PENDING
 
@@ -59,7 +60,7 @@ async def test_the_driver_publishes_from_few_lanes_without_spark_and_leaves_many
         # A round of Spark takes two of them; then few are left, and the driver goes on.
         spec_owner = LaneOwner("a round", leader.leadership.token)
         now_ms = SystemClock().now_ms()
-        runs = await jobs.lanes.read(now_ms, 100, 10)
+        runs = await jobs.lanes.read(now_ms, 100, unlimited())
         assert {job.id for run in runs for job in run.jobs} == {job.id for job in many}
         await jobs.lanes.claim({run.lane: run.turn for run in runs[:2]}, spec_owner, now_ms, 60_000)
         await have_status(jobs, [job.id for run in runs[2:] for job in run.jobs], QUEUED)

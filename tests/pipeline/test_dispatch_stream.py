@@ -15,11 +15,11 @@ from penstock.edge.clock import SystemClock
 from penstock.events.dispatch.spark.leader import LeaseSettings
 from penstock.events.dispatch.spark.query import DispatchQuery
 from penstock.events.dispatch.spark.round import DispatchRounds
-from penstock.events.dispatch.spark.ticks import TickReader
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.lanes import LaneOwner
 from penstock.events.store.repository.leader import SCHEDULER
 from penstock.spark.database import SparkDatabase
+from penstock.spark.sources.ticks import TickReader
 from penstock.spark.supervisor import StreamingJob
 from tests.pipeline.dispatch_engines import SETTINGS, destination
 from tests.pipeline.dispatch_jobs import LEASE, WITHIN_S, have_status, make, nobody_leads, received

@@ -11,7 +11,7 @@ from psycopg import sql
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from penstock.events.fan_out.rule import FanOut
-from penstock.events.fan_out.small_batches import SmallBatches, SmallBatchReader
+from penstock.events.fan_out.spark_small import SmallBatches, SmallBatchReader
 from penstock.events.fan_out.spark_task import OpenedRepository
 from penstock.events.store.postgres import PostgresTransaction
 from penstock.events.store.repository.jobs import insert_events

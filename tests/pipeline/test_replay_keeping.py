@@ -13,6 +13,7 @@ from penstock.events.errors import ReplayNotFound, ReplayTakenOver
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.replays import KEPT_MS, ReplayPart, Replays
 from penstock.spark.database import SparkDatabase
+from tests.rigs.jobs import unlimited
 from tests.rigs.replay import EVERYTHING, ReplayRig
 
 TARGET = "https://orders.example/hook"
@@ -91,7 +92,7 @@ def test_the_copy_of_a_job_in_error_takes_its_place(rig: ReplayRig) -> None:
     async def free(repository: JobRepository) -> list[str]:
         now_ms = rig.clock.now_ms() + 10_000
         await repository.do_chores(now_ms)
-        runs = await repository.lanes.read(now_ms, 10, 10)
+        runs = await repository.lanes.read(now_ms, 10, unlimited())
         return [job.id for run in runs for job in run.jobs]
 
     # What it kept back follows its copy.

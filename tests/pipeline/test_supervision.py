@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Callable
-from threading import Event
+from threading import Event, Lock
 from typing import Any, cast
 
 import pytest
@@ -99,7 +99,7 @@ class Run:
     def __init__(self, job: FakeJob, *, once: bool = False) -> None:
         self.spark = FakeSpark()
         self.ended = Event()
-        self.supervised = SupervisedQuery(job, "place/orders", once=once)
+        self.supervised = SupervisedQuery(job, "place/orders", Lock(), once=once)
         self.supervised.start(cast(SparkSession, self.spark), self.ended.set)
 
     @property
@@ -253,7 +253,7 @@ def test_lag_that_cannot_be_told_is_none() -> None:
             raise answer
         return answer
 
-    supervised_job = SupervisedQuery(FakeJob(lambda _: FakeQuery(), lag), "place/orders", once=False)
+    supervised_job = SupervisedQuery(FakeJob(lambda _: FakeQuery(), lag), "place/orders", Lock(), once=False)
     supervised_job.measure()
     assert supervised_job.progress.view().lag == 7
     supervised_job.measure()
@@ -261,7 +261,7 @@ def test_lag_that_cannot_be_told_is_none() -> None:
 
 
 def test_rows_that_the_driver_handled_itself_are_counted_with_those_of_micro_batches() -> None:
-    progress = SupervisedQuery(FakeJob(lambda _: FakeQuery()), "place/orders", once=False).progress
+    progress = SupervisedQuery(FakeJob(lambda _: FakeQuery()), "place/orders", Lock(), once=False).progress
     progress.advanced(BatchProgress(4, 10, 250, 40.0))
     assert progress.view().rows == 13
 

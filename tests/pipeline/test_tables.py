@@ -23,7 +23,7 @@ from penstock.spark.schemas import ATTEMPTS, EVENTS, JOBS, SUBSCRIPTIONS
 from penstock.spark.sources.table_source import registered
 from penstock.spark.tables import Tables
 from tests.rigs.job_database import NOW_MS, add_attempts, events, execute, with_repository
-from tests.rigs.jobs import begin_all, finish_all
+from tests.rigs.jobs import begin_all, finish_all, unlimited
 
 pytestmark = [pytest.mark.xdist_group("spark")]
 SECRET = "a-secret-nobody-sees"
@@ -41,9 +41,9 @@ async def fill(jobs: JobRepository) -> None:
     ]
     later = NewJob(id="later", target="https://a.example", created_at_ms=NOW_MS, scheduled_for_ms=NOW_MS + 10**6)
     await jobs.create_jobs([*made, later], NOW_MS)
-    read = {job.id: job for run in await jobs.lanes.read(NOW_MS, 10, 1) for job in run.jobs}
+    read = {job.id: job for run in await jobs.lanes.read(NOW_MS, 10, unlimited(), 1) for job in run.jobs}
     for name, done in (("done", Done(JobStatus.COMPLETED)), ("failed", Done(JobStatus.ERROR))):
-        await jobs.lanes.mark_published([read[name]], [], LaneOwner("me"), NOW_MS, NOW_MS + 1000)
+        await jobs.lanes.mark_published([read[name]], {}, LaneOwner("me"), NOW_MS, NOW_MS + 1000)
         await begin_all(jobs, [name], DeliveryLease("me", NOW_MS, NOW_MS + 1000))
         outcome = AttemptOutcome.DELIVERED if name == "done" else AttemptOutcome.REFUSED
         attempt = Attempt(number=1, outcome=outcome, at_ms=NOW_MS, duration_ms=3, status_code=200, response="é")

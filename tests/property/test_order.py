@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.domain.job_state import FINAL, JobStatus
-from penstock.domain.order import LaneKey, Position, group_key, holds_back, is_expired, share_of
+from penstock.domain.order import LaneKey, Position, group_key, holds_back, is_expired
 from penstock.domain.pointer import DispatchMode
 from tests.rigs.order_worlds import GROUPS, JOBS, Job, blocker_of, is_held_back, run_of
 
@@ -88,10 +88,6 @@ def test_the_first_job_that_is_published_may_be_delivered_when_nothing_is_on_its
 def _is_late(job: Job) -> bool:
     """Expired, but not given up yet: it is in nobody's way for long."""
     return job.status is JobStatus.PENDING and job.is_due
-
-
-def test_shares() -> None:
-    assert [share_of(10, lanes, 4) for lanes in (0, 1, 3, 5, 10, 20)] == [0, 4, 3, 2, 1, 1]
 
 
 def test_a_group_key_names_its_scope_and_the_default_group() -> None:

@@ -14,7 +14,7 @@ from psycopg import sql
 from penstock.domain.job_state import JobStatus
 from penstock.domain.order import LaneKey, blocks
 from penstock.engine.store.postgres_address import PostgresAddress
-from penstock.events.store.database import Row, Transaction
+from penstock.events.store.database import LaneQuestion, Row, Transaction
 from penstock.events.store.migrations import migrations
 from penstock.events.store.postgres import PostgresTransaction
 from penstock.events.store.postgres.schema import migrate
@@ -96,6 +96,8 @@ def test_sql_says_what_the_rules_say(tables: Tables, jobs: list[Job], share: int
         assert ids(tx, _CANDIDATES) == {job.id for job in jobs if job.is_candidate}
         queued = [job for job in jobs if job.status is JobStatus.QUEUED]
         assert ids(tx, _HELD_BACK) == {job.id for job in queued if is_held_back(jobs, job)}
-        for lane, content in zip(LANES, tx.first_jobs(LANES, NOW_MS, share), strict=True):
+        for lane, content in zip(
+            LANES, tx.first_jobs([LaneQuestion(lane, "P", share) for lane in LANES], NOW_MS, 10), strict=True
+        ):
             assert [job.id for job in content.first(share)] == run_of(jobs, lane, share)
             assert content.blocker == (blocker_of(jobs, lane.group_key) if lane.ordered else None)

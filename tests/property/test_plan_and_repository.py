@@ -20,14 +20,15 @@ from psycopg import sql
 from penstock.domain.errors import FailedPrecondition
 from penstock.domain.job import ClaimedJob, DispatchJob
 from penstock.domain.job_state import JobStatus
-from penstock.domain.order import LaneKey, Position, Standing, blocks, first_of_lane, holds_back, is_expired, lane_of
+from penstock.domain.order import LaneKey, Position, Standing, blocks, holds_back, is_expired, lane_of
 from penstock.domain.outcome import AttemptOutcome
+from penstock.domain.pace.credit import AwakeStream
 from penstock.domain.pointer import DispatchMode
-from penstock.events.store.database import Database, LaneJob, Transaction
+from penstock.events.store.database import Database, LaneContent, LaneJob, Transaction
 from penstock.events.store.postgres import PostgresDatabase
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.deliveries import Beginning, Done, TryFromQueue, TryLater
-from penstock.events.store.repository.lanes import run_of
+from penstock.events.store.repository.lanes import LaneRow, LaneRun, run_of
 from penstock.events.store.sqlite import SqliteDatabase
 from penstock.events.store.statements import MODE_OF, STATUS_OF, StoredState
 from tests.rigs.jobs import BLOCK, IMMEDIATE, NEXT, JobRig
@@ -53,11 +54,13 @@ STEPS = st.lists(
     max_size=60,
 )  # fmt: skip
 
+POOL = "DISPATCH-POOL"
+LANE_CREDIT = 3
 FAST = "survives-process-crash-only"
 
 _JOBS = """
 SELECT id, group_key, mode, state, sequence, created_at_ms, due_at_ms, expires_at_ms, subscription_id, delivery_count,
-    publish_round, updated_at_ms
+    publish_round, updated_at_ms, pool
 FROM jobs
 """
 _LANES = "SELECT group_key, ordered, turn, awake, in_flight, claimed_by FROM lanes"
@@ -82,8 +85,8 @@ class Stored:
     def in_state(self, *states: StoredState) -> list[str]:
         return sorted(job_id for job_id, row in self.rows.items() if row[3] in states)
 
-    def runs(self, paused: set[str], now_ms: int, share: int) -> list[list[str]]:
-        """What each lane that is not claimed or paused has to give, in order; lanes in turn, without those at rest."""
+    def runs(self, paused: set[str], now_ms: int) -> dict[LaneKey, list[str]]:
+        """What each lane that is not claimed or paused has to give, in order; without those at rest."""
         waiting: dict[LaneKey, list[LaneJob]] = {}
         for job_id in self.in_state(StoredState.READY):
             _, key, mode, _, sequence, created_at_ms, due_at_ms, expires_at_ms, sub, deliveries, *written = self.rows[
@@ -91,25 +94,31 @@ class Stored:
             ]
             lane = lane_of(key, MODE_OF[mode])
             if lane not in self.claimed and sub not in paused and not is_expired(expires_at_ms, now_ms):
-                publish_round, updated_at_ms = written
+                publish_round, updated_at_ms, pool = written
                 job = LaneJob(
                     job_id,
                     MODE_OF[mode],
                     sequence,
                     created_at_ms,
                     due_at_ms,
-                    "",
+                    pool,
                     publish_round,
                     deliveries,
                     updated_at_ms,
                 )
                 waiting.setdefault(lane, []).append(job)
-        found = [
-            run_of(lane, self.turns[lane], first_of_lane(jobs, self.blocker(lane), share), now_ms)
-            for lane, jobs in waiting.items()
+        found = [self.run(lane, jobs, now_ms) for lane, jobs in waiting.items()]
+        return {run.lane: [job.id for job in run.jobs] for run in found if run.jobs and run.rests_until_ms <= now_ms}
+
+    def run(self, lane: LaneKey, jobs: list[LaneJob], now_ms: int) -> LaneRun:
+        row = LaneRow(lane, self.turns[lane], False, POOL, AwakeStream(POOL, ""))
+        sent = [
+            job_id
+            for job_id in self.in_state(StoredState.QUEUED, StoredState.PROCESSING)
+            if lane.ordered and lane_of(self.rows[job_id][1], MODE_OF[self.rows[job_id][2]]) == lane
         ]
-        in_turn = sorted(found, key=lambda run: run.turn)
-        return [[job.id for job in run.jobs] for run in in_turn if run.jobs and run.rests_until_ms <= now_ms]
+        content = LaneContent(self.blocker(lane), jobs, sent[:LANE_CREDIT])
+        return run_of(row, content, LANE_CREDIT if lane.ordered else len(jobs), LANE_CREDIT, now_ms)
 
     def blocker(self, lane: LaneKey) -> Position | None:
         of_group = (self.standing(job_id) for job_id, row in self.rows.items() if row[1] == lane.group_key)
@@ -172,16 +181,19 @@ class Walk:
         )
 
     async def claim(self, first: int, second: int) -> None:
-        """All lanes, several jobs of each; or a few of them, a job of each."""
-        most, share = (1000, second // 5 + 1) if first % 2 == 0 else (second // 5 + 1, 1)
+        """All lanes, as many jobs as each may give; or a few jobs."""
+        most = 10_000 if first % 2 == 0 else second // 5 + 1
         # It wakes lanes, whose turns have to be known.
         await self.rig.repository.do_chores(self.rig.now_ms)
-        runs = (await self.stored()).runs(self.paused, self.rig.now_ms, share)
-        jobs = await self.rig.claim(most=most, per_lane=share)
-        lanes = len({job.lane for job in jobs})
-        assert min(len(runs), 1) <= lanes <= most
-        assert [job.id for job in jobs] == [job_id for run in runs[:lanes] for job_id in run]
-        assert most < 1000 or lanes == len(runs)
+        runs = (await self.stored()).runs(self.paused, self.rig.now_ms)
+        jobs = await self.rig.claim(most=most, per_lane=LANE_CREDIT)
+        taken: dict[LaneKey, list[str]] = {}
+        for job in jobs:
+            taken.setdefault(job.lane, []).append(job.id)
+        assert len(jobs) <= most
+        assert bool(taken) is bool(runs)
+        assert all(runs[lane][: len(ids)] == ids for lane, ids in taken.items())
+        assert most < 10_000 or taken == runs
         self.claimed += jobs
 
     async def mark(self, first: int, second: int) -> None:

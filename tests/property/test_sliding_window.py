@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.domain.rate import WINDOW_MS, SlidingWindow
+from penstock.domain.pace.rate import WINDOW_MS, SlidingWindow
 
 LIMITS = st.integers(1, 6)
 # Steps around the window's edges, where an error by one would be.

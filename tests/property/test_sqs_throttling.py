@@ -13,7 +13,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from penstock.domain.rate import MAX_RETRY_AFTER_S, TokenBucket
+from penstock.domain.pace.rate import MAX_RETRY_AFTER_S, TokenBucket
 from penstock.sqs.errors import ErrorKind, SqsError
 from penstock.sqs.queue.throttle import Action, QueueThrottle, Throttles, ThrottleSettings, with_throttles
 

@@ -7,7 +7,7 @@ from math import ceil
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.domain.rate import MAX_RETRY_AFTER_S, TokenBucket
+from penstock.domain.pace.rate import MAX_RETRY_AFTER_S, TokenBucket
 
 CAPACITIES = st.decimals("10", "100000", places=3)
 REFILLS = st.decimals("0.001", "10", places=7)

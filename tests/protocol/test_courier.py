@@ -82,7 +82,7 @@ async def test_a_delivery_that_is_cancelled_gives_its_probe_back() -> None:
         request = delivery_request(dispatch_job(target=receiver.url), None, None, NOW_MS)
         for _ in range(10):
             await courier.deliver(request)
-        assert (await courier.deliver(request)).outcome.error == CircuitOpen(f"{receiver.url}/")
+        assert (await courier.deliver(request)).outcome.error == CircuitOpen(f"{receiver.url}/", 5)
         clock.advance(5)
         receiver.script(*[Reply(ending=Ending.HANG)] * 3)
         probes = [asyncio.create_task(courier.deliver(request)) for _ in range(3)]

@@ -45,6 +45,12 @@ def metrics_of(url: str) -> bytes:
         return bytes(answer.read())
 
 
+def breakers_of(url: str) -> list[str]:
+    """The endpoints whose breakers the API shows."""
+    with urllib.request.urlopen(f"{url}/api/v1/breakers") as answer:
+        return [each["endpoint"] for each in json.load(answer)["circuitBreakers"]]
+
+
 def children_of(pid: int) -> list[int]:
     """The processes that a process has started."""
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
@@ -68,6 +74,10 @@ async def test_an_event_reaches_its_subscriber_and_everything_answers(machine: M
         for number in range(3):
             machine.penstock("publish", "orders:placed", "--key", "order-1", "--data", str(number))
         requests = await receiver.received(3, 60)
+        # The router sends webhooks itself; the API shows its breakers.
+        delivered = b'job_deliveries_total{outcome="DELIVERED"} 3.0'
+        await asyncio.to_thread(wait_until, lambda: delivered in metrics_of(machine.addresses["router"]))
+        assert breakers_of(machine.addresses["api"]) == [f"{receiver.url}/"]
     assert [b'"data":%d' % number in request.body for number, request in enumerate(requests)] == [True] * 3
     for part in ("sqs", "api", "router"):
         assert is_ready(machine.addresses[part]), part
@@ -79,7 +89,10 @@ async def test_an_event_reaches_its_subscriber_and_everything_answers(machine: M
         aws_access_key_id="anyone",
         aws_secret_access_key="anything",
     )
-    assert [url.rpartition("/")[2] for url in client.list_queues()["QueueUrls"]] == ["dispatch.fifo"]
+    assert [url.rpartition("/")[2] for url in client.list_queues()["QueueUrls"]] == [
+        "dispatch-billing.fifo",
+        "dispatch.fifo",
+    ]
 
 
 @pytest.mark.parametrize("by", ["option", "setting"])

@@ -4,11 +4,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from penstock.domain.event import StoredEvent
 from penstock.domain.ids import TsidFactory
 from penstock.domain.job import Attempt, ClaimedJob, DispatchJob, NewJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.outcome import AttemptOutcome
+from penstock.domain.pace.credit import CreditBook, CreditLimits
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
 from penstock.events.dispatch.lane_claims import LaneClaims
@@ -51,7 +54,12 @@ async def finish_all(jobs: JobRepository, ended: Sequence[EndedDelivery]) -> lis
 
 async def any_awake(lanes: Lanes) -> bool:
     """Return whether a claim might find something."""
-    return bool(await lanes.awake_ranges("", 1, 1))
+    return bool(await lanes.awake_ranges("", 0, 1, unlimited()))
+
+
+def unlimited() -> CreditBook:
+    """Return credit without end, for what is not about credit."""
+    return CreditBook(fixed=CreditLimits(1_000_000, shared=False))
 
 
 class JobRig:
@@ -94,17 +102,18 @@ class JobRig:
     async def make_many(self, jobs: Sequence[NewJob]) -> list[str]:
         return [created.id for created in await self.repository.create_jobs(jobs, self.now_ms)]
 
-    def claims(self, owner: str = "a", token: int | None = None) -> LaneClaims:
+    def claims(self, owner: str = "a", token: int | None = None, per_lane: int = 100) -> LaneClaims:
         """What an engine claims lanes with."""
-        return LaneClaims(self.repository.lanes, LaneOwner(owner, token), SETTINGS, self.clock)
+        settings = msgspec.structs.replace(SETTINGS, jobs_per_lane=per_lane)
+        return LaneClaims(self.repository.lanes, LaneOwner(owner, token), settings, self.clock)
 
     async def claim(
         self, most: int = 100, per_lane: int = 100, owner: str = "a", token: int | None = None
     ) -> list[ClaimedJob]:
         """Claim the lanes whose turn it is, as a poll does; their jobs, lane by lane."""
         await self.repository.do_chores(self.now_ms)
-        claims = self.claims(owner, token)
-        while runs := await self.repository.lanes.read(self.now_ms, most, per_lane):
+        claims = self.claims(owner, token, per_lane)
+        while runs := await self.repository.lanes.read(self.now_ms, most, unlimited(), per_lane):
             if taken := await claims.take(runs):
                 return [job for run in taken for job in run.jobs]
         return []

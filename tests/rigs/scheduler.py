@@ -47,6 +47,8 @@ class InlineDatabase:
         self._connection = sqlite3.connect(":memory:", isolation_level=None)
         for step in migrations(Dialect.SQLITE):
             self._connection.executescript(step.text)
+        # Most of these tests deliver nothing: credit is not what they are about.
+        self._connection.execute("INSERT INTO pools VALUES ('DISPATCH-POOL', 1000000, NULL)")
         self.signal = JobSignal()
         self.latency_s = 0.001
         self.is_down = False
@@ -180,7 +182,7 @@ class SchedulerRig:
             self.queue,
             Pointers(ENDPOINT, PlainTokens()),
             leadership or Alone(),
-            settings or SchedulerSettings(),
+            settings or SchedulerSettings(jobs_per_lane=100),
             self.clock,
             name=f"s{self._schedulers}",
             seconds=asyncio.get_running_loop().time,
@@ -242,6 +244,12 @@ class SchedulerRig:
         attempt = Attempt(number=job.delivery_count, outcome=outcome, at_ms=now_ms, duration_ms=1)
         (kept,) = await finish_all(self.jobs, [EndedDelivery(job.id, attempt, verdict, now_ms)])
         return kept
+
+    async def deliver(self, job_id: str) -> None:
+        """Have a queued job delivered."""
+        begun = await self.begin(job_id)
+        assert begun.job is not None
+        assert await self.finish(begun.job, Done(JobStatus.COMPLETED))
 
     async def fail(self, job_id: str) -> None:
         """Have the delivery of a queued job end in ERROR."""

@@ -5,7 +5,7 @@ Everything random comes from one seed, so that a failure can be run again.
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from typing import TypeVar
@@ -16,6 +16,7 @@ from penstock.cluster.standby import Standby
 from penstock.domain.job import ClaimedJob, DispatchJob
 from penstock.domain.job_state import FINAL, JobStatus
 from penstock.domain.order import LaneKey
+from penstock.domain.pace.credit import LANE_CREDIT, CreditBook
 from penstock.domain.pointer import DispatchMode
 from penstock.edge.clock import Clock
 from penstock.events.dispatch.pointers import Pointers
@@ -107,14 +108,19 @@ class MortalLanes(Lanes):
         super().__init__(database)
         self._in_hand = in_hand
 
-    async def read(self, now_ms: int, most: int, per_lane: int) -> list[LaneRun]:
-        runs = await super().read(now_ms, most, per_lane)
+    async def read(self, now_ms: int, most: int, credit: CreditBook, lane_credit: int = LANE_CREDIT) -> list[LaneRun]:
+        runs = await super().read(now_ms, most, credit, lane_credit)
         for run in runs:
             self._in_hand.setdefault(run.lane, set()).update(job.id for job in run.jobs)
         return runs
 
     async def mark_published(
-        self, jobs: Sequence[ClaimedJob], done: Sequence[LaneKey], owner: LaneOwner, now_ms: int, lease_until_ms: int
+        self,
+        jobs: Sequence[ClaimedJob],
+        done: Mapping[LaneKey, str | None],
+        owner: LaneOwner,
+        now_ms: int,
+        lease_until_ms: int,
     ) -> None:
         await super().mark_published(jobs, done, owner, now_ms, lease_until_ms)
         for lane in done:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from penstock.domain.rate import SlidingWindow
+from penstock.domain.pace.rate import SlidingWindow
 from penstock.queues.port import Received
 from penstock.router.intake.batch_router import BatchRouter
 from penstock.router.intake.consumer import Consumer

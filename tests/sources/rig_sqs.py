@@ -13,6 +13,7 @@ from penstock.domain.limits import MIB
 from penstock.queues.port import Publication
 from penstock.queues.sqs.publisher import SqsPublisher
 from penstock.queues.sqs.source import SqsSource
+from penstock.queues.sqs.watch import SharedServers
 from penstock.queues.uri import SqsUri, parse_uri
 from tests.services.moto_server import moto_client
 from tests.services.sqs_server import SqsServer
@@ -61,7 +62,7 @@ class SqsRig(SourceRig):
 
     def source(self, visibility_s: float = 30.0) -> SqsSource:
         """A consumer's end."""
-        return SqsSource("orders", self._parsed(self._uri), visibility_s=visibility_s)
+        return SqsSource("orders", self._parsed(self._uri), visibility_s=visibility_s, servers=SharedServers())
 
     def publisher(self) -> SqsPublisher:
         """A publisher's end."""

@@ -1,6 +1,6 @@
 """The web page in front of the API, and the routes that only the page needs."""
 
-from penstock.console.gateways import PipelineRoutes, RouterReload, queue_routes, router_routes
+from penstock.console.gateways import PipelineRoutes, RouterBreakers, RouterReload, queue_routes, router_routes
 from penstock.console.metric_samples import MetricRoutes
 from penstock.console.page import with_page
 from penstock.console.upstream import Sign, Upstream
@@ -44,7 +44,7 @@ class WebFront:
                 DeliveryRoutes(parts.repository),
                 StatisticsRoutes(parts.repository, parts.clock),
                 ReplayRoutes(parts.repository, parts.new_id, parts.clock),
-                SubscriberBreakerRoutes(parts.courier.breakers),
+                SubscriberBreakerRoutes(parts.courier.breakers, RouterBreakers(self._router)),
                 MetricRoutes(parts.metrics, self._router, parts.clock),
             ),
             *router_routes(self._router),

@@ -15,7 +15,9 @@ from msgspec import UNSET, Raw
 from penstock.client.types import WholeOrPageQuery
 from penstock.console.errors import PartNotConfigured, PartUnreachable
 from penstock.console.upstream import TIMEOUT_S, Upstream
+from penstock.delivery import BreakerView
 from penstock.domain.errors import PenstockError
+from penstock.events.process import PATH as PROCESS_PATH
 from penstock.http.api import AnyRoute, Call, NoBody, NoQuery, Route, route
 from penstock.http.problems import Refused
 from penstock.router import (
@@ -193,6 +195,30 @@ class PipelineRoutes:
         except msgspec.DecodeError:
             return PipelineState(False, f"{self._upstream.url} is not a pipeline; set {self._upstream.setting}")
         return PipelineState(True, "", answer.master, answer.queries)
+
+
+class RouterBreakers:
+    """The breakers of subscribers' endpoints in the router's process."""
+
+    def __init__(self, router: Upstream) -> None:
+        self._router = router
+
+    async def views(self) -> list[BreakerView]:
+        """Return the breakers; none if there is no router, or it does not answer."""
+        try:
+            found = msgspec.json.decode(await self._router.ask("GET", _BREAKERS), type=BreakerList)
+        except (PenstockError, Refused, msgspec.DecodeError):
+            return []
+        # A router that delivers by HTTP has breakers of the process endpoint instead.
+        return [view for view in found.circuit_breakers if not view.endpoint.endswith(PROCESS_PATH)]
+
+    async def reset(self, endpoint: str) -> bool:
+        """Close the breaker of an endpoint; return False if there is none."""
+        try:
+            await self._router.ask("POST", f"{_BREAKERS}/reset", body=msgspec.json.encode(BreakerReset(endpoint)))
+        except (PenstockError, Refused):
+            return False
+        return True
 
 
 class RouterReload:

@@ -58,15 +58,18 @@ class Breakers:
         """Close the breaker of an endpoint and that of its host, or of a host; return False if there is none."""
         breaker = self._breakers.get(endpoint)
         host = self._hosts.get(endpoint) if breaker is None else breaker.host
-        for each in (breaker, host):
-            if each is not None:
-                each.reset()
+        if breaker is not None:
+            breaker.reset()
+        if host is not None:
+            host.reset()
         return breaker is not None or host is not None
 
     def reset_all(self) -> int:
         """Close all breakers, and return the number of endpoints."""
-        for breaker in [*self._breakers.values(), *self._hosts.values()]:
+        for breaker in self._breakers.values():
             breaker.reset()
+        for host in self._hosts.values():
+            host.reset()
         return len(self._breakers)
 
     def _drop_least_used(self) -> None:

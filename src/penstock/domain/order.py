@@ -82,11 +82,6 @@ def first_of_lane(jobs: Iterable[Job], blocker: Position | None, most: int) -> l
     return sorted(free, key=lambda job: job.position)[:most]
 
 
-def share_of(most: int, lanes: int, per_lane: int) -> int:
-    """Return how many of `most` jobs each lane may publish: an equal share, at least 1, at most `per_lane`."""
-    return max(1, min(per_lane, most // lanes)) if lanes else 0
-
-
 def is_expired(expires_at_ms: int | None, now_ms: int) -> bool:
     """Return whether it is too late to deliver a job."""
     return expires_at_ms is not None and expires_at_ms <= now_ms

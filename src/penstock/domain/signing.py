@@ -45,7 +45,7 @@ def sign(secrets: Sequence[str], message_id: str, timestamp_s: int, body: bytes)
             f"the message id {message_id[:100]!r} cannot be signed; use visible ASCII characters without a full stop"
         )
     content = _content(message_id, str(timestamp_s), body)
-    signatures = " ".join(_VERSION + _signature(key_of(secret), content) for secret in secrets)
+    signatures = " ".join([_VERSION + _signature(secret, content) for secret in secrets])
     return Signature(message_id, str(timestamp_s), signatures)
 
 
@@ -56,7 +56,7 @@ def verify(signature: Signature, body: bytes, secrets: Sequence[str], now_ms: in
     if abs(now_ms - int(signature.timestamp) * SECOND_MS) > TOLERANCE_S * SECOND_MS:
         return False
     content = _content(signature.message_id, signature.timestamp, body)
-    expected = [(_VERSION + _signature(key_of(secret), content)).encode() for secret in secrets]
+    expected = [(_VERSION + _signature(secret, content)).encode() for secret in secrets]
     given = signature.signatures.encode(errors="replace").split(b" ")
     # Every pair is compared, so that the time taken does not reveal which one matches.
     return sum(hmac.compare_digest(one, other) for one in expected for other in given) > 0
@@ -96,5 +96,13 @@ def _content(message_id: str, timestamp: str, body: bytes) -> bytes:
     return f"{message_id}.{timestamp}.".encode(errors="replace") + body
 
 
-def _signature(key: bytes, content: bytes) -> str:
-    return b64encode(hmac.digest(key, content, "sha256")).decode()
+def _signature(secret: str, content: bytes) -> str:
+    signing = _signer(secret).copy()
+    signing.update(content)
+    return b64encode(signing.digest()).decode()
+
+
+@lru_cache(maxsize=1024)
+def _signer(secret: str) -> hmac.HMAC:
+    """Return the start of a signature: to copy it costs a third of keying it again."""
+    return hmac.new(key_of(secret), digestmod="sha256")

@@ -11,15 +11,17 @@ T = TypeVar("T")
 class Waiters:
     """A line of futures: waiting costs one future and one timer, without polling.
 
-    `ready` says whether a receive may find a message; queues call `wake_one` when one arrives.
+    `ready` says whether a receive may find a message; queues call `wake_one` when one arrives. Watchers are called then
+    too; they take no message, so they take no receiver's turn.
     """
 
-    __slots__ = ("_line", "_ready", "closed")
+    __slots__ = ("_line", "_ready", "closed", "watchers")
 
     def __init__(self, ready: Callable[[], bool]) -> None:
         self._line: deque[asyncio.Future[None]] = deque()
         self._ready = ready
         self.closed = False
+        self.watchers: set[Callable[[], None]] = set()
 
     def __len__(self) -> int:
         return len(self._line)
@@ -47,6 +49,8 @@ class Waiters:
 
     def wake_one(self) -> None:
         """Wake the receiver that has waited longest."""
+        if self.watchers:
+            self._tell_watchers()
         while self._line:
             place = self._line.popleft()
             if not place.done():
@@ -56,8 +60,13 @@ class Waiters:
     def close(self) -> None:
         """Return nothing to all receivers, now and later."""
         self.closed = True
+        self._tell_watchers()
         while self._line:
             self.wake_one()
+
+    def _tell_watchers(self) -> None:
+        for watcher in list(self.watchers):
+            watcher()
 
     async def _turn(self, *, first: bool) -> bool:
         """Wait at the end of the line, or at its front after waking in vain; return False once closed."""

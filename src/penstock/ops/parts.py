@@ -86,8 +86,9 @@ def parts_of(
         topics = ("--dead-letters", at["pubsub"])
         return (*options, "serve", part, "--port", port, *queue, *topics, *shown, *jobs_data)
 
-    def router(_: Mapping[str, str]) -> tuple[str, ...]:
-        return (*options, "serve", "router", "--port", str(router_port.release()))
+    def router(at: Mapping[str, str]) -> tuple[str, ...]:
+        topics = ("--dead-letters", at["pubsub"])
+        return (*options, "serve", "router", "--port", str(router_port.release()), *topics, *data)
 
     def router_configuration(at: Mapping[str, str]) -> Mapping[str, str]:
         return {_ROUTER_CONFIGURATION: _with_token(f"{at['api']}{CONFIGURATION}", environment.get(API_TOKEN, ""))}

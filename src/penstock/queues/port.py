@@ -133,6 +133,8 @@ class Publication(msgspec.Struct, frozen=True):
     group: str | None
     # Publications with the same id within five minutes are one message, where the queue supports it.
     dedup_id: str | None
+    # The pool that delivers it, where each pool has a queue of its own; None for the queue that all can use.
+    pool: str | None = None
 
 
 class Publisher(Protocol):

@@ -15,7 +15,7 @@ from penstock.router.pools.mediator import HttpMediator
 from penstock.router.pools.pool import SHRINK_WAIT_S, Mediator
 from penstock.router.router import Router
 from penstock.router.schedule import PeriodicTask, TaskSchedule
-from penstock.router.server import serve_router, serve_standby_router
+from penstock.router.server import LocalMediation, serve_router, serve_standby_router
 from penstock.router.settings import RouterSettings, router_settings
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "HttpMediator",
     "InFlightList",
     "InFlightQuery",
+    "LocalMediation",
     "Mediator",
     "Overview",
     "PeriodicTask",

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from typing import Protocol
 
 from penstock.cluster import LeaseDatabase, Standby, lease_for, running
 from penstock.delivery import Breakers, DeliverySettings, EgressGuard, HttpClient
@@ -11,8 +12,10 @@ from penstock.edge.clock import Clock, SystemClock
 from penstock.edge.node import process_ids
 from penstock.edge.pause import pause
 from penstock.http.server import HttpServer, stop_signal
+from penstock.ops.telemetry import Metrics
 from penstock.queues import QueueSpec, Source, source_for
 from penstock.queues.sqs.client import SqsPolling
+from penstock.queues.sqs.watch import SharedServers
 from penstock.router.config.configuration import RouterConfiguration
 from penstock.router.config.fetch import fetch_configuration
 from penstock.router.config.plan import worker_share
@@ -22,6 +25,7 @@ from penstock.router.monitoring.app import RouterParts, router_app
 from penstock.router.monitoring.warnings import Warnings
 from penstock.router.pools.counts import RouterMetrics
 from penstock.router.pools.mediator import HttpMediator
+from penstock.router.pools.pool import Mediator
 from penstock.router.router import Router
 from penstock.router.schedule import PeriodicTask, TaskSchedule
 from penstock.router.settings import RouterSettings
@@ -32,7 +36,20 @@ LEAK_CHECK_S = 30.0
 LEASE_NAME = "router"
 
 
-async def serve_router(settings: RouterSettings, worker: int = 0, leadership: RouterLeadership | None = None) -> None:
+class LocalMediation(Protocol):
+    """Delivers some of the messages in the router's own process instead of by HTTP."""
+
+    def mediator(self, others: Mediator, breakers: Breakers, metrics: Metrics) -> AbstractAsyncContextManager[Mediator]:
+        """Return a mediator that leaves all but its own messages to `others`."""
+        ...
+
+
+async def serve_router(
+    settings: RouterSettings,
+    worker: int = 0,
+    leadership: RouterLeadership | None = None,
+    local: LocalMediation | None = None,
+) -> None:
     """Serve until SIGINT or SIGTERM; raise Unavailable if the first configuration cannot be read.
 
     Worker N of several takes its part of the configuration, and listens on the first port plus N.
@@ -40,8 +57,11 @@ async def serve_router(settings: RouterSettings, worker: int = 0, leadership: Ro
     clock = SystemClock()
     warnings, metrics = Warnings(clock), RouterMetrics()
     leadership = leadership or AlwaysPrimary()
-    breakers = Breakers(clock)
-    async with _mediator(settings, breakers, clock, warnings) as mediator:
+    breakers, exposed = Breakers(clock), Metrics("router")
+    async with (
+        _mediator(settings, breakers, clock, warnings) as by_http,
+        nullcontext(by_http) if local is None else local.mediator(by_http, breakers, exposed) as mediator,
+    ):
         router = Router(_sources(settings), mediator, clock, warnings, metrics, breakers, settings)
         sync = ConfigSync(settings, router, warnings, leadership, clock, pause, _fetch_for(settings.workers, worker))
         parts = RouterParts(
@@ -50,6 +70,7 @@ async def serve_router(settings: RouterSettings, worker: int = 0, leadership: Ro
             sync=sync,
             warnings=warnings,
             metrics=metrics,
+            exposed=exposed,
             leadership=leadership,
             new_id=_new_ids(process_ids(settings.node_id), clock),
             own_url=lambda: server.url,
@@ -109,7 +130,8 @@ async def _mediator(
 
 def _sources(settings: RouterSettings) -> Callable[[QueueSpec], Source]:
     polling = SqsPolling(settings.sqs_max_messages, settings.sqs_wait_s, settings.sqs_timeout_s)
-    return lambda queue: source_for(queue, polling)
+    servers = SharedServers()
+    return lambda queue: source_for(queue, polling, servers)
 
 
 def _fetch_for(workers: int, worker: int) -> Callable[[Sequence[str]], Awaitable[RouterConfiguration]]:
@@ -139,6 +161,7 @@ async def serve_standby_router(
     *,
     ttl_s: float,
     renew_s: float,
+    local: LocalMediation | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM, consuming while this router leads; then release leadership immediately."""
     await database.open(clock.now_ms())
@@ -146,6 +169,6 @@ async def serve_standby_router(
         async with lease_for(standby, database, clock, LEASE_NAME, ids.next_id(clock.now_ms())) as lease:
             leadership = None if lease is None else Standby(lease, ttl_s=ttl_s, renew_s=renew_s)
             async with running(leadership):
-                await serve_router(settings, leadership=leadership)
+                await serve_router(settings, leadership=leadership, local=local)
     finally:
         await database.close()

@@ -7,17 +7,31 @@ is asked again after a short pause, which grows while nothing happens.
 import sqlite3
 from threading import Event
 
+from penstock.edge.clock import stopwatch
 from penstock.events.errors import DatabaseFailed
 from penstock.events.store import Dialect
 from penstock.spark.database import SparkDatabase
 
-POLL_S = 0.01
-"""How often an SQLite file is asked whether it has changed."""
-
-_FIRST_PAUSE_S = 0.02
-_LAST_PAUSE_S = 0.1
-_GROWTH = 1.1
 _LONGEST_S = 1.0
+_GROWTH = 1.02
+
+
+class PollPause:
+    """The pause between two questions; it grows while nothing happens."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        # SQLite is asked for one number, PostgreSQL for rows.
+        self._first_s, self._last_s = (0.01, 0.03) if dialect is Dialect.SQLITE else (0.02, 0.1)
+        self._next_s = self._first_s
+
+    def next_s(self) -> float:
+        """Return how long to wait now."""
+        now_s, self._next_s = self._next_s, min(self._last_s, self._next_s * _GROWTH)
+        return now_s
+
+    def expect_more(self) -> None:
+        """Ask often again, because something happened."""
+        self._next_s = self._first_s
 
 
 class DatabaseWatch:
@@ -25,22 +39,15 @@ class DatabaseWatch:
 
     def __init__(self, database: SparkDatabase) -> None:
         self._changes = SqliteChanges(database) if database.dialect is Dialect.SQLITE else None
-        self._pause_s = _FIRST_PAUSE_S
-
-    def expect_more(self) -> None:
-        """Ask often again, because something happened."""
-        self._pause_s = _FIRST_PAUSE_S
+        self._pause = PollPause(database.dialect)
+        self.expect_more = self._pause.expect_more
 
     def wait(self, stopped: Event) -> None:
         """Return when the database may have changed, or when it is stopped."""
-        if self._changes is None:
-            stopped.wait(self._pause_s)
-            self._pause_s = min(_LAST_PAUSE_S, self._pause_s * _GROWTH)
-            return
-        left = round(_LONGEST_S / POLL_S)
-        while left and not stopped.is_set() and not self._changes.any():
-            stopped.wait(POLL_S)
-            left -= 1
+        until_s = stopwatch() + _LONGEST_S
+        while not stopped.wait(self._pause.next_s()):
+            if self._changes is None or self._changes.any() or stopwatch() >= until_s:
+                return
 
     def close(self) -> None:
         """Close the connection."""

@@ -14,7 +14,7 @@ from penstock.ops.telemetry import Metrics
 from penstock.spark.errors import JobsFailed
 from penstock.spark.metrics import BatchTimes, ProgressCollector
 from penstock.spark.progress import QueryStatus, QueryView
-from penstock.spark.session import SessionSettings, close_session, open_session
+from penstock.spark.session import SessionSettings, close_session, open_session, release_start_up_memory
 from penstock.spark.supervisor import QuerySupervisor, StreamingJob
 
 _HEALTHY = (QueryStatus.RUNNING, QueryStatus.FINISHED)
@@ -54,6 +54,8 @@ async def run_pipeline(
         try:
             supervisor.start(spark, on_end)
             await _until_started(supervisor, stop)
+            if settings.session.is_local and not settings.once:
+                await asyncio.to_thread(release_start_up_memory, spark)
             print(f"listening on {server.url}", flush=True)
             await stop.wait()
             await asyncio.to_thread(supervisor.stop, settings.stop_s)

@@ -14,7 +14,6 @@ from penstock.spark.errors import SparkUnavailable, reason_of
 from penstock.spark.jvm import shared_class_options, silence_accumulator_errors, start_jvm
 from penstock.spark.package_archive import add_to_python_path, package_archive
 from penstock.spark.requirements import require_spark
-from penstock.spark.workers import start_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,8 +56,9 @@ ONE_MACHINE = {
     "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
 }
 
-# One GC thread: on few cores and a small heap, more threads cost more than they gain.
-ONE_MACHINE_JAVA = ("-XX:+UseSerialGC",)
+# One GC thread: on few cores and a small heap, more threads cost more than they gain. The heap starts small, not with a
+# share of the machine's memory, and shrinks again.
+ONE_MACHINE_JAVA = ("-XX:+UseSerialGC", "-Xms96m", "-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=30")
 # Small batches on one machine never repay the cost of optimizing compilation.
 STREAMING_JAVA = ("-XX:TieredStopAtLevel=1",)
 # The JVM would write its warnings to stdout, which belongs to the command.
@@ -127,10 +127,14 @@ def open_session(settings: SessionSettings) -> "SparkSession":
     silence_accumulator_errors(context)
     if archive is not None:
         context.addPyFile(str(archive))
-    spark = SparkSession(context)
-    if settings.streams and settings.is_local:
-        start_workers(spark)
-    return spark
+    return SparkSession(context)
+
+
+def release_start_up_memory(spark: "SparkSession") -> None:
+    """Collect the garbage of the start, after which the JVM returns most of its heap to the system."""
+    jvm = spark._jvm
+    assert jvm is not None
+    jvm.java.lang.System.gc()
 
 
 def configuration(settings: SessionSettings, java_options: Sequence[str] = ()) -> dict[str, str]:

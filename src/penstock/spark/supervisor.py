@@ -51,7 +51,8 @@ class QuerySupervisor:
 
     def __init__(self, jobs: Sequence[StreamingJob], checkpoint: str, times: BatchTimes, *, once: bool = False) -> None:
         root = checkpoint.rstrip("/")
-        self._supervised = [SupervisedQuery(job, f"{root}/{job.name}", once=once) for job in jobs]
+        starting = Lock()
+        self._supervised = [SupervisedQuery(job, f"{root}/{job.name}", starting, once=once) for job in jobs]
         self._listener = ProgressListener(self.progresses, times)
         self._running = len(jobs)
         self._lock = Lock()
@@ -105,12 +106,17 @@ class QuerySupervisor:
 
 
 class SupervisedQuery:
-    """A job and the thread that keeps it running; with `once` a failure ends it."""
+    """A job and the thread that keeps it running; with `once` a failure ends it.
 
-    def __init__(self, job: StreamingJob, checkpoint: str, *, once: bool) -> None:
+    Jobs start one after another, holding the same lock: Spark plans the sources of all in one Python process, and does
+    not start one for each.
+    """
+
+    def __init__(self, job: StreamingJob, checkpoint: str, starting: Lock, *, once: bool) -> None:
         self.progress = QueryProgress(job.name, job.handled)
         self._job = job
         self._checkpoint = checkpoint
+        self._starting = starting
         self._once = once
         self._stopping = Event()
         self._query: StreamingQuery | None = None
@@ -173,7 +179,8 @@ class SupervisedQuery:
     def _await_query(self, spark: SparkSession) -> None:
         # The queries of an application share its cores fairly, each in its own pool.
         spark.sparkContext.setLocalProperty(_POOL, self._job.name)
-        query = self._query = self._job.start(spark, self._checkpoint)
+        with self._starting:
+            query = self._query = self._job.start(spark, self._checkpoint)
         self.progress.started()
         try:
             # A stop during the start did not know of the query.

@@ -21,6 +21,7 @@ from penstock.sqs.errors import ErrorKind, SqsError
 from penstock.sqs.model import Shape
 from penstock.sqs.queue.placement import CAPABILITIES
 from penstock.sqs.service import SqsService
+from penstock.sqs.watch import WATCH_ACTION, WATCH_TARGET, watch_queues
 from penstock.sqs.wire import json_protocol, query_protocol
 from penstock.sqs.wire.protocol import SignedRequest, WireProtocol
 
@@ -93,6 +94,11 @@ class SqsApp:
         call = _Call(exchange, wire, self._service.new_request_id(), self._seconds())
         try:
             self._service.require_owned()
+            if target == WATCH_TARGET:
+                call.action = WATCH_ACTION
+                caller = self._caller(exchange, headers, json=exchange.body)
+                exchange.run_in_task(self._answer_later(call, watch_queues(self._service, caller, exchange.body)))
+                return
             if target:
                 call.action = json_protocol.action_of(target)
                 caller = self._caller(exchange, headers, json=exchange.body)

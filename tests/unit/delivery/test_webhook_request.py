@@ -146,3 +146,27 @@ def test_names_of_headers_are_kept_in_lower_case() -> None:
 def test_headers_that_are_ours_or_cannot_be_sent_are_refused(headers: dict[str, str]) -> None:
     with pytest.raises(InvalidArgument):
         checked_headers(headers)
+
+
+def test_each_delivery_of_a_subscription_has_headers_of_its_own_once() -> None:
+    subscription = msgspec.structs.replace(SUBSCRIPTION, headers={"x-a": "1", "traceparent": "forged"})
+    jobs = [dispatch_job(id=f"0HZXEQ5Y8JY0{number}", delivery_count=number) for number in (1, 2)]
+    requests = [delivery_request(job, EVENT, subscription, NOW_MS) for job in jobs]
+    for number, request in zip((1, 2), requests, strict=True):
+        names = [name for name, _ in request.head.headers]
+        assert len(names) == len(set(names))
+        assert headers_of(request)["penstock-job"] == f"0HZXEQ5Y8JY0{number}"
+        assert headers_of(request)["penstock-attempt"] == str(number)
+        assert headers_of(request)["x-a"] == "1"
+        raw = request.head.http1(request.body, request.signature)
+        head, _, body = raw.partition(b"\r\n\r\n")
+        assert body == request.body
+        for name, value in request.head.headers:
+            assert f"\r\n{name}: {value}\r\n".encode() in head + b"\r\n"
+    assert headers_of(requests[0])["traceparent"] != headers_of(requests[1])["traceparent"] != "forged"
+
+
+def test_headers_of_a_changed_subscription_take_effect_immediately() -> None:
+    changed = msgspec.structs.replace(SUBSCRIPTION, headers={"x-a": "2"})
+    assert "x-a" not in headers_of(delivery_request(dispatch_job(), EVENT, SUBSCRIPTION, NOW_MS))
+    assert headers_of(delivery_request(dispatch_job(), EVENT, changed, NOW_MS))["x-a"] == "2"

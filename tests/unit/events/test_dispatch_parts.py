@@ -13,6 +13,7 @@ from penstock.cluster.standby import Alone
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.job import ClaimedJob
 from penstock.domain.order import LaneKey, return_pause_s
+from penstock.domain.pace.credit import AwakeStream
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.retry import Backoff
 from penstock.events.dispatch.lane_claims import LaneClaims
@@ -21,13 +22,13 @@ from penstock.events.dispatch.pending_job_poller import ClaimPace
 from penstock.events.dispatch.pointers import Pointers
 from penstock.events.dispatch.server import BlockOnErrorChecker, SchedulerServerSettings
 from penstock.events.dispatch.settings import Counts, SchedulerSettings
-from penstock.events.store.database import LaneJob
-from penstock.events.store.repository.lanes import LaneOwner, run_of
+from penstock.events.store.database import LaneContent, LaneJob
+from penstock.events.store.repository.lanes import LaneOwner, LaneRow, LaneRun, run_of
 from penstock.queues.port import Publication
 from penstock.router.leadership import RouterLeadership as RouterLeadership
 from penstock.testing.clock import VirtualClock
 from penstock.testing.virtual_loop import LoopClock, run_virtual
-from tests.rigs.jobs import any_awake
+from tests.rigs.jobs import any_awake, unlimited
 from tests.rigs.scheduler import BLOCK, IMMEDIATE, NEXT, PlainTokens, SchedulerRig, comes_true
 
 FOR_EVER_S = 1e9
@@ -106,13 +107,20 @@ def lane_job(number: int, publish_round: int, deliveries: int = 0, updated_at_ms
     return LaneJob(str(number), BLOCK, number, 0, 0, "P", publish_round, deliveries, updated_at_ms)
 
 
+def run(
+    jobs: list[LaneJob], now_ms: int, *, ordered: bool = True, sent: Sequence[str] = (), pool: str = "P"
+) -> LaneRun:
+    """What a lane with these jobs gives, of which some others are on their way."""
+    row = LaneRow(LaneKey("g", ordered), 7, False, pool, AwakeStream(pool, ""))
+    return run_of(row, LaneContent(None, jobs, sent), 100, 10, now_ms)
+
+
 def test_a_lane_gives_the_jobs_before_one_that_rests_and_rests_with_its_first() -> None:
-    lane = LaneKey("g", True)
     jobs = [lane_job(1, 0), lane_job(2, 3), lane_job(3, 0)]
 
-    going = run_of(lane, 7, jobs, 99)
-    resting = run_of(lane, 7, jobs[1:], 99)
-    rested = run_of(lane, 7, jobs[1:], 100)
+    going = run(jobs, 99)
+    resting = run(jobs[1:], 99)
+    rested = run(jobs[1:], 100)
 
     assert ([job.id for job in going.jobs], going.rests_until_ms) == (["1"], 0)
     assert ([job.id for job in resting.jobs], resting.rests_until_ms) == (["2", "3"], 100)
@@ -120,8 +128,8 @@ def test_a_lane_gives_the_jobs_before_one_that_rests_and_rests_with_its_first() 
 
 
 def test_a_retry_has_its_own_delay_and_an_immediate_job_never_rests() -> None:
-    assert run_of(LaneKey("g", True), 7, [lane_job(1, 9, deliveries=9)], 0).rests_until_ms == 0
-    assert run_of(LaneKey("g", False), 7, [lane_job(1, 9)], 0).rests_until_ms == 0
+    assert run([lane_job(1, 9, deliveries=9)], 0).rests_until_ms == 0
+    assert run([lane_job(1, 9)], 0, ordered=False).rests_until_ms == 0
 
 
 class RecordingQueue:
@@ -166,7 +174,7 @@ class Lanes:
 
     async def take(self, good_for_s: float = FOR_EVER_S) -> int:
         """Take all lanes whose turn it is."""
-        runs = await self.rig.jobs.lanes.read(self.rig.clock.now_ms(), 100, 100)
+        runs = await self.rig.jobs.lanes.read(self.rig.clock.now_ms(), 100, unlimited())
         return await self.publisher.take(runs, asyncio.get_running_loop().time() + good_for_s)
 
     async def make(self, *groups: str, **fields: Any) -> list[str]:

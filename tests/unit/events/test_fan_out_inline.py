@@ -15,6 +15,7 @@ from penstock.events.errors import DatabaseFailed
 from penstock.events.fan_out.inline import CurrentFanOut, InlinePublisher, publisher_for
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.listing import JobFilter
+from penstock.events.store.repository.subscriptions import ChangedSubscriptions
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.ops.config.dispatch_options import FanOutBy
 from tests.rigs.jobs import JobRig
@@ -150,12 +151,12 @@ class SlowCatalog:
         self.subscriptions: list[Subscription] = []
         self.reads: asyncio.Queue[asyncio.Future[None]] = asyncio.Queue()
 
-    async def list_subscriptions(self) -> list[Subscription]:
-        seen = list(self.subscriptions)
+    async def changed_subscriptions(self, changes: int) -> ChangedSubscriptions | None:
+        seen = None if changes == len(self.subscriptions) else list(self.subscriptions)
         ending = asyncio.get_running_loop().create_future()
         self.reads.put_nowait(ending)
         await ending
-        return seen
+        return None if seen is None else ChangedSubscriptions(len(seen), seen)
 
 
 async def test_who_asks_during_a_read_gets_the_next_one_and_shares_it() -> None:

@@ -100,8 +100,14 @@ async def test_sqlite_finds_a_key_by_the_lanes_of_the_subscriptions(tmp_path: Pa
 async def test_sqlite_uses_only_the_indexes_made_for_the_question(tmp_path: Path) -> None:
     await made(sqlite_repository(tmp_path / "jobs.db"))
     connection = sqlite3.connect(tmp_path / "jobs.db")
-    lane: dict[str, object] = {"group_key": "s:1", "now_ms": NOW_MS, "mode": 2, "share": 5}
-    asked = {**ASKED, "first_jobs": (lane, {"jobs_ready"}), "first_blocker": (lane, {"jobs_blocking"})}
+    lane: dict[str, object] = {"group_key": "s:1", "now_ms": NOW_MS, "mode": 2, "share": 5, "pool": "p", "most": 10}
+    asked = {
+        **ASKED,
+        "first_jobs": (lane, {"jobs_ready"}),
+        "first_blocker": (lane, {"jobs_blocking"}),
+        "lane_on_its_way": (lane, {"jobs_on_their_way"}),
+        "jobs_on_their_way": (lane, {"jobs_on_their_way"}),
+    }
     for name, (values, allowed) in asked.items():
         texts = {key: "[]" if isinstance(value, list) else value for key, value in values.items()}
         rows = connection.execute("EXPLAIN QUERY PLAN " + queries(Dialect.SQLITE)[name], texts).fetchall()
@@ -123,9 +129,15 @@ async def finished_jobs(postgres_database: str) -> str:
 
 def test_postgres_uses_only_the_indexes_made_for_the_question(finished_jobs: str) -> None:
     lanes: dict[str, object] = {
-        "group_keys": ["s:1", "s:2"], "ordereds": [True, False], "now_ms": NOW_MS, "share": 5
+        "group_keys": ["s:1", "s:2"], "ordereds": [True, False], "pools": ["p", "p"], "shares": [5, 5],
+        "now_ms": NOW_MS, "lane_credit": 10,
     }  # fmt: skip
-    asked = {**ASKED, "first_jobs": (lanes, {"jobs_ready", "jobs_blocking"})}
+    counted: dict[str, object] = {"pools": ["p"], "most": [100]}
+    asked = {
+        **ASKED,
+        "first_jobs": (lanes, {"jobs_ready", "jobs_blocking", "jobs_on_their_way"}),
+        "jobs_on_their_way": (counted, {"jobs_on_their_way"}),
+    }
     with psycopg.connect(finished_jobs, autocommit=True, options="-c search_path=jobs") as connection:
         for name, (values, allowed) in asked.items():
             rows = connection.execute("EXPLAIN (COSTS OFF) " + queries(Dialect.POSTGRES)[name], values).fetchall()

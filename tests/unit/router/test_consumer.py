@@ -357,10 +357,8 @@ class CountingLoop(VirtualLoop):
         return [handle.when() for handle in heapq.nsmallest(len(heap), heap) if not handle.cancelled()]
 
 
-@pytest.mark.parametrize(("visibility_s", "timers"), [(None, 0), (30.0, 1)])
-def test_an_idle_router_sets_no_timer_but_the_heartbeats_and_does_not_spin(
-    visibility_s: float | None, timers: int
-) -> None:
+@pytest.mark.parametrize("visibility_s", [None, 30.0])
+def test_an_idle_router_sets_no_timer_and_does_not_spin(visibility_s: float | None) -> None:
     async def story() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, CountingLoop)
@@ -376,10 +374,10 @@ def test_an_idle_router_sets_no_timer_but_the_heartbeats_and_does_not_spin(
         await rig.idle()
         await asyncio.sleep(60)
 
-        assert len(loop.timers()) == timers
-        before, beats = loop.rounds, 0 if visibility_s is None else 3600 / (visibility_s / 6)
+        assert loop.timers() == []
+        before = loop.rounds
         await asyncio.sleep(3600)
-        assert loop.rounds - before <= 2 * beats + 5
+        assert loop.rounds - before <= 5
         await rig.router.shut_down()
 
     with asyncio.Runner(loop_factory=CountingLoop) as runner:

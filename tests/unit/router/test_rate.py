@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from penstock.domain.rate import WINDOW_MS
+from penstock.domain.pace.rate import WINDOW_MS
 from tests.rigs.router import (
     SERVER_ERROR,
     on_virtual_time,

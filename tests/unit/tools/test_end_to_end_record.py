@@ -69,6 +69,8 @@ def test_repeated_events_break_no_promise() -> None:
 
 
 def test_percentiles() -> None:
-    assert percentile_ms([float(number) for number in range(101)], 99) == 99.0
+    assert percentile_ms([float(number) for number in range(100, 0, -1)], 99) == 99.0
+    assert percentile_ms([1.0, 2.0, float("inf")], 50) == 2.0
+    assert percentile_ms([1.0, 2.0, float("inf")], 99) == float("inf")
     assert percentile_ms([7.0], 50) == 7.0
     assert percentile_ms([], 50) == float("inf")

@@ -166,7 +166,12 @@ class Streams:
         from penstock.events.fan_out.spark import FanOutJob, FanOutSettings
 
         options = self.config.pipeline
-        settings = FanOutSettings(most_rows=options.max_rows_per_batch, trigger_ms=options.trigger_ms, once=self.once)
+        settings = FanOutSettings(
+            most_rows=options.max_rows_per_batch,
+            few_rows=options.few_events,
+            trigger_ms=options.trigger_ms,
+            once=self.once,
+        )
         on_batch = _report_batch if self.reports_batches else _report_nothing
         return FanOutJob(database_of(self.config, self.data, self.database), settings, on_batch)
 
@@ -199,8 +204,9 @@ class Streams:
                 endpoint=self.endpoint or options.endpoint,
                 secrets=jobs_database(self.config, self.data, self.database, listen=False).secrets,
                 pool=options.pool,
+                queue_per_pool=options.queue_per_pool,
             ),
-            settings=DispatchSettings(scheduler=scheduler_settings(options)),
+            settings=DispatchSettings(scheduler=scheduler_settings(options), few_lanes=self.config.pipeline.few_lanes),
         )
         lease = LeaseSettings(
             standby=options.standby or "off", ttl_s=options.lease_ttl_s, renew_s=options.lease_renew_s

@@ -93,9 +93,8 @@ def dispatch(
     from penstock.cli.serve.events_database import api_settings, jobs_database
     from penstock.edge.clock import SystemClock
     from penstock.edge.node import process_ids
-    from penstock.events.dispatch import scheduler_settings, serve_api_with_scheduler
+    from penstock.events.dispatch import DispatchQueue, scheduler_settings, serve_api_with_scheduler
     from penstock.http.server import run
-    from penstock.queues import publisher_for
 
     config = load_config(ctx)
     uri = queue or config.scheduler.queue
@@ -110,15 +109,17 @@ def dispatch(
         queue_uri=uri,
         dead_letters=dead_letters,
     )
+    front = _web_front(config, router, queues, pipeline)
+    per_pool = config.scheduler.queue_per_pool
     run(
         serve_api_with_scheduler(
             repository,
-            publisher_for(uri),
+            DispatchQueue(repository, uri, per_pool=per_pool, removed=front.pools_changed),
             SystemClock(),
             process_ids(config.node.id),
             settings,
             scheduler_settings(config.scheduler),
-            _web_front(config, router, queues, pipeline),
+            front,
         )
     )
 

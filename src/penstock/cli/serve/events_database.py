@@ -3,9 +3,12 @@
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from penstock.cli.options import database_url
+from penstock.edge.clock import SystemClock
 from penstock.events.api import ApiSettings
-from penstock.events.process import auth_secrets
+from penstock.events.process import LocalProcessing, ProcessSettings, auth_secrets
 from penstock.events.store import JobRepository
 from penstock.events.store.postgres import postgres_repository
 from penstock.events.store.sqlite import sqlite_repository
@@ -42,16 +45,30 @@ def api_settings(
     return ApiSettings(
         host=host,
         port=port,
-        secrets=secrets,
-        traces_endpoint=config.traces.endpoint,
-        traces_ratio=config.traces.ratio,
         api_token=config.api.token,
         api_keys=config.api.key_file,
         queue_uri=queue_uri,
-        dead_letters=dead_letters or config.jobs.dead_letters,
         default_pool=config.scheduler.pool,
+        queue_per_pool=config.scheduler.queue_per_pool,
         fan_out=config.jobs.fan_out,
+        **msgspec.structs.asdict(process_settings(config, secrets, dead_letters)),
+    )
+
+
+def process_settings(config: Config, secrets: tuple[bytes, ...], dead_letters: str) -> ProcessSettings:
+    """Return how jobs are delivered, from the configuration."""
+    return ProcessSettings(
+        secrets=secrets,
+        traces_endpoint=config.traces.endpoint,
+        traces_ratio=config.traces.ratio,
+        dead_letters=dead_letters or config.jobs.dead_letters,
         connect_timeout_s=config.jobs.connect_timeout_s,
         http_version=config.jobs.http_version,
         egress_allow=config.egress.allow,
     )
+
+
+def local_processing(config: Config, data: Path | None, database: str | None, dead_letters: str) -> LocalProcessing:
+    """Return what delivers the jobs of a database in the router's process."""
+    repository, secrets = jobs_database(config, data, database, listen=False)
+    return LocalProcessing(repository, SystemClock(), process_settings(config, secrets, dead_letters))

@@ -6,29 +6,32 @@ Several processes that run one service together: they start and stop as one.
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from threading import Thread
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from penstock.cli.failures import FAILURE
 from penstock.cli.family import examples
 from penstock.cli.options import given_or, load_config
-from penstock.cli.parameters import host_option, port_option
+from penstock.cli.parameters import DeadLetterServer, host_option, port_option
 
 if TYPE_CHECKING:
-    from penstock.ops.config import Config, LogSettings
+    from penstock.events.process import LocalProcessing
+    from penstock.ops.config import Config
     from penstock.router import RouterSettings
 
 EXAMPLES = examples(
     "penstock serve router --config router.json",
     "penstock serve router --config https://platform.example/router.json,local.toml --port 8081",
     "penstock serve router --config router.json --workers 4",
+    "penstock serve router --config http://127.0.0.1:8080/api/router/config --data ./penstock-data",
     "penstock serve router --config router.json --standby sql --database postgresql://penstock@db/penstock",
 )
 
@@ -48,9 +51,15 @@ def router(
     standby: Annotated[
         str, typer.Option(help="How one of several routers is chosen to consume: off, sql or redis://…", metavar="HOW")
     ] = "off",
-    database: Annotated[
-        str | None, typer.Option(help="PostgreSQL that holds the standby's lease; else data.database.", metavar="URL")
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Deliver the jobs of this data directory in this process, not by HTTP."),
     ] = None,
+    database: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="The same for PostgreSQL; with --standby sql it also holds the lease."),
+    ] = None,
+    dead_letters: DeadLetterServer = "",
     workers: Annotated[
         int,
         typer.Option(min=1, max=64, metavar="N", help="Processes that share the work; each has its own API and port."),
@@ -59,9 +68,12 @@ def router(
     """Run the message router: it takes messages from queues and delivers them by HTTP, in order per group.
 
     Pools and queues come from --config, else from the setting router.config; they may change while the router runs.
+
+    A job's message goes to the API, which sends the webhook. With --data or --database the router sends the webhooks of
+    these jobs itself, which costs less. It needs the API's jobs.auth_secret, or the file of it in the data directory.
     """
     from penstock.http.server import run
-    from penstock.router import router_settings, serve_router
+    from penstock.router import router_settings
 
     tree = load_config(ctx)
     sources = tuple(place.strip() for place in config.split(",") if place.strip())
@@ -70,15 +82,40 @@ def router(
     )
     if settings.enabled and not settings.config:
         raise typer.BadParameter("give --config URL or FILE, or set router.config")
+    jobs = LocalJobs(data, database, dead_letters)
     if standby != "off":
-        _serve_standby(tree, settings, standby, database)
+        _serve_standby(tree, settings, standby, jobs)
     elif workers == 1:
-        run(serve_router(settings))
-    elif not run_workers(workers, partial(_serve_worker, settings, tree.log)):
+        run(_served(tree, settings, jobs))
+    elif not run_workers(workers, partial(_serve_worker, tree, settings, jobs)):
         raise typer.Exit(FAILURE)
 
 
-def _serve_standby(config: "Config", settings: "RouterSettings", standby: str, database: str | None) -> None:
+class LocalJobs(NamedTuple):
+    """The jobs whose deliveries the router makes itself, if any, and where those go that it gives up."""
+
+    data: Path | None
+    database: str | None
+    dead_letters: str
+
+    def local(self, config: "Config") -> "LocalProcessing | None":
+        """Return what makes these deliveries."""
+        from penstock.cli.serve.events_database import local_processing
+
+        if self.data is None and self.database is None:
+            return None
+        return local_processing(config, self.data, self.database, self.dead_letters)
+
+
+def _served(
+    config: "Config", settings: "RouterSettings", jobs: LocalJobs, worker: int = 0
+) -> "Coroutine[Any, Any, None]":
+    from penstock.router import serve_router
+
+    return serve_router(settings, worker, local=jobs.local(config))
+
+
+def _serve_standby(config: "Config", settings: "RouterSettings", standby: str, jobs: LocalJobs) -> None:
     from penstock.cli.serve.events_database import jobs_repository
     from penstock.edge.clock import SystemClock
     from penstock.edge.node import process_ids
@@ -88,29 +125,31 @@ def _serve_standby(config: "Config", settings: "RouterSettings", standby: str, d
     if settings.workers > 1:
         raise typer.BadParameter("--standby goes with one worker; run one router per lease")
     lease = config.scheduler
+    # A router that only shares a lease has no need of the secret.
+    shares_secret = jobs.data is not None or bool(config.jobs.auth_secret)
     run(
         serve_standby_router(
             settings,
             standby,
-            jobs_repository(config, None, database, listen=False),
+            jobs_repository(config, jobs.data, jobs.database, listen=False),
             SystemClock(),
             process_ids(config.node.id),
             ttl_s=lease.lease_ttl_s,
             renew_s=lease.lease_renew_s,
+            local=jobs.local(config) if shares_secret else None,
         )
     )
 
 
-def _serve_worker(settings: "RouterSettings", log: "LogSettings", worker: int) -> None:
+def _serve_worker(config: "Config", settings: "RouterSettings", jobs: LocalJobs, worker: int) -> None:
     """Run one of several processes; it sets up logging by itself."""
     from penstock.domain.errors import PenstockError
     from penstock.http.server import run
     from penstock.ops.telemetry import configure_logging
-    from penstock.router import serve_router
 
-    configure_logging(log.format, log.level)
+    configure_logging(config.log.format, config.log.level)
     try:
-        run(serve_router(settings, worker))
+        run(_served(config, settings, jobs, worker))
     except PenstockError as error:
         typer.echo(f"error: worker {worker}: {error.message}", err=True)
         raise SystemExit(FAILURE) from error

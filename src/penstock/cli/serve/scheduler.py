@@ -40,10 +40,15 @@ def scheduler(
     Without --data or --database, the data directory or the database of the configuration is used.
     """
     from penstock.cli.serve.events_database import jobs_database
-    from penstock.events.dispatch import Pointers, SchedulerServerSettings, scheduler_settings, serve_scheduler
+    from penstock.events.dispatch import (
+        DispatchQueue,
+        Pointers,
+        SchedulerServerSettings,
+        scheduler_settings,
+        serve_scheduler,
+    )
     from penstock.events.process import AuthTokens
     from penstock.http.server import run
-    from penstock.queues import publisher_for
 
     config = load_config(ctx)
     options = config.scheduler
@@ -59,7 +64,7 @@ def scheduler(
         lease_renew_s=options.lease_renew_s,
         node_id=config.node.id,
     )
-    publisher = publisher_for(queue or options.queue)
     jobs, secrets = jobs_database(config, data, database, listen=True)
+    dispatch_queue = DispatchQueue(jobs, queue or options.queue, per_pool=options.queue_per_pool)
     pointers = Pointers(endpoint or options.endpoint, AuthTokens(secrets), pool or options.pool)
-    run(serve_scheduler(jobs, publisher, pointers, settings))
+    run(serve_scheduler(jobs, dispatch_queue, pointers, settings))

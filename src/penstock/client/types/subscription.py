@@ -7,9 +7,10 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from penstock.client.types.fields import Name, Text
-from penstock.domain.job_state import DEFAULT_CONCURRENCY, DEFAULT_DISPATCH_POOL, DEFAULT_TIMEOUT_S
+from penstock.domain.job_state import DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT_S
 from penstock.domain.matching import Condition
 from penstock.domain.pointer import DispatchMode
+from penstock.domain.subscription import UnkeyedOrder
 
 LONGEST_TIMEOUT_S = 600
 _WEEK_S = 7 * 24 * 60 * 60
@@ -22,15 +23,20 @@ Timeout = Annotated[float, Meta(ge=0.1, le=LONGEST_TIMEOUT_S)]
 class NewSubscription(
     msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """A subscription to create. Without a secret (`whsec_` and base64), one is generated."""
+    """A subscription to create.
+
+    Without a secret (`whsec_` and base64), one is generated. Without a pool it has one of its own, which no other
+    subscription slows down. Events without a key have no order unless `unkeyed` is `ordered`.
+    """
 
     name: Name
     pattern: Name
     target: Text
     filter: Filter = msgspec.field(default_factory=list)
     secret: Text | None = None
-    pool: Name = DEFAULT_DISPATCH_POOL
+    pool: Name | None = None
     mode: DispatchMode = DispatchMode.BLOCK_ON_ERROR
+    unkeyed: UnkeyedOrder = UnkeyedOrder.NONE
     retry_delays_s: RetryDelays | None = None
     timeout_s: Timeout = DEFAULT_TIMEOUT_S
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
@@ -39,14 +45,15 @@ class NewSubscription(
 
 
 class SubscriptionChange(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """What to change; a dead-letter topic of null removes it."""
+    """What to change; a dead-letter topic of null removes it, and a pool of null is the subscription's own."""
 
     name: Name | UnsetType = UNSET
     pattern: Name | UnsetType = UNSET
     target: Text | UnsetType = UNSET
     filter: Filter | UnsetType = UNSET
-    pool: Name | UnsetType = UNSET
+    pool: Name | UnsetType | None = UNSET
     mode: DispatchMode | UnsetType = UNSET
+    unkeyed: UnkeyedOrder | UnsetType = UNSET
     retry_delays_s: RetryDelays | UnsetType = UNSET
     timeout_s: Timeout | UnsetType = UNSET
     headers: Mapping[str, str] | UnsetType = UNSET
@@ -62,7 +69,10 @@ class SubscriptionView(msgspec.Struct, frozen=True, rename="camel", kw_only=True
     target: str
     filter: tuple[Condition, ...]
     pool: str
+    own_pool: bool
+    """Whether the pool is the subscription's own, because it names none."""
     mode: DispatchMode
+    unkeyed: UnkeyedOrder
     retry_delays_s: tuple[float, ...]
     timeout_s: float
     headers: Mapping[str, str]
@@ -152,6 +162,8 @@ class QueueToConsume(msgspec.Struct, frozen=True, rename="camel"):
     queue_name: str
     queue_uri: str
     connections: int = 1
+    template: str | None = None
+    """The URI of the queue whose settings it gets if it does not exist yet."""
 
 
 class RouterConfigurationView(msgspec.Struct, frozen=True, rename="camel"):

@@ -14,6 +14,7 @@ _HOST = re.compile(r"[a-z0-9._-]{1,253}|[0-9a-f:.]*:[0-9a-f:.]*")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 _HEADER_VALUE = re.compile(r"[ -~]*")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+_CONTENT_LENGTH = b"content-length: "
 
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
@@ -51,6 +52,13 @@ class RequestHead(msgspec.Struct, frozen=True, gc=False):
     opening: bytes  # the HTTP/1.1 request up to the length of its body
     method: str = "POST"
 
+    def with_values(self, headers: Headers) -> "RequestHead":
+        """Return this head with more headers, whose names are valid; raise Undeliverable if a value is not."""
+        if _HEADER_VALUE.fullmatch("".join([value for _, value in headers])) is None:
+            _check_headers(headers)
+        opening = b"%b%b%b" % (self.opening[: -len(_CONTENT_LENGTH)], _lines(headers), _CONTENT_LENGTH)
+        return RequestHead(self.target, self.headers + headers, opening, self.method)
+
     def http1(self, body: bytes, signature: Signature | None) -> bytes:
         """Return a complete HTTP/1.1 request."""
         if signature is None:
@@ -71,10 +79,14 @@ def request_head(url: str, token: str | None) -> RequestHead:
 
 def head_with(url: str, headers: Headers, method: str = "POST") -> RequestHead:
     """Return the head for a URL and headers with lower-case names; raise Undeliverable if they are invalid."""
+    _check_headers(headers)
+    return _head(parse_target(url), headers, method)
+
+
+def _check_headers(headers: Headers) -> None:
     for name, value in headers:
         if _HEADER_NAME.fullmatch(name) is None or _HEADER_VALUE.fullmatch(value) is None:
             raise Undeliverable(f"the header {name[:100]!r} has characters that a header cannot have")
-    return _head(parse_target(url), headers, method)
 
 
 def signature_headers(signature: Signature) -> Headers:
@@ -123,8 +135,8 @@ def _unusable(reason: str) -> Undeliverable:
 
 def _head(target: Target, headers: Headers, method: str = "POST") -> RequestHead:
     first = f"{method} {target.path} HTTP/1.1\r\nhost: {target.authority}\r\n".encode()
-    return RequestHead(target, headers, first + _lines(headers) + b"content-length: ", method)
+    return RequestHead(target, headers, first + _lines(headers) + _CONTENT_LENGTH, method)
 
 
 def _lines(headers: Headers) -> bytes:
-    return "".join(f"{name}: {value}\r\n" for name, value in headers).encode("ascii")
+    return "".join([f"{name}: {value}\r\n" for name, value in headers]).encode("ascii")

@@ -8,10 +8,11 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 
 import msgspec
 
-from penstock.delivery.http.request import RequestHead, head_with
+from penstock.delivery.http.request import Headers, RequestHead, head_with
 from penstock.delivery.webhook.trace import span_of_delivery, trace_headers, trace_of_job
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.event import StoredEvent
@@ -82,22 +83,25 @@ def delivery_request(
     now_s = now_ms // SECOND_MS
     secrets = () if subscription is None else subscription.secrets
     signature = sign(secrets, webhook_id, now_s, envelope.body) if secrets else None
-    headers = {
-        **({} if subscription is None else subscription.headers),
-        **job.headers,
-        **trace_headers(
-            trace_of_job(job, event, spans), span_of_delivery(job), job.headers if event is None else event.attributes
-        ),
-        "content-type": envelope.content_type,
-        "user-agent": "penstock",
-        **_identity_headers(job),
-    }
+    traced = trace_headers(
+        trace_of_job(job, event, spans), span_of_delivery(job), job.headers if event is None else event.attributes
+    )
+    changing = traced | _identity_headers(job)
     if signature is None:
-        headers |= {ID_HEADER: webhook_id, TIMESTAMP_HEADER: str(now_s)}
-    head = head_with(job.target, tuple((name.lower(), value) for name, value in headers.items()))
+        changing |= {ID_HEADER: webhook_id, TIMESTAMP_HEADER: str(now_s)}
+    users = job.headers if subscription is None else {**subscription.headers, **job.headers}
+    fixed = _fixed_head(job.target, tuple(users.items()), envelope.content_type, tuple(changing))
+    head = fixed.with_values(tuple(changing.items()))
     return DeliveryRequest(
         head, envelope.body, signature, DEFAULT_TIMEOUT_S if subscription is None else subscription.timeout_s
     )
+
+
+@lru_cache(maxsize=4096)
+def _fixed_head(target: str, users: Headers, content_type: str, replaced: tuple[str, ...]) -> RequestHead:
+    """Return what the deliveries of a subscription have in common, without the users' headers that are replaced."""
+    fixed = {name.lower(): value for name, value in users} | {"content-type": content_type, "user-agent": "penstock"}
+    return head_with(target, tuple((name, value) for name, value in fixed.items() if name not in replaced))
 
 
 def _identity_headers(job: DispatchJob) -> dict[str, str]:
@@ -141,6 +145,7 @@ def cloud_event(event: StoredEvent) -> bytes:
     return _encode({name: value for name, value in attributes.items() if value is not None} | _data(event))
 
 
+@lru_cache(maxsize=256)
 def is_json(content_type: str) -> bool:
     """Return whether a content type is JSON."""
     media_type = content_type.partition(";")[0].strip().lower()

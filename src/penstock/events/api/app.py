@@ -52,6 +52,7 @@ class JobsParts:
     spans: Spans = NoSpans()  # noqa: RUF009  # it has no state
     queue_uri: str = ""
     default_pool: str = DEFAULT_DISPATCH_POOL
+    queue_per_pool: bool = True
     fan_out: FanOutBy = FanOutBy.INLINE
 
 
@@ -103,11 +104,11 @@ def route_table(parts: JobsParts, pools_changed: Callable[[], None] = _ignore_ch
             EventRoutes(repository, publisher_for(parts.fan_out, repository, clock), new_id, clock, parts.spans),
             JobRoutes(repository, new_id, clock),
             JobDecisionRoutes(repository, clock),
-            SubscriptionRoutes(repository, new_id, clock),
+            SubscriptionRoutes(repository, new_id, clock, pools_changed),
             SigningSecretRoutes(repository),
             TrialRoutes(repository, parts.courier, new_id, clock),
             PoolRoutes(repository, pools_changed),
-            RouterConfigRoutes(repository, parts.queue_uri, parts.default_pool),
+            RouterConfigRoutes(repository, parts.queue_uri, parts.default_pool, queue_per_pool=parts.queue_per_pool),
             ChangeRoutes(repository),
             ProcessRoute(parts.processor, parts.tokens, clock),
         )

@@ -6,7 +6,8 @@ from penstock.client.types import ChangeList, ChangeQuery, ChangeView
 from penstock.edge.clock import Clock
 from penstock.events.fields import moment_of
 from penstock.events.store import JobRepository, KeptChange
-from penstock.http.api import Call, Change, LoggedChanges, NoBody, route
+from penstock.http.api import Call, LoggedChanges, NoBody, route
+from penstock.http.change import Change
 
 PATH = "/api/v1/changes"
 

@@ -33,7 +33,7 @@ def new_job(body: NewJobBody, subscription: Subscription | None, job_id: str, no
         group=body.group,
         sequence=body.sequence,
         mode=body.mode or (DispatchMode.BLOCK_ON_ERROR if subscription is None else subscription.mode),
-        pool=body.pool or (DEFAULT_DISPATCH_POOL if subscription is None else subscription.pool),
+        pool=body.pool or (DEFAULT_DISPATCH_POOL if subscription is None else subscription.pool_code),
         payload=_payload(body),
         content_type=_ascii(body.content_type),
         headers=checked_headers(body.headers) or NO_ATTRIBUTES,

@@ -1,19 +1,23 @@
 """`/api/v1/pools`: the pools, and `/api/router/config`: the configuration that routers read."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from penstock.client.types import PageQuery, PoolBody, PoolList, PoolView, QueueToConsume, RouterConfigurationView
 from penstock.domain.errors import InvalidArgument
-from penstock.domain.subscription import Pool
-from penstock.events.errors import PoolNotFound
+from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
+from penstock.domain.subscription import MOST_CODE_CHARS, Pool, is_pool_code
+from penstock.edge.pause import Pause
+from penstock.events.errors import DatabaseFailed, PoolNotFound
 from penstock.events.store import JobRepository
 from penstock.http.api import Call, NoBody, NoQuery, page_of, route
+from penstock.queues import pool_queue, pool_queue_name
 
 PATH = "/api/v1/pools"
 _ONE = f"{PATH}/{{code}}"
-MOST_CODE_CHARS = 256
 ROUTER_CONFIG_PATH = "/api/router/config"
 QUEUE_NAME = "dispatch"
+_WATCH_S = 2.0
 
 
 class PoolRoutes:
@@ -36,7 +40,7 @@ class PoolRoutes:
     @route("PUT", _ONE, summary="Create or change a pool. Routers that read their configuration here follow.")
     async def _put(self, call: Call[NoQuery, PoolBody]) -> PoolView:
         code = call.path["code"]
-        if not _is_code(code):
+        if not is_pool_code(code):
             raise InvalidArgument(f"a pool's code has 1 to {MOST_CODE_CHARS} printable characters, not {code[:100]!r}")
         pool = Pool(code, call.body.concurrency, call.body.rate_limit_per_minute)
         await self._repository.put_pool(pool)
@@ -53,37 +57,72 @@ class PoolRoutes:
 
 
 class RouterConfigRoutes:
-    """The route that routers read. It includes the default pool, even if that was never created."""
+    """The route that routers read: all pools, also those that were never created, and the queues that feed them.
 
-    def __init__(self, repository: JobRepository, queue_uri: str, default_pool: str) -> None:
+    A pool's queue is used once it was listed here: before, no router may consume it. A pool that no subscription names
+    any more is listed as long as its queue may have messages.
+    """
+
+    def __init__(self, repository: JobRepository, queue_uri: str, default_pool: str, *, queue_per_pool: bool) -> None:
         self._repository = repository
-        self._queues = [QueueToConsume(QUEUE_NAME, queue_uri)] if queue_uri else []
+        self._queue_uri = queue_uri
         self._default_pool = default_pool
+        self._queue_per_pool = queue_per_pool
 
     @route(
         "GET",
         ROUTER_CONFIG_PATH,
-        summary="Get the configuration of routers: all pools, and the queue that jobs are published to.",
+        summary="Get the configuration of routers: all pools, and the queues that jobs are published to.",
     )
     async def _get(self, _: Call[NoQuery, NoBody]) -> RouterConfigurationView:
-        pools = self._with_default(await self._repository.list_pools())
-        shown = [_view(pool) for pool in pools]
-        return RouterConfigurationView(shown, self._queues)
+        with_queue = await self._repository.pool_queues()
+        limits = await self._repository.pool_limits()
+        codes = [code for code in dict.fromkeys((*limits, *with_queue, self._default_pool)) if is_pool_code(code)]
+        known = {code: Pool(code, each.concurrency, each.rate_limit_per_minute) for code, each in limits.items()}
+        pools = [_view(known.get(code, Pool(code))) for code in codes]
+        if self._queue_per_pool and self._queue_uri and (told := set(codes).difference(with_queue)):
+            await self._repository.add_pool_queues(sorted(told))
+        return RouterConfigurationView(pools, self._queues(codes if self._queue_per_pool else with_queue))
 
-    def _with_default(self, pools: Sequence[Pool]) -> list[Pool]:
-        known = any(pool.code == self._default_pool for pool in pools)
-        return [*pools, *([] if known else [Pool(self._default_pool)])]
+    def _queues(self, codes: Iterable[str]) -> list[QueueToConsume]:
+        if not self._queue_uri:
+            return []
+        shared = self._queue_uri
+        own = (code for code in codes if code != DEFAULT_DISPATCH_POOL)
+        return [
+            QueueToConsume(QUEUE_NAME, shared),
+            *(
+                QueueToConsume(pool_queue_name(QUEUE_NAME, code), pool_queue(shared, code), template=shared)
+                for code in own
+            ),
+        ]
+
+
+class PoolQueueWatch:
+    """Notes when dispatch, perhaps in another process, has removed the queue of a pool."""
+
+    def __init__(self, repository: JobRepository, changed: Callable[[], None], pause: Pause) -> None:
+        self._repository = repository
+        self._changed = changed
+        self._pause = pause
+
+    async def run(self) -> None:
+        """Look every two seconds until cancelled; a database that does not answer is asked again."""
+        known: set[str] = set()
+        while True:
+            with suppress(DatabaseFailed):
+                found = set(await self._repository.pool_queues())
+                if known - found:
+                    self._changed()
+                known = found
+            await self._pause(_WATCH_S)
 
 
 def _view(pool: Pool) -> PoolView:
     return PoolView(pool.code, pool.concurrency, pool.rate_limit_per_minute)
 
 
-def _is_code(code: str) -> bool:
-    return code.isprintable() and bool(code.strip()) and len(code) <= MOST_CODE_CHARS
-
-
 def _known(code: str) -> str:
-    if not _is_code(code):
+    if not is_pool_code(code):
         raise PoolNotFound(code[:100])
     return code

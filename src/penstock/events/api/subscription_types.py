@@ -10,7 +10,7 @@ from penstock.domain.matching import EventFilter
 from penstock.domain.message import NO_ATTRIBUTES
 from penstock.domain.retry import DEFAULT_RETRY_SCHEDULE, RetrySchedule
 from penstock.domain.signing import key_of
-from penstock.domain.subscription import Subscription
+from penstock.domain.subscription import MOST_CODE_CHARS, Subscription, is_pool_code
 
 
 def new_subscription(body: NewSubscription, subscription_id: str, secret: str) -> Subscription:
@@ -23,8 +23,9 @@ def new_subscription(body: NewSubscription, subscription_id: str, secret: str) -
         target=checked_target(body.target),
         filter=EventFilter(tuple(body.filter)),
         secrets=(secret,),
-        pool=body.pool,
+        pool=_checked_pool(body.pool),
         mode=body.mode,
+        unkeyed=body.unkeyed,
         retry=DEFAULT_RETRY_SCHEDULE if body.retry_delays_s is None else RetrySchedule(tuple(body.retry_delays_s)),
         timeout_s=body.timeout_s,
         headers=checked_headers(body.headers) or NO_ATTRIBUTES,
@@ -36,6 +37,8 @@ def new_subscription(body: NewSubscription, subscription_id: str, secret: str) -
 def changed_subscription(subscription: Subscription, change: SubscriptionChange) -> Subscription:
     """Return the subscription with a change applied; InvalidArgument says what is wrong with it."""
     given = {name: value for name in change.__struct_fields__ if (value := getattr(change, name)) is not UNSET}
+    if "pool" in given:
+        given["pool"] = _checked_pool(given["pool"])
     if "target" in given:
         given["target"] = checked_target(given["target"])
     if "filter" in given:
@@ -55,8 +58,10 @@ def subscription_view(subscription: Subscription) -> SubscriptionView:
         pattern=subscription.pattern,
         target=subscription.target,
         filter=subscription.filter.conditions,
-        pool=subscription.pool,
+        pool=subscription.pool_code,
+        own_pool=subscription.pool is None,
         mode=subscription.mode,
+        unkeyed=subscription.unkeyed,
         retry_delays_s=subscription.retry.delays_s,
         timeout_s=subscription.timeout_s,
         headers=dict(subscription.headers),
@@ -65,6 +70,12 @@ def subscription_view(subscription: Subscription) -> SubscriptionView:
         tenant=subscription.tenant,
         secrets=len(subscription.secrets),
     )
+
+
+def _checked_pool(code: str | None) -> str | None:
+    if code is not None and not is_pool_code(code):
+        raise InvalidArgument(f"a pool's code has 1 to {MOST_CODE_CHARS} printable characters, not {code[:100]!r}")
+    return code
 
 
 def checked_target(url: str) -> str:

@@ -35,12 +35,15 @@ _KEY_BYTES = 32
 
 
 class SubscriptionRoutes:
-    """The routes of subscriptions."""
+    """The routes of subscriptions; `changed` is called after every change that may change their pools."""
 
-    def __init__(self, repository: JobRepository, new_id: Callable[[], str], clock: Clock) -> None:
+    def __init__(
+        self, repository: JobRepository, new_id: Callable[[], str], clock: Clock, changed: Callable[[], None]
+    ) -> None:
         self._repository = repository
         self._new_id = new_id
         self._clock = clock
+        self._changed = changed
 
     @route(
         "POST",
@@ -53,6 +56,7 @@ class SubscriptionRoutes:
         secret = call.body.secret or new_secret()
         subscription = new_subscription(call.body, self._new_id(), secret)
         await self._repository.add_subscription(subscription)
+        self._changed()
         return SubscriptionMade(subscription_view(subscription), secret)
 
     @route("GET", PATH, summary="List subscriptions, the oldest first.")
@@ -75,6 +79,7 @@ class SubscriptionRoutes:
     async def _change(self, call: Call[NoQuery, SubscriptionChange]) -> SubscriptionView:
         changed = changed_subscription(await self._repository.get_subscription(_id(call.path)), call.body)
         await self._repository.change_subscription(changed)
+        self._changed()
         return subscription_view(changed)
 
     @route("POST", f"{_ONE}/pause", summary="Pause deliveries. Matching events still become jobs, which wait.")
@@ -95,6 +100,7 @@ class SubscriptionRoutes:
         cancelled, now_ms = 0, self._clock.now_ms()
         while some := await self._repository.cancel_of_subscription(subscription_id, now_ms, MOST_AT_ONCE):
             cancelled += some
+        self._changed()
         return SubscriptionRemoved(subscription_id, cancelled)
 
     async def _view(self, subscription_id: str) -> SubscriptionView:

@@ -67,7 +67,7 @@ def _trial_job(job_id: str, event: StoredEvent, subscription: Subscription, now_
         mode=subscription.mode,
         status=JobStatus.PROCESSING,
         target=subscription.target,
-        pool=subscription.pool,
+        pool=subscription.pool_code,
         payload=None,
         content_type=event.content_type,
         headers=NO_ATTRIBUTES,

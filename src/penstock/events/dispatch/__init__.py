@@ -2,12 +2,13 @@
 
 from penstock.events.dispatch.lane_claims import LaneClaims
 from penstock.events.dispatch.pointers import Pointers
+from penstock.events.dispatch.pool_queues import DispatchQueue
 from penstock.events.dispatch.scheduler import Scheduler
 from penstock.events.dispatch.server import SchedulerServerSettings, serve_api_with_scheduler, serve_scheduler
-from penstock.events.dispatch.settings import MOST_PER_LANE, SchedulerSettings, scheduler_settings
+from penstock.events.dispatch.settings import SchedulerSettings, scheduler_settings
 
 __all__ = [
-    "MOST_PER_LANE",
+    "DispatchQueue",
     "LaneClaims",
     "Pointers",
     "Scheduler",

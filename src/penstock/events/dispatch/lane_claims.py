@@ -3,7 +3,7 @@
 Both engines use it.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from penstock.cluster import StaleLeader
 from penstock.domain.job import ClaimedJob
@@ -26,16 +26,17 @@ class LaneClaims:
         self._claim_ms = round(settings.claim_lease_s * 1000)
         self._pause_ms = round(settings.poll_interval_s * 1000)
         self._stale_after_ms = round(settings.stale_after_s * 1000)
-        # An ordered set, so that released lanes keep their turns.
-        self._held: dict[LaneKey, None] = {}
-        self._unmarked: list[tuple[Sequence[ClaimedJob], Collection[LaneKey]]] = []
+        self._lane_credit = settings.jobs_per_lane
+        # In order, so that released lanes keep their turns; each with the job it waits for once its run is published.
+        self._held: dict[LaneKey, str | None] = {}
+        self._unmarked: list[tuple[Sequence[ClaimedJob], Mapping[LaneKey, str | None]]] = []
 
     async def take(self, runs: Sequence[LaneRun]) -> list[LaneRun]:
         """Claim lanes and return the runs to publish now; idle lanes go to sleep, and others may have to rest."""
         now_ms = self._clock.now_ms()
         idle = [run.lane for run in runs if not run.jobs]
         if idle:
-            await self._lanes.let_sleep(idle, self._owner, now_ms)
+            await self._lanes.let_sleep(idle, self._owner, now_ms, self._lane_credit)
         turns = {run.lane: run.turn for run in runs if run.jobs}
         if not turns:
             return []
@@ -45,17 +46,18 @@ class LaneClaims:
         if resting:
             await self._lanes.hold(resting, self._owner)
         going = [run for run in taken if run.rests_until_ms <= now_ms]
-        self._held.update((run.lane, None) for run in going)
+        self._held.update((run.lane, run.waits_for) for run in going)
         return going
 
     async def published(self, jobs: Sequence[ClaimedJob], done: Collection[LaneKey]) -> None:
         """Mark jobs that are in the queue, and release the lanes that are done."""
+        released = {lane: self._held.get(lane) for lane in done}
         try:
-            await self._mark(jobs, done)
+            await self._mark(jobs, released)
         except StaleLeader:
             raise
         except Exception:
-            self._unmarked.append((jobs, done))
+            self._unmarked.append((jobs, released))
             raise
 
     async def failed(self, lanes: Collection[LaneKey]) -> None:
@@ -70,11 +72,11 @@ class LaneClaims:
             await self._mark(*self._unmarked[0])
             del self._unmarked[0]
         if self._held:
-            await self._mark([], list(self._held))
+            await self._mark([], dict.fromkeys(self._held))
 
-    async def _mark(self, jobs: Sequence[ClaimedJob], done: Collection[LaneKey]) -> None:
+    async def _mark(self, jobs: Sequence[ClaimedJob], done: Mapping[LaneKey, str | None]) -> None:
         now_ms = self._clock.now_ms()
-        await self._lanes.mark_published(jobs, list(done), self._owner, now_ms, now_ms + self._stale_after_ms)
+        await self._lanes.mark_published(jobs, done, self._owner, now_ms, now_ms + self._stale_after_ms)
         self._forget(done)
 
     def _forget(self, lanes: Collection[LaneKey]) -> None:

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from penstock.cluster import StaleLeader
+from penstock.domain.pace.credit import CreditBook
 from penstock.domain.retry import Backoff
 from penstock.edge.clock import Clock
 from penstock.edge.pause import Pause
 from penstock.events.dispatch.lane_publisher import USABLE_SHARE, LanePublisher, OpenedPublisher
-from penstock.events.dispatch.settings import MOST_PER_LANE, Counts, SchedulerSettings
+from penstock.events.dispatch.settings import Counts, SchedulerSettings
 from penstock.events.store import JobRepository
 
 log = logging.getLogger(__name__)
@@ -26,6 +27,7 @@ class PendingJobPoller:
         jobs: JobRepository,
         lanes: LanePublisher,
         queue: OpenedPublisher,
+        credit: CreditBook,
         pace: "ClaimPace",
         queue_backoff: Backoff,
         counts: Counts,
@@ -39,11 +41,13 @@ class PendingJobPoller:
         self._jobs = jobs
         self._lanes = lanes
         self._queue = queue
+        self._credit = credit
         self._pace = pace
         self._queue_backoff = queue_backoff
         self._own_backoff = Backoff(_FIRST_PAUSE_S, settings.poll_interval_s)
         self._counts = counts
         self._poll_interval_s = settings.poll_interval_s
+        self._lane_credit = settings.jobs_per_lane
         self._good_for_s = settings.claim_lease_s * USABLE_SHARE
         self._clock = clock
         self._seconds = seconds
@@ -55,7 +59,7 @@ class PendingJobPoller:
         while True:
             try:
                 await self.poll()
-                await wait_for_work(self._jobs, self._clock, self._poll_interval_s)
+                await wait_for_work(self._jobs, self._clock, self._poll_interval_s, self._credit.next_look_ms())
             except StaleLeader:
                 raise
             except Exception as error:
@@ -77,7 +81,7 @@ class PendingJobPoller:
             await self._jobs.do_chores(now_ms)
             if await self._is_left_to_others():
                 return
-            runs = await self._jobs.lanes.read(now_ms, self._pace.batch, MOST_PER_LANE)
+            runs = await self._jobs.lanes.read(now_ms, self._pace.batch, self._credit, self._lane_credit)
             self._pace.claimed(await self._lanes.take(runs, good_until_s))
             if not runs:
                 return
@@ -126,9 +130,9 @@ class ClaimPace:
         self.batch = self._first
 
 
-async def wait_for_work(jobs: JobRepository, clock: Clock, most_s: float) -> None:
-    """Wait until jobs may be published, the next one is due, or `most_s` have passed."""
-    due_ms = await jobs.next_due_ms()
+async def wait_for_work(jobs: JobRepository, clock: Clock, most_s: float, look_ms: int | None = None) -> None:
+    """Wait until jobs may be published, the next one is due, a pool is looked at again, or `most_s` have passed."""
+    due_ms = min((moment for moment in (await jobs.next_due_ms(), look_ms) if moment is not None), default=None)
     due_s = most_s if due_ms is None else max(0.0, (due_ms - clock.now_ms()) / 1000)
     with suppress(TimeoutError):
         async with asyncio.timeout(min(due_s, most_s)):

@@ -7,6 +7,7 @@ import msgspec
 from penstock.domain.job import ClaimedJob
 from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
 from penstock.domain.pointer import DispatchMode, MediationType
+from penstock.domain.subscription import is_pool_code
 from penstock.queues import Publication
 
 
@@ -24,13 +25,13 @@ class Pointers:
     def __init__(self, endpoint: str, tokens: TokenIssuer, pool: str = DEFAULT_DISPATCH_POOL) -> None:
         self._endpoint = endpoint
         self._tokens = tokens
-        self._pool = pool
+        self.pool = pool
 
     def publication(self, job: ClaimedJob, now_ms: int) -> Publication:
         """Return the message for a job."""
         pointer = _Pointer(
             id=job.id,
-            pool_code=self._pool if job.pool == DEFAULT_DISPATCH_POOL else job.pool,
+            pool_code=self.pool if job.pool == DEFAULT_DISPATCH_POOL else job.pool,
             auth_token=self._tokens.token(job.id, now_ms),
             mediation_target=self._endpoint,
             message_group_id=job.group_key,
@@ -38,7 +39,12 @@ class Pointers:
         )
         # A FIFO queue makes the messages of a group wait for each other; IMMEDIATE jobs must not.
         group = job.id if job.mode is DispatchMode.IMMEDIATE else job.group_key
-        return Publication(_encode(pointer), group, job.dedup_id)
+        return Publication(_encode(pointer), group, job.dedup_id, _queue_of(job.pool))
+
+
+def _queue_of(pool: str) -> str | None:
+    """Return the pool whose queue is used; None for the shared one, which is also for codes that no router accepts."""
+    return None if pool == DEFAULT_DISPATCH_POOL or not is_pool_code(pool) else pool
 
 
 class _Pointer(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):

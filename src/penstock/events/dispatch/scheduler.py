@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 
 from penstock.cluster import Leadership, Terms
+from penstock.domain.pace.credit import CreditBook
 from penstock.domain.retry import Backoff
 from penstock.edge.clock import Clock, stopwatch
 from penstock.edge.pause import Pause, pause
@@ -12,6 +13,7 @@ from penstock.events.dispatch.lane_claims import LaneClaims
 from penstock.events.dispatch.lane_publisher import LanePublisher
 from penstock.events.dispatch.pending_job_poller import ClaimPace, PendingJobPoller
 from penstock.events.dispatch.pointers import Pointers
+from penstock.events.dispatch.pool_queues import PoolQueues
 from penstock.events.dispatch.recovery import StaleQueuedJobPoller
 from penstock.events.dispatch.retention import Retention
 from penstock.events.dispatch.settings import Counts, SchedulerSettings
@@ -44,11 +46,13 @@ class Scheduler:
         clock: Clock,
         *,
         name: str,
+        queues: PoolQueues | None = None,
         seconds: Callable[[], float] = stopwatch,
         pause: Pause = pause,
         most_awake: int | None = None,
     ) -> None:
         self.counts = Counts()
+        self._queues = queues
         self._jobs = jobs
         self._publisher = RetryingPublisher(publisher, self.counts, pause)
         self._pointers = pointers
@@ -89,6 +93,7 @@ class Scheduler:
             self.counts,
             self._clock,
             may_publish=self._leadership.is_primary,
+            queues=self._queues,
             seconds=self._seconds,
             pause=self._pause,
             most_awake=self._most_awake,
@@ -110,10 +115,13 @@ class SchedulerTerm:
         clock: Clock,
         *,
         may_publish: Callable[[], bool],
+        queues: PoolQueues | None,
         seconds: Callable[[], float],
         pause: Pause,
         most_awake: int | None = None,
     ) -> None:
+        self._queues = queues
+        self._pause = pause
         backoff = Backoff(_QUEUE_PAUSE_S, settings.poll_interval_s)
         pace = ClaimPace(settings.batch_size, settings.max_batch_size, settings.max_concurrent_groups)
         self.publisher = LanePublisher(
@@ -129,8 +137,9 @@ class SchedulerTerm:
             landed=jobs.signal.call,
             seconds=seconds,
         )
+        credit = CreditBook(pointers.pool)
         self._poller = PendingJobPoller(
-            jobs, self.publisher, queue, pace, backoff, counts, settings, clock, seconds, pause, most_awake
+            jobs, self.publisher, queue, credit, pace, backoff, counts, settings, clock, seconds, pause, most_awake
         )
         self._stale_poller = StaleQueuedJobPoller(jobs, clock, settings, counts, pause, token=owner.token)
         self._retention = Retention(jobs, settings, counts, clock, pause)
@@ -141,6 +150,8 @@ class SchedulerTerm:
             group.create_task(self._poller.run(), name="pending-job-poller")
             group.create_task(self._stale_poller.run(), name="stale-queued-job-poller")
             group.create_task(self._retention.run(), name="retention")
+            if self._queues is not None:
+                group.create_task(self._queues.run(self._pause), name="pool-queues")
 
     async def close(self) -> None:
         """Publish nothing more; let publications in flight finish, and release the remaining lanes."""

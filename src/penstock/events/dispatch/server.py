@@ -14,6 +14,7 @@ from penstock.edge.pause import pause
 from penstock.events.api import ApiFront, ApiSettings, api_server
 from penstock.events.dispatch.health import SchedulerCollector, SchedulerHealth, SchedulerHealthStatus, assess
 from penstock.events.dispatch.pointers import Pointers
+from penstock.events.dispatch.pool_queues import DispatchQueue
 from penstock.events.dispatch.scheduler import Scheduler
 from penstock.events.dispatch.settings import SchedulerSettings
 from penstock.events.process import PATH as PROCESS_PATH
@@ -25,13 +26,12 @@ from penstock.http.auth import RequestGuard
 from penstock.http.server import App, HttpServer, stop_signal
 from penstock.ops.config import FanOutBy
 from penstock.ops.telemetry import Metrics
-from penstock.queues import Publisher
 
 _MOST_COUNTED = 1000
 
 
 async def serve_scheduler(
-    jobs: JobRepository, publisher: Publisher, pointers: Pointers, settings: "SchedulerServerSettings"
+    jobs: JobRepository, queue: DispatchQueue, pointers: Pointers, settings: "SchedulerServerSettings"
 ) -> None:
     """Serve until SIGINT or SIGTERM, then let the standby take over at once."""
     clock = SystemClock()
@@ -43,7 +43,9 @@ async def serve_scheduler(
             if lease is not None:
                 standby = Standby(lease, ttl_s=settings.lease_ttl_s, renew_s=settings.lease_renew_s)
             leadership = standby or Alone()
-            scheduler = Scheduler(jobs, publisher, pointers, leadership, settings.scheduler, clock, name=name)
+            scheduler = Scheduler(
+                jobs, queue.publisher, pointers, leadership, settings.scheduler, clock, name=name, queues=queue.pools
+            )
             app = scheduler_app(scheduler, leadership, BlockOnErrorChecker(jobs))
             server = HttpServer(app, settings.host, settings.port)
             stop = stop_signal(server)
@@ -78,7 +80,7 @@ class SchedulerServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 async def serve_api_with_scheduler(
     jobs: JobRepository,
-    publisher: Publisher,
+    queue: DispatchQueue,
     clock: Clock,
     ids: TsidFactory,
     api: ApiSettings,
@@ -97,7 +99,9 @@ async def serve_api_with_scheduler(
             pointers = Pointers(server.url + PROCESS_PATH, AuthTokens(api.secrets), api.default_pool)
             name = ids.next_id(clock.now_ms())
             leadership = Alone()
-            scheduler = Scheduler(jobs, publisher, pointers, leadership, scheduling, clock, name=name)
+            scheduler = Scheduler(
+                jobs, queue.publisher, pointers, leadership, scheduling, clock, name=name, queues=queue.pools
+            )
             metrics.register(SchedulerCollector(scheduler, leadership))
             # With Spark, the pipeline counts.
             inline = api.fan_out is FanOutBy.INLINE

@@ -4,10 +4,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from penstock.domain.pace.credit import LANE_CREDIT
 from penstock.ops.config import SchedulerOptions
-
-MOST_PER_LANE = 100
-"""Jobs of one lane that are claimed and published together, in order."""
 
 
 class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,6 +15,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     batch_size: int = 20
     max_batch_size: int = 5000
     max_concurrent_groups: int = 10
+    jobs_per_lane: int = LANE_CREDIT
+    """Jobs of an ordered lane that may be on their way at once."""
     claim_lease_s: float = 30.0
     """How long claimed lanes are kept from other nodes, also after a crash."""
     stale_after_s: float = 900.0

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from penstock.domain.event import StoredEvent
-from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock
 from penstock.events.fan_out.rule import FanOut
 from penstock.events.store import JobRepository
@@ -41,11 +40,11 @@ class InlinePublisher:
 
 
 class CurrentFanOut:
-    """Reads the subscriptions, once for all events that are published at the same time."""
+    """Asks for changed subscriptions, once for all events that are published at the same time."""
 
     def __init__(self, repository: JobRepository) -> None:
         self._repository = repository
-        self._known: list[Subscription] = []
+        self._changes = -1
         self._fan_out = FanOut(())
         self._in_progress: asyncio.Task[FanOut] | None = None
         self._next: asyncio.Task[FanOut] | None = None
@@ -62,9 +61,9 @@ class CurrentFanOut:
         if before is not None:
             await asyncio.wait((before,))
         self._in_progress, self._next = self._next, None
-        subscriptions = await self._repository.list_subscriptions()
-        if subscriptions != self._known:
-            self._known, self._fan_out = subscriptions, FanOut(subscriptions)
+        changed = await self._repository.changed_subscriptions(self._changes)
+        if changed is not None:
+            self._changes, self._fan_out = changed.changes, FanOut(changed.subscriptions)
         return self._fan_out
 
 

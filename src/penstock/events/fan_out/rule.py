@@ -17,10 +17,12 @@ class FanOut:
 
     def wanting(self, event: StoredEvent) -> list[Subscription]:
         """Return the subscriptions of the event's tenant whose pattern and filter match."""
-        attributes = event.filterable
+        matching = self._index.matching(event.type)
+        # Most events have no subscription with a filter, and a filter needs all attributes.
+        attributes = event.filterable if any(each.filter.conditions for each in matching) else {}
         return [
             subscription
-            for subscription in self._index.matching(event.type)
+            for subscription in matching
             if subscription.tenant == event.tenant and subscription.filter.passes(attributes)
         ]
 
@@ -41,7 +43,7 @@ def job_for(event: StoredEvent, subscription: Subscription) -> NewJob:
         subscription_id=subscription.id,
         tenant=event.tenant,
         group=event.group,
-        mode=subscription.mode,
-        pool=subscription.pool,
+        mode=subscription.mode_of(event.group),
+        pool=subscription.pool_code,
         content_type=event.content_type,
     )

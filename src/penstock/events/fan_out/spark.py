@@ -15,8 +15,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.events.fan_out.columns import EVENT_COLUMNS
-from penstock.events.fan_out.small_batches import SmallBatches
 from penstock.events.fan_out.spark_plan import by_group
+from penstock.events.fan_out.spark_small import SmallBatches
 from penstock.events.fan_out.spark_task import KEPT, OpenedRepository, keep_jobs
 from penstock.spark.database import SparkDatabase
 from penstock.spark.listener import BatchListener, EndedBatch
@@ -38,8 +38,8 @@ class FanOutSettings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     most_rows: int = 100_000
-    few_rows: int = 5_000
-    trigger_ms: int = 100
+    few_rows: int = 20_000
+    trigger_ms: int = 500
     once: bool = False
     tasks: int | None = None
 

@@ -41,6 +41,7 @@ class PackedSubscription(msgspec.Struct, frozen=True, array_like=True):
     target: str
     pool: str
     mode: DispatchMode
+    unkeyed_mode: DispatchMode
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -51,7 +52,16 @@ def packed(subscriptions: Iterable[Subscription]) -> bytes:
     """Return the subscriptions as bytes; equal subscriptions give equal bytes."""
     return _encode(
         [
-            PackedSubscription(each.id, each.tenant, each.pattern, each.filter, each.target, each.pool, each.mode)
+            PackedSubscription(
+                id=each.id,
+                tenant=each.tenant,
+                pattern=each.pattern,
+                filter=each.filter,
+                target=each.target,
+                pool=each.pool_code,
+                mode=each.mode,
+                unkeyed_mode=each.mode_of(None),
+            )
             for each in subscriptions
         ]
     )
@@ -104,7 +114,7 @@ class Planner:
         self._matcher = BatchMatcher(subscriptions)
         self._subscriptions = {
             name: pyarrow.array([getattr(each, name) for each in subscriptions], pyarrow.string())
-            for name in ("id", "target", "pool", "mode")
+            for name in ("id", "target", "pool", "mode", "unkeyed_mode")
         }
 
     @property
@@ -165,7 +175,7 @@ class Planner:
             "event_id": of_event["id"],
             "subscription_id": of_subscription["id"],
             "group_key": _joined(of_subscription["id"], pyarrow.compute.if_else(named, group, DEFAULT_GROUP), ":"),
-            "mode": of_subscription["mode"],
+            "mode": pyarrow.compute.if_else(named, of_subscription["mode"], of_subscription["unkeyed_mode"]),
             "target": of_subscription["target"],
             "pool": of_subscription["pool"],
             "created_at_ms": of_event["received_ms"],

@@ -18,7 +18,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from penstock.domain.job import NewJob
 from penstock.domain.pointer import DispatchMode
 from penstock.edge.clock import SystemClock
-from penstock.events.fan_out.spark_plan import Planned, in_order, packed, planner_of
+from penstock.events.fan_out.spark_plan import Planned, Planner, in_order, packed, planner_of
 from penstock.events.store import JobRepository
 from penstock.spark.database import SparkDatabase
 from penstock.spark.sources.valid_rows import SetAside, set_aside
@@ -56,16 +56,23 @@ def keep_jobs(events: DataFrame, database: SparkDatabase, *, sort: bool = False)
     """
 
     def keep(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-        done = kept(in_order(batches) if sort else batches, process_repository(database), database)
+        jobs = process_repository(database)
+        done = kept(in_order(batches) if sort else batches, current_planner(jobs), jobs, database)
         yield pyarrow.RecordBatch.from_pylist([done._asdict()], to_arrow_schema(KEPT))
         freeze_long_lived_objects("fan-out")
 
     return events.mapInArrow(keep, KEPT)
 
 
-def kept(batches: Iterable[pyarrow.RecordBatch], jobs: "OpenedRepository", database: SparkDatabase) -> KeptCounts:
-    """Store the jobs of events that come in order. The subscriptions are those of the moment at which it begins."""
-    planner = planner_of(packed(jobs.ask(lambda repository: repository.list_subscriptions())))
+def current_planner(jobs: "OpenedRepository") -> Planner:
+    """Return the planner of the subscriptions of this moment."""
+    return planner_of(packed(jobs.ask(lambda repository: repository.list_subscriptions())))
+
+
+def kept(
+    batches: Iterable[pyarrow.RecordBatch], planner: Planner, jobs: "OpenedRepository", database: SparkDatabase
+) -> KeptCounts:
+    """Store the jobs of events that come in order."""
     done = KeptCounts()
     for batch in batches:
         for planned in planner.plan(batch, _MOST_JOBS):

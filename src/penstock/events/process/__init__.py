@@ -1,8 +1,10 @@
 """Processes a pointer: begin the job, deliver it, and decide what follows."""
 
-from penstock.events.process.dead_letters import DeadLetters, NoDeadLetters, PubsubDeadLetters
-from penstock.events.process.processor import ProcessMetrics, Processor
+from penstock.events.process.dead_letters import DeadLetters
+from penstock.events.process.mediator import LocalProcessing
+from penstock.events.process.processor import Processor
 from penstock.events.process.route import PATH, ProcessRoute
+from penstock.events.process.server import ProcessSettings, open_processor
 from penstock.events.process.tokens import AuthTokens, auth_secrets
 from penstock.events.process.verdict import error_text, judge
 
@@ -10,12 +12,12 @@ __all__ = [
     "PATH",
     "AuthTokens",
     "DeadLetters",
-    "NoDeadLetters",
-    "ProcessMetrics",
+    "LocalProcessing",
     "ProcessRoute",
+    "ProcessSettings",
     "Processor",
-    "PubsubDeadLetters",
     "auth_secrets",
     "error_text",
     "judge",
+    "open_processor",
 ]

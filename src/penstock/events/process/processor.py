@@ -59,13 +59,18 @@ class Processor:
 
     async def process(self, job_id: str) -> "Processed":
         """Deliver a job if it is its turn; DatabaseFailed if the database does not answer."""
+        return await self.process_known(job_id) or ACK
+
+    async def process_known(self, job_id: str) -> "Processed | None":
+        """Deliver a job as `process` does; None if there is no such job."""
         start = await self._deliveries.begin(job_id)
         begin = start.begin
-        if begin.what is not Beginning.BEGUN or begin.job is None:
-            self._metrics.not_begun(begin.what)
-            return self._not_begun(job_id, begin)
-        await self._deliver(begin.job, start)
-        return ACK
+        if begin.what is Beginning.BEGUN and begin.job is not None:
+            await self._deliver(begin.job, start)
+            return ACK
+        self._metrics.not_begun(begin.what)
+        answer = self._not_begun(job_id, begin)
+        return None if begin.what is Beginning.UNKNOWN else answer
 
     def _not_begun(self, job_id: str, begin: Begin) -> "Processed":
         log.info("not delivered: %s", begin.what.name, extra={"job": job_id})

@@ -1,6 +1,6 @@
 """The database of events: one repository, named SQL, migrations, SQLite and PostgreSQL."""
 
-from penstock.events.store.database import LaneContent, LaneJob, Row
+from penstock.events.store.database import LaneContent, LaneJob, LaneQuestion, Row, Transaction
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.changes import KeptChange
 from penstock.events.store.repository.deliveries import (
@@ -14,7 +14,16 @@ from penstock.events.store.repository.deliveries import (
     Verdict,
 )
 from penstock.events.store.repository.inspection import THE_NEWEST, FinishedJob, HeldGroup, LaneState
-from penstock.events.store.repository.lanes import AwakeRange, LaneOwner, LaneRun, Lanes, Return, rested_run
+from penstock.events.store.repository.lanes import (
+    AwakeRange,
+    LaneOffer,
+    LaneOwner,
+    LaneRun,
+    Lanes,
+    Return,
+    credited_run,
+    credited_streams,
+)
 from penstock.events.store.repository.leader import SCHEDULER
 from penstock.events.store.repository.listing import JobFilter, JobPage
 from penstock.events.store.repository.replays import ReplayLoad, ReplayPart, Replays
@@ -43,7 +52,9 @@ __all__ = [
     "KeptChange",
     "LaneContent",
     "LaneJob",
+    "LaneOffer",
     "LaneOwner",
+    "LaneQuestion",
     "LaneRun",
     "LaneState",
     "Lanes",
@@ -55,8 +66,10 @@ __all__ = [
     "Statistics",
     "StoredMode",
     "StoredState",
+    "Transaction",
     "TryLater",
     "Verdict",
+    "credited_run",
+    "credited_streams",
     "queries",
-    "rested_run",
 ]

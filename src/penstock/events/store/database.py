@@ -15,6 +15,7 @@ from functools import wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from penstock.domain.order import LaneKey, Position, first_of_lane
+from penstock.domain.pace.credit import AwakeStream
 from penstock.domain.pointer import DispatchMode
 
 Row = tuple[Any, ...]
@@ -41,11 +42,23 @@ class LaneJob(NamedTuple):
         return Position(self.sequence, self.created_at_ms, self.id)
 
 
+class LaneQuestion(NamedTuple):
+    """A lane to read: the pool its jobs went to last, and how many jobs are wanted."""
+
+    lane: LaneKey
+    pool: str
+    share: int
+
+
 class LaneContent(NamedTuple):
-    """The first jobs of a lane, of each mode, and the first job of its group that BLOCK_ON_ERROR jobs must not pass."""
+    """The first jobs of a lane, of each mode, and the first job of its group that BLOCK_ON_ERROR jobs must not pass.
+
+    Of an ordered lane also the ids of its jobs that are on their way in its pool, up to its credit.
+    """
 
     blocker: Position | None
     jobs: list[LaneJob]
+    on_their_way: Sequence[str] = ()
 
     def first(self, most: int) -> list[LaneJob]:
         """Return the first jobs that may go, in order."""
@@ -86,8 +99,27 @@ class Transaction(Protocol):
         """Return `count` numbers, each larger than all that were taken before."""
         ...
 
-    def first_jobs(self, lanes: Sequence[LaneKey], now_ms: int, share: int) -> list[LaneContent]:
-        """Return the first jobs of each lane, up to `share` of each mode, and its first blocker."""
+    def first_jobs(self, lanes: Sequence[LaneQuestion], now_ms: int, lane_credit: int) -> list[LaneContent]:
+        """Return the first jobs of each lane, its share of each mode, its first blocker, and what is on its way."""
+        ...
+
+    def awake_streams(self) -> list[tuple[AwakeStream, int]]:
+        """Return the streams with lanes that are awake, each with its first turn."""
+        ...
+
+    def awake_lanes(self, streams: Mapping[AwakeStream, int]) -> list[Row]:
+        """Return the first lanes of streams, up to a number of each.
+
+        Group key, whether it is ordered, turn, whether it is paused, pool and subscription.
+        """
+        ...
+
+    def jobs_on_their_way(self, pools: Mapping[str, int]) -> list[tuple[str, str, int]]:
+        """Return how many QUEUED and PROCESSING jobs each subscription has in pools, counted up to a number of each."""
+        ...
+
+    def awake_ranges(self, streams: Mapping[AwakeStream, int]) -> list[tuple[str, str, int, int, int]]:
+        """Return pool, subscription, first and last turn, and number of the first lanes of streams."""
         ...
 
     def take_lanes(self, lanes: Mapping[LaneKey, int], owner: str, until_ms: int) -> list[Row]:

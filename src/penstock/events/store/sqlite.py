@@ -20,9 +20,19 @@ import msgspec
 
 from penstock.domain.errors import InvalidArgument, PenstockError
 from penstock.domain.order import LaneKey, Position
+from penstock.domain.pace.credit import AwakeStream
 from penstock.edge.disk_space import DiskSpace, FreeBytes, free_bytes, is_disk_full
 from penstock.events.errors import DatabaseFailed, ValuesRefused
-from penstock.events.store.database import JobSignal, LaneContent, LaneJob, Row, Statement, Transaction, Work
+from penstock.events.store.database import (
+    JobSignal,
+    LaneContent,
+    LaneJob,
+    LaneQuestion,
+    Row,
+    Statement,
+    Transaction,
+    Work,
+)
 from penstock.events.store.migrations import Applied, migrations, missing
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.statements import MODE_OF, Dialect, StoredMode, queries, translated
@@ -30,6 +40,7 @@ from penstock.events.store.statements import MODE_OF, Dialect, StoredMode, queri
 _QUERIES = queries(Dialect.SQLITE)
 _FIRST_BLOCKER = _QUERIES["first_blocker"]
 _FIRST_JOBS = _QUERIES["first_jobs"]
+_ON_ITS_WAY = _QUERIES["lane_on_its_way"]
 _MODES = {True: (StoredMode.BLOCK_ON_ERROR, StoredMode.NEXT_ON_ERROR), False: (StoredMode.IMMEDIATE,)}
 
 
@@ -71,9 +82,44 @@ class SqliteTransaction:
         ((last,),) = self.all("take_turns", count=count)
         return list(range(last - count + 1, last + 1))
 
-    def first_jobs(self, lanes: Sequence[LaneKey], now_ms: int, share: int) -> list[LaneContent]:
-        """Return the first jobs of each lane, up to `share` of each mode, and its first blocker."""
-        return [self._content(lane, now_ms, share) for lane in lanes]
+    def first_jobs(self, lanes: Sequence[LaneQuestion], now_ms: int, lane_credit: int) -> list[LaneContent]:
+        """Return the first jobs of each lane, its share of each mode, its first blocker, and what is on its way."""
+        return [self._content(lane, now_ms, lane_credit) for lane in lanes]
+
+    def awake_streams(self) -> list[tuple[AwakeStream, int]]:
+        """Return the streams with lanes that are awake, each with its first turn."""
+        found: list[tuple[AwakeStream, int]] = []
+        after = AwakeStream("", "")
+        while rows := self.all("next_stream", pool=after.pool, subscription=after.subscription):
+            ((pool, subscription, turn),) = rows
+            after = AwakeStream(pool, subscription)
+            found.append((after, turn))
+        return found
+
+    def awake_lanes(self, streams: Mapping[AwakeStream, int]) -> list[Row]:
+        """Return the first lanes of streams."""
+        return [
+            row
+            for (pool, subscription), most in streams.items()
+            for row in self.all("awake_lanes_of_stream", pool=pool, subscription=subscription, most=most)
+        ]
+
+    def jobs_on_their_way(self, pools: Mapping[str, int]) -> list[tuple[str, str, int]]:
+        """Return how many QUEUED and PROCESSING jobs each subscription has in pools."""
+        return [
+            (pool, subscription, count)
+            for pool, most in pools.items()
+            for subscription, count in self.all("jobs_on_their_way", pool=pool, most=most)
+        ]
+
+    def awake_ranges(self, streams: Mapping[AwakeStream, int]) -> list[tuple[str, str, int, int, int]]:
+        """Return the turns of the first lanes of streams."""
+        return [
+            (pool, subscription, first, last, lanes)
+            for (pool, subscription), most in streams.items()
+            for first, last, lanes in self.all("awake_range_of_stream", pool=pool, subscription=subscription, most=most)
+            if lanes
+        ]
 
     def take_lanes(self, lanes: Mapping[LaneKey, int], owner: str, until_ms: int) -> list[Row]:
         """Claim lanes that still have the turn given with each."""
@@ -101,15 +147,21 @@ class SqliteTransaction:
         """Wake those who wait for jobs, after the commit."""
         self.announced = True
 
-    def _content(self, lane: LaneKey, now_ms: int, share: int) -> LaneContent:
-        execute, group_key = self._connection.execute, lane.group_key
-        found = execute(_FIRST_BLOCKER, {"group_key": group_key}).fetchone() if lane.ordered else None
+    def _content(self, question: LaneQuestion, now_ms: int, lane_credit: int) -> LaneContent:
+        (group_key, ordered), pool, share = question
+        execute = self._connection.execute
+        on_its_way: list[str] = []
+        found = None
+        if ordered:
+            found = execute(_FIRST_BLOCKER, {"group_key": group_key}).fetchone()
+            lane = {"pool": pool, "group_key": group_key, "most": lane_credit}
+            on_its_way = [job_id for (job_id,) in execute(_ON_ITS_WAY, lane)]
         jobs: list[LaneJob] = []
-        for mode in _MODES[bool(lane.ordered)]:
+        for mode in _MODES[bool(ordered)]:
             values = {"group_key": group_key, "mode": int(mode), "now_ms": now_ms, "share": share}
             known = MODE_OF[mode]
             jobs += [LaneJob(job_id, known, *rest) for job_id, _, *rest in execute(_FIRST_JOBS, values)]
-        return LaneContent(Position(*found) if found else None, jobs)
+        return LaneContent(Position(*found) if found else None, jobs, on_its_way)
 
 
 def _plain(value: object) -> object:

@@ -1,7 +1,7 @@
 """JSON APIs: routes, OpenAPI, problems, pages and probes."""
 
 from penstock.http.api.app import ApiApp
-from penstock.http.api.changes import Change, LoggedChanges
+from penstock.http.api.changes import LoggedChanges
 from penstock.http.api.openapi import Json, documented, openapi_document
 from penstock.http.api.paging import check_no_cursor, cursor_after, first_of, key_before, page_of, whole_or_page_of
 from penstock.http.api.probes import PATHS, Check, CheckResult, Probes
@@ -13,7 +13,6 @@ __all__ = [
     "AnyRoute",
     "ApiApp",
     "Call",
-    "Change",
     "Check",
     "CheckResult",
     "Json",

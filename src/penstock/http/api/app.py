@@ -8,10 +8,11 @@ import msgspec
 
 from penstock.client.types import PROBLEM_MEDIA_TYPE, Problem
 from penstock.domain.errors import PenstockError
-from penstock.http.api.changes import Change, ChangeLog, LoggedChanges, shown
+from penstock.http.api.changes import ChangeLog, LoggedChanges, shown
 from penstock.http.api.query import parse_query
 from penstock.http.api.routes import AnyRoute, Call, NoBody, RouteTable
 from penstock.http.auth import LOCAL, Caller, RequestGuard, media_type_of
+from penstock.http.change import Change
 from penstock.http.problems import Refused, problem, problem_of
 from penstock.http.server import ClientGone, Message, Receive, Scope, Send, accept_lifespan, read_body, send_answer
 

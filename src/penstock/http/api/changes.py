@@ -1,11 +1,11 @@
 """Changes that callers make through an API: who did what, when, to what. Secrets are masked."""
 
 import logging
-from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
 
+from penstock.http.change import Change
 from penstock.ops.telemetry import MASK, is_secret_name, mask_secrets
 
 log = logging.getLogger(__name__)
@@ -13,17 +13,6 @@ log = logging.getLogger(__name__)
 MOST_CHARACTERS = 2000
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
-
-
-class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """A change that was made. `action` is the operation, `target` the variable parts of its path."""
-
-    who: str
-    role: str
-    action: str
-    target: Mapping[str, str]
-    detail: str
-    """The body, or its beginning, as JSON."""
 
 
 class ChangeLog(Protocol):

@@ -29,6 +29,12 @@ class SchedulerOptions:
         kinds.line(),
         "URL to which the router sends jobs to be processed.",
     )
+    queue_per_pool: bool = setting(
+        True,
+        kinds.flag(),
+        "A queue for each pool, named after `scheduler.queue` and created on demand, so that a full pool stops only "
+        "its own deliveries. If false, all pools share one queue: for brokers whose queues are made by configuration.",
+    )
     pool: str = setting("DISPATCH-POOL", kinds.line(), "Router pool of jobs without one.")
     poll_interval_s: float = setting(
         5.0,
@@ -41,6 +47,11 @@ class SchedulerOptions:
         10,
         kinds.integer(1, 10_000),
         "Groups published concurrently; it grows with the batches under a backlog.",
+    )
+    jobs_per_lane: int = setting(
+        10,
+        kinds.integer(1, 10_000),
+        "Jobs of one ordered group in the queue or in delivery at once; the others wait in the database.",
     )
     claim_lease_s: float = setting(
         30.0,

@@ -145,9 +145,21 @@ class PipelineOptions:
         "`data.dir`.",
     )
     trigger_ms: int = setting(
-        100,
+        500,
         kinds.integer(0, 3_600_000),
-        "Minimum time from the start of one micro-batch to the start of the next; 0 is immediately.",
+        "Minimum time from the start of one micro-batch to the start of the next; 0 is immediately. Few events do not "
+        "wait for it: the driver handles them without a micro-batch.",
+    )
+    few_events: int = setting(
+        20_000,
+        kinds.integer(0, 1_000_000),
+        "While no more events wait, Spark's driver fans out by itself, without its tasks; 0 leaves all to the tasks.",
+    )
+    few_lanes: int = setting(
+        10_000,
+        kinds.integer(0, 1_000_000),
+        "While no more lanes have jobs to publish, Spark's driver publishes by itself, without its tasks; 0 leaves all "
+        "to the tasks.",
     )
     max_rows_per_batch: int = setting(100_000, kinds.integer(1, 100_000_000), "Rows per micro-batch, at most.")
     stop_s: float = setting(30.0, kinds.number(0, 3600), "Time for running micro-batches to finish at shut-down.")

@@ -72,11 +72,21 @@ class NatsConnection:
         self._inbox = self._client.new_inbox()
         self._subscription = await self._client.subscribe(f"{self._inbox}.>", cb=self._handle)
 
-    async def stream_subjects(self) -> list[str]:
-        """Return the subjects of the stream; raise BrokerQueueNotFound if there is no such stream."""
+    async def stream_subjects(self, template: NatsUri | None = None) -> list[str]:
+        """Return the subjects of the stream; raise BrokerQueueNotFound if there is no such stream.
+
+        With a template, a missing stream is created like that one, with its own name as the subject.
+        """
         stream = self._uri.stream
         try:
-            info = await self.streams.stream_info(stream)
+            try:
+                info = await self.streams.stream_info(stream)
+            except NotFoundError:
+                if template is None:
+                    raise
+                like = (await self.streams.stream_info(template.stream)).config
+                wanted = like.evolve(name=stream, subjects=[stream], mirror=None, sources=None, republish=None)
+                info = await self.streams.add_stream(wanted)
         except NotFoundError as error:
             raise BrokerQueueNotFound(
                 f"NATS has no stream {stream!r} ({self._uri.shown}); create it, for example with"
@@ -85,6 +95,19 @@ class NatsConnection:
         except (NatsError, TimeoutError) as error:
             raise self.unavailable(error) from error
         return info.config.subjects or [stream]
+
+    async def delete_stream_if_empty(self) -> bool:
+        """Delete the stream if its consumer has settled all its messages; return whether it is gone."""
+        uri = self._uri
+        try:
+            consumer = await self.streams.consumer_info(uri.stream, uri.consumer)
+            if consumer.num_pending or consumer.num_ack_pending:
+                return False
+            return await self.streams.delete_stream(uri.stream)
+        except NotFoundError:
+            return True
+        except (NatsError, TimeoutError) as error:
+            raise self.unavailable(error) from error
 
     async def request(
         self, subject: str, payload: bytes, headers: dict[str, str] | None = None

@@ -37,15 +37,16 @@ class _Stored(msgspec.Struct, frozen=True):
 class NatsPublisher:
     """A publisher to a stream."""
 
-    def __init__(self, uri: NatsUri) -> None:
+    def __init__(self, uri: NatsUri, template: NatsUri | None = None) -> None:
         self._uri = uri
+        self._template = template
         self._connection = NatsConnection(uri)
         self._subject = uri.stream
 
     async def open(self) -> None:
-        """Connect; the stream must exist."""
+        """Connect; without a template the stream must exist."""
         await self._connection.open()
-        subjects = await self._connection.stream_subjects()
+        subjects = await self._connection.stream_subjects(self._template)
         self._subject = ".".join("penstock" if token in ("*", ">") else token for token in subjects[0].split("."))
 
     async def publish(self, publications: Sequence[Publication]) -> "list[Exception | None]":

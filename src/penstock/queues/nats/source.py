@@ -51,11 +51,12 @@ class NatsSource:
     ordered = True
     exclusive = True
 
-    def __init__(self, name: str, uri: NatsUri, *, visibility_s: float) -> None:
+    def __init__(self, name: str, uri: NatsUri, *, visibility_s: float, template: NatsUri | None = None) -> None:
         self.name = name
         self.address = uri.shown
         self.visibility_s: float | None = visibility_s
         self._uri = uri
+        self._template = template
         self._wanted_lease_s = visibility_s
         self._lease_s = visibility_s
         self._buffer = ArrivalBuffer()
@@ -69,9 +70,9 @@ class NatsSource:
         self._held_bytes = 0
 
     async def open(self) -> None:
-        """Connect, and create the consumer if it is missing; the stream must exist."""
+        """Connect, and create the consumer if it is missing; without a template the stream must exist."""
         await self._connection.open()
-        await self._connection.stream_subjects()
+        await self._connection.stream_subjects(self._template)
         state = await find_consumer(self._connection, self._uri, self._wanted_lease_s)
         self._start(state)
 

@@ -21,6 +21,17 @@ MAX_ANSWER_BYTES = 64 * MIB
 # Carries a group whose characters SQS does not allow in a group id.
 GROUP_ATTRIBUTE = "PenstockGroup"
 _MISSING = {"QueueDoesNotExist", "NonExistentQueue", "ResourceNotFoundException"}
+# What a queue has of the queue that it is created like. A policy names its own queue.
+_INHERITED = (
+    "ContentBasedDeduplication", "DeduplicationScope", "DelaySeconds", "FifoQueue", "FifoThroughputLimit",
+    "KmsDataKeyReusePeriodSeconds", "KmsMasterKeyId", "MaximumMessageSize", "MessageRetentionPeriod", "PartitionCount",
+    "ReceiveMessageWaitTimeSeconds", "RedrivePolicy", "SqsManagedSseEnabled", "VisibilityTimeout",
+)  # fmt: skip
+_MESSAGES = (
+    "ApproximateNumberOfMessages",
+    "ApproximateNumberOfMessagesNotVisible",
+    "ApproximateNumberOfMessagesDelayed",
+)
 _BUSY = {"Throttling", "ThrottlingException", "RequestThrottled", "OverLimit", "ServiceUnavailable", "InternalFailure"}
 
 
@@ -49,6 +60,25 @@ class AttributesAnswer(msgspec.Struct, rename="pascal"):
     attributes: dict[str, str] = {}
 
 
+class CreateRequest(msgspec.Struct, rename="pascal"):
+    """CreateQueue."""
+
+    queue_name: str
+    attributes: dict[str, str]
+
+
+class CreateAnswer(msgspec.Struct, rename="pascal"):
+    """The answer to CreateQueue."""
+
+    queue_url: str = ""
+
+
+class DeleteRequest(msgspec.Struct, rename="pascal"):
+    """DeleteQueue."""
+
+    queue_url: str
+
+
 class ReceiveRequest(msgspec.Struct, rename="pascal", omit_defaults=True):
     """ReceiveMessage."""
 
@@ -58,6 +88,19 @@ class ReceiveRequest(msgspec.Struct, rename="pascal", omit_defaults=True):
     attribute_names: list[str]
     message_attribute_names: list[str]
     visibility_timeout: int | None = None
+
+
+class WatchRequest(msgspec.Struct, rename="pascal"):
+    """PenstockWatchQueues."""
+
+    queue_urls: list[str]
+    wait_time_seconds: int
+
+
+class WatchAnswer(msgspec.Struct, rename="pascal"):
+    """The answer to PenstockWatchQueues."""
+
+    queue_urls: list[str] = []
 
 
 class AttributeValue(msgspec.Struct, rename="pascal"):
@@ -145,27 +188,106 @@ class ErrorAnswer(msgspec.Struct):
 
 _encode = msgspec.json.Encoder().encode
 _decode_attributes = msgspec.json.Decoder(AttributesAnswer)
+_decode_created = msgspec.json.Decoder(CreateAnswer)
+_decode_nothing = msgspec.json.Decoder(dict[str, object])
 _decode_received = msgspec.json.Decoder(ReceiveAnswer)
 _decode_batch = msgspec.json.Decoder(BatchAnswer)
+_decode_watched = msgspec.json.Decoder(WatchAnswer)
+
+
+class SqsConnections:
+    """The connections to one server, opened when needed and closed when the last queue that uses them is."""
+
+    def __init__(self, uri: SqsUri, polling: SqsPolling) -> None:
+        self._uri = uri
+        self._settings = own_part_settings(polling.timeout_s, MAX_ANSWER_BYTES)
+        self._http: HttpClient | None = None
+        self._users = 0
+
+    def http(self) -> HttpClient:
+        """Return the client that has the connections."""
+        if self._http is None:
+            tls = None
+            if self._uri.secure:
+                tls = ssl.create_default_context(cafile=os.environ.get("AWS_CA_BUNDLE") or None)
+            self._http = HttpClient(AnyAddress(), self._settings, tls)
+        return self._http
+
+    def enter(self) -> None:
+        """Keep the connections until `leave`."""
+        self._users += 1
+
+    def leave(self) -> None:
+        """Close idle connections, and the others when their answers are complete, if no other queue uses them."""
+        self._users -= 1
+        if self._users == 0 and self._http is not None:
+            self._http.retire()
+            self._http = None
 
 
 class SqsClient:
-    """Calls actions of one queue, any number at once."""
+    """Calls actions of one queue, any number at once; without connections it has some of its own.
 
-    def __init__(self, uri: SqsUri, clock: Clock, polling: SqsPolling | None = None) -> None:
+    With a template, a queue that does not exist is created like that one.
+    """
+
+    def __init__(
+        self,
+        uri: SqsUri,
+        clock: Clock,
+        polling: SqsPolling | None = None,
+        connections: SqsConnections | None = None,
+        template: SqsUri | None = None,
+    ) -> None:
         self._polling = polling or SqsPolling()
+        self._template = template
+        self._connections = connections or SqsConnections(uri, self._polling)
         self._uri = uri
         self._queue_url = uri.queue_url
         self._clock = clock
         self._target = _target(uri)
         self._writer = self._new_writer()
-        self._http: HttpClient | None = None
+        self._is_using = False
         self._closed = False
 
     async def open(self) -> dict[str, str]:
         """Load the key again, as it may have changed, and return all attributes of the queue."""
         self._writer = self._new_writer()
-        request = AttributesRequest(self._queue_url, ["All"])
+        try:
+            return await self._attributes(self._queue_url)
+        except BrokerQueueNotFound:
+            if self._template is None:
+                raise
+        await self.create()
+        return await self._attributes(self._queue_url)
+
+    async def create(self) -> None:
+        """Create the queue with the settings of its template; it is not an error if it exists."""
+        if self._template is None:
+            raise BrokerQueueNotFound(f"the queue {self._queue_url} does not exist; create it first")
+        try:
+            known = await self._attributes(self._template.queue_url)
+        except BrokerQueueNotFound:
+            known = {}
+        attributes = {name: known[name] for name in _INHERITED if known.get(name)}
+        if self._uri.fifo:
+            attributes["FifoQueue"] = "true"
+        request = CreateRequest(self._uri.queue, attributes)
+        await self._call("CreateQueue", _encode(request), _decode_created)
+
+    async def delete_if_empty(self) -> bool:
+        """Delete the queue if it has no messages; return whether it is gone."""
+        try:
+            attributes = await self._attributes(self._queue_url)
+            if any(attributes.get(name, "0") != "0" for name in _MESSAGES):
+                return False
+            await self._call("DeleteQueue", _encode(DeleteRequest(self._queue_url)), _decode_nothing)
+        except BrokerQueueNotFound:
+            pass
+        return True
+
+    async def _attributes(self, queue_url: str) -> dict[str, str]:
+        request = AttributesRequest(queue_url, ["All"])
         return (await self._call("GetQueueAttributes", _encode(request), _decode_attributes)).attributes
 
     def receive_body(self, visibility_s: int | None) -> bytes:
@@ -177,6 +299,11 @@ class SqsClient:
     async def receive(self, body: bytes) -> list[SqsMessage]:
         """Wait for messages and return them; return none if the wait has ended."""
         return (await self._call("ReceiveMessage", body, _decode_received, outlives_cancel=True)).messages
+
+    async def watch(self, queue_urls: list[str]) -> list[str]:
+        """Wait for messages of any of several queues; return the queues to receive from."""
+        body = _encode(WatchRequest(queue_urls, self._polling.wait_s))
+        return (await self._send("PenstockWatchQueues", body, _decode_watched)).queue_urls
 
     async def delete(self, entries: list[DeleteEntry]) -> Sequence[FailedEntry]:
         """Delete up to ten messages, and return those that failed."""
@@ -193,19 +320,12 @@ class SqsClient:
     def close(self) -> None:
         """Close idle connections, and the others when their answers are complete."""
         self._closed = True
-        if self._http is not None:
-            self._http.retire()
+        if self._is_using:
+            self._is_using = False
+            self._connections.leave()
 
     def _new_writer(self) -> RequestWriter:
         return RequestWriter(self._target, find_region(self._uri.region), find_key())
-
-    def _new_http(self) -> HttpClient:
-        tls = None
-        if self._uri.secure:
-            tls = ssl.create_default_context(cafile=os.environ.get("AWS_CA_BUNDLE") or None)
-        settings = own_part_settings(self._polling.timeout_s, MAX_ANSWER_BYTES)
-        self._http = HttpClient(AnyAddress(), settings, tls)
-        return self._http
 
     async def _batch(self, action: str, request: BatchRequest) -> Sequence[FailedEntry]:
         return (await self._call(action, _encode(request), _decode_batch)).failed
@@ -215,7 +335,15 @@ class SqsClient:
     ) -> A:
         if self._closed:
             raise SourceClosed(self._target.authority)
-        http = self._http or self._new_http()
+        if not self._is_using:
+            self._is_using = True
+            self._connections.enter()
+        return await self._send(action, body, answer, outlives_cancel=outlives_cancel)
+
+    async def _send(
+        self, action: str, body: bytes, answer: "msgspec.json.Decoder[A]", *, outlives_cancel: bool = False
+    ) -> A:
+        http = self._connections.http()
         head = self._writer.head(action, body, self._clock.now_ms())
         try:
             answered = await http.send(head, body, outlives_cancel=outlives_cancel)

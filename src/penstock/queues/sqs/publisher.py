@@ -21,7 +21,15 @@ from penstock.edge.clock import Clock, SystemClock
 from penstock.edge.node import process_ids
 from penstock.queues.errors import HeldBack, InvalidPublication
 from penstock.queues.port import Publication
-from penstock.queues.sqs.client import GROUP_ATTRIBUTE, MAX_BATCH, AttributeValue, SendEntry, SqsClient, failure
+from penstock.queues.sqs.client import (
+    GROUP_ATTRIBUTE,
+    MAX_BATCH,
+    AttributeValue,
+    SendEntry,
+    SqsClient,
+    SqsConnections,
+    failure,
+)
 from penstock.queues.uri import SqsUri
 
 _MAX_BATCHES = 8
@@ -56,10 +64,17 @@ class OutgoingMessage(msgspec.Struct, eq=False):
 class SqsPublisher:
     """A publisher to a queue; a message is sent when the earlier ones of its group are in the queue."""
 
-    def __init__(self, uri: SqsUri, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        uri: SqsUri,
+        *,
+        clock: Clock | None = None,
+        connections: SqsConnections | None = None,
+        template: SqsUri | None = None,
+    ) -> None:
         self._fifo = uri.fifo
         self._clock = clock or SystemClock()
-        self._client = SqsClient(uri, self._clock)
+        self._client = SqsClient(uri, self._clock, connections=connections, template=template)
         self._ids = process_ids()
         self._outbox = SqsOutbox(MAX_BATCH, _MAX_BATCH_BYTES)
         self._largest_bytes = _MAX_BATCH_BYTES

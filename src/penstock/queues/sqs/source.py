@@ -7,6 +7,7 @@ a group are nacked, and in which requests arrive, cannot change the group's orde
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from math import ceil
 from typing import NamedTuple
 
@@ -30,6 +31,7 @@ from penstock.queues.sqs.client import (
     VisibilityEntry,
     failure,
 )
+from penstock.queues.sqs.watch import SharedServers
 from penstock.queues.uri import SqsUri
 
 DEFAULT_VISIBILITY_S = 30
@@ -61,6 +63,8 @@ class SqsSource:
         visibility_s: float | None = None,
         polling: SqsPolling | None = None,
         clock: Clock | None = None,
+        servers: SharedServers | None = None,
+        template: SqsUri | None = None,
     ) -> None:
         self.name = name
         self.address = uri.shown
@@ -69,7 +73,15 @@ class SqsSource:
         polling = polling or SqsPolling()
         self._most = polling.most
         self._clock = clock or SystemClock()
-        self._client = SqsClient(uri, self._clock, polling)
+        server = servers.of(uri, self._clock, polling) if servers is not None else None
+        self._client = SqsClient(
+            uri, self._clock, polling, server.connections if server is not None else None, template
+        )
+        self._queue_url = uri.queue_url
+        self._watch = server.watch if server is not None else None
+        self._opening: AbstractAsyncContextManager[None] = server.opening if server is not None else nullcontext()
+        # Whether the last poll found nothing, so that it waits with others before the next.
+        self._is_idle = True
         self._wanted_visibility_s = None if visibility_s is None else max(1, ceil(visibility_s))
         self._receive_body = self._client.receive_body(self._wanted_visibility_s)
         self._deferred = DeferredDeletes()
@@ -81,7 +93,8 @@ class SqsSource:
 
     async def open(self) -> None:
         """Read the queue's settings; raise Unavailable or NotFound if that fails."""
-        attributes = await self._client.open()
+        async with self._opening:
+            attributes = await self._client.open()
         own_s = int(attributes.get("VisibilityTimeout", DEFAULT_VISIBILITY_S))
         self.visibility_s = self._wanted_visibility_s or max(1, own_s)
         self._deferred = DeferredDeletes(int(attributes.get("MessageRetentionPeriod", MAX_RETENTION_S)))
@@ -126,7 +139,12 @@ class SqsSource:
         loop = asyncio.get_running_loop()
         if self._pauses_until_s and (early_s := self._pauses_until_s.popleft() - loop.time()) > 0:
             await pause(early_s)
+        if self._watch is not None:
+            if self._is_idle and not await self._watch.wait(self._queue_url):
+                return []
+            self._is_idle = False
         messages = await self._client.receive(self._receive_body)
+        self._is_idle = not messages
         if (pause_s := pause_after_s(len(messages), self._most)) > 0:
             self._pauses_until_s.append(loop.time() + pause_s)
         received = [_received(message) for message in messages]

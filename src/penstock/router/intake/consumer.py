@@ -60,6 +60,7 @@ class Consumer:
         self._polls: set[asyncio.Task[None]] = set()
         self._lease_keeper: asyncio.Task[None] | None = None
         self._heartbeat = HeartbeatRounds()
+        self._has_leases = asyncio.Event()
         self._last_poll_ms: int | None = None
         self._paused_polls = 0
         self._fed = FedPools(self._loop.time)
@@ -136,6 +137,10 @@ class Consumer:
 
     async def _keep_leases(self, visibility_s: float) -> None:
         while True:
+            if not self._heartbeat:
+                # Thousands of idle queues need no timers.
+                self._has_leases.clear()
+                await self._has_leases.wait()
             await pause(visibility_s / ROUNDS_PER_VISIBILITY)
             due = [message.received for message in self._heartbeat.due()]
             if not due:
@@ -148,6 +153,7 @@ class Consumer:
     def keep_lease(self, message: TrackedMessage) -> None:
         """Extend the lease of a message until it is released."""
         self._heartbeat.add(message)
+        self._has_leases.set()
 
     def redelivered(self, message: TrackedMessage, received: Received) -> None:
         """Settle a message in flight with the newest handle, through this consumer, after a redelivery."""
@@ -155,7 +161,7 @@ class Consumer:
         message.origin = self
         message.received.handle = received.handle
         message.reissued = message.stage is Stage.SETTLING
-        self._heartbeat.add(message)
+        self.keep_lease(message)
 
     def release_lease(self, message: TrackedMessage) -> None:
         """Stop extending the lease of a message."""

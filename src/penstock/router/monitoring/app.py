@@ -1,7 +1,7 @@
 """The router's HTTP application: probes, all routes, their OpenAPI document, and the test endpoints."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 import msgspec
@@ -82,11 +82,13 @@ class RouterParts:
     # The URL of this server, known once it listens.
     own_url: Callable[[], str]
     publisher_for: Callable[[str], Publisher] = publisher_for
+    # What /metrics shows; others may have added theirs.
+    exposed: Metrics = field(default_factory=lambda: Metrics("router"))
 
 
 def router_app(parts: RouterParts) -> App:
     """Return the HTTP application of a router."""
-    metrics = Metrics("router")
+    metrics = parts.exposed
     metrics.register(RouterCollector(parts.router, parts.metrics, parts.warnings))
     settings = parts.settings
     keys = None if settings.api_keys is None else KeyFile(settings.api_keys).current

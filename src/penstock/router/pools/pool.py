@@ -19,8 +19,8 @@ from penstock.domain.outcome import (
     RateLimited,
     retry_delay_s,
 )
+from penstock.domain.pace.rate import SlidingWindow
 from penstock.domain.pointer import DispatchMode, MessagePointer
-from penstock.domain.rate import SlidingWindow
 from penstock.edge.clock import Clock
 from penstock.router.intake.tracker import TrackedMessage
 from penstock.router.monitoring.views import RouterGroupView, RouterPoolView

@@ -78,7 +78,7 @@ class AdminSurface:
             visible=live.visible,
             not_visible=live.not_visible,
             delayed=live.delayed,
-            waiting_receivers=len(queue.waiters),
+            waiting_receivers=len(queue.waiters) + len(queue.waiters.watchers),
         )
 
     @route("GET", _ONE, summary="A queue with its attributes, tags and dead-letter sources.")

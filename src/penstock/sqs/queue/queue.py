@@ -161,6 +161,10 @@ class SqsQueue:
             return False
         return any(await asyncio.gather(*(partition.shell.page_in(partition.queue) for partition in wanting)))
 
+    def is_ready(self) -> bool:
+        """Return whether a receive may find a message, in memory or in the store."""
+        return self._has_ready() or self.wants_page()
+
     def _has_ready(self) -> bool:
         return any(partition.queue.engine.has_ready() for partition in self.partitions)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.domain.rate import TokenBucket
+from penstock.domain.pace.rate import TokenBucket
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_attribute_value
 
 MAX_THROTTLE_VALUE = 100_000

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from penstock.delivery import Answer, RequestHead
+from penstock.domain.pace.rate import WINDOW_MS
 from penstock.domain.pointer import DispatchMode, MessagePointer
-from penstock.domain.rate import WINDOW_MS
 from penstock.domain.signing import Signature
 from penstock.edge.clock import Clock
 from penstock.testing.simulation.endpoint import SimulatedEndpoint

@@ -14,8 +14,9 @@ import msgspec
 import psycopg
 import uvloop
 
+from penstock.domain.pace.credit import CreditBook, CreditLimits
 from penstock.edge.clock import Clock, SystemClock
-from penstock.events.dispatch import MOST_PER_LANE, LaneClaims, SchedulerSettings
+from penstock.events.dispatch import LaneClaims, SchedulerSettings
 from penstock.events.store import JobRepository, LaneOwner, LaneRun
 from penstock.events.store.postgres import postgres_repository
 from penstock.events.store.sqlite import sqlite_repository
@@ -27,6 +28,7 @@ _JOBS = 100_000
 _GROUPS = 5_000
 _POLLS = 150
 _BATCH = 20
+_UNLIMITED = CreditLimits(1_000_000, None, False)
 _FINISHED_PER_STATEMENT = 250_000
 _INSERT = """
 INSERT INTO {table} (
@@ -188,4 +190,4 @@ async def _poll(jobs: JobRepository) -> float:
 async def _read(jobs: JobRepository, clock: Clock) -> list[LaneRun]:
     """Read the due lanes, as a poll does."""
     await jobs.do_chores(clock.now_ms())
-    return await jobs.lanes.read(clock.now_ms(), _BATCH, MOST_PER_LANE)
+    return await jobs.lanes.read(clock.now_ms(), _BATCH, CreditBook(fixed=_UNLIMITED))

@@ -50,7 +50,9 @@ async function tick() {
     part("groups", async () => (await get("/api/router/monitoring/groups", { order: "longest", limit: MOST_GROUPS })).groups),
   ]);
   if (live.api) {
-    seen = [...seen, { api: live.api, router: live.router }].slice(-KEPT);
+    // Either part may deliver. Without an answer of the router its last counts hold, or they would seem to jump.
+    const counting = live.router ?? seen.at(-1)?.counting;
+    seen = [...seen, { api: live.api, router: live.router, counting }].slice(-KEPT);
     if (seen.length > 1) live.ticks = [...live.ticks, measured(seen.at(-2), seen.at(-1))].slice(-KEPT);
   }
   for (const callback of watchers) callback(live);
@@ -58,9 +60,9 @@ async function tick() {
 
 function measured(before, now) {
   const seconds = Math.max(0.001, (now.api.atMs - before.api.atMs) / 1000);
-  const counted = (moment, outcome) => moment.api.sum("job_deliveries_total", { outcome });
+  const counted = ({ api, counting }, outcome) => api.and(counting).sum("job_deliveries_total", { outcome });
   const from = seen.at(-Math.min(seen.length, WINDOW));
-  const [old, fresh] = [from.api.buckets("job_delivery_seconds"), now.api.buckets("job_delivery_seconds")];
+  const [old, fresh] = [from, now].map(({ api, counting }) => api.and(counting).buckets("job_delivery_seconds"));
   return {
     atMs: now.api.atMs,
     outcomes: OUTCOMES.map((outcome) => growth(counted(before, outcome), counted(now, outcome), seconds)),

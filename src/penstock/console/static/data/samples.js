@@ -7,6 +7,11 @@ export class Samples {
     this.byName = Map.groupBy(samples, (sample) => sample.name);
   }
 
+  // Return these samples and those of another part, if there are any.
+  and(other) {
+    return other ? new Samples({ atMs: this.atMs, samples: [...this.byName.values(), ...other.byName.values()].flat() }) : this;
+  }
+
   all(name) {
     return this.byName.get(name) ?? [];
   }

@@ -56,7 +56,9 @@ export function mount(main, { signal }) {
       ]),
     ([foundPools, ofRouter, ofSubscribers]) => {
       pools.update(foundPools);
-      router.update(ofRouter);
+      // A router that sends webhooks itself has the breakers of subscribers too.
+      const ofWebhooks = new Set(ofSubscribers.map((each) => each.endpoint));
+      router.update(ofRouter.filter((each) => !ofWebhooks.has(each.endpoint)));
       subscribers.update(ofSubscribers);
     },
   );

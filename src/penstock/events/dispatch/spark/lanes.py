@@ -20,7 +20,7 @@ from penstock.events.dispatch.spark.messages import PACKED, RoundSpec, announced
 from penstock.events.dispatch.spark.plan import LANE_JOBS, first_lanes, hashes_of, planned, whole_lanes
 from penstock.events.dispatch.spark.task import COLUMNS
 from penstock.events.errors import DatabaseFailed
-from penstock.events.store import MODE_OF, AwakeRange, Dialect, LaneContent, LaneJob, queries
+from penstock.events.store import MODE_OF, AwakeRange, Dialect, LaneContent, LaneJob, LaneQuestion, queries
 from penstock.events.store.sqlite import SqliteTransaction
 from penstock.spark.database import SparkDatabase
 from penstock.spark.sources.statements import literal
@@ -66,8 +66,18 @@ def planned_lanes(
 ) -> Iterator[pyarrow.RecordBatch]:
     """Return the first lanes of ranges with up to `share` ready jobs of each, in order; in the process of a task."""
     for span in spans:
-        for rows in first_lanes(whole_lanes(_stored(database, span, spec)), spec.rows):
-            yield planned(rows, spec.share).select(COLUMNS)
+        for rows in first_lanes(whole_lanes(_stored(database, span, spec)), _rows(span, spec)):
+            yield planned(rows, _share(span, spec)).select(COLUMNS)
+
+
+def _share(span: AwakeRange, spec: RoundSpec) -> int:
+    """Return how many jobs a lane may give: of an ordered lane a few, as many as may be on their way."""
+    return max(span.jobs // span.lanes, spec.lane_credit)
+
+
+def _rows(span: AwakeRange, spec: RoundSpec) -> int:
+    """Return how many rows to read: those of a lane at least, which has up to its share of each ordered mode."""
+    return max(span.jobs, 2 * _share(span, spec))
 
 
 def _stored(database: SparkDatabase, span: AwakeRange, spec: RoundSpec) -> Iterator[pyarrow.RecordBatch]:
@@ -92,15 +102,22 @@ def lane_rows(database: SparkDatabase, span: AwakeRange, spec: RoundSpec) -> Ite
         # One transaction, so that a lane and its jobs are read at the same moment.
         connection.execute("BEGIN")
         count = 0
-        bounds = {"first": span.first_turn, "last": span.last_turn, "owner": spec.owner.name}
-        for group_key, ordered, turn, paused in tx.all("lanes_in_turns", **bounds):
+        for group_key, ordered, turn, paused, pool in _lanes_of(tx, span, spec.owner.name):
             lane = LaneKey(group_key, bool(ordered))
-            (content,) = tx.first_jobs([lane], spec.now_ms, spec.share)
-            rows = _rows_of_lane((*lane, turn, bool(paused)), content)
+            share = spec.lane_credit if ordered else _share(span, spec)
+            (content,) = tx.first_jobs([LaneQuestion(lane, pool, share)], spec.now_ms, spec.lane_credit)
+            rows = _rows_of_lane((*lane, turn, bool(paused), pool, list(content.on_their_way)), content)
             yield from rows
             count += len(rows)
-            if count > spec.rows:
+            if count > _rows(span, spec):
                 return
+
+
+def _lanes_of(tx: SqliteTransaction, span: AwakeRange, owner: str) -> list[Row]:
+    bounds = {"first": span.first_turn, "last": span.last_turn, "owner": owner}
+    if span.stream is None:
+        return tx.all("claimed_lanes_of_range", **bounds)
+    return tx.all("lanes_of_range", pool=span.stream.pool, subscription=span.stream.subscription, **bounds)
 
 
 def _connect(database: SparkDatabase) -> sqlite3.Connection:
@@ -140,9 +157,13 @@ def lane_query(span: AwakeRange, spec: RoundSpec) -> str:
         "first": span.first_turn,
         "last": span.last_turn,
         "owner": spec.owner.name,
+        "pool": "" if span.stream is None else span.stream.pool,
+        "subscription": "" if span.stream is None else span.stream.subscription,
         "now_ms": spec.now_ms,
-        "share": spec.share,
-        "rows": spec.rows + 1,
+        "share": _share(span, spec),
+        "ordered_share": spec.lane_credit,
+        "lane_credit": spec.lane_credit,
+        "rows": _rows(span, spec) + 1,
     }
     return _LANES_WITH_JOBS % {name: literal(value, Dialect.POSTGRES) for name, value in values.items()}
 

@@ -20,6 +20,7 @@ from penstock.domain.ids import TsidFactory
 from penstock.edge.clock import Clock
 from penstock.edge.pause import Pause, pause
 from penstock.events.dispatch.pending_job_poller import wait_for_work
+from penstock.events.dispatch.pool_queues import DispatchQueue
 from penstock.events.dispatch.recovery import StaleQueuedJobPoller
 from penstock.events.dispatch.retention import Retention
 from penstock.events.dispatch.scheduler import Scheduler
@@ -27,8 +28,7 @@ from penstock.events.dispatch.settings import Counts
 from penstock.events.dispatch.spark.messages import Destination, DispatchSettings
 from penstock.events.store import SCHEDULER, Dialect, JobRepository
 from penstock.events.store.postgres import postgres_repository
-from penstock.queues import publisher_for
-from penstock.spark.changes import POLL_S, SqliteChanges
+from penstock.spark.changes import PollPause, SqliteChanges
 from penstock.spark.database import SparkDatabase
 
 Result = TypeVar("Result")
@@ -126,14 +126,16 @@ class DriverLeader:
     def _terms(self) -> Terms | Scheduler:
         if self._destination is None:
             return Terms(self.leadership, self._new_term, self.counts, pause)
+        queue = DispatchQueue(self._jobs, self._destination.queue_uri, per_pool=self._destination.queue_per_pool)
         scheduler = Scheduler(
             self._jobs,
-            publisher_for(self._destination.queue_uri),
+            queue.publisher,
             self._destination.pointers(),
             self.leadership,
             self._settings.scheduler,
             self._clock,
             name=self._name,
+            queues=queue.pools,
             most_awake=self._settings.few_lanes,
         )
         self.counts = scheduler.counts
@@ -203,10 +205,12 @@ class SqliteLaneCalls:
 
     async def run(self) -> None:
         """Look often, until cancelled; a look takes microseconds."""
+        polls = PollPause(Dialect.SQLITE)
         with closing(SqliteChanges(self._database)) as changes:
             while True:
-                await pause(POLL_S)
+                await pause(polls.next_s())
                 if changes.any() and await self._jobs.lanes.count_awake(1):
+                    polls.expect_more()
                     self._jobs.signal.call()
 
 

@@ -27,15 +27,10 @@ class DispatchSettings(msgspec.Struct, frozen=True, kw_only=True):
     most_jobs: int = 64_000
     """Jobs of one round: enough that its fixed cost is small, few enough that new jobs wait only seconds.
 
-    A round takes the same share of each lane, in the order of their turns, until it has this many.
+    A round takes what the credit of pools allows, in the order of the lanes' turns, until it has this many.
     """
-    few_lanes: int = 1_000
-    """The driver itself publishes while no more lanes are awake; 0 leaves all to Spark (decision 0028)."""
-    most_per_lane: int = 1_000
-    least_per_lane: int = 32
-    """Jobs that a lane may give in its turn, however many lanes wait.
-
-    Claiming and releasing a lane costs as much as publishing two jobs.
+    few_lanes: int = 10_000
+    """The driver itself publishes while no more lanes are awake; 0 leaves all to Spark (decision 0028).
     """
     lanes_per_task: int = 64
     """Rounds of fewer lanes use fewer tasks, because distributing a little work takes longer than doing it."""
@@ -53,6 +48,7 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str
     secrets: tuple[bytes, ...]
     pool: str = DEFAULT_DISPATCH_POOL
+    queue_per_pool: bool = True
 
     def __repr__(self) -> str:
         return "Destination(…)"
@@ -85,10 +81,8 @@ class RoundSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     owner: LaneOwner
     ranges: tuple[AwakeRange, ...]
-    share: int
-    """How many jobs a lane may give."""
-    rows: int
-    """How many rows are read from a range of lanes, in whole lanes."""
+    lane_credit: int
+    """How many jobs of an ordered lane may be on their way."""
     now_ms: int
     until_ms: int
     """The wall-clock time after which nothing may be published."""

@@ -12,7 +12,7 @@ import pyarrow
 import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql.pandas.functions import arrow_udf
-from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType, StructField, StructType
 
 from penstock.domain.pointer import DispatchMode
 from penstock.spark.schemas import READY_JOBS
@@ -38,6 +38,8 @@ LANE_JOBS = StructType(
         StructField("ordered", BooleanType(), nullable=False),
         StructField("turn", _NUMBER, nullable=False),
         StructField("paused", BooleanType(), nullable=False),
+        StructField("lane_pool", _TEXT, nullable=False),
+        StructField("on_their_way", ArrayType(_TEXT), nullable=False),
         *(StructField(name, _TEXT if name.endswith("_id") else _NUMBER) for name in BLOCKER),
         *(StructField(name, READY_JOBS[name].dataType) for name in _JOB),
         StructField("updated_at_ms", _NUMBER),

@@ -10,15 +10,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.domain.ids import TsidFactory
+from penstock.domain.pace.credit import CreditBook
 from penstock.domain.retry import Backoff
 from penstock.edge.clock import Clock, SystemClock
 from penstock.edge.node import process_ids
 from penstock.events.dispatch.spark.leader import DriverLeader, LeaseSettings
 from penstock.events.dispatch.spark.messages import DispatchReport
 from penstock.events.dispatch.spark.round import DispatchRounds
-from penstock.events.dispatch.spark.ticks import ticks
 from penstock.events.errors import DispatchFailed
 from penstock.events.store import LaneOwner
+from penstock.spark.sources.ticks import ticks
 
 NAME = "dispatch"
 _QUERY_ID = "sql.streaming.queryId"
@@ -50,6 +51,7 @@ class DispatchQuery:
         self._clock = clock or SystemClock()
         self._ids = ids or process_ids()
         self._leader: DriverLeader | None = None
+        self._credit = CreditBook(rounds.default_pool, rests=False)
         self._backoff = Backoff(_FIRST_PAUSE_S, rounds.settings.scheduler.poll_interval_s)
 
     def start(self, spark: SparkSession, checkpoint: str) -> StreamingQuery:
@@ -87,12 +89,13 @@ class DispatchQuery:
         settings = self._rounds.settings
         # A failing queue gets one small batch at a time.
         most = settings.scheduler.batch_size if self._backoff.delay_s else settings.most_jobs
-        parts = settings.tasks or spark.sparkContext.defaultParallelism
-        ranges = leader.ask(lambda jobs: jobs.lanes.awake_ranges(owner, most, parts))
+        credit = self._credit
+
+        ranges = leader.ask(lambda jobs: jobs.lanes.awake_ranges(owner, now_ms, most, credit))
         if not ranges:
             return DispatchReport()
         until_ms = now_ms + int(_LONGEST_ROUND_S * 1000)
-        spec = self._rounds.spec(ranges, LaneOwner(owner, token), now_ms=now_ms, until_ms=until_ms, most=most)
+        spec = self._rounds.spec(ranges, LaneOwner(owner, token), now_ms=now_ms, until_ms=until_ms)
         report = self._rounds.run(spark, spec)
         self._note(report, leader)
         return report
@@ -106,7 +109,8 @@ class DispatchQuery:
                 self.round(spark, leader, f"{query_id}/{batch}")
 
         few_lanes = 0 if self._once else self._rounds.settings.few_lanes
-        stream = spark.readStream.format(ticks(spark, self._rounds.database, few_lanes)).load()
+        source = ticks(spark, self._rounds.database, few_lanes, self._rounds.default_pool)
+        stream = spark.readStream.format(source).load()
         writer = stream.writeStream.foreachBatch(dispatch).queryName(self.name)
         if self._once:
             writer = writer.trigger(availableNow=True)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import pyarrow
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.domain.order import share_of
 from penstock.events.dispatch.spark.lanes import packed_plans, planned_lanes
 from penstock.events.dispatch.spark.messages import (
     REPORTS,
@@ -43,28 +42,28 @@ class DispatchRounds:
         self._work = work
         self._small: DataFrame | None = None
 
+    @property
+    def default_pool(self) -> str:
+        """Return the pool of jobs that name none."""
+        return self.destination.pool
+
     def tasks_of(self, spark: SparkSession, lanes: int) -> int:
         """Return how many tasks to use for a number of lanes: a power of two, as the queue's hash spreads groups."""
         most = self.settings.tasks or spark.sparkContext.defaultParallelism
         wanted = max(1, min(most, lanes // self.settings.lanes_per_task))
         return 1 << (wanted.bit_length() - 1)
 
-    def spec(
-        self, ranges: Sequence[AwakeRange], owner: LaneOwner, *, now_ms: int, until_ms: int, most: int
-    ) -> RoundSpec:
-        """Return a round of up to `most` jobs, or of one lane from each range."""
-        settings = self.settings
-        equal = share_of(most, sum(part.lanes for part in ranges), settings.most_per_lane)
-        share = max(equal, min(settings.least_per_lane, settings.most_per_lane, most))
-        # A lane has up to `share` rows of each ordered mode.
-        rows = max(most // len(ranges), 2 * share) if ranges else 0
-        return RoundSpec(owner=owner, ranges=tuple(ranges), share=share, rows=rows, now_ms=now_ms, until_ms=until_ms)
+    def spec(self, ranges: Sequence[AwakeRange], owner: LaneOwner, *, now_ms: int, until_ms: int) -> RoundSpec:
+        """Return the round that publishes from ranges of lanes."""
+        lane_credit = self.settings.scheduler.jobs_per_lane
+        return RoundSpec(owner=owner, ranges=tuple(ranges), lane_credit=lane_credit, now_ms=now_ms, until_ms=until_ms)
 
     def run(self, spark: SparkSession, spec: RoundSpec) -> DispatchReport:
         """Publish a round; the report names a StaleLeader, and other errors that end a task are raised."""
         spec.announce(spark)
         tasks = self.tasks_of(spark, sum(part.lanes for part in spec.ranges))
-        reports = self._by_many(spark, len(spec.ranges), tasks) if tasks > 1 else self._by_one(spark)
+        parts = min(len(spec.ranges), spark.sparkContext.defaultParallelism)
+        reports = self._by_many(spark, parts, tasks) if tasks > 1 else self._by_one(spark)
         return summed([DispatchReport(**row.asDict()) for row in reports.collect()])
 
     def _by_one(self, spark: SparkSession) -> DataFrame:

@@ -21,16 +21,17 @@ from penstock.domain.retry import Backoff
 from penstock.edge.clock import Clock, SystemClock, stopwatch
 from penstock.events.dispatch.lane_claims import LaneClaims
 from penstock.events.dispatch.lane_publisher import USABLE_SHARE, LanePublisher
+from penstock.events.dispatch.pool_queues import DispatchQueue
 from penstock.events.dispatch.settings import Counts
 from penstock.events.dispatch.spark.messages import DispatchReport, TaskRequest
-from penstock.events.store import JobRepository, LaneRun, Lanes, Return, rested_run
-from penstock.queues import Publisher, publisher_for
+from penstock.events.store import JobRepository, LaneOffer, LaneRun, Return, credited_run
+from penstock.queues import Publisher
 from penstock.spark.database import SparkDatabase
 from penstock.spark.workers import freeze_long_lived_objects
 
 COLUMNS = (
-    "group_key", "ordered", "turn", "may_go", "id", "mode", "pool", "publish_round", "due_at_ms", "delivery_count",
-    "updated_at_ms",
+    "group_key", "ordered", "turn", "lane_pool", "on_their_way", "may_go", "id", "mode", "pool", "publish_round",
+    "due_at_ms", "delivery_count", "updated_at_ms",
 )  # fmt: skip
 """What a task needs of the plan."""
 
@@ -45,8 +46,9 @@ def publish_planned(batches: Iterable[pyarrow.RecordBatch], request: TaskRequest
 
     async def publish() -> DispatchReport:
         repository = await state.repository(request.database)
-        task = PublishTask(request, repository.lanes, state.clock)
-        return await task.run(lane_runs(batches, state.clock.now_ms()))
+        task = PublishTask(request, repository, state.clock)
+        lane_credit = request.settings.scheduler.jobs_per_lane
+        return await task.run(lane_runs(batches, lane_credit, state.clock.now_ms()))
 
     yield state.run(publish()).batch()
     freeze_long_lived_objects("publishing")
@@ -55,18 +57,20 @@ def publish_planned(batches: Iterable[pyarrow.RecordBatch], request: TaskRequest
 class PublishTask:
     """The scheduler's publisher, fed with the lanes of the plan."""
 
-    def __init__(self, request: TaskRequest, lanes: Lanes, clock: Clock) -> None:
+    def __init__(self, request: TaskRequest, jobs: JobRepository, clock: Clock) -> None:
+        self._jobs = jobs
         self._request = request
         self._clock = clock
         self._counts = Counts()
         self._backoff = Backoff(1.0, 1.0)
-        self._claims = LaneClaims(lanes, request.owner, request.settings.scheduler, clock)
+        self._claims = LaneClaims(jobs.lanes, request.owner, request.settings.scheduler, clock)
         self._lag_s = 0.0
         self._is_stale = False
 
     async def run(self, runs: Iterator[LaneRun]) -> DispatchReport:
         """Publish until nothing is left, the queue fails, another node leads, or the time is up."""
-        queue = publisher_for(self._request.destination.queue_uri)
+        destination = self._request.destination
+        queue = DispatchQueue(self._jobs, destination.queue_uri, per_pool=destination.queue_per_pool).publisher
         try:
             await queue.open()
         except Exception as error:
@@ -84,7 +88,7 @@ class PublishTask:
         return self._report()
 
     async def _publish(self, runs: Iterator[LaneRun], lanes: LanePublisher) -> None:
-        for chunk in chunks(runs, _CHUNK):
+        for chunk in chunks(_each_once(runs), _CHUNK):
             if not self._may_publish() or self._backoff.delay_s:
                 break
             await lanes.take(chunk, stopwatch() + self._request.settings.scheduler.claim_lease_s * USABLE_SHARE)
@@ -131,17 +135,29 @@ class _Opened:
         return self._publisher
 
 
-def lane_runs(batches: Iterable[pyarrow.RecordBatch], now_ms: int) -> Iterator[LaneRun]:
-    """Return the runs of lanes in a task's rows: the jobs of each lane, in order."""
+def lane_runs(batches: Iterable[pyarrow.RecordBatch], lane_credit: int, now_ms: int) -> Iterator[LaneRun]:
+    """Return the runs of lanes in a task's rows: the jobs of each lane, in order, as far as its credit goes."""
     rows = (row for batch in batches for row in zip(*(batch.column(name).to_pylist() for name in COLUMNS), strict=True))
-    for (group_key, ordered, turn), of_lane in groupby(rows, key=lambda row: row[:3]):
+    for (group_key, ordered, turn, lane_pool, on_their_way), of_lane in groupby(rows, key=lambda row: row[:5]):
         jobs: list[ClaimedJob] = []
         returns: list[Return] = []
-        for _, _, _, may_go, job_id, mode, pool, publish_round, due_at_ms, deliveries, updated_at_ms in of_lane:
+        tried: list[bool] = []
+        for *_, may_go, job_id, mode, pool, publish_round, due_at_ms, deliveries, updated_at_ms in of_lane:
             if may_go:
                 jobs.append(ClaimedJob(job_id, group_key, _MODES[mode], pool, publish_round, due_at_ms))
                 returns.append(Return(publish_round - deliveries, updated_at_ms))
-        yield rested_run(LaneKey(group_key, ordered), turn, jobs, returns, now_ms)
+                tried.append(deliveries > 0 and _MODES[mode] is DispatchMode.BLOCK_ON_ERROR)
+        offer = LaneOffer(jobs, returns, tried[:1] == [True], on_their_way)
+        yield credited_run(LaneKey(group_key, ordered), turn, lane_pool, offer, lane_credit, now_ms)
+
+
+def _each_once(runs: Iterable[LaneRun]) -> Iterator[LaneRun]:
+    """Return runs without a second one of a lane: a repeated round may find its claimed lanes in two ranges."""
+    seen: set[LaneKey] = set()
+    for run in runs:
+        if run.lane not in seen:
+            seen.add(run.lane)
+            yield run
 
 
 def chunks(runs: Iterable[LaneRun], most: int) -> Iterator[list[LaneRun]]:

@@ -16,10 +16,11 @@ from typing import Any, TypeVar
 import psycopg
 
 from penstock.domain.order import LaneKey, Position
+from penstock.domain.pace.credit import AwakeStream
 from penstock.engine import StoreFailed
 from penstock.engine.store.postgres_address import PostgresAddress, Session
 from penstock.events.errors import DatabaseFailed, ValuesRefused
-from penstock.events.store.database import JobSignal, LaneContent, LaneJob, Row, Statement, Work
+from penstock.events.store.database import JobSignal, LaneContent, LaneJob, LaneQuestion, Row, Statement, Work
 from penstock.events.store.postgres.listener import PostgresListener
 from penstock.events.store.postgres.schema import drop_months, make_months, migrate
 from penstock.events.store.repository import JobRepository
@@ -66,13 +67,36 @@ class PostgresTransaction:
         """Return `count` numbers, each larger than all before."""
         return [turn for (turn,) in self.all("take_turns", count=count)]
 
-    def first_jobs(self, lanes: Sequence[LaneKey], now_ms: int, share: int) -> list[LaneContent]:
-        """Return the first jobs of each lane, up to `share` of each mode, and its first blocker."""
+    def first_jobs(self, lanes: Sequence[LaneQuestion], now_ms: int, lane_credit: int) -> list[LaneContent]:
+        """Return the first jobs of each lane, its share of each mode, its first blocker, and what is on its way."""
         if not lanes:
             return []
-        keys, ordereds = [lane.group_key for lane in lanes], [lane.ordered for lane in lanes]
-        rows = self.all("first_jobs", group_keys=keys, ordereds=ordereds, now_ms=now_ms, share=share)
+        columns = {
+            "group_keys": [each.lane.group_key for each in lanes],
+            "ordereds": [each.lane.ordered for each in lanes],
+            "pools": [each.pool for each in lanes],
+            "shares": [each.share for each in lanes],
+        }
+        rows = self.all("first_jobs", now_ms=now_ms, lane_credit=lane_credit, **columns)
         return [_content(list(of_lane)) for _, of_lane in groupby(rows, itemgetter(0))]
+
+    def awake_streams(self) -> list[tuple[AwakeStream, int]]:
+        """Return the streams with lanes that are awake, each with its first turn."""
+        return [(AwakeStream(pool, subscription), turn) for pool, subscription, turn in self.all("awake_streams")]
+
+    def awake_lanes(self, streams: Mapping[AwakeStream, int]) -> list[Row]:
+        """Return the first lanes of streams."""
+        return self._of_streams("awake_lanes_of_streams", streams)
+
+    def jobs_on_their_way(self, pools: Mapping[str, int]) -> list[tuple[str, str, int]]:
+        """Return how many QUEUED and PROCESSING jobs each subscription has in pools."""
+        rows = self.all("jobs_on_their_way", pools=list(pools), most=list(pools.values()))
+        return [(pool, subscription, count) for pool, subscription, count in rows]
+
+    def awake_ranges(self, streams: Mapping[AwakeStream, int]) -> list[tuple[str, str, int, int, int]]:
+        """Return the turns of the first lanes of streams."""
+        rows = self._of_streams("awake_ranges_of_streams", streams)
+        return [(pool, subscription, first, last, lanes) for pool, subscription, first, last, lanes in rows]
 
     def take_lanes(self, lanes: Mapping[LaneKey, int], owner: str, until_ms: int) -> list[Row]:
         """Claim lanes that still have the turn given with each."""
@@ -101,6 +125,10 @@ class PostgresTransaction:
             self.announced = True
             self.all("notify")
 
+    def _of_streams(self, statement: str, streams: Mapping[AwakeStream, int]) -> list[Row]:
+        pools, subscriptions = [each.pool for each in streams], [each.subscription for each in streams]
+        return self.all(statement, pools=pools, subscriptions=subscriptions, most=list(streams.values()))
+
     def _run(self, text: str, values: Any) -> list[Row]:
         cursor = self._session.execute(text, values or None, binary=True)
         return cursor.fetchall() if cursor.description is not None else []
@@ -111,10 +139,13 @@ def _columns(rows: Sequence[Row]) -> list[list[object]]:
 
 
 def _content(rows: list[Row]) -> LaneContent:
-    """Return a lane from its rows: its number, its blocker, and one job each; one row without a job if it has none."""
-    _, *blocker = rows[0][:4]
-    jobs = [LaneJob(row[4], MODE_OF[row[5]], *row[6:]) for row in rows if row[4] is not None]
-    return LaneContent(Position(*blocker) if blocker[-1] is not None else None, jobs)
+    """Return a lane from its rows: its number, what is on its way, its blocker, and one job each.
+
+    A lane without a job has one row without one.
+    """
+    _, on_its_way, *blocker = rows[0][:5]
+    jobs = [LaneJob(row[5], MODE_OF[row[6]], *row[7:]) for row in rows if row[5] is not None]
+    return LaneContent(Position(*blocker) if blocker[-1] is not None else None, jobs, on_its_way)
 
 
 Result = TypeVar("Result")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from penstock.domain.order import LaneKey
 from penstock.events.store.database import RepositoryPart, Transaction, writes
-from penstock.events.store.repository.lanes import wake_lanes
+from penstock.events.store.repository.lanes import LaneOrigin, wake_lanes
 from penstock.events.store.statements import StoredState
 
 
@@ -64,7 +64,11 @@ class JobArchive(RepositoryPart):
             ids = [row[0] for row in rows]
             tx.all("copy_to_archive", ids=ids)
             tx.all("drop_archived_from_jobs", ids=ids)
-        errors = {LaneKey(group_key, True): sub for _, group_key, sub, state in rows if state == StoredState.ERROR}
+        errors = {
+            LaneKey(group_key, True): LaneOrigin(subscription_id, pool)
+            for _, group_key, subscription_id, pool, state in rows
+            if state == StoredState.ERROR
+        }
         wake_lanes(tx, errors)
         return len(rows)
 

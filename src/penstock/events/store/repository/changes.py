@@ -4,7 +4,7 @@ import msgspec
 
 from penstock.domain.ids import decode_tsid
 from penstock.events.store.database import RepositoryPart, Transaction, reads, writes
-from penstock.http.api import Change
+from penstock.http.change import Change
 from penstock.http.errors import BadCursor
 
 _encode = msgspec.json.Encoder(order="deterministic").encode

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from penstock.events.store.database import RepositoryPart, Transaction, reads, writes, writes_one
-from penstock.events.store.repository.lanes import move_and_wake
+from penstock.events.store.repository.lanes import move_and_wake, wake_waiting
 from penstock.events.store.repository.leader import check_leader
 
 AT_ONCE = 5000
@@ -45,9 +45,10 @@ class JobChores(RepositoryPart):
     def recover_stale(self, tx: Transaction, now_ms: int, most: int, token: int | None = None) -> list[str]:
         """Move up to `most` QUEUED and PROCESSING jobs whose lease has expired back to PENDING (SCHED-STALE-1).
 
-        Return their ids.
+        Return their ids. Lanes that wait for a job which is not on its way any more wake, too.
         """
         check_leader(tx, token)
+        wake_waiting(tx, [job_id for (job_id,) in tx.all("lanes_that_wait_in_vain", most=AT_ONCE)])
         stale = tx.all("stale_jobs", now_ms=now_ms, most=most)
         return [job.id for job in move_and_wake(tx, "recover_jobs", stale, now_ms=now_ms)]
 

@@ -14,7 +14,7 @@ from penstock.domain.job import Attempt, DispatchJob
 from penstock.domain.job_state import FINAL, TRANSITIONS, JobStatus
 from penstock.domain.order import is_expired
 from penstock.events.store.database import RepositoryPart, Row, Transaction, writes
-from penstock.events.store.repository.lanes import move, move_and_wake
+from penstock.events.store.repository.lanes import move, move_and_wake, wake_waiting
 from penstock.events.store.statements import STATUS_OF, StoredState, event_of, job_of
 
 
@@ -126,6 +126,7 @@ class JobDeliveries(RepositoryPart):
         It is as if they came one after the other: of the jobs of an ordered lane, one begins.
         """
         left = set(tx.finish_jobs([each.row() for each in ended]))
+        wake_waiting(tx, [job_id for job_id, _ in left])
         kept = [_taken(left, (each.job_id, each.attempt.number)) for each in ended]
         if not job_ids:
             return DeliveryExchange(kept, {})

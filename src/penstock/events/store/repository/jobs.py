@@ -7,10 +7,10 @@ import msgspec
 
 from penstock.domain.event import StoredEvent
 from penstock.domain.job import CreatedJob, NewJob
-from penstock.domain.order import lane_of
+from penstock.domain.order import LaneKey, lane_of
 from penstock.events.errors import EventNotFound, JobNotFound, WrongJobStatus
 from penstock.events.store.database import RepositoryPart, Row, Transaction, reads, writes
-from penstock.events.store.repository.lanes import move_and_wake, wake_lanes
+from penstock.events.store.repository.lanes import LaneOrigin, call_lanes, move_and_wake
 from penstock.events.store.statements import CODE_OF_MODE, STATUS_OF, StoredState, event_of
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -120,10 +120,12 @@ def insert_events(tx: Transaction, events: Sequence[StoredEvent], *, fanned_out:
 
 
 def _insert_jobs(tx: Transaction, jobs: Sequence[NewJob], now_ms: int) -> None:
-    wake_lanes(
-        tx,
-        {lane_of(job.group_key, job.mode): job.subscription_id for job in jobs if job.due_at_ms <= now_ms},
-    )
+    lanes: dict[LaneKey, LaneOrigin] = {}
+    for job in jobs:
+        if job.due_at_ms <= now_ms:
+            # Of several jobs of a lane the pool of the first counts.
+            lanes.setdefault(lane_of(job.group_key, job.mode), LaneOrigin(job.subscription_id, job.pool))
+    call_lanes(tx, lanes)
     tx.bulk("insert_jobs", [_job_row(job, now_ms) for job in jobs])
     if any(job.due_at_ms > now_ms for job in jobs):
         tx.announce()

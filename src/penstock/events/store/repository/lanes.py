@@ -11,18 +11,31 @@ nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 import msgspec
 
 from penstock.domain.job import ClaimedJob
-from penstock.domain.order import LaneKey, return_pause_s, share_of
-from penstock.events.store.database import LaneJob, RepositoryPart, Row, Transaction, reads, writes
+from penstock.domain.order import LaneKey, return_pause_s
+from penstock.domain.pace.credit import LANE_CREDIT, AwakeStream, CreditBook, lane_room
+from penstock.domain.pointer import DispatchMode
+from penstock.events.store.database import (
+    LaneContent,
+    LaneJob,
+    LaneQuestion,
+    RepositoryPart,
+    Row,
+    Transaction,
+    reads,
+    writes,
+)
 from penstock.events.store.repository.leader import check_leader
+from penstock.events.store.repository.subscriptions import read_pool_limits
 from penstock.events.store.statements import StoredMode, StoredState
 
 _FEW = 4
-_MANY = 250
+_MANY = 50
 
 
 class LaneOwner(msgspec.Struct, frozen=True):
@@ -33,11 +46,17 @@ class LaneOwner(msgspec.Struct, frozen=True):
 
 
 class AwakeRange(msgspec.Struct, frozen=True):
-    """Lanes that may have something to give, whose turns lie between two numbers, both included."""
+    """Lanes of a stream that may have something to give, whose turns lie between two numbers, both included.
 
+    Without a stream they are the lanes that the owner of a round has claimed already.
+    """
+
+    stream: AwakeStream | None
     first_turn: int
     last_turn: int
     lanes: int
+    jobs: int
+    """How many jobs they may give together."""
 
 
 class LaneRun(msgspec.Struct, frozen=True):
@@ -48,32 +67,65 @@ class LaneRun(msgspec.Struct, frozen=True):
     jobs: list[ClaimedJob]
     rests_until_ms: int = 0
     """Jobs that came back from the queue repeatedly wait until then."""
+    waits_for: str | None = None
+    """The job on its way whose end wakes the lane, because with these enough of its jobs are on their way."""
+    moves_to: str | None = None
+    """The pool of its next jobs, if that is another one than before."""
+
+
+class LaneRow(NamedTuple):
+    """A lane whose turn it is."""
+
+    lane: LaneKey
+    turn: int
+    paused: bool
+    pool: str
+    stream: AwakeStream
 
 
 class Lanes(RepositoryPart):
     """Lanes that have jobs to publish; StaleLeader when the owner's token is not the newest any more."""
 
     @reads
-    def awake_ranges(self, tx: Transaction, owner: str, most: int, parts: int) -> list[AwakeRange]:
-        """Return up to `most` lanes whose turn it is or that the owner has claimed, in up to `parts` ranges."""
-        return [AwakeRange(*row) for row in tx.all("awake_ranges", owner=owner, most=most, parts=parts)]
+    def awake_ranges(self, tx: Transaction, owner: str, now_ms: int, most: int, credit: CreditBook) -> list[AwakeRange]:
+        """Return lanes whose turn it is, by stream, with how many jobs each stream may give, up to `most` together.
+
+        First those that the owner has claimed already, if it does its round again.
+        """
+        ((first, last, lanes),) = tx.all("claimed_range", owner=owner)
+        ranges = [AwakeRange(None, first, last, lanes, most)] if lanes else []
+        grants = credited_streams(tx, now_ms, most, credit)
+        for pool, subscription, first, last, lanes in tx.awake_ranges(grants):
+            stream = AwakeStream(pool, subscription)
+            ranges.append(AwakeRange(stream, first, last, lanes, grants[stream]))
+            credit.published(stream, grants[stream])
+        return ranges
 
     @reads
-    def read(self, tx: Transaction, now_ms: int, most: int, per_lane: int) -> list[LaneRun]:
-        """Return lanes whose turn it is, and what each may give: an equal share of `most` jobs, up to `per_lane`.
-
-        In a large backlog a lane gives a few jobs at least, and others wait a little longer for their turn: to claim a
-        lane and give it back costs as much as to publish two jobs.
-        """
-        rows = tx.all("awake_lanes", most=most)
-        share = max(share_of(most, len(rows), per_lane), min(_FEW, per_lane, most // _MANY))
-        at_once = max(1, most // max(1, share))
+    def read(
+        self, tx: Transaction, now_ms: int, most: int, credit: CreditBook, lane_credit: int = LANE_CREDIT
+    ) -> list[LaneRun]:
+        """Return lanes whose turn it is in pools that have credit, and what each may give: up to `most` jobs."""
+        grants = credited_streams(tx, now_ms, most, credit)
+        waiting: dict[AwakeStream, list[LaneRow]] = {stream: [] for stream in grants}
+        for row in map(_lane_row, tx.awake_lanes(grants)):
+            waiting[row.stream].append(row)
         runs: list[LaneRun] = []
-        for start in range(0, len(rows), at_once):
-            runs += _read(tx, rows[start : start + at_once], now_ms, share)
-            # More than half of what was asked for is enough: the next part may give as much again.
-            if 2 * sum(len(run.jobs) for run in runs) > most:
-                break
+        left = dict(grants)
+        while waiting := {
+            stream: rows for stream, rows in waiting.items() if rows and 2 * left[stream] > grants[stream]
+        }:
+            chosen = {stream: _next_lanes(rows, left[stream], lane_credit) for stream, rows in waiting.items()}
+            questions = [question for lanes in chosen.values() for question in lanes]
+            contents = iter(tx.first_jobs([question for _, question in questions], now_ms, lane_credit))
+            for stream, lanes in chosen.items():
+                for row, question in lanes:
+                    run = run_of(row, next(contents), min(question.share, left[stream]), lane_credit, now_ms)
+                    left[stream] -= len(run.jobs)
+                    runs.append(run)
+                del waiting[stream][: len(lanes)]
+        for stream, grant in grants.items():
+            credit.published(stream, grant - left[stream])
         return runs
 
     @writes
@@ -91,34 +143,50 @@ class Lanes(RepositoryPart):
         claimed = {LaneKey(group_key, bool(ordered)): subscription_id for group_key, ordered, subscription_id in rows}
         paused = _paused_among(tx, claimed.values())
         idle = [lane for lane, subscription in claimed.items() if subscription in paused]
-        _release(tx, idle, owner)
-        _put_to_sleep(tx, idle)
+        _release(tx, dict.fromkeys(idle), owner)
+        _put_to_sleep(tx, dict.fromkeys(idle))
         return [lane for lane, subscription in claimed.items() if subscription not in paused]
 
     @writes
-    def let_sleep(self, tx: Transaction, lanes: Sequence[LaneKey], owner: LaneOwner, now_ms: int) -> None:
-        """Put lanes that were read with nothing to give to sleep until they are woken, unless that has changed."""
+    def let_sleep(
+        self,
+        tx: Transaction,
+        lanes: Sequence[LaneKey],
+        owner: LaneOwner,
+        now_ms: int,
+        lane_credit: int = LANE_CREDIT,
+    ) -> None:
+        """Put lanes that were read with nothing to give to sleep until they are woken, unless that has changed.
+
+        Lanes whose next jobs are for another pool stay awake and move there.
+        """
         check_leader(tx, owner.token)
         tx.gate(exclusive=False)
         keys = sorted({lane.group_key for lane in lanes})
         tx.lock_lanes(keys)
-        awake = {LaneKey(key, bool(ordered)): sub for key, ordered, sub in tx.all("awake_among", group_keys=keys)}
-        asked = [lane for lane in lanes if lane in awake]
-        paused = _paused_among(tx, awake.values())
-        contents = zip(asked, tx.first_jobs(asked, now_ms, 1), strict=True)
-        _put_to_sleep(tx, [lane for lane, content in contents if not content.first(1) or awake[lane] in paused])
+        asked = set(lanes)
+        rows = [row for row in map(_lane_row, tx.all("lanes_among", group_keys=keys)) if row.lane in asked]
+        contents = tx.first_jobs([LaneQuestion(row.lane, row.pool, 1) for row in rows], now_ms, lane_credit)
+        looked = [run_of(row, found, 1, lane_credit, now_ms) for row, found in zip(rows, contents, strict=True)]
+        tx.bulk("move_lanes", [(*run.lane, run.moves_to) for run in looked if run.moves_to])
+        idle = {run.lane: run.waits_for for run in looked if not run.jobs and not run.moves_to}
+        waits = _still_waiting(tx, idle)
+        _put_to_sleep(tx, {lane: waits[lane] for lane, job_id in idle.items() if job_id == waits[lane]})
 
     @writes
     def mark_published(
         self,
         tx: Transaction,
         jobs: Sequence[ClaimedJob],
-        done: Sequence[LaneKey],
+        done: Mapping[LaneKey, str | None],
         owner: LaneOwner,
         now_ms: int,
         lease_until_ms: int,
     ) -> None:
-        """Mark jobs as in the queue, and free the lanes that are done: they go to the end of the line."""
+        """Mark jobs as in the queue, and free the lanes that are done: they go to the end of the line.
+
+        A lane that is given with a job sleeps until that one has ended.
+        """
         check_leader(tx, owner.token)
         tx.lock_lanes({job.group_key for job in jobs} | {lane.group_key for lane in done})
         tx.bulk("queue_published", [(job.id, job.publish_round, lease_until_ms, now_ms) for job in jobs])
@@ -151,11 +219,53 @@ class Return(NamedTuple):
     updated_at_ms: int
 
 
-def run_of(lane: LaneKey, turn: int, jobs: Sequence[LaneJob], now_ms: int) -> LaneRun:
-    """Return the run of jobs that were chosen of a lane."""
-    claimed = [ClaimedJob(job.id, lane.group_key, job.mode, job.pool, job.publish_round, job.due_at_ms) for job in jobs]
+def run_of(row: LaneRow, content: LaneContent, most: int, lane_credit: int, now_ms: int) -> LaneRun:
+    """Return what a lane may give: up to `most` jobs, all for one pool."""
+    jobs = [] if row.paused else content.first(most)
+    claimed = [claimed_job(row.lane, job) for job in jobs]
     returns = [Return(job.publish_round - job.delivery_count, job.updated_at_ms) for job in jobs]
-    return rested_run(lane, turn, claimed, returns, now_ms)
+    tried = bool(jobs) and jobs[0].delivery_count > 0 and jobs[0].mode is DispatchMode.BLOCK_ON_ERROR
+    offer = LaneOffer(claimed, returns, tried, content.on_their_way)
+    return credited_run(row.lane, row.turn, row.pool, offer, lane_credit, now_ms)
+
+
+def claimed_job(lane: LaneKey, job: LaneJob) -> ClaimedJob:
+    """Return a job of a lane as it is published."""
+    return ClaimedJob(job.id, lane.group_key, job.mode, job.pool, job.publish_round, job.due_at_ms)
+
+
+class LaneOffer(NamedTuple):
+    """The first jobs of a lane that nothing holds back, and what is known of them and of those before them."""
+
+    jobs: list[ClaimedJob]
+    returns: Sequence["Return"]
+    first_was_tried: bool
+    on_their_way: Sequence[str]
+
+
+def credited_run(lane: LaneKey, turn: int, pool: str, offer: LaneOffer, lane_credit: int, now_ms: int) -> LaneRun:
+    """Return what a lane may give of its first jobs: those for one pool, and of an ordered lane a few.
+
+    Jobs for another pool than before wait until none is on its way in that one: there they could be overtaken.
+    """
+    if not offer.jobs:
+        return LaneRun(lane, turn, [])
+    on_their_way = list(offer.on_their_way)
+    if offer.jobs[0].pool != pool:
+        if on_their_way:
+            return LaneRun(lane, turn, [], waits_for=on_their_way[-1])
+        return LaneRun(lane, turn, [], moves_to=offer.jobs[0].pool)
+    jobs = list(takewhile(lambda job: job.pool == pool, offer.jobs))
+    if not lane.ordered:
+        return LaneRun(lane, turn, jobs)
+    room = lane_room(len(on_their_way), lane_credit, tried=offer.first_was_tried)
+    if not room:
+        return LaneRun(lane, turn, [], waits_for=on_their_way[len(on_their_way) // 2])
+    run = rested_run(lane, turn, jobs[:room], offer.returns, now_ms)
+    sent = on_their_way + [job.id for job in run.jobs]
+    if len(jobs) < len(offer.jobs) or offer.first_was_tried:
+        return msgspec.structs.replace(run, waits_for=sent[-1])
+    return msgspec.structs.replace(run, waits_for=sent[len(sent) // 2]) if len(sent) >= lane_credit else run
 
 
 def rested_run(lane: LaneKey, turn: int, jobs: list[ClaimedJob], returns: Sequence[Return], now_ms: int) -> LaneRun:
@@ -172,12 +282,29 @@ def _rests_until_ms(came_back: Return, now_ms: int) -> int:
     return min(came_back.updated_at_ms, now_ms) + round(return_pause_s(came_back.times) * 1000)
 
 
-def _read(tx: Transaction, rows: Sequence[Row], now_ms: int, share: int) -> list[LaneRun]:
-    lanes = [LaneKey(group_key, bool(ordered)) for group_key, ordered, _, _ in rows]
-    contents = tx.first_jobs(lanes, now_ms, share)
+def credited_streams(tx: Transaction, now_ms: int, most: int, credit: CreditBook) -> dict[AwakeStream, int]:
+    """Return how many jobs each stream may give now, up to `most` together; the streams take turns."""
+    streams = [stream for stream, _ in sorted(tx.awake_streams(), key=lambda found: found[1])]
+    grants = list(credit.grants(streams, now_ms, tx.jobs_on_their_way, lambda: read_pool_limits(tx)).items())
+    part = max(1, most // max(1, len(grants)))
+    return {stream: min(jobs, part) for stream, jobs in grants[:most]}
+
+
+def _lane_row(row: Row) -> LaneRow:
+    group_key, ordered, turn, paused, pool, subscription = row
+    return LaneRow(LaneKey(group_key, bool(ordered)), turn, bool(paused), pool, AwakeStream(pool, subscription))
+
+
+def _next_lanes(rows: Sequence[LaneRow], grant: int, lane_credit: int) -> list[tuple[LaneRow, LaneQuestion]]:
+    """Return the lanes to read now, with an equal share of the jobs that their stream may give.
+
+    Of many jobs a lane gives a few at least, and others wait a little longer for their turn: to claim a lane and give
+    it back costs as much as to publish two jobs.
+    """
+    share = max(grant // len(rows), min(_FEW, 1 + grant // _MANY))
     return [
-        run_of(lane, turn, () if paused else content.first(share), now_ms)
-        for lane, (_, _, turn, paused), content in zip(lanes, rows, contents, strict=True)
+        (row, LaneQuestion(row.lane, row.pool, min(share, lane_credit) if row.lane.ordered else share))
+        for row in rows[: max(1, grant // share)]
     ]
 
 
@@ -187,14 +314,21 @@ def _paused_among(tx: Transaction, subscription_ids: Iterable[str | None]) -> se
     return {paused for (paused,) in tx.all("paused_subscriptions", ids=sorted(ids))} if ids else set()
 
 
-def _put_to_sleep(tx: Transaction, lanes: Sequence[LaneKey]) -> None:
+def _still_waiting(tx: Transaction, lanes: Mapping[LaneKey, str | None]) -> dict[LaneKey, str | None]:
+    """Return for each lane the job it waits for, if that one is still on its way."""
+    ids = [job_id for job_id in lanes.values() if job_id is not None]
+    on_their_way = {job_id for (job_id,) in tx.all("still_on_their_way", ids=ids)} if ids else set()
+    return {lane: job_id if job_id in on_their_way else None for lane, job_id in lanes.items()}
+
+
+def _put_to_sleep(tx: Transaction, lanes: Mapping[LaneKey, str | None]) -> None:
     """Put lanes with nothing to give to sleep until they are woken; drop those without a READY job."""
     if lanes:
-        tx.bulk("drop_empty_lanes", lanes)
-        tx.bulk("park_lanes", lanes)
+        tx.bulk("drop_empty_lanes", list(lanes))
+        tx.bulk("park_lanes", [(*lane, waits_for) for lane, waits_for in lanes.items()])
 
 
-def _release(tx: Transaction, lanes: Sequence[LaneKey], owner: LaneOwner) -> None:
+def _release(tx: Transaction, lanes: Mapping[LaneKey, str | None], owner: LaneOwner) -> None:
     """Free lanes; drop those without a READY job.
 
     They must be locked before, by a statement of its own: then whoever creates a job for one of them either has been
@@ -203,7 +337,8 @@ def _release(tx: Transaction, lanes: Sequence[LaneKey], owner: LaneOwner) -> Non
     if lanes:
         tx.bulk("drop_landed_lanes", [(*lane, owner.name) for lane in lanes])
         turns = tx.take_turns(len(lanes))
-        rows = [(*lane, owner.name, turn) for lane, turn in zip(lanes, turns, strict=True)]
+        waits = _still_waiting(tx, lanes)
+        rows = [(*lane, owner.name, turn, waits[lane]) for lane, turn in zip(lanes, turns, strict=True)]
         tx.bulk("land_claimed_lanes", rows)
 
 
@@ -214,6 +349,7 @@ class Moved(msgspec.Struct, frozen=True, array_like=True, gc=False):
     group_key: str
     mode: int
     subscription_id: str | None
+    pool: str
     before: int
 
     @property
@@ -234,15 +370,41 @@ def move(tx: Transaction, statement: str, jobs: Sequence[Row], **values: object)
 def move_and_wake(tx: Transaction, statement: str, jobs: Sequence[Row], **values: object) -> list[Moved]:
     """Move jobs as `move` does, and wake lanes: those of the jobs, and those that the jobs kept back."""
     moved = move(tx, statement, jobs, **values)
-    wake_lanes(tx, {lane: job.subscription_id for job in moved for lane in job.lanes})
+    lanes: dict[LaneKey, LaneOrigin] = {}
+    for job in moved:
+        for lane in job.lanes:
+            lanes.setdefault(lane, LaneOrigin(job.subscription_id, job.pool))
+    wake_lanes(tx, lanes)
     return moved
 
 
-def wake_lanes(tx: Transaction, lanes: Mapping[LaneKey, str | None]) -> None:
-    """Wake lanes, each given with its subscription: they may have something to give."""
+class LaneOrigin(NamedTuple):
+    """The subscription and the pool of a lane that has a job."""
+
+    subscription_id: str | None
+    pool: str
+
+
+def call_lanes(tx: Transaction, lanes: Mapping[LaneKey, LaneOrigin]) -> None:
+    """Say that lanes have new jobs: they wake, unless enough of their jobs are on their way already."""
+    _wake(tx, "call_lanes", lanes)
+
+
+def wake_lanes(tx: Transaction, lanes: Mapping[LaneKey, LaneOrigin]) -> None:
+    """Wake lanes: they may have something to give."""
+    _wake(tx, "wake_lanes", lanes)
+
+
+def wake_waiting(tx: Transaction, job_ids: Sequence[str]) -> None:
+    """Wake the lanes that waited for the end of one of these jobs; to be called after the jobs were written."""
+    if job_ids and tx.all("wake_waiting_lanes", ids=list(job_ids)):
+        tx.announce()
+
+
+def _wake(tx: Transaction, statement: str, lanes: Mapping[LaneKey, LaneOrigin]) -> None:
     if not lanes:
         return
     turns = tx.take_turns(len(lanes))
-    rows = [(*lane, subscription_id, turn) for (lane, subscription_id), turn in zip(lanes.items(), turns, strict=True)]
-    tx.bulk("wake_lanes", rows)
+    rows = [(*lane, *origin, turn) for (lane, origin), turn in zip(lanes.items(), turns, strict=True)]
+    tx.bulk(statement, rows)
     tx.announce()

@@ -1,13 +1,25 @@
 """Subscriptions and pools: create, change, pause, delete and look them up."""
 
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import msgspec
 
+from penstock.domain.pace.credit import CreditLimits
 from penstock.domain.subscription import Pool, Subscription
 from penstock.events.errors import PoolNotFound, SubscriptionNameTaken, UnknownSubscription
 from penstock.events.store.database import RepositoryPart, Row, Transaction, reads, writes
 
 _decode = msgspec.json.Decoder(Subscription).decode
 _encode = msgspec.json.Encoder(enc_hook=dict).encode
+
+
+class ChangedSubscriptions(NamedTuple):
+    """All subscriptions, after this number of changes."""
+
+    changes: int
+    subscriptions: list[Subscription]
 
 
 class SubscriptionRecords(RepositoryPart):
@@ -64,6 +76,15 @@ class SubscriptionRecords(RepositoryPart):
         """Return all subscriptions, the oldest first."""
         return [_subscription_of(row) for row in tx.all("subscriptions")]
 
+    @reads
+    def changed_subscriptions(self, tx: Transaction, changes: int) -> ChangedSubscriptions | None:
+        """Return all subscriptions, the oldest first, unless they have changed exactly this often."""
+        # Counted first: of a change in between, at most too much is read the next time.
+        ((now,),) = tx.all("subscription_changes")
+        if now == changes:
+            return None
+        return ChangedSubscriptions(now, [_subscription_of(row) for row in tx.all("subscriptions")])
+
 
 class PoolRecords(RepositoryPart):
     """Pools; PoolNotFound for a code that none has."""
@@ -91,6 +112,41 @@ class PoolRecords(RepositoryPart):
         """Delete a pool."""
         if not tx.all("delete_pool", code=code):
             raise PoolNotFound(code)
+
+    @reads
+    def pool_limits(self, tx: Transaction) -> dict[str, CreditLimits]:
+        """Return the limits of all pools that subscriptions name or that were created."""
+        return read_pool_limits(tx)
+
+    @writes
+    def add_pool_queues(self, tx: Transaction, codes: Sequence[str]) -> None:
+        """Record that routers consume the queues of pools from now on."""
+        tx.bulk("add_pool_queues", [(code,) for code in codes])
+
+    @reads
+    def pool_queues(self, tx: Transaction) -> list[str]:
+        """Return the pools whose queues routers consume."""
+        return [code for (code,) in tx.all("pool_queues")]
+
+    @writes
+    def delete_pool_queue(self, tx: Transaction, code: str) -> bool:
+        """Forget the queue of a pool; return whether it was known."""
+        return bool(tx.all("delete_pool_queue", code=code))
+
+    @reads
+    def pool_has_jobs(self, tx: Transaction, code: str) -> bool:
+        """Return whether jobs of a pool wait to be published or are on their way."""
+        return bool(tx.all("pool_has_jobs", code=code)[0][0])
+
+
+def read_pool_limits(tx: Transaction) -> dict[str, CreditLimits]:
+    """Return the limits of all pools that subscriptions name or that were created."""
+    named = Counter(_subscription_of(row).pool_code for row in tx.all("subscriptions"))
+    pools = {code: Pool(code) for code in named} | {code: Pool(code, *rest) for code, *rest in tx.all("pools")}
+    return {
+        code: CreditLimits(pool.concurrency, pool.rate_limit_per_minute, named[code] > 1)
+        for code, pool in pools.items()
+    }
 
 
 def _set_paused(tx: Transaction, subscription_id: str, paused: bool) -> None:

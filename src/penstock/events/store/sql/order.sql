@@ -34,8 +34,15 @@
     )
 ))
 
+-- is_on_its_way --
+-- @ is in the queue or in delivery; the words of the index jobs_on_their_way.
+@.state - 0 IN ({QUEUED}, {PROCESSING})
+
+-- is_paused --
+EXISTS (SELECT 1 FROM subscriptions AS s WHERE s.id = @.subscription_id AND s.paused)
+
 -- first_jobs --
--- PostgreSQL only: beside each lane @ its first blocker, and its first candidates, :share of each mode. So blocked jobs
+-- PostgreSQL only: beside each lane @ its first blocker, and its first candidates, @.share of each mode. So blocked jobs
 -- never hide others; which of them go is decided by whoever reads them. One row without a job for a lane without any.
 LEFT JOIN LATERAL (
     SELECT {position jobs} FROM jobs WHERE {blocking jobs} AND jobs.group_key = @.group_key
@@ -48,7 +55,15 @@ LEFT JOIN LATERAL (
 -- jobs_of_mode --
 SELECT {lane job jobs} FROM jobs
 WHERE {candidate jobs} AND jobs.group_key = lane.group_key AND jobs.mode = {@} AND lane.ordered = ({@} > 0)
-ORDER BY {position jobs} LIMIT :share
+ORDER BY {position jobs} LIMIT lane.share
 
 -- lane_job --
 @.id, @.mode, @.sequence, @.created_at_ms, @.due_at_ms, @.pool, @.publish_round, @.delivery_count, @.updated_at_ms
+
+-- on_their_way --
+-- PostgreSQL only: the ids of a lane's jobs in the queue or in delivery, up to :lane_credit; none for an unordered one.
+CASE WHEN @.ordered THEN ARRAY(
+    SELECT jobs.id FROM jobs WHERE {is on its way jobs} AND jobs.pool = @.pool
+      AND jobs.group_key = @.group_key AND jobs.mode > 0
+    ORDER BY jobs.id LIMIT :lane_credit
+) ELSE ARRAY[]::text[] END

@@ -27,12 +27,21 @@ ON CONFLICT DO NOTHING
 -- lock_lanes --
 SELECT 1 FROM lanes WHERE group_key = ANY(:group_keys) ORDER BY group_key, ordered FOR UPDATE
 
--- wake_lanes --
-INSERT INTO lanes (group_key, ordered, subscription_id, turn, awake, in_flight)
-SELECT group_key, ordered, subscription_id, turn, true, 0
-FROM unnest(%b::text[], %b::boolean[], %b::text[], %b::bigint[]) AS woken (group_key, ordered, subscription_id, turn)
+-- call_lanes --
+INSERT INTO lanes (group_key, ordered, subscription_id, pool, turn, awake, in_flight)
+SELECT group_key, ordered, subscription_id, pool, turn, true, 0
+FROM unnest(%b::text[], %b::boolean[], %b::text[], %b::text[], %b::bigint[])
+    AS woken (group_key, ordered, subscription_id, pool, turn)
 ORDER BY group_key COLLATE "C", ordered
-ON CONFLICT (group_key, ordered) DO UPDATE SET awake = (lanes.in_flight = 0)
+ON CONFLICT (group_key, ordered) DO UPDATE SET awake = (lanes.in_flight = 0 AND lanes.waits_for IS NULL)
+
+-- wake_lanes --
+INSERT INTO lanes (group_key, ordered, subscription_id, pool, turn, awake, in_flight)
+SELECT group_key, ordered, subscription_id, pool, turn, true, 0
+FROM unnest(%b::text[], %b::boolean[], %b::text[], %b::text[], %b::bigint[])
+    AS woken (group_key, ordered, subscription_id, pool, turn)
+ORDER BY group_key COLLATE "C", ordered
+ON CONFLICT (group_key, ordered) DO UPDATE SET awake = (lanes.in_flight = 0), waits_for = NULL
 
 -- take_turns --
 SELECT nextval('lane_turns') FROM generate_series(1, :count)
@@ -44,11 +53,17 @@ WHERE lanes.group_key = idle.group_key AND lanes.ordered = idle.ordered AND NOT 
 )
 
 -- park_lanes --
-UPDATE lanes SET awake = false FROM unnest(%b::text[], %b::boolean[]) AS idle (group_key, ordered)
+UPDATE lanes SET awake = false, waits_for = idle.waits_for
+FROM unnest(%b::text[], %b::boolean[], %b::text[]) AS idle (group_key, ordered, waits_for)
 WHERE lanes.group_key = idle.group_key AND lanes.ordered = idle.ordered
 
+-- move_lanes --
+UPDATE lanes SET pool = moved.pool
+FROM unnest(%b::text[], %b::boolean[], %b::text[]) AS moved (group_key, ordered, pool)
+WHERE lanes.group_key = moved.group_key AND lanes.ordered = moved.ordered
+
 -- claim_lanes --
-UPDATE lanes SET in_flight = 1, awake = false, claimed_by = :owner, claimed_until_ms = :until_ms
+UPDATE lanes SET in_flight = 1, awake = false, waits_for = NULL, claimed_by = :owner, claimed_until_ms = :until_ms
 FROM unnest(:group_keys::text[], :ordereds::boolean[], :turns::bigint[]) AS wanted (group_key, ordered, turn)
 WHERE lanes.group_key = wanted.group_key AND lanes.ordered = wanted.ordered AND lanes.turn = wanted.turn
   AND (lanes.in_flight = 0 OR lanes.claimed_by = :owner)
@@ -68,8 +83,10 @@ WHERE lanes.group_key = landed.group_key AND lanes.ordered = landed.ordered AND 
   )
 
 -- land_claimed_lanes --
-UPDATE lanes SET in_flight = 0, awake = true, turn = landed.turn, claimed_by = NULL, claimed_until_ms = NULL
-FROM unnest(%b::text[], %b::boolean[], %b::text[], %b::bigint[]) AS landed (group_key, ordered, owner, turn)
+UPDATE lanes SET in_flight = 0, awake = (landed.waits_for IS NULL), turn = landed.turn,
+    waits_for = landed.waits_for, claimed_by = NULL, claimed_until_ms = NULL
+FROM unnest(%b::text[], %b::boolean[], %b::text[], %b::bigint[], %b::text[])
+    AS landed (group_key, ordered, owner, turn, waits_for)
 WHERE lanes.group_key = landed.group_key AND lanes.ordered = landed.ordered AND lanes.claimed_by = landed.owner
 
 -- hold_lanes --
@@ -84,29 +101,75 @@ WHERE lanes.group_key = lapsed.group_key AND lanes.ordered = lapsed.ordered
   AND lanes.claimed_until_ms <= lapsed.now_ms
 
 -- first_jobs --
-SELECT lane.number, {position blocker}, {lane job job}
-FROM unnest(:group_keys::text[], :ordereds::boolean[]) WITH ORDINALITY AS lane (group_key, ordered, number)
+SELECT lane.number, {on their way lane}, {position blocker}, {lane job job}
+FROM unnest(:group_keys::text[], :ordereds::boolean[], :pools::text[], :shares::bigint[])
+    WITH ORDINALITY AS lane (group_key, ordered, pool, share, number)
 {first jobs lane}
 ORDER BY lane.number
+
+-- awake_streams --
+-- One step of the index for each stream, however many lanes it has.
+WITH RECURSIVE stream AS (
+    (
+        SELECT pool, coalesce(subscription_id, '') AS subscription, turn FROM lanes
+        WHERE awake ORDER BY pool, coalesce(subscription_id, ''), turn LIMIT 1
+    )
+    UNION ALL
+    SELECT following.* FROM stream CROSS JOIN LATERAL (
+        SELECT lanes.pool, coalesce(lanes.subscription_id, ''), lanes.turn FROM lanes
+        WHERE awake AND (lanes.pool, coalesce(lanes.subscription_id, '')) > (stream.pool, stream.subscription)
+        ORDER BY lanes.pool, coalesce(lanes.subscription_id, ''), lanes.turn LIMIT 1
+    ) AS following
+)
+SELECT pool, subscription, turn FROM stream
+
+-- awake_lanes_of_streams --
+SELECT lane.* FROM unnest(:pools::text[], :subscriptions::text[], :most::bigint[]) AS stream (pool, subscription, most)
+CROSS JOIN LATERAL (
+    SELECT group_key, ordered, turn, {is paused lanes}, lanes.pool, coalesce(subscription_id, '') FROM lanes
+    WHERE awake AND lanes.pool = stream.pool AND coalesce(subscription_id, '') = stream.subscription
+    ORDER BY turn LIMIT stream.most
+) AS lane
+
+-- jobs_on_their_way --
+SELECT counted.pool, coalesce(job.subscription_id, ''), count(*)
+FROM unnest(:pools::text[], :most::bigint[]) AS counted (pool, most)
+CROSS JOIN LATERAL (
+    SELECT subscription_id FROM jobs
+    WHERE {is on its way jobs} AND jobs.pool = counted.pool LIMIT counted.most
+) AS job
+GROUP BY 1, 2
+
+-- awake_ranges_of_streams --
+SELECT stream.pool, stream.subscription, min(lane.turn), max(lane.turn), count(*)
+FROM unnest(:pools::text[], :subscriptions::text[], :most::bigint[]) AS stream (pool, subscription, most)
+CROSS JOIN LATERAL (
+    SELECT turn FROM lanes
+    WHERE awake AND lanes.pool = stream.pool AND coalesce(subscription_id, '') = stream.subscription
+    ORDER BY turn LIMIT stream.most
+) AS lane
+GROUP BY 1, 2
 
 -- lanes_with_jobs --
 -- Lanes come by their turns, which costs nothing: that is the order in which the index has them. Both kinds of lanes are
 -- put in order by themselves, too, or else PostgreSQL reads the jobs of all lanes, sorts them, and throws most of them
 -- away. So the rows of a lane stand together. Of the last lane that is read rows may be missing.
-SELECT lane.group_key, lane.ordered, lane.turn, lane.paused,
+SELECT lane.group_key, lane.ordered, lane.turn, lane.paused, lane.pool AS lane_pool, {on their way lane} AS on_their_way,
     blocker.sequence AS blocker_sequence, blocker.created_at_ms AS blocker_created_at_ms, blocker.id AS blocker_id,
     {lane job job}
 FROM (
     (
-        SELECT group_key, ordered, turn,
-            EXISTS (SELECT 1 FROM subscriptions AS s WHERE s.id = lanes.subscription_id AND s.paused) AS paused
-        FROM lanes WHERE turn BETWEEN :first AND :last AND awake ORDER BY turn
+        SELECT group_key, ordered, turn, {is paused lanes} AS paused, pool,
+            CASE WHEN ordered THEN :ordered_share ELSE :share END::bigint AS share FROM lanes
+        WHERE awake AND pool = :pool AND coalesce(subscription_id, '') = :subscription
+          AND turn BETWEEN :first AND :last ORDER BY turn
     )
     UNION ALL
     (
-        SELECT group_key, ordered, turn,
-            EXISTS (SELECT 1 FROM subscriptions AS s WHERE s.id = lanes.subscription_id AND s.paused) AS paused
-        FROM lanes WHERE turn BETWEEN :first AND :last AND claimed_until_ms IS NOT NULL AND claimed_by = :owner ORDER BY turn
+        SELECT group_key, ordered, turn, {is paused lanes} AS paused, pool,
+            CASE WHEN ordered THEN :ordered_share ELSE :share END::bigint AS share FROM lanes
+        WHERE claimed_until_ms IS NOT NULL AND claimed_by = :owner AND turn BETWEEN :first AND :last
+          AND (:pool = '' OR (pool = :pool AND coalesce(subscription_id, '') = :subscription)) ORDER BY turn
     )
 ) AS lane
 {first jobs lane}
@@ -132,6 +195,9 @@ WITH finished AS (
 INSERT INTO attempts (job_id, number, outcome, at_ms, duration_ms, status_code, response, error)
 SELECT * FROM finished
 RETURNING job_id, number
+
+-- add_pool_queues --
+INSERT INTO pool_queues (code) SELECT * FROM unnest(%b::text[]) ON CONFLICT DO NOTHING
 
 -- gate_shared --
 SELECT pg_advisory_xact_lock_shared(:key)

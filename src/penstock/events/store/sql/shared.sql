@@ -54,7 +54,7 @@ SELECT held, min(since_ms) FROM (
         SELECT due_at_ms FROM jobs {by jobs_ready}
         WHERE state = {READY} AND group_key = lane.group_key AND (mode > 0) = lane.ordered
         ORDER BY mode, sequence, created_at_ms, id LIMIT 1
-    ) FROM (SELECT group_key, ordered FROM lanes {by lanes_awake} WHERE awake ORDER BY turn LIMIT :most) AS lane
+    ) FROM (SELECT group_key, ordered FROM lanes {by lanes_awake} WHERE awake LIMIT :most) AS lane
 ) AS waiting
 GROUP BY held
 
@@ -93,35 +93,36 @@ ORDER BY j.finished_at_ms DESC, j.id DESC
 
 -- Lanes
 
--- awake_lanes --
-SELECT group_key, ordered, turn,
-    EXISTS (SELECT 1 FROM subscriptions AS s WHERE s.id = lanes.subscription_id AND s.paused)
-FROM lanes {by lanes_awake} WHERE awake ORDER BY turn LIMIT :most
+-- lanes_among --
+SELECT group_key, ordered, turn, {is paused lanes}, pool, coalesce(subscription_id, '')
+FROM lanes WHERE group_key {among group_keys} AND awake
+
+-- wake_waiting_lanes --
+UPDATE lanes SET awake = (in_flight = 0), waits_for = NULL WHERE waits_for {among ids} AND waits_for IS NOT NULL
+RETURNING group_key
+
+-- lanes_that_wait_in_vain --
+SELECT waits_for FROM lanes WHERE waits_for IS NOT NULL AND NOT EXISTS (
+    SELECT 1 FROM jobs WHERE jobs.id = lanes.waits_for AND jobs.state + 0 IN ({QUEUED}, {PROCESSING})
+) LIMIT :most
+
+-- still_on_their_way --
+SELECT id FROM jobs WHERE id {among ids} AND state + 0 IN ({QUEUED}, {PROCESSING}) {for share}
 
 -- wake_lanes_of_subscription --
-UPDATE lanes SET awake = (in_flight = 0) WHERE subscription_id = :subscription_id
+UPDATE lanes SET awake = (in_flight = 0), waits_for = NULL WHERE subscription_id = :subscription_id
 
 -- paused_subscriptions --
 SELECT id FROM subscriptions WHERE id {among ids} AND paused
 
 -- Claims of lanes; a re-run takes over those of its predecessor
 
+-- claimed_range --
+SELECT min(turn), max(turn), count(*) FROM lanes {by lanes_claimed}
+WHERE claimed_until_ms IS NOT NULL AND claimed_by = :owner
+
 -- count_awake --
 SELECT count(*) FROM (SELECT 1 FROM lanes {by lanes_awake} WHERE awake LIMIT :most) AS awake_now
-
--- awake_ranges --
-SELECT min(turn), max(turn), count(*) FROM (
-    SELECT turn, ntile(CAST(:parts AS integer)) OVER (ORDER BY turn) AS part FROM (
-        SELECT turn FROM lanes {by lanes_awake} WHERE awake
-        UNION ALL
-        SELECT turn FROM lanes {by lanes_claimed} WHERE claimed_until_ms IS NOT NULL AND claimed_by = :owner
-        ORDER BY turn LIMIT :most
-    ) AS chosen
-) AS divided
-GROUP BY part ORDER BY part
-
--- awake_among --
-SELECT group_key, ordered, subscription_id FROM lanes WHERE group_key {among group_keys} AND awake
 
 -- lapsed_lanes --
 SELECT group_key, ordered FROM lanes {by lanes_claimed}
@@ -157,7 +158,7 @@ SELECT id, group_key FROM jobs {by jobs_waiting} WHERE state = {WAITING} AND due
 
 -- promote_jobs --
 UPDATE jobs SET state = {READY}, updated_at_ms = :now_ms WHERE id {among ids} AND state + 0 = {WAITING}
-RETURNING id, group_key, mode, subscription_id, {WAITING}
+RETURNING id, group_key, mode, subscription_id, pool, {WAITING}
 
 -- expiring_jobs --
 SELECT id, group_key FROM jobs {by jobs_expiring} WHERE expires_at_ms IS NOT NULL AND expires_at_ms <= :now_ms
@@ -166,17 +167,17 @@ SELECT id, group_key FROM jobs {by jobs_expiring} WHERE expires_at_ms IS NOT NUL
 -- expire_jobs --
 UPDATE jobs SET state = {EXPIRED}, owner = NULL, lease_until_ms = NULL, updated_at_ms = :now_ms, finished_at_ms = :now_ms
 WHERE id {among ids} AND state + 0 IN ({WAITING}, {READY}, {QUEUED})
-RETURNING id, group_key, mode, subscription_id, {READY}
+RETURNING id, group_key, mode, subscription_id, pool, {READY}
 
 -- stale_jobs --
 SELECT id, group_key FROM jobs {by jobs_on_their_way}
-WHERE state IN ({QUEUED}, {PROCESSING}) AND lease_until_ms <= :now_ms ORDER BY lease_until_ms LIMIT :most
+WHERE {is on its way jobs} AND lease_until_ms <= :now_ms ORDER BY lease_until_ms LIMIT :most
 
 -- recover_jobs --
 UPDATE jobs SET state = {READY}, owner = NULL, lease_until_ms = NULL, publish_round = publish_round + 1,
     updated_at_ms = :now_ms
 WHERE id {among ids} AND state + 0 IN ({QUEUED}, {PROCESSING}) AND lease_until_ms <= :now_ms
-RETURNING id, group_key, mode, subscription_id, {QUEUED}
+RETURNING id, group_key, mode, subscription_id, pool, {QUEUED}
 
 -- extend_leases --
 UPDATE jobs SET lease_until_ms = :lease_until_ms
@@ -213,13 +214,13 @@ SELECT count FROM subscription_changes
 -- arrive --
 UPDATE jobs SET state = {QUEUED}, lease_until_ms = :lease_until_ms, updated_at_ms = :now_ms
 WHERE id {among ids} AND state + 0 = {READY}
-RETURNING id, group_key, mode, subscription_id, {READY}
+RETURNING id, group_key, mode, subscription_id, pool, {READY}
 
 -- hold_back --
 UPDATE jobs SET state = {READY}, owner = NULL, lease_until_ms = NULL, publish_round = publish_round + 1,
     updated_at_ms = :now_ms
 WHERE id {among ids} AND state + 0 = {QUEUED}
-RETURNING id, group_key, mode, subscription_id, {QUEUED}
+RETURNING id, group_key, mode, subscription_id, pool, {QUEUED}
 
 -- What people decide
 
@@ -227,18 +228,18 @@ RETURNING id, group_key, mode, subscription_id, {QUEUED}
 UPDATE jobs SET state = {READY}, attempt_count = 0, publish_round = publish_round + 1, finished_at_ms = NULL,
     due_at_ms = :now_ms, updated_at_ms = :now_ms
 WHERE id {among ids} AND state + 0 = {ERROR}
-RETURNING id, group_key, mode, subscription_id, {ERROR}
+RETURNING id, group_key, mode, subscription_id, pool, {ERROR}
 
 -- ignore_jobs --
 UPDATE jobs SET state = {CANCELLED}, updated_at_ms = :now_ms, finished_at_ms = :now_ms
 WHERE id {among ids} AND state + 0 = {ERROR}
-RETURNING id, group_key, mode, subscription_id, {ERROR}
+RETURNING id, group_key, mode, subscription_id, pool, {ERROR}
 
 -- cancel_jobs --
 UPDATE jobs SET state = {CANCELLED}, owner = NULL, lease_until_ms = NULL, updated_at_ms = :now_ms,
     finished_at_ms = :now_ms
 WHERE id {among ids} AND state + 0 = :state
-RETURNING id, group_key, mode, subscription_id, CAST(:state AS integer)
+RETURNING id, group_key, mode, subscription_id, pool, CAST(:state AS integer)
 
 -- errors_of_group --
 SELECT id, group_key FROM jobs
@@ -310,6 +311,16 @@ SELECT code, concurrency, rate_limit_per_minute FROM pools ORDER BY code
 -- delete_pool --
 DELETE FROM pools WHERE code = :code RETURNING code
 
+-- pool_queues --
+SELECT code FROM pool_queues ORDER BY code
+
+-- pool_has_jobs --
+SELECT EXISTS (SELECT 1 FROM jobs {by jobs_on_their_way} WHERE pool = :code AND {is on its way jobs})
+    OR EXISTS (SELECT 1 FROM lanes WHERE pool = :code)
+
+-- delete_pool_queue --
+DELETE FROM pool_queues WHERE code = :code RETURNING code
+
 -- Leases
 
 -- leader_token --
@@ -345,7 +356,7 @@ DELETE FROM changes WHERE at_ms < :before_ms
 -- Archiving
 
 -- archivable_jobs --
-SELECT id, group_key, subscription_id, state FROM jobs {by jobs_finished}
+SELECT id, group_key, subscription_id, pool, state FROM jobs {by jobs_finished}
 WHERE finished_at_ms IS NOT NULL AND (state <> {ERROR} OR mode <> {BLOCK_ON_ERROR}) AND finished_at_ms < :before_ms
 ORDER BY finished_at_ms LIMIT :most {skip locked}
 

@@ -15,9 +15,13 @@ INSERT INTO events (
 ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING
 
+-- call_lanes --
+INSERT INTO lanes (group_key, ordered, subscription_id, pool, turn, awake, in_flight) VALUES (?, ?, ?, ?, ?, true, 0)
+ON CONFLICT (group_key, ordered) DO UPDATE SET awake = (in_flight = 0 AND waits_for IS NULL)
+
 -- wake_lanes --
-INSERT INTO lanes (group_key, ordered, subscription_id, turn, awake, in_flight) VALUES (?, ?, ?, ?, true, 0)
-ON CONFLICT (group_key, ordered) DO UPDATE SET awake = (in_flight = 0)
+INSERT INTO lanes (group_key, ordered, subscription_id, pool, turn, awake, in_flight) VALUES (?, ?, ?, ?, ?, true, 0)
+ON CONFLICT (group_key, ordered) DO UPDATE SET awake = (in_flight = 0), waits_for = NULL
 
 -- take_turns --
 UPDATE lane_turns SET last = last + :count RETURNING last
@@ -28,10 +32,13 @@ DELETE FROM lanes WHERE group_key = ?1 AND ordered = ?2 AND NOT EXISTS (
 )
 
 -- park_lanes --
-UPDATE lanes SET awake = false WHERE group_key = ? AND ordered = ?
+UPDATE lanes SET awake = false, waits_for = ?3 WHERE group_key = ?1 AND ordered = ?2
+
+-- move_lanes --
+UPDATE lanes SET pool = ?3 WHERE group_key = ?1 AND ordered = ?2
 
 -- claim_lane --
-UPDATE lanes SET in_flight = 1, awake = false, claimed_by = :owner, claimed_until_ms = :until_ms
+UPDATE lanes SET in_flight = 1, awake = false, waits_for = NULL, claimed_by = :owner, claimed_until_ms = :until_ms
 WHERE group_key = :group_key AND ordered = :ordered AND turn = :turn AND (in_flight = 0 OR claimed_by = :owner)
 RETURNING group_key, ordered, subscription_id
 
@@ -45,7 +52,8 @@ DELETE FROM lanes WHERE group_key = ?1 AND ordered = ?2 AND claimed_by = ?3 AND 
 )
 
 -- land_claimed_lanes --
-UPDATE lanes SET in_flight = 0, awake = true, turn = ?4, claimed_by = NULL, claimed_until_ms = NULL
+UPDATE lanes SET in_flight = 0, awake = (?5 IS NULL), turn = ?4, waits_for = ?5, claimed_by = NULL,
+    claimed_until_ms = NULL
 WHERE group_key = ?1 AND ordered = ?2 AND claimed_by = ?3
 
 -- hold_lanes --
@@ -64,9 +72,44 @@ SELECT {lane job jobs} FROM jobs {by jobs_ready}
 WHERE {candidate jobs} AND group_key = :group_key AND mode = :mode
 ORDER BY {position jobs} LIMIT :share
 
--- lanes_in_turns --
-SELECT group_key, ordered, turn, EXISTS (SELECT 1 FROM subscriptions AS s WHERE s.id = subscription_id AND s.paused)
-FROM lanes WHERE turn BETWEEN :first AND :last AND (awake OR claimed_by = :owner) ORDER BY turn
+-- lane_on_its_way --
+SELECT id FROM jobs {by jobs_on_their_way}
+WHERE {is on its way jobs} AND pool = :pool AND group_key = :group_key AND mode > 0 ORDER BY id LIMIT :most
+
+-- next_stream --
+SELECT pool, coalesce(subscription_id, '') AS subscription, turn FROM lanes {by lanes_awake}
+WHERE awake AND (pool, coalesce(subscription_id, '')) > (:pool, :subscription)
+ORDER BY pool, coalesce(subscription_id, ''), turn LIMIT 1
+
+-- awake_lanes_of_stream --
+SELECT group_key, ordered, turn, {is paused lanes}, pool, coalesce(subscription_id, '') FROM lanes {by lanes_awake}
+WHERE awake AND pool = :pool AND coalesce(subscription_id, '') = :subscription ORDER BY turn LIMIT :most
+
+-- jobs_on_their_way --
+SELECT coalesce(subscription_id, ''), count(*) FROM (
+    SELECT subscription_id FROM jobs {by jobs_on_their_way}
+    WHERE {is on its way jobs} AND pool = :pool LIMIT :most
+)
+GROUP BY 1
+
+-- awake_range_of_stream --
+SELECT min(turn), max(turn), count(*) FROM (
+    SELECT turn FROM lanes {by lanes_awake}
+    WHERE awake AND pool = :pool AND coalesce(subscription_id, '') = :subscription ORDER BY turn LIMIT :most
+)
+
+-- lanes_of_range --
+SELECT group_key, ordered, turn, {is paused lanes}, pool FROM lanes {by lanes_awake}
+WHERE awake AND pool = :pool AND coalesce(subscription_id, '') = :subscription AND turn BETWEEN :first AND :last
+UNION ALL
+SELECT group_key, ordered, turn, {is paused lanes}, pool FROM lanes {by lanes_claimed}
+WHERE claimed_until_ms IS NOT NULL AND claimed_by = :owner AND pool = :pool
+  AND coalesce(subscription_id, '') = :subscription AND turn BETWEEN :first AND :last
+ORDER BY turn
+
+-- claimed_lanes_of_range --
+SELECT group_key, ordered, turn, {is paused lanes}, pool FROM lanes {by lanes_claimed}
+WHERE claimed_until_ms IS NOT NULL AND claimed_by = :owner AND turn BETWEEN :first AND :last ORDER BY turn
 
 -- deliveries_under_way --
 SELECT id, delivery_count FROM jobs WHERE id {among ids} AND state + 0 = {PROCESSING}
@@ -81,6 +124,9 @@ WHERE id = ?1 AND state + 0 = {PROCESSING} AND delivery_count = ?2
 -- add_attempts --
 INSERT INTO attempts (job_id, number, outcome, at_ms, duration_ms, status_code, response, error)
 VALUES (?1, ?2, ?10, ?11, ?12, ?13, ?14, ?15)
+
+-- add_pool_queues --
+INSERT INTO pool_queues (code) VALUES (?) ON CONFLICT DO NOTHING
 
 -- delete_old_archive --
 DELETE FROM archived_jobs WHERE finished_at_ms < :before_ms

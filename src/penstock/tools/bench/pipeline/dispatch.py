@@ -6,6 +6,8 @@ import time
 
 from pyspark.sql import SparkSession
 
+from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
+from penstock.events.dispatch import SchedulerSettings
 from penstock.events.dispatch.spark.messages import Destination, DispatchSettings
 from penstock.events.dispatch.spark.query import DispatchQuery
 from penstock.events.dispatch.spark.round import DispatchRounds
@@ -27,6 +29,7 @@ def dispatched_per_s(spark: SparkSession, url: str, jobs: int) -> float:
         connected(database) as connection,
     ):
         count = fill_pending(database, groups_of(jobs))
+        connection.execute("INSERT INTO pools VALUES (%s, 1000000, NULL)", (DEFAULT_DISPATCH_POOL,))
         started_s = time.perf_counter()
         query = DispatchQuery(_rounds(database, queue_url)).start(spark, f"{directory}/checkpoint")
         try:
@@ -55,7 +58,9 @@ def groups_of(jobs: int) -> int:
 def _rounds(database: SparkDatabase, queue_uri: str) -> DispatchRounds:
     endpoint = "http://127.0.0.1:8080/process"
     destination = Destination(queue_uri=queue_uri, endpoint=endpoint, secrets=(b"a secret of the benchmark",))
-    return DispatchRounds(database=database, destination=destination, settings=DispatchSettings())
+    # Nothing is delivered here: lanes do not wait for deliveries.
+    settings = DispatchSettings(few_lanes=0, scheduler=SchedulerSettings(jobs_per_lane=10_000))
+    return DispatchRounds(database=database, destination=destination, settings=settings)
 
 
 def _has_lanes(connection: Connection) -> bool:

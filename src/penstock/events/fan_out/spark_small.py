@@ -9,20 +9,27 @@ import logging
 from collections.abc import Callable
 from contextlib import closing
 from threading import Event, Thread
+from typing import Any
 
+import pyarrow
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from penstock.domain.retry import Backoff
 from penstock.events.fan_out.columns import EVENT_COLUMNS
-from penstock.events.fan_out.spark_task import KeptCounts, OpenedRepository, kept
+from penstock.events.fan_out.spark_plan import Planner
+from penstock.events.fan_out.spark_task import KeptCounts, OpenedRepository, current_planner, kept
 from penstock.spark.changes import DatabaseWatch
 from penstock.spark.database import SparkDatabase
 from penstock.spark.schemas import EVENTS, POSITION
+from penstock.spark.sources.database_reader import reader_for
 from penstock.spark.sources.stream_source import START, SpanPartition, StreamPlace, StreamReader
 
 log = logging.getLogger(__name__)
 _SCHEMA = StructType([EVENTS[name] for name in (*EVENT_COLUMNS, POSITION)])
+_SUBSCRIPTIONS = "SELECT id, definition FROM {}subscriptions ORDER BY id"
+_NO_EVENTS = pyarrow.RecordBatch.from_pylist([], to_arrow_schema(_SCHEMA))
 _FIRST_PAUSE_S = 0.5
 _LAST_PAUSE_S = 10.0
 
@@ -61,6 +68,7 @@ class SmallBatches:
     def _fan_out(
         self, reader: "SmallBatchReader", jobs: OpenedRepository, ended: Event, ready: Event, backoff: Backoff
     ) -> None:
+        reader.warm_up(jobs)
         with closing(DatabaseWatch(self._database)) as changes:
             while not ended.is_set():
                 done = reader.fan_out(jobs)
@@ -81,7 +89,14 @@ class SmallBatchReader:
         self._database = database
         self._few_rows = few_rows
         self._source = StreamReader(database, "events", _SCHEMA)
+        self._subscriptions = reader_for(database)
+        self._stored: list[tuple[Any, ...]] | None = None
+        self._planner: Planner | None = None
         self._start = START
+
+    def warm_up(self, jobs: OpenedRepository) -> None:
+        """Let no events take the way of all others, so that the first ones find everything imported."""
+        kept([_NO_EVENTS], self._current_planner(jobs), jobs, self._database)
 
     def fan_out(self, jobs: OpenedRepository) -> KeptCounts:
         """Fan out the events that wait, unless they are many."""
@@ -89,14 +104,24 @@ class SmallBatchReader:
         if not outlook.any or outlook.last is not None:
             return KeptCounts()
         end = StreamPlace(outlook.horizon)
-        done = kept(self._source.read(SpanPartition(self._start, end)), jobs, self._database)
+        events = self._source.read(SpanPartition(self._start, end))
+        done = kept(events, self._current_planner(jobs), jobs, self._database)
         # Nothing can appear below the horizon any more.
         self._start = end
         return done
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connections."""
         self._source.stop()
+        self._subscriptions.close()
+
+    def _current_planner(self, jobs: OpenedRepository) -> Planner:
+        """Return the planner of the subscriptions of this moment; it is built again only if they have changed."""
+        # Before they are decoded: a change in between is found by the next batch.
+        stored = self._subscriptions.rows(_SUBSCRIPTIONS.format(self._subscriptions.prefix))
+        if self._planner is None or stored != self._stored:
+            self._planner, self._stored = current_planner(jobs), stored
+        return self._planner
 
 
 def _set_after(query: StreamingQuery, ended: Event) -> None:

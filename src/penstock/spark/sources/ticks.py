@@ -14,23 +14,30 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import LongType, StructField, StructType
 
-from penstock.edge.clock import stopwatch
+from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
+from penstock.domain.pace.credit import CreditBook
+from penstock.edge.clock import SystemClock, stopwatch
 from penstock.engine.store.postgres_address import PostgresAddress, Session
 from penstock.events.errors import DatabaseFailed
-from penstock.events.store import Dialect, queries
+from penstock.events.store import Dialect, Transaction, credited_streams
+from penstock.events.store.postgres import PostgresTransaction
+from penstock.events.store.sqlite import SqliteTransaction
 from penstock.spark.database import SparkDatabase
 
 # Spark asks again at once; a stop waits for this long at most.
-_WAIT_S = 0.1
-_POLL_S = 0.02
+_WAIT_S = 0.5
+_POLL_S = 0.05
 _BUSY_TIMEOUT_S = 10.0
-_QUERY = "count_awake"
+_MOST = 1_000_000
 Offset = dict[str, int]
 
 
-def ticks(spark: SparkSession, database: SparkDatabase, few_lanes: int = 0) -> str:
+def ticks(
+    spark: SparkSession, database: SparkDatabase, few_lanes: int = 0, default_pool: str = DEFAULT_DISPATCH_POOL
+) -> str:
     """Register the ticks of a database with Spark; return the name of their format."""
-    spark.dataSource.register(type("PenstockTicks", (TickSource,), {"database": database, "few_lanes": few_lanes}))
+    fields = {"database": database, "few_lanes": few_lanes, "default_pool": default_pool}
+    spark.dataSource.register(type("PenstockTicks", (TickSource,), fields))
     return TickSource.name()
 
 
@@ -39,6 +46,7 @@ class TickSource(DataSource):
 
     database: ClassVar[SparkDatabase]
     few_lanes: ClassVar[int]
+    default_pool: ClassVar[str]
 
     @classmethod
     def name(cls) -> str:
@@ -51,21 +59,22 @@ class TickSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return the reader of ticks."""
-        return TickReader(self.database, self.few_lanes)
+        return TickReader(self.database, self.few_lanes, self.default_pool)
 
 
 class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Ticks while more than `few_lanes` are awake."""
+    """Ticks while more than `few_lanes` are awake, and a pool of them has credit."""
 
-    def __init__(self, database: SparkDatabase, few_lanes: int = 0) -> None:
+    def __init__(self, database: SparkDatabase, few_lanes: int = 0, default_pool: str = DEFAULT_DISPATCH_POOL) -> None:
         self._database = database
         self._few_lanes = few_lanes
-        self._watcher = lane_watcher(database)
+        self._default_pool = default_pool
+        self._watcher = lane_watcher(database, CreditBook(default_pool))
         self._waits = True
 
-    def __reduce__(self) -> "tuple[type[TickReader], tuple[SparkDatabase, int]]":
+    def __reduce__(self) -> "tuple[type[TickReader], tuple[SparkDatabase, int, str]]":
         # Spark sends readers to other processes, which cannot use this one's connection.
-        return TickReader, (self._database, self._few_lanes)
+        return TickReader, (self._database, self._few_lanes, self._default_pool)
 
     def initialOffset(self) -> Offset:  # noqa: N802
         """Return the offset before the first tick."""
@@ -102,7 +111,7 @@ class LaneWatcher(Protocol):
     """Knows how many lanes are awake."""
 
     def count_awake(self, most: int) -> int:
-        """Return how many lanes are awake, counted up to `most`."""
+        """Return how many lanes are awake, counted up to `most`; 0 if there are so many and no pool has credit."""
         ...
 
     def wait(self, within_s: float) -> None:
@@ -112,16 +121,30 @@ class LaneWatcher(Protocol):
         """Close the connection."""
 
 
-def lane_watcher(database: SparkDatabase) -> LaneWatcher:
+def lane_watcher(database: SparkDatabase, credit: CreditBook) -> LaneWatcher:
     """Return the watcher of a database; it connects on first use."""
-    return SqliteLaneWatcher(database) if database.dialect is Dialect.SQLITE else PostgresLaneWatcher(database)
+    kind = SqliteLaneWatcher if database.dialect is Dialect.SQLITE else PostgresLaneWatcher
+    return kind(database, credit)
+
+
+def _awake(tx: Transaction, most: int, credit: CreditBook) -> int:
+    """Return how many lanes are awake, counted up to `most`; at `most`, 0 if none of their pools has credit."""
+    ((count,),) = tx.all("count_awake", most=most)
+    if count < most:
+        return int(count)
+    grants = credited_streams(tx, SystemClock().now_ms(), _MOST, credit)
+    for stream, jobs in grants.items():
+        # The round that begins now will use it; until then it is not granted again.
+        credit.published(stream, jobs)
+    return most if grants else 0
 
 
 class PostgresLaneWatcher:
     """Is notified of every commit that wakes lanes."""
 
-    def __init__(self, database: SparkDatabase) -> None:
+    def __init__(self, database: SparkDatabase, credit: CreditBook) -> None:
         self._database = database
+        self._credit = credit
         self._session: Session | None = None
 
     def count_awake(self, most: int) -> int:
@@ -156,15 +179,15 @@ class PostgresLaneWatcher:
         if self._session is None:
             self._session = PostgresAddress(self._database.url).connect(self._database.schema)
             self._session.execute("LISTEN penstock_jobs")
-        row = self._session.execute(queries(Dialect.POSTGRES)[_QUERY].encode(), {"most": most}).fetchone()
-        return row[0] if row else 0
+        return _awake(PostgresTransaction(self._session), most, self._credit)
 
 
 class SqliteLaneWatcher:
     """Polls often, as SQLite has no notifications between processes; a poll takes microseconds."""
 
-    def __init__(self, database: SparkDatabase) -> None:
+    def __init__(self, database: SparkDatabase, credit: CreditBook) -> None:
         self._database = database
+        self._credit = credit
         self._connection: sqlite3.Connection | None = None
         self._never = Event()
 
@@ -174,8 +197,7 @@ class SqliteLaneWatcher:
             if self._connection is None:
                 uri = f"{self._database.path.as_uri()}?mode=ro"
                 self._connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
-            count: int = self._connection.execute(queries(Dialect.SQLITE)[_QUERY], {"most": most}).fetchone()[0]
-            return count
+            return _awake(SqliteTransaction(self._connection), most, self._credit)
         except sqlite3.Error as error:
             raise DatabaseFailed(f"{self._database.place} cannot be read: {error}") from error
 

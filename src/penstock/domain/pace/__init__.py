@@ -1,0 +1,1 @@
+"""How fast things may go: rates that are not exceeded, and credit for what is published ahead."""

@@ -1,0 +1,107 @@
+"""Processes the pointers of this installation in the router's own process, without a request to the endpoint."""
+
+import logging
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+import msgspec
+
+from penstock.delivery import Breakers
+from penstock.domain.errors import PenstockError
+from penstock.domain.outcome import SUCCESS, MediationOutcome, outcome_of
+from penstock.domain.pointer import MessagePointer
+from penstock.edge.clock import Clock
+from penstock.events.process.processor import Processor
+from penstock.events.process.route import PATH
+from penstock.events.process.server import ProcessSettings, open_processor
+from penstock.events.process.tokens import AuthTokens
+from penstock.events.store import JobRepository
+from penstock.http.problems import problem_of
+from penstock.ops.telemetry import Metrics
+from penstock.router import Mediator
+
+log = logging.getLogger(__name__)
+
+_encode = msgspec.json.Encoder().encode
+
+
+class ProcessMediator:
+    """Hands pointers with a token of this installation to its processor, and all others to another mediator.
+
+    The outcome is the one that the answer of the process endpoint would have (JOB-PROCESS-1). A job that this database
+    does not have, and a token that is not valid, are left to the endpoint that the pointer names.
+    """
+
+    def __init__(self, processor: Processor, tokens: AuthTokens, clock: Clock, others: Mediator) -> None:
+        self._processor = processor
+        self._tokens = tokens
+        self._clock = clock
+        self._others = others
+        self._is_endpoint: dict[str, bool] = {}
+
+    def attempt(self, pointer: MessagePointer, attempt: int) -> Coroutine[None, None, MediationOutcome | None]:
+        """Return the coroutine of an attempt."""
+        if not self._is_ours(pointer):
+            return self._others.attempt(pointer, attempt)
+        return self._process(pointer, attempt)
+
+    async def _process(self, pointer: MessagePointer, attempt: int) -> MediationOutcome | None:
+        try:
+            processed = await self._processor.process_known(pointer.id)
+        except Exception as error:
+            return self._failed(pointer, attempt, error)
+        if processed is None:
+            return await self._others.attempt(pointer, attempt)
+        if processed.ack:
+            return SUCCESS
+        return outcome_of(HTTPStatus.OK, None, _encode(processed), self._clock.now_ms())
+
+    def _failed(self, pointer: MessagePointer, attempt: int, error: Exception) -> MediationOutcome:
+        status: int = HTTPStatus.INTERNAL_SERVER_ERROR
+        if isinstance(error, PenstockError):
+            status = problem_of(error).status
+            log.info("not processed: %s", error.message, extra={"message_id": pointer.id, "attempt": attempt})
+        else:
+            log.error("processing failed unexpectedly", exc_info=error, extra={"message_id": pointer.id})
+        return outcome_of(status, None, b"", self._clock.now_ms())
+
+    def _is_ours(self, pointer: MessagePointer) -> bool:
+        target, token = pointer.mediation_target, pointer.auth_token
+        is_endpoint = self._is_endpoint.get(target)
+        if is_endpoint is None:
+            is_endpoint = _names_endpoint(target)
+            if len(self._is_endpoint) < _KNOWN_TARGETS:
+                self._is_endpoint[target] = is_endpoint
+        return is_endpoint and token is not None and self._tokens.check(token, pointer.id, self._clock.now_ms())
+
+
+_KNOWN_TARGETS = 1000
+
+
+def _names_endpoint(target: str) -> bool:
+    try:
+        return urlsplit(target).path.endswith(PATH)
+    except ValueError:
+        return False
+
+
+class LocalProcessing:
+    """Gives a router the processor of a database (`penstock.router.server.LocalMediation`)."""
+
+    def __init__(self, repository: JobRepository, clock: Clock, settings: ProcessSettings) -> None:
+        self._repository = repository
+        self._clock = clock
+        self._settings = settings
+
+    @asynccontextmanager
+    async def mediator(self, others: Mediator, breakers: Breakers, metrics: Metrics) -> AsyncIterator[Mediator]:
+        """Open the database, and return a mediator that processes its jobs here."""
+        clock, settings = self._clock, self._settings
+        await self._repository.open(clock.now_ms())
+        try:
+            async with open_processor(self._repository, clock, settings, metrics, breakers, part="router") as parts:
+                yield ProcessMediator(parts.processor, AuthTokens(settings.secrets), clock, others)
+        finally:
+            await self._repository.close()

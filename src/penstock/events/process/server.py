@@ -1,0 +1,104 @@
+"""A processor with its courier, dead letters and traces, put together for the process that it runs in."""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from penstock.client.types import LONGEST_TIMEOUT_S
+from penstock.delivery import Breakers, Courier, DeliverySettings, EgressGuard, HttpClient
+from penstock.domain.addresses import Network
+from penstock.edge.clock import Clock
+from penstock.events.process.dead_letters import DeadLetters, NoDeadLetters, PubsubDeadLetters
+from penstock.events.process.processor import ProcessMetrics, Processor
+from penstock.events.store import JobRepository
+from penstock.ops.config import HttpVersion
+from penstock.ops.telemetry import Metrics, NoSpans, Spans, open_otlp_spans
+
+
+class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How jobs are delivered, and the secrets of their tokens."""
+
+    secrets: tuple[bytes, ...]
+    traces_endpoint: str = ""
+    traces_ratio: float = 1.0
+    dead_letters: str = ""
+    connect_timeout_s: float = 10.0
+    http_version: HttpVersion = HttpVersion.HTTP_2
+    egress_allow: tuple[Network, ...] = ()
+
+    def __repr__(self) -> str:
+        # Without the secrets, which must not reach a log.
+        return "ProcessSettings()"
+
+
+class ProcessParts(msgspec.Struct, frozen=True):
+    """A processor, and the parts of it that others use."""
+
+    processor: Processor
+    courier: Courier
+    spans: Spans
+
+
+@asynccontextmanager
+async def open_processor(
+    repository: JobRepository,
+    clock: Clock,
+    settings: ProcessSettings,
+    metrics: Metrics,
+    breakers: Breakers,
+    *,
+    part: str,
+    dead_letters: DeadLetters | None = None,
+) -> AsyncIterator[ProcessParts]:
+    """Return the processor of an open repository; `part` names this process in leases and traces."""
+    owner = f"{part} {socket.gethostname()} {os.getpid()}"
+    async with (
+        _spans(settings, part) as spans,
+        _courier(settings, clock, breakers) as courier,
+        _dead_letters(settings) as topics,
+    ):
+        counts = ProcessMetrics(metrics)
+        processor = Processor(repository, courier, dead_letters or topics, counts, clock, owner, spans)
+        yield ProcessParts(processor, courier, spans)
+
+
+@asynccontextmanager
+async def _spans(settings: ProcessSettings, part: str) -> AsyncIterator[Spans]:
+    if not settings.traces_endpoint:
+        yield NoSpans()
+        return
+    spans = open_otlp_spans(settings.traces_endpoint, settings.traces_ratio, f"penstock-{part}")
+    try:
+        yield spans
+    finally:
+        # Closing may wait for the collector.
+        await asyncio.to_thread(spans.close)
+
+
+@asynccontextmanager
+async def _dead_letters(settings: ProcessSettings) -> AsyncIterator[DeadLetters]:
+    if not settings.dead_letters:
+        yield NoDeadLetters()
+        return
+    async with PubsubDeadLetters(settings.dead_letters) as dead_letters:
+        yield dead_letters
+
+
+@asynccontextmanager
+async def _courier(settings: ProcessSettings, clock: Clock, breakers: Breakers) -> AsyncIterator[Courier]:
+    delivery = DeliverySettings(
+        # Each subscription has its own timeout; this one ends only what escaped it.
+        request_timeout_s=LONGEST_TIMEOUT_S,
+        connect_timeout_s=settings.connect_timeout_s,
+        http_version=settings.http_version,
+    )
+    guard = EgressGuard(settings.egress_allow)
+    try:
+        async with HttpClient(guard, delivery) as client:
+            yield Courier(client, breakers, clock)
+    finally:
+        guard.close()
