@@ -62,6 +62,54 @@ def test_moved_after_the_last_receive(sqs: SqsServer, make_queue: MakeQueue) -> 
     assert client.list_dead_letter_source_queues(QueueUrl=dead)["queueUrls"] == [source]
 
 
+@pytest.mark.parametrize("fifo", [False, True])
+def test_a_receive_that_moves_a_dead_letter_answers_after_the_move(
+    sqs: SqsServer, make_queue: MakeQueue, fifo: bool
+) -> None:
+    client = sqs.anyone
+    dead = make_queue(client, fifo=fifo)
+    source = make_queue(client, fifo=fifo, RedrivePolicy=redrive(dead))
+    for number in range(50):
+        extra = {"MessageGroupId": f"g{number}", "MessageDeduplicationId": f"{number}"} if fifo else {}
+        client.send_message(QueueUrl=source, MessageBody=str(number), **extra)
+        assert bodies(receive(client, source, VisibilityTimeout=0)) == [str(number)]
+        assert receive(client, source) == []
+        assert bodies(receive(client, dead)) == [str(number)]
+
+
+def test_a_receive_that_also_returns_messages_answers_after_the_move(sqs: SqsServer, make_queue: MakeQueue) -> None:
+    client = sqs.anyone
+    dead = make_queue(client)
+    source = make_queue(client, RedrivePolicy=redrive(dead))
+    for number in range(20):
+        client.send_message(QueueUrl=source, MessageBody=f"poison {number}")
+        receive(client, source, VisibilityTimeout=0)
+        client.send_message(QueueUrl=source, MessageBody=f"good {number}")
+        (good,) = receive(client, source)
+        assert bodies(receive(client, dead)) == [f"poison {number}"]
+        client.delete_message(QueueUrl=source, ReceiptHandle=good["ReceiptHandle"])
+
+
+def test_receives_are_counted_on_in_the_dead_letter_queue(sqs: SqsServer, make_queue: MakeQueue) -> None:
+    client = sqs.anyone
+    last = make_queue(client)
+    dead = make_queue(client, RedrivePolicy=redrive(last, 2))
+    source = make_queue(client, RedrivePolicy=redrive(dead, 2))
+    client.send_message(QueueUrl=source, MessageBody="poison")
+    seen = []
+    for url in (source, source, source, dead, dead, dead, last):
+        seen += [
+            (one["Attributes"]["ApproximateReceiveCount"], one["Attributes"]["ApproximateFirstReceiveTimestamp"])
+            for one in receive(client, url, VisibilityTimeout=0)
+        ]
+    assert [count for count, _ in seen] == ["1", "2", "3", "4", "5"]
+    assert len({first for _, first in seen}) == 1
+    # A message that is moved back starts again.
+    client.start_message_move_task(SourceArn=arn(last), DestinationArn=arn(source))
+    (message,) = receive(client, source, WaitTimeSeconds=5)
+    assert message["Attributes"]["ApproximateReceiveCount"] == "1"
+
+
 def test_a_fifo_queue_goes_on_with_the_next(sqs: SqsServer, make_queue: MakeQueue) -> None:
     client = sqs.anyone
     dead = make_queue(client, fifo=True)

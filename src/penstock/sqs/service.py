@@ -300,10 +300,12 @@ class SqsService:
             partition.shell.ledger.give_back(partition.queue, entries)
             return
         task = asyncio.create_task(self.move(partition, entries, target, self.arn_of(source.name)))
+        source.hand_overs.add(task)
         self._hand_overs.add(task)
-        task.add_done_callback(self._handed_over)
+        task.add_done_callback(partial(self._handed_over, source))
 
-    def _handed_over(self, task: "asyncio.Task[None]") -> None:
+    def _handed_over(self, source: SqsQueue, task: "asyncio.Task[None]") -> None:
+        source.hand_overs.discard(task)
         self._hand_overs.discard(task)
         error = task.exception()
         if error is not None:
@@ -325,7 +327,7 @@ class SqsService:
                 continue
             goal = target.partitions[index]
             now_ms = self.clock.now_ms()
-            copies = [moved_copy(entry.message, source_arn, now_ms, fifo=target.fifo) for entry in moving]
+            copies = [moved_copy(entry, source_arn, now_ms, fifo=target.fifo) for entry in moving]
             if goal.shell is source.shell:
                 pendings.append((source.shell, ledger.move(source.queue, moving, goal.stream, copies)))
                 continue

@@ -1,5 +1,6 @@
 """ReceiveMessage: lease messages, or wait for some."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from penstock.engine import Entry
@@ -12,14 +13,15 @@ from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, not_for_
 from penstock.sqs.model import ReceivedMessage, ReceiveMessageRequest, ReceiveMessageResponse
 from penstock.sqs.queue.queue import MAX_IN_FLIGHT, SqsQueue
 from penstock.sqs.queue.receipts import SqsDelivery, encode_handle
+from penstock.sqs.queue.redrive import first_received_ms, total_receives
 from penstock.sqs.queue.throttle import Action
 from penstock.sqs.service import SqsService
 
 _SYSTEM: dict[str, Callable[[SqsQueue, Entry], str | None]] = {
     "SenderId": lambda queue, entry: entry.message.notes.get("SenderId"),
     "SentTimestamp": lambda queue, entry: str(entry.message.sent_ms),
-    "ApproximateReceiveCount": lambda queue, entry: str(entry.receive_count),
-    "ApproximateFirstReceiveTimestamp": lambda queue, entry: str(entry.first_received_ms),
+    "ApproximateReceiveCount": lambda queue, entry: str(total_receives(entry)),
+    "ApproximateFirstReceiveTimestamp": lambda queue, entry: str(first_received_ms(entry)),
     "SequenceNumber": lambda queue, entry: sequence_number(entry.seq) if queue.fifo else None,
     "MessageDeduplicationId": lambda queue, entry: entry.message.dedup_id.rpartition(GROUP_SEPARATOR)[2] or None,
     "MessageGroupId": lambda queue, entry: entry.message.group or None,
@@ -40,7 +42,7 @@ def receive_message(service: SqsService, caller: SqsCaller, request: ReceiveMess
     if not deliveries and not queue.fifo and queue.in_flight() >= MAX_IN_FLIGHT:
         raise SqsError(ErrorKind.OVER_LIMIT, f"Too many messages in flight: at most {MAX_IN_FLIGHT} at a time.")
     if deliveries or not (receive.wait_s or queue.wants_page()):
-        return receive.fresh_response(deliveries)
+        return receive.after_hand_overs(deliveries) if queue.hand_overs else receive.fresh_response(deliveries)
     return receive.wait(caller)
 
 
@@ -92,6 +94,12 @@ class _Receive:
         deliveries = await queue.receive(self.max_messages, 0, self.lease_ms)
         if not deliveries and self.wait_s:
             deliveries = await caller.while_connected(queue.receive(self.max_messages, self.wait_s, self.lease_ms))
+        return await self.after_hand_overs(deliveries)
+
+    async def after_hand_overs(self, deliveries: list[SqsDelivery]) -> ReceiveMessageResponse:
+        """Return the response once the dead letters that this receive found are in their queue."""
+        if self._queue.hand_overs:
+            await asyncio.wait(self._queue.hand_overs)
         return self.fresh_response(deliveries)
 
     def fresh_response(self, deliveries: list[SqsDelivery]) -> ReceiveMessageResponse:

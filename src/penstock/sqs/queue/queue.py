@@ -71,6 +71,8 @@ class SqsQueue:
         self.put_record(record)
         self.waiters = Waiters(self._has_ready)
         self.attempts = ReceiveAttempts()
+        self.hand_overs: set[asyncio.Task[None]] = set()
+        """Moves of dead letters that are not durable yet."""
         self.purged_ms: int | None = None
         self._next_partition = 0
         self._surely_free = 0

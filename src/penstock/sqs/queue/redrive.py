@@ -7,10 +7,14 @@ from typing import Any
 import msgspec
 
 from penstock.domain.message import NO_ATTRIBUTES, Message
+from penstock.engine import Entry
 from penstock.sqs.errors import SqsError, invalid_attribute_value, invalid_parameter
 from penstock.sqs.names import parse_arn
 
 SOURCE_ARN = "DeadLetterQueueSourceArn"
+_EARLIER_RECEIVES = "EarlierReceives"
+_FIRST_RECEIVED = "FirstReceived"
+_MOVE_NOTES = frozenset({SOURCE_ARN, _EARLIER_RECEIVES, _FIRST_RECEIVED})
 MAX_RECEIVE_COUNT = 1000
 MAX_SOURCE_ARNS = 10
 
@@ -165,11 +169,27 @@ def _unsupported_format() -> SqsError:
     )
 
 
-def moved_copy(message: Message, source_arn: str | None, now_ms: int, *, fifo: bool) -> Message:
-    """Return the message to send; retention starts again in a FIFO queue and continues in a standard one, as on AWS."""
-    notes = {key: value for key, value in message.notes.items() if key != SOURCE_ARN}
+def moved_copy(entry: Entry, source_arn: str | None, now_ms: int, *, fifo: bool) -> Message:
+    """Return the message to send; retention starts again in a FIFO queue and continues in a standard one, as on AWS.
+
+    The receives of a dead letter are counted on; a message that is moved by a task starts again.
+    """
+    message = entry.message
+    notes = {key: value for key, value in message.notes.items() if key not in _MOVE_NOTES}
     if source_arn is not None:
         notes[SOURCE_ARN] = source_arn
+        notes[_EARLIER_RECEIVES] = str(total_receives(entry))
+        notes[_FIRST_RECEIVED] = str(first_received_ms(entry))
     return msgspec.structs.replace(
         message, sent_ms=now_ms if fifo else message.sent_ms, deliver_at_ms=0, notes=notes or NO_ATTRIBUTES
     )
+
+
+def total_receives(entry: Entry) -> int:
+    """Return how often a message was received, here and in the queues it came from as a dead letter."""
+    return entry.receive_count + int(entry.message.notes.get(_EARLIER_RECEIVES, 0))
+
+
+def first_received_ms(entry: Entry) -> int:
+    """Return when a message was first received, here or in a queue it came from as a dead letter."""
+    return int(entry.message.notes.get(_FIRST_RECEIVED, entry.first_received_ms))
