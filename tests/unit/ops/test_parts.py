@@ -36,5 +36,8 @@ def test_how_a_port_is_chosen_names_an_option_and_a_setting_that_exist(part: str
 
 
 def test_the_router_delivers_the_jobs_of_the_directory_only_if_they_are_there() -> None:
-    assert "--data" in parts()["router"].arguments(AT)
-    assert "--data" not in parts("postgresql://db/penstock")["router"].arguments(AT)
+    assert {"--local", "--data"} <= set(parts()["router"].arguments(AT))
+    elsewhere = parts("postgresql://db/penstock")["router"]
+    assert "--local" in elsewhere.arguments(AT)
+    assert "--data" not in elsewhere.arguments(AT)
+    assert elsewhere.environment["PENSTOCK_DATA__DATABASE"] == "postgresql://db/penstock"

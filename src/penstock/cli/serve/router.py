@@ -59,6 +59,9 @@ def router(
         str | None,
         typer.Option(metavar="URL", help="The same for PostgreSQL; with --standby sql it also holds the lease."),
     ] = None,
+    local: Annotated[
+        bool, typer.Option("--local", help="The same for the data directory or the database of the configuration.")
+    ] = False,
     dead_letters: DeadLetterServer = "",
     workers: Annotated[
         int,
@@ -70,7 +73,8 @@ def router(
     Pools and queues come from --config, else from the setting router.config; they may change while the router runs.
 
     A job's message goes to the API, which sends the webhook. With --data or --database the router sends the webhooks of
-    these jobs itself, which costs less. It needs the API's jobs.auth_secret, or the file of it in the data directory.
+    these jobs itself, which costs less, and with --local those of the configured database. It needs the API's
+    jobs.auth_secret, or the file of it in the data directory.
     """
     from penstock.http.server import run
     from penstock.router import router_settings
@@ -82,7 +86,7 @@ def router(
     )
     if settings.enabled and not settings.config:
         raise typer.BadParameter("give --config URL or FILE, or set router.config")
-    jobs = LocalJobs(data, database, dead_letters)
+    jobs = LocalJobs(data, database, dead_letters, local)
     if standby != "off":
         _serve_standby(tree, settings, standby, jobs)
     elif workers == 1:
@@ -97,12 +101,13 @@ class LocalJobs(NamedTuple):
     data: Path | None
     database: str | None
     dead_letters: str
+    of_configuration: bool = False
 
     def local(self, config: "Config") -> "LocalProcessing | None":
         """Return what makes these deliveries."""
         from penstock.cli.serve.events_database import local_processing
 
-        if self.data is None and self.database is None:
+        if self.data is None and self.database is None and not self.of_configuration:
             return None
         return local_processing(config, self.data, self.database, self.dead_letters)
 
