@@ -20,6 +20,8 @@ MAX_BATCH = 10
 MAX_ANSWER_BYTES = 64 * MIB
 # Carries a group whose characters SQS does not allow in a group id.
 GROUP_ATTRIBUTE = "PenstockGroup"
+# Only a Penstock server has it, and shows it to whoever asks for it; AWS refuses the request.
+PENSTOCK_ATTRIBUTE = "PartitionCount"
 _MISSING = {"QueueDoesNotExist", "NonExistentQueue", "ResourceNotFoundException"}
 _BUSY = {"Throttling", "ThrottlingException", "RequestThrottled", "OverLimit", "ServiceUnavailable", "InternalFailure"}
 
@@ -165,7 +167,13 @@ class SqsClient:
     async def open(self) -> dict[str, str]:
         """Load the key again, as it may have changed, and return all attributes of the queue."""
         self._writer = self._new_writer()
-        request = AttributesRequest(self._queue_url, ["All"])
+        try:
+            return await self._attributes("All", PENSTOCK_ATTRIBUTE)
+        except BrokerRefused:
+            return await self._attributes("All")
+
+    async def _attributes(self, *names: str) -> dict[str, str]:
+        request = AttributesRequest(self._queue_url, list(names))
         return (await self._call("GetQueueAttributes", _encode(request), _decode_attributes)).attributes
 
     def receive_body(self, visibility_s: int | None) -> bytes:
