@@ -368,9 +368,9 @@ def test_only_the_attributes_of_aws_are_shown(memory_sqs: SqsServer, make_queue:
     assert shown(client, make_queue(client)).keys() == standard
     url = make_queue(client, fifo=True)
     assert shown(client, url).keys() == fifo
-    # Who knows of our own attribute may ask for it.
+    # Who knows of our own attributes may ask for them.
     assert shown(client, url, "PartitionCount") == {"PartitionCount": "1"}
-    assert shown(client, url, "ThrottleSendCapacity") == {}
+    assert shown(client, url, "ThrottleSendCapacity") == {"ThrottleSendCapacity": "0"}
 
 
 @pytest.mark.parametrize(
@@ -511,7 +511,7 @@ def test_handles_of_move_tasks(memory_sqs: SqsServer, make_queue: MakeQueue) -> 
 
     handle = start()
     contents = json.loads(base64.b64decode(handle))
-    assert uuid.UUID(contents["taskId"])
+    assert str(uuid.UUID(contents["taskId"])) == contents["taskId"]
     assert contents["sourceArn"] == arn
     assert refused(start)[:2] == (400, "InvalidParameterValue")
     assert client.list_message_move_tasks(SourceArn=arn)["Results"][0]["TaskHandle"] == handle

@@ -130,7 +130,7 @@ def shown(attributes: QueueAttributes, names: Iterable[str], live: LiveCounters,
         if name not in _KNOWN:
             raise unknown_attribute(name)
     texts = _live_texts(live) | _texts(attributes)
-    if admin and not attributes.throttles.off:
+    if admin and not (ALL in asked and attributes.throttles.off):
         texts |= throttle_texts(attributes.throttles)
     if not attributes.partitions_given and "PartitionCount" not in asked:
         texts.pop("PartitionCount", None)
