@@ -322,7 +322,7 @@ def test_requests_are_signed_for_a_server_with_credentials(tmp_path: Path, monke
         assert run("peek", "orders.fifo").stderr.startswith("error: AccessDeniedException: ")
         assert "only its admins may see them" in run("throttle", "orders.fifo").stderr
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "admin")
-        assert run("list").stderr.startswith("error: SignatureDoesNotMatch: ")
+        assert run("list").stderr.startswith("error: InvalidSignatureException: ")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "the secret of admin")
         assert as_json("peek", "orders.fifo", "--limit", "5")["messages"][0]["body"] == "hello"
         assert as_json("peek", "orders.fifo", "--cursor", "0.0")["cursor"] is None
