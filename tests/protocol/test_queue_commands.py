@@ -283,7 +283,7 @@ def test_a_redrive_that_fails_is_exit_code_1(orders: str, dead_letters: str) -> 
 def test_redrive_of_a_queue_that_takes_no_dead_letters(orders: str) -> None:
     result = run("redrive", orders)
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: InvalidParameterValue: Source queue must be")
+    assert result.stderr.startswith("error: InvalidParameterValueException: Source queue must be")
 
 
 def test_throttle_shows_sets_and_takes_away_limits(orders: str) -> None:
@@ -296,7 +296,7 @@ def test_throttle_shows_sets_and_takes_away_limits(orders: str) -> None:
     throttled = run("send", orders, "x")
     assert (throttled.exit_code, throttled.stderr) == (
         1,
-        f"error: Throttling: Rate exceeded for queue '{orders}' action 'Send'\n",
+        f"error: ThrottlingException: Rate exceeded for queue '{orders}' action 'Send'\n",
     )
     assert rows(ok("throttle", orders, "--off")) == none
     refused = run("throttle", orders, "--send", "1/1")
@@ -313,16 +313,16 @@ def test_requests_are_signed_for_a_server_with_credentials(tmp_path: Path, monke
         unsigned = run("list")
         assert (unsigned.exit_code, unsigned.stderr) == (
             1,
-            "error: MissingAuthenticationToken: The request is not signed.\n",
+            "error: MissingAuthenticationTokenException: The request is not signed.\n",
         )
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "client")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "the secret of client")
         ok("create", "orders.fifo", "--attribute", "ContentBasedDeduplication=true")
         ok("send", "orders.fifo", "hello", "--group", "g")
-        assert run("peek", "orders.fifo").stderr.startswith("error: AccessDenied: ")
+        assert run("peek", "orders.fifo").stderr.startswith("error: AccessDeniedException: ")
         assert "only its admins may see them" in run("throttle", "orders.fifo").stderr
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "admin")
-        assert run("list").stderr.startswith("error: SignatureDoesNotMatch: ")
+        assert run("list").stderr.startswith("error: InvalidSignatureException: ")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "the secret of admin")
         assert as_json("peek", "orders.fifo", "--limit", "5")["messages"][0]["body"] == "hello"
         assert as_json("peek", "orders.fifo", "--cursor", "0.0")["cursor"] is None

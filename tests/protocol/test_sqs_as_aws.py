@@ -3,7 +3,9 @@
 The expectations are recorded answers of AWS, its documentation, and the service model that botocore ships.
 """
 
+import base64
 import json
+import uuid
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -335,3 +337,206 @@ def test_both_names_of_system_attributes_by_query(memory_sqs: SqsServer, make_qu
     names = {"AttributeName.1": "SenderId", "MessageSystemAttributeName.1": "All"}
     answer = get(memory_sqs, url, Action="ReceiveMessage", **names)
     assert answer.body.count(b"<Attribute>") == 1
+
+
+# Attributes, policies, tags
+
+
+def shown(client: Any, url: str, *names: str) -> dict[str, str]:
+    answer = client.get_queue_attributes(QueueUrl=url, AttributeNames=list(names or ("All",)))
+    attributes: dict[str, str] = answer.get("Attributes", {})
+    return attributes
+
+
+def test_only_the_attributes_of_aws_are_shown(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
+    client = memory_sqs.anyone
+    standard = {
+        "QueueArn",
+        "ApproximateNumberOfMessages",
+        "ApproximateNumberOfMessagesNotVisible",
+        "ApproximateNumberOfMessagesDelayed",
+        "CreatedTimestamp",
+        "LastModifiedTimestamp",
+        "VisibilityTimeout",
+        "MaximumMessageSize",
+        "MessageRetentionPeriod",
+        "DelaySeconds",
+        "ReceiveMessageWaitTimeSeconds",
+        "SqsManagedSseEnabled",
+    }
+    fifo = standard | {"FifoQueue", "ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit"}
+    assert shown(client, make_queue(client)).keys() == standard
+    url = make_queue(client, fifo=True)
+    assert shown(client, url).keys() == fifo
+    # Who knows of our own attributes may ask for them.
+    assert shown(client, url, "PartitionCount") == {"PartitionCount": "1"}
+    assert shown(client, url, "ThrottleSendCapacity") == {"ThrottleSendCapacity": "0"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("FifoQueue", "false", "Unknown Attribute FifoQueue."),
+        ("ContentBasedDeduplication", "false", "Unknown Attribute ContentBasedDeduplication."),
+        (
+            "DeduplicationScope",
+            "queue",
+            "You can specify the DeduplicationScope only when FifoQueue is set to true.",
+        ),
+        (
+            "FifoThroughputLimit",
+            "perQueue",
+            "You can specify the FifoThroughputLimit only when FifoQueue is set to true.",
+        ),
+    ],
+)
+def test_attributes_of_fifo_queues_on_a_standard_one(
+    memory_sqs: SqsServer, make_queue: MakeQueue, name: str, value: str, text: str
+) -> None:
+    client = memory_sqs.anyone
+    url = make_queue(client)
+    expected = (400, "InvalidAttributeName", text)
+    assert refused(lambda: client.create_queue(QueueName="never-made", Attributes={name: value})) == expected
+    assert refused(lambda: client.set_queue_attributes(QueueUrl=url, Attributes={name: value})) == expected
+
+
+def test_the_throughput_of_a_fifo_queue_may_change(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
+    client = memory_sqs.anyone
+    url = make_queue(client, fifo=True)
+    high = {"DeduplicationScope": "messageGroup", "FifoThroughputLimit": "perMessageGroupId"}
+    plain = {"DeduplicationScope": "queue", "FifoThroughputLimit": "perQueue"}
+
+    def send(group: str) -> str:
+        sent = client.send_message(QueueUrl=url, MessageBody="x", MessageGroupId=group, MessageDeduplicationId="d")
+        message_id: str = sent["MessageId"]
+        return message_id
+
+    first = send("a")
+    client.set_queue_attributes(QueueUrl=url, Attributes=high)
+    assert shown(client, url, *high) == high
+    assert send("b") == first  # as on AWS, deduplication changes a minute later
+    assert refused(lambda: client.set_queue_attributes(QueueUrl=url, Attributes={"DeduplicationScope": "queue"}))[
+        :2
+    ] == (400, "InvalidAttributeValue")
+    client.set_queue_attributes(QueueUrl=url, Attributes=plain)
+    assert shown(client, url, *plain) == plain
+    fixed = make_queue(client, fifo=True, PartitionCount=1)
+    assert refused(lambda: client.set_queue_attributes(QueueUrl=fixed, Attributes=high))[:2] == (
+        400,
+        "InvalidAttributeValue",
+    )
+
+
+def test_a_queue_may_be_its_own_dead_letter_queue(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
+    client = memory_sqs.anyone
+    url = make_queue(client, VisibilityTimeout=0)
+    arn = shown(client, url, "QueueArn")["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    client.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": policy})
+    assert client.list_dead_letter_source_queues(QueueUrl=url)["queueUrls"] == [url]
+    client.send_message(QueueUrl=url, MessageBody="x")
+    for count in ("1", "2", "3"):
+        (message,) = receive(client, url)
+        assert message["Attributes"]["ApproximateReceiveCount"] == count
+    client.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": ""})
+    assert shown(client, url, "RedrivePolicy") == {}
+
+
+def test_the_policy_document(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
+    client = memory_sqs.anyone
+    url = make_queue(client)
+    one, two = "111111111111", "222222222222"
+    client.add_permission(QueueUrl=url, Label="a", AWSAccountIds=[one], Actions=["ReceiveMessage"])
+    client.add_permission(QueueUrl=url, Label="b", AWSAccountIds=[one, two], Actions=["SendMessage", "GetQueueUrl"])
+    single, several = json.loads(shown(client, url, "Policy")["Policy"])["Statement"]
+    assert (single["Principal"]["AWS"], single["Action"]) == (f"arn:aws:iam::{one}:root", "SQS:ReceiveMessage")
+    assert several["Principal"]["AWS"] == [f"arn:aws:iam::{each}:root" for each in (one, two)]
+    assert several["Action"] == ["SQS:SendMessage", "SQS:GetQueueUrl"]
+
+    def add(label: str = "c", accounts: tuple[str, ...] = (one,), actions: tuple[str, ...] = ("*",)) -> object:
+        return client.add_permission(QueueUrl=url, Label=label, AWSAccountIds=list(accounts), Actions=list(actions))
+
+    invalid = (400, "InvalidParameterValue")
+    assert refused(lambda: add("a")) == (*invalid, "Value a for parameter Label is invalid. Reason: Already exists.")
+    unverified = "Value [] for parameter PrincipalId is invalid. Reason: Unable to verify."
+    assert refused(lambda: add(accounts=())) == (*invalid, unverified)
+    assert refused(lambda: add(actions=("CreateQueue",)))[:2] == invalid
+    assert refused(lambda: add(actions=("*",) * 8))[:2] == (403, "OverLimit")
+    assert refused(lambda: client.remove_permission(QueueUrl=url, Label="c")) == (
+        *invalid,
+        "Value c for parameter Label is invalid. Reason: can't find label.",
+    )
+
+
+def test_limits_of_tags(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
+    client = memory_sqs.anyone
+    url = make_queue(client)
+    client.tag_queue(QueueUrl=url, Tags={"k": "", "K": "v"})
+    assert client.list_queue_tags(QueueUrl=url)["Tags"] == {"k": "", "K": "v"}
+    many = {str(n): "v" for n in range(51)}
+    text = f"Too many tags added for queue {url.rpartition('/')[2]}."
+    assert refused(lambda: client.tag_queue(QueueUrl=url, Tags=many)) == (400, "InvalidParameterValue", text)
+    assert refused(lambda: client.tag_queue(QueueUrl=url, Tags={}))[1] == "MissingParameter"
+    lengths = (400, "InvalidParameterValue", "Tag keys must be between 1 and 128 characters in length.")
+    assert refused(lambda: client.untag_queue(QueueUrl=url, TagKeys=[])) == lengths
+    assert refused(lambda: client.tag_queue(QueueUrl=url, Tags={"x" * 129: "v"})) == lengths
+
+
+def test_the_trace_of_a_request(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
+    url = make_queue(memory_sqs.anyone)
+    trace = "Root=1-3152b799-8954dae64eda91bc9a23a7e8;Parent=7fa8c0f79203be72;Sampled=1"
+    form = urlencode({"Action": "SendMessage", "QueueUrl": url, "MessageBody": "traced"})
+    assert memory_sqs.http("POST", "/", form, {"X-Amzn-Trace-Id": trace}).status == 200
+    (message,) = receive(memory_sqs.anyone, url)
+    assert message["Attributes"]["AWSTraceHeader"] == trace
+
+
+# Move tasks
+
+
+def test_handles_of_move_tasks(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
+    client = memory_sqs.anyone
+    dead = make_queue(client)
+    arn = shown(client, dead, "QueueArn")["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    source = make_queue(client, RedrivePolicy=policy)
+    for _ in range(3):
+        client.send_message(QueueUrl=dead, MessageBody="x")
+    target = shown(client, make_queue(client), "QueueArn")["QueueArn"]
+
+    def start() -> str:
+        task = client.start_message_move_task(SourceArn=arn, DestinationArn=target, MaxNumberOfMessagesPerSecond=1)
+        handle: str = task["TaskHandle"]
+        return handle
+
+    handle = start()
+    contents = json.loads(base64.b64decode(handle))
+    assert str(uuid.UUID(contents["taskId"])) == contents["taskId"]
+    assert contents["sourceArn"] == arn
+    assert refused(start)[:2] == (400, "InvalidParameterValue")
+    assert client.list_message_move_tasks(SourceArn=arn)["Results"][0]["TaskHandle"] == handle
+    client.cancel_message_move_task(TaskHandle=handle)
+
+    def other(task_id: str, source_arn: str) -> str:
+        return base64.b64encode(json.dumps({"taskId": task_id, "sourceArn": source_arn}).encode()).decode()
+
+    for text, expected in (
+        ("foobared", (400, "InvalidParameterValue", "Value for parameter TaskHandle is invalid.")),
+        (other("no", arn), (404, "ResourceNotFoundException", "Task does not exist.")),
+        (
+            other(contents["taskId"], arn + "-not"),
+            (
+                404,
+                "ResourceNotFoundException",
+                "The resource that you specified for the SourceArn parameter doesn't exist.",
+            ),
+        ),
+    ):
+        assert refused(lambda text=text: client.cancel_message_move_task(TaskHandle=text)) == expected  # type: ignore[misc]
+    assert refused(lambda: client.start_message_move_task(SourceArn=arn, DestinationArn=arn + "-not")) == (
+        404,
+        "ResourceNotFoundException",
+        "The resource that you specified for the DestinationArn parameter doesn't exist.",
+    )
+    plain = shown(client, source, "QueueArn")["QueueArn"]
+    assert ask(memory_sqs, "ListMessageMoveTasks", SourceArn=plain).body == b"{}"

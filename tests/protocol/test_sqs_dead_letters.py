@@ -186,7 +186,7 @@ def test_redrive_counts_and_kinds(memory_sqs: SqsServer, make_queue: MakeQueue) 
     client = memory_sqs.anyone
     dead, fifo = make_queue(client), make_queue(client, fifo=True)
     source = make_queue(client)
-    for policy in (redrive(dead, 0), redrive(dead, 1001), redrive(dead, "many"), redrive(fifo), redrive(source)):
+    for policy in (redrive(dead, 0), redrive(dead, 1001), redrive(dead, "many"), redrive(fifo)):
         with pytest.raises(ClientError) as caught:
             client.set_queue_attributes(QueueUrl=source, Attributes={"RedrivePolicy": policy})
         assert caught.value.response["Error"]["Code"] == "InvalidParameterValue"
@@ -194,7 +194,7 @@ def test_redrive_counts_and_kinds(memory_sqs: SqsServer, make_queue: MakeQueue) 
     shown = client.get_queue_attributes(QueueUrl=source, AttributeNames=["RedrivePolicy"])["Attributes"]
     assert json.loads(shown["RedrivePolicy"]) == {"deadLetterTargetArn": arn(dead), "maxReceiveCount": 7}
     client.set_queue_attributes(QueueUrl=source, Attributes={"RedrivePolicy": ""})
-    assert client.list_dead_letter_source_queues(QueueUrl=dead)["queueUrls"] == []
+    assert "queueUrls" not in client.list_dead_letter_source_queues(QueueUrl=dead)
 
 
 def test_who_may_send_dead_letters_here(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
@@ -270,7 +270,7 @@ def test_a_move_has_a_pace_and_can_be_cancelled(sqs: SqsServer, make_queue: Make
         arn(goal),
         2,
     )
-    with pytest.raises(client.exceptions.UnsupportedOperation):
+    with pytest.raises(ClientError, match="already a task running"):
         client.start_message_move_task(SourceArn=arn(dead))
     cancelled = client.cancel_message_move_task(TaskHandle=started["TaskHandle"])
     assert cancelled["ApproximateNumberOfMessagesMoved"] == 2
@@ -323,7 +323,7 @@ def test_moves_that_are_refused(memory_sqs: SqsServer, make_queue: MakeQueue) ->
         with pytest.raises(ClientError) as caught:
             client.start_message_move_task(**parameters)
         assert caught.value.response["Error"]["Code"] == "InvalidParameterValue"
-    with pytest.raises(client.exceptions.ResourceNotFoundException):
+    with pytest.raises(ClientError, match="Value for parameter TaskHandle is invalid"):
         client.cancel_message_move_task(TaskHandle="nonsense")
     with pytest.raises(ClientError, match="MaxResults"):
         client.list_message_move_tasks(SourceArn=arn(dead), MaxResults=11)

@@ -159,7 +159,7 @@ def test_permissions_are_statements_of_the_policy(sqs: SqsServer, make_queue: Ma
         {
             "Sid": "friends",
             "Effect": "Allow",
-            "Principal": {"AWS": ["arn:aws:iam::123456789012:root"]},
+            "Principal": {"AWS": "arn:aws:iam::123456789012:root"},
             "Action": ["SQS:SendMessage", "SQS:ReceiveMessage"],
             "Resource": attributes_of(client, url)["QueueArn"],
         }

@@ -12,9 +12,10 @@ from penstock.http.api import PATHS, Probes
 from penstock.http.auth import is_sent_by_another_site
 from penstock.http.server import Exchange, Headers, Receive, Scope, Send
 from penstock.sqs.actions.answer import AfterCommit
+from penstock.sqs.actions.message_attributes import TRACE_HEADER
 from penstock.sqs.actions.table import ACTIONS
 from penstock.sqs.admin.routes import AdminSurface
-from penstock.sqs.auth.caller import CallerGone, SqsCaller
+from penstock.sqs.auth.caller import ANONYMOUS, CallerGone, SqsCaller
 from penstock.sqs.auth.credentials import Credentials, KeyRole
 from penstock.sqs.auth.sigv4 import names_known_key, verify
 from penstock.sqs.errors import ErrorKind, SqsError
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 
 # A batch holds at most 1 MiB of messages; JSON may write a byte as six (backslash, u, four digits).
 MAX_REQUEST_BYTES = 8 * 1024 * 1024
+
+_MAX_TRACE_BYTES = 1024
 
 _PROBES = frozenset(path.encode() for path in PATHS)
 _JSON_HEALTH = msgspec.json.encode({"status": "ok", "capabilities": list(CAPABILITIES)})
@@ -151,11 +154,11 @@ class SqsApp:
         if self._credentials is None:
             if is_sent_by_another_site(headers):
                 raise SqsError(ErrorKind.ACCESS_DENIED, "Without credentials, pages of other sites are not answered.")
-            return SqsCaller(host, exchange.hung_up, json=json)
+            return SqsCaller(host, exchange.hung_up, json=json, notes=_with_trace(ANONYMOUS, headers))
         path, _, query = exchange.target.partition(b"?")
         request = SignedRequest(exchange.method, path, query, exchange.headers, exchange.body)
         principal = verify(request, self._credentials, self._service.clock.now_ms())
-        notes = {"SenderId": principal.access_key}
+        notes = _with_trace({"SenderId": principal.access_key}, headers)
         return SqsCaller(host, exchange.hung_up, admin=principal.role is KeyRole.ADMIN, notes=notes, json=json)
 
     def _refusal(self, action: str, error: Exception) -> SqsError:
@@ -195,6 +198,12 @@ class SqsApp:
             refusal = self._refusal("admin", error)
             status, body = refusal.kind.status, json_protocol.encode_error(refusal, "")
         exchange.respond(status, [(b"content-type", b"application/json"), (b"cache-control", b"no-store")], body)
+
+
+def _with_trace(notes: Mapping[str, str], headers: Mapping[bytes, bytes]) -> Mapping[str, str]:
+    """Add the trace that a message sent by this request belongs to."""
+    trace = headers.get(b"x-amzn-trace-id")
+    return notes if trace is None else {**notes, TRACE_HEADER: trace[:_MAX_TRACE_BYTES].decode("latin-1")}
 
 
 def _query_wire(headers: Mapping[bytes, bytes]) -> WireProtocol:

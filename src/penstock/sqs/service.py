@@ -36,6 +36,7 @@ from penstock.sqs.queue.throttle import Action, Throttles
 log = logging.getLogger(__name__)
 
 _REAP_PAUSE_S = 1.0
+_PROPAGATION_S = 60.0
 
 
 class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,12 +186,14 @@ class SqsService:
         """Put a new record of a queue into effect once it is durable."""
         record = msgspec.structs.replace(record, modified_s=self.clock.now_ms() // 1000)
         config = encode_record(record)
-        policy = self._policy(record.attributes)
+        policy = self._policy(record)
         pendings = [
             (p.shell, p.shell.ledger.catalog.configure_queue(p.queue, policy, config)) for p in queue.partitions
         ]
         await _commit_all(pendings)
         queue.put_record(record)
+        # As on AWS, a change of scope takes a minute: an id sent just before and just after means the same message.
+        asyncio.get_running_loop().call_later(_PROPAGATION_S, queue.apply_deduplication_scope)
         queue.throttle.change(record.attributes.throttles, self.clock.now_ms())
 
     async def delete(self, queue: SqsQueue) -> None:
@@ -243,7 +246,7 @@ class SqsService:
                 self._refresh_policy(queue)
 
     def _refresh_policy(self, queue: SqsQueue) -> None:
-        policy = self._policy(queue.attributes)
+        policy = self._policy(queue.record)
         for partition in queue.partitions:
             partition.queue.engine.change_policy(policy)
 
@@ -278,9 +281,10 @@ class SqsService:
         for shell in self._databases.values():
             await shell.close()
 
-    def _policy(self, attributes: QueueAttributes) -> QueuePolicy:
-        redrive = attributes.redrive_policy
-        return queue_policy(attributes, has_dead_letter_queue=self._redrive_target(redrive) is not None)
+    def _policy(self, record: SqsRecord) -> QueuePolicy:
+        target = self._redrive_target(record.attributes.redrive_policy)
+        # A queue that is its own dead-letter queue, which AWS allows, has nowhere to move a message to.
+        return queue_policy(record.attributes, has_dead_letter_queue=target is not None and target.name != record.name)
 
     def _redrive_target(self, redrive: RedrivePolicy | None) -> SqsQueue | None:
         return None if redrive is None else self.find_arn(redrive.dead_letter_target_arn)

@@ -20,6 +20,8 @@ MAX_BATCH = 10
 MAX_ANSWER_BYTES = 64 * MIB
 # Carries a group whose characters SQS does not allow in a group id.
 GROUP_ATTRIBUTE = "PenstockGroup"
+# Only a Penstock server has it, and shows it to whoever asks for it; AWS refuses the request.
+PENSTOCK_ATTRIBUTE = "PartitionCount"
 _MISSING = {"QueueDoesNotExist", "NonExistentQueue", "ResourceNotFoundException"}
 # What a queue has of the queue that it is created like. A policy names its own queue.
 _INHERITED = (
@@ -287,7 +289,15 @@ class SqsClient:
         return True
 
     async def _attributes(self, queue_url: str) -> dict[str, str]:
-        request = AttributesRequest(queue_url, ["All"])
+        try:
+            return await self._named_attributes(queue_url, "All", PENSTOCK_ATTRIBUTE)
+        except BrokerQueueNotFound:
+            raise
+        except BrokerRefused:
+            return await self._named_attributes(queue_url, "All")
+
+    async def _named_attributes(self, queue_url: str, *names: str) -> dict[str, str]:
+        request = AttributesRequest(queue_url, list(names))
         return (await self._call("GetQueueAttributes", _encode(request), _decode_attributes)).attributes
 
     def receive_body(self, visibility_s: int | None) -> bytes:

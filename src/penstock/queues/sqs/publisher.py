@@ -24,6 +24,7 @@ from penstock.queues.port import Publication
 from penstock.queues.sqs.client import (
     GROUP_ATTRIBUTE,
     MAX_BATCH,
+    PENSTOCK_ATTRIBUTE,
     AttributeValue,
     SendEntry,
     SqsClient,
@@ -36,8 +37,6 @@ _MAX_BATCHES = 8
 # A Penstock server writes concurrent batches in one commit, so that more at once is less work.
 _MAX_BATCHES_TO_PENSTOCK = 24
 _MAX_BATCH_BYTES = MIB
-# Only a Penstock server has it, which accepts the messages of a group in a batch as a whole, or none of them.
-_PENSTOCK_ATTRIBUTE = "PartitionCount"
 _IDENTIFIER = re.compile("[!-~]{1,128}")
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -86,7 +85,8 @@ class SqsPublisher:
         """Read the queue's settings; raise Unavailable or NotFound if that fails."""
         attributes = await self._client.open()
         self._largest_bytes = int(attributes.get("MaximumMessageSize", _MAX_BATCH_BYTES))
-        is_penstock = _PENSTOCK_ATTRIBUTE in attributes
+        # A Penstock server accepts the messages of a group in a batch as a whole, or none of them.
+        is_penstock = PENSTOCK_ATTRIBUTE in attributes
         self._outbox.whole_groups = is_penstock
         self._max_batches = _MAX_BATCHES_TO_PENSTOCK if is_penstock else _MAX_BATCHES
 

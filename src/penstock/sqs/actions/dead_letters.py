@@ -13,6 +13,7 @@ from penstock.sqs.model import (
     TaskHandleResponse,
 )
 from penstock.sqs.names import page, queue_url
+from penstock.sqs.queue.move_tasks import source_of_handle
 from penstock.sqs.queue.queue import SqsQueue
 from penstock.sqs.service import SqsService
 
@@ -34,7 +35,7 @@ async def start_message_move_task(
     service: SqsService, caller: SqsCaller, request: StartMessageMoveTaskRequest
 ) -> TaskHandleResponse:
     """Move the messages of a dead-letter queue back to where they came from, or to another queue."""
-    source = _source(service, request.source_arn)
+    source = _queue_of(service, request.source_arn, "SourceArn")
     rate = request.max_number_of_messages_per_second
     if rate is not None and not 1 <= rate <= MAX_RATE:
         raise invalid_parameter(
@@ -45,7 +46,7 @@ async def start_message_move_task(
         raise invalid_parameter("Source queue must be configured as a Dead Letter Queue.")
     destination = None
     if request.destination_arn is not None:
-        destination = _source(service, request.destination_arn)
+        destination = _queue_of(service, request.destination_arn, "DestinationArn")
         if destination is source:
             raise invalid_parameter("The source and the destination queue must not be the same.")
         if destination.fifo != source.fifo:
@@ -57,9 +58,10 @@ async def cancel_message_move_task(
     service: SqsService, caller: SqsCaller, request: CancelMessageMoveTaskRequest
 ) -> CancelMessageMoveTaskResponse:
     """Stop a move; messages that were moved stay moved."""
+    _queue_of(service, source_of_handle(request.task_handle), "SourceArn")
     moved = await service.moves.cancel(request.task_handle)
     if moved is None:
-        raise SqsError(ErrorKind.RESOURCE_NOT_FOUND, "Task does not exist or is not running.")
+        raise SqsError(ErrorKind.RESOURCE_NOT_FOUND, "Task does not exist.")
     return CancelMessageMoveTaskResponse(moved)
 
 
@@ -67,7 +69,7 @@ async def list_message_move_tasks(
     service: SqsService, caller: SqsCaller, request: ListMessageMoveTasksRequest
 ) -> ListMessageMoveTasksResponse:
     """List the latest moves of a queue, newest first."""
-    source = _source(service, request.source_arn)
+    source = _queue_of(service, request.source_arn, "SourceArn")
     limit = 1 if request.max_results is None else request.max_results
     if not 1 <= limit <= MAX_LISTED:
         raise invalid_parameter(
@@ -76,8 +78,11 @@ async def list_message_move_tasks(
     return ListMessageMoveTasksResponse(service.moves.listed(source, limit))
 
 
-def _source(service: SqsService, queue_arn: str) -> SqsQueue:
+def _queue_of(service: SqsService, queue_arn: str, parameter: str) -> SqsQueue:
     queue = service.find_arn(queue_arn)
     if queue is None:
-        raise SqsError(ErrorKind.RESOURCE_NOT_FOUND, "The resource that you specified for the ARN does not exist.")
+        raise SqsError(
+            ErrorKind.RESOURCE_NOT_FOUND,
+            f"The resource that you specified for the {parameter} parameter doesn't exist.",
+        )
     return queue

@@ -41,8 +41,8 @@ async def add_permission(service: SqsService, caller: SqsCaller, request: AddPer
             {
                 "Sid": request.label,
                 "Effect": "Allow",
-                "Principal": {"AWS": [f"arn:aws:iam::{account}:root" for account in request.aws_account_ids]},
-                "Action": [f"SQS:{action}" for action in request.actions],
+                "Principal": {"AWS": _one_or_all([f"arn:aws:iam::{each}:root" for each in request.aws_account_ids])},
+                "Action": _one_or_all([f"SQS:{action}" for action in request.actions]),
                 "Resource": service.arn_of(queue.name),
             }
         )
@@ -66,25 +66,32 @@ async def remove_permission(service: SqsService, caller: SqsCaller, request: Rem
 def _check(request: AddPermissionRequest) -> None:
     if not _LABEL.fullmatch(request.label):
         raise _invalid_label(request.label, "Must be 1 to 80 of A-Z, a-z, 0-9, hyphen and underscore.")
-    if not request.aws_account_ids:
-        raise missing_parameter("AWSAccountIds")
     if not request.actions:
         raise missing_parameter("Actions")
+    if not request.aws_account_ids:
+        raise _unknown_principal("")
+    if len(request.actions) > _MAX_ACTIONS:
+        raise SqsError(
+            ErrorKind.OVER_LIMIT, f"{len(request.actions)} Actions were found, maximum allowed is {_MAX_ACTIONS}."
+        )
     for account in request.aws_account_ids:
         if not _ACCOUNT.fullmatch(account):
-            raise invalid_parameter(
-                f"Value {account!r} for parameter PrincipalId is invalid. Reason: Unable to verify."
-            )
+            raise _unknown_principal(account)
     for action in request.actions:
         if action not in _ACTIONS:
             raise invalid_parameter(
                 f"Value SQS:{action} for parameter ActionName is invalid. Reason: Only the queue owner is allowed to "
                 "invoke this action."
             )
-    if len(request.actions) > _MAX_ACTIONS:
-        raise SqsError(
-            ErrorKind.OVER_LIMIT, f"{len(request.actions)} Actions were found, maximum allowed is {_MAX_ACTIONS}."
-        )
+
+
+def _one_or_all(texts: list[str]) -> str | list[str]:
+    """Return a value of a policy document as AWS writes it: a single one is not a list."""
+    return texts[0] if len(texts) == 1 else texts
+
+
+def _unknown_principal(account: str) -> SqsError:
+    return invalid_parameter(f"Value [{account[:100]}] for parameter PrincipalId is invalid. Reason: Unable to verify.")
 
 
 def _policy_of(service: SqsService, queue: SqsQueue) -> dict[str, Any]:

@@ -32,7 +32,7 @@ async def create_queue(service: SqsService, caller: SqsCaller, request: CreateQu
         admin=caller.admin,
         default_partitions=service.settings.default_partitions,
     )
-    check_tags(request.tags)
+    check_tags(request.queue_name, request.tags)
     async with service.catalog_lock:
         await service.settle(request.queue_name)
         existing = service.queues.get(request.queue_name)

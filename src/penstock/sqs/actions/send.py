@@ -221,7 +221,7 @@ def _fifo_fields(
         dedup_id = sha256(body).hexdigest()
     else:
         raise _nothing_to_deduplicate_by()
-    if attributes.deduplicates_by_group:
+    if queue.deduplicates_by_group:
         dedup_id = f"{group}{GROUP_SEPARATOR}{dedup_id}"
     return group, dedup_id, attributes.delay_seconds
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from penstock.sqs.auth.caller import SqsCaller
-from penstock.sqs.errors import invalid_parameter, missing_parameter
+from penstock.sqs.errors import SqsError, invalid_parameter, missing_parameter
 from penstock.sqs.model import (
     EmptyResponse,
     ListQueueTagsResponse,
@@ -17,15 +17,21 @@ MAX_TAGS = 50
 _MAX_KEY, _MAX_VALUE = 128, 256
 
 
-def check_tags(tags: dict[str, str]) -> None:
+def check_tags(queue_name: str, tags: dict[str, str]) -> None:
     """Check AWS's limits: 50 tags, keys of 1 to 128 characters without `aws:` in front, values of up to 256."""
     if len(tags) > MAX_TAGS:
-        raise invalid_parameter(f"Too many tags: {len(tags)}. A queue has at most {MAX_TAGS}.")
+        raise invalid_parameter(f"Too many tags added for queue {queue_name}.")
     for key, value in tags.items():
-        if not 1 <= len(key) <= _MAX_KEY or key.lower().startswith("aws:"):
+        if not 1 <= len(key) <= _MAX_KEY:
+            raise _wrong_key_length()
+        if key.lower().startswith("aws:"):
             raise invalid_parameter(f"Tag key {key[:_MAX_KEY]!r} is not allowed.")
         if len(value) > _MAX_VALUE:
             raise invalid_parameter(f"The value of tag {key!r} is longer than {_MAX_VALUE} characters.")
+
+
+def _wrong_key_length() -> SqsError:
+    return invalid_parameter(f"Tag keys must be between 1 and {_MAX_KEY} characters in length.")
 
 
 async def tag_queue(service: SqsService, caller: SqsCaller, request: TagQueueRequest) -> EmptyResponse:
@@ -35,7 +41,7 @@ async def tag_queue(service: SqsService, caller: SqsCaller, request: TagQueueReq
     async with service.catalog_lock:
         queue = service.of_url(request.queue_url)
         tags = {**queue.record.tags, **request.tags}
-        check_tags(tags)
+        check_tags(queue.name, tags)
         await service.change(queue, msgspec.structs.replace(queue.record, tags=tags))
     return EmptyResponse()
 
@@ -43,7 +49,7 @@ async def tag_queue(service: SqsService, caller: SqsCaller, request: TagQueueReq
 async def untag_queue(service: SqsService, caller: SqsCaller, request: UntagQueueRequest) -> EmptyResponse:
     """Remove tags from a queue."""
     if not request.tag_keys:
-        raise missing_parameter("TagKeys")
+        raise _wrong_key_length()
     async with service.catalog_lock:
         queue = service.of_url(request.queue_url)
         tags = {key: value for key, value in queue.record.tags.items() if key not in request.tag_keys}

@@ -23,7 +23,8 @@ from penstock.sqs.queue.throttle import THROTTLE_FIELDS, ThrottleSettings, throt
 
 ALL = "All"
 
-_PARTITIONING = ("PartitionCount", "FifoThroughputLimit", "DeduplicationScope")
+_SPLIT = ("FifoThroughputLimit", "DeduplicationScope")
+_PARTITIONING = ("PartitionCount", *_SPLIT)
 _FIFO_ONLY = ("FifoQueue", "ContentBasedDeduplication")
 
 
@@ -46,6 +47,8 @@ class QueueAttributes(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"
     kms_master_key_id: str = ""
     kms_data_key_reuse_period_seconds: int = 300
     partition_count: int = 1
+    partitions_given: bool = False
+    """Whether the queue was created with a PartitionCount, which then fixes the attributes of the split."""
     throttles: ThrottleSettings = ThrottleSettings()
 
     @property
@@ -103,14 +106,16 @@ def merged(current: QueueAttributes, raw: Mapping[str, str], *, admin: bool) -> 
     if not current.fifo_queue:
         _check_standard(raw)
     values = _read_all(raw)
-    for name in ("FifoQueue", *_PARTITIONING):
+    for name in ("FifoQueue", "PartitionCount", *(_SPLIT if current.partitions_given else ())):
         field = _FIELDS[name]
         if field in values and values[field] != getattr(current, field):
             reason = "Modifying queue type is not supported" if name == "FifoQueue" else "It is fixed at creation"
             raise refused(name, reason)
-    return msgspec.structs.replace(
+    changed = msgspec.structs.replace(
         current, **_with_encryption(values), throttles=with_throttles(current.throttles, raw)
     )
+    _check_split(changed.deduplication_scope, changed.fifo_throughput_limit)
+    return changed
 
 
 def difference(existing: QueueAttributes, asked: QueueAttributes, mentioned: Iterable[str]) -> str | None:
@@ -127,6 +132,8 @@ def shown(attributes: QueueAttributes, names: Iterable[str], live: LiveCounters,
     texts = _live_texts(live) | _texts(attributes)
     if admin and not (ALL in asked and attributes.throttles.off):
         texts |= throttle_texts(attributes.throttles)
+    if not attributes.partitions_given and "PartitionCount" not in asked:
+        texts.pop("PartitionCount", None)
     return texts if ALL in asked else {name: text for name, text in texts.items() if name in asked}
 
 
@@ -140,9 +147,13 @@ def _check_standard(raw: Mapping[str, str]) -> None:
     for name in _FIFO_ONLY:
         if name in raw:
             raise unknown_attribute(name)
-    for name in _PARTITIONING:
+    for name in _SPLIT:
         if name in raw:
-            raise refused(name, "It is for FIFO queues")
+            raise SqsError(
+                ErrorKind.INVALID_ATTRIBUTE_NAME, f"You can specify the {name} only when FifoQueue is set to true."
+            )
+    if "PartitionCount" in raw:
+        raise refused("PartitionCount", "It is for FIFO queues")
 
 
 def _read_all(raw: Mapping[str, str]) -> dict[str, Any]:
@@ -159,17 +170,26 @@ def _partitioning(values: Mapping[str, Any], default_partitions: int) -> dict[st
         FifoThroughputLimit.PER_MESSAGE_GROUP_ID if split else FifoThroughputLimit.PER_QUEUE,
     )
     per_group = limit is FifoThroughputLimit.PER_MESSAGE_GROUP_ID
-    if scope is DeduplicationScope.QUEUE:
-        if split:
-            raise invalid_parameter(
-                f"Value {count} for parameter PartitionCount is invalid. Reason: A queue with partitions needs "
-                "DeduplicationScope messageGroup."
-            )
-        if per_group:
-            raise refused("FifoThroughputLimit", "perMessageGroupId needs DeduplicationScope messageGroup")
+    if split and scope is DeduplicationScope.QUEUE:
+        raise invalid_parameter(
+            f"Value {count} for parameter PartitionCount is invalid. Reason: A queue with partitions needs "
+            "DeduplicationScope messageGroup."
+        )
+    _check_split(scope, limit)
+    given = count is not None
     if count is None:
         count = default_partitions if per_group else 1
-    return {"deduplication_scope": scope, "fifo_throughput_limit": limit, "partition_count": count}
+    return {
+        "deduplication_scope": scope,
+        "fifo_throughput_limit": limit,
+        "partition_count": count,
+        "partitions_given": given,
+    }
+
+
+def _check_split(scope: DeduplicationScope, limit: FifoThroughputLimit) -> None:
+    if limit is FifoThroughputLimit.PER_MESSAGE_GROUP_ID and scope is DeduplicationScope.QUEUE:
+        raise refused("FifoThroughputLimit", "perMessageGroupId needs DeduplicationScope messageGroup")
 
 
 def _with_encryption(values: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from penstock.domain.errors import FailedPrecondition, PenstockError
 from penstock.domain.ids import TsidFactory
 from penstock.edge.clock import Clock
 from penstock.engine import AsyncShell, Pending, QueuePolicy, StoredQueue, Stream
-from penstock.sqs.queue.attributes import QueueAttributes
 from penstock.sqs.queue.intents import NextStep, QueueState, next_step
 from penstock.sqs.queue.members import (
     MEMBER_RECORD,
@@ -69,7 +68,7 @@ class QueueCatalog:
         databases: Mapping[str, AsyncShell],
         clock: Clock,
         ids: TsidFactory,
-        policy_of: Callable[[QueueAttributes], QueuePolicy],
+        policy_of: Callable[[SqsRecord], QueuePolicy],
         given_up: Iterable[str] = (),
     ) -> None:
         self._databases = databases
@@ -301,14 +300,14 @@ class QueueCatalog:
     def _create_partition(self, shell: AsyncShell, record: SqsRecord, index: int) -> Pending:
         return shell.ledger.catalog.create_stream_with_queue(
             partition_name(record.name, index),
-            self._policy_of(record.attributes),
+            self._policy_of(record),
             self._clock.now_ms(),
             config=encode_record(record),
             dedup_window_ms=DEDUP_WINDOW_MS if record.attributes.fifo_queue else 0,
         )
 
     async def _mark_live(self, partitions: Iterable[QueuePartition | _Found], record: SqsRecord) -> None:
-        policy, config = self._policy_of(record.attributes), encode_record(record)
+        policy, config = self._policy_of(record), encode_record(record)
         await _commit_all(
             [(each.shell, each.shell.ledger.catalog.configure_queue(each.queue, policy, config)) for each in partitions]
         )

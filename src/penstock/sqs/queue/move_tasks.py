@@ -5,15 +5,18 @@ A task belongs to this process: after a restart the task is gone, and messages n
 
 import asyncio
 import logging
-from base64 import urlsafe_b64encode
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from penstock.domain.errors import PenstockError
 from penstock.engine import Entry
-from penstock.sqs.errors import ErrorKind, SqsError
+from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter
 from penstock.sqs.model import MessageMoveTask
 from penstock.sqs.queue.queue import SqsQueue
 from penstock.sqs.queue.receipts import QueuePartition
@@ -29,6 +32,21 @@ MAX_RUNNING = 100
 _KEPT_PER_QUEUE = 10
 # Messages per commit if no rate is given.
 _BATCH = 100
+
+
+class TaskHandle(msgspec.Struct, frozen=True, rename="camel"):
+    """What the handle of a task contains, as JSON in base64."""
+
+    task_id: str
+    source_arn: str
+
+
+def source_of_handle(text: str) -> str:
+    """Return the ARN of the source in a handle; InvalidParameterValue if it is not a handle."""
+    try:
+        return msgspec.json.decode(b64decode(text, validate=True), type=TaskHandle).source_arn
+    except (Base64Error, ValueError, msgspec.DecodeError):
+        raise invalid_parameter("Value for parameter TaskHandle is invalid.") from None
 
 
 @dataclass
@@ -76,15 +94,16 @@ class MoveTasks:
         """Start a move and return its handle."""
         moves = self._moves.setdefault(source.incarnation, deque(maxlen=_KEPT_PER_QUEUE))
         if any(move.status in (RUNNING, CANCELLING) for move in moves):
-            raise SqsError(
-                ErrorKind.UNSUPPORTED_OPERATION,
-                "There is already a task running. Only one active task is allowed for a source queue arn at a time.",
+            raise invalid_parameter(
+                "There is already a task running. "
+                "Only one active task is allowed for a source queue arn at a given time."
             )
         if sum(move.status == RUNNING for each in self._moves.values() for move in each) >= MAX_RUNNING:
             raise SqsError(ErrorKind.UNSUPPORTED_OPERATION, f"At most {MAX_RUNNING} move tasks run at a time.")
         service = self._service
         now_ms = service.clock.now_ms()
-        handle = urlsafe_b64encode(f"{service.ids.next_id(now_ms)}:{service.arn_of(source.name)}".encode()).decode()
+        (task_id,) = service.new_message_ids(1)
+        handle = b64encode(msgspec.json.encode(TaskHandle(task_id, service.arn_of(source.name)))).decode()
         move = Move(
             handle,
             source,
@@ -157,12 +176,9 @@ class MoveTasks:
             target = move.destination or service.find_arn(entry.message.notes.get(SOURCE_ARN, ""))
             if target is None or service.queues.get(target.name) is not target:
                 partition.shell.ledger.give_back(partition.queue, entries)
-                raise SqsError(
-                    ErrorKind.RESOURCE_NOT_FOUND,
-                    "CouldNotDetermineMessageSource: the queue a message came from is not known or does not exist."
-                    if move.destination is None
-                    else "The destination queue does not exist any more.",
-                )
+                gone = ErrorKind.QUEUE_DOES_NOT_EXIST
+                reason = "CouldNotDetermineMessageSource" if move.destination is None else gone.query_code
+                raise SqsError(gone, reason)
             by_target.setdefault(target, []).append(entry)
         failure: PenstockError | None = None
         for target, moving in by_target.items():

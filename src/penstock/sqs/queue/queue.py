@@ -69,6 +69,7 @@ class SqsQueue:
         """The identity of this queue; a queue created again under the same name has another."""
         self.throttle = throttle
         self.put_record(record)
+        self.apply_deduplication_scope()
         self.waiters = Waiters(self._has_ready)
         self.attempts = ReceiveAttempts()
         self.hand_overs: set[asyncio.Task[None]] = set()
@@ -84,6 +85,10 @@ class SqsQueue:
         self.record = record
         self.attributes = record.attributes
         self.throttled = not record.attributes.throttles.off
+
+    def apply_deduplication_scope(self) -> None:
+        """Put the DeduplicationScope into effect; an id is unique within a partition at most."""
+        self.deduplicates_by_group = self.attributes.deduplicates_by_group or len(self.partitions) > 1
 
     def partition_for(self, group: str) -> QueuePartition:
         """Return the partition of a group, which never changes."""

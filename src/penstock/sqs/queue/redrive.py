@@ -128,8 +128,6 @@ def check_dead_letter_queue(
     """Raise InvalidParameterValue unless the target exists, is of the same kind and allows the source."""
     if target_fifo is None:
         raise _refused("RedrivePolicy", policy.as_json(), "Dead letter target does not exist.")
-    if policy.dead_letter_target_arn == source_arn:
-        raise _refused("RedrivePolicy", policy.as_json(), "Dead-letter queue must be another queue than the source.")
     if target_fifo is not source_fifo:
         raise _refused("RedrivePolicy", policy.as_json(), "Dead-letter queue must be same type of queue as the source.")
     if target_allows is not None and not target_allows.allows(source_arn):
