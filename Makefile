@@ -19,10 +19,11 @@ setup: ## Make .venv from the hashed lock; see to Java and the test brokers
 test: setup ## Run the tests (ARGS="-k lease" and the like go to pytest)
 	$(bin)/pytest $(parallel) $(ARGS)
 
+test-all: export HYPOTHESIS_PROFILE ?= thorough
 test-all: setup ## Run all tests, the long ones too: Spark end to end, crashes on a cluster, a golden day
 	$(bin)/pytest $(parallel) -m "long or not long" $(ARGS)
 
-test-long: setup ## Run only the long tests (ARGS="--time-box 1500" starts none after so many seconds)
+test-long: setup ## Run only the long tests (ARGS="--time-box 1500" starts no test after 1500 s)
 	$(bin)/pytest -n 2 --dist loadfile -m long $(ARGS)
 
 check: setup ## Check format, lint, types, import contracts, dead code and the tree

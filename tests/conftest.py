@@ -19,9 +19,11 @@ pytest_plugins = [
     "tests.rigs.job_database",
 ]
 
-# No deadline: a busy machine is not a bug. The blob lets a failure be replayed on another machine.
+# No deadline: a busy machine is not a bug. The blob lets a failure be replayed on another machine. `make test-all` is
+# thorough.
 settings.register_profile("default", deadline=None, print_blob=True)
-settings.register_profile("ci", settings.get_profile("default"), max_examples=500, derandomize=False)
+settings.register_profile("ci", settings.get_profile("default"), max_examples=150)
+settings.register_profile("thorough", settings.get_profile("default"), max_examples=500)
 profile = "ci" if os.environ.get("CI") == "true" else "default"
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or profile)
 

@@ -1,4 +1,4 @@
-"""Lists that are walked page by page while jobs come and go, on both databases: nothing is skipped or told twice."""
+"""Lists that are walked page by page while jobs come and go, on both databases: nothing is skipped or listed twice."""
 
 from collections.abc import AsyncIterator
 

@@ -36,7 +36,7 @@ class LeaseRig:
 
 @pytest.fixture(params=["sqlite", "postgres", "redis", "fenced-redis"])
 async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[LeaseRig]:
-    """A lease that nobody has held yet, at each keeper."""
+    """A lease that no one has held yet, at each keeper."""
     async with AsyncExitStack() as opened:
         if request.param == "redis":
             yield _in_redis(opened, request)

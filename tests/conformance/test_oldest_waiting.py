@@ -70,7 +70,7 @@ async def test_a_job_waits_from_when_it_is_due(rig: JobRig) -> None:
     assert await oldest(rig) == OldestWaiting(None)
 
     rig.clock.advance(40)
-    # Nobody has looked at what has come due: it waits all the same.
+    # No one has looked at what has come due: it waits all the same.
     assert await oldest(rig) == OldestWaiting(planned_ms - 30_000)
     rig.clock.advance(40)
     await rig.repository.do_chores(rig.now_ms)

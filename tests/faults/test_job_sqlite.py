@@ -1,4 +1,4 @@
-"""An SQLite database of jobs whose disk is full: what is told, what is logged, and that it goes on afterwards."""
+"""An SQLite database of jobs whose disk is full: what is answered, what is logged, and that it goes on afterwards."""
 
 import logging
 import sqlite3

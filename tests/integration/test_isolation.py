@@ -27,9 +27,8 @@ def engine() -> str:
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory, engine: str) -> Iterator[Machine]:
-    made = Machine(tmp_path_factory.mktemp("up"), engine)
-    yield made
-    made.stop()
+    with Machine(tmp_path_factory.mktemp("up"), engine) as made:
+        yield made
 
 
 def api(machine: Machine, method: str, path: str, body: Any = None) -> Any:

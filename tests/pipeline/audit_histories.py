@@ -166,7 +166,7 @@ class _Group:
 
     def _finish(self, job: _Job) -> None:
         if self._random.random() < 0.1:
-            # Whoever delivered it has crashed: it is tried again, and nobody wrote down that it was.
+            # Whoever delivered it has crashed: it is tried again, and no one wrote down that it was.
             job.status = JobStatus.PENDING
             return
         outcome = self._random.choice([*AttemptOutcome, AttemptOutcome.DELIVERED, AttemptOutcome.DELIVERED])

@@ -48,7 +48,7 @@ filters = st.just(EventFilter()) | st.builds(EventFilter, st.lists(conditions, m
 
 @st.composite
 def subscriptions(draw: st.DrawFn) -> Subscription:
-    """One that nobody else has."""
+    """One that no one else has."""
     number = next(_numbers)
     return Subscription(
         id=f"S{number}",
@@ -65,7 +65,7 @@ def subscriptions(draw: st.DrawFn) -> Subscription:
 
 @st.composite
 def events(draw: st.DrawFn) -> StoredEvent:
-    """One that nobody else has."""
+    """One that no one else has."""
     return StoredEvent(
         id=f"E{next(_numbers)}",
         source=draw(st.sampled_from(VALUES)),

@@ -78,7 +78,7 @@ def _told() -> _Story:
     story.done("fine2", 0, 2)
     story.done("swapped1", 0, 2)
     story.done("swapped2", 0, 1)
-    # The first is in ERROR, and the second goes: wrong, unless failures may be passed, or somebody ignored it.
+    # The first is in ERROR, and the second goes: wrong, unless failures may be passed, or someone ignored it.
     for group, mode, status in (
         ("blocked", "BLOCK_ON_ERROR", "ERROR"),
         ("passing", "NEXT_ON_ERROR", "ERROR"),

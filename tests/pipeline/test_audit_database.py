@@ -39,7 +39,7 @@ class _Lived:
         jobs = [job for event in events for job in FanOut([subscription]).jobs(event)]
         await repository.publish(events, jobs, rig.now_ms)
         self.job_ids = [job.id for job in jobs]
-        # One whose jobs nobody has made yet.
+        # One whose jobs no one has made yet.
         await repository.add_events([rig.new_event(external_id="waits")])
         await self._deliver(rig)
         rig.clock.advance(1)

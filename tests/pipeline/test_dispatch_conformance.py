@@ -116,7 +116,7 @@ async def test_the_queue_has_what_the_rules_let_go_once_and_in_order(
     subscription = Subscription(id="sub", name="billing", pattern="orders:**", target=TARGET, paused=True)
     await jobs.add_subscription(subscription)
     await story.make("paused", group="g", subscription_id="sub")
-    # Its pointer is larger than the queue takes: it stays, and keeps its followers back, but nobody else. Of one age,
+    # Its pointer is larger than the queue takes: it stays, and keeps its followers back, but no one else. Of one age,
     # they stand in the order of their names.
     await story.make("a-large", group="large", pool="P" * LARGEST_BYTES)
     await story.make("behind-large", group="large")

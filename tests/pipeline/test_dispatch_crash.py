@@ -127,7 +127,7 @@ async def test_a_round_that_was_killed_before_it_could_mark_is_repeated_at_once_
         await go(spark, database, queue_url, work=dying, tasks=1)
     pending = (await jobs.counts())[JobStatus.PENDING]
     assert 0 < pending < JOBS
-    # Somebody else gets nothing of what the dead one has claimed; it itself gets everything, without waiting.
+    # Someone else gets nothing of what the dead one has claimed; it itself gets everything, without waiting.
     others = sum(part.lanes for part in await jobs.lanes.awake_ranges("query/8", 0, MOST, unlimited()))
     assert others < sum(part.lanes for part in await jobs.lanes.awake_ranges(OWNER.name, 0, MOST, unlimited()))
     report = await go(spark, database, queue_url)

@@ -128,7 +128,7 @@ def test_the_stream_fills_the_lake_and_counts_what_the_inline_engine_counts(
     assert by_spark.leaders() == by_inline.leaders()
     assert by_spark.progress().counted == by_inline.progress().counted == 41
 
-    # A lost checkpoint makes the stream begin anew.
+    # A lost checkpoint makes the stream begin again.
     by_spark.add_attempts([attempt("j00001", 9, at_ms=NOW_MS - 2)])
     run_once(spark, by_spark, lake, tmp_path / "another checkpoint")
 

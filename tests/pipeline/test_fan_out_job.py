@@ -90,7 +90,7 @@ def test_a_crash_after_the_write_and_before_the_commit_makes_no_job_twice(
     run_once(spark, rig, checkpoint)
     assert len(rig.jobs()) == 10
     forget_last_commit(checkpoint)
-    # Some are delivered and archived before the batch comes again, and somebody else wants such events by now.
+    # Some are delivered and archived before the batch comes again, and someone else wants such events by now.
     rig.archive(rig.jobs()[:5])
     later = rig.subscribe("later")
     (last,) = rig.publish(1)

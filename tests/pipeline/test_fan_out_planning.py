@@ -5,7 +5,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.domain.event import StoredEvent
@@ -17,6 +17,8 @@ from penstock.events.fan_out.spark_plan import Planned, Planner, packed, planner
 from penstock.events.fan_out.spark_task import new_jobs
 from tests.pipeline.fan_out_worlds import NAMES, batch_of, events, row_of, subscriptions
 
+# A world has up to 96 pairs of a subscription and an event, and costs 30 ms.
+SOME_WORLDS = settings(max_examples=60)
 ALL = Subscription(id="S", name="all", pattern="**", target="https://a.example")
 
 
@@ -33,6 +35,7 @@ def by_id(jobs: Sequence[NewJob]) -> list[NewJob]:
     return sorted(jobs, key=lambda job: job.id)
 
 
+@SOME_WORLDS
 @given(st.lists(subscriptions(), max_size=8), st.lists(events(), max_size=12), st.integers(1, 20))
 def test_it_plans_what_the_inline_engine_makes(
     wanting: list[Subscription], told: list[StoredEvent], most_jobs: int
@@ -74,6 +77,7 @@ def test_it_asks_filters_what_the_inline_engine_asks() -> None:
     }
 
 
+@SOME_WORLDS
 @given(st.lists(subscriptions(), max_size=8), st.lists(events(), max_size=12), st.integers(1, 20))
 def test_a_piece_has_all_jobs_of_its_events_and_is_as_large_as_asked(
     wanting: list[Subscription], told: list[StoredEvent], most_jobs: int

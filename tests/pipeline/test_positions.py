@@ -244,7 +244,7 @@ def test_on_another_server_positions_go_on_growing(postgres_place: SparkDatabase
     stream = Stream(postgres_place, "attempts")
     stream.batch()
     before = fetch(postgres_place, "SELECT max(position) FROM attempts")[0][0]
-    # As after a restore: the counter of transactions began anew, and rows brought the old numbers along.
+    # As after a restore: the counter of transactions began again, and rows brought the old numbers along.
     execute(postgres_place, "UPDATE position_base SET server = 'another'")
     with_repository(postgres_place, lambda jobs: jobs.list_pools())
     add_attempts(postgres_place, "after")

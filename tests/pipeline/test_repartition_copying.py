@@ -1,4 +1,4 @@
-"""Writing copies to a real SQS server, without Spark: in order, none twice, and nothing beside somebody else's."""
+"""Writing copies to a real SQS server, without Spark: in order, none twice, and nothing beside someone else's."""
 
 from collections.abc import Iterator
 from typing import Any

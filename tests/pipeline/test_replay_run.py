@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from penstock.delivery import CourierSettings
 from penstock.domain.job_state import JobStatus
 from penstock.domain.replay import Copied, ReplayProgress, ReplaySelection, copy_id
 from penstock.events.store.repository.replays import ReplayPart, Replays
 from penstock.history.errors import ReplayBroken
 from penstock.history.replay.runner import ReplayRunner
-from penstock.history.replay.task import DirectSettings
 from penstock.spark.database import SparkDatabase
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.pipeline.receiver_thread import ReceiverThread
@@ -21,7 +21,7 @@ from tests.rigs.replay import EVERYTHING, NEVER, ReplayRig
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
-LOOPBACK = DirectSettings(egress_allow=(ip_network("127.0.0.0/8"),))
+LOOPBACK = CourierSettings(egress_allow=(ip_network("127.0.0.0/8"),))
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def rig(tmp_path: Path) -> ReplayRig:
 
 
 def nobody(progress: ReplayProgress) -> None:
-    """Nobody looks."""
+    """No one looks."""
 
 
 def test_a_direct_replay_is_stopped_and_goes_on(

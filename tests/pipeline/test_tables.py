@@ -179,7 +179,7 @@ def test_no_plan_and_no_error_shows_the_password(spark: SparkSession) -> None:
 
 
 def test_a_readable_plan_does_not_show_the_password(spark: SparkSession, postgres_url: str) -> None:
-    # This server asks nobody for a password, so any will do.
+    # This server asks no one for a password, so any will do.
     schema = "with_password"
     url = postgres_url.replace("postgres:@", f"postgres:{SECRET}@")
     assert SECRET in url

@@ -18,7 +18,7 @@ unicode_text = st.text(st.characters(exclude_categories=["Cs"]))
 
 
 def text_of(character: str, size_bytes: int) -> str:
-    """A text of exactly so many bytes, mostly of one character."""
+    """A text of exactly this many bytes, mostly of one character."""
     count, rest = divmod(size_bytes, len(character.encode()))
     return character * count + "a" * rest
 

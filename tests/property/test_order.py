@@ -1,6 +1,6 @@
 """The rules of order: who may be published, and who must wait at the delivery."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.domain.job_state import FINAL, JobStatus
@@ -12,6 +12,7 @@ LANES = st.builds(LaneKey, st.sampled_from(GROUPS), st.booleans())
 ALL = 1000
 
 
+@settings(max_examples=500)
 @given(JOBS, LANES, st.integers(1, 5))
 def test_a_lane_gives_its_first_jobs_in_order(jobs: list[Job], lane: LaneKey, most: int) -> None:
     every = run_of(jobs, lane, ALL)
@@ -65,6 +66,7 @@ def test_a_job_that_is_over_holds_nothing_back_but_an_error_holds_back_block_on_
                 assert held is (is_error and job.mode is DispatchMode.BLOCK_ON_ERROR)
 
 
+@settings(max_examples=500)
 @given(JOBS)
 def test_of_an_ordered_lane_that_waits_at_most_one_may_be_delivered(jobs: list[Job]) -> None:
     """Of BLOCK_ON_ERROR jobs, that is; others pass those that were tried."""
@@ -86,7 +88,7 @@ def test_the_first_job_that_is_published_may_be_delivered_when_nothing_is_on_its
 
 
 def _is_late(job: Job) -> bool:
-    """Expired, but not given up yet: it is in nobody's way for long."""
+    """Expired, but not given up yet: it is in no one's way for long."""
     return job.status is JobStatus.PENDING and job.is_due
 
 

@@ -61,7 +61,7 @@ class WatchedLedger(Ledger):
 
 
 class Held:
-    """A message as the model knows it; `deadline_ms` is 0 while nobody has it."""
+    """A message as the model knows it; `deadline_ms` is 0 while no one has it."""
 
     def __init__(self, message: Message) -> None:
         self.message = message

@@ -38,7 +38,7 @@ PURGE_MS = 60_000
 
 
 class Held:
-    """A message as the model knows it; `deadline_ms` is in the past unless somebody has it."""
+    """A message as the model knows it; `deadline_ms` is in the past unless someone has it."""
 
     def __init__(self, body: str, message_id: str, sequence: str) -> None:
         self.body = body
@@ -181,7 +181,7 @@ class PartitionedQueue(RuleBasedStateMachine):
         else:
             with pytest.raises(SqsError) as caught:
                 self.act("ChangeMessageVisibility", request)
-            assert caught.value.kind is ErrorKind.MESSAGE_NOT_INFLIGHT
+            assert caught.value.kind is ErrorKind.INVALID_PARAMETER_VALUE
 
     @rule(seconds=st.sampled_from([0.001, 1, 29.999, 30, 301]))
     def time_passes(self, seconds: float) -> None:

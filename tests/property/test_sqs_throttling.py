@@ -72,7 +72,7 @@ class Budget:
 
 
 class ThrottledQueues(RuleBasedStateMachine):
-    """Queues that are charged, changed, deleted, made anew and swept, in any order."""
+    """Queues that are charged, changed, deleted, made again and swept, in any order."""
 
     def __init__(self) -> None:
         super().__init__()

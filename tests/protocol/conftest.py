@@ -18,7 +18,7 @@ Call = Callable[[], object]
 
 @pytest.fixture(scope="session")
 def memory_sqs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqsServer]:
-    """A server that keeps nothing; everybody is admin."""
+    """A server that keeps nothing; everyone is admin."""
     with running(tmp_path_factory.mktemp("sqs-memory"), "--memory") as server:
         yield server
 

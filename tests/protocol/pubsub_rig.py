@@ -22,7 +22,7 @@ class Rig:
         self._clean_up = clean_up
 
     def name(self, kind: str) -> str:
-        """A name nobody has."""
+        """A name no one has."""
         return f"{PROJECT}/{kind}/t{uuid4().hex}"
 
     def topic(self, **fields: Any) -> str:
@@ -45,7 +45,7 @@ class Rig:
         return [future.result(timeout=20) for future in futures]
 
     def pull(self, subscription: str, count: int, *, ack: bool = True) -> list[Any]:
-        """Pull until so many messages came; fails when they do not come."""
+        """Pull until this many messages came; fails when they do not come."""
         received: list[Any] = []
 
         def enough() -> bool:
@@ -75,7 +75,7 @@ class Rig:
         """Whether nothing can be pulled now."""
         request = {"subscription": subscription, "max_messages": 10, "return_immediately": True}
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # Google would rather have everybody wait
+            warnings.simplefilter("ignore", DeprecationWarning)  # Google would rather have everyone wait
             return not self.subscriber.pull(request=request).received_messages
 
 

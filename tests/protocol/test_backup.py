@@ -1,4 +1,4 @@
-"""A backup of a data directory that servers are using: nobody notices, and nothing that was answered is missing."""
+"""A backup of a data directory that servers are using: no one notices, and nothing that was answered is missing."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

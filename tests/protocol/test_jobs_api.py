@@ -457,7 +457,8 @@ async def test_routers_get_their_configuration_from_the_pools_and_the_queue(conn
         ("FAST", 5),
         ("DISPATCH-POOL", 10),
     ]
-    assert [queue.queue_uri for queue in configuration.queues] == [uri]
+    fast = uri.replace("dispatch.fifo", "dispatch-FAST.fifo")
+    assert [queue.queue_uri for queue in configuration.queues] == [uri, fast]
 
 
 async def test_the_default_pool_can_be_changed(lite: DispatchRig) -> None:

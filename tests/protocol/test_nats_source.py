@@ -58,7 +58,7 @@ async def run_and_kill_a_consumer(rig: NatsRig, visibility_s: int, count: int) -
 
 
 async def consume(source: Source, count: int, said: "defaultdict[str | None, list[str]]") -> None:
-    """Take and ack until so many different messages came; says of each group what came for the first time."""
+    """Take and ack until this many different messages came; says of each group what came for the first time."""
     seen: set[str] = set()
     async with asyncio.timeout(3 * PATIENCE_S):
         while len(seen) < count:

@@ -90,7 +90,7 @@ def test_an_ack_id_counts_only_for_its_own_subscription(memory_rig: Rig) -> None
 
 def test_a_deadline_counts_from_now_and_what_runs_out_comes_back(rig: Rig) -> None:
     topic = rig.topic()
-    policy = {"dead_letter_topic": rig.topic()}  # only so that attempts are told
+    policy = {"dead_letter_topic": rig.topic()}  # only so that attempts are reported
     subscription = rig.subscription(topic, dead_letter_policy=policy)
     rig.publish(topic, "short")
     short = rig.pull(subscription, 1, ack=False)

@@ -65,7 +65,7 @@ def test_the_list_comes_whole_or_in_pages(memory_sqs: SqsServer, make_queue: Mak
 @pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "cursor=nonsense", "cursor=", "page=2"])
 def test_lists_that_are_refused(memory_sqs: SqsServer, query: str) -> None:
     answer = memory_sqs.http("GET", f"/admin/queues?{query}")
-    assert (answer.status, answer.json["__type"]) == (400, "com.amazonaws.sqs#InvalidParameterValue")
+    assert (answer.status, answer.json["__type"]) == (400, "com.amazon.coral.service#InvalidParameterValueException")
 
 
 def test_of_many_dead_letter_sources_the_first_are_named_and_all_are_counted(
@@ -129,7 +129,7 @@ def test_peek_shows_attributes(memory_sqs: SqsServer, make_queue: MakeQueue) -> 
 def test_peeks_that_are_refused(memory_sqs: SqsServer, make_queue: MakeQueue, query: str) -> None:
     url = make_queue(memory_sqs.anyone)
     answer = memory_sqs.http("GET", f"/admin/queues/{name_of(url)}/messages?{query}")
-    assert (answer.status, answer.json["__type"]) == (400, "com.amazonaws.sqs#InvalidParameterValue")
+    assert (answer.status, answer.json["__type"]) == (400, "com.amazon.coral.service#InvalidParameterValueException")
 
 
 def test_purge(sqs: SqsServer, make_queue: MakeQueue) -> None:
@@ -139,7 +139,7 @@ def test_purge(sqs: SqsServer, make_queue: MakeQueue) -> None:
     assert sqs.http("POST", path).status == 200
     assert counts(sqs.anyone, url) == (0, 0, 0)
     again = sqs.http("POST", path)
-    assert (again.status, again.json["__type"]) == (400, "com.amazonaws.sqs#PurgeQueueInProgress")
+    assert (again.status, again.json["__type"]) == (403, "com.amazonaws.sqs#PurgeQueueInProgress")
 
 
 def test_redrive(sqs: SqsServer, make_queue: MakeQueue) -> None:
@@ -176,7 +176,7 @@ def signed_get(server: SqsServer, path: str, principal: tuple[str, str]) -> Answ
 def test_only_admins(secured_sqs: SqsServer) -> None:
     assert secured_sqs.http("GET", "/admin/queues").status == 403
     refused = signed_get(secured_sqs, "/admin/queues", CLIENT)
-    assert (refused.status, refused.json["__type"]) == (403, "com.amazonaws.sqs#AccessDenied")
+    assert (refused.status, refused.json["__type"]) == (403, "com.amazon.coral.service#AccessDeniedException")
     assert signed_get(secured_sqs, "/admin/queues", ADMIN).status == 200
 
 

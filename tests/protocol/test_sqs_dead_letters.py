@@ -21,7 +21,7 @@ def redrive(url: str, count: int | str = 1) -> str:
 
 
 def with_dead_letters(client: Any, make_queue: MakeQueue, number: int, *, fifo: bool = False) -> tuple[str, str]:
-    """A source and its dead-letter queue, which holds so many messages of it."""
+    """A source and its dead-letter queue, which holds this many messages of it."""
     dead = make_queue(client, fifo=fifo)
     source = make_queue(client, fifo=fifo, RedrivePolicy=redrive(dead))
     for n in range(number):

@@ -180,7 +180,7 @@ def test_half_a_surrogate_pair(memory_sqs: SqsServer, make_queue: MakeQueue) -> 
     assert answer.status == 400
     assert answer.json["__type"] in (
         "com.amazonaws.sqs#InvalidMessageContents",
-        "com.amazonaws.sqs#SerializationException",
+        "com.amazon.coral.service#SerializationException",
     )
 
 

@@ -110,7 +110,7 @@ def test_a_queue_is_retired_only_if_it_is_as_it_was_seen(sqs: SqsServer, make_qu
 def test_what_cannot_be_shown(memory_sqs: SqsServer, make_queue: MakeQueue, path: str) -> None:
     url = make_queue(memory_sqs.anyone, fifo=True)
     answer = memory_sqs.http("GET", f"/admin/queues/{name_of(url)}/{path}")
-    assert (answer.status, answer.json["__type"]) == (400, "com.amazonaws.sqs#InvalidParameterValue")
+    assert (answer.status, answer.json["__type"]) == (400, "com.amazon.coral.service#InvalidParameterValueException")
 
 
 def test_a_standing_that_cannot_be_read(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:

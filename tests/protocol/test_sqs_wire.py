@@ -86,7 +86,7 @@ def test_queues_and_batches_by_query(memory_sqs: SqsServer, make_queue: MakeQueu
     [
         ({}, "MissingAction"),
         ({"Action": "Dance"}, "InvalidAction"),
-        ({"Action": "SendMessage"}, "MissingParameter"),
+        ({"Action": "SendMessage"}, "AWS.SimpleQueueService.NonExistentQueue"),
         ({"Action": "ReceiveMessage", "QueueUrl": "/000000000000/no"}, "AWS.SimpleQueueService.NonExistentQueue"),
         ({"Action": "CreateQueue", "QueueName": "a b"}, "InvalidParameterValue"),
         ({"Action": "ListQueues", "MaxResults": "ten"}, "MalformedInput"),
@@ -125,17 +125,17 @@ def test_a_connection_outlives_bad_requests(memory_sqs: SqsServer) -> None:
         ({}, b'{"MaxResults": "ten"}', 400, "SerializationException"),
         ({}, b"\xff", 400, "SerializationException"),
         ({}, b"[" * 100_000, 400, "SerializationException"),
-        ({"X-Amz-Target": "AmazonSNS.Publish"}, b"{}", 400, "InvalidAction"),
-        ({"X-Amz-Target": "AmazonSQS.Dance"}, b"{}", 400, "InvalidAction"),
-        ({"X-Amz-Target": "ListQueues"}, b"{}", 400, "InvalidAction"),
-        ({"X-Amz-Target": "AmazonSQS.SendMessage"}, b"{}", 400, "MissingParameter"),
+        ({"X-Amz-Target": "AmazonSNS.Publish"}, b"{}", 400, "UnknownOperationException"),
+        ({"X-Amz-Target": "AmazonSQS.Dance"}, b"{}", 400, "UnknownOperationException"),
+        ({"X-Amz-Target": "ListQueues"}, b"{}", 400, "UnknownOperationException"),
+        ({"X-Amz-Target": "AmazonSQS.SendMessage"}, b'{"QueueUrl": "x"}', 400, "MissingRequiredParameterException"),
     ]
     connection = memory_sqs.connection()
     connection.connect()
     sock = connection.sock
     for headers, body, status, kind in bad:
         answer = exchange(connection, "POST", "/", body, {**TARGET, **headers})
-        assert (answer.status, answer.json["__type"]) == (status, f"com.amazonaws.sqs#{kind}")
+        assert (answer.status, answer.json["__type"]) == (status, f"com.amazon.coral.service#{kind}")
         assert exchange(connection, "POST", "/", b"{}", TARGET).status == 200
         assert connection.sock is sock
     connection.close()
@@ -209,13 +209,13 @@ def test_signatures_that_do_not_hold(secured_sqs: SqsServer) -> None:
     def refusal(changes: dict[str, str], body: bytes = b"{}") -> tuple[int, str]:
         sent = {key: value for key, value in {**headers, **changes}.items() if value}
         answer = secured_sqs.http("POST", "/", body, sent)
-        return answer.status, str(answer.json.get("__type")).removeprefix("com.amazonaws.sqs#")
+        return answer.status, str(answer.json.get("__type")).removeprefix("com.amazon.coral.service#")
 
     assert refusal({}) == (200, "None")
-    assert refusal({"Authorization": ""}) == (403, "MissingAuthenticationToken")
-    assert refusal({"Authorization": "AWS4-HMAC-SHA256 Credential=x"}) == (403, "IncompleteSignature")
+    assert refusal({"Authorization": ""}) == (403, "MissingAuthenticationTokenException")
+    assert refusal({"Authorization": "AWS4-HMAC-SHA256 Credential=x"}) == (403, "IncompleteSignatureException")
     assert refusal({"X-Amz-Date": "20200101T000000Z"})[0] == 403
-    assert refusal({}, b'{"MaxResults": 1}') == (403, "SignatureDoesNotMatch")
+    assert refusal({}, b'{"MaxResults": 1}') == (403, "InvalidSignatureException")
     assert refusal({"X-Amz-Target": "AmazonSQS.CreateQueue"}, b'{"QueueName": "stolen"}')[0] == 403
 
 

@@ -8,7 +8,6 @@ import signal
 import socket
 import urllib.request
 from collections.abc import Iterator
-from operator import attrgetter
 from pathlib import Path
 from urllib.error import HTTPError
 
@@ -17,7 +16,6 @@ import psycopg
 import pytest
 from google.cloud import pubsub_v1  # type: ignore[import-untyped]
 
-from penstock.ops.config import Config
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.rigs.penstock_process import (
     PARTS,
@@ -61,13 +59,18 @@ def arguments_of(pid: int) -> str:
     return Path(f"/proc/{pid}/cmdline").read_text()
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
+# Those that share a machine run in one worker; each uses types of events of its own.
+shared = pytest.mark.xdist_group("up shared")
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     """A machine that is stopped with nothing left over."""
-    with Machine(tmp_path) as made:
+    with Machine(tmp_path_factory.mktemp("up")) as made:
         yield made
 
 
+@shared
 async def test_an_event_reaches_its_subscriber_and_everything_answers(machine: Machine) -> None:
     async with RecordingReceiver() as receiver:
         machine.penstock("subscriptions", "create", "billing", "--pattern", "orders:**", "--target", receiver.url)
@@ -95,24 +98,27 @@ async def test_an_event_reaches_its_subscriber_and_everything_answers(machine: M
     ]
 
 
-@pytest.mark.parametrize("by", ["option", "setting"])
-async def test_events_and_jobs_are_in_the_database_that_is_given(
-    tmp_path: Path, postgres_database: str, monkeypatch: pytest.MonkeyPatch, by: str
-) -> None:
-    if by == "setting":
-        monkeypatch.setenv("PENSTOCK_DATA__DATABASE", postgres_database)
-    with Machine(tmp_path, up_options=["--database", postgres_database] if by == "option" else []) as machine:
+async def test_events_and_jobs_are_in_the_database_that_is_given(tmp_path: Path, postgres_database: str) -> None:
+    with Machine(tmp_path, up_options=["--database", postgres_database]) as machine:
         async with RecordingReceiver() as receiver:
             machine.penstock("subscriptions", "create", "billing", "--pattern", "orders:**", "--target", receiver.url)
             machine.penstock("publish", "orders:placed", "--key", "order-1", "--data", "7")
             (request,) = await receiver.received(1, 60)
         assert b'"data":7' in request.body
-        with psycopg.connect(postgres_database) as connection:
-            assert connection.execute("SELECT count(*) FROM penstock_jobs.jobs").fetchone() == (1,)
+        assert jobs_in(postgres_database) == 1
         assert {path.name for path in (tmp_path / "data").glob("*.db")} == {"sqs.db", "pubsub.db"}
         assert not any("postgresql" in arguments_of(pid) for pid in children_of(machine.pid))
 
 
+def jobs_in(database: str) -> int:
+    """How many jobs a database has."""
+    with psycopg.connect(database) as connection:
+        row = connection.execute("SELECT count(*) FROM penstock_jobs.jobs").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+@shared
 async def test_what_is_given_up_goes_to_the_dead_letter_topic(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,9 +131,9 @@ async def test_what_is_given_up_goes_to_the_dead_letter_topic(
         async with RecordingReceiver(Reply(500)) as receiver:
             options = ("--retry", "0.1", "--dead-letter-topic", "given-up")
             machine.penstock(
-                "subscriptions", "create", "s", "--pattern", "orders:**", "--target", receiver.url, *options
+                "subscriptions", "create", "s", "--pattern", "refunds:**", "--target", receiver.url, *options
             )
-            machine.penstock("publish", "orders:placed", "--key", "order-1", "--data", "7")
+            machine.penstock("publish", "refunds:asked", "--key", "order-1", "--data", "7")
             pulled = await asyncio.to_thread(subscriber.pull, subscription=name, max_messages=1, timeout=30)
     (received,) = pulled.received_messages
     assert b'"data":7' in received.message.data
@@ -135,11 +141,13 @@ async def test_what_is_given_up_goes_to_the_dead_letter_topic(
 
 
 async def test_with_keys_the_parts_know_each_other_and_strangers_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, postgres_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys, settings = tmp_path / "keys.toml", tmp_path / "settings.toml"
     key = made_key(keys)
     settings.write_text(f'[http]\nhost = "0.0.0.0"\n[api]\nkeys = "{keys}"\n')
+    # A setting does what the option does.
+    monkeypatch.setenv("PENSTOCK_DATA__DATABASE", postgres_database)
     with Machine(tmp_path, options=("--config", str(settings))) as machine:
         assert [status_for_strangers(machine.addresses[part]) for part in ("api", "router")] == [401, 401]
         monkeypatch.setenv("PENSTOCK_API__TOKEN", key)
@@ -147,6 +155,7 @@ async def test_with_keys_the_parts_know_each_other_and_strangers_are_refused(
             machine.penstock("subscriptions", "create", "billing", "--pattern", "orders:**", "--target", receiver.url)
             machine.penstock("publish", "orders:placed", "--key", "order-1")
             await receiver.received(1, 60)
+        assert jobs_in(postgres_database) == 1
         # Long before the router's next sync.
         machine.penstock("pools", "set", "SLOW", "--concurrency", "3")
         wait_until(lambda: concurrency_of(machine, "SLOW", key) == 3, 60)
@@ -159,7 +168,7 @@ def made_key(file: Path) -> str:
 
 
 def status_for_strangers(url: str) -> int:
-    """How a part answers somebody without a key."""
+    """How a part answers someone without a key."""
     with pytest.raises(HTTPError) as refused:
         urllib.request.urlopen(f"{url}/openapi.json")
     refused.value.close()
@@ -174,6 +183,7 @@ def concurrency_of(machine: Machine, pool: str, key: str) -> int | None:
         return next((each["concurrency"] for each in json.load(answer)["pools"] if each["code"] == pool), None)
 
 
+@shared
 def test_a_part_that_dies_is_started_again_where_it_was(machine: Machine) -> None:
     router = machine.addresses["router"]
     wait_until(lambda: is_ready(router), 60)
@@ -194,7 +204,9 @@ def test_ctrl_c_while_it_starts_stops_it_without_starting_the_rest(tmp_path: Pat
     assert "api is ready" not in machine.log()
 
 
-def test_when_it_is_killed_its_parts_end_too(machine: Machine) -> None:
+def test_when_it_is_killed_its_parts_end_too(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.start()
     parts = children_of(machine.pid)
     assert len(parts) == len(PARTS)
     machine.send(signal.SIGKILL)
@@ -215,27 +227,18 @@ def test_a_data_directory_that_is_none_is_told_in_one_sentence(tmp_path: Path) -
     assert "give --data" in error
 
 
-def test_a_taken_directory_is_told_in_one_sentence(machine: Machine, tmp_path: Path) -> None:
-    (error,) = errors_of("--data", str(tmp_path / "data"), *free_ports())
+@shared
+def test_a_taken_directory_is_told_in_one_sentence(machine: Machine) -> None:
+    (error,) = errors_of("--data", str(machine.data), *free_ports())
     assert re.search(r"is locked by process \d+: stop it, or use another data directory", error)
 
 
-@pytest.mark.parametrize(
-    ("part", "option", "setting"),
-    [
-        ("sqs", "--sqs", "ports.sqs"),
-        ("pubsub", "--pubsub", "ports.pubsub"),
-        ("api", "--http", "http.port"),
-        ("router", "--router", "ports.router"),
-    ],
-)
-def test_a_taken_port_is_told_with_what_to_change(tmp_path: Path, part: str, option: str, setting: str) -> None:
+def test_a_taken_port_is_reported_with_what_to_change(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        (error,) = errors_of("--data", str(tmp_path), *free_ports(**{option: port}))
-    assert error.startswith(f"error: {part} did not start: port {port} on 127.0.0.1 is in use by another program; ")
-    assert f"choose another port with {option} PORT or the setting {setting} (0 takes a free one)" in error
-    attrgetter(setting)(Config())
+        (error,) = errors_of("--data", str(tmp_path), *free_ports(**{"--pubsub": port}))
+    assert error.startswith(f"error: pubsub did not start: port {port} on 127.0.0.1 is in use by another program; ")
+    assert "choose another port with --pubsub PORT or the setting ports.pubsub (0 takes a free one)" in error
 
 
 def errors_of(*options: str) -> list[str]:

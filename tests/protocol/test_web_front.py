@@ -184,7 +184,7 @@ async def test_a_part_that_is_not_there_is_told_in_a_sentence(tmp_path: Path) ->
     assert f"the router at {NOWHERE} cannot be reached" in away.body["detail"]
     assert "api.router" in away.body["detail"]
     assert "set api.queues" in unknown.body["detail"]
-    # Not everybody has Spark: no error, but an answer.
+    # Not everyone has Spark: no error, but an answer.
     assert (pipeline.status, pipeline.body["reachable"], pipeline.body["queries"]) == (200, False, [])
 
 

@@ -68,7 +68,7 @@ class BrokerRig:
         self._open()
 
     def crash(self) -> None:
-        """Open the store again as a process does that was killed: nobody wrote down what was in flight."""
+        """Open the store again as a process does that was killed: no one wrote down what was in flight."""
         self.store.close()
         self.clock.advance(1)
         self._open()

@@ -47,7 +47,7 @@ class RawServer:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def until_open(self, count: int) -> None:
-        """Wait until so many connections are open."""
+        """Wait until this many connections are open."""
         async with asyncio.timeout(10), self._changed:
             await self._changed.wait_for(lambda: self.open == count)
 

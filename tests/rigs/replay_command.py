@@ -36,7 +36,7 @@ class ReplayCommand(PenstockProcess):
                 await asyncio.sleep(0.01)
 
     async def ended(self) -> tuple[int, Any, str]:
-        """The exit code, what it printed as JSON, and what it told beside."""
+        """The exit code, what it printed as JSON, and what it wrote to stderr."""
         code, out = await asyncio.to_thread(self.finish, WITHIN_S)
         return code, json.loads(out) if out.strip() else None, self.log()
 

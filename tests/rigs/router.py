@@ -69,7 +69,7 @@ def on_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P,
 
 
 async def quiet() -> None:
-    """Let everybody go on as far as they can at this moment: virtual time passes only when nothing else is left."""
+    """Let everyone go on as far as they can at this moment: virtual time passes only when nothing else is left."""
     await asyncio.sleep(1e-6)
 
 
@@ -133,7 +133,10 @@ class ScriptedSource:
 
     def give(self, *batch: Received | MessagePointer) -> None:
         """Let the next poll return this batch."""
-        self._batches.put_nowait([each if isinstance(each, Received) else received(each) for each in batch])
+        messages = [each if isinstance(each, Received) else received(each) for each in batch]
+        for message in messages:
+            message.ordered = self.ordered
+        self._batches.put_nowait(messages)
 
     async def open(self) -> None:
         self.opened += 1
@@ -335,7 +338,11 @@ async def running(
     assert rig.router.in_flight(1).messages == []
 
 
-def tracked(of: MessagePointer, batch_group: BatchGroup | None = None, tracked_s: float = 0.0) -> TrackedMessage:
+def tracked(
+    of: MessagePointer, batch_group: BatchGroup | None = None, tracked_s: float = 0.0, *, ordered: bool = True
+) -> TrackedMessage:
     """A message for tests of what never looks at where it came from, nor at the pool it is in."""
     nowhere = cast(Any, None)
-    return TrackedMessage(of, received(of), nowhere, nowhere, batch_group or BatchGroup(), tracked_s)
+    message = received(of)
+    message.ordered = ordered
+    return TrackedMessage(of, message, nowhere, nowhere, batch_group or BatchGroup(), tracked_s)

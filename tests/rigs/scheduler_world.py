@@ -57,7 +57,7 @@ class Life:
         self.lease_is_reachable = True
 
     def pause(self) -> None:
-        """Stop it in the middle of whatever it does; for good, if nobody resumes it."""
+        """Stop it in the middle of whatever it does; for good, if no one resumes it."""
         self._runs.clear()
 
     def resume(self) -> None:
@@ -337,7 +337,7 @@ class Consumer:
                 self.errors[job.group_key].add(job.id)
 
     async def resolve(self, *, ignore: float) -> None:
-        """Somebody looks at the jobs in ERROR, and retries or ignores each."""
+        """Someone looks at the jobs in ERROR, and retries or ignores each."""
         for errors in self.errors.values():
             for job_id in sorted(errors):
                 errors.discard(job_id)

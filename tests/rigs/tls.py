@@ -14,7 +14,7 @@ from cryptography.x509.oid import NameOID
 
 @cache
 def authority() -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    """A certificate authority nobody else trusts."""
+    """A certificate authority no one else trusts."""
     key = ec.generate_private_key(ec.SECP256R1())
     return _certificate("test authority", key, "test authority", key, is_authority=True), key
 

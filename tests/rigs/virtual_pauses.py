@@ -24,7 +24,7 @@ class VirtualPauses:
         await done
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass, ending pauses in order, and let everybody go on as far as they can."""
+        """Let time pass, ending pauses in order, and let everyone go on as far as they can."""
         end_ms = self._clock.now_ms() + round(seconds * 1000)
         await settle()
         while self._waiting and self._waiting[0][0] <= end_ms:

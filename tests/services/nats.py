@@ -56,7 +56,7 @@ class NatsServer:
 
 
 def free_port() -> int:
-    """A port nobody listens on."""
+    """A port no one listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

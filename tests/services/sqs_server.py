@@ -163,7 +163,7 @@ def receive(client: Any, url: str, most: int = 10, **parameters: Any) -> list[di
 
 
 def drain(client: Any, url: str, count: int, **parameters: Any) -> list[dict[str, Any]]:
-    """Receive and delete until so many messages came; fails when they do not come."""
+    """Receive and delete until this many messages came; fails when they do not come."""
     messages: list[dict[str, Any]] = []
     deadline_s = monotonic() + 60
     while len(messages) < count:

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 
+from penstock.domain.errors import Unavailable
 from penstock.domain.outcome import MediationOutcome
 from penstock.domain.pointer import DEFAULT_GROUP, DispatchMode, MessagePointer
 from tests.rigs.router import (
@@ -18,6 +19,7 @@ from tests.rigs.router import (
     pointer,
     pool_p,
     rate_limited,
+    received,
     running,
 )
 
@@ -57,9 +59,54 @@ async def test_scenario_3_multiple_batches_same_group() -> None:
         rig.source.give(*order("12345", "msg3", "msg4"))
         await rig.idle()
 
-        assert rig.source.nacked == {"b-msg1": 30, "b-msg2": 10}
+        assert rig.source.nacked == {"b-msg1": 30, "b-msg2": 10, "b-msg3": 10, "b-msg4": 10}
+        assert rig.source.acked == []
+        assert rig.mediator.order == ["msg1", "msg1", "msg1"]
+
+
+@on_virtual_time
+async def test_without_order_in_the_queue_batches_are_independent() -> None:
+    def unordered(source: ScriptedSource) -> None:
+        source.ordered = False
+
+    async with running(script={"msg1": [SERVER_ERROR] * 3}, prepare=unordered) as rig:
+        rig.source.give(*order("12345", "msg1", "msg2"))
+        rig.source.give(*order("12345", "msg3", "msg4"))
+        await rig.idle()
+
+        assert rig.source.nacked == {"b-msg1": 30, "b-msg2": 31}
         assert rig.source.acked == ["b-msg3", "b-msg4"]
-        assert rig.mediator.order == ["msg1", "msg1", "msg1", "msg3", "msg4"]
+
+
+@on_virtual_time
+async def test_a_failure_gives_back_what_met_in_its_lane_after_a_lapsed_lease() -> None:
+    async with running(script={"msg2": [SERVER_ERROR] * 3}) as rig:
+        rig.source.settle_errors.append(Unavailable("the delete was lost"))
+        rig.source.give(*order("12345", "msg1", "msg2", "msg3"))
+        await asyncio.sleep(0.25)
+        # msg1 is done here but not in its queue, so it comes again; its lease and that of msg3 have lapsed.
+        again = [received(each, "h2") for each in order("12345", "msg1", "msg2", "msg3")]
+        rig.source.give(*again, *order("12345", "msg4"))
+        rig.source.give(*order("12345", "msg5"))
+        await rig.idle()
+
+        assert rig.mediator.order == ["msg1", "msg2", "msg2", "msg2"]
+        assert rig.source.nacked == {"b-msg2": 30, **{f"b-msg{number}": 10 for number in (1, 3, 4, 5)}}
+
+
+@on_virtual_time
+async def test_what_comes_with_a_message_that_is_being_given_back_does_not_pass_it() -> None:
+    async with running(script={"msg1": [SERVER_ERROR] * 3}) as rig:
+        rig.source.give(*order("12345", "msg1"))
+        rig.source.give(*order("12345", "msg2"))
+        await asyncio.sleep(1.0)
+        rig.source.settle_s = 5.0
+        await asyncio.sleep(4.0)
+        rig.source.give(received(order("12345", "msg2")[0], "h2"), *order("12345", "msg3"))
+        await rig.idle()
+
+        assert rig.mediator.order == ["msg1", "msg1", "msg1"]
+        assert "b-msg3" in rig.source.nacked
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from penstock.queues.open import QueueSpec, source_for
 
 
 async def main(uri: str, visibility_s: int, count: int) -> None:
-    """Print `broker_id` of so many messages, one a line, then wait."""
+    """Print `broker_id` of this many messages, one a line, then wait."""
     source = source_for(QueueSpec("child", uri, visibility_timeout=visibility_s))
     await source.open()
     taken = 0

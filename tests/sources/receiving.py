@@ -29,7 +29,7 @@ def bodies(messages: Iterable[Received]) -> list[str]:
 
 
 async def take(source: Source, count: int, *, ack: bool = False) -> list[Received]:
-    """The next messages, so many; each acked when it comes if asked to. Fails if they do not come, or more."""
+    """The next `count` messages; each acked when it comes if asked to. Fails if they do not come, or more."""
     taken: list[Received] = []
     async with asyncio.timeout(PATIENCE_S):
         while len(taken) < count:

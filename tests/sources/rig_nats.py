@@ -52,7 +52,7 @@ class NatsRig(SourceRig):
         return NatsPublisher(self._uri)
 
     def source_of_missing_queue(self) -> NatsSource:
-        """Of a stream that nobody made."""
+        """Of a stream that no one made."""
         missing = NatsUri(self._uri.host, self._uri.port, "nobody-made-it", "router")
         return NatsSource("orders", missing, visibility_s=30)
 

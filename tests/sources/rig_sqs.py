@@ -69,7 +69,7 @@ class SqsRig(SourceRig):
         return SqsPublisher(self._parsed(self._uri))
 
     def source_of_missing_queue(self) -> SqsSource:
-        """An end of a queue that nobody made."""
+        """An end of a queue that no one made."""
         return SqsSource("missing", self._parsed(self._uri.replace("/q-", "/missing-")))
 
     def refused_publication(self, group: str) -> Publication:

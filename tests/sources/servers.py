@@ -9,6 +9,6 @@ from tests.services.sqs_server import SqsServer, running
 
 @pytest.fixture(scope="session")
 def source_sqs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqsServer]:
-    """An SQS server of ours that keeps nothing; everybody is admin."""
+    """An SQS server of ours that keeps nothing; everyone is admin."""
     with running(tmp_path_factory.mktemp("sqs-sources"), "--memory") as server:
         yield server

@@ -8,7 +8,7 @@ from penstock.delivery.http.answer import Answer
 from penstock.delivery.http.client import HttpClient, exchange_once
 from penstock.delivery.http.request import Headers, RequestHead, Target, head_with, parse_target, request_head
 from penstock.delivery.http.settings import DeliverySettings, own_part_settings
-from penstock.delivery.webhook.courier import Courier, WebhookDelivery, undeliverable
+from penstock.delivery.webhook.courier import Courier, CourierSettings, WebhookDelivery, open_courier, undeliverable
 from penstock.delivery.webhook.request import (
     DeliveryRequest,
     checked_headers,
@@ -30,6 +30,7 @@ __all__ = [
     "ConnectTimedOut",
     "ConnectionBroken",
     "Courier",
+    "CourierSettings",
     "DeliveryFailed",
     "DeliveryRequest",
     "DeliverySettings",
@@ -47,6 +48,7 @@ __all__ = [
     "exchange_once",
     "head_with",
     "is_json",
+    "open_courier",
     "own_part_settings",
     "parse_target",
     "request_head",

@@ -88,7 +88,7 @@ def parts_of(
 
     def router(at: Mapping[str, str]) -> tuple[str, ...]:
         topics = ("--dead-letters", at["pubsub"])
-        return (*options, "serve", "router", "--port", str(router_port.release()), *topics, *data)
+        return (*options, "serve", "router", "--port", str(router_port.release()), *topics, *jobs_data)
 
     def router_configuration(at: Mapping[str, str]) -> Mapping[str, str]:
         return {_ROUTER_CONFIGURATION: _with_token(f"{at['api']}{CONFIGURATION}", environment.get(API_TOKEN, ""))}

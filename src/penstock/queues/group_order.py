@@ -258,7 +258,7 @@ class ArrivalBuffer:
 
     def _received(self, arrival: Arrival) -> Received:
         arrival.handle = f"{arrival.broker_id}/{next(self._handles)}"
-        return Received(arrival.broker_id, arrival.body, arrival.group, arrival.handle)
+        return Received(arrival.broker_id, arrival.body, arrival.group, arrival.handle, arrival.group is not None)
 
     def _end_delay(self, broker_id: str) -> None:
         if timer := self._delays.pop(broker_id, None):

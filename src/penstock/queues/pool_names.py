@@ -27,7 +27,8 @@ def pool_queue(uri: str, pool: str) -> str:
     parts = urlsplit(uri)
     if parts.scheme == "sqlite":
         (queue,) = parse_qs(parts.query).get("queue", [""])
-        return urlunsplit(parts._replace(query=f"queue={quote(pool_queue_name(queue, pool), safe='')}"))
+        # Put together by hand: urlunsplit drops the slashes before a path without a host.
+        return f"{uri.partition('?')[0]}?queue={quote(pool_queue_name(queue, pool), safe='')}"
     segments = parts.path.split("/")
     # The consumer of NATS is the last part, its stream the one before.
     place = -2 if parts.scheme == "nats" else -1

@@ -1,4 +1,4 @@
-"""Publishes to a queue for each pool, so that a full pool stops only its own queue (docs/decisions/0028)."""
+"""Publishes to a queue for each pool, so that a full pool stops only its own queue (docs/decisions/0029)."""
 
 import asyncio
 from collections import OrderedDict
@@ -14,7 +14,7 @@ HasQueue = Callable[[str], Awaitable[bool]]
 class PoolPublisher:
     """A publisher to the queues of all pools, made on demand.
 
-    Publications without a pool, and those of pools of which `has_queue` says no, go to the queue of `uri`.
+    Publications without a pool, and those of pools without a queue (`has_queue`), go to the queue of `uri`.
     """
 
     def __init__(self, uri: str, has_queue: HasQueue) -> None:

@@ -82,6 +82,8 @@ class Received(msgspec.Struct, eq=False, gc=False):
     body: bytes
     group: str | None
     handle: str
+    # Whether it keeps its place in its group when it is nacked.
+    ordered: bool = False
 
 
 class Source(Protocol):

@@ -22,7 +22,7 @@ from penstock.sqs.model import Shape
 from penstock.sqs.queue.placement import CAPABILITIES
 from penstock.sqs.service import SqsService
 from penstock.sqs.watch import WATCH_ACTION, WATCH_TARGET, watch_queues
-from penstock.sqs.wire import json_protocol, query_protocol
+from penstock.sqs.wire import json_protocol, query_json, query_protocol
 from penstock.sqs.wire.protocol import SignedRequest, WireProtocol
 
 log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class SqsApp:
     # AWS requests
 
     def _begin(self, exchange: Exchange, target: bytes, headers: Mapping[bytes, bytes]) -> None:
-        wire: WireProtocol = json_protocol if target else query_protocol
+        wire: WireProtocol = json_protocol if target else _query_wire(headers)
         call = _Call(exchange, wire, self._service.new_request_id(), self._seconds())
         try:
             self._service.require_owned()
@@ -168,7 +168,7 @@ class SqsApp:
         else:
             log.error("%s failed unexpectedly", action, exc_info=error)
             refusal = SqsError(ErrorKind.INTERNAL_FAILURE, "The request failed because of an unknown error.")
-        self._service.metrics.count_error(action, refusal.kind.json_type)
+        self._service.metrics.count_error(action, refusal.kind.name_in_json)
         return refusal
 
     def _answer_health(self, exchange: Exchange) -> None:
@@ -195,6 +195,11 @@ class SqsApp:
             refusal = self._refusal("admin", error)
             status, body = refusal.kind.status, json_protocol.encode_error(refusal, "")
         exchange.respond(status, [(b"content-type", b"application/json"), (b"cache-control", b"no-store")], body)
+
+
+def _query_wire(headers: Mapping[bytes, bytes]) -> WireProtocol:
+    """Return the form of the Query protocol's answers: JSON only for a client that accepts nothing else."""
+    return query_json if headers.get(b"accept") == query_json.CONTENT_TYPE else query_protocol
 
 
 def _read_query(exchange: Exchange, caller: SqsCaller) -> tuple[str, Shape]:

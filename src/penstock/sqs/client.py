@@ -32,9 +32,9 @@ from penstock.sqs.wire.protocol import SignedRequest
 # A receive waits up to 20 seconds; a server that is silent for longer than this does not answer any more.
 TIMEOUT_S = 60.0
 _LIST_PAGE = 1000
-_ERROR_NAMESPACE = "com.amazonaws.sqs#"
+_ERROR_NAMESPACE = "com.amazon"
 
-_MISSING = {ErrorKind.QUEUE_DOES_NOT_EXIST.json_type, ErrorKind.RESOURCE_NOT_FOUND.json_type}
+_MISSING = {ErrorKind.QUEUE_DOES_NOT_EXIST.name_in_json, ErrorKind.RESOURCE_NOT_FOUND.name_in_json}
 
 A = TypeVar("A")
 

@@ -162,7 +162,7 @@ class SendMessageBatchResultEntry(Shape):
     sequence_number: str | None = None
 
 
-class SendMessageBatchResponse(Shape, omit_defaults=False):
+class SendMessageBatchResponse(Shape):
     successful: list[SendMessageBatchResultEntry] = []
     failed: list[BatchResultErrorEntry] = []
 
@@ -228,7 +228,7 @@ class BatchResultEntry(Shape):
     id: str
 
 
-class BatchResponse(Shape, omit_defaults=False):
+class BatchResponse(Shape):
     """The response of DeleteMessageBatch and ChangeMessageVisibilityBatch."""
 
     successful: list[BatchResultEntry] = []
@@ -244,9 +244,9 @@ class ListDeadLetterSourceQueuesRequest(Shape):
     max_results: Integer | None = None
 
 
-class ListDeadLetterSourceQueuesResponse(Shape, omit_defaults=False):
+class ListDeadLetterSourceQueuesResponse(Shape):
     queue_urls: list[str] = field(name="queueUrls", default_factory=list)
-    next_token: str | msgspec.UnsetType = msgspec.UNSET
+    next_token: str | None = None
 
 
 class StartMessageMoveTaskRequest(Shape):
@@ -286,7 +286,7 @@ class MessageMoveTask(Shape):
     started_timestamp: int | None = None
 
 
-class ListMessageMoveTasksResponse(Shape, omit_defaults=False):
+class ListMessageMoveTasksResponse(Shape):
     results: list[MessageMoveTask] = []
 
 

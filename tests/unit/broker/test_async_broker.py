@@ -18,7 +18,7 @@ from tests.rigs.broker import LOCAL, SUBSCRIPTION, TOPIC, refused, texts
 
 
 class AsyncRig:
-    """An AsyncBroker that can be opened anew."""
+    """An AsyncBroker that can be opened again."""
 
     def __init__(self, database: Path | None) -> None:
         self.clock = VirtualClock()

@@ -1,4 +1,4 @@
-"""A subscription at its capacity (BROKER-4): drops are counted and told of, or the publish is refused."""
+"""A subscription at its capacity (BROKER-4): drops are counted and reported, or the publish is refused."""
 
 import logging
 from collections.abc import Iterator

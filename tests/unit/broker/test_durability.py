@@ -1,4 +1,4 @@
-"""What a durable broker knows again after it was opened anew."""
+"""What a durable broker knows again after it was opened again."""
 
 from collections.abc import Iterator
 from pathlib import Path

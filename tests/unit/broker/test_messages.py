@@ -1,4 +1,4 @@
-"""Messages belong to the broker once they are published: nobody can change them from outside."""
+"""Messages belong to the broker once they are published: no one can change them from outside."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A store that refuses a commit: the caller is told, and the broker is as it was before the call."""
+"""A store that refuses a commit: the caller gets an error, and the broker is as it was before the call."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -88,7 +88,7 @@ def test_a_key_keeps_its_order_whichever_thread_takes_it(rig: BrokerRig) -> None
         for count in range(40):
             rig.publish(str(count), key=key)
             for message in rig.pull(2):
-                # Nobody else has a message of this key before this one is acked, so the list needs no lock.
+                # No one else has a message of this key before this one is acked, so the list needs no lock.
                 seen[message.ordering_key or ""].append(int(message.data))
                 rig.queue.ack(message.ack_id)
         return []

@@ -127,6 +127,12 @@ def test_starting_imports_nothing_heavy() -> None:
     assert heavy.isdisjoint(ran.stdout.split())
 
 
+def test_an_api_without_a_broker_loads_no_broker_client() -> None:
+    program = "import sys, penstock.events.api, penstock.cli.serve.api; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert {"grpc", "google.pubsub_v1", "pyarrow", "pyspark"}.isdisjoint(ran.stdout.split())
+
+
 def test_completion_is_offered() -> None:
     assert app_module.app._add_completion
     assert "--install-completion" in runner.invoke(app, ["--help"]).output

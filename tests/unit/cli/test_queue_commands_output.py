@@ -1,4 +1,4 @@
-"""`penstock queue` without a server that is one: endpoints, keys, usage, and what is told when nobody answers."""
+"""`penstock queue` without a server that is one: endpoints, keys, usage, and what is reported when no one answers."""
 
 import json
 import select

@@ -1,4 +1,4 @@
-"""Which trace a delivery belongs to, and what its subscriber is told of it."""
+"""Which trace a delivery belongs to, and what its subscriber learns of it."""
 
 import re
 

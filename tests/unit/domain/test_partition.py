@@ -1,7 +1,7 @@
 """Which partition a group goes to: the vectors of the specification, and what every caller relies on."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.domain.message import fnv1a_32, partition_of
@@ -33,6 +33,7 @@ def test_a_message_without_a_group_goes_to_the_first_partition() -> None:
     assert partition_of("", 32) == 0
 
 
+@settings(max_examples=500)
 @given(st.text(max_size=128), st.sampled_from([2, 4, 8, 16, 32]))
 def test_a_group_stays_in_one_partition(group: str, count: int) -> None:
     partition = partition_of(group, count)

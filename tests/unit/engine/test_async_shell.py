@@ -108,7 +108,7 @@ class Rig:
         return asyncio.create_task(self.shell.receive(self.queue, limit, wait_s=wait_s))
 
     async def waiting(self, count: int) -> None:
-        """Until so many receivers stand in line."""
+        """Until this many receivers stand in line."""
         while len(self.shell._waiters.get(self.queue.id, ())) != count:
             await turn()
 
@@ -395,7 +395,7 @@ async def test_no_wake_up_is_lost_whatever_the_order(seed: int) -> None:
         else:
             for _ in range(12):
                 await turn()
-            # Everything that could run has run: nobody sleeps while something is there to be had.
+            # Everything that could run has run: no one sleeps while something is there to be had.
             receivers = [task for task in receivers if not task.done()]
             assert not (receivers and rig.queue.engine.visible)
     for task in receivers:

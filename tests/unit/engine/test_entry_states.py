@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.domain.message import Message
@@ -28,6 +28,7 @@ OPERATIONS = st.lists(
 )
 
 
+@settings(max_examples=500)
 @given(grouping=st.sampled_from(Grouping), late_ack=st.booleans(), operations=OPERATIONS)
 def test_the_engine_makes_no_other_transition(grouping: Grouping, late_ack: bool, operations: list[str]) -> None:
     policy = QueuePolicy(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.domain.message import NO_ATTRIBUTES, Message, TypedValue
@@ -83,6 +83,7 @@ class TestSegments:
             damages = sum(isinstance(each, Damage) for each in found)
             assert damages == (len(EXAMPLE) if at < records_at else 1)
 
+    @settings(max_examples=500)
     @given(batches, st.data())
     def test_a_flipped_bit_in_any_segment_is_found(self, batch: list[Message], data: st.DataObject) -> None:
         payload = bytearray(encoded(batch))

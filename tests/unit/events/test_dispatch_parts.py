@@ -132,6 +132,33 @@ def test_a_retry_has_its_own_delay_and_an_immediate_job_never_rests() -> None:
     assert run([lane_job(1, 9)], 0, ordered=False).rests_until_ms == 0
 
 
+def test_a_lane_with_enough_on_its_way_waits_for_one_of_them() -> None:
+    jobs = [lane_job(number, 0) for number in range(1, 21)]
+    sent = [f"s{number}" for number in range(10)]
+
+    first = run(jobs, 0)
+    full = run(jobs, 0, sent=sent)
+    half_full = run(jobs, 0, sent=sent[:5])
+
+    assert ([job.id for job in first.jobs], first.waits_for) == ([str(number) for number in range(1, 11)], "6")
+    assert (full.jobs, full.waits_for) == ([], "s5")
+    assert (len(half_full.jobs), half_full.waits_for) == (5, "1")
+
+
+def test_a_job_that_is_tried_again_goes_alone() -> None:
+    again = run([lane_job(1, 1, deliveries=1), lane_job(2, 0)], 0)
+
+    assert ([job.id for job in again.jobs], again.waits_for) == (["1"], "1")
+
+
+def test_a_lane_moves_to_another_pool_when_none_of_its_jobs_is_on_its_way_in_the_old_one() -> None:
+    jobs = [lane_job(1, 0)]
+
+    assert run(jobs, 0, pool="old", sent=["s"]).waits_for == "s"
+    assert run(jobs, 0, pool="old").moves_to == "P"
+    assert not run(jobs, 0, pool="old").jobs
+
+
 class RecordingQueue:
     """Takes its time for each call, and remembers it."""
 

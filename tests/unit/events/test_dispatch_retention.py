@@ -1,4 +1,4 @@
-"""Finished jobs leave the table that is polled after a day, and nobody has to see to it."""
+"""Finished jobs leave the table that is polled after a day, and no one has to see to it."""
 
 import asyncio
 

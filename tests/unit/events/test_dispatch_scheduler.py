@@ -498,6 +498,6 @@ async def claim(rig: SchedulerRig, owner: str) -> list[ClaimedJob]:
 
 
 async def publish_by_hand(rig: SchedulerRig, job: ClaimedJob) -> None:
-    """What a scheduler does, by somebody who forgets it then."""
+    """What a scheduler does, by someone who forgets it then."""
     publication = Pointers(ENDPOINT, PlainTokens()).publication(job, rig.clock.now_ms())
     assert await rig.queue.publish([publication]) == [None]

@@ -116,7 +116,7 @@ def test_half_a_backup_is_refused_and_leaves_nothing(data: Path, file: Path, tmp
 
 
 def archive(path: Path, *files: tuple[str, bytes, bytes]) -> Path:
-    """A backup by somebody else: name, content, and the content that the list speaks of."""
+    """A backup by someone else: name, content, and the content that the list speaks of."""
     listed = [
         {"name": name, "size_bytes": len(told), "sha256": hashlib.sha256(told).hexdigest()} for name, _, told in files
     ]

@@ -111,7 +111,7 @@ async def until(holds: Callable[[], object]) -> None:
 
 
 async def quiet() -> None:
-    """Let others work until nobody has anything to do; virtual time stands still meanwhile."""
+    """Let others work until no one has anything to do; virtual time stands still meanwhile."""
     for _ in range(50):
         await asyncio.sleep(0)
 

@@ -41,7 +41,7 @@ async def welcome(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, he
 
 
 class Listener:
-    """What a connection told."""
+    """What a connection reported."""
 
     def __init__(self) -> None:
         self.messages: list[Frame] = []

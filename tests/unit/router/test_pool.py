@@ -342,7 +342,7 @@ async def test_an_error_in_the_mediator_is_a_warning_and_the_message_goes_back()
 async def test_a_worker_ended_from_outside_strands_nobody() -> None:
     async with running(pool_p(1), takes_s=1) as rig:
         rig.source.give(pointer("a"), pointer("with-a"))
-        rig.source.give(pointer("later"))
+        rig.source.give(pointer("later", mode=DispatchMode.NEXT_ON_ERROR))
         rig.source.give(pointer("x", "x"))
         await asyncio.sleep(0.5)
         [worker] = workers()

@@ -23,7 +23,7 @@ from tests.rigs.router import (
 
 
 async def fill(rig: RouterRig, messages: int) -> None:
-    """Hold the delivery of `first`, and let so many messages wait behind it."""
+    """Hold the delivery of `first`, and let this many messages wait behind it."""
     rig.mediator.hold("first")
     rig.source.give(pointer("first", "first"), *(pointer(f"w{number}", "first") for number in range(messages)))
     await quiet()

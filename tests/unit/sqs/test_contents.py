@@ -18,7 +18,6 @@ from penstock.sqs.actions.contents import (
     check_entry_ids,
     check_group_id,
     check_max_messages,
-    check_size,
     check_visibility,
     check_wait,
     encoded,
@@ -110,9 +109,7 @@ def test_entry_ids_are_well_formed_and_distinct() -> None:
 
 
 def test_sizes() -> None:
-    check_size(1024, 1024)
     check_batch_size(MIB)
-    assert refusal(lambda: check_size(1025, 1024)).kind is ErrorKind.INVALID_PARAMETER_VALUE
     too_long = refusal(lambda: check_batch_size(MIB + 1))
     assert too_long.kind is ErrorKind.BATCH_REQUEST_TOO_LONG
     assert "1048576 bytes. You have sent 1048577 bytes." in str(too_long)

@@ -107,9 +107,7 @@ def test_null_is_a_field_that_was_not_sent() -> None:
 @pytest.mark.parametrize(
     ("action", "body", "name"),
     [
-        ("SendMessage", b"{}", "QueueUrl"),
         ("SendMessage", b'{"QueueUrl":"u"}', "MessageBody"),
-        ("CreateQueue", b"", "QueueName"),
         ("AddPermission", b'{"QueueUrl":"u","Label":"l"}', "AWSAccountIds"),
         ("SendMessageBatch", b'{"QueueUrl":"u","Entries":[{"Id":"1"}]}', "Entries.1.MessageBody"),
         (
@@ -178,12 +176,18 @@ def test_another_target_is_refused(target: bytes | str) -> None:
 
 
 def test_what_is_not_set_is_not_sent() -> None:
-    assert json_protocol.encode("DeleteMessage", model.EmptyResponse(), "r") == b"{}"
+    assert json_protocol.encode("DeleteMessage", model.EmptyResponse(), "r") == b""
     assert json_protocol.encode("ReceiveMessage", model.ReceiveMessageResponse(), "r") == b"{}"
-    assert json.loads(json_protocol.encode("DeleteMessageBatch", model.BatchResponse(), "r")) == {
-        "Successful": [],
-        "Failed": [],
-    }
+    for response in (
+        model.BatchResponse(),
+        model.SendMessageBatchResponse(),
+        model.ListDeadLetterSourceQueuesResponse(),
+        model.ListMessageMoveTasksResponse(),
+        model.ListQueuesResponse(),
+        model.ListQueueTagsResponse(),
+        model.GetQueueAttributesResponse(),
+    ):
+        assert json_protocol.encode("-", response, "r") == b"{}"
 
 
 def test_botocore_reads_an_answer() -> None:
@@ -213,15 +217,19 @@ def test_botocore_raises_the_modelled_exception(kind: ErrorKind) -> None:
     answer = {"headers": headers, "status_code": kind.status, "body": json_protocol.encode_error(error, "r")}
     parsed = create_parser("json").parse(answer, aws.operation_model("SendMessage").output_shape)
     assert parsed["Error"]["Code"] == kind.query_code
-    assert parsed["Error"]["QueryErrorCode"] == kind.json_type
+    assert parsed["Error"]["QueryErrorCode"] == kind.name_in_json
     assert parsed["Error"]["Message"] == "what was wrong: <é>"
     assert parsed["Error"]["Type"] == ("Sender" if kind.status < 500 else "Receiver")
     assert parsed["ResponseMetadata"]["RequestId"] == "r-2"
     assert headers["retry-after"] == "7"
     assert headers["content-type"] == "application/x-amz-json-1.0"
-    if kind.json_type in aws.shape_names:
+    assert headers["x-amzn-errortype"] == kind.json_type
+    modelled = [name for name in aws.shape_names if aws.shape_for(name).metadata.get("exception")]
+    namespace, _, name = kind.json_type.partition("#")
+    assert namespace == ("com.amazonaws.sqs" if name in modelled else "com.amazon.coral.service")
+    if name in modelled:
         raised = client.exceptions.from_code(parsed["Error"]["QueryErrorCode"])
-        assert raised is getattr(client.exceptions, kind.json_type)
+        assert raised is getattr(client.exceptions, name)
 
 
 class Served(AWSResponse):  # type: ignore[misc]
@@ -274,7 +282,7 @@ def test_a_client_of_botocore_is_served() -> None:
 
 def test_retry_after_is_only_there_when_known() -> None:
     names = {name for name, _ in json_protocol.error_headers(SqsError(ErrorKind.THROTTLING, "slow"), "r")}
-    assert names == {b"content-type", b"x-amzn-requestid", b"x-amzn-query-error"}
+    assert names == {b"content-type", b"x-amzn-requestid", b"x-amzn-errortype", b"x-amzn-query-error"}
 
 
 def test_an_error_message_with_half_a_surrogate_pair_is_still_told() -> None:

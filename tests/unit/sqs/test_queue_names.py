@@ -44,11 +44,11 @@ def test_other_names_are_refused(name: str, fifo: bool) -> None:
     assert "1 to 80 in length" in str(caught.value)
 
 
-def test_no_name_is_a_missing_parameter() -> None:
+def test_an_empty_name_is_not_a_name() -> None:
     with pytest.raises(SqsError) as caught:
         check_name("", fifo=False)
 
-    assert caught.value.kind is ErrorKind.MISSING_PARAMETER
+    assert caught.value.kind is ErrorKind.INVALID_PARAMETER_VALUE
 
 
 def test_an_arn_gives_its_name_back() -> None:
@@ -125,8 +125,8 @@ def test_of_another_account_no_queue_exists() -> None:
     assert caught.value.kind is ErrorKind.QUEUE_DOES_NOT_EXIST
 
 
-def test_no_url_is_a_missing_parameter() -> None:
+def test_no_url_names_no_queue() -> None:
     with pytest.raises(SqsError) as caught:
         name_of_url("", ACCOUNT)
 
-    assert caught.value.kind is ErrorKind.MISSING_PARAMETER
+    assert caught.value.kind is ErrorKind.QUEUE_DOES_NOT_EXIST

@@ -26,6 +26,10 @@ Retry: TypeAlias = Annotated[
 Timeout: TypeAlias = Annotated[
     float | None, typer.Option("--timeout", metavar="S", help="Seconds that the endpoint has to answer.")
 ]
+Unkeyed: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--unkeyed", metavar="none|ordered", help="Whether events without a key are delivered in order."),
+]
 DeadLetters: TypeAlias = Annotated[
     str | None, typer.Option("--dead-letter-topic", metavar="TOPIC", help="Topic that gets a copy of failed events.")
 ]
@@ -71,6 +75,7 @@ def create(
     filters: Filters = None,
     mode: Mode = None,
     pool: Pool = None,
+    unkeyed: Unkeyed = None,
     retry: Retry = None,
     timeout_s: Timeout = None,
     header: Headers = None,
@@ -80,7 +85,7 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Create a subscription; the secret that signs its deliveries is shown only now."""
-    options = _options(filters, mode, pool, retry, timeout_s, header, dead_letter_topic)
+    options = _options(filters, mode, pool, unkeyed, retry, timeout_s, header, dead_letter_topic)
     with connect(ctx, endpoint) as client:
         made = client.subscribe(name, pattern, target, **options, **given(tenant=tenant))
     if as_json:
@@ -105,6 +110,7 @@ def update(
     filters: Filters = None,
     mode: Mode = None,
     pool: Pool = None,
+    unkeyed: Unkeyed = None,
     retry: Retry = None,
     timeout_s: Timeout = None,
     header: Headers = None,
@@ -113,7 +119,7 @@ def update(
     as_json: AsJson = False,
 ) -> None:
     """Change the options that are given; headers and filters are replaced as a whole."""
-    options = _options(filters, mode, pool, retry, timeout_s, header, dead_letter_topic)
+    options = _options(filters, mode, pool, unkeyed, retry, timeout_s, header, dead_letter_topic)
     with connect(ctx, endpoint) as client:
         changes = given(name=name, pattern=pattern, target=target)
         changed = client.update_subscription(_id(client, which), **changes, **options)
@@ -209,6 +215,7 @@ def _options(
     filters: list[str] | None,
     mode: str | None,
     pool: str | None,
+    unkeyed: str | None,
     retry: str | None,
     timeout_s: float | None,
     header: list[str] | None,
@@ -218,6 +225,7 @@ def _options(
         filter=_conditions(filters) if filters else None,
         mode=mode,
         pool=pool,
+        unkeyed=unkeyed,
         retry_delays_s=None if retry is None else _delays(retry),
         timeout_s=timeout_s,
         headers=pairs(header, "--header") if header else None,

@@ -22,9 +22,9 @@ from penstock.cli.parameters import AsJson, Conf, DatabaseUrl, DataDir, Master, 
 from penstock.cli.pipeline.options import database_of, session_settings
 
 if TYPE_CHECKING:
+    from penstock.delivery import CourierSettings
     from penstock.domain.replay import Replay, ReplayProgress, ReplayRequest
     from penstock.history.replay.runner import Count, Ended
-    from penstock.history.replay.task import DirectSettings
     from penstock.ops.config import Config
     from penstock.spark.database import SparkDatabase
 
@@ -226,10 +226,10 @@ def _confirmed(count: "Count", *, yes: bool) -> bool:
     return typer.confirm(f"Deliver {count.jobs} jobs once more?", err=True)
 
 
-def _direct_settings(config: "Config") -> "DirectSettings":
-    from penstock.history.replay.task import DirectSettings
+def _direct_settings(config: "Config") -> "CourierSettings":
+    from penstock.delivery import CourierSettings
 
-    return DirectSettings(
+    return CourierSettings(
         egress_allow=config.egress.allow,
         connect_timeout_s=config.jobs.connect_timeout_s,
         http_version=config.jobs.http_version,

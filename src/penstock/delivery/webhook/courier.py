@@ -1,14 +1,30 @@
 """The courier: sends one request to a subscriber, through its breaker, and returns the outcome."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import msgspec
 
 from penstock.delivery.attempt import Attempts, Client
 from penstock.delivery.breakers import Breakers
+from penstock.delivery.egress import EgressGuard
 from penstock.delivery.http.answer import Answer
+from penstock.delivery.http.client import HttpClient
+from penstock.delivery.http.settings import DeliverySettings
 from penstock.delivery.webhook.request import DeliveryRequest
+from penstock.domain.addresses import Network
 from penstock.domain.job import kept_response
 from penstock.domain.outcome import ClientErrors, EgressDenied, MediationOutcome, MediationResult, outcome_of
 from penstock.edge.clock import Clock, stopwatch
+from penstock.ops.config import HttpVersion
+
+
+class CourierSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a process delivers to subscribers."""
+
+    egress_allow: tuple[Network, ...] = ()
+    connect_timeout_s: float = 10.0
+    http_version: HttpVersion = HttpVersion.HTTP_2
 
 
 class WebhookDelivery(msgspec.Struct, frozen=True):
@@ -48,3 +64,16 @@ class Courier:
             breaker, request.head, request.body, request.signature, read, timeout_s=request.timeout_s
         )
         return WebhookDelivery(outcome, round((stopwatch() - started_s) * 1000), response)
+
+
+@asynccontextmanager
+async def open_courier(settings: CourierSettings, breakers: Breakers, clock: Clock) -> AsyncIterator[Courier]:
+    """Return a courier with its own connections, behind the egress guard."""
+    # Each subscription has its own timeout, which is shorter than the client's.
+    delivery = DeliverySettings(connect_timeout_s=settings.connect_timeout_s, http_version=settings.http_version)
+    guard = EgressGuard(settings.egress_allow)
+    try:
+        async with HttpClient(guard, delivery) as client:
+            yield Courier(client, breakers, clock)
+    finally:
+        guard.close()

@@ -80,8 +80,8 @@ class RouterConfigRoutes:
         codes = [code for code in dict.fromkeys((*limits, *with_queue, self._default_pool)) if is_pool_code(code)]
         known = {code: Pool(code, each.concurrency, each.rate_limit_per_minute) for code, each in limits.items()}
         pools = [_view(known.get(code, Pool(code))) for code in codes]
-        if self._queue_per_pool and self._queue_uri and (told := set(codes).difference(with_queue)):
-            await self._repository.add_pool_queues(sorted(told))
+        if self._queue_per_pool and self._queue_uri and (new := set(codes).difference(with_queue)):
+            await self._repository.add_pool_queues(sorted(new))
         return RouterConfigurationView(pools, self._queues(codes if self._queue_per_pool else with_queue))
 
     def _queues(self, codes: Iterable[str]) -> list[QueueToConsume]:

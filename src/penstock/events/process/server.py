@@ -8,27 +8,21 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from penstock.client.types import LONGEST_TIMEOUT_S
-from penstock.delivery import Breakers, Courier, DeliverySettings, EgressGuard, HttpClient
-from penstock.domain.addresses import Network
+from penstock.delivery import Breakers, Courier, CourierSettings, open_courier
 from penstock.edge.clock import Clock
-from penstock.events.process.dead_letters import DeadLetters, NoDeadLetters, PubsubDeadLetters
+from penstock.events.process.dead_letters import DeadLetters, NoDeadLetters
 from penstock.events.process.processor import ProcessMetrics, Processor
 from penstock.events.store import JobRepository
-from penstock.ops.config import HttpVersion
 from penstock.ops.telemetry import Metrics, NoSpans, Spans, open_otlp_spans
 
 
-class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessSettings(CourierSettings, frozen=True, kw_only=True):
     """How jobs are delivered, and the secrets of their tokens."""
 
     secrets: tuple[bytes, ...]
     traces_endpoint: str = ""
     traces_ratio: float = 1.0
     dead_letters: str = ""
-    connect_timeout_s: float = 10.0
-    http_version: HttpVersion = HttpVersion.HTTP_2
-    egress_allow: tuple[Network, ...] = ()
 
     def __repr__(self) -> str:
         # Without the secrets, which must not reach a log.
@@ -58,7 +52,7 @@ async def open_processor(
     owner = f"{part} {socket.gethostname()} {os.getpid()}"
     async with (
         _spans(settings, part) as spans,
-        _courier(settings, clock, breakers) as courier,
+        open_courier(settings, breakers, clock) as courier,
         _dead_letters(settings) as topics,
     ):
         counts = ProcessMetrics(metrics)
@@ -84,21 +78,7 @@ async def _dead_letters(settings: ProcessSettings) -> AsyncIterator[DeadLetters]
     if not settings.dead_letters:
         yield NoDeadLetters()
         return
+    from penstock.events.process.dead_letter_topics import PubsubDeadLetters
+
     async with PubsubDeadLetters(settings.dead_letters) as dead_letters:
         yield dead_letters
-
-
-@asynccontextmanager
-async def _courier(settings: ProcessSettings, clock: Clock, breakers: Breakers) -> AsyncIterator[Courier]:
-    delivery = DeliverySettings(
-        # Each subscription has its own timeout; this one ends only what escaped it.
-        request_timeout_s=LONGEST_TIMEOUT_S,
-        connect_timeout_s=settings.connect_timeout_s,
-        http_version=settings.http_version,
-    )
-    guard = EgressGuard(settings.egress_allow)
-    try:
-        async with HttpClient(guard, delivery) as client:
-            yield Courier(client, breakers, clock)
-    finally:
-        guard.close()

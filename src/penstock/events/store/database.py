@@ -130,7 +130,7 @@ class Transaction(Protocol):
         ...
 
     def together(self, *statements: Statement) -> list[list[Row]]:
-        """Return the rows of several statements, of which none needs the answer to another."""
+        """Return the rows of several statements that do not need each other's answers."""
         ...
 
     def finish_jobs(self, rows: Sequence[Row]) -> list[Row]:

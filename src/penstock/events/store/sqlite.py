@@ -1,6 +1,7 @@
 """The repository on an SQLite file: one writer thread, which commits together what waits, and one reader.
 
-With one writer nothing is locked; lanes are read one by one, which costs no round trip.
+With one writer nothing is locked; lanes are read one by one, which costs no round trip. Other processes may use the
+database too; a small file beside it calls those of them that wait for jobs.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import sqlite3
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
@@ -22,6 +24,7 @@ from penstock.domain.errors import InvalidArgument, PenstockError
 from penstock.domain.order import LaneKey, Position
 from penstock.domain.pace.credit import AwakeStream
 from penstock.edge.disk_space import DiskSpace, FreeBytes, free_bytes, is_disk_full
+from penstock.edge.randomness import random_bytes
 from penstock.events.errors import DatabaseFailed, ValuesRefused
 from penstock.events.store.database import (
     JobSignal,
@@ -200,11 +203,58 @@ CREATE TABLE IF NOT EXISTS migrations (
 _APPLIED = "SELECT version, name, checksum, works_with FROM migrations ORDER BY version"
 _RECORD = "INSERT INTO migrations (version, name, checksum, works_with) VALUES (?, ?, ?, ?)"
 
+# How often the one who waits looks whether another process called: less often while nothing happens.
+_FIRST_LOOK_S = 0.01
+_LAST_LOOK_S = 0.03
+_LOOK_GROWTH = 1.02
+_NUMBER_BYTES = 8
+
 Task = tuple[Work[Any], "asyncio.Future[Any]"]
 
 
+class SharedSignal(JobSignal):
+    """A signal that other processes give, too: each call writes a new number to a file, which those who wait look at.
+
+    A number that a crash kept from being written is made up for by the poll of the one who waits.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._seen = self._number()
+
+    async def wait(self) -> None:
+        """Return when there was a call since the last wait, by this process or another."""
+        look_s = _FIRST_LOOK_S
+        while not self._called.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(look_s):
+                    await self._called.wait()
+            look_s = min(look_s * _LOOK_GROWTH, _LAST_LOOK_S)
+            self._look()
+        self._called.clear()
+
+    def call_others(self) -> None:
+        """Call the processes that wait for jobs of this file."""
+        # The reader of another process may miss a number that is replaced at once, but not the newest one.
+        os.pwrite(self._file, random_bytes(_NUMBER_BYTES), 0)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+    def _look(self) -> None:
+        number = self._number()
+        if number != self._seen:
+            self._seen = number
+            self._called.set()
+
+    def _number(self) -> bytes:
+        return os.pread(self._file, _NUMBER_BYTES, 0)
+
+
 class SqliteDatabase:
-    """Jobs in one file; other processes may use it too, but are not called when jobs arrive."""
+    """Jobs in one file; other processes may use it too, and are called when jobs arrive."""
 
     def __init__(
         self, path: str | os.PathLike[str], *, durability: str = "fsync", free: FreeBytes = free_bytes
@@ -219,7 +269,7 @@ class SqliteDatabase:
         self._reading = ThreadPoolExecutor(1, "jobs-reader")
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
-        self._signal: JobSignal | None = None
+        self._signal: SharedSignal | None = None
         self._refuses = False
         self._disk_space = DiskSpace(self._path.parent, free)
 
@@ -238,7 +288,7 @@ class SqliteDatabase:
             self._reader = await loop.run_in_executor(self._reading, self._connect)
         except sqlite3.Error as error:
             raise DatabaseFailed(f"the database {self._path} cannot be opened: {_explained(error)}") from error
-        self._signal = JobSignal()
+        self._signal = SharedSignal(self._path.with_name(f"{self._path.name}-calls"))
         self._thread = Thread(target=self._serve, args=(loop, self._writer), name="jobs-writer", daemon=True)
         self._thread.start()
 
@@ -291,6 +341,9 @@ class SqliteDatabase:
             if connection is not None:
                 connection.close()
         self._reader = self._writer = None
+        if self._signal is not None:
+            self._signal.close()
+            self._signal = None
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -362,8 +415,9 @@ class SqliteDatabase:
         self._note_room(results, changed=writer.total_changes > changes_before)
         if not loop.is_closed():
             loop.call_soon_threadsafe(_settle, [done for _, done in tasks], results)
-        if transaction.announced:
-            self.signal.call()
+        if transaction.announced and self._signal is not None:
+            self._signal.call()
+            self._signal.call_others()
 
     def _note_room(self, results: list[object], *, changed: bool) -> None:
         causes = (result.error.__cause__ for result in results if isinstance(result, _Raised))

@@ -87,7 +87,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
 
 
 class AuditResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The result of an audit; `totals` counts all findings, of which `findings` has examples."""
+    """The result of an audit; `totals` counts all findings, and `findings` has examples."""
 
     window: AuditWindow
     counts: Mapping[str, int]

@@ -148,7 +148,7 @@ def _is_double(job: Numbers) -> Marks:
 
 
 def _overlapping(tried: AttemptColumns, at_job: Numbers, runs: _Runs, mode: Numbers) -> Numbers:
-    """Return the ordered jobs of which an attempt began before another had ended."""
+    """Return the ordered jobs with an attempt that began before another had ended."""
     several = numpy.flatnonzero(numpy.repeat(runs.lengths > 1, runs.lengths))
     # Of two that began in the same millisecond, the shorter may have ended when the other began.
     several = several[numpy.lexsort((tried.end_ms[several], tried.at_ms[several], at_job[several]))]

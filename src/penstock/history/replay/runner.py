@@ -11,11 +11,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from penstock.delivery import CourierSettings
 from penstock.domain.replay import Replay, ReplayProgress, ReplaySelection
 from penstock.edge.clock import Clock
 from penstock.history.errors import ReplayBroken
 from penstock.history.replay.selection import COLUMNS, on_their_way, part_counts, planned, selected
-from penstock.history.replay.task import DirectSettings, ReplayRun, replays_in, task_error
+from penstock.history.replay.task import ReplayRun, replays_in, task_error
 from penstock.history.replay.task import replay as deliver
 from penstock.history.replay.timetable import timetable
 from penstock.spark.database import SparkDatabase
@@ -67,7 +68,7 @@ class ReplayRunner:
             rows[_NO_PART]["jobs"],
         )
 
-    def run(self, replay: Replay, count: Count, direct: DirectSettings, stop: Event, on_progress: OnProgress) -> Ended:
+    def run(self, replay: Replay, count: Count, direct: CourierSettings, stop: Event, on_progress: OnProgress) -> Ended:
         """Run a replay until it is complete or `stop` is set; ReplayBroken if its tasks fail."""
         with watched(self._database, replay.id, self._clock, stop, on_progress):
             try:
@@ -91,7 +92,7 @@ class ReplayRunner:
         # A new frame each time, because the scans of one frame share their pushed filters.
         return self._tables.jobs(COLUMNS)
 
-    def _replay_run(self, replay: Replay, count: Count, direct: DirectSettings) -> ReplayRun:
+    def _replay_run(self, replay: Replay, count: Count, direct: CourierSettings) -> ReplayRun:
         per_s = replay.request.per_s
         return ReplayRun(
             database=self._database,

@@ -6,8 +6,7 @@ rows.
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
 
 import msgspec
 import pyarrow
@@ -16,9 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from penstock.client.types import LONGEST_TIMEOUT_S
-from penstock.delivery import Breakers, Courier, DeliverySettings, EgressGuard, HttpClient
-from penstock.domain.addresses import Network
+from penstock.delivery import Breakers, Courier, CourierSettings, open_courier
 from penstock.domain.limits import SECOND_MS
 from penstock.edge.clock import Clock, SystemClock
 from penstock.edge.pause import pause
@@ -27,7 +24,6 @@ from penstock.history.replay.delivery import JobDelivery, OutcomeWriter
 from penstock.history.replay.group_delivery import GroupDelivery
 from penstock.history.replay.selection import PART
 from penstock.history.replay.timetable import ReplayPace, Timetable
-from penstock.ops.config import HttpVersion
 from penstock.spark.database import SparkDatabase
 
 POLL_S = 1.0
@@ -43,21 +39,13 @@ _MOST_CHARS = 300
 NextIds = Callable[[], list[str]]
 
 
-class DirectSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How executors deliver."""
-
-    egress_allow: tuple[Network, ...] = ()
-    connect_timeout_s: float = 10.0
-    http_version: HttpVersion = HttpVersion.HTTP_2
-
-
 class ReplayRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a replay: directly or through the queue, at the pace of a timetable or as fast as possible."""
 
     database: SparkDatabase
     replay_id: str
     run: int
-    direct: DirectSettings | None = None
+    direct: CourierSettings | None = None
     timetable: Timetable | None = None
 
 
@@ -132,7 +120,7 @@ async def do_part(run: ReplayRun, part: ReplayPart, next_ids: NextIds, clock: Cl
         if run.direct is None:
             await _copy(replays, part, next_ids, pace)
         else:
-            async with _courier(run.direct, clock) as courier:
+            async with open_courier(run.direct, Breakers(clock), clock) as courier:
                 await _deliver(replays, part, next_ids, courier, pace, clock)
 
 
@@ -173,21 +161,6 @@ async def _watch_for_stop(outcomes: OutcomeWriter) -> None:
     while not outcomes.stopped.is_set():
         await pause(POLL_S)
         await outcomes.record(None)
-
-
-@asynccontextmanager
-async def _courier(settings: DirectSettings, clock: Clock) -> AsyncIterator[Courier]:
-    delivery = DeliverySettings(
-        request_timeout_s=LONGEST_TIMEOUT_S,
-        connect_timeout_s=settings.connect_timeout_s,
-        http_version=settings.http_version,
-    )
-    guard = EgressGuard(settings.egress_allow)
-    try:
-        async with HttpClient(guard, delivery) as client:
-            yield Courier(client, Breakers(clock), clock)
-    finally:
-        guard.close()
 
 
 def replays_in(database: SparkDatabase, clock: Clock) -> Replays:

@@ -288,4 +288,4 @@ def connect(path: str) -> sqlite3.Connection:
 
 def _received(row: _Row) -> Received:
     seq, group, body, deliveries = row
-    return Received(str(seq), body, group, str(Handle(seq, deliveries + 1)))
+    return Received(str(seq), body, group, str(Handle(seq, deliveries + 1)), group is not None)

@@ -147,7 +147,7 @@ class SqsSource:
         self._is_idle = not messages
         if (pause_s := pause_after_s(len(messages), self._most)) > 0:
             self._pauses_until_s.append(loop.time() + pause_s)
-        received = [_received(message) for message in messages]
+        received = [_received(message, ordered=self.ordered) for message in messages]
         return self._delete_deferred(received) if self._deferred else received
 
     def _delete_deferred(self, received: list[Received]) -> list[Received]:
@@ -247,10 +247,10 @@ def _changed(failed: FailedEntry | None) -> PenstockError | None:
     return None if failed is None or failed.kind in _INVALID_HANDLE_CODES else failure(failed)
 
 
-def _received(message: SqsMessage) -> Received:
+def _received(message: SqsMessage, *, ordered: bool) -> Received:
     group = message.attributes.get("MessageGroupId")
     if message.message_attributes and (attribute := message.message_attributes.get(GROUP_ATTRIBUTE)) is not None:
         group = attribute.string_value
     elif group == DEFAULT_GROUP:
         group = None
-    return Received(message.message_id, message.body.encode(), group, message.receipt_handle)
+    return Received(message.message_id, message.body.encode(), group, message.receipt_handle, ordered)

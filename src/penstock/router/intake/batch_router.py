@@ -150,7 +150,7 @@ class BatchRouter:
             if batch_group is None:
                 batch_group = groups[group] = BatchGroup()
             elif batch_group.blocks(pointer):
-                delay_s = batch_group.delay_s(self._clock.now_ms(), ordered=consumer.source.ordered)
+                delay_s = batch_group.delay_s(self._clock.now_ms(), ordered=received.ordered)
                 consumer.settlements.reject(received, delay_s)
                 continue
             message = TrackedMessage(pointer, received, consumer, pool, batch_group, now_s)

@@ -33,6 +33,10 @@ class BatchGroup:
         """Record that a message failed and was nacked with a delay."""
         self.failed_until_ms = now_ms + delay_s * SECOND_MS
 
+    def fail_with(self, other: "BatchGroup") -> None:
+        """Record that messages were nacked because one of another batch failed."""
+        self.failed_until_ms = other.failed_until_ms
+
     def blocks(self, pointer: MessagePointer) -> bool:
         """Return whether a later message of the batch must not be delivered now."""
         return self.failed_until_ms is not None and pointer.dispatch_mode is DispatchMode.BLOCK_ON_ERROR
@@ -127,6 +131,14 @@ class TrackedMessage:
     def is_held(self) -> bool:
         """Whether it waits for its first or its next attempt."""
         return self.stage is Stage.WAITING or self.stage is Stage.BACKING_OFF
+
+    def is_blocked_by(self, failed: "TrackedMessage") -> bool:
+        """Return whether it must not overtake a failed message of its lane (ROUTER-BATCH-1, ROUTER-BATCH-2).
+
+        From a queue that keeps order, whatever batch it came in: after a lapsed lease old and new messages meet here.
+        """
+        same_batch = self.batch_group is failed.batch_group
+        return failed.batch_group.blocks(self.pointer) and (same_batch or self.received.ordered)
 
 
 # Messages whose leases are extended at the same time.

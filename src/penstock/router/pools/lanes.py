@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from math import inf
 
 from penstock.domain.pointer import DispatchMode
-from penstock.router.intake.tracker import BatchGroup, Stage, TrackedMessage
+from penstock.router.intake.tracker import Stage, TrackedMessage
 
 # A pool is shared for this time after it last had messages of two subscriptions. Shorter than a hanging delivery, a
 # subscription that sends rarely would find that another has taken all permits in the meantime.
@@ -48,13 +48,13 @@ class _Tier:
             yield message
             message = following
 
-    def take_blocked(self, batch_group: BatchGroup) -> list[TrackedMessage]:
+    def take_blocked_by(self, failed: TrackedMessage) -> list[TrackedMessage]:
         messages = list(self)
         self.head = self.tail = None
         taken = []
         for message in messages:
             message.next = None
-            if message.batch_group is batch_group and batch_group.blocks(message.pointer):
+            if message.is_blocked_by(failed):
                 taken.append(message)
             else:
                 self.push(message)
@@ -95,10 +95,10 @@ class PoolLane:
         self.size -= 1
         return message
 
-    def take_blocked(self, batch_group: BatchGroup) -> list[TrackedMessage]:
-        """Remove the messages that a failure in their batch blocks, in delivery order."""
-        taken = self._high.take_blocked(batch_group) if self._high is not None else []
-        taken += self._regular.take_blocked(batch_group)
+    def take_blocked_by(self, failed: TrackedMessage) -> list[TrackedMessage]:
+        """Remove the messages that a failed one blocks, in delivery order."""
+        taken = self._high.take_blocked_by(failed) if self._high is not None else []
+        taken += self._regular.take_blocked_by(failed)
         self.size -= len(taken)
         return taken
 
@@ -284,8 +284,8 @@ class PoolLanes:
                 self._ring.append(share)
 
     def take_blocked(self, lane: PoolLane, failed: TrackedMessage) -> list[TrackedMessage]:
-        """Remove the messages of a lane that a failure in their batch blocks, in delivery order."""
-        blocked = lane.take_blocked(failed.batch_group)
+        """Remove the messages of a lane that a failed one blocks, in delivery order."""
+        blocked = lane.take_blocked_by(failed)
         lane.share.held -= len(blocked)
         self.queued -= len(blocked)
         return blocked

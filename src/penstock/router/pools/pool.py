@@ -246,11 +246,12 @@ class DeliveryPool:
         message.origin.settlements.nack(message, delay_s)
 
     def _cascade(self, lane: PoolLane, failed: TrackedMessage) -> None:
-        """Return the messages of the batch that must not overtake the failed one to their queue."""
+        """Return the messages that must not overtake the failed one to their queue."""
         now_ms = self._clock.now_ms()
         for message in self._lanes.take_blocked(lane, failed):
-            ordered = message.origin.source.ordered
-            message.origin.settlements.nack(message, message.batch_group.delay_s(now_ms, ordered=ordered))
+            message.batch_group.fail_with(failed.batch_group)
+            delay_s = message.batch_group.delay_s(now_ms, ordered=message.received.ordered)
+            message.origin.settlements.nack(message, delay_s)
         self._signal_room()
 
     def _count(self, outcome: MediationOutcome, duration_s: float, waited_s: float, group: str) -> None:

@@ -234,7 +234,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reader.close()
 
     def outlook(self, start: StreamPlace, most_rows: int | None) -> Outlook:
-        """Return what can be read after a place, of which a batch takes up to `most_rows`."""
+        """Return what can be read after a place; a batch takes up to `most_rows`."""
         text = self._table.outlook(start, most_rows, self._dialect, self._reader.prefix)
         ((horizon, reached, anything, position, key),) = self._reader.rows(text)
         last = None if position is None else StreamPlace(position, key)

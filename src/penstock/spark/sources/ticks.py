@@ -111,7 +111,7 @@ class LaneWatcher(Protocol):
     """Knows how many lanes are awake."""
 
     def count_awake(self, most: int) -> int:
-        """Return how many lanes are awake, counted up to `most`; 0 if there are so many and no pool has credit."""
+        """Return how many lanes are awake, counted up to `most`; 0 if there are `most` and no pool has credit."""
         ...
 
     def wait(self, within_s: float) -> None:

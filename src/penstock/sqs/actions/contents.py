@@ -114,12 +114,12 @@ def check_entry_ids(entry_ids: tuple[str, ...]) -> None:
         seen.add(entry_id)
 
 
-def check_size(size_bytes: int, maximum_bytes: int) -> None:
-    """Check the size of a message, body and attributes, against its queue's MaximumMessageSize."""
-    if size_bytes > maximum_bytes:
-        raise invalid_parameter(
-            f"One or more parameters are invalid. Reason: Message must be shorter than {maximum_bytes} bytes."
-        )
+def too_large(maximum_bytes: int, *, in_batch: bool) -> SqsError:
+    """Return the error for a message whose body and attributes exceed its queue's MaximumMessageSize."""
+    what = "cannot be validated" if in_batch else "are invalid"
+    return invalid_parameter(
+        f"One or more parameters {what}. Reason: Message must be shorter than {maximum_bytes} bytes."
+    )
 
 
 def check_batch_size(size_bytes: int) -> None:
@@ -174,10 +174,12 @@ def _out_of_range(parameter: str, value: int, maximum: int) -> SqsError:
 MAX_ENTRIES = 10
 
 
-def check_batch(ids: tuple[str, ...]) -> None:
+def check_batch(ids: tuple[str, ...], action: str) -> None:
     """Check that a batch has one to ten entries with distinct, well-formed ids."""
     if not ids:
-        raise SqsError(ErrorKind.EMPTY_BATCH_REQUEST, "There should be at least one entry in the request.")
+        raise SqsError(
+            ErrorKind.EMPTY_BATCH_REQUEST, f"There should be at least one {action}RequestEntry in the request."
+        )
     if len(ids) > MAX_ENTRIES:
         raise SqsError(
             ErrorKind.TOO_MANY_ENTRIES,

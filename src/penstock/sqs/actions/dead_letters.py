@@ -26,12 +26,8 @@ async def list_dead_letter_source_queues(
     """List the queues whose dead letters come to this one."""
     queue = service.of_url(request.queue_url)
     names, token = page(service.dead_letter_sources(queue), request.max_results, request.next_token)
-    response = ListDeadLetterSourceQueuesResponse(
-        [queue_url(caller.base_url, service.settings.account, name) for name in names]
-    )
-    if token is not None:
-        response.next_token = token
-    return response
+    urls = [queue_url(caller.base_url, service.settings.account, name) for name in names]
+    return ListDeadLetterSourceQueuesResponse(urls, token)
 
 
 async def start_message_move_task(

@@ -19,7 +19,7 @@ MAX_NAME_CHARS = 256
 MAX_TYPE_CHARS = 256
 TRACE_HEADER = "AWSTraceHeader"
 
-_NAME = re.compile("[A-Za-z0-9_.-]+")
+_NAME = re.compile(r"[\w.-]+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _KINDS = ("String", "Number", "Binary")
 _RESERVED = ("aws.", "amazon.")

@@ -13,8 +13,8 @@ from penstock.sqs.actions.contents import (
     check_dedup_id,
     check_delay,
     check_group_id,
-    check_size,
     failed_entry,
+    too_large,
 )
 from penstock.sqs.actions.message_attributes import (
     TRACE_HEADER,
@@ -65,26 +65,50 @@ def send_message_batch(
     """Send up to ten messages; each succeeds or fails by itself."""
     queue = service.of_url(request.queue_url)
     entries = request.entries
-    check_batch(tuple([entry.id for entry in entries]))
+    check_batch(tuple([entry.id for entry in entries]), "SendMessageBatch")
+    if queue.fifo:
+        _check_fifo_entries(queue, entries)
     now_ms = service.clock.now_ms()
     service.charge(queue, SEND, len(entries), now_ms)
     response = SendMessageBatchResponse([], [])
     messages: list[Message] = []
+    failed_bytes = 0
     harmless = caller.is_harmless
     for entry, message_id in zip(entries, service.new_message_ids(len(entries)), strict=True):
         try:
             message = _message(message_id, queue, caller, entry, now_ms, harmless=harmless)
         except SqsError as error:
             response.failed.append(failed_entry(entry.id, error))
+            failed_bytes += _size_of_entry(entry)
             continue
         messages.append(message)
         result = SendMessageBatchResultEntry(entry.id, message.id, body_md5(message.body))
         _add_digests(result, message, entry)
         response.successful.append(result)
-    check_batch_size(total_bytes(messages))
+    check_batch_size(total_bytes(messages) + failed_bytes)
     if not messages:
         return response
     return AfterCommit(_send_all(service, queue, messages, response.successful), response)
+
+
+def _check_fifo_entries(queue: SqsQueue, entries: Sequence[SendMessageBatchRequestEntry]) -> None:
+    """Refuse the whole batch, as AWS does, if an entry has no group or nothing to deduplicate by."""
+    by_content = queue.attributes.content_based_deduplication
+    for entry in entries:
+        if entry.message_group_id is None:
+            raise invalid_parameter("The request must contain the parameter MessageGroupId.")
+        if entry.message_deduplication_id is None and not by_content:
+            raise _nothing_to_deduplicate_by()
+
+
+def _size_of_entry(entry: SendMessageBatchRequestEntry) -> int:
+    """Return what an entry that failed counts towards the size of its batch."""
+    size = len(entry.message_body.encode("utf-8", "surrogatepass"))
+    for name, value in entry.message_attributes.items():
+        for text in (name, value.data_type, value.string_value or ""):
+            size += len(text.encode("utf-8", "surrogatepass"))
+        size += len(value.binary_value or b"")
+    return size
 
 
 def _send_all(
@@ -143,7 +167,9 @@ def _message(
     if request.message_attributes:
         typed = checked_attributes(request.message_attributes)
         size += size_of(typed)
-    check_size(size, queue.attributes.maximum_message_size)
+    if size > queue.attributes.maximum_message_size:
+        in_batch = isinstance(request, SendMessageBatchRequestEntry)
+        raise too_large(queue.attributes.maximum_message_size, in_batch=in_batch)
     notes = caller.notes
     if request.message_system_attributes:
         notes = {**notes, TRACE_HEADER: trace_header(request.message_system_attributes)[TRACE_HEADER].value.decode()}
@@ -194,10 +220,13 @@ def _fifo_fields(
     elif attributes.content_based_deduplication:
         dedup_id = sha256(body).hexdigest()
     else:
-        raise invalid_parameter(
-            "The queue should either have ContentBasedDeduplication enabled or "
-            "MessageDeduplicationId provided explicitly"
-        )
+        raise _nothing_to_deduplicate_by()
     if attributes.deduplicates_by_group:
         dedup_id = f"{group}{GROUP_SEPARATOR}{dedup_id}"
     return group, dedup_id, attributes.delay_seconds
+
+
+def _nothing_to_deduplicate_by() -> SqsError:
+    return invalid_parameter(
+        "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly"
+    )

@@ -8,7 +8,7 @@ from penstock.engine import Entry, EntryState, LeaseNotFound
 from penstock.sqs.actions.answer import AfterCommit, Answer, Commit
 from penstock.sqs.actions.contents import MAX_VISIBILITY_S, check_batch, check_visibility, failed_entry
 from penstock.sqs.auth.caller import SqsCaller
-from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, missing_parameter, receipt_handle_is_invalid
+from penstock.sqs.errors import SqsError, invalid_parameter, missing_parameter, receipt_handle_is_invalid
 from penstock.sqs.model import (
     BatchResponse,
     BatchResultEntry,
@@ -42,7 +42,7 @@ def _delete(service: SqsService, queue: SqsQueue, request: DeleteMessageRequest)
 def delete_message_batch(service: SqsService, caller: SqsCaller, request: DeleteMessageBatchRequest) -> Answer:
     """Delete up to ten messages; each succeeds or fails on its own."""
     queue = service.of_url(request.queue_url)
-    check_batch(tuple([entry.id for entry in request.entries]))
+    check_batch(tuple([entry.id for entry in request.entries]), "DeleteMessageBatch")
     service.charge(queue, Action.RECEIVE, len(request.entries))
     handles = [entry.receipt_handle for entry in request.entries]
     return _after_reading(queue, handles, partial(_delete_batch, service, queue, request))
@@ -82,7 +82,7 @@ def change_message_visibility_batch(
 ) -> Answer:
     """Change when up to ten messages become visible again; each succeeds or fails on its own."""
     queue = service.of_url(request.queue_url)
-    check_batch(tuple([entry.id for entry in request.entries]))
+    check_batch(tuple([entry.id for entry in request.entries]), "ChangeMessageVisibilityBatch")
     service.charge(queue, Action.RECEIVE, len(request.entries))
     handles = [entry.receipt_handle for entry in request.entries]
     return _after_reading(queue, handles, partial(_change_batch, service, queue, request))
@@ -106,7 +106,7 @@ def _change_batch(service: SqsService, queue: SqsQueue, request: ChangeMessageVi
 def _locate(queue: SqsQueue, text: str) -> tuple[ReceiptHandle, QueuePartition]:
     handle = decode_handle(text)
     if handle.incarnation != queue.incarnation or handle.partition >= len(queue.partitions):
-        raise receipt_handle_is_invalid()
+        raise receipt_handle_is_invalid(text)
     return handle, queue.partitions[handle.partition]
 
 
@@ -198,10 +198,9 @@ def _change_visibility(service: SqsService, queue: SqsQueue, text: str, visibili
         else:
             ledger.set_deadline(partition.queue, handle.lease_id, deadline_ms, now_ms)
     except LeaseNotFound:
-        raise SqsError(
-            ErrorKind.MESSAGE_NOT_INFLIGHT,
+        raise invalid_parameter(
             f"Value {text} for parameter ReceiptHandle is invalid. "
-            "Reason: Message does not exist or is not available for visibility timeout change.",
+            "Reason: Message does not exist or is not available for visibility timeout change."
         ) from None
     partition.shell.kick()
 

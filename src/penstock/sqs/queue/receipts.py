@@ -43,9 +43,9 @@ def decode_handle(text: str) -> ReceiptHandle:
     try:
         handle = ReceiptHandle(*_unpack(_from_hex(text)))
     except (ValueError, struct.error):
-        raise receipt_handle_is_invalid() from None
+        raise receipt_handle_is_invalid(text) from None
     if handle.version != _VERSION or len(text) != _TEXT_LENGTH:
-        raise receipt_handle_is_invalid()
+        raise receipt_handle_is_invalid(text)
     return handle
 
 

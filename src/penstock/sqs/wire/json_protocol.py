@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.http.server import Headers
 from penstock.sqs.errors import ErrorKind, SqsError, missing_parameter
-from penstock.sqs.model import REQUESTS, Shape
+from penstock.sqs.model import REQUESTS, EmptyResponse, Shape
 from penstock.sqs.wire.protocol import answer_headers, refusal_headers
 
 CONTENT_TYPE = b"application/x-amz-json-1.0"
@@ -44,15 +44,15 @@ def decode(action: str, body: bytes) -> Shape:
 
 
 def encode(action: str, response: Shape, request_id: str) -> bytes:
-    """Return the body of an answer."""
-    return _encode(response)
+    """Return the body of an answer; as on AWS, an action that returns nothing has an empty one."""
+    return b"" if response.__class__ is EmptyResponse else _encode(response)
 
 
 def encode_error(error: SqsError, request_id: str) -> bytes:
     """Return the body of an error."""
     # A message may quote half a surrogate pair, which UTF-8 cannot carry.
     message = error.message.encode("utf-8", "replace").decode()
-    return _encode({"__type": f"com.amazonaws.sqs#{error.kind.json_type}", "message": message})
+    return _encode({"__type": error.kind.json_type, "message": message})
 
 
 def headers(request_id: str) -> Headers:
@@ -64,7 +64,11 @@ def error_headers(error: SqsError, request_id: str) -> Headers:
     """Return the headers of an error, with the code that clients of the Query protocol know."""
     fault = "Sender" if error.kind.sender_fault else "Receiver"
     legacy = f"{error.kind.query_code};{fault}".encode()
-    return [*refusal_headers(CONTENT_TYPE, request_id, error), (b"x-amzn-query-error", legacy)]
+    return [
+        *refusal_headers(CONTENT_TYPE, request_id, error),
+        (b"x-amzn-errortype", error.kind.json_type.encode()),
+        (b"x-amzn-query-error", legacy),
+    ]
 
 
 def _decode_with_nulls(action: str, body: bytes) -> Shape:

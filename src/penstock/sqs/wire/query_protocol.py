@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from penstock.http.server import Headers
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, missing_parameter
-from penstock.sqs.model import REQUESTS, EmptyResponse, Shape
+from penstock.sqs.model import REQUESTS, EmptyResponse, ReceiveMessageRequest, Shape
 from penstock.sqs.wire import form
 from penstock.sqs.wire.form import Parameters
 from penstock.sqs.wire.protocol import answer_headers, refusal_headers
@@ -17,10 +17,13 @@ from penstock.sqs.wire.xml import DECLARATION, element, write_fields
 
 T = TypeVar("T")
 CONTENT_TYPE = b"text/xml"
+_EMPTY_RESULT = 3  # the declaration and two opening tags
 NAMESPACE = "http://queue.amazonaws.com/doc/2012-11-05/"
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 _INT32 = range(-(2**31), 2**31)
+# Actions on no queue in particular, which AWS does not take at the URL of one; for GetQueueUrl it does.
+_NOT_AT_A_QUEUE = frozenset({"CreateQueue", "ListQueues"})
 # AWS documents Name for attributes and Key for tags; some of its older clients write the others.
 _KEY_NAMES = ("Name", "Key", "key", "name")
 _VALUE_NAMES = ("Value", "value")
@@ -31,13 +34,19 @@ def parse(query_string: bytes, body: bytes, path_queue_url: str | None = None) -
     parameters = form.read(query_string, body)
     action = parameters.texts.get("Action")
     if not action:
-        raise SqsError(ErrorKind.MISSING_ACTION, "The request must contain the parameter Action.")
+        if query_string or body:
+            raise SqsError(ErrorKind.MISSING_ACTION, "The request must contain the parameter Action.")
+        raise SqsError(ErrorKind.UNKNOWN_OPERATION, "The request has no parameters.")
     shape = REQUESTS.get(action)
-    if shape is None:
-        raise SqsError(ErrorKind.INVALID_ACTION, f"The action {action[:100]!r} is not valid for this web service.")
+    if shape is None or (path_queue_url is not None and action in _NOT_AT_A_QUEUE):
+        raise SqsError(ErrorKind.INVALID_ACTION, f"The action {action[:100]} is not valid for this endpoint.")
     if path_queue_url is not None:
         parameters.texts.setdefault("QueueUrl", path_queue_url)
-    return action, _read(shape, fields_of(shape, action), parameters, "")
+    request = _read(shape, fields_of(shape, action), parameters, "")
+    if isinstance(request, ReceiveMessageRequest) and request.attribute_names:
+        # In this protocol, AWS answers the older of the two parameters.
+        request.message_system_attribute_names = []
+    return action, request
 
 
 def encode(action: str, response: Shape, request_id: str) -> bytes:
@@ -46,18 +55,30 @@ def encode(action: str, response: Shape, request_id: str) -> bytes:
     if not isinstance(response, EmptyResponse):
         parts.append(f"<{action}Result>")
         write_fields(parts, response, fields_of(type(response), action))
-        parts.append(f"</{action}Result>")
+        if len(parts) > _EMPTY_RESULT:
+            parts.append(f"</{action}Result>")
+        else:
+            parts[-1] = f"<{action}Result/>"
     parts.append(f"<ResponseMetadata>{element('RequestId', request_id)}</ResponseMetadata></{action}Response>")
     return "".join(parts).encode()
 
 
 def encode_error(error: SqsError, request_id: str) -> bytes:
     """Return the body of an error."""
+    if error.kind is ErrorKind.UNKNOWN_OPERATION:
+        return b"<UnknownOperationException/>\n"
     fault = element("Type", "Sender" if error.kind.sender_fault else "Receiver")
     code = element("Code", error.kind.query_code)
-    details = f"<Error>{fault}{code}{element('Message', error.message)}<Detail/></Error>"
+    details = f"<Error>{fault}{code}{element('Message', message_of(error))}<Detail/></Error>"
     answer = f'<ErrorResponse xmlns="{NAMESPACE}">{details}{element("RequestId", request_id)}</ErrorResponse>'
     return (DECLARATION + answer).encode()
+
+
+def message_of(error: SqsError) -> str:
+    """Return the text of an error; that of a queue which does not exist is another one in this protocol."""
+    if error.kind is ErrorKind.QUEUE_DOES_NOT_EXIST:
+        return "The specified queue does not exist for this wsdl version."
+    return error.message
 
 
 def headers(request_id: str) -> Headers:

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import cast
 
-from msgspec import UNSET
-
 from penstock.sqs.model import Shape
 from penstock.sqs.wire.query_names import FieldKind, QueryField, fields_of
 
@@ -42,7 +40,7 @@ def write_fields(parts: list[str], shape: Shape, fields: Iterable[QueryField]) -
     """Append the elements of a shape's fields to `parts`; fields that are not set are left out."""
     for field in fields:
         value = getattr(shape, field.attribute)
-        if value is not None and value is not UNSET:
+        if value is not None:
             _WRITERS[field.kind](parts, field, value)
 
 

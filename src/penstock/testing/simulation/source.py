@@ -67,7 +67,7 @@ class SimulatedSource:
             except TimeoutError:
                 return []
         # Leased before the answer is sent: if that is lost, the messages are redelivered later.
-        received = [Received(each.broker_id, each.body, each.group, each.handle) for each in leased]
+        received = [Received(each.broker_id, each.body, each.group, each.handle, self.ordered) for each in leased]
         await self._travel()
         return [message for message in received if not self._delete_at_once(message)]
 

@@ -287,7 +287,7 @@ def pointers(count: int, groups: int, target: str) -> Iterator[Received]:
             auth_token="bench-token",
             message_group_id=group,
         )
-        yield Received(f"b-{number}", encode_pointer(pointer), group, f"handle-{number}")
+        yield Received(f"b-{number}", encode_pointer(pointer), group, f"handle-{number}", ordered=True)
 
 
 @asynccontextmanager

@@ -148,7 +148,7 @@ export function mount(main, { signal }) {
         h(
           "div",
           { class: "two" },
-          field("Pool", h("input", { name: "pool", required: true, list: "pools", value: row?.pool ?? "DISPATCH-POOL" })),
+          field("Pool", h("input", { name: "pool", list: "pools", placeholder: "its own", value: row && !row.ownPool ? row.pool : "" })),
           field("Timeout in seconds", h("input", { name: "timeoutS", type: "number", min: 0.1, max: 600, step: "any", value: row?.timeoutS ?? 30 })),
         ),
         field("If a delivery fails permanently", mode),
@@ -159,7 +159,7 @@ export function mount(main, { signal }) {
       submit: async ({ retries, timeoutS, ...given }) => {
         const retryDelaysS = retries.split(",").map((part) => part.trim()).filter(Boolean).map(Number);
         if (retryDelaysS.some(Number.isNaN)) throw new Error("Delays must be numbers of seconds, separated by commas.");
-        const body = { ...given, timeoutS: Number(timeoutS), ...(retries.trim() ? { retryDelaysS } : {}) };
+        const body = { ...given, pool: given.pool.trim() || null, timeoutS: Number(timeoutS), ...(retries.trim() ? { retryDelaysS } : {}) };
         if (row) await patch(path`/api/v1/subscriptions/${row.id}`, body);
         else created = await post("/api/v1/subscriptions", body);
       },

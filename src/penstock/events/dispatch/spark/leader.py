@@ -197,7 +197,7 @@ class ChorePoller:
 
 
 class SqliteLaneCalls:
-    """Calls the scheduler when another process wakes lanes, of which SQLite does not notify."""
+    """Calls the scheduler when another process wakes lanes, because SQLite does not notify."""
 
     def __init__(self, jobs: JobRepository, database: SparkDatabase) -> None:
         self._jobs = jobs

@@ -127,6 +127,9 @@ class JobDeliveries(RepositoryPart):
         """
         left = set(tx.finish_jobs([each.row() for each in ended]))
         wake_waiting(tx, [job_id for job_id, _ in left])
+        if any(isinstance(each.verdict, TryLater) for each in ended):
+            # Whoever publishes may not know yet when they are due.
+            tx.announce()
         kept = [_taken(left, (each.job_id, each.attempt.number)) for each in ended]
         if not job_ids:
             return DeliveryExchange(kept, {})

@@ -18,12 +18,12 @@ class Faults(msgspec.Struct, kw_only=True):
     repeated: int = 0
 
     def add(self, published: int, report: StreamReport) -> None:
-        """Add a stream of which everything should have arrived."""
+        """Add a stream that should have arrived completely."""
         self.lost += published - report.distinct
         self.add_order(report)
 
     def add_order(self, report: StreamReport) -> None:
-        """Add a stream of which something may be missing."""
+        """Add a stream that may be incomplete."""
         self.reordered += report.reordered
         self.overlapping += report.overlapping
         self.repeated += report.repeated

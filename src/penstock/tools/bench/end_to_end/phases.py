@@ -111,7 +111,7 @@ async def bare(run: EndToEndRun, events: int, keys: int) -> Bare:
 
 
 class RushSize(NamedTuple):
-    """How many events over how many keys, to how many subscriptions of which some are slow."""
+    """How many events over how many keys, to how many subscriptions, some of them slow."""
 
     events: int
     keys: int

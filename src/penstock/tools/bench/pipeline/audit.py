@@ -39,7 +39,7 @@ class SampleHistory(msgspec.Struct, frozen=True):
 
 
 def history(spark: SparkSession, directory: Path, attempts: int) -> SampleHistory:
-    """About so many attempts, written to Parquet and read from there; five subscriptions want every event."""
+    """Return about that many attempts, read from Parquet; five subscriptions want every event."""
     events = max(1, attempts * _RETRIED // (_RETRIED + 1) // SUBSCRIBERS)
     frames = {"events": _events(spark, events), "jobs": _jobs(spark, events), "attempts": _attempts(spark, events)}
     for name, frame in frames.items():

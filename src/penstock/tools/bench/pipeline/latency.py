@@ -69,7 +69,7 @@ async def _publish(penstock: AsyncPenstock, numbers: range) -> dict[str, float]:
 
 
 async def _arrivals(receiver: RecordingReceiver, count: int) -> dict[str, float]:
-    """When each of so many events came first; one may come twice."""
+    """Return when each event came first; one may come twice."""
     requests, arrived_s = 0, dict[str, float]()
     while len(arrived_s) < count:
         requests = len(await receiver.received(max(count, requests + 1), _PATIENCE_S))

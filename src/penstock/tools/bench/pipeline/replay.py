@@ -6,19 +6,20 @@ from threading import Event
 
 from pyspark.sql import SparkSession
 
+from penstock.delivery import CourierSettings
 from penstock.domain.replay import Replay, ReplayRequest, ReplaySelection
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
 from penstock.history.replay.runner import Count, ReplayRunner
-from penstock.history.replay.task import DirectSettings, replays_in
+from penstock.history.replay.task import replays_in
 from penstock.spark.database import SparkDatabase
 from penstock.tools.bench.pipeline.dispatch import groups_of
 from penstock.tools.bench.pipeline.schema import fill_completed, jobs_schema
 from penstock.tools.bench.servers import median_rate, server_process
 
 _ALL = ReplaySelection(from_ms=0)
-_DIRECT = DirectSettings(egress_allow=(ip_network("127.0.0.0/8"),))
+_DIRECT = CourierSettings(egress_allow=(ip_network("127.0.0.0/8"),))
 _SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 

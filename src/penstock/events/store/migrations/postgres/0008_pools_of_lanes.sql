@@ -1,5 +1,5 @@
 -- works with code from version 8
--- A queue and a credit for each pool (docs/decisions/0028): a lane knows its pool, and the job whose end it waits for while
+-- A queue and a credit for each pool (docs/decisions/0029): a lane knows its pool, and the job whose end it waits for while
 -- enough of its jobs are on their way. Lanes are found by pool and subscription, jobs on their way by pool and group.
 ALTER TABLE lanes ADD COLUMN pool text COLLATE "C" NOT NULL DEFAULT 'DISPATCH-POOL',
     ADD COLUMN waits_for text COLLATE "C";

@@ -1,0 +1,90 @@
+"""Credit: what may be published, whatever was published, counted and delivered before."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.domain.pace.credit import AwakeStream, Count, CreditBook, CreditLimits, lane_room, pool_credit, shares
+
+COUNTS = st.dictionaries(st.sampled_from("abcde"), st.integers(0, 300), max_size=5)
+WAITING = st.lists(st.sampled_from("abcde"), unique=True, min_size=1)
+
+
+@given(credit=st.integers(1, 500), on_their_way=COUNTS, waiting=WAITING, shared=st.booleans())
+def test_shares_stay_within_the_credit_and_leave_room_for_one_more(
+    credit: int, on_their_way: dict[str, int], waiting: list[str], shared: bool
+) -> None:
+    granted = shares(credit, on_their_way, waiting, shared=shared)
+
+    free = max(0, credit - sum(on_their_way.values()))
+    assert list(granted) == waiting
+    assert all(jobs >= 0 for jobs in granted.values())
+    assert sum(granted.values()) <= free
+    if not shared:
+        assert sum(granted.values()) == free
+    elif credit > 1:
+        assert all(not jobs or jobs + on_their_way.get(name, 0) <= credit / 2 for name, jobs in granted.items())
+
+
+@given(
+    concurrency=st.integers(1, 1000),
+    rate=st.none() | st.integers(1, 100_000),
+    shared=st.booleans(),
+    ended=st.floats(0, 1e6),
+)
+def test_a_pool_has_credit_for_its_permits_and_a_limited_one_for_seconds(
+    concurrency: int, rate: int | None, shared: bool, ended: float
+) -> None:
+    credit = pool_credit(CreditLimits(concurrency, rate, shared), ended)
+
+    assert credit >= concurrency
+    if rate is not None:
+        assert credit <= max(concurrency, rate // 12 + 1)
+    if shared or not ended:
+        assert credit <= max(20 * concurrency, 50)
+
+
+def test_a_lane_has_room_for_a_few_and_for_one_that_is_tried_again() -> None:
+    assert [lane_room(sent, 10, tried=False) for sent in (0, 4, 10, 12)] == [10, 6, 0, 0]
+    assert [lane_room(sent, 10, tried=True) for sent in (0, 9, 10)] == [1, 1, 0]
+
+
+@given(steps=st.lists(st.tuples(st.integers(1, 400), st.integers(0, 150)), max_size=30))
+def test_what_is_published_never_exceeds_what_was_counted_and_granted(steps: list[tuple[int, int]]) -> None:
+    """One pool with an endless backlog: time passes, and deliveries end."""
+    limits = CreditLimits(shared=False)
+    book = CreditBook(fixed=limits)
+    stream = AwakeStream("p", "s")
+    now_ms = on_their_way = 0
+    for passed_ms, ended in steps:
+        now_ms += passed_ms
+        on_their_way = max(0, on_their_way - ended)
+        grants = book.grants([stream], now_ms, _counting(on_their_way), dict)
+        book.published(stream, grants.get(stream, 0))
+        on_their_way += grants.get(stream, 0)
+        # The most that it could have delivered in two seconds at the pace of any step.
+        assert on_their_way <= max(200, 25 * 200)
+        assert on_their_way > 0 or book.next_look_ms() is not None
+
+
+def _counting(jobs: int) -> Count:
+    return lambda _: [("p", "s", jobs)]
+
+
+def test_a_pool_that_ends_nothing_gets_nothing_more_and_is_looked_at_again() -> None:
+    book = CreditBook(fixed=CreditLimits(shared=False))
+    stream = AwakeStream("p", "s")
+    counted = []
+
+    def count(pools: object) -> list[tuple[str, str, int]]:
+        counted.append(pools)
+        return [("p", "s", 200 if len(counted) > 1 else 0)]
+
+    assert book.grants([stream], 0, count, dict) == {stream: 200}
+    book.published(stream, 200)
+    assert book.grants([stream], 1, count, dict) == {}
+    look_ms = book.next_look_ms()
+    assert look_ms is not None
+    assert book.grants([stream], look_ms - 1, count, dict) == {}
+    assert len(counted) == 2
+    assert book.grants([stream], look_ms, count, dict) == {}
+    assert len(counted) == 3
