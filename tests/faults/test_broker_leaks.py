@@ -79,7 +79,7 @@ def container_sizes(rig: BrokerRig) -> dict[str, int]:
                 "held bytes": engine.held_bytes,
                 "leased bytes": engine.leased_bytes,
                 "leases": len(engine._leases.live),
-                "late": len(engine._late),
+                "late": len(engine._returned),
                 "settling": len(engine._settling),
                 "dead letters": len(engine.dead_letters),
                 "expired": len(engine.expired),

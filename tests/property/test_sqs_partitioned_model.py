@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
+from itertools import takewhile
 from typing import Any, TypeVar
 
 import pytest
@@ -82,8 +83,8 @@ class PartitionedQueue(RuleBasedStateMachine):
         return held.deadline_ms > self.now_ms
 
     def free(self) -> dict[str, list[Held]]:
-        """The groups no one has a message of."""
-        return {group: line for group, line in self.lines.items() if not any(self.leased(held) for held in line)}
+        """What can be received: of each group the messages before the first that is in flight."""
+        return {group: list(takewhile(lambda held: not self.leased(held), line)) for group, line in self.lines.items()}
 
     @rule(
         entries=st.lists(
@@ -142,7 +143,7 @@ class PartitionedQueue(RuleBasedStateMachine):
                 held.handle = message.receipt_handle
                 held.deadline_ms = self.now_ms + visibility_s * 1000
                 self.used_handles.append((held.handle, held))
-            assert len(of_group) <= len(self.lines[group])
+            assert len(of_group) <= len(free[group])
 
     def check(self, held: Held, message: ReceivedMessage, group: str) -> None:
         assert (message.message_id, message.body) == (held.message_id, held.body)
@@ -197,6 +198,7 @@ class PartitionedQueue(RuleBasedStateMachine):
             return
         self.act("PurgeQueue", QueueUrlRequest(URL))
         self.purged_ms = self.now_ms
+        self.known.clear()
         for line in self.lines.values():
             for held in line:
                 held.deadline_ms = 0

@@ -113,6 +113,38 @@ def test_several_of_a_group_and_the_rest_waits_for_all_of_them(sqs: SqsServer, m
     assert bodies(receive(client, url)) == ["3", "4"]
 
 
+def test_an_earlier_message_that_came_back_is_received_though_later_ones_are_in_flight(
+    sqs: SqsServer, make_queue: MakeQueue
+) -> None:
+    client = sqs.anyone
+    url = make_queue(client, fifo=True)
+    for number in range(4):
+        send(client, url, "g", str(number))
+    first, second, third = receive(client, url, 3)
+    client.change_message_visibility(QueueUrl=url, ReceiptHandle=third["ReceiptHandle"], VisibilityTimeout=0)
+    assert receive(client, url) == []
+    client.change_message_visibility(QueueUrl=url, ReceiptHandle=first["ReceiptHandle"], VisibilityTimeout=0)
+    (again,) = receive(client, url)
+    assert again["Body"] == "0"
+    delete(client, url, second)
+    assert receive(client, url) == []
+    delete(client, url, again)
+    assert bodies(receive(client, url)) == ["2", "3"]
+
+
+def test_a_purge_forgets_deduplication_ids(own_sqs: SqsServer) -> None:
+    client = own_sqs.anyone
+    url = client.create_queue(QueueName="purged.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+    before = send(client, url, "g", "same")
+    client.purge_queue(QueueUrl=url)
+    after = send(client, url, "g", "same")
+    assert after["MessageId"] != before["MessageId"]
+    assert own_sqs.stop() == 0
+    own_sqs.start()
+    assert send(client, url, "g", "same")["MessageId"] == after["MessageId"]
+    assert [message["MessageId"] for message in receive(client, url)] == [after["MessageId"]]
+
+
 def test_order_after_the_visibility_timeout(sqs: SqsServer, make_queue: MakeQueue) -> None:
     client = sqs.anyone
     url = make_queue(client, fifo=True)

@@ -6,7 +6,9 @@ import pytest
 from botocore.exceptions import ClientError  # type: ignore[import-untyped]
 
 from penstock.domain.ids import TsidFactory
+from penstock.domain.message import Message
 from penstock.engine.store.memory import MemoryStore
+from penstock.sqs.queue.attributes import QueueAttributes
 from penstock.sqs.server import SqsServerSettings, open_service
 from penstock.testing.clock import VirtualClock
 from tests.services.sqs_server import SqsServer, bodies, counts, drain, receive
@@ -43,12 +45,12 @@ def test_everything_comes_back(own_sqs: SqsServer) -> None:
     shown = client.get_queue_attributes(QueueUrl=fifo, AttributeNames=["All"])["Attributes"]
     assert (shown["PartitionCount"], shown["VisibilityTimeout"]) == ("4", "77")
     assert client.list_queue_tags(QueueUrl=fifo)["Tags"] == {"team": "a"}
-    assert counts(client, fifo) == (19, 0, 0)
-    assert sum(counts(client, plain)) == 2
-    # A lease ends with the process that gave it; the handles of before are told from those of now.
-    client.delete_message(QueueUrl=plain, ReceiptHandle=old["ReceiptHandle"])
-    with pytest.raises(ClientError, match="expired"):
-        client.delete_message(QueueUrl=fifo, ReceiptHandle=held["ReceiptHandle"])
+    # Leases continue after a planned stop, and their handles are valid.
+    assert counts(client, fifo) == (18, 1, 0)
+    assert counts(client, plain) == (0, 1, 1)
+    assert receive(client, plain) == []
+    for url, one in ((plain, old), (fifo, held)):
+        client.change_message_visibility(QueueUrl=url, ReceiptHandle=one["ReceiptHandle"], VisibilityTimeout=0)
     (again,) = receive(client, plain)
     assert (again["MessageId"], again["Body"], again["MessageAttributes"]) == (old["MessageId"], "ü", named)
     assert again["Attributes"]["ApproximateReceiveCount"] == "2"
@@ -70,12 +72,100 @@ def test_everything_comes_back(own_sqs: SqsServer) -> None:
         client.send_message(QueueUrl=plain, MessageBody="x")
 
 
-async def test_no_two_processes_have_the_same_epoch() -> None:
-    """Otherwise a handle of the last process could delete another message of this one: lease numbers start again."""
+@pytest.mark.parametrize("planned", [True, False])
+def test_a_standard_handle_works_after_a_restart(own_sqs: SqsServer, planned: bool) -> None:
+    client = own_sqs.anyone
+    url = client.create_queue(QueueName="plain")["QueueUrl"]
+    for number in range(4):
+        client.send_message(QueueUrl=url, MessageBody=str(number))
+    kept, deleted, hidden, shown = receive(client, url, 4)
+    client.change_message_visibility(QueueUrl=url, ReceiptHandle=kept["ReceiptHandle"], VisibilityTimeout=0)
+    (newer,) = receive(client, url, 1)
+    assert newer["MessageId"] == kept["MessageId"]
+
+    restart(own_sqs, planned=planned)
+
+    for message in (kept, deleted):
+        client.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+    change = client.change_message_visibility
+    change(QueueUrl=url, ReceiptHandle=hidden["ReceiptHandle"], VisibilityTimeout=600)
+    change(QueueUrl=url, ReceiptHandle=shown["ReceiptHandle"], VisibilityTimeout=0)
+    assert counts(client, url) == (1, 1, 0)
+    restart(own_sqs, planned=planned)
+    client.delete_message(QueueUrl=url, ReceiptHandle=newer["ReceiptHandle"])
+    assert sum(counts(client, url)) == 2
+    assert bodies(receive(client, url)) == (["3"] if planned else ["2", "3"])
+
+
+@pytest.mark.parametrize("planned", [True, False])
+def test_a_fifo_handle_after_a_restart(own_sqs: SqsServer, planned: bool) -> None:
+    """The lease continues after a planned stop, and has expired after a crash."""
+    client = own_sqs.anyone
+    url = client.create_queue(QueueName="orders.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+    for group, body in (("g", "0"), ("g", "1"), ("h", "2")):
+        send(client, url, group, body)
+    (first,) = receive(client, url, 1)
+    restart(own_sqs, planned=planned)
+    if planned:
+        assert bodies(receive(client, url)) == ["2"]
+        client.delete_message(QueueUrl=url, ReceiptHandle=first["ReceiptHandle"])
+        assert bodies(receive(client, url)) == ["1"]
+    else:
+        with pytest.raises(ClientError, match="expired"):
+            client.delete_message(QueueUrl=url, ReceiptHandle=first["ReceiptHandle"])
+        assert sorted(bodies(receive(client, url))) == ["0", "1", "2"]
+
+
+def test_a_deploy_redelivers_nothing_that_consumers_hold(own_sqs: SqsServer) -> None:
+    client = own_sqs.anyone
+    url = client.create_queue(QueueName="plain")["QueueUrl"]
+    for start in range(0, 300, 10):
+        entries = [{"Id": str(n), "MessageBody": str(n)} for n in range(start, start + 10)]
+        client.send_message_batch(QueueUrl=url, Entries=entries)
+    held = [message for _ in range(20) for message in receive(client, url)]
+    restart(own_sqs, planned=True)
+    assert counts(client, url) == (100, 200, 0)
+    others = drain(client, url, 100)
+    assert {message["MessageId"] for message in held}.isdisjoint(message["MessageId"] for message in others)
+    assert counts(client, url) == (0, 200, 0)
+
+
+def test_a_handle_of_before_a_crash_names_a_message_behind_many(own_sqs: SqsServer) -> None:
+    """The message is not in memory when its handle comes: it is read first, so that a delete deletes."""
+    client = own_sqs.anyone
+    url = client.create_queue(QueueName="deep")["QueueUrl"]
+    body = "x" * 100_000
+    for number in range(20):
+        entries = [{"Id": str(n), "MessageBody": f"{number} {n} {body}"} for n in range(10)]
+        client.send_message_batch(QueueUrl=url, Entries=entries)
+    held = [message for _ in range(20) for message in receive(client, url)]
+    restart(own_sqs, planned=False)
+    for message in held[::-1]:
+        client.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+    restart(own_sqs, planned=False)
+    assert counts(client, url) == (0, 0, 0)
+    assert receive(client, url) == []
+
+
+def restart(server: SqsServer, *, planned: bool) -> None:
+    if planned:
+        assert server.stop() == 0
+    else:
+        server.kill()
+    server.start()
+
+
+async def test_no_two_processes_grant_the_same_lease() -> None:
+    """Otherwise a handle of the last process could delete another message of this one."""
     clock = VirtualClock()
-    epochs = set()
+    leases = set()
     for _ in range(50):
         async with open_service({"": MemoryStore()}, clock, TsidFactory(1), SqsServerSettings()) as service:
-            epochs.add(service.epoch)
+            queue = await service.create("q.fifo", QueueAttributes(fifo_queue=True), {})
+            (partition,) = queue.partitions
+            message = Message("m", b"x", clock.now_ms(), 1, group="g")
+            await partition.shell.commit(partition.shell.ledger.send(partition.stream, [message], clock.now_ms()))
+            ((delivery),) = queue.lease_now(1, 1000)
+            leases.add(delivery.entries[0].lease_id)
         clock.advance(1.024)
-    assert len(epochs) == 50
+    assert len(leases) == 50

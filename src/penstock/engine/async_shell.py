@@ -177,6 +177,15 @@ class AsyncShell:
         await asyncio.shield(self._page(queue))
         return queue.next_stored_seq != before
 
+    async def read_up_to(self, queue: StoredQueue, seq: int) -> None:
+        """Read messages from the store until one with this sequence is in memory, if it exists."""
+        while (before := queue.next_stored_seq) is not None and before <= seq:
+            if self._closed or queue.engine.held >= queue.window.lookahead:
+                raise StoreFailed("the message is behind too many others that wait; try again later")
+            await asyncio.shield(self._page(queue))
+            if queue.next_stored_seq == before:
+                raise StoreFailed("the message cannot be read; try again")
+
     async def peek(self, queue: StoredQueue, after_seq: int, limit: int) -> list[Entry]:
         """Return the next messages after a sequence number, in order, from memory or the store; changes nothing."""
         self.require_owned()

@@ -121,6 +121,9 @@ def _install_segment(
             entry.receive_count = delivery.receive_count
             entry.first_received_ms = delivery.first_received_ms
             acks.has_deliveries = True
+            if delivery.deadline_ms > now_ms:
+                entry.lease_id, entry.leased_ms = delivery.lease_id, delivery.leased_ms
+                entry.deadline_ms = delivery.deadline_ms
         entries.append(entry)
     if acks.dead or acks.has_deliveries:
         queue.acks[segment.first_seq] = acks
@@ -140,4 +143,7 @@ def _is_sound(decoded: list[Message | Damage]) -> TypeGuard[list[Message]]:
 def _add_to_window(queue: StoredQueue, entries: list[Entry], now_ms: int) -> None:
     queue.stored = max(0, queue.stored - len(entries))
     queue.stored_bytes = max(0, queue.stored_bytes - held_bytes(entries))
-    queue.engine.add(entries, now_ms)
+    if entries and entries[0].seq < queue.reopened_seq:
+        queue.engine.add_old(entries, now_ms)
+    else:
+        queue.engine.add(entries, now_ms)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from penstock.domain.ids import TsidFactory
 from penstock.domain.message import Message
+from penstock.engine.dedup import DedupWindow
 from penstock.engine.errors import QueueExists, QueueNotFound, StreamExists, StreamNotFound
 from penstock.engine.journal import Journal
 from penstock.engine.pending import Pending
@@ -36,6 +37,7 @@ class Catalog:
     ) -> None:
         """Open the store and restore its streams and queues; their messages are read in pages when needed."""
         streams, queues = self._store.open()
+        last_lease_id = self._ids.next_value(now_ms)
         shares = self._store.shares()
         for stream_record in streams:
             window_ms = dedup_window_of(stream_record)
@@ -45,7 +47,7 @@ class Catalog:
             stream.shares = shares.get(stream.id, {})
             self._attach_stream(stream)
         for record in queues:
-            self._reopen_queue(record, policy_of(record))
+            self._reopen_queue(record, policy_of(record), last_lease_id)
         for row in self._store.dedups(now_ms):
             owner = self.by_id.get(row.stream_id)
             if owner is None or owner.dedup is None:
@@ -243,13 +245,23 @@ class Catalog:
         return self._journal.change(Pending())
 
     def purge(self, queue: StoredQueue) -> Pending:
-        """Drop all messages of a queue, leased or not, that were sent before now."""
+        """Drop all messages of a queue, leased or not, that were sent before now, and their deduplication ids."""
         stream = self.by_id[queue.stream_id]
         stream.builder = None  # later messages go into a new segment
         boundary = stream.next_seq
         batch = self._journal.batch
         batch.purge_queues.append((queue.id, boundary))
         batch.collect_streams.append(stream.id)
+        forgotten = stream.dedup
+        if forgotten is not None:
+            # Now, not after the commit: a later send must not be a duplicate of a message that is being purged.
+            stream.dedup = DedupWindow(stream.dedup_window_ms)
+            batch.forget_dedups.append((stream.id, boundary))
+
+        def remember() -> None:
+            if forgotten is not None and stream.dedup is not None:
+                forgotten.absorb(stream.dedup)
+                stream.dedup = forgotten
 
         def empty() -> None:
             queue.start_seq = max(queue.start_seq, boundary)
@@ -258,7 +270,7 @@ class Catalog:
             queue.next_stored_seq = None
             queue.stored = queue.stored_bytes = 0
 
-        return self._journal.change(Pending(empty))
+        return self._journal.change(Pending(empty, remember))
 
     def _new_stream(self, name: str, now_ms: int, config: bytes, dedup_window_ms: int) -> Stream:
         if name in self.streams or f"stream {name}" in self._reserved:
@@ -279,8 +291,9 @@ class Catalog:
     def _queue_of(
         self, stream: Stream, name: str, policy: QueuePolicy, now_ms: int, config: bytes, start_seq: int
     ) -> StoredQueue:
+        queue_id = self._ids.next_value(now_ms)
         queue = StoredQueue(
-            self._ids.next_value(now_ms),
+            queue_id,
             stream.id,
             name,
             config,
@@ -288,6 +301,7 @@ class Catalog:
             policy,
             self._window,
             durable=self._store.durable,
+            last_lease_id=queue_id,
         )
         self._journal.batch.put_queues.append(QueueRecord(queue.id, stream.id, name, config, queue.start_seq))
         return queue
@@ -348,7 +362,7 @@ class Catalog:
         if queue.on_dropped is not None:
             queue.on_dropped()
 
-    def _reopen_queue(self, record: QueueRecord, policy: QueuePolicy) -> None:
+    def _reopen_queue(self, record: QueueRecord, policy: QueuePolicy, last_lease_id: int) -> None:
         stream = self.by_id[record.stream_id]
         # A queue created or purged after a refused send starts past numbers that were never reserved.
         stream.next_seq = stream.committed_seq = max(stream.next_seq, record.start_seq)
@@ -361,6 +375,8 @@ class Catalog:
             policy,
             self._window,
             durable=True,
+            last_lease_id=last_lease_id,
+            reopened_seq=stream.committed_seq,
         )
         totals = self._store.totals(queue.id)
         if totals.messages:

@@ -57,6 +57,11 @@ class DedupWindow(Generic[T]):
         self._order.append(seen)
         return True
 
+    def absorb(self, later: "DedupWindow[T]") -> None:
+        """Remember what another window saw after this one."""
+        self._sightings.update(later._sightings)
+        self._order.extend(later._order)
+
     def forget(self, key: str) -> None:
         """Forget an id whose send failed."""
         self._sightings.pop(key, None)

@@ -1,5 +1,7 @@
 """The journal: the operations since the last commit, gathered into one write batch."""
 
+from msgspec.structs import replace
+
 from penstock.engine.pending import Pending
 from penstock.engine.queue.entry import Entry
 from penstock.engine.store.port import AckRow, DeliveryRow, WriteBatch
@@ -82,8 +84,10 @@ class Journal:
         self.is_empty = False
 
     def save_delivery(self, queue: StoredQueue, entry: Entry) -> None:
-        """Save the delivery count of a message that came back."""
+        """Save the delivery count of a message that came back, and its lease if that outlives this process."""
         row = DeliveryRow(queue.id, entry.seq, entry.receive_count, entry.first_received_ms)
+        if entry.deadline_ms and queue.engine.policy.keep_leases:
+            row = replace(row, lease_id=entry.lease_id, leased_ms=entry.leased_ms, deadline_ms=entry.deadline_ms)
         self._deliveries[queue.id, entry.seq] = (queue, row)
         self.is_empty = False
 

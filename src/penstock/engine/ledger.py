@@ -17,9 +17,10 @@ from penstock.domain.message import Message
 from penstock.engine.arrivals import Arrivals, Skips, drop_duplicates
 from penstock.engine.backlog import BacklogPage, install_page, peek_stored
 from penstock.engine.catalog import Catalog
+from penstock.engine.errors import LeaseNotFound, StoreFailed
 from penstock.engine.journal import Journal, LedgerCommit
 from penstock.engine.pending import SETTLED, Pending, PendingSend
-from penstock.engine.queue.entry import Entry, Segment
+from penstock.engine.queue.entry import Entry, EntryState, Segment
 from penstock.engine.queue.policy import Window
 from penstock.engine.store.port import Shares, Store
 from penstock.engine.store.segment_codec import DedupKey
@@ -120,6 +121,32 @@ class Ledger:
         self._schedule.arm(queue)
         return entry
 
+    def wait_for_settlement(self, entry: Entry) -> Pending:
+        """Return an operation that succeeds if a settlement in progress does."""
+        pending = Pending()
+
+        def check() -> None:
+            if entry.state is not EntryState.GONE:
+                pending.error = StoreFailed("a message was not settled; try again")
+
+        pending.on_commit(check)
+        self._journal.wait(pending)
+        return pending
+
+    def set_late_deadline(self, queue: StoredQueue, seq: int, deadline_ms: int, now_ms: int) -> None:
+        """Change the deadline of a message by any lease it had; if it waits it is hidden until then."""
+        entry = queue.engine.returned(seq)
+        if entry is None:
+            raise LeaseNotFound(f"no message {seq} that came back")
+        if entry.state is not EntryState.LEASED:
+            if deadline_ms > now_ms:
+                queue.engine.hide(entry, deadline_ms, now_ms)
+        elif deadline_ms > now_ms:
+            queue.engine.set_deadline(entry.lease_id, deadline_ms, now_ms)
+        else:
+            self.release(queue, entry.lease_id, now_ms, 0)
+        self._schedule.arm(queue)
+
     def settle(self, queue: StoredQueue, entries: list[Entry]) -> Pending:
         """Settle entries in state SETTLING: acknowledged, expired, or sent elsewhere."""
         if not self._durable:
@@ -156,6 +183,17 @@ class Ledger:
             queue.engine.unsettle(entry, self._now_ms)
             self._save_delivery(queue, entry)
         queue.notify()
+
+    def restore_leases(self, now_ms: int) -> None:
+        """Read the messages whose leases outlived the last process, before anything is served. Blocks."""
+        queues = {queue.id: queue for queue in self.catalog.queues.values()}
+        for queue_id, last_seq in self.store.last_leases(now_ms).items():
+            queue = queues.get(queue_id)
+            while queue is not None and queue.next_stored_seq is not None and queue.next_stored_seq <= last_seq:
+                page = self.read_page(queue)
+                if page is None or queue.engine.held >= queue.window.lookahead:
+                    break
+                self.install_page(queue, page, now_ms)
 
     def read_page(self, queue: StoredQueue) -> BacklogPage | None:
         """Read the next messages of a queue from the store; None if all are in memory. Blocks; changes nothing."""
@@ -209,7 +247,7 @@ class Ledger:
             self._collect(queue)
 
     def save_delivery_counts(self) -> None:
-        """Save the delivery counts of leased messages before a stop, because their leases end with this process."""
+        """Save the delivery counts of leased messages before a stop, and the leases that continue after it."""
         for queue in self.catalog.queues.values():
             for entry in queue.engine.leases():
                 self._save_delivery(queue, entry)

@@ -67,6 +67,7 @@ class StoredQueue:
         "on_dead_letters",
         "on_dropped",
         "on_ready",
+        "reopened_seq",
         "start_seq",
         "stored",
         "stored_bytes",
@@ -86,6 +87,8 @@ class StoredQueue:
         window: Window,
         *,
         durable: bool,
+        last_lease_id: int = 0,
+        reopened_seq: int = 0,
     ) -> None:
         self.id = queue_id
         self.stream_id = stream_id
@@ -93,7 +96,11 @@ class StoredQueue:
         self.config = config
         self.start_seq = start_seq
         self.window = window
-        self.engine = LeasedQueue(policy, track_releases=durable)
+        # Handles of leases that are kept must never mean a lease of another process.
+        first = last_lease_id if policy.keep_leases else 0
+        self.engine = LeasedQueue(policy, track_releases=durable, last_lease_id=first)
+        self.reopened_seq = reopened_seq
+        """Messages before this sequence may have been leased by an earlier process."""
         self.acks: dict[int, SegmentAcks] = {}
         self.next_stored_seq: int | None = None
         """Messages from here on are only in the store; None if all are in memory."""
@@ -118,6 +125,11 @@ class StoredQueue:
     def total_bytes(self) -> int:
         """The bytes of `total`."""
         return self.engine.held_bytes + self.stored_bytes + self.incoming_bytes
+
+    @property
+    def has_unread_leases(self) -> bool:
+        """Whether messages that an earlier process may have leased are only in the store."""
+        return self.next_stored_seq is not None and self.next_stored_seq < self.reopened_seq
 
     def counters(self) -> Counters:
         """Return the number of messages by state."""

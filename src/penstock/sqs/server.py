@@ -41,6 +41,8 @@ async def open_service(
             ledger = Ledger(store, ids, settings.window)
             await asyncio.to_thread(ledger.catalog.open, clock.now_ms(), stored_policy, stored_dedup_window_ms)
             shells[name] = AsyncShell(ledger, clock)
+            await asyncio.to_thread(ledger.restore_leases, clock.now_ms())
+            shells[name].kick()
         service = SqsService(shells, clock, ids, settings.service, pause)
         await service.open()
     except BaseException:

@@ -70,11 +70,10 @@ class SqsService:
         self.metrics = SqsMetrics(self)
         self.moves = MoveTasks(self, pause)
         self.queues: dict[str, SqsQueue] = {}
-        # Spread over all bits: the low bits of an id alone repeat every 1,024 ms, and lease numbers start at 1 again.
-        self.epoch = ids.next_value(clock.now_ms()) * 0x9E3779B97F4A7C15 >> 32 & 0xFFFFFFFF
-        """Distinguishes this process's receipt handles from those of the previous one."""
+        # Spread over all bits: the low bits of an id alone repeat every 1,024 ms.
+        epoch = ids.next_value(clock.now_ms()) * 0x9E3779B97F4A7C15 >> 32 & 0xFFFFFFFF
         self._requests = count(1)
-        self._request_head = f"{self.epoch:08x}-0000-4000-8000"
+        self._request_head = f"{epoch:08x}-0000-4000-8000"
         own = f"{ids.next_value(clock.now_ms()):016x}"
         self._messages = count(1)
         self._message_head = f"{own[:8]}-{own[8:12]}-{own[12:]}-0000-"

@@ -70,6 +70,13 @@ class Rig:
             self.queue.finish(self.queue.settle(self.lease_of(seq), self.now_ms))
             self.check()
 
+    def settle_late(self, seq: int, lease_id: int) -> Entry:
+        """Settle by a lease that may have expired."""
+        try:
+            return self.queue.settle(lease_id, self.now_ms)
+        except LeaseNotFound:
+            return self.queue.settle_late(seq)
+
     def nack(self, *seqs: int, delay_ms: int | None = None) -> None:
         for seq in seqs:
             self.queue.release(self.lease_of(seq), self.now_ms, delay_ms)
@@ -252,10 +259,26 @@ def test_a_batch_returned_in_part_comes_back_in_order() -> None:
     rig.send(*"aaaa")
     assert rig.receive(3) == [1, 2, 3]
     rig.nack(3)
-    rig.nack(1)
     assert rig.receive() == []
-    rig.ack(2)
-    assert rig.receive() == [1, 3, 4]
+    rig.nack(1)
+    assert rig.receive() == [1]
+    rig.nack(2)
+    assert rig.receive() == []
+    rig.ack(1)
+    assert rig.receive() == [2, 3, 4]
+
+
+def test_what_came_back_before_those_in_flight_can_be_received() -> None:
+    rig = Rig(BATCH)
+    rig.send(*"aaaaa")
+    assert rig.receive(4) == [1, 2, 3, 4]
+    rig.ack(1)
+    rig.nack(3)
+    assert rig.receive() == []
+    rig.nack(2)
+    assert rig.receive() == [2, 3]
+    rig.ack(4, 3, 2)
+    assert rig.receive() == [5]
 
 
 def test_one_message_of_a_group_at_a_time() -> None:
@@ -467,7 +490,7 @@ def test_an_acknowledgement_after_the_lease_ran_out_is_refused(noticed: bool) ->
 
 @every_grouping
 @pytest.mark.parametrize("noticed", [True, False])
-def test_a_late_acknowledgement_works_until_the_message_is_handed_out_again(grouping: Grouping, noticed: bool) -> None:
+def test_a_late_acknowledgement_works(grouping: Grouping, noticed: bool) -> None:
     rig = Rig(grouping, late_ack=True)
     rig.send("a", "a")
     assert rig.receive(1) == [1]
@@ -475,7 +498,7 @@ def test_a_late_acknowledgement_works_until_the_message_is_handed_out_again(grou
     rig.now_ms += LEASE_MS
     if noticed:
         rig.later(0)
-    settling = rig.queue.settle(lease_id, rig.now_ms)
+    settling = rig.settle_late(1, lease_id)
     rig.check()
     rig.queue.finish(settling)
     rig.check()
@@ -483,17 +506,35 @@ def test_a_late_acknowledgement_works_until_the_message_is_handed_out_again(grou
 
 
 @every_grouping
-def test_a_late_acknowledgement_is_refused_once_the_message_is_handed_out_again(grouping: Grouping) -> None:
+def test_any_lease_acknowledges_while_the_message_exists(grouping: Grouping) -> None:
     rig = Rig(grouping, late_ack=True)
     rig.send("a")
     assert rig.receive() == [1]
     first = rig.lease_of(1)
     rig.later(LEASE_MS)
     assert rig.receive() == [1]
-    with pytest.raises(LeaseNotFound):
-        rig.queue.settle(first, rig.now_ms)
-    rig.ack(1)
+    rig.queue.finish(rig.settle_late(1, first))
+    rig.check()
     assert rig.queue.held == 0
+    with pytest.raises(LeaseNotFound):
+        rig.settle_late(1, first)
+
+
+@every_grouping
+def test_an_earlier_lease_hides_its_message_again(grouping: Grouping) -> None:
+    rig = Rig(grouping, late_ack=True)
+    rig.send("a", "a")
+    assert rig.receive(1) == [1]
+    rig.nack(1, delay_ms=0)
+    waiting = rig.queue.returned(1)
+    assert waiting is not None
+    rig.queue.hide(waiting, rig.now_ms + 5_000, rig.now_ms)
+    rig.check()
+    assert rig.receive() == ([2] if grouping is NONE else [])
+    rig.later(5_000)
+    assert rig.receive(1) == [1]
+    (again,) = [entry for entry in rig.queue.leases() if entry.seq == 1]
+    assert again.receive_count == 2
 
 
 @both_groupings
@@ -503,7 +544,7 @@ def test_a_late_acknowledgement_holds_its_group_until_the_store_has_it(grouping:
     assert rig.receive(1) == [1]
     lease_id = rig.lease_of(1)
     rig.later(LEASE_MS)
-    settling = rig.queue.settle(lease_id, rig.now_ms)
+    settling = rig.settle_late(1, lease_id)
     assert rig.receive() == []
     rig.queue.unsettle(settling, rig.now_ms)
     rig.check()
@@ -520,9 +561,9 @@ def test_a_late_acknowledgement_may_be_tried_again_after_the_store_refused_it(gr
     lease_id = rig.lease_of(1)
     rig.later(LEASE_MS)
     for _ in range(3):
-        rig.queue.unsettle(rig.queue.settle(lease_id, rig.now_ms), rig.now_ms)
+        rig.queue.unsettle(rig.settle_late(1, lease_id), rig.now_ms)
         rig.check()
-    rig.queue.finish(rig.queue.settle(lease_id, rig.now_ms))
+    rig.queue.finish(rig.settle_late(1, lease_id))
     rig.check()
     assert rig.receive() == []
 
@@ -534,7 +575,7 @@ def test_a_refused_late_acknowledgement_leaves_the_delay_as_it_was(grouping: Gro
     assert rig.receive(1) == [1]
     lease_id = rig.lease_of(1)
     rig.nack(1, delay_ms=5_000)
-    rig.queue.unsettle(rig.queue.settle(lease_id, rig.now_ms), rig.now_ms)
+    rig.queue.unsettle(rig.settle_late(1, lease_id), rig.now_ms)
     rig.check()
     assert 1 not in rig.receive()
     rig.later(5_000)
@@ -746,7 +787,7 @@ def test_a_refused_settlement_restores_a_running_lease(grouping: Grouping) -> No
     rig.send("a", "a")
     assert rig.receive(1) == [1]
     lease_id = rig.lease_of(1)
-    settling = rig.queue.settle(lease_id, rig.now_ms)
+    settling = rig.settle_late(1, lease_id)
     rig.check()
     rig.now_ms += LEASE_MS - 1
     rig.queue.unsettle(settling, rig.now_ms)

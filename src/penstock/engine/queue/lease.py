@@ -19,11 +19,11 @@ class QueueLeases:
 
     __slots__ = ("_heap", "_last_id", "live")
 
-    def __init__(self) -> None:
+    def __init__(self, last_id: int = 0) -> None:
         self.live: dict[int, Entry] = {}
         # A time, and the first and last id of the leases that may expire then.
         self._heap: list[tuple[int, int, int]] = []
-        self._last_id = 0
+        self._last_id = last_id
 
     def __len__(self) -> int:
         return len(self.live)

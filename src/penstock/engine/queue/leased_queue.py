@@ -2,7 +2,8 @@
 
 Messages that leave the queue without an acknowledgement (dead letters, messages past their retention) go into an outbox
 in state SETTLING, and the ledger settles them once the store has recorded it. A SETTLING message blocks its lane.
-Messages that came back are listed in `released` on request, so that their delivery counts can be made durable.
+Messages that came back are listed in `released` on request, so that their delivery counts can be made durable. If the
+policy allows late acknowledgements, they are also known by their sequence, for the leases they had before.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,10 +21,10 @@ class LeasedQueue:
     """The messages of one queue that are in memory, and their leases."""
 
     __slots__ = (
-        "_late",
         "_leases",
         "_line",
         "_policy",
+        "_returned",
         "_settling",
         "_ungrouped_next",
         "dead_letters",
@@ -34,12 +35,12 @@ class LeasedQueue:
         "released",
     )
 
-    def __init__(self, policy: QueuePolicy, *, track_releases: bool = False) -> None:
+    def __init__(self, policy: QueuePolicy, *, track_releases: bool = False, last_lease_id: int = 0) -> None:
         self._policy = policy
         self._line = Line(grouped=policy.grouping is not Grouping.NONE)
         self._ungrouped_next = False
-        self._leases = QueueLeases()
-        self._late: dict[int, Entry] = {}
+        self._leases = QueueLeases(last_lease_id)
+        self._returned: dict[int, Entry] = {}
         self._settling: dict[int, Entry] = {}
         self.dead_letters: list[Entry] = []
         self.expired: list[Entry] = []
@@ -79,6 +80,21 @@ class LeasedQueue:
         self.held += len(entries)
         self.held_bytes += held_bytes(entries)
         self._line.join_all(entries, now_ms)
+
+    def add_old(self, entries: Sequence[Entry], now_ms: int) -> None:
+        """Add messages that may have had leases before a restart; those with a deadline are leased."""
+        if self._policy.late_ack:
+            self._returned.update((entry.seq, entry) for entry in entries)
+        leased = [entry for entry in entries if entry.deadline_ms]
+        for entry in leased:
+            entry.state = LEASED
+            self._leases.restore(entry)
+            self._line.restore_lease(entry)
+        self.held += len(leased)
+        size_bytes = held_bytes(leased)
+        self.held_bytes += size_bytes
+        self.leased_bytes += size_bytes
+        self.add([entry for entry in entries if not entry.deadline_ms], now_ms)
 
     def receive(
         self,
@@ -148,21 +164,23 @@ class LeasedQueue:
     def _take_from_lane(self, lane: MessageLane, batch: Batch) -> bool:
         """Give one lane its turn; return False if its next message does not fit into the batch."""
         lane.ready = False
-        if lane.in_flight:
-            return True  # a message of this lane is being settled; the lane gets its place again after that
+        limit_seq = lane.limit_seq()
         several = self._policy.grouping is Grouping.BATCH
         fits = True
-        while (entry := lane.first()) is not None and entry.state is WAITING:
+        taken: list[int] = []
+        while (entry := lane.first()) is not None and entry.state is WAITING and entry.seq < limit_seq:
             fits = self._offer(entry, batch)
             if not fits:
                 break
             lane.pop()
-            lane.in_flight += 1
+            taken.append(entry.seq)
             # A message that went to an outbox blocks its lane until the store has recorded it.
             left = batch.leases and entry.state is SETTLING
             if not several or left or len(batch.entries) >= batch.max_messages:
                 break
-        self._line.place(lane, ahead=not fits)
+        lane.leave(taken)
+        if not taken:
+            self._line.place(lane, ahead=not fits)
         return fits
 
     def _offer(self, entry: Entry, batch: Batch) -> bool:
@@ -186,9 +204,6 @@ class LeasedQueue:
 
     def _lease(self, entries: list[Entry], now_ms: int, deadline_ms: int) -> None:
         """Lease messages that were taken from the line."""
-        if self._late:
-            for entry in entries:
-                self._late.pop(entry.lease_id, None)
         for entry in entries:
             entry.state = LEASED
             entry.receive_count += 1
@@ -200,7 +215,6 @@ class LeasedQueue:
 
     def _move_to(self, entry: Entry, outbox: list[Entry]) -> None:
         self._line.visible -= 1
-        self._late.pop(entry.lease_id, None)
         self._begin_settling(entry)
         outbox.append(entry)
 
@@ -226,13 +240,40 @@ class LeasedQueue:
         if entry is not None and (entry.deadline_ms > now_ms or self._policy.late_ack):
             self._leases.end(entry)
             self.leased_bytes -= entry.message.size_bytes
-        elif (late := self._late.pop(lease_id, None)) is not None:
-            entry = self._line.pull_out(late)
+            entry.state = SETTLING
+            self._settling[entry.seq] = entry
+            return entry
+        raise LeaseNotFound(f"no live lease {lease_id}")
+
+    def settle_late(self, seq: int) -> Entry:
+        """Do the same for a message that came back, by any lease it had; it may be leased again."""
+        entry = self._returned.get(seq)
+        if entry is None or entry.state is SETTLING:
+            raise LeaseNotFound(f"no message {seq} that came back")
+        if entry.state is LEASED:
+            self._leases.end(entry)
+            self.leased_bytes -= entry.message.size_bytes
         else:
-            raise LeaseNotFound(f"no live lease {lease_id}")
-        entry.state = SETTLING
-        self._settling[entry.seq] = entry
+            entry = self._returned[seq] = self._line.pull_out(entry)
+        self._begin_settling(entry)
         return entry
+
+    def settling(self, seq: int) -> Entry | None:
+        """Return a message whose settlement is not durable yet."""
+        return self._settling.get(seq)
+
+    def returned(self, seq: int) -> Entry | None:
+        """Return a message that came back, by its sequence, while it exists; it may be leased again."""
+        entry = self._returned.get(seq)
+        return None if entry is None or entry.state is SETTLING else entry
+
+    def hide(self, entry: Entry, deadline_ms: int, now_ms: int) -> None:
+        """Lease a message that came back and waits, for an earlier lease; this is not a delivery."""
+        hidden = self._returned[entry.seq] = self._line.pull_out(entry)
+        hidden.state = LEASED
+        hidden.leased_ms = now_ms
+        self._leases.grant([hidden], deadline_ms)
+        self.leased_bytes += hidden.message.size_bytes
 
     def finish(self, entry: Entry) -> None:
         """Remove a message whose settlement is durable, and let its lane continue."""
@@ -248,6 +289,8 @@ class LeasedQueue:
             entry.state = GONE
             self.held -= 1
             self.held_bytes -= entry.message.size_bytes
+            if self._returned:
+                self._returned.pop(entry.seq, None)
             if line.grouped:
                 line.free_lane(entry)
 
@@ -263,7 +306,7 @@ class LeasedQueue:
         else:
             entry.deadline_ms = 0
             if self._policy.late_ack and entry.lease_id:
-                self._late[entry.lease_id] = entry
+                self._returned[entry.seq] = entry
             self._line.rejoin(entry, now_ms, max(0, entry.available_ms - now_ms))
 
     def release(self, lease_id: int, now_ms: int, delay_ms: int | None = None) -> Entry:
@@ -291,7 +334,7 @@ class LeasedQueue:
             self.dead_letters.append(entry)
             return
         if policy.late_ack:
-            self._late[entry.lease_id] = entry
+            self._returned[entry.seq] = entry
         if self.released is not None:
             self.released.append(entry)
         self._line.rejoin(entry, now_ms, delay_ms)
@@ -326,7 +369,7 @@ class LeasedQueue:
                 if entry.message.sent_ms > horizon_ms:
                     break
                 lane.pop()
-                lane.in_flight += 1
+                lane.leave([entry.seq])
                 self._move_to(entry, expired)
         return len(expired) + limit - stop
 
@@ -358,7 +401,7 @@ class LeasedQueue:
             entry.state = GONE
         self._line.clear()
         self._leases.clear()
-        self._late.clear()
+        self._returned.clear()
         self._settling.clear()
         self.dead_letters.clear()
         self.expired.clear()

@@ -5,11 +5,12 @@ back). Messages of a group wait in its lane; lanes that can be received from tak
 both kinds are also in `_delayed`, a heap by the time they become available.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import count
+from sys import maxsize
 
 import msgspec
 
@@ -33,6 +34,8 @@ class MessageLane(msgspec.Struct, gc=False):
     in_flight: int = 0
     ready: bool = False
     """Whether the lane is in the ring of lanes that can be received from."""
+    out: list[int] | None = None
+    """The sequences in flight, in order; None if only one is, or if they are not known."""
 
     def first(self) -> Entry | None:
         """Return the next message, delayed or not, after dropping settled ones."""
@@ -55,6 +58,29 @@ class MessageLane(msgspec.Struct, gc=False):
             self.entries[self.head] = entry
         else:
             self.entries.insert(bisect_left(self.entries, entry.seq, lo=self.head, key=_seq), entry)
+
+    def limit_seq(self) -> int:
+        """Return the sequence that messages must precede to be received: that of the first message in flight."""
+        if not self.in_flight:
+            return maxsize
+        return self.out[0] if self.out else 0
+
+    def leave(self, seqs: list[int]) -> None:
+        """Count messages as in flight."""
+        if self.out is not None:
+            for seq in seqs:
+                insort(self.out, seq)
+        elif not self.in_flight and len(seqs) > 1:
+            self.out = seqs
+        self.in_flight += len(seqs)
+
+    def come_home(self, seq: int) -> None:
+        """Count a message as no longer in flight."""
+        self.in_flight -= 1
+        if not self.in_flight:
+            self.out = None
+        elif self.out is not None:
+            self.out.remove(seq)
 
     def waiting(self) -> list[Entry]:
         """Return all messages that wait here, in order."""
@@ -103,7 +129,7 @@ class Line:
             if group := entry.message.group:
                 lane = lane_of(group)
                 lane.entries.append(entry)
-                if not lane.ready and not lane.in_flight:
+                if not lane.ready and (lane.out or not lane.in_flight):
                     self.place(lane)
             else:
                 self._fresh.append(entry)
@@ -126,8 +152,15 @@ class Line:
             return
         lane = self._lane_of(entry.message.group)
         lane.entries.append(entry)
-        if not lane.ready and not lane.in_flight:
+        if not lane.ready and (lane.out or not lane.in_flight):
             self.place(lane)
+
+    def restore_lease(self, entry: Entry) -> None:
+        """Block the lane of a message that was leased before a restart."""
+        if self.grouped and entry.message.group:
+            lane = self._lane_of(entry.message.group)
+            lane.out = lane.out or []
+            lane.leave([entry.seq])
 
     def rejoin(self, entry: Entry, now_ms: int, delay_ms: int) -> None:
         """Return a message that was leased to its position, and free its lane."""
@@ -167,7 +200,7 @@ class Line:
             self.visible -= 1
         entry.state = GONE
         if self.grouped and entry.message.group:
-            self.lanes[entry.message.group].in_flight += 1
+            self.lanes[entry.message.group].leave([entry.seq])
         return Entry(
             seq=entry.seq,
             message=entry.message,
@@ -210,12 +243,13 @@ class Line:
 
     def place(self, lane: MessageLane, *, ahead: bool = False) -> None:
         """Put a lane into the ring if its first message can be received; drop the lane if it is empty."""
-        if lane.in_flight or lane.ready:
+        if lane.ready or (lane.in_flight and not lane.out):
             return
         first = lane.first()
         if first is None:
-            self.lanes.pop(lane.group, None)
-        elif first.state is WAITING:
+            if not lane.in_flight:
+                self.lanes.pop(lane.group, None)
+        elif first.state is WAITING and first.seq < lane.limit_seq():
             lane.ready = True
             if ahead:
                 self.ring.appendleft(lane)
@@ -226,7 +260,7 @@ class Line:
         """Release the lane of a message that was leased or settling."""
         if self.grouped and entry.message.group:
             lane = self.lanes[entry.message.group]
-            lane.in_flight -= 1
+            lane.come_home(entry.seq)
             self.place(lane)
 
     def has_ready(self) -> bool:

@@ -40,7 +40,9 @@ class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True):
     max_in_flight: int | None = None
     max_in_flight_bytes: int | None = None
     late_ack: bool = False
-    """Whether an expired lease can still settle its message until the message is received again."""
+    """Whether any lease that a message ever had can settle it while it exists."""
+    keep_leases: bool = False
+    """Whether leases continue after a planned restart."""
 
     def delivery_limit(self, moment: DeadLetterAt) -> int | None:
         """Return the number of deliveries after which a message leaves the queue at this moment, if it does."""

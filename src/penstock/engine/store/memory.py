@@ -45,6 +45,10 @@ class MemoryStore:
         """Return nothing."""
         return []
 
+    def last_leases(self, now_ms: int) -> dict[int, int]:
+        """Return nothing."""
+        return {}
+
     def dedups(self, now_ms: int) -> list[DedupRow]:
         """Return nothing."""
         return []

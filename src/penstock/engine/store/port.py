@@ -56,12 +56,15 @@ class AckRow(msgspec.Struct, frozen=True):
 
 
 class DeliveryRow(msgspec.Struct, frozen=True):
-    """The delivery count of a message that came back."""
+    """The delivery count of a message that came back, or its lease if that was running at a planned stop."""
 
     queue_id: int
     seq: int
     receive_count: int
     first_received_ms: int
+    lease_id: int = 0
+    leased_ms: int = 0
+    deadline_ms: int = 0
 
 
 class DedupRow(msgspec.Struct, frozen=True):
@@ -120,6 +123,8 @@ class WriteBatch(msgspec.Struct, kw_only=True):
     damaged: list[DamagedRow] = []
     purge_queues: list[tuple[int, int]] = []
     """(queue, sequence): the queue is done with everything before it."""
+    forget_dedups: list[tuple[int, int]] = []
+    """(stream, sequence): deduplication ids of messages before it are forgotten."""
     shrink_streams: list[tuple[int, int]] = []
     """(stream, count): up to this many of its oldest segments are removed, even if a queue needs them."""
     drop_queues: list[int] = []
@@ -189,6 +194,10 @@ class Store(Protocol):
 
     def deliveries(self, queue_id: int, first_seq: int, last_seq: int) -> list[DeliveryRow]:
         """Return the delivery counts of messages that came back."""
+        ...
+
+    def last_leases(self, now_ms: int) -> dict[int, int]:
+        """Return the last sequence with a lease that still runs, by queue id."""
         ...
 
     def dedups(self, now_ms: int) -> list[DedupRow]:

@@ -103,6 +103,10 @@ class PostgresStore:
         rows = self._ask(statement.DELIVERIES, (queue_id, first_seq, last_seq))
         return [DeliveryRow(*row) for row in rows]
 
+    def last_leases(self, now_ms: int) -> dict[int, int]:
+        """Return the last sequence with a lease that still runs, by queue id."""
+        return dict(self._ask(statement.LAST_LEASES, (now_ms,)))
+
     def dedups(self, now_ms: int) -> list[DedupRow]:
         """Return deduplication ids that have not expired, oldest first."""
         return [DedupRow(*row) for row in self._ask(statement.DEDUPS, (now_ms,))]
@@ -242,6 +246,7 @@ def _write(session: Session, batch: WriteBatch) -> None:
 def _remove(session: Session, batch: WriteBatch) -> None:
     for text in statement.PURGE_QUEUE:
         _many(session, text, ((seq, queue_id) for queue_id, seq in batch.purge_queues))
+    _many(session, statement.PURGE_DEDUPS, batch.forget_dedups)
     for text in statement.DROP_SEGMENTS:
         _columns(session, text, batch.drop_segments)
     for stream_id, segments in batch.shrink_streams:

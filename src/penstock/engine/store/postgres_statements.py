@@ -32,10 +32,13 @@ INSERT INTO dedups (stream_id, first_seq, expires_ms, keys) VALUES (%s, %s, %s, 
 ON CONFLICT (stream_id, first_seq) DO UPDATE SET expires_ms = excluded.expires_ms, keys = excluded.keys
 """
 PUT_DELIVERIES = """
-INSERT INTO deliveries (queue_id, seq, receive_count, first_received_ms)
-SELECT * FROM unnest(%b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[])
+INSERT INTO deliveries (queue_id, seq, receive_count, first_received_ms, lease_id, leased_ms, deadline_ms)
+SELECT * FROM unnest(
+    %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[]
+)
 ON CONFLICT (queue_id, seq) DO UPDATE SET receive_count = excluded.receive_count,
-    first_received_ms = excluded.first_received_ms
+    first_received_ms = excluded.first_received_ms, lease_id = excluded.lease_id, leased_ms = excluded.leased_ms,
+    deadline_ms = excluded.deadline_ms
 """
 PUT_ACKS = """
 INSERT INTO acks (queue_id, stream_id, first_seq, dead, dead_count, dead_bytes)
@@ -63,6 +66,7 @@ PURGE_QUEUE = (
     "DELETE FROM acks WHERE first_seq < %s AND queue_id = %s",
     "DELETE FROM deliveries WHERE seq < %s AND queue_id = %s",
 )
+PURGE_DEDUPS = "DELETE FROM dedups WHERE stream_id = %s AND first_seq < %s"
 # Parameters of each: streams, first sequences.
 DROP_SEGMENTS = (
     """
@@ -174,9 +178,10 @@ WITH RECURSIVE walk AS (
 SELECT first_seq, count, size_bytes, payload, dead FROM walk ORDER BY first_seq
 """
 DELIVERIES = """
-SELECT queue_id, seq, receive_count, first_received_ms FROM deliveries
+SELECT queue_id, seq, receive_count, first_received_ms, lease_id, leased_ms, deadline_ms FROM deliveries
 WHERE queue_id = %s AND seq BETWEEN %s AND %s ORDER BY seq
 """
+LAST_LEASES = "SELECT queue_id, max(seq) FROM deliveries WHERE deadline_ms > %s GROUP BY queue_id"
 DEDUPS = """
 SELECT stream_id, first_seq, expires_ms, keys FROM dedups WHERE expires_ms > %s ORDER BY stream_id, first_seq
 """
@@ -228,6 +233,13 @@ _MIGRATIONS = (
     ALTER TABLE owners ADD COLUMN expires timestamptz NOT NULL DEFAULT '-infinity';
     ALTER TABLE owners ADD COLUMN deposed boolean NOT NULL DEFAULT false;
     UPDATE schema_version SET version = 2;
+    """,
+    # Leases that a planned stop leaves to the next process.
+    """
+    ALTER TABLE deliveries ADD COLUMN lease_id bigint NOT NULL DEFAULT 0;
+    ALTER TABLE deliveries ADD COLUMN leased_ms bigint NOT NULL DEFAULT 0;
+    ALTER TABLE deliveries ADD COLUMN deadline_ms bigint NOT NULL DEFAULT 0;
+    UPDATE schema_version SET version = 3;
     """,
 )
 

@@ -142,6 +142,11 @@ class SqliteStore:
             rows = reader.execute(statement.DELIVERIES, (queue_id, first_seq, last_seq))
             return [DeliveryRow(*row) for row in rows]
 
+    def last_leases(self, now_ms: int) -> dict[int, int]:
+        """Return the last sequence with a lease that still runs, by queue id."""
+        with self._reading() as reader:
+            return dict(reader.execute(statement.LAST_LEASES, (now_ms,)))
+
     def dedups(self, now_ms: int) -> list[DedupRow]:
         """Return deduplication ids that have not expired, oldest first."""
         with self._reading() as reader:
@@ -244,6 +249,7 @@ def _write(writer: sqlite3.Connection, batch: WriteBatch) -> None:
 def _remove(writer: sqlite3.Connection, batch: WriteBatch) -> None:
     for statements, rows in (
         (statement.PURGE_QUEUE, [(seq, queue_id) for queue_id, seq in batch.purge_queues]),
+        (statement.PURGE_DEDUPS, batch.forget_dedups),
         (statement.DROP_SEGMENT, batch.drop_segments),
         (statement.SHRINK_STREAM, batch.shrink_streams),
         (statement.DROP_QUEUE, [(queue_id,) for queue_id in batch.drop_queues]),

@@ -25,9 +25,11 @@ INSERT INTO dedups (stream_id, first_seq, expires_ms, keys) VALUES (?, ?, ?, ?)
 ON CONFLICT (stream_id, first_seq) DO UPDATE SET expires_ms = excluded.expires_ms, keys = excluded.keys
 """
 PUT_DELIVERY = """
-INSERT INTO deliveries (queue_id, seq, receive_count, first_received_ms) VALUES (?, ?, ?, ?)
+INSERT INTO deliveries (queue_id, seq, receive_count, first_received_ms, lease_id, leased_ms, deadline_ms)
+VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (queue_id, seq) DO UPDATE SET receive_count = excluded.receive_count,
-    first_received_ms = excluded.first_received_ms
+    first_received_ms = excluded.first_received_ms, lease_id = excluded.lease_id, leased_ms = excluded.leased_ms,
+    deadline_ms = excluded.deadline_ms
 """
 PUT_ACK = """
 INSERT INTO acks (queue_id, stream_id, first_seq, dead, dead_count, dead_bytes) VALUES (?, ?, ?, ?, ?, ?)
@@ -50,6 +52,7 @@ PURGE_QUEUE = (
     "DELETE FROM acks WHERE first_seq < ? AND queue_id = ?",
     "DELETE FROM deliveries WHERE seq < ? AND queue_id = ?",
 )
+PURGE_DEDUPS = ("DELETE FROM dedups WHERE stream_id = ? AND first_seq < ?",)
 # Parameters of each: stream, first sequence.
 DROP_SEGMENT = (
     "DELETE FROM segments WHERE stream_id = ? AND first_seq = ?",
@@ -142,9 +145,10 @@ ORDER BY s.first_seq
 PAYLOAD = "SELECT CAST(payload AS BLOB) FROM segments WHERE stream_id = ? AND first_seq = ?"
 DEAD = "SELECT dead FROM acks WHERE queue_id = ? AND first_seq = ?"
 DELIVERIES = """
-SELECT queue_id, seq, receive_count, first_received_ms FROM deliveries
+SELECT queue_id, seq, receive_count, first_received_ms, lease_id, leased_ms, deadline_ms FROM deliveries
 WHERE queue_id = ? AND seq BETWEEN ? AND ? ORDER BY seq
 """
+LAST_LEASES = "SELECT queue_id, max(seq) FROM deliveries WHERE deadline_ms > ? GROUP BY queue_id"
 DEDUPS = """
 SELECT stream_id, first_seq, expires_ms, keys FROM dedups WHERE expires_ms > ? ORDER BY stream_id, first_seq
 """
@@ -215,6 +219,13 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE lean_segments RENAME TO segments",
         "CREATE INDEX segment_sizes ON segments (stream_id, first_seq, count, size_bytes)",
         "PRAGMA user_version = 2",
+    ),
+    # Leases that a planned stop leaves to the next process.
+    (
+        "ALTER TABLE deliveries ADD COLUMN lease_id INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE deliveries ADD COLUMN leased_ms INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE deliveries ADD COLUMN deadline_ms INTEGER NOT NULL DEFAULT 0",
+        "PRAGMA user_version = 3",
     ),
 )
 

@@ -25,6 +25,12 @@ class AfterCommit:
         for shell, pending in self._commits:
             shell.when_done(pending, self._commit_done)
 
+    async def wait(self) -> Shape:
+        """Return the response after its commits; raise the error if one of them fails."""
+        for shell, pending in self._commits:
+            await shell.commit(pending)
+        return self._response
+
     def result(self) -> Shape:
         """Return the response; raise the error if a commit failed."""
         for shell, pending in self._commits:

@@ -113,7 +113,7 @@ class _Receive:
 
     def response(self, deliveries: list[SqsDelivery]) -> ReceiveMessageResponse:
         """Return the response for these deliveries."""
-        incarnation, epoch = self._queue.incarnation, self._service.epoch
+        incarnation = self._queue.incarnation
         asks_more = self._system_names or self._attribute_names
         messages: list[ReceivedMessage] = []
         for delivery in deliveries:
@@ -123,7 +123,7 @@ class _Receive:
                 body = message.body
                 received = ReceivedMessage(
                     message.id,
-                    encode_handle(partition, incarnation, entry.seq, entry.lease_id, epoch),
+                    encode_handle(partition, incarnation, entry.seq, entry.lease_id),
                     body_md5(body),
                     body.decode(),
                 )

@@ -1,6 +1,10 @@
 """DeleteMessage and ChangeMessageVisibility, single and in batches."""
 
-from penstock.engine import Entry, LeaseNotFound
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from penstock.engine import Entry, EntryState, LeaseNotFound
 from penstock.sqs.actions.answer import AfterCommit, Answer, Commit
 from penstock.sqs.actions.contents import MAX_VISIBILITY_S, check_batch, check_visibility, failed_entry
 from penstock.sqs.auth.caller import SqsCaller
@@ -26,6 +30,10 @@ def delete_message(service: SqsService, caller: SqsCaller, request: DeleteMessag
     """Delete a message by its receipt handle."""
     queue = service.of_url(request.queue_url)
     service.charge(queue, Action.RECEIVE, 1)
+    return _after_reading(queue, [request.receipt_handle], partial(_delete, service, queue, request))
+
+
+def _delete(service: SqsService, queue: SqsQueue, request: DeleteMessageRequest) -> Shape | AfterCommit:
     deletions = _Deletions(service, queue)
     deletions.begin(request.receipt_handle)
     return deletions.commit(EmptyResponse())
@@ -36,6 +44,11 @@ def delete_message_batch(service: SqsService, caller: SqsCaller, request: Delete
     queue = service.of_url(request.queue_url)
     check_batch(tuple([entry.id for entry in request.entries]), "DeleteMessageBatch")
     service.charge(queue, Action.RECEIVE, len(request.entries))
+    handles = [entry.receipt_handle for entry in request.entries]
+    return _after_reading(queue, handles, partial(_delete_batch, service, queue, request))
+
+
+def _delete_batch(service: SqsService, queue: SqsQueue, request: DeleteMessageBatchRequest) -> Shape | AfterCommit:
     successful: list[BatchResultEntry] = []
     failed: list[BatchResultErrorEntry] = []
     deletions = _Deletions(service, queue)
@@ -52,21 +65,30 @@ def delete_message_batch(service: SqsService, caller: SqsCaller, request: Delete
 
 def change_message_visibility(
     service: SqsService, caller: SqsCaller, request: ChangeMessageVisibilityRequest
-) -> EmptyResponse:
+) -> Answer:
     """Change when a received message becomes visible again."""
     queue = service.of_url(request.queue_url)
     service.charge(queue, Action.RECEIVE, 1)
-    _change_visibility(service, queue, request.receipt_handle, request.visibility_timeout)
-    return EmptyResponse()
+
+    def change() -> Shape:
+        _change_visibility(service, queue, request.receipt_handle, request.visibility_timeout)
+        return EmptyResponse()
+
+    return _after_reading(queue, [request.receipt_handle], change)
 
 
 def change_message_visibility_batch(
     service: SqsService, caller: SqsCaller, request: ChangeMessageVisibilityBatchRequest
-) -> BatchResponse:
+) -> Answer:
     """Change when up to ten messages become visible again; each succeeds or fails on its own."""
     queue = service.of_url(request.queue_url)
     check_batch(tuple([entry.id for entry in request.entries]), "ChangeMessageVisibilityBatch")
     service.charge(queue, Action.RECEIVE, len(request.entries))
+    handles = [entry.receipt_handle for entry in request.entries]
+    return _after_reading(queue, handles, partial(_change_batch, service, queue, request))
+
+
+def _change_batch(service: SqsService, queue: SqsQueue, request: ChangeMessageVisibilityBatchRequest) -> Shape:
     successful: list[BatchResultEntry] = []
     failed: list[BatchResultErrorEntry] = []
     for entry in request.entries:
@@ -88,35 +110,67 @@ def _locate(queue: SqsQueue, text: str) -> tuple[ReceiptHandle, QueuePartition]:
     return handle, queue.partitions[handle.partition]
 
 
+def _after_reading(queue: SqsQueue, handles: list[str], act: Callable[[], Shape | AfterCommit]) -> Answer:
+    """Act, after reading messages that handles of an earlier process name and that are only in the store."""
+    unread = _unread(queue, handles) if queue.has_unread_leases and not queue.fifo else []
+    return _read_and_act(unread, act) if unread else act()
+
+
+def _unread(queue: SqsQueue, handles: list[str]) -> list[tuple[QueuePartition, int]]:
+    unread: list[tuple[QueuePartition, int]] = []
+    for text in handles:
+        with suppress(SqsError):
+            handle, partition = _locate(queue, text)
+            stored_seq = partition.queue.next_stored_seq
+            if stored_seq is not None and stored_seq <= handle.seq < partition.queue.reopened_seq:
+                unread.append((partition, handle.seq))
+    return unread
+
+
+async def _read_and_act(unread: list[tuple[QueuePartition, int]], act: Callable[[], Shape | AfterCommit]) -> Shape:
+    for partition, seq in unread:
+        await partition.shell.read_up_to(partition.queue, seq)
+    response = act()
+    return await response.wait() if isinstance(response, AfterCommit) else response
+
+
 class _Deletions:
     """The deletions of one request, committed together by partition."""
 
-    __slots__ = ("_now_ms", "_queue", "_service", "_settling")
+    __slots__ = ("_commits", "_now_ms", "_queue", "_service", "_settling")
 
     def __init__(self, service: SqsService, queue: SqsQueue) -> None:
         self._service = service
         self._queue = queue
         self._now_ms = service.clock.now_ms()
         self._settling: dict[int, list[Entry]] = {}
+        self._commits: list[Commit] = []
 
     def begin(self, text: str) -> None:
-        """Begin a deletion. An expired handle of a standard queue may have nothing left to delete, as on AWS."""
+        """Begin a deletion. A handle of a standard queue may have nothing left to delete, as on AWS."""
         handle, partition = _locate(self._queue, text)
         try:
-            if handle.epoch != self._service.epoch:
-                raise LeaseNotFound("the lease belongs to an earlier server process")
-            entry = partition.queue.engine.settle(handle.lease_id, self._now_ms)
+            entry: Entry | None = partition.queue.engine.settle(handle.lease_id, self._now_ms)
         except LeaseNotFound:
-            if not self._queue.fifo:
-                return
-            raise invalid_parameter(
-                f"Value {text} for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired."
-            ) from None
-        self._settling.setdefault(handle.partition, []).append(entry)
+            if self._queue.fifo:
+                raise invalid_parameter(
+                    f"Value {text} for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired."
+                ) from None
+            entry = self._begin_late(partition, handle.seq)
+        if entry is not None:
+            self._settling.setdefault(handle.partition, []).append(entry)
 
-    def commit(self, response: Shape) -> Answer:
+    def _begin_late(self, partition: QueuePartition, seq: int) -> Entry | None:
+        """Delete a message by a handle that is not the latest; wait for a deletion that is not durable yet."""
+        engine = partition.queue.engine
+        deleting = engine.settling(seq)
+        if deleting is not None:
+            self._commits.append((partition.shell, partition.shell.ledger.wait_for_settlement(deleting)))
+        return None if engine.returned(seq) is None else engine.settle_late(seq)
+
+    def commit(self, response: Shape) -> Shape | AfterCommit:
         """Return the response, to be sent after the deletions are durable."""
-        commits: list[Commit] = []
+        commits = self._commits
         for index, entries in self._settling.items():
             partition = self._queue.partitions[index]
             commits.append((partition.shell, partition.shell.ledger.settle(partition.queue, entries)))
@@ -130,18 +184,18 @@ def _change_visibility(service: SqsService, queue: SqsQueue, text: str, visibili
     now_ms = service.clock.now_ms()
     ledger = partition.shell.ledger
     try:
-        if handle.epoch != service.epoch:
-            raise LeaseNotFound("the lease belongs to an earlier server process")
-        entry = partition.queue.engine.lease(handle.lease_id, now_ms)
-        if visibility_s == 0:
+        entry = _leased_entry(queue, partition, handle, now_ms)
+        deadline_ms = now_ms + visibility_s * 1000
+        if deadline_ms - entry.leased_ms > MAX_VISIBILITY_S * 1000 and entry.state is EntryState.LEASED:
+            raise invalid_parameter(
+                f"Value {visibility_s} for parameter VisibilityTimeout is invalid. Reason: Total "
+                f"VisibilityTimeout for the message is beyond the limit [{MAX_VISIBILITY_S} seconds]."
+            )
+        if entry.lease_id != handle.lease_id or entry.deadline_ms <= now_ms:
+            ledger.set_late_deadline(partition.queue, handle.seq, deadline_ms, now_ms)
+        elif visibility_s == 0:
             ledger.release(partition.queue, handle.lease_id, now_ms, 0)
         else:
-            deadline_ms = now_ms + visibility_s * 1000
-            if deadline_ms - entry.leased_ms > MAX_VISIBILITY_S * 1000:
-                raise invalid_parameter(
-                    f"Value {visibility_s} for parameter VisibilityTimeout is invalid. Reason: Total "
-                    f"VisibilityTimeout for the message is beyond the limit [{MAX_VISIBILITY_S} seconds]."
-                )
             ledger.set_deadline(partition.queue, handle.lease_id, deadline_ms, now_ms)
     except LeaseNotFound:
         raise invalid_parameter(
@@ -149,3 +203,16 @@ def _change_visibility(service: SqsService, queue: SqsQueue, text: str, visibili
             "Reason: Message does not exist or is not available for visibility timeout change."
         ) from None
     partition.shell.kick()
+
+
+def _leased_entry(queue: SqsQueue, partition: QueuePartition, handle: ReceiptHandle, now_ms: int) -> Entry:
+    """Return the message of a handle: under its lease, or in a standard queue any message that had that lease."""
+    engine = partition.queue.engine
+    try:
+        return engine.lease(handle.lease_id, now_ms)
+    except LeaseNotFound:
+        partition.shell.ledger.run_due(now_ms)
+        entry = None if queue.fifo else engine.returned(handle.seq)
+        if entry is None:
+            raise
+        return entry

@@ -77,6 +77,7 @@ class SqsQueue:
         self.purged_ms: int | None = None
         self._next_partition = 0
         self._surely_free = 0
+        self._may_have_unread = True
         for partition in self.partitions:
             partition.queue.on_ready = self.waiters.wake_one
 
@@ -115,6 +116,13 @@ class SqsQueue:
                     return taken
 
         return await self.waiters.receive(lease, wait_s)
+
+    @property
+    def has_unread_leases(self) -> bool:
+        """Whether handles of an earlier process may name messages that are only in the store."""
+        if self._may_have_unread:
+            self._may_have_unread = any(partition.queue.has_unread_leases for partition in self.partitions)
+        return self._may_have_unread
 
     def wants_page(self) -> bool:
         """Return whether messages should be read from the store."""
@@ -185,4 +193,5 @@ def queue_policy(attributes: QueueAttributes, *, has_dead_letter_queue: bool) ->
         dead_letter_at=DeadLetterAt.RECEIVE,
         max_in_flight=MAX_IN_FLIGHT,
         late_ack=not attributes.fifo_queue,
+        keep_leases=True,
     )

@@ -1,9 +1,9 @@
 """What a receive hands out: deliveries, their receipt handles, and the attempts that FIFO queues repeat.
 
-    version u8 | partition u8 | incarnation u64 | sequence u64 | lease u64 | epoch u32
+    version u8 | partition u8 | incarnation u64 | sequence u64 | lease u64
 
 A handle is opaque to clients. Its incarnation identifies the queue (one created again under the same name has
-another), its epoch the server process, whose leases end with it.
+another), its sequence the message, its lease one hand-out of it by one process.
 """
 
 import struct
@@ -16,8 +16,8 @@ from penstock.sqs.errors import receipt_handle_is_invalid
 
 WINDOW_MS = 5 * MINUTE_MS
 
-_VERSION = 1
-_LAYOUT = struct.Struct(">BBQQQI")
+_VERSION = 2
+_LAYOUT = struct.Struct(">BBQQQ")
 _TEXT_LENGTH = 2 * _LAYOUT.size
 _pack, _unpack = _LAYOUT.pack, _LAYOUT.unpack
 _from_hex = bytes.fromhex
@@ -31,12 +31,11 @@ class ReceiptHandle(msgspec.Struct, frozen=True, gc=False):
     incarnation: int
     seq: int
     lease_id: int
-    epoch: int
 
 
-def encode_handle(partition: int, incarnation: int, seq: int, lease_id: int, epoch: int) -> str:
+def encode_handle(partition: int, incarnation: int, seq: int, lease_id: int) -> str:
     """Return the handle as clients see it."""
-    return _pack(_VERSION, partition, incarnation, seq, lease_id, epoch).hex()
+    return _pack(_VERSION, partition, incarnation, seq, lease_id).hex()
 
 
 def decode_handle(text: str) -> ReceiptHandle:
