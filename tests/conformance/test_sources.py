@@ -280,6 +280,17 @@ async def test_a_message_comes_again_when_its_lease_ends(rig: SourceRig) -> None
     assert second.handle != first.handle
 
 
+@those_that(lambda rig: rig.leases_expire)
+async def test_a_message_says_when_its_lease_started(rig: SourceRig) -> None:
+    loop = asyncio.get_running_loop()
+    await rig.publish(*publications("1"))
+    async with rig.consuming(visibility_s=30) as source:
+        opened_s = loop.time()
+        (message,) = await take(source, 1, ack=True)
+
+    assert opened_s - 1 <= message.leased_s <= loop.time()
+
+
 @those_that(lambda rig: rig.leases_expire and rig.keeps_order_when_leases_expire and rig.tests_the_server)
 async def test_a_group_whose_leases_ended_comes_again_in_order(rig: SourceRig) -> None:
     await rig.publish(*publications("1", "2", "3"))

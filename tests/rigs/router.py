@@ -127,6 +127,8 @@ class ScriptedSource:
         self.extend_errors: deque[Exception] = deque()
         # How long a settlement takes; None is for ever.
         self.settle_s: float | None = 0.0
+        # How long an extension takes.
+        self.extend_s = 0.0
         self._loop = asyncio.get_running_loop()
         self._batches: asyncio.Queue[list[Received]] = asyncio.Queue()
         self._unconfirmed: list[Confirmation] = []
@@ -173,6 +175,8 @@ class ScriptedSource:
 
     async def extend(self, messages: Sequence[Received]) -> None:
         self.extended.append((self._now_ms(), tuple(message.handle for message in messages)))
+        if self.extend_s:
+            await asyncio.sleep(self.extend_s)
         if self.extend_errors:
             raise self.extend_errors.popleft()
 

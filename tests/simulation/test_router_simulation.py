@@ -26,7 +26,7 @@ from penstock.testing.simulation.world import simulate_router
 
 CHUNKS = 30
 CHUNK = 10
-FOUND_WITHIN = 20
+FOUND_WITHIN = 40
 REPEATED = (3, 14, 159)
 ROOT = Path(__file__).parents[2]
 
@@ -144,6 +144,10 @@ def never_held_elsewhere(self: Pools, code: str, pool: DeliveryPool) -> bool:
     return False
 
 
+def deliver_without_a_lease(self: DeliveryPool) -> bool:
+    return self._lanes.has_turn(self._permits)
+
+
 def simulate_many(seeds: int) -> None:
     for seed in range(seeds):
         simulate_router(seed)
@@ -151,6 +155,7 @@ def simulate_many(seeds: int) -> None:
 
 Defect = tuple[type, str, Callable[..., object]]
 DEFECTS: dict[str, tuple[str, list[Defect]]] = {
+    "leases that have ended": ("without its lease", [(DeliveryPool, "_has_turn", deliver_without_a_lease)]),
     "no cascade": ("became final as", [(DeliveryPool, "_cascade", no_cascade)]),
     "no deduplication": (
         "two deliveries of message",

@@ -8,6 +8,7 @@ import asyncio
 from collections import deque
 from enum import Enum
 from itertools import count
+from math import inf
 from typing import Generic, TypeVar
 
 import msgspec
@@ -177,6 +178,8 @@ class Arrival(msgspec.Struct, eq=False):
     token: str
     # Handle of the last receive of this delivery; empty if there was none.
     handle: str = ""
+    # As in Received.
+    leased_s: float = inf
 
 
 class ArrivalBuffer:
@@ -258,7 +261,8 @@ class ArrivalBuffer:
 
     def _received(self, arrival: Arrival) -> Received:
         arrival.handle = f"{arrival.broker_id}/{next(self._handles)}"
-        return Received(arrival.broker_id, arrival.body, arrival.group, arrival.handle, arrival.group is not None)
+        ordered = arrival.group is not None
+        return Received(arrival.broker_id, arrival.body, arrival.group, arrival.handle, ordered, arrival.leased_s)
 
     def _end_delay(self, broker_id: str) -> None:
         if timer := self._delays.pop(broker_id, None):

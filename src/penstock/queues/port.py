@@ -14,6 +14,7 @@ Every source passes tests/conformance/test_sources.py. What the router relies on
 import asyncio
 import logging
 from collections.abc import Callable, Generator, Sequence
+from math import inf
 from typing import Protocol
 
 import msgspec
@@ -84,6 +85,8 @@ class Received(msgspec.Struct, eq=False, gc=False):
     handle: str
     # Whether it keeps its place in its group when it is nacked.
     ordered: bool = False
+    # When its lease started at the earliest, on the event loop's clock; infinite if the lease has no end of its own.
+    leased_s: float = inf
 
 
 class Source(Protocol):

@@ -90,15 +90,18 @@ class EmbeddedSource:
         await self._worker.close()
 
     async def _take(self) -> ReceiveResult:
-        now_ms = self._clock.now_ms()
+        now_ms, now_s = self._clock.now_ms(), asyncio.get_running_loop().time()
         taking = self._worker.run(lambda table: table.receive(self._most, self._lease_ms, now_ms))
         self._taking.add(taking)
         taking.add_done_callback(self._taken)
         try:
-            return await asyncio.shield(taking)
+            taken = await asyncio.shield(taking)
         except asyncio.CancelledError:
             taking.add_done_callback(self._return_messages)
             raise
+        for message in taken.messages:
+            message.leased_s = now_s
+        return taken
 
     def _taken(self, taking: "asyncio.Future[ReceiveResult]") -> None:
         self._taking.discard(taking)

@@ -15,6 +15,7 @@ from nats.aio.msg import Msg
 
 from penstock.domain.errors import PenstockError
 from penstock.edge.pause import pause
+from penstock.edge.pulse import LoopPulse
 from penstock.queues.batcher import Batcher
 from penstock.queues.errors import SourceClosed
 from penstock.queues.group_order import Arrival, ArrivalBuffer, State
@@ -65,6 +66,8 @@ class NatsSource:
         self._gaps: DeliveryGaps[Arrival] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._room = asyncio.Event()
+        self._pulse = LoopPulse()
+        self._pulled_s = 0.0
         self._pull_left = 0
         self._pull_ended: asyncio.Future[Msg] | None = None
         self._held_bytes = 0
@@ -105,9 +108,7 @@ class NatsSource:
     async def extend(self, messages: Sequence[Received]) -> None:
         """Extend the leases of messages by `visibility_s`."""
         current = [arrival for message in messages if (arrival := self._buffer.current(message)) is not None]
-        if current:
-            await self._extend_leases(current)
-            await self._connection.flush()
+        await self._extend_leases(current)
 
     async def close(self) -> None:
         """Finish acks and nacks, return the other messages to the queue, and disconnect."""
@@ -141,6 +142,7 @@ class NatsSource:
             message.data,
             unquote(group) if group else None,
             message.reply,
+            leased_s=self._pulse.leased_s(self._pulled_s, self._lease_s),
         )
         numbers = DeliveryNumbers(metadata.sequence.stream, metadata.sequence.consumer, metadata.num_delivered == 1)
         now_s = asyncio.get_running_loop().time()
@@ -185,7 +187,8 @@ class NatsSource:
         loop = asyncio.get_running_loop()
         was_waiting = self._gaps.is_waiting
         expires_s = SEARCH_PULL_S if was_waiting else PULL_S
-        self._gaps.pull_started(loop.time())
+        self._pulled_s = loop.time()
+        self._gaps.pull_started(self._pulled_s)
         self._pull_left = batch
         request = json.dumps({"batch": batch, "expires": round(expires_s * 1e9)}).encode()
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._uri.stream}.{self._uri.consumer}"
@@ -193,7 +196,8 @@ class NatsSource:
             ended = self._pull_ended = await self._connection.request(subject, request)
             if self._pull_left <= 0:  # all messages came while the request was being written
                 ended.cancel()
-            await asyncio.wait([ended], timeout=expires_s + ANSWER_S)
+            with self._pulse.waiting():
+                await asyncio.wait([ended], timeout=expires_s + ANSWER_S)
             if not ended.cancelled():
                 self._pull_answered(ended.result())
         except (PenstockError, asyncio.InvalidStateError):
@@ -259,8 +263,15 @@ class NatsSource:
                 continue  # JetStream redelivers them, and they keep their order
 
     async def _extend_leases(self, arrivals: Sequence[Arrival]) -> None:
+        if not arrivals:
+            return
+        sent_s = asyncio.get_running_loop().time()
         for arrival in arrivals:
             await self._connection.send(arrival.token, _IN_PROGRESS)
+        # The server reads in order, so that its answer confirms all of them.
+        await self._connection.flush()
+        for arrival in arrivals:
+            arrival.leased_s = sent_s
 
     async def _return_all(self) -> None:
         held = self._gaps.held if self._gaps is not None else []

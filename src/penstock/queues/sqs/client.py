@@ -291,8 +291,6 @@ class SqsClient:
     async def _attributes(self, queue_url: str) -> dict[str, str]:
         try:
             return await self._named_attributes(queue_url, "All", PENSTOCK_ATTRIBUTE)
-        except BrokerQueueNotFound:
-            raise
         except BrokerRefused:
             return await self._named_attributes(queue_url, "All")
 

@@ -18,6 +18,7 @@ from penstock.domain.limits import SECOND_MS
 from penstock.domain.pointer import DEFAULT_GROUP
 from penstock.edge.clock import Clock, SystemClock
 from penstock.edge.pause import pause
+from penstock.edge.pulse import LoopPulse
 from penstock.queues.batcher import Batcher
 from penstock.queues.port import Confirmation, Received
 from penstock.queues.sqs.client import (
@@ -77,6 +78,7 @@ class SqsSource:
         self._client = SqsClient(
             uri, self._clock, polling, server.connections if server is not None else None, template
         )
+        self._pulse = servers.pulse if servers is not None else LoopPulse()
         self._queue_url = uri.queue_url
         self._watch = server.watch if server is not None else None
         self._opening: AbstractAsyncContextManager[None] = server.opening if server is not None else nullcontext()
@@ -143,11 +145,14 @@ class SqsSource:
             if self._is_idle and not await self._watch.wait(self._queue_url):
                 return []
             self._is_idle = False
-        messages = await self._client.receive(self._receive_body)
+        sent_s = loop.time()
+        with self._pulse.waiting():
+            messages = await self._client.receive(self._receive_body)
+        leased_s = self._pulse.leased_s(sent_s, self.visibility_s or DEFAULT_VISIBILITY_S)
         self._is_idle = not messages
         if (pause_s := pause_after_s(len(messages), self._most)) > 0:
             self._pauses_until_s.append(loop.time() + pause_s)
-        received = [_received(message, ordered=self.ordered) for message in messages]
+        received = [_received(message, leased_s, ordered=self.ordered) for message in messages]
         return self._delete_deferred(received) if self._deferred else received
 
     def _delete_deferred(self, received: list[Received]) -> list[Received]:
@@ -247,10 +252,10 @@ def _changed(failed: FailedEntry | None) -> PenstockError | None:
     return None if failed is None or failed.kind in _INVALID_HANDLE_CODES else failure(failed)
 
 
-def _received(message: SqsMessage, *, ordered: bool) -> Received:
+def _received(message: SqsMessage, leased_s: float, *, ordered: bool) -> Received:
     group = message.attributes.get("MessageGroupId")
     if message.message_attributes and (attribute := message.message_attributes.get(GROUP_ATTRIBUTE)) is not None:
         group = attribute.string_value
     elif group == DEFAULT_GROUP:
         group = None
-    return Received(message.message_id, message.body.encode(), group, message.receipt_handle, ordered)
+    return Received(message.message_id, message.body.encode(), group, message.receipt_handle, ordered, leased_s)

@@ -10,6 +10,7 @@ from math import inf
 
 from penstock.domain.errors import PenstockError
 from penstock.edge.clock import Clock
+from penstock.edge.pulse import LoopPulse
 from penstock.queues.sqs.client import SqsClient, SqsConnections, SqsPolling
 from penstock.queues.uri import SqsUri
 
@@ -33,6 +34,7 @@ class SharedServers:
 
     def __init__(self) -> None:
         self._servers: dict[Origin, SharedServer] = {}
+        self.pulse = LoopPulse()
 
     def of(self, uri: SqsUri, clock: Clock, polling: SqsPolling) -> "SharedServer":
         """Return the server of a queue."""

@@ -98,7 +98,7 @@ class BatchRouter:
             return True
         earlier = seen.get(pointer.id)
         if earlier is not None and earlier.broker_id == received.broker_id:
-            earlier.handle = received.handle
+            earlier.handle, earlier.leased_s = received.handle, received.leased_s
             return True
         if earlier is not None or self._tracker.of_message_id(pointer.id) is not None:
             _log.info("queue %s: message %s was queued twice; the copy is removed", consumer.name, pointer.id)

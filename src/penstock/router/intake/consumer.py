@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
+from math import inf
 
 from penstock.domain.errors import PenstockError
 from penstock.domain.limits import SECOND_MS
@@ -142,16 +143,27 @@ class Consumer:
                 self._has_leases.clear()
                 await self._has_leases.wait()
             await pause(visibility_s / ROUNDS_PER_VISIBILITY)
-            due = [message.received for message in self._heartbeat.due()]
+            now_s = self._loop.time()
+            # One whose lease has ended may be another router's by now.
+            due = [message for message in self._heartbeat.due() if message.leased_until_s > now_s]
             if not due:
                 continue
+            handles = [message.received.handle for message in due]
             try:
-                await self.source.extend(due)
+                await self.source.extend([message.received for message in due])
             except PenstockError as error:
                 _log.warning("queue %s: cannot extend %d leases: %s", self.name, len(due), error)
+                continue
+            confirmed_s = self._loop.time()
+            for message, handle in zip(due, handles, strict=True):
+                # Confirmed after the end of the lease, the request may have come too late.
+                if message.received.handle == handle and confirmed_s < message.leased_until_s:
+                    message.leased_until_s = now_s + visibility_s
 
     def keep_lease(self, message: TrackedMessage) -> None:
-        """Extend the lease of a message until it is released."""
+        """Extend the lease of a message, which has just been received, until it is released."""
+        visibility_s = self.source.visibility_s
+        message.leased_until_s = inf if visibility_s is None else message.received.leased_s + visibility_s
         self._heartbeat.add(message)
         self._has_leases.set()
 
@@ -160,6 +172,7 @@ class Consumer:
         message.origin.release_lease(message)
         message.origin = self
         message.received.handle = received.handle
+        message.received.leased_s = received.leased_s
         message.reissued = message.stage is Stage.SETTLING
         self.keep_lease(message)
 

@@ -32,6 +32,11 @@ class Settlements:
         self.nacked += 1
         self._settle(message, delay_s)
 
+    def abandon(self, message: TrackedMessage) -> None:
+        """Forget a message, as its lease has ended and its queue redelivers it."""
+        message.origin.release_lease(message)
+        self._tracker.remove(message)
+
     def _settle(self, message: TrackedMessage, delay_s: int | None) -> None:
         assert message.stage is not Stage.SETTLING, "a message is settled once"
         message.stage = Stage.SETTLING

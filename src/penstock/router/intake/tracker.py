@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from enum import IntEnum
-from math import ceil
+from math import ceil, inf
 from typing import Protocol, TypeAlias
 
 from penstock.domain.limits import SECOND_MS
@@ -58,6 +58,9 @@ class Settler(Protocol):
     def nack(self, message: "TrackedMessage", delay_s: int) -> None:
         """Return the message to its queue, to be redelivered after the delay."""
 
+    def abandon(self, message: "TrackedMessage") -> None:
+        """Forget the message, as its lease has ended and its queue redelivers it."""
+
 
 class AssignedPool(Protocol):
     """The pool of a message: the one it names, or the default pool."""
@@ -92,6 +95,7 @@ class TrackedMessage:
         "batch_group",
         "group",
         "lease_round",
+        "leased_until_s",
         "next",
         "origin",
         "pointer",
@@ -122,6 +126,8 @@ class TrackedMessage:
         self.stage = Stage.WAITING
         self.attempt = 1
         self.next: TrackedMessage | None = None
+        # When its lease may have ended, on the event loop's clock; from then on another router may have it.
+        self.leased_until_s = inf
         # The round in which the heartbeat next extends the lease.
         self.lease_round: Round | None = None
         # Redelivered while being settled: the newer handle must be settled too.

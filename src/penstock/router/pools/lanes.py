@@ -102,6 +102,14 @@ class PoolLane:
         self.size -= len(taken)
         return taken
 
+    def first(self) -> TrackedMessage:
+        """Return the message of the lane's next turn."""
+        if self.current is not None:
+            return self.current
+        message = (self._high.head if self._high is not None else None) or self._regular.head
+        assert message is not None, "an empty lane waits for a turn"
+        return message
+
     def clear(self) -> list[TrackedMessage]:
         """Remove all waiting messages, in delivery order."""
         return [self.pop() for _ in range(self.size)]
@@ -220,6 +228,10 @@ class PoolLanes:
             share.is_queued = False
             ring.popleft()
         return False
+
+    def first(self) -> TrackedMessage:
+        """Return the message of the next turn."""
+        return self._ring[0].ring[0].first()
 
     def next(self) -> PoolLane:
         """Give the next lane its turn, and return it; its `current` message is to be delivered."""

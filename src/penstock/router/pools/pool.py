@@ -131,7 +131,7 @@ class DeliveryPool:
 
     def _next_lane(self) -> PoolLane | None:
         """Take a permit of the rate limit and return the next lane; None if nothing can be delivered now."""
-        if not self._lanes.has_turn(self._permits):
+        if not self._has_turn():
             return None
         if self._rate is not None:
             now_ms = self._clock.now_ms()
@@ -142,6 +142,29 @@ class DeliveryPool:
         if self._room is not None and self.has_room(ROOM_FOR):
             self._signal_room()
         return lane
+
+    def _has_turn(self) -> bool:
+        """Return whether a lane may have a turn, after dropping messages whose leases have ended."""
+        now_s = self._loop.time()
+        while self._lanes.has_turn(self._permits):
+            if self._lanes.first().leased_until_s > now_s:
+                return True
+            self._drop_next()
+        return False
+
+    def _drop_next(self) -> None:
+        """Drop the next message without a settlement: its queue redelivers it, maybe to another router.
+
+        Later messages of its group must not overtake it.
+        """
+        lane = self._lanes.next()
+        message, lane.current = lane.current, None
+        assert message is not None
+        _log.info("pool %s: the lease of message %s has ended; it is dropped", self.code, message.pointer.id)
+        self._block_batch(message, 0)
+        message.origin.settlements.abandon(message)
+        self._cascade(lane, message)
+        self._lanes.release(lane)
 
     def _wake_for_rate(self, wait_ms: int) -> None:
         if self._rate_timer is None:
@@ -241,15 +264,21 @@ class DeliveryPool:
 
     def _give_back(self, message: TrackedMessage, delay_s: int) -> None:
         """Return a failed message to its queue; in mode BLOCK_ON_ERROR its batch may not overtake it."""
+        self._block_batch(message, delay_s)
+        message.origin.settlements.nack(message, delay_s)
+
+    def _block_batch(self, message: TrackedMessage, delay_s: int) -> None:
         if message.pointer.dispatch_mode is DispatchMode.BLOCK_ON_ERROR:
             message.batch_group.fail(delay_s, self._clock.now_ms())
-        message.origin.settlements.nack(message, delay_s)
 
     def _cascade(self, lane: PoolLane, failed: TrackedMessage) -> None:
         """Return the messages that must not overtake the failed one to their queue."""
-        now_ms = self._clock.now_ms()
+        now_ms, now_s = self._clock.now_ms(), self._loop.time()
         for message in self._lanes.take_blocked(lane, failed):
             message.batch_group.fail_with(failed.batch_group)
+            if message.leased_until_s <= now_s:
+                message.origin.settlements.abandon(message)
+                continue
             delay_s = message.batch_group.delay_s(now_ms, ordered=message.received.ordered)
             message.origin.settlements.nack(message, delay_s)
         self._signal_room()

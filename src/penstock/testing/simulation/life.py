@@ -5,13 +5,21 @@ from collections.abc import Mapping
 
 from penstock.delivery import Breakers, DeliverySettings
 from penstock.queues import QueueSpec
-from penstock.router import HttpMediator, PeriodicTask, Router, RouterMetrics, TaskSchedule, Warnings
+from penstock.router import (
+    HttpMediator,
+    PeriodicTask,
+    Router,
+    RouterConfiguration,
+    RouterMetrics,
+    TaskSchedule,
+    Warnings,
+)
 from penstock.testing.simulation.chance import Chance
 from penstock.testing.simulation.history import InvariantBroken
-from penstock.testing.simulation.network import NetworkLink
+from penstock.testing.simulation.network import NetworkLink, PoolLimits, SimulatedNetwork
 from penstock.testing.simulation.queue import SimulatedQueue
 from penstock.testing.simulation.source import LinkFaults, SimulatedSource
-from penstock.testing.virtual_loop import LoopClock
+from penstock.testing.virtual_loop import LoopClock, VirtualProcess
 
 
 class RouterLife:
@@ -21,18 +29,23 @@ class RouterLife:
         self,
         queues: Mapping[str, SimulatedQueue],
         faults: Mapping[str, LinkFaults],
-        link: NetworkLink,
+        network: SimulatedNetwork,
         clock: LoopClock,
         chance: Chance,
     ) -> None:
+        self._process = VirtualProcess()
         self._queues = queues
         self._faults = faults
-        self._link = link
         self._chance = chance
         self._sources: list[SimulatedSource] = []
+        self._link = NetworkLink(network, clock, self.limits_of, self._has_lease)
+        self._is_cut_off = False
+        self._process.context.run(self._start, clock)
+
+    def _start(self, clock: LoopClock) -> None:
         self._warnings = Warnings(clock)
         breakers = Breakers(clock)
-        mediator = HttpMediator(link, breakers, clock, self._warnings.add, DeliverySettings())
+        mediator = HttpMediator(self._link, breakers, clock, self._warnings.add, DeliverySettings())
         self.router = Router(self._source, mediator, clock, self._warnings, RouterMetrics(), breakers)
         tasks = (
             PeriodicTask("monitor", 60, self.router.restart_unhealthy_consumers),
@@ -44,19 +57,58 @@ class RouterLife:
     def _source(self, queue: QueueSpec) -> SimulatedSource:
         name = queue.queue_name
         chance = self._chance.fork(f"source {len(self._sources)}")
-        source = SimulatedSource(self._queues[name], self._faults[name], chance)
+        source = SimulatedSource(self._queues[name], self._faults[name], chance, self)
+        source.is_cut_off = self._is_cut_off
         self._sources.append(source)
         return source
+
+    def _has_lease(self, message_id: str) -> bool:
+        tracked = self.router.find(message_id)
+        return tracked is not None and self._queues[tracked.queue].is_leased(tracked.broker_message_id, self)
+
+    def limits_of(self, message_id: str) -> PoolLimits:
+        """Return the limits of the pool that a message is in."""
+        tracked = self.router.find(message_id)
+        assert tracked is not None, "a message is delivered but not tracked"
+        view = next(view for view in self.router.pools() if view.code == tracked.pool_code)
+        return PoolLimits(view.code, view.concurrency, view.rate_limit_per_minute)
+
+    async def configure(self, configuration: RouterConfiguration) -> None:
+        """Apply a configuration."""
+        await self._process.run(self.router.apply(configuration))
+        self._link.limits_changed()
+
+    def suspend(self) -> None:
+        """Stop running, as a process does that gets SIGSTOP."""
+        self._process.stop()
+
+    def go_on(self) -> None:
+        """Run again after `suspend`."""
+        self._process.go_on()
+
+    def cut_off(self, *, is_cut_off: bool) -> None:
+        """Lose the network to the queues, or have it again."""
+        self._is_cut_off = is_cut_off
+        for source in self._sources:
+            source.is_cut_off = is_cut_off
 
     async def stop(self) -> None:
         """Stop gracefully; raise InvariantBroken if a message is still tracked."""
         self._schedule.cancel()
-        await self.router.shut_down()
+        await self._process.run(self.router.shut_down())
         if left := self.router.in_flight(5).messages:
             raise InvariantBroken(f"tracked after the stop: {left}")
 
-    def cut(self) -> None:
+    def kill(self) -> None:
         """Crash: have no effect from now on."""
         self._link.cut()
         for source in self._sources:
             source.crash()
+        for task in sorted(self._process.tasks, key=_creation_order):
+            task.cancel()
+
+
+def _creation_order(task: "asyncio.Task[object]") -> tuple[int, str]:
+    """Sort tasks by creation, which their names show; the order of a set differs between runs."""
+    name = task.get_name()
+    return len(name), name

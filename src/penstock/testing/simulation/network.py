@@ -1,4 +1,4 @@
-"""The simulated network between router and endpoints, which checks every delivery."""
+"""The simulated network between routers and endpoints, which checks every delivery."""
 
 import asyncio
 from collections import Counter, deque
@@ -28,59 +28,81 @@ class _Body(msgspec.Struct, rename="camel"):
 
 
 class SimulatedNetwork:
-    """Replaces the HTTP client, and records broken invariants in `findings`."""
+    """The endpoints, all deliveries to them, and in `findings` the invariants that were broken."""
 
-    def __init__(
-        self,
-        endpoints: Mapping[str, SimulatedEndpoint],
-        pointers: Mapping[str, MessagePointer],
-        limits_of: Callable[[MessagePointer], PoolLimits],
-        clock: Clock,
-    ) -> None:
+    def __init__(self, endpoints: Mapping[str, SimulatedEndpoint], pointers: Mapping[str, MessagePointer]) -> None:
         self.findings: list[str] = []
         self.deliveries: list[Delivery] = []
         self._endpoints = endpoints
         self._pointers = pointers
-        self._limits_of = limits_of
+
+    def pointer(self, body: bytes) -> MessagePointer:
+        """Return the message of a request."""
+        return self._pointers[msgspec.json.decode(body, type=_Body).message_id]
+
+    async def carry(self, pointer: MessagePointer) -> Answer:
+        """Send a delivery to its endpoint, and return the answer."""
+        self.deliveries.append(Delivery(asyncio.get_running_loop().time(), pointer.id))
+        return await self._endpoints[pointer.mediation_target].take(pointer.id, pointer.group)
+
+
+class NetworkLink:
+    """The HTTP client of one router, which checks what it sends; `cut` simulates the crash of its process."""
+
+    def __init__(
+        self,
+        network: SimulatedNetwork,
+        clock: Clock,
+        limits_of: Callable[[str], PoolLimits],
+        has_lease: Callable[[str], bool],
+    ) -> None:
+        self._network = network
         self._clock = clock
+        self._limits_of = limits_of
+        self._has_lease = has_lease
+        self._is_cut = False
         self._under_way: Counter[str] = Counter()
         self._in_group: Counter[str] = Counter()
         self._in_pool: Counter[str] = Counter()
         self._starts: dict[str, deque[int]] = {}
         self._rates: dict[str, int | None] = {}
 
-    def link(self) -> "NetworkLink":
-        """Return the connection of a new router, whose rate limits start again."""
-        self.limits_changed()
-        return NetworkLink(self)
-
-    def limits_changed(self) -> None:
-        """Ignore earlier deliveries when checking the new limits."""
-        self._rates.clear()
-
-    async def carry(self, body: bytes) -> Answer:
-        """Send a delivery to its endpoint, and return the answer."""
-        pointer = self._pointers[msgspec.json.decode(body, type=_Body).message_id]
-        limits = self._limits_of(pointer)
-        self.deliveries.append(Delivery(asyncio.get_running_loop().time(), pointer.id))
+    async def send(self, head: RequestHead, body: bytes, signature: Signature | None = None) -> Answer:
+        """Send a request and return its answer."""
+        if self._is_cut:
+            # The process has crashed: tasks that still run in it end here.
+            raise asyncio.CancelledError
+        pointer = self._network.pointer(body)
+        limits = self._limits_of(pointer.id)
         self._check_start(pointer, limits)
         self._under_way[pointer.id] += 1
         self._in_group[pointer.group] += 1
         self._in_pool[limits.code] += 1
         try:
-            return await self._endpoints[pointer.mediation_target].take(pointer.id, pointer.group)
+            return await self._network.carry(pointer)
         finally:
             self._under_way[pointer.id] -= 1
             self._in_group[pointer.group] -= 1
             self._in_pool[limits.code] -= 1
 
+    def cut(self) -> None:
+        """Send nothing any more."""
+        self._is_cut = True
+
+    def limits_changed(self) -> None:
+        """Ignore earlier deliveries when checking the new limits."""
+        self._rates.clear()
+
     def _check_start(self, pointer: MessagePointer, limits: PoolLimits) -> None:
+        findings = self._network.findings
+        if not self._has_lease(pointer.id):
+            findings.append(f"message {pointer.id} is delivered without its lease")
         if self._under_way[pointer.id]:
-            self.findings.append(f"two deliveries of message {pointer.id} at once")
+            findings.append(f"two deliveries of message {pointer.id} at once")
         if pointer.dispatch_mode is not DispatchMode.IMMEDIATE and self._in_group[pointer.group]:
-            self.findings.append(f"two deliveries of group {pointer.group} at once, the second of {pointer.id}")
+            findings.append(f"two deliveries of group {pointer.group} at once, the second of {pointer.id}")
         if self._in_pool[limits.code] >= limits.concurrency:
-            self.findings.append(f"more than {limits.concurrency} deliveries at once in pool {limits.code}")
+            findings.append(f"more than {limits.concurrency} deliveries at once in pool {limits.code}")
         self._check_rate(limits)
 
     def _check_rate(self, limits: PoolLimits) -> None:
@@ -94,23 +116,6 @@ class SimulatedNetwork:
         while now_ms - starts[0] >= WINDOW_MS:
             starts.popleft()
         if rate is not None and len(starts) > rate:
-            self.findings.append(f"{len(starts)} deliveries within a minute in pool {limits.code}, {rate} allowed")
-
-
-class NetworkLink:
-    """The HTTP client of one router; `cut` simulates the crash of its process."""
-
-    def __init__(self, network: SimulatedNetwork) -> None:
-        self._network = network
-        self._is_cut = False
-
-    async def send(self, head: RequestHead, body: bytes, signature: Signature | None = None) -> Answer:
-        """Send a request and return its answer."""
-        if self._is_cut:
-            # The process has crashed: tasks that still run in it end here.
-            raise asyncio.CancelledError
-        return await self._network.carry(body)
-
-    def cut(self) -> None:
-        """Send nothing any more."""
-        self._is_cut = True
+            self._network.findings.append(
+                f"{len(starts)} deliveries within a minute in pool {limits.code}, {rate} allowed"
+            )

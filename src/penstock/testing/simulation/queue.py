@@ -18,6 +18,8 @@ class QueuedMessage(msgspec.Struct, eq=False):
     visible_ms: int = 0
     handle: str = ""
     receives: int = 0
+    # The process that has the newest lease.
+    owner: object = None
 
 
 class SimulatedQueue:
@@ -40,7 +42,7 @@ class SimulatedQueue:
         self._messages.append(QueuedMessage(f"{self.name}-{next(self._numbers)}", body, group))
         self._wake()
 
-    def lease(self, most: int) -> list[QueuedMessage]:
+    def lease(self, most: int, owner: object) -> list[QueuedMessage]:
         """Lease visible messages; in an ordered queue an invisible message blocks the later ones of its group."""
         now_ms = self._clock.now_ms()
         blocked: set[str] = set()
@@ -53,6 +55,7 @@ class SimulatedQueue:
                 message.receives += 1
                 message.handle = f"{message.broker_id}#{message.receives}"
                 message.visible_ms = now_ms + round(self.visibility_s * SECOND_MS)
+                message.owner = owner
                 found.append(message)
         return found
 
@@ -84,6 +87,12 @@ class SimulatedQueue:
         message.visible_ms = self._clock.now_ms() + round(delay_s * SECOND_MS)
         self._wake()
         return True
+
+    def is_leased(self, broker_id: str, owner: object) -> bool:
+        """Return whether a process has the lease of a message."""
+        now_ms = self._clock.now_ms()
+        found = next((each for each in self._messages if each.broker_id == broker_id), None)
+        return found is not None and found.owner is owner and found.visible_ms > now_ms
 
     def _leased(self, broker_id: str, handle: str) -> QueuedMessage | None:
         now_ms = self._clock.now_ms()

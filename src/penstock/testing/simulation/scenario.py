@@ -38,6 +38,8 @@ class Scenario(msgspec.Struct, frozen=True):
     queues: tuple[PlannedQueue, ...]
     endpoints: dict[str, EndpointFaults]
     publications: tuple[PlannedPublication, ...]
+    # Number of routers that share the queues.
+    routers: int
 
     def configuration(self) -> RouterConfiguration:
         """Return the router's first configuration."""
@@ -52,13 +54,14 @@ def scenario_of(chance: Chance) -> Scenario:
     endpoints = {
         f"http://e{number}.test/": _endpoint(chance.fork(f"e {number}")) for number in range(chance.whole(1, 3))
     }
+    routers = chance.fork("routers").one_of([1, 1, 2])
     publications = [
         publication
         for queue in queues
         for number in range(chance.whole(1, 6))
         for publication in _group(chance.fork(f"{queue.name} {number}"), queue.name, number, pools, list(endpoints))
     ]
-    return Scenario(pools, queues, endpoints, tuple(sorted(publications, key=lambda each: each.at_s)))
+    return Scenario(pools, queues, endpoints, tuple(sorted(publications, key=lambda each: each.at_s)), routers)
 
 
 def _queue(chance: Chance, number: int) -> PlannedQueue:
@@ -70,7 +73,9 @@ def _queue(chance: Chance, number: int) -> PlannedQueue:
         stall=chance.one_of([0.0, 0.02]),
         lost_heartbeat=chance.one_of([0.0, 0.3, 0.9]),
     )
-    return PlannedQueue(f"q{number}", chance.happens(0.8), chance.one_of([6.0, 15.0, 30.0]), chance.whole(1, 3), faults)
+    return PlannedQueue(
+        f"q{number}", chance.happens(0.8), chance.one_of([10.0, 15.0, 30.0]), chance.whole(1, 3), faults
+    )
 
 
 def _pool(chance: Chance, number: int) -> PoolConfiguration:

@@ -7,6 +7,7 @@ from functools import partial
 import msgspec
 
 from penstock.domain.errors import Unavailable
+from penstock.edge.pulse import LoopPulse
 from penstock.queues import Confirmation, Received
 from penstock.testing.simulation.chance import Chance
 from penstock.testing.simulation.queue import SimulatedQueue
@@ -34,7 +35,7 @@ class SimulatedSource:
 
     exclusive = False
 
-    def __init__(self, queue: SimulatedQueue, faults: LinkFaults, chance: Chance) -> None:
+    def __init__(self, queue: SimulatedQueue, faults: LinkFaults, chance: Chance, owner: object) -> None:
         self.name = queue.name
         self.address = f"simulated:{queue.name}"
         self.ordered = queue.ordered
@@ -42,6 +43,10 @@ class SimulatedSource:
         self._queue = queue
         self._faults = faults
         self._chance = chance
+        self._owner = owner
+        self._pulse = LoopPulse()
+        # Whether no request reaches the queue.
+        self.is_cut_off = False
         self._loop = asyncio.get_running_loop()
         self._crashed = False
         self._under_way = 0
@@ -56,20 +61,29 @@ class SimulatedSource:
         """Return the next messages, by a long poll."""
         if self._chance.happens(self._faults.stall):
             await asyncio.Event().wait()
+        sent_s = self._loop.time()
+        with self._pulse.waiting():
+            received = await self._poll()
+        leased_s = self._pulse.leased_s(sent_s, self._queue.visibility_s)
+        for message in received:
+            message.leased_s = leased_s
+        return [message for message in received if not self._delete_at_once(message)]
+
+    async def _poll(self) -> list[Received]:
         await self._travel()
-        leased = self._queue.lease(BATCH)
+        leased = self._queue.lease(BATCH, self._owner)
         if not leased:
             try:
                 async with asyncio.timeout(POLL_S):
                     while not leased:
                         await self._queue.wait()
-                        leased = self._queue.lease(BATCH)
+                        leased = self._queue.lease(BATCH, self._owner)
             except TimeoutError:
                 return []
         # Leased before the answer is sent: if that is lost, the messages are redelivered later.
         received = [Received(each.broker_id, each.body, each.group, each.handle, self.ordered) for each in leased]
         await self._travel()
-        return [message for message in received if not self._delete_at_once(message)]
+        return received
 
     def _delete_at_once(self, message: Received) -> bool:
         if message.broker_id not in self._to_delete:
@@ -80,7 +94,7 @@ class SimulatedSource:
 
     async def _travel(self) -> None:
         await asyncio.sleep(self._latency_s())
-        if self._chance.happens(self._faults.lost_request + self._faults.lost_answer):
+        if self._chance.happens(self._faults.lost_request + self._faults.lost_answer) or self.is_cut_off:
             raise Unavailable(f"the simulated queue {self.name} did not answer")
 
     def _latency_s(self) -> float:
@@ -126,7 +140,7 @@ class SimulatedSource:
             self._all_arrived.set()
 
     def _happened(self, effect: Callable[[], object]) -> Unavailable | None:
-        if self._chance.happens(self._faults.lost_request):
+        if self._chance.happens(self._faults.lost_request) or self.is_cut_off:
             return Unavailable("the request was lost")
         effect()
         if self._chance.happens(self._faults.lost_answer):

@@ -1,7 +1,8 @@
 """Runs the real router through the faults of a scenario, and checks its invariants.
 
-No message is lost; messages of a group become final in order, within each tier; no two deliveries of a message or of a
-group run at once; concurrency and rate limits are kept; every message is settled once; at the end every permit is free.
+No message is lost; messages of a group become final in order, within each tier; a router starts a delivery only while
+it has the message's lease, and no two of a message or of a group at once; concurrency and rate limits are kept; every
+message is settled once; at the end every permit is free.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from penstock.testing.simulation.chance import Chance
 from penstock.testing.simulation.endpoint import EndpointFaults, SimulatedEndpoint
 from penstock.testing.simulation.history import History, InvariantBroken
 from penstock.testing.simulation.life import RouterLife
-from penstock.testing.simulation.network import PoolLimits, SimulatedNetwork
+from penstock.testing.simulation.network import SimulatedNetwork
 from penstock.testing.simulation.queue import SimulatedQueue
 from penstock.testing.simulation.scenario import TROUBLE_S, Scenario, scenario_of
 from penstock.testing.virtual_loop import LoopClock, run_virtual
@@ -29,12 +30,12 @@ def simulate_router(seed: int) -> History:
 
 
 class RouterWorld:
-    """Lasting queues and endpoints, and one router after another."""
+    """Lasting queues and endpoints, and routers that come and go: one at a time, or two that share the queues."""
 
     def __init__(self, chance: Chance, clock: LoopClock) -> None:
         self._chance = chance.fork("world")
         self._clock = clock
-        self._lives = 0
+        self._starts = 0
         self._scenario: Scenario = scenario_of(chance)
         self._queues = {
             each.name: SimulatedQueue(each.name, clock, each.visibility_s, ordered=each.ordered)
@@ -44,20 +45,20 @@ class RouterWorld:
             url: SimulatedEndpoint(faults, chance.fork(url)) for url, faults in self._scenario.endpoints.items()
         }
         self._pointers = {each.pointer.id: each.pointer for each in self._scenario.publications}
-        self._network = SimulatedNetwork(self._endpoints, self._pointers, self._limits_of, clock)
+        self._network = SimulatedNetwork(self._endpoints, self._pointers)
         self._configuration = self._scenario.configuration()
-        self._world_tasks: set[asyncio.Task[None] | None] = set()
-        self._life: RouterLife
+        self._lives: list[RouterLife] = []
 
     async def run(self) -> History:
         """Publish, inject faults, wait until all is delivered, and check."""
         publishing = asyncio.create_task(self._publish())
-        self._world_tasks = {asyncio.current_task(), publishing}
-        await self._start()
+        for _ in range(self._scenario.routers):
+            self._lives.append(await self._start())
         await self._trouble()
         await publishing
         await self._calm_down()
-        await self._life.stop()
+        for life in self._lives:
+            await life.stop()
         self._check()
         passed_s = asyncio.get_running_loop().time()
         return History(len(self._pointers), passed_s, tuple(self._network.deliveries))
@@ -69,15 +70,25 @@ class RouterWorld:
             passed_s = each.at_s
             self._queues[each.queue].send(encode_pointer(each.pointer), each.pointer.group)
 
-    async def _start(self) -> None:
-        self._lives += 1
-        chance = self._chance.fork(f"life {self._lives}")
+    async def _start(self) -> RouterLife:
+        self._starts += 1
+        chance = self._chance.fork(f"life {self._starts}")
         faults = {each.name: each.faults for each in self._scenario.queues}
-        self._life = RouterLife(self._queues, faults, self._network.link(), self._clock, chance)
-        await self._life.router.apply(self._configuration)
+        life = RouterLife(self._queues, faults, self._network, self._clock, chance)
+        await life.configure(self._configuration)
+        return life
 
     async def _trouble(self) -> None:
-        actions = [self._change_limits, self._drop_a_pool, self._drop_a_queue, self._restart, self._kill, self._nothing]
+        actions = [
+            self._change_limits,
+            self._drop_a_pool,
+            self._drop_a_queue,
+            self._restart,
+            self._kill,
+            self._suspend,
+            self._cut_off,
+            self._nothing,
+        ]
         while asyncio.get_running_loop().time() < TROUBLE_S:
             await asyncio.sleep(self._chance.between(2.0, 60.0))
             await self._chance.one_of(actions)()
@@ -103,21 +114,38 @@ class RouterWorld:
         await self._configure(before)
 
     async def _restart(self) -> None:
-        await self._life.stop()
+        life = self._chance.one_of(self._lives)
+        await life.stop()
         await asyncio.sleep(self._chance.between(0.0, 30.0))
-        await self._start()
+        await self._replace(life)
 
     async def _kill(self) -> None:
-        self._life.cut()
-        for task in sorted(asyncio.all_tasks() - self._world_tasks, key=_creation_order):
-            task.cancel()
+        life = self._chance.one_of(self._lives)
+        life.kill()
         await asyncio.sleep(self._chance.between(0.1, 30.0))
-        await self._start()
+        await self._replace(life)
+
+    async def _replace(self, life: RouterLife) -> None:
+        self._lives[self._lives.index(life)] = await self._start()
+
+    async def _suspend(self) -> None:
+        """Stop a router for less or more than the leases of its messages."""
+        life = self._chance.one_of(self._lives)
+        life.suspend()
+        await asyncio.sleep(self._chance.between(1.0, 90.0))
+        life.go_on()
+
+    async def _cut_off(self) -> None:
+        """Take the queues away from a router that goes on delivering."""
+        life = self._chance.one_of(self._lives)
+        life.cut_off(is_cut_off=True)
+        await asyncio.sleep(self._chance.between(1.0, 150.0))
+        life.cut_off(is_cut_off=False)
 
     async def _configure(self, configuration: RouterConfiguration) -> None:
         self._configuration = configuration
-        await self._life.router.apply(configuration)
-        self._network.limits_changed()
+        for life in self._lives:
+            await life.configure(configuration)
 
     async def _calm_down(self) -> None:
         for queue in self._scenario.queues:
@@ -152,16 +180,3 @@ class RouterWorld:
         arrived = [each for each in final if each in ids]
         if arrived != ids:
             raise InvariantBroken(f"group {published[0].group} became final as {arrived}")
-
-    def _limits_of(self, pointer: MessagePointer) -> PoolLimits:
-        router = self._life.router
-        tracked = router.find(pointer.id)
-        assert tracked is not None, "a message is delivered but not tracked"
-        view = next(view for view in router.pools() if view.code == tracked.pool_code)
-        return PoolLimits(view.code, view.concurrency, view.rate_limit_per_minute)
-
-
-def _creation_order(task: "asyncio.Task[object]") -> tuple[int, str]:
-    """Sort tasks by creation, which their names show; the order of a set differs between runs."""
-    name = task.get_name()
-    return len(name), name
