@@ -104,11 +104,11 @@ async def test_events_and_jobs_are_in_the_database_that_is_given(tmp_path: Path,
             machine.penstock("subscriptions", "create", "billing", "--pattern", "orders:**", "--target", receiver.url)
             machine.penstock("publish", "orders:placed", "--key", "order-1", "--data", "7")
             (request,) = await receiver.received(1, 60)
+            # By the router itself, not through the API.
+            delivered = b'job_deliveries_total{outcome="DELIVERED"} 1.0'
+            await asyncio.to_thread(wait_until, lambda: delivered in metrics_of(machine.addresses["router"]))
         assert b'"data":7' in request.body
         assert jobs_in(postgres_database) == 1
-        # Delivered by the router itself, not through the API.
-        delivered = b'job_deliveries_total{outcome="DELIVERED"} 1.0'
-        await asyncio.to_thread(wait_until, lambda: delivered in metrics_of(machine.addresses["router"]))
         assert {path.name for path in (tmp_path / "data").glob("*.db")} == {"sqs.db", "pubsub.db"}
         assert not any("postgresql" in arguments_of(pid) for pid in children_of(machine.pid))
 
