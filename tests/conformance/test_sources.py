@@ -11,6 +11,7 @@ import pytest
 
 from penstock.domain.errors import NotFound, Unavailable
 from penstock.domain.limits import KIB
+from penstock.domain.pointer import MessagePointer, encode_pointer
 from penstock.queues.port import Publication, Received, Source
 from tests.sources.receiving import PATIENCE_S, bodies, numbered, publications, take, take_until
 from tests.sources.rig import SourceRig
@@ -154,6 +155,34 @@ async def test_two_consumers_never_hold_one_group_at_once(rig: SourceRig) -> Non
             others += await other.receive()
 
     assert not groups & {message.group for message in others}
+
+
+def in_body(number: int, group: str | None) -> bytes:
+    """A pointer whose body names its group."""
+    return encode_pointer(MessagePointer(str(number), "http://e.test/", message_group_id=group))
+
+
+WHERE = ["header", "body", "none"]
+
+
+@pytest.mark.parametrize("where", WHERE)
+@EVERY
+async def test_a_nacked_message_keeps_its_place_if_it_is_ordered(rig: SourceRig, where: str) -> None:
+    group = "g" if where == "header" else None
+    own = [in_body(number, "g" if where == "body" else None) for number in range(3)]
+    await rig.publish(*(Publication(body, group, f"{where} {number}") for number, body in enumerate(own)))
+
+    async with rig.consuming(visibility_s=60) as source:
+        held = await source.receive()
+        ordered = [message.ordered for message in held]
+        first = min(held, key=lambda message: own.index(message.body))
+        others = [message for message in held if message is not first]
+        await asyncio.gather(source.nack(first, 1), *map(source.nack, others))
+        again = [message.body for message in await take(source, 3, ack=True)]
+
+    # SQS orders what has no group of its own in one group for all of these.
+    assert all(ordered) is (rig.ordered and (where != "none" or rig.orders_without_group))
+    assert not all(ordered) or again == own
 
 
 # Settling

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from urllib.parse import quote
 
+import msgspec
 import pytest
 
 from penstock.domain.errors import Unavailable
@@ -38,6 +39,17 @@ def test_live_and_ready_once_initialised_with_consumers_that_poll(api: ServedApi
     answer = api.ask("GET", "/health/ready")
     assert answer.status == 503
     assert answer.body["checks"]["consumers"] == {"ok": False, "detail": "not polling: orders"}
+
+
+def test_not_ready_while_no_queue_was_ever_reached(api: ServedApi) -> None:
+    unreached = [msgspec.structs.replace(queue_view(name), last_poll_age_s=None) for name in ("orders", "slow")]
+    api.router.queue_views = unreached
+    answer = api.ask("GET", "/health/ready")
+    assert answer.status == 503
+    assert answer.body["checks"]["consumers"] == {"ok": False, "detail": "no queue has been reached yet"}
+
+    api.router.queue_views = [*unreached, queue_view("reached")]
+    assert api.ask("GET", "/health/ready").status == 200
 
 
 def test_a_router_that_is_switched_off_is_live_and_ready_and_says_that_it_consumes_nothing() -> None:

@@ -127,6 +127,8 @@ class ScriptedSource:
         self.extend_errors: deque[Exception] = deque()
         # How long a settlement takes; None is for ever.
         self.settle_s: float | None = 0.0
+        # How long it takes to open it.
+        self.open_s = 0.0
         # How long an extension takes.
         self.extend_s = 0.0
         self._loop = asyncio.get_running_loop()
@@ -142,6 +144,8 @@ class ScriptedSource:
 
     async def open(self) -> None:
         self.opened += 1
+        if self.open_s:
+            await asyncio.sleep(self.open_s)
         if self.open_errors:
             raise self.open_errors.popleft()
 

@@ -29,6 +29,8 @@ class SourceRig(ABC):
     # once, and several receives at once.
     keeps_order_when_leases_expire: ClassVar[bool] = True
     keeps_order_with_receives_at_once: ClassVar[bool] = True
+    # Whether messages without a group are ordered, all in one group.
+    orders_without_group: ClassVar[bool] = False
     # Whether several consumers may share the queue; else one consumes it, and a standby waits.
     shared: ClassVar[bool] = True
     # False for a broker that confirms an ack whose lease has ended although it does nothing.

@@ -24,6 +24,7 @@ from tests.sources.tcp_link import TcpLink
 class SqsRig(SourceRig):
     """A queue of a server that speaks SQS."""
 
+    orders_without_group = True
     fifo: ClassVar[bool] = True
 
     def __init__(self, name: str, link: TcpLink) -> None:

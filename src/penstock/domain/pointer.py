@@ -45,7 +45,12 @@ class MessagePointer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
         return group if group and not group.isspace() else DEFAULT_GROUP
 
 
+class _GroupOnly(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    message_group_id: str | None = None
+
+
 _decoder = msgspec.json.Decoder(MessagePointer)
+_group_decoder = msgspec.json.Decoder(_GroupOnly)
 _encoder = msgspec.json.Encoder()
 
 
@@ -63,6 +68,15 @@ def decode_pointer(body: bytes | str, group: str | None = None) -> MessagePointe
     if group is not None and group != pointer.message_group_id:
         return msgspec.structs.replace(pointer, message_group_id=group)
     return pointer
+
+
+def group_in_body(body: bytes) -> str | None:
+    """Return the group that a queue's message names in its body; None if it names none or is not a pointer."""
+    try:
+        group = _group_decoder.decode(body).message_group_id
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return group if group and not group.isspace() else None
 
 
 def _not_a_pointer(reason: str) -> InvalidArgument:

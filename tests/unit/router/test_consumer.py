@@ -6,6 +6,7 @@ import heapq
 import pytest
 
 from penstock.domain.errors import Unavailable
+from penstock.queues.errors import BrokerQueueNotFound
 from penstock.queues.open import QueueSpec
 from penstock.router.config.configuration import PoolConfiguration
 from penstock.router.monitoring.warnings import WarningCode, WarningSeverity
@@ -214,15 +215,74 @@ async def test_a_consumer_is_healthy_for_60_s_after_a_poll_and_then_replaced() -
 
 
 @on_virtual_time
-async def test_a_consumer_that_cannot_open_its_queue_is_healthy_for_it_tries() -> None:
+async def test_a_queue_that_was_never_reached_is_unhealthy_after_60_s_whatever_is_restarted() -> None:
     def away(source: ScriptedSource) -> None:
         source.open_errors.extend(Unavailable("away") for _ in range(100))
 
     async with running(prepare=away) as rig:
-        await asyncio.sleep(600)
-
+        await asyncio.sleep(59.9)
         assert rig.router.queues()[0].healthy
+        for _ in range(3):
+            await asyncio.sleep(60)
+            assert rig.router.queues()[0].healthy is False
+            await rig.router.restart_unhealthy_consumers()
+            await quiet()
+            assert [queue.healthy for queue in rig.router.queues() if not queue.draining] == [False]
+
         assert rig.router.queues()[0].last_poll_age_s is None
+        warning = rig.warned(WarningCode.QUEUE_VALIDATION)[0]
+        assert (warning.source, warning.severity) == ("queue q", WarningSeverity.WARN)
+        assert "away" in warning.message
+        rig.prepare = lambda _: None
+        await rig.router.restart_unhealthy_consumers()
+        await quiet()
+        assert [queue.healthy for queue in rig.router.queues() if not queue.draining] == [True]
+
+
+@on_virtual_time
+async def test_a_broker_that_is_gone_for_good_stays_unhealthy() -> None:
+    async with running() as rig:
+        rig.prepare = lambda source: source.open_errors.extend(Unavailable("away") for _ in range(100))
+        rig.source.receive_errors.extend(Unavailable("away") for _ in range(100))
+        rig.source.give()
+        await asyncio.sleep(61)
+        for _ in range(3):
+            await rig.router.restart_unhealthy_consumers()
+            await asyncio.sleep(30)
+            assert [queue.healthy for queue in rig.router.queues() if not queue.draining] == [False]
+
+
+@on_virtual_time
+async def test_a_queue_that_hangs_when_it_is_opened_is_unhealthy_and_warned_of() -> None:
+    def hangs(source: ScriptedSource) -> None:
+        source.open_s = 3600.0
+
+    async with running(prepare=hangs) as rig:
+        await asyncio.sleep(61)
+        assert rig.router.queues()[0].healthy is False
+        await rig.router.restart_unhealthy_consumers()
+
+        [warning] = rig.warned(WarningCode.QUEUE_VALIDATION)
+        assert "does not answer" in warning.message
+
+
+@on_virtual_time
+async def test_a_queue_that_does_not_exist_yet_is_not_an_outage() -> None:
+    def missing(source: ScriptedSource) -> None:
+        source.open_errors.extend(BrokerQueueNotFound("no such queue") for _ in range(20))
+
+    async with running(prepare=missing) as rig:
+        await asyncio.sleep(120)
+        assert rig.router.queues()[0].healthy
+        await rig.router.restart_unhealthy_consumers()
+        [warning] = rig.warned(WarningCode.QUEUE_VALIDATION)
+        assert (warning.source, warning.message) == ("router", "1 queues do not exist yet: q")
+        rig.source.open_errors.clear()
+        rig.source.give(pointer("a"))
+        await asyncio.sleep(20)
+
+        assert rig.source.acked == ["b-a"]
+        assert len(rig.sources) == 1
 
 
 @on_virtual_time

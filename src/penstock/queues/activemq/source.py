@@ -12,6 +12,7 @@ from hashlib import sha256
 import msgspec
 
 from penstock.domain.errors import PenstockError
+from penstock.domain.pointer import group_in_body
 from penstock.edge.pause import pause
 from penstock.queues.activemq.connection import StompAddress, StompConnection
 from penstock.queues.activemq.stomp import Frame
@@ -236,8 +237,8 @@ def broker_id(frame: Frame) -> str:
 
 
 def group(frame: Frame) -> str | None:
-    """Return the group of a message."""
-    return frame.headers.get(GROUP)
+    """Return the group of a message: the one that the broker names, else the one in its body (ROUTER-BROKER-4)."""
+    return frame.headers.get(GROUP) or group_in_body(frame.body)
 
 
 def _passcode(uri: StompUri) -> str | None:

@@ -11,6 +11,7 @@ from itertools import takewhile
 import msgspec
 
 from penstock.domain.limits import MINUTE_MS
+from penstock.domain.pointer import group_in_body
 from penstock.queues.port import Publication, Received
 
 DEDUP_WINDOW_MS = 5 * MINUTE_MS
@@ -249,7 +250,7 @@ class EmbeddedTable:
         return self._connection.execute(_DEDUP, row).rowcount == 1
 
     def _insert(self, publication: Publication, now_ms: int) -> None:
-        group = publication.group
+        group = publication.group or group_in_body(publication.body)
         waits = group is not None and self._connection.execute(_GROUP_EXISTS, (self._queue, group)).fetchone()
         due_ms = None if waits else now_ms
         self._connection.execute(_INSERT, (self._queue, group, publication.body, now_ms, due_ms))

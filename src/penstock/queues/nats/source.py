@@ -14,6 +14,7 @@ import msgspec
 from nats.aio.msg import Msg
 
 from penstock.domain.errors import PenstockError
+from penstock.domain.pointer import group_in_body
 from penstock.edge.pause import pause
 from penstock.edge.pulse import LoopPulse
 from penstock.queues.batcher import Batcher
@@ -136,11 +137,12 @@ class NatsSource:
     def _delivered(self, message: Msg) -> None:
         assert self._gaps is not None
         metadata = message.metadata
-        group = (message.headers or {}).get(GROUP_HEADER)
+        named = (message.headers or {}).get(GROUP_HEADER)
+        group = unquote(named) if named else group_in_body(message.data)
         arrival = Arrival(
             f"{self._uri.stream}:{metadata.sequence.stream}",
             message.data,
-            unquote(group) if group else None,
+            group,
             message.reply,
             leased_s=self._pulse.leased_s(self._pulled_s, self._lease_s),
         )

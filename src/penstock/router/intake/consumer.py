@@ -8,9 +8,9 @@ from math import inf
 
 from penstock.domain.errors import PenstockError
 from penstock.domain.limits import SECOND_MS
-from penstock.edge.clock import Clock
 from penstock.edge.pause import pause
 from penstock.queues import Received, Source
+from penstock.router.intake.reach import QueueReach
 from penstock.router.intake.settlement import Settlements
 from penstock.router.intake.tracker import InFlightTracker, Round, Stage, TrackedMessage
 from penstock.router.monitoring.views import QueueView
@@ -40,7 +40,7 @@ class Consumer:
         connections: int,
         route: Route,
         tracker: InFlightTracker,
-        clock: Clock,
+        reach: QueueReach,
         health_timeout_s: float,
     ) -> None:
         self.source = source
@@ -55,14 +55,13 @@ class Consumer:
         self._connections = connections
         self._route = route
         self._tracker = tracker
-        self._clock = clock
+        self._reach = reach
         self._health_timeout_ms = health_timeout_s * SECOND_MS
         self._loop = asyncio.get_running_loop()
         self._polls: set[asyncio.Task[None]] = set()
         self._lease_keeper: asyncio.Task[None] | None = None
         self._heartbeat = HeartbeatRounds()
         self._has_leases = asyncio.Event()
-        self._last_poll_ms: int | None = None
         self._paused_polls = 0
         self._fed = FedPools(self._loop.time)
 
@@ -92,15 +91,15 @@ class Consumer:
             except PenstockError as error:
                 await self._wait_after(failures, error)
                 failures += 1
+        self._reach.answered()
         if self.source.visibility_s is not None:
             self._lease_keeper = self._loop.create_task(self._keep_leases(self.source.visibility_s))
             self._lease_keeper.add_done_callback(self._ended)
-        # Counted as a poll, so that a consumer whose first poll never returns is replaced too.
-        self._last_poll_ms = self._clock.now_ms()
         for _ in range(self._connections):
             self._spawn(self._poll())
 
     async def _wait_after(self, failures: int, error: PenstockError) -> None:
+        self._reach.failed(error)
         wait_s = _BACK_OFF_S[min(failures, len(_BACK_OFF_S) - 1)]
         _log.warning("queue %s: %s; retrying in %g s", self.name, error, wait_s)
         await pause(wait_s)
@@ -117,7 +116,7 @@ class Consumer:
                 continue
             failures = 0
             self.polls += 1
-            self._last_poll_ms = self._clock.now_ms()
+            self._reach.answered()
             if batch:
                 self.received += len(batch)
                 turned_away = self.turned_away
@@ -134,7 +133,7 @@ class Consumer:
             await self._fed.wait_for_room()
         finally:
             self._paused_polls -= 1
-            self._last_poll_ms = self._clock.now_ms()
+            self._reach.answered()
 
     async def _keep_leases(self, visibility_s: float) -> None:
         while True:
@@ -182,12 +181,10 @@ class Consumer:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether it polls: it has polled recently, has just started, or waits for a full pool."""
+        """Whether it polls: its queue has answered recently or is new, or it waits for a full pool."""
         if self.stopped or not self._polls:
             return False
-        if self._paused_polls or self._last_poll_ms is None:
-            return True
-        return self._clock.now_ms() - self._last_poll_ms < self._health_timeout_ms
+        return self._paused_polls > 0 or self._reach.silent_ms < self._health_timeout_ms
 
     def stop(self) -> None:
         """Stop polling."""
@@ -216,7 +213,6 @@ class Consumer:
 
     def view(self) -> QueueView:
         """Return the current state of the queue."""
-        polled_ms = self._last_poll_ms
         return QueueView(
             name=self.name,
             uri=self.source.address,
@@ -229,7 +225,7 @@ class Consumer:
             in_flight=self._tracker.in_queue(self.name),
             paused=self._paused_polls > 0,
             healthy=self.is_healthy,
-            last_poll_age_s=None if polled_ms is None else (self._clock.now_ms() - polled_ms) / SECOND_MS,
+            last_poll_age_s=None if self._reach.answered_ms is None else self._reach.silent_ms / SECOND_MS,
             draining=self.stopped,
         )
 

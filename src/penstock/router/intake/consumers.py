@@ -6,11 +6,15 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from penstock.domain.errors import PenstockError
+from penstock.domain.limits import SECOND_MS
 from penstock.edge.clock import Clock
 from penstock.queues import QueueSpec, Source
 from penstock.router.intake.consumer import Consumer, Route
+from penstock.router.intake.reach import QueueReach
 from penstock.router.intake.tracker import InFlightTracker
 from penstock.router.monitoring.warnings import ROUTER, WarningCode, Warnings, WarningSeverity
+
+_SHOWN_NAMES = 10
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +39,7 @@ class Consumers:
         self._health_timeout_s = health_timeout_s
         self._consumers: dict[str, Consumer] = {}
         self._queues: dict[str, QueueSpec] = {}
+        self._reach: dict[str, QueueReach] = {}
         self._draining: list[Consumer] = []
 
     @property
@@ -63,20 +68,20 @@ class Consumers:
         if queue.queue_name in self._consumers:
             # A restart and a new configuration ran at the same time: one consumer is enough.
             return
-        consumer = Consumer(
-            self._make_source(queue),
-            queue.connections,
-            self._route,
-            self._tracker,
-            self._clock,
-            self._health_timeout_s,
-        )
+        source = self._make_source(queue)
+        reach = self._reach.get(queue.queue_name) or QueueReach(queue.queue_name, self._clock, self._warnings)
+        self._reach[queue.queue_name] = reach
+        consumer = Consumer(source, queue.connections, self._route, self._tracker, reach, self._health_timeout_s)
         self._consumers[queue.queue_name] = consumer
         self._queues[queue.queue_name] = queue
         consumer.start()
 
     def retire(self, name: str) -> None:
         """Stop consuming a queue; messages already received are still settled."""
+        self._reach.pop(name, None)
+        self._stop(name)
+
+    def _stop(self, name: str) -> None:
         del self._queues[name]
         # Missing if its restart failed.
         if consumer := self._consumers.pop(name, None):
@@ -92,7 +97,7 @@ class Consumers:
             WarningCode.CONSUMER_RESTART, WarningSeverity.WARN, ROUTER, f"restarting the consumer of queue {name}"
         )
         try:
-            self.retire(name)
+            self._stop(name)
             await self._start(queue)
         except Exception as error:
             _log.exception("cannot restart the consumer of queue %s", name)
@@ -107,11 +112,22 @@ class Consumers:
         return True
 
     async def restart_unhealthy(self) -> None:
-        """Replace each consumer that does not poll."""
+        """Replace each consumer that does not poll, and warn of the queues that are not reached."""
+        self._warn_of_missing()
         for name in list(self._queues):
             consumer = self._consumers.get(name)
             if consumer is None or not consumer.is_healthy:
+                if name in self._reach and self._reach[name].silent_ms >= self._health_timeout_s * SECOND_MS:
+                    self._reach[name].warn()
                 await self.restart(name)
+
+    def _warn_of_missing(self) -> None:
+        """Warn once of all queues that do not exist: thousands may be waiting for their first message."""
+        missing = [name for name, reach in self._reach.items() if reach.is_missing]
+        if missing:
+            names = ", ".join(missing[:_SHOWN_NAMES])
+            text = f"{len(missing)} queues do not exist yet: {names}"
+            self._warnings.add(WarningCode.QUEUE_VALIDATION, WarningSeverity.WARN, ROUTER, text)
 
     async def close_idle(self) -> None:
         """Close the draining consumers that have nothing left to settle."""

@@ -46,14 +46,17 @@ def assess(
 
 
 def readiness(sync: ConfigSync, router: RouterSurface) -> dict[str, Check]:
-    """Return the checks of /health/ready: the first sync is done, and every consumer polls."""
+    """Return the checks of /health/ready: the first sync is done, a queue was reached, and every consumer polls."""
 
     async def initialised() -> CheckResult:
         ready = sync.state.initialised
         return CheckResult(ready, "" if ready else sync.state.last_failure or "the first sync is under way")
 
     async def consumers() -> CheckResult:
-        stalled = [queue.name for queue in router.queues() if not _polls(queue)]
+        queues = router.queues()
+        if queues and all(queue.last_poll_age_s is None for queue in queues):
+            return CheckResult(False, "no queue has been reached yet")
+        stalled = [queue.name for queue in queues if not _polls(queue)]
         return CheckResult(not stalled, f"not polling: {', '.join(stalled)}" if stalled else "")
 
     return {"initialised": initialised, "consumers": consumers}
