@@ -244,15 +244,15 @@ class Catalog:
         self._journal.batch.shrink_streams.append((stream.id, segments))
         return self._journal.change(Pending())
 
-    def purge(self, queue: StoredQueue) -> Pending:
-        """Drop all messages of a queue, leased or not, that were sent before now, and their deduplication ids."""
+    def purge(self, queue: StoredQueue, *, forget_ids: bool = False) -> Pending:
+        """Drop all messages of a queue, leased or not, that were sent before now; optionally also the stream's ids."""
         stream = self.by_id[queue.stream_id]
         stream.builder = None  # later messages go into a new segment
         boundary = stream.next_seq
         batch = self._journal.batch
         batch.purge_queues.append((queue.id, boundary))
         batch.collect_streams.append(stream.id)
-        forgotten = stream.dedup
+        forgotten = stream.dedup if forget_ids else None
         if forgotten is not None:
             # Now, not after the commit: a later send must not be a duplicate of a message that is being purged.
             stream.dedup = DedupWindow(stream.dedup_window_ms)

@@ -212,7 +212,7 @@ class SqsService:
 
     async def purge(self, queue: SqsQueue) -> None:
         """Delete all messages of a queue."""
-        await _commit_all([(p.shell, p.shell.ledger.catalog.purge(p.queue)) for p in queue.partitions])
+        await _commit_all([(p.shell, p.shell.ledger.catalog.purge(p.queue, forget_ids=True)) for p in queue.partitions])
 
     def check_redrive(self, name: str, attributes: QueueAttributes) -> None:
         """Raise InvalidParameterValue unless the policy's dead-letter queue exists, is of this kind and allows it."""

@@ -315,6 +315,20 @@ def test_an_acknowledgement_with_one_bad_lease_changes_nothing(rig: Rig) -> None
 # Deduplication
 
 
+def test_a_refused_purge_remembers_deduplication_ids_again(rig: Rig) -> None:
+    (before,) = rig.send(dedup_id="d")
+    rig.store.refusals = 1
+    with pytest.raises(StoreFailed):
+        rig.shell.commit(rig.ledger.catalog.purge(rig.queue(), forget_ids=True))
+    assert rig.send(dedup_id="d") == [before]
+    rig.shell.commit(rig.ledger.catalog.purge(rig.queue(), forget_ids=True))
+    (after,) = rig.send(dedup_id="d")
+    assert after != before
+    rig.reopen()
+    assert rig.send(dedup_id="d") == [after]
+    assert rig.ids() == [after.message_id]
+
+
 def test_a_duplicate_is_answered_with_the_first_message(rig: Rig) -> None:
     (first,) = rig.send(dedup_id="d")
     (second,) = rig.send(dedup_id="d")
