@@ -406,17 +406,17 @@ def test_older_changes_are_shown_when_they_are_asked_for(site: Site, page: Page)
 
 
 def test_a_warning_is_shown_until_it_is_acknowledged(site: Site, page: Page) -> None:
-    subscription = site.subscribe(site.receiver(), pool="no-such-pool")
-    site.publish(subscription, 1)
+    queue = site.sqs.get_queue_url(QueueName="dispatch.fifo")["QueueUrl"]
+    site.sqs.send_message(QueueUrl=queue, MessageBody="nonsense", MessageGroupId="g", MessageDeduplicationId="1")
     opened(page, "overview")
     expect(page.get_by_role("listitem").filter(has_text="Warnings")).to_contain_text(re.compile(r"\d+ open"))
     opened(page, "warnings")
-    row = page.get_by_role("row", name=re.compile("there is no pool 'no-such-pool'"))
-    expect(row).to_contain_text("ROUTING")
+    row = page.get_by_role("row", name=re.compile("a message of 8 bytes was removed"))
+    expect(row).to_contain_text("MALFORMED_MESSAGE")
     press(page, "Acknowledge", within=row)
     expect(row).to_have_count(0)
     listed = site.get("/api/router/warnings?acknowledged=true")["warnings"]
-    assert any("no-such-pool" in warning["message"] for warning in listed)
+    assert any("a message of 8 bytes was removed" in warning["message"] for warning in listed)
 
 
 def test_without_a_pipeline_the_page_says_so(page: Page) -> None:

@@ -33,6 +33,7 @@ SETTINGS = {
     "PENSTOCK_SCHEDULER__CLAIM_LEASE_S": "3",
     "PENSTOCK_SCHEDULER__MAX_BATCH_SIZE": "20",
     "PENSTOCK_SCHEDULER__MAX_CONCURRENT_GROUPS": "4",
+    "PENSTOCK_SCHEDULER__JOBS_PER_LANE": str(PER_GROUP),
 }
 
 
@@ -159,7 +160,7 @@ async def test_a_scheduler_of_one_machine_publishes_from_its_directory_to_an_emb
 
     expected = await make()
     uri = f"sqlite://{tmp_path}/queue.db?queue=dispatch"
-    node = SchedulerProcess(tmp_path, "alone", "--data", str(tmp_path), "--queue", uri)
+    node = SchedulerProcess(tmp_path, "alone", "--data", str(tmp_path), "--queue", uri, settings=SETTINGS)
     await asyncio.to_thread(node.start)
     source = source_for(QueueSpec("dispatch", uri))
     await source.open()

@@ -31,6 +31,8 @@ SETTINGS = {
     # Short ones, so that a driver that is started again does not wait for half a minute.
     "PENSTOCK_SCHEDULER__LEASE_TTL_S": "6",
     "PENSTOCK_SCHEDULER__LEASE_RENEW_S": "1",
+    # No one delivers the jobs, so that all of a group are in the queue at last.
+    "PENSTOCK_SCHEDULER__JOBS_PER_LANE": "100",
 }
 
 

@@ -6,10 +6,10 @@ from uuid import uuid4
 import pytest
 
 from penstock.domain.job import Attempt, NewJob
-from penstock.domain.job_state import JobStatus
+from penstock.domain.job_state import DEFAULT_DISPATCH_POOL, JobStatus
 from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.pointer import DispatchMode
-from penstock.domain.subscription import Subscription
+from penstock.domain.subscription import Pool, Subscription
 from penstock.edge.clock import SystemClock
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.deliveries import Beginning, DeliveryLease, Done, EndedDelivery, TryLater, Verdict
@@ -81,6 +81,8 @@ class Story:
 async def story(database: SparkDatabase) -> AsyncIterator[Story]:
     jobs = database.repository()
     await jobs.open(SystemClock().now_ms())
+    # With credit for all of them, since no one delivers them.
+    await jobs.put_pool(Pool(DEFAULT_DISPATCH_POOL, 100))
     yield Story(jobs)
     await jobs.close()
 

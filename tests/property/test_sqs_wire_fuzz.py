@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote_plus, urlencode
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from penstock.sqs import model
@@ -103,6 +103,8 @@ def test_nearly_valid_json_is_read_or_refused(body: bytes) -> None:
 
 @given(st.binary(), st.binary())
 def test_any_bytes_are_read_as_a_form_or_refused(query_string: bytes, body: bytes) -> None:
+    # AWS answers a request without anything in it without a message, too.
+    assume(query_string or body)
     parse(query_string, body)
 
 

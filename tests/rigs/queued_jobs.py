@@ -5,7 +5,8 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 
 from penstock.domain.job import NewJob
-from penstock.domain.job_state import JobStatus
+from penstock.domain.job_state import DEFAULT_DISPATCH_POOL, JobStatus
+from penstock.domain.subscription import Pool
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
 from penstock.events.store.repository import JobRepository
@@ -16,7 +17,11 @@ _AT_ONCE = 5_000
 
 
 async def make_jobs(jobs: JobRepository, count: int, groups: int) -> dict[str, list[str]]:
-    """Jobs of all groups by turns; their ids by group key, in order."""
+    """Jobs of all groups by turns; their ids by group key, in order.
+
+    Their pool is large, since no one delivers them, and so no credit comes back.
+    """
+    await jobs.put_pool(Pool(DEFAULT_DISPATCH_POOL, count))
     now_ms, ids = SystemClock().now_ms(), process_ids()
     by_group: dict[str, list[str]] = defaultdict(list)
     for start in range(0, count, _AT_ONCE):
