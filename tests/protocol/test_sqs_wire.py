@@ -115,7 +115,10 @@ def test_errors_in_json_carry_both_names(memory_sqs: SqsServer) -> None:
 def test_a_request_that_is_too_large_is_refused_unread(memory_sqs: SqsServer) -> None:
     connection = memory_sqs.connection()
     answer = exchange(connection, "POST", "/", b" " * (8 * 1024 * 1024 + 1), TARGET)
-    assert (answer.status, answer.json["__type"]) == (413, "com.amazonaws.sqs#RequestEntityTooLarge")
+    assert (answer.status, answer.json["__type"]) == (
+        413,
+        "com.amazon.coral.service#RequestEntityTooLargeException",
+    )
     connection.close()
 
 

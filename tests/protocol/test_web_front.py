@@ -227,10 +227,12 @@ async def test_the_router_is_asked_with_its_own_token(tmp_path: Path, upstream: 
 
 
 async def test_metrics_are_told_as_json(rig: DispatchRig, upstream: RecordingReceiver) -> None:
+    await rig.subscribe()
+    # The router is asked to reload its configuration, for the pool of the subscription.
+    await upstream.received(1, 60)
     upstream.script(
         Reply(body=b'# TYPE penstock_x gauge\npenstock_x{pool="<a>"} 2\nother 1\n'), Reply(body=b"{no text")
     )
-    await rig.subscribe()
     await rig.publish()
     await rig.dispatch_all()
 
@@ -372,7 +374,9 @@ async def test_a_replay_by_the_api_is_kept_as_one(rig: DispatchRig) -> None:
     assert await replays.progress(kept.id) == ReplayProgress(done=1)
 
 
-async def test_the_breakers_of_subscribers_are_shown_and_reset(rig: DispatchRig) -> None:
+async def test_the_breakers_of_subscribers_are_shown_and_reset(rig: DispatchRig, upstream: RecordingReceiver) -> None:
+    # The router has none of them.
+    upstream.script(*[Reply(404)] * 20)
     await rig.subscribe(mode="IMMEDIATE", retryDelaysS=[])
     rig.receiver.script(*[Reply(500)] * 10)
     for number in range(10):

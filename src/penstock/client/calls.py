@@ -15,6 +15,7 @@ from penstock.domain.errors import AlreadyExists, FailedPrecondition, PenstockEr
 from penstock.domain.job_state import JobStatus
 from penstock.domain.matching import Condition
 from penstock.domain.pointer import DispatchMode
+from penstock.domain.subscription import UnkeyedOrder
 
 A = TypeVar("A")
 
@@ -49,8 +50,9 @@ class SubscriptionSettings(TypedDict, total=False):
 
     filter: Sequence[Condition]
     secret: str
-    pool: str
+    pool: str | None
     mode: DispatchMode
+    unkeyed: UnkeyedOrder
     retry_delays_s: Sequence[float]
     timeout_s: float
     headers: Mapping[str, str]
@@ -65,8 +67,9 @@ class SubscriptionChanges(TypedDict, total=False):
     pattern: str
     target: str
     filter: Sequence[Condition]
-    pool: str
+    pool: str | None
     mode: DispatchMode
+    unkeyed: UnkeyedOrder
     retry_delays_s: Sequence[float]
     timeout_s: float
     headers: Mapping[str, str]

@@ -73,6 +73,8 @@ class AsyncShell:
         """Call `then` once an operation is durable or has failed; `check` says which."""
         if pending.done or self._closed:
             then()
+            # The store keeps nothing, so no commit follows that would set the timer.
+            self._arm()
             return
         pending.on_done = then
         if self._committing is None:

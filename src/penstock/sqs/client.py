@@ -32,9 +32,10 @@ from penstock.sqs.wire.protocol import SignedRequest
 # A receive waits up to 20 seconds; a server that is silent for longer than this does not answer any more.
 TIMEOUT_S = 60.0
 _LIST_PAGE = 1000
-_ERROR_NAMESPACE = "com.amazon"
+_ERROR_NAMESPACES = ("com.amazonaws.sqs#", "com.amazon.coral.service#")
 
 _MISSING = {ErrorKind.QUEUE_DOES_NOT_EXIST.name_in_json, ErrorKind.RESOURCE_NOT_FOUND.name_in_json}
+_UNKNOWN = ErrorKind.UNKNOWN_OPERATION.name_in_json
 
 A = TypeVar("A")
 
@@ -135,7 +136,7 @@ class BlockingSqsClient:
                 return msgspec.json.decode(answered, type=answer)
             except msgspec.DecodeError:
                 pass
-        elif refusal := _refusal(status, answered, _ERROR_NAMESPACE):
+        elif refusal := _refusal(status, answered, of_admin=True):
             raise refusal
         raise FailedPrecondition(
             f"{self._endpoint.url} is not a Penstock server, and only Penstock servers can show a queue"
@@ -164,15 +165,15 @@ class BlockingSqsClient:
         return Unavailable(f"{self._endpoint.url} gave {what}; check that it is an SQS endpoint")
 
 
-def _refusal(status: int, body: bytes, namespace: str = "") -> PenstockError | None:
-    """Return the error that a body describes; None if it describes none, or one of another namespace."""
+def _refusal(status: int, body: bytes, *, of_admin: bool = False) -> PenstockError | None:
+    """Return the error that a body describes; None if it describes none, or one that no admin endpoint of ours has."""
     try:
         error = msgspec.json.decode(body, type=_ErrorBody)
     except msgspec.DecodeError:
         return None
-    if not error.type.startswith(namespace):
-        return None
     kind = error.type.rpartition("#")[2]
+    if of_admin and (kind == _UNKNOWN or not error.type.startswith(_ERROR_NAMESPACES)):
+        return None
     message = f"{kind}: {error.message or error.capital_message or 'the server gives no reason'}"
     if kind in _MISSING:
         return NotFound(message)

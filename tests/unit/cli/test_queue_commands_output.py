@@ -186,7 +186,13 @@ def test_a_server_of_something_else_is_told_apart(status: int, body: bytes) -> N
 
 @pytest.mark.parametrize(
     ("status", "body"),
-    [(404, b"not found"), (200, b"<html>"), (200, b"{}"), (400, b'{"__type": "com.amazon.coral#UnknownOperation"}')],
+    [
+        (404, b"not found"),
+        (200, b"<html>"),
+        (200, b"{}"),
+        (400, b'{"__type": "com.amazon.coral#UnknownOperation"}'),
+        (400, b'{"__type": "com.amazon.coral.service#UnknownOperationException"}'),
+    ],
 )
 def test_only_a_penstock_server_can_be_peeked_at(status: int, body: bytes) -> None:
     with answering(status, body) as (url, _):

@@ -210,7 +210,7 @@ def test_the_version_changes_with_another_connection_s_commit_only(queue: Queue,
 
 
 def test_a_transaction_that_fails_leaves_nothing(queue: Queue) -> None:
-    bad = Publication(b"not bytes", {}, None)  # type: ignore[arg-type]
+    bad = Publication(b"not text", {"a": 1}, None)  # type: ignore[arg-type]
     with pytest.raises(sqlite3.Error):
         queue.table.publish([Publication(b"a1", "a", None), bad], queue.now_ms)
     assert queue.take() == ""
