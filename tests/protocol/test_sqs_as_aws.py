@@ -1,6 +1,7 @@
 """Answers as AWS gives them: error types, statuses and texts, and what is left out of an answer.
 
-The expectations are recorded answers of AWS, its documentation, and the service model that botocore ships.
+The expectations are answers of AWS that others recorded, its documentation, and the service model that botocore ships;
+where none of them says anything (tag limits, an empty batch), what other SQS servers answer.
 """
 
 import base64
