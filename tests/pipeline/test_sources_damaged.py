@@ -116,7 +116,7 @@ def test_a_subscription_that_cannot_be_understood_is_set_aside(database: SparkDa
             "pattern": "a:*",
             "filter": "{}",
             "target": "https://a.example",
-            "pool": None,
+            "pool": "n1",
             "mode": "IMMEDIATE",
             "paused": True,
         }

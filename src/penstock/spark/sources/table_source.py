@@ -142,7 +142,7 @@ def _row(subscription: Subscription, *, paused: bool) -> dict[str, object]:
         "pattern": subscription.pattern,
         "filter": _encode(subscription.filter).decode(),
         "target": subscription.target,
-        "pool": subscription.pool,
+        "pool": subscription.pool_code,
         "mode": subscription.mode.value,
         "paused": paused,
     }
