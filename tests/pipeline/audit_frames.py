@@ -69,7 +69,7 @@ def subscription_frame(spark: SparkSession, subscriptions: Iterable[Subscription
             each.pattern,
             msgspec.json.encode(each.filter).decode(),
             each.target,
-            each.pool,
+            each.pool_code,
             each.mode.value,
             each.paused,
         )
