@@ -124,9 +124,9 @@ def a_lane_for_each(self: PoolLanes, message: TrackedMessage) -> PoolLane:
 
 
 def twice_the_permits(self: DeliveryPool) -> None:
-    self._permits, permits = 2 * self._permits, self._permits
+    self._permits.limit *= 2
     start_workers(self)
-    self._permits = permits
+    self._permits.limit //= 2
 
 
 start_workers = DeliveryPool._start_workers
@@ -145,7 +145,7 @@ def never_held_elsewhere(self: Pools, code: str, pool: DeliveryPool) -> bool:
 
 
 def deliver_without_a_lease(self: DeliveryPool) -> bool:
-    return self._lanes.has_turn(self._permits)
+    return self._lanes.has_turn(self._permits.limit)
 
 
 def simulate_many(seeds: int) -> None:

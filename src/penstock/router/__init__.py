@@ -12,7 +12,8 @@ from penstock.router.monitoring.warning_routes import WarningCount, WarningList,
 from penstock.router.monitoring.warnings import RouterWarning, Warnings
 from penstock.router.pools.counts import RouterMetrics
 from penstock.router.pools.mediator import HttpMediator
-from penstock.router.pools.pool import SHRINK_WAIT_S, Mediator
+from penstock.router.pools.permits import Permit, Permits
+from penstock.router.pools.pool import SHRINK_WAIT_S, Mediator, StagedMediator
 from penstock.router.router import Router
 from penstock.router.schedule import PeriodicTask, TaskSchedule
 from penstock.router.server import LocalMediation, serve_router, serve_standby_router
@@ -31,6 +32,8 @@ __all__ = [
     "Mediator",
     "Overview",
     "PeriodicTask",
+    "Permit",
+    "Permits",
     "PoolChange",
     "PoolConfiguration",
     "QueueList",
@@ -43,6 +46,7 @@ __all__ = [
     "RouterPoolView",
     "RouterSettings",
     "RouterWarning",
+    "StagedMediator",
     "TaskSchedule",
     "WarningCount",
     "WarningList",

@@ -25,7 +25,7 @@ from penstock.router.monitoring.views import (
 )
 from penstock.router.monitoring.warnings import ROUTER, WarningCode, Warnings, WarningSeverity
 from penstock.router.pools.counts import RouterMetrics
-from penstock.router.pools.pool import Mediator
+from penstock.router.pools.pool import Mediator, StagedMediator
 from penstock.router.pools.pools import Pools
 
 _ALL = InFlightFilter()
@@ -37,7 +37,7 @@ class Router:
     def __init__(
         self,
         make_source: Callable[[QueueSpec], Source],
-        mediator: Mediator,
+        mediator: Mediator | StagedMediator,
         clock: Clock,
         warnings: Warnings,
         metrics: RouterMetrics,

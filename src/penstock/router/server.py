@@ -25,7 +25,7 @@ from penstock.router.monitoring.app import RouterParts, router_app
 from penstock.router.monitoring.warnings import Warnings
 from penstock.router.pools.counts import RouterMetrics
 from penstock.router.pools.mediator import HttpMediator
-from penstock.router.pools.pool import Mediator
+from penstock.router.pools.pool import Mediator, StagedMediator
 from penstock.router.router import Router
 from penstock.router.schedule import PeriodicTask, TaskSchedule
 from penstock.router.settings import RouterSettings
@@ -39,7 +39,9 @@ LEASE_NAME = "router"
 class LocalMediation(Protocol):
     """Delivers some of the messages in the router's own process instead of by HTTP."""
 
-    def mediator(self, others: Mediator, breakers: Breakers, metrics: Metrics) -> AbstractAsyncContextManager[Mediator]:
+    def mediator(
+        self, others: Mediator, breakers: Breakers, metrics: Metrics
+    ) -> AbstractAsyncContextManager[StagedMediator]:
         """Return a mediator that leaves all but its own messages to `others`."""
         ...
 

@@ -1,5 +1,6 @@
 """A router that has the database processes its jobs itself, with the outcome that a request would have had."""
 
+import time
 from collections.abc import AsyncIterator
 from ipaddress import ip_network
 from pathlib import Path
@@ -21,7 +22,7 @@ from penstock.domain.pointer import MessagePointer
 from penstock.events.process import PATH, AuthTokens, LocalProcessing, ProcessSettings
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.ops.telemetry import Metrics
-from penstock.router import Mediator
+from penstock.router import Permits, StagedMediator
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.rigs.jobs import JobRig
 
@@ -50,7 +51,7 @@ class MediatorRig(JobRig):
         self.tokens = AuthTokens([SECRET])
         self.breakers = Breakers(self.clock)
         self.metrics = Metrics("router")
-        self.mediator: Mediator
+        self.mediator: StagedMediator
 
     def pointer(
         self, job_id: str, target: str = f"http://127.0.0.1:8080{PATH}", token: str | None = None
@@ -59,7 +60,7 @@ class MediatorRig(JobRig):
         return MessagePointer(id=job_id, mediation_target=target, auth_token=given or None)
 
     async def attempt(self, pointer: MessagePointer) -> MediationOutcome | None:
-        return await self.mediator.attempt(pointer, 1)
+        return await self.mediator.attempt_in_stages(pointer, 1, Permits(1, time.monotonic, lambda: None).prepare())
 
     async def queued(self, **fields: Any) -> str:
         job_id = await self.make(target=f"{self.receiver.url}/hook", payload=b"{}", **fields)

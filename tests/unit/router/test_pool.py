@@ -377,7 +377,7 @@ async def test_a_permit_that_comes_back_twice_is_critical_and_mended() -> None:
     async with running(pool_p(1)) as rig:
         rig.source.give(pointer("a"))
         await quiet()
-        rig.router._pools._pools["P"].active = 0
+        rig.router._pools._pools["P"]._permits.taken = 0
         await rig.idle()
 
         [warning] = rig.warned(WarningCode.SEMAPHORE_RELEASE_FAILED)

@@ -1,7 +1,7 @@
 """Processes the pointers of this installation in the router's own process, without a request to the endpoint."""
 
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from urllib.parse import urlsplit
@@ -20,7 +20,7 @@ from penstock.events.process.tokens import AuthTokens
 from penstock.events.store import JobRepository
 from penstock.http.problems import problem_of
 from penstock.ops.telemetry import Metrics
-from penstock.router import Mediator
+from penstock.router import Mediator, Permit, StagedMediator
 
 log = logging.getLogger(__name__)
 
@@ -41,22 +41,23 @@ class ProcessMediator:
         self._others = others
         self._is_endpoint: dict[str, bool] = {}
 
-    def attempt(self, pointer: MessagePointer, attempt: int) -> Coroutine[None, None, MediationOutcome | None]:
-        """Return the coroutine of an attempt."""
+    async def attempt_in_stages(self, pointer: MessagePointer, attempt: int, permit: Permit) -> MediationOutcome | None:
+        """Deliver the job of a pointer here; the permit is held during the request to the subscriber."""
         if not self._is_ours(pointer):
-            return self._others.attempt(pointer, attempt)
-        return self._process(pointer, attempt)
-
-    async def _process(self, pointer: MessagePointer, attempt: int) -> MediationOutcome | None:
+            return await self._by_http(pointer, attempt, permit)
         try:
-            processed = await self._processor.process_known(pointer.id)
+            processed = await self._processor.process_known(pointer.id, permit)
         except Exception as error:
             return self._failed(pointer, attempt, error)
         if processed is None:
-            return await self._others.attempt(pointer, attempt)
+            return await self._by_http(pointer, attempt, permit)
         if processed.ack:
             return SUCCESS
         return outcome_of(HTTPStatus.OK, None, _encode(processed), self._clock.now_ms())
+
+    async def _by_http(self, pointer: MessagePointer, attempt: int, permit: Permit) -> MediationOutcome | None:
+        await permit.take()
+        return await self._others.attempt(pointer, attempt)
 
     def _failed(self, pointer: MessagePointer, attempt: int, error: Exception) -> MediationOutcome:
         status: int = HTTPStatus.INTERNAL_SERVER_ERROR
@@ -96,7 +97,7 @@ class LocalProcessing:
         self._settings = settings
 
     @asynccontextmanager
-    async def mediator(self, others: Mediator, breakers: Breakers, metrics: Metrics) -> AsyncIterator[Mediator]:
+    async def mediator(self, others: Mediator, breakers: Breakers, metrics: Metrics) -> AsyncIterator[StagedMediator]:
         """Open the database, and return a mediator that processes its jobs here."""
         clock, settings = self._clock, self._settings
         await self._repository.open(clock.now_ms())

@@ -4,7 +4,9 @@ A failed delivery makes its job PENDING again, to be published when it is due, a
 retry after hours blocks no group of the queue, and jobs that may pass the failed one do.
 """
 
+import asyncio
 import logging
+from typing import Protocol
 
 import msgspec
 
@@ -34,6 +36,32 @@ MARGIN_MS = 30 * SECOND_MS
 
 LONGEST_DELAY_S = 60
 
+KEEP_LEASE_S = 20.0
+"""How often the lease of a delivery is extended while it waits for a permit."""
+
+
+class RequestPermit(Protocol):
+    """The right to send one request, of which a pool has a limited number."""
+
+    async def take(self) -> None:
+        """Wait for the right."""
+
+    def give_back(self) -> None:
+        """Give it to the next, if it was taken."""
+
+
+class _Unlimited:
+    """Permits for whoever asks: the caller has limits of its own."""
+
+    async def take(self) -> None:
+        pass
+
+    def give_back(self) -> None:
+        pass
+
+
+_UNLIMITED = _Unlimited()
+
 
 class Processor:
     """Delivers jobs; `owner` names this node in their leases."""
@@ -59,14 +87,14 @@ class Processor:
 
     async def process(self, job_id: str) -> "Processed":
         """Deliver a job if it is its turn; DatabaseFailed if the database does not answer."""
-        return await self.process_known(job_id) or ACK
+        return await self.process_known(job_id, _UNLIMITED) or ACK
 
-    async def process_known(self, job_id: str) -> "Processed | None":
-        """Deliver a job as `process` does; None if there is no such job."""
+    async def process_known(self, job_id: str, permit: "RequestPermit") -> "Processed | None":
+        """Deliver a job as `process` does, with a permit for its request; None if there is no such job."""
         start = await self._deliveries.begin(job_id)
         begin = start.begin
         if begin.what is Beginning.BEGUN and begin.job is not None:
-            await self._deliver(begin.job, start)
+            await self._deliver(begin.job, start, permit)
             return ACK
         self._metrics.not_begun(begin.what)
         answer = self._not_begun(job_id, begin)
@@ -80,18 +108,31 @@ class Processor:
         left_ms = (begin.job.lease_until_ms or 0) - self._clock.now_ms()
         return Processed(False, min(max(-(-left_ms // SECOND_MS), 1), LONGEST_DELAY_S))
 
-    async def _deliver(self, job: DispatchJob, start: DeliveryStart) -> None:
-        began_ms = self._clock.now_ms()
+    async def _deliver(self, job: DispatchJob, start: DeliveryStart, permit: "RequestPermit") -> None:
         context = _JobContext(job, start.begin.event, None)
         try:
             context = await self._loaded(job, start)
+            await self._take(permit, job)
+            began_ms = self._clock.now_ms()
             request = delivery_request(job, context.event, context.subscription, began_ms, self._spans)
         except (NotFound, InvalidArgument) as error:
+            began_ms = self._clock.now_ms()
             delivery = undeliverable(error.message)
         else:
             await self._extend_lease(job, request, began_ms)
             delivery = await self._courier.deliver(request)
+        permit.give_back()
         await self._conclude(context, delivery, began_ms)
+
+    async def _take(self, permit: "RequestPermit", job: DispatchJob) -> None:
+        """Wait for the permit of a request; the lease is kept meanwhile."""
+        while True:
+            try:
+                async with asyncio.timeout(KEEP_LEASE_S):
+                    await permit.take()
+                    return
+            except TimeoutError:
+                await self._repository.extend_leases([job.id], self._clock.now_ms() + LEASE_MS)
 
     async def _loaded(self, job: DispatchJob, start: DeliveryStart) -> "_JobContext":
         event, subscription = start.begin.event, None

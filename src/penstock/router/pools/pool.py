@@ -1,14 +1,14 @@
 """A pool: delivers the messages of its groups, each group in order, with limits on concurrency and rate.
 
-A worker is a task that holds one of the pool's permits. It takes the group whose turn it is, makes one attempt for the
-group's next message, and continues with the next group; it ends when no group may have a turn. `_start_workers` is
-called whenever a group, a permit or the rate limit becomes ready, so that no waiting message is left without a worker.
+A worker is a task that has the turn of a group. It makes one attempt for the group's next message, and continues with
+the next group; it ends when no group may have a turn. `_start_workers` is called whenever a group, a permit or the rate
+limit becomes ready, so that no waiting message is left without a worker.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Protocol, runtime_checkable
 
 from penstock.domain.limits import SECOND_MS
 from penstock.domain.outcome import (
@@ -27,6 +27,7 @@ from penstock.router.monitoring.views import RouterGroupView, RouterPoolView
 from penstock.router.monitoring.warnings import WarningCode, Warnings, WarningSeverity
 from penstock.router.pools.counts import PoolMetrics
 from penstock.router.pools.lanes import PoolLane, PoolLanes
+from penstock.router.pools.permits import Permit, Permits
 
 CAPACITY_PER_PERMIT = 20
 MIN_CAPACITY = 50
@@ -40,9 +41,23 @@ _log = logging.getLogger(__name__)
 class Mediator(Protocol):
     """Delivers messages."""
 
-    async def attempt(self, pointer: MessagePointer, attempt: int) -> MediationOutcome | None:
+    def attempt(self, pointer: MessagePointer, attempt: int) -> Coroutine[None, None, MediationOutcome | None]:
         """Make one attempt; the outcome reports any error. None is a defect, and counts as a failure."""
         ...
+
+
+@runtime_checkable
+class StagedMediator(Protocol):
+    """Delivers messages, with something to do before and after the request that needs no permit."""
+
+    def attempt_in_stages(
+        self, pointer: MessagePointer, attempt: int, permit: Permit
+    ) -> Coroutine[None, None, MediationOutcome | None]:
+        """Make one attempt as `Mediator.attempt` does; hold the permit during the request only."""
+        ...
+
+
+Attempt = Callable[[MessagePointer, int, Permit], Coroutine[None, None, MediationOutcome | None]]
 
 
 class DeliveryPool:
@@ -53,7 +68,7 @@ class DeliveryPool:
         code: str,
         concurrency: int,
         rate_limit_per_minute: int | None,
-        mediator: Mediator,
+        mediator: Mediator | StagedMediator,
         clock: Clock,
         warnings: Warnings,
         metrics: PoolMetrics,
@@ -61,19 +76,18 @@ class DeliveryPool:
         self.code = code
         self.concurrency = concurrency
         self.metrics = metrics
-        self.active = 0
         self.draining = False
-        self._mediator = mediator
+        self._prepares = isinstance(mediator, StagedMediator)
+        self._attempt = _attempt_of(mediator)
         self._clock = clock
         self._warnings = warnings
         self._loop = asyncio.get_running_loop()
         self._rate = SlidingWindow(rate_limit_per_minute) if rate_limit_per_minute else None
         self._rate_timer: asyncio.TimerHandle | None = None
         self._lanes = PoolLanes(self._loop.time)
-        self._workers: dict[asyncio.Task[None], PoolLane | None] = {}
+        self._workers: dict[asyncio.Task[None], _Worker] = {}
         self._backing_off: dict[PoolLane, asyncio.TimerHandle] = {}
-        # Less than `concurrency` while a decrease waits for deliveries to end.
-        self._permits = concurrency
+        self._permits = Permits(concurrency, self._loop.time, self._start_workers)
         self._room: asyncio.Future[None] | None = None
         self._changed = asyncio.Event()
 
@@ -95,7 +109,12 @@ class DeliveryPool:
     @property
     def held(self) -> int:
         """Number of messages in the pool: waiting, backing off and being delivered."""
-        return self._lanes.queued + self._lanes.backing_off + self.active
+        return self._lanes.queued + self._lanes.backing_off + len(self._workers)
+
+    @property
+    def active(self) -> int:
+        """Number of deliveries that hold a permit."""
+        return self._permits.taken
 
     @property
     def rate_limit_per_minute(self) -> int | None:
@@ -123,11 +142,23 @@ class DeliveryPool:
         self._start_workers()
 
     def _start_workers(self) -> None:
-        while self.active < self._permits and (lane := self._next_lane()) is not None:
-            self.active += 1
-            worker = self._loop.create_task(self._work(lane))
-            self._workers[worker] = lane
-            worker.add_done_callback(self._worker_ended)
+        while self._may_start() and (lane := self._next_lane()) is not None:
+            worker = _Worker(lane, self._new_permit())
+            task = self._loop.create_task(self._work(worker))
+            self._workers[task] = worker
+            task.add_done_callback(self._worker_ended)
+
+    def _may_start(self) -> bool:
+        """Return whether one more lane may have a turn.
+
+        A turn that waits for a permit would use up the rate limit too early, and the half of another subscription.
+        """
+        if self._prepares and self._rate is None and not self._lanes.is_shared:
+            return self._permits.may_prepare
+        return self._permits.is_free
+
+    def _new_permit(self) -> Permit:
+        return self._permits.prepare() if self._prepares else self._permits.start()
 
     def _next_lane(self) -> PoolLane | None:
         """Take a permit of the rate limit and return the next lane; None if nothing can be delivered now."""
@@ -146,7 +177,7 @@ class DeliveryPool:
     def _has_turn(self) -> bool:
         """Return whether a lane may have a turn, after dropping messages whose leases have ended."""
         now_s = self._loop.time()
-        while self._lanes.has_turn(self._permits):
+        while self._lanes.has_turn(self._permits.limit):
             if self._lanes.first().leased_until_s > now_s:
                 return True
             self._drop_next()
@@ -175,33 +206,31 @@ class DeliveryPool:
         self._rate_timer = None
         self._start_workers()
 
-    async def _work(self, lane: PoolLane) -> None:
-        worker = asyncio.current_task()
-        assert worker is not None
-        turn: PoolLane | None = lane
-        while turn is not None:
-            self._workers[worker] = turn
-            message = turn.current
+    async def _work(self, worker: "_Worker") -> None:
+        while (lane := worker.lane) is not None:
+            message = lane.current
             assert message is not None
             started_s = self._loop.time()
             # Awaited here, not in a method of its own: one more coroutine would cost time on every delivery.
             try:
-                outcome = await self._mediator.attempt(message.pointer, message.attempt)
+                outcome = await self._attempt(message.pointer, message.attempt, worker.permit)
             except Exception as error:
                 outcome = self._unexpected_error(message, error)
-            self._finish_attempt(turn, message, outcome or self._missing_outcome(message), started_s)
-            self._workers[worker] = None
-            turn = self._next_lane() if self.active <= self._permits else None
+            self._finish_attempt(lane, message, outcome or self._missing_outcome(message), started_s)
+            worker.lane = None
+            self._permits.end(worker.permit)
+            if self._may_start() and (following := self._next_lane()) is not None:
+                worker.lane, worker.permit = following, self._new_permit()
 
-    def _worker_ended(self, worker: "asyncio.Task[None]") -> None:
-        lane = self._workers.pop(worker)
-        self.active -= 1
-        if self.active < 0:
+    def _worker_ended(self, task: "asyncio.Task[None]") -> None:
+        worker = self._workers.pop(task)
+        self._permits.end(worker.permit)
+        if self._permits.taken < 0:
             self._warn(WarningCode.SEMAPHORE_RELEASE_FAILED, WarningSeverity.CRITICAL, "a permit was released twice")
-            self.active = 0
-        if lane is not None:
-            self._recover(lane)
-        elif not worker.cancelled() and (error := worker.exception()) is not None:
+            self._permits.taken = 0
+        if worker.lane is not None:
+            self._recover(worker.lane)
+        elif not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a worker of pool %s ended", self.code, exc_info=error)
         self._changed.set()
         self._start_workers()
@@ -313,7 +342,7 @@ class DeliveryPool:
         Return False, with the old limit in force, if they do not end within `wait_s`.
         """
         assert concurrency > 0
-        self._permits = concurrency
+        self._permits.limit = concurrency
         self._changed.set()
         if concurrency < self.concurrency and not await self._wait_to_shrink(concurrency, wait_s):
             return False
@@ -324,19 +353,20 @@ class DeliveryPool:
 
     async def _wait_to_shrink(self, concurrency: int, wait_s: float) -> bool:
         """Wait for deliveries to end; restore the old limit if they do not, or if the wait is cancelled."""
-        shrunk = False
+        shrunk, permits = False, self._permits
         try:
             # A newer change ends the wait and replaces this one.
-            ended = await self._wait_until(lambda: self.active <= concurrency or self._permits != concurrency, wait_s)
-            shrunk = ended and self._permits == concurrency
+            ended = await self._wait_until(lambda: self.active <= concurrency or permits.limit != concurrency, wait_s)
+            shrunk = ended and permits.limit == concurrency
         finally:
-            if not shrunk and self._permits == concurrency:
+            if not shrunk and permits.limit == concurrency:
                 _log.warning("pool %s has %d deliveries; its limit stays %d", self.code, self.active, self.concurrency)
-                self._permits = self.concurrency
+                permits.limit = self.concurrency
                 self._use_permits()
         return shrunk
 
     def _use_permits(self) -> None:
+        self._permits.hand_out()
         self._lanes.queue_all()
         self._start_workers()
 
@@ -370,7 +400,7 @@ class DeliveryPool:
     def reopen(self, concurrency: int, rate_limit_per_minute: int | None) -> None:
         """Accept messages again, with new limits: the pool was configured again before it was removed."""
         self.draining = False
-        self.concurrency = self._permits = concurrency
+        self.concurrency = self._permits.limit = concurrency
         self.change_rate_limit(rate_limit_per_minute)
 
     @property
@@ -380,12 +410,12 @@ class DeliveryPool:
 
     async def wait_until_drained(self, wait_s: float) -> bool:
         """Wait for the last delivery to end; return False if that takes longer than `wait_s`."""
-        return await self._wait_until(lambda: self.active == 0, wait_s)
+        return await self._wait_until(lambda: not self._workers, wait_s)
 
     def stop(self) -> None:
         """Cancel the remaining deliveries; their messages return to their queue."""
-        for worker in self._workers:
-            worker.cancel()
+        for task in self._workers:
+            task.cancel()
 
     async def _wait_until(self, condition: Callable[[], bool], wait_s: float) -> bool:
         try:
@@ -410,7 +440,7 @@ class DeliveryPool:
             queued=self.queued,
             active=self.active,
             backing_off=self.backing_off,
-            available_permits=max(0, self._permits - self.active),
+            available_permits=max(0, self._permits.limit - self.active),
             groups=len(self._lanes),
             rate_limited=self._rate_timer is not None,
             draining=self.draining,
@@ -438,3 +468,20 @@ class DeliveryPool:
             )
             for lane in self._lanes
         ]
+
+
+class _Worker:
+    """A worker's lane and permit; no lane while it looks for the next one."""
+
+    __slots__ = ("lane", "permit")
+
+    def __init__(self, lane: PoolLane, permit: Permit) -> None:
+        self.lane: PoolLane | None = lane
+        self.permit = permit
+
+
+def _attempt_of(mediator: Mediator | StagedMediator) -> Attempt:
+    if isinstance(mediator, StagedMediator):
+        return mediator.attempt_in_stages
+    attempt = mediator.attempt
+    return lambda pointer, number, permit: attempt(pointer, number)

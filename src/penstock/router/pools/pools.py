@@ -12,7 +12,7 @@ from penstock.router.config.plan import PoolPlan, plan_pools
 from penstock.router.intake.tracker import InFlightTracker
 from penstock.router.monitoring.warnings import ROUTER, WarningCode, Warnings, WarningSeverity
 from penstock.router.pools.counts import RouterMetrics
-from penstock.router.pools.pool import SHRINK_WAIT_S, DeliveryPool, Mediator
+from penstock.router.pools.pool import SHRINK_WAIT_S, DeliveryPool, Mediator, StagedMediator
 
 DEFAULT_POOL_CONCURRENCY = 20
 
@@ -23,7 +23,12 @@ class Pools:
     """The pools by code, the draining ones, and those that served a code before."""
 
     def __init__(
-        self, mediator: Mediator, tracker: InFlightTracker, clock: Clock, warnings: Warnings, metrics: RouterMetrics
+        self,
+        mediator: Mediator | StagedMediator,
+        tracker: InFlightTracker,
+        clock: Clock,
+        warnings: Warnings,
+        metrics: RouterMetrics,
     ) -> None:
         self._mediator = mediator
         self._tracker = tracker
@@ -166,6 +171,6 @@ class Pools:
                 _log.warning("pool %s: %d deliveries did not end in time", pool.code, pool.active)
                 pool.stop()
                 await pool.wait_until_drained(wait_s)
-            assert pool.active == pool.queued == pool.backing_off == 0, "a permit or a message is left"
+            assert pool.active == pool.held == 0, "a permit or a message is left"
         self._draining.clear()
         self._former.clear()
