@@ -17,7 +17,7 @@ from penstock.queues.port import Publication, Received
 from penstock.queues.sqs import source as sqs
 from penstock.queues.sqs.client import SqsPolling
 from penstock.queues.sqs.publisher import SqsPublisher
-from penstock.queues.sqs.source import SqsSource, pause_after_s
+from penstock.queues.sqs.source import SqsSource, pauses_after
 from penstock.queues.uri import SqsUri, parse_uri
 from penstock.testing.clock import VirtualClock
 from tests.rigs.virtual_pauses import VirtualPauses, settle
@@ -83,7 +83,7 @@ def in_turn(*replies: Reply) -> Script:
 
 
 def test_only_a_partial_batch_is_followed_by_a_pause() -> None:
-    assert [pause_after_s(received, 10) for received in (0, 1, 9, 10)] == [0.0, 0.1, 0.1, 0.0]
+    assert [pauses_after(received, 10) for received in (0, 1, 9, 10)] == [False, True, True, False]
 
 
 async def test_a_partial_batch_is_handed_over_at_once_and_only_the_next_poll_waits() -> None:
@@ -107,6 +107,13 @@ async def test_a_partial_batch_makes_one_connection_wait_and_not_the_others(monk
         assert (len(pauses.asked), waiting.done()) == (1, False)
         await pauses.advance(0.1)
         assert len(await waiting) == 10
+
+
+@pytest.mark.parametrize(("attributes", "pause_s"), [({}, 0.1), ({"PartitionCount": "1"}, 0.005)])
+async def test_the_pause_is_short_on_a_server_of_ours(attributes: dict[str, str], pause_s: float) -> None:
+    async with consuming(in_turn({"Attributes": attributes})) as (source, _):
+        await source.open()
+        assert source.pause_s == pause_s
 
 
 async def test_a_poll_asks_for_ten_messages_and_waits_twenty_seconds() -> None:

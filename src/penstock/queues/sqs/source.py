@@ -24,6 +24,7 @@ from penstock.queues.port import Confirmation, Received
 from penstock.queues.sqs.client import (
     GROUP_ATTRIBUTE,
     MAX_BATCH,
+    PENSTOCK_ATTRIBUTE,
     DeleteEntry,
     FailedEntry,
     SqsClient,
@@ -41,6 +42,8 @@ MAX_DELAY_S = 43_200 - 1_800
 MAX_RETENTION_S = 4 * 24 * 3600
 MAX_REMEMBERED = 100_000
 PARTIAL_BATCH_PAUSE_S = 0.1
+# On a Penstock server a poll costs no money; the pause only lets a few messages share one.
+PENSTOCK_PAUSE_S = 0.005
 # Deletes wait for the server's commit; with 8 at once they fall behind deliveries.
 _MAX_BATCHES = 32
 # The ids of the entries of a batch.
@@ -90,6 +93,7 @@ class SqsSource:
         self._deletes = Batcher(self._delete, max_batch=MAX_BATCH, max_running=_MAX_BATCHES)
         self._visibilities = Batcher(self._change_visibility, max_batch=MAX_BATCH, max_running=_MAX_BATCHES)
         self._abandoned: set[asyncio.Task[list[Received]]] = set()
+        self.pause_s = PARTIAL_BATCH_PAUSE_S
         # When the next polls may start, one for each partial batch, as every connection polls independently.
         self._pauses_until_s: deque[float] = deque()
 
@@ -99,6 +103,8 @@ class SqsSource:
             attributes = await self._client.open()
         own_s = int(attributes.get("VisibilityTimeout", DEFAULT_VISIBILITY_S))
         self.visibility_s = self._wanted_visibility_s or max(1, own_s)
+        if PENSTOCK_ATTRIBUTE in attributes:
+            self.pause_s = PENSTOCK_PAUSE_S
         self._deferred = DeferredDeletes(int(attributes.get("MessageRetentionPeriod", MAX_RETENTION_S)))
 
     async def receive(self) -> list[Received]:
@@ -150,8 +156,8 @@ class SqsSource:
             messages = await self._client.receive(self._receive_body)
         leased_s = self._pulse.leased_s(sent_s, self.visibility_s or DEFAULT_VISIBILITY_S)
         self._is_idle = not messages
-        if (pause_s := pause_after_s(len(messages), self._most)) > 0:
-            self._pauses_until_s.append(loop.time() + pause_s)
+        if pauses_after(len(messages), self._most):
+            self._pauses_until_s.append(loop.time() + self.pause_s)
         received = [_received(message, leased_s, ordered=self.ordered) for message in messages]
         return self._delete_deferred(received) if self._deferred else received
 
@@ -242,9 +248,9 @@ class DeferredDeletes:
             self._forget_at_ms.popitem(last=False)
 
 
-def pause_after_s(received: int, most: int) -> float:
-    """Return the time before the next poll: only after a partial batch, as a full one means that there is more."""
-    return PARTIAL_BATCH_PAUSE_S if 0 < received < most else 0.0
+def pauses_after(received: int, most: int) -> bool:
+    """Return whether a poll is followed by a pause: a full one means that there is more, an empty one has waited."""
+    return 0 < received < most
 
 
 def _changed(failed: FailedEntry | None) -> PenstockError | None:

@@ -15,8 +15,10 @@ from penstock.queues.sqs.client import SqsClient, SqsConnections, SqsPolling
 from penstock.queues.uri import SqsUri
 
 MAX_NAMES = 256
-# How long the first source to join waits for others.
+# How long the first source to join waits for others, while some requests are under way.
 GATHER_S = 0.05
+# With fewer requests under way nobody waits: what comes for the queue in the meantime would be late.
+FEW_CALLS = 4
 # More requests than full ones would need: beyond this number the smallest are merged.
 SPARE_CALLS = 8
 # Sources that are opened at once; thousands of connections are not needed when a router starts.
@@ -94,7 +96,8 @@ class QueueWatch:
     def _join(self, urls: list[str]) -> None:
         self._joining.update(dict.fromkeys(urls))
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(GATHER_S, self._start)
+            gather_s = 0.0 if len(self._calls) < FEW_CALLS else GATHER_S
+            self._timer = asyncio.get_running_loop().call_later(gather_s, self._start)
 
     def _start(self) -> None:
         self._timer = None
