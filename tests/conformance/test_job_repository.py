@@ -24,7 +24,6 @@ from penstock.events.store.repository.archive import Month
 from penstock.events.store.repository.changes import KeptChange
 from penstock.events.store.repository.deliveries import (
     Beginning,
-    DeliveryLease,
     Done,
     EndedDelivery,
     TryFromQueue,
@@ -556,7 +555,8 @@ class TestDelivering:
         begin = await rig.begin(job_id)
         assert (begin.what, begin.job and begin.job.status) == (Beginning.BEGUN, PROCESSING)
         assert begin.job is not None
-        assert (begin.job.delivery_count, begin.job.payload, begin.job.owner) == (1, b"{}", "endpoint")
+        assert (begin.job.delivery_count, begin.job.payload) == (1, b"{}")
+        assert await rig.status(job_id) is QUEUED
         attempt = Attempt(
             number=1,
             outcome=AttemptOutcome.DELIVERED,
@@ -583,17 +583,30 @@ class TestDelivering:
         assert await rig.status(job_id) is COMPLETED
         assert len(await rig.repository.attempts_of(job_id, BEFORE_ALL_ATTEMPTS, 10)) == 1
 
-    async def test_the_end_of_an_older_delivery_does_not_end_the_newer_one(self, rig: JobRig) -> None:
+    async def test_of_two_deliveries_the_one_that_ends_first_counts(self, rig: JobRig) -> None:
         job_id = await rig.make()
         await rig.queue_all()
-        lost = await rig.begin(job_id)
+        thought_lost = await rig.begin(job_id)
         rig.clock.advance(QUEUE_LEASE_S)
         assert await rig.repository.recover_stale(rig.now_ms, 10) == [job_id]
         await rig.queue_all()
+        newer = await rig.begin(job_id)
+
+        assert await rig.finish(thought_lost.job, Done(COMPLETED), AttemptOutcome.DELIVERED)
+        assert not await rig.finish(newer.job, Done(ERROR), AttemptOutcome.FAILED)
+
+        assert await rig.status(job_id) is COMPLETED
+        assert len(await rig.repository.attempts_of(job_id, BEFORE_ALL_ATTEMPTS, 10)) == 1
+
+    async def test_the_end_of_an_older_delivery_does_not_end_the_next_one(self, rig: JobRig) -> None:
+        job_id = await rig.make()
+        await rig.queue_all()
+        older = await rig.begin(job_id)
+        await rig.deliver(job_id, TryFromQueue(rig.now_ms + 90_000))
         await rig.begin(job_id)
 
-        assert not await rig.finish(lost.job, Done(COMPLETED), AttemptOutcome.DELIVERED)
-        assert await rig.status(job_id) is PROCESSING
+        assert not await rig.finish(older.job, Done(COMPLETED), AttemptOutcome.DELIVERED)
+        assert await rig.status(job_id) is QUEUED
 
     async def test_a_delivery_cannot_end_in_a_status_that_is_no_end_of_one(self, rig: JobRig) -> None:
         job_id = await rig.make()
@@ -613,13 +626,6 @@ class TestDelivering:
 
         assert (begin.what, begin.job and begin.job.status) == (Beginning.FINAL, end)
 
-    async def test_a_job_under_way_is_not_delivered_twice_at_once(self, rig: JobRig) -> None:
-        job_id = await rig.make()
-        await rig.queue_all()
-        answers = await asyncio.gather(*(rig.begin(job_id) for _ in range(5)))
-
-        assert sorted(answer.what.name for answer in answers) == ["BEGUN", *["BUSY"] * 4]
-
     async def test_an_unknown_job_is_told_so(self, rig: JobRig) -> None:
         assert (await rig.begin("nobody")).what is Beginning.UNKNOWN
 
@@ -627,17 +633,17 @@ class TestDelivering:
         first, second = await rig.make(), await rig.make()
         jobs = await rig.claim(per_lane=1)
 
-        assert (await rig.begin(first)).what is Beginning.BEGUN
+        await rig.deliver(first)
 
         assert await rig.queue(jobs) == []
-        assert await rig.status(first) is PROCESSING
+        assert await rig.status(first) is COMPLETED
         assert await rig.claim_ids() == [second]
 
     async def test_a_job_whose_publish_was_thought_to_have_failed_is_delivered_all_the_same(self, rig: JobRig) -> None:
         job_id = await rig.make()
         await rig.give_back(await rig.claim())
 
-        assert (await rig.begin(job_id)).what is Beginning.BEGUN
+        await rig.deliver(job_id)
         assert await rig.claim() == []
 
     async def test_a_deferred_attempt_is_kept_but_not_spent(self, rig: JobRig) -> None:
@@ -735,7 +741,7 @@ class TestDeliveringMany:
         begun = await rig.begin_all([second, first, third])
 
         assert [begin.what.name for begin in begun] == ["HELD_BACK", "BEGUN", "HELD_BACK"]
-        assert [await rig.status(job_id) for job_id in (first, second, third)] == [PROCESSING, PENDING, PENDING]
+        assert [await rig.status(job_id) for job_id in (second, third)] == [PENDING, PENDING]
 
     async def test_of_tried_jobs_that_pass_each_other_the_one_that_came_first_begins(self, rig: JobRig) -> None:
         first, second = await rig.make(mode=NEXT), await rig.make(mode=NEXT)
@@ -745,9 +751,9 @@ class TestDeliveringMany:
         rig.clock.advance(1)
         assert sorted(await rig.queue_all()) == [first, second]
 
-        begun = await rig.begin_all([second, first])
+        begun = (await rig.repository.begin([second, first], rig.now_ms)).begun
 
-        assert [begin.what.name for begin in begun] == ["BEGUN", "HELD_BACK"]
+        assert list(begun) == [second]
 
     async def test_unordered_jobs_of_a_group_begin_together(self, rig: JobRig) -> None:
         ids = [await rig.make(mode=IMMEDIATE) for _ in range(3)]
@@ -756,33 +762,20 @@ class TestDeliveringMany:
         assert {begin.what for begin in await rig.begin_all(ids)} == {Beginning.BEGUN}
 
     async def test_every_reason_not_to_begin_has_its_own_answer(self, rig: JobRig) -> None:
-        done, busy, late = [await rig.make(f"g{n}", expires_at_ms=rig.now_ms + 5000) for n in range(3)]
+        done, late = [await rig.make(f"g{n}", expires_at_ms=rig.now_ms + 5000) for n in (0, 2)]
+        first = await rig.make("g1")
         not_due = await rig.make("g3", scheduled_for_ms=rig.now_ms + 60_000)
         await rig.queue_all()
         await rig.deliver(done)
-        await rig.begin(busy)
         rig.clock.advance(6)
         follower = await rig.make("g1")
         behind_late = await rig.make("g2")
 
-        answers = await rig.begin_all([done, busy, late, not_due, "nobody", follower, behind_late])
+        answers = await rig.begin_all([done, first, late, not_due, "nobody", follower, behind_late])
 
         names = [answer.what.name for answer in answers]
-        assert names == ["FINAL", "BUSY", "FINAL", "NOT_DUE", "UNKNOWN", "HELD_BACK", "BEGUN"]
+        assert names == ["FINAL", "BEGUN", "FINAL", "NOT_DUE", "UNKNOWN", "HELD_BACK", "BEGUN"]
         assert await rig.status(late) is EXPIRED
-
-    async def test_deliveries_end_and_others_begin_in_one_call(self, rig: JobRig) -> None:
-        first, second, other = await rig.make(), await rig.make(), await rig.make("h")
-        await rig.queue_all()
-        begun = await rig.begin_all([first, other])
-        ended = [rig.ended(begin.job, Done(COMPLETED), AttemptOutcome.DELIVERED) for begin in begun]
-
-        lease = DeliveryLease("endpoint", rig.now_ms, rig.now_ms + 60_000)
-        exchange = await rig.repository.exchange(ended, [second], lease)
-
-        assert exchange.ended == [True, True]
-        assert list(exchange.begun) == [second]
-        assert [await rig.status(job_id) for job_id in (first, other, second)] == [COMPLETED, COMPLETED, PROCESSING]
 
     async def test_of_many_ends_only_those_of_jobs_that_moved_on_are_refused(self, rig: JobRig) -> None:
         jobs = [await rig.make(f"g{n}") for n in range(3)]
@@ -831,8 +824,7 @@ class TestDeliveringMany:
 
     async def test_a_change_of_a_subscription_is_counted(self, rig: JobRig) -> None:
         async def changes() -> int:
-            lease = DeliveryLease("endpoint", rig.now_ms, rig.now_ms)
-            return (await rig.repository.exchange([], ["nobody"], lease)).subscription_changes
+            return (await rig.repository.begin(["nobody"], rig.now_ms)).subscription_changes
 
         subscription = rig.new_subscription()
         seen = [await changes()]
@@ -942,16 +934,25 @@ class TestDecisions:
 
         assert await rig.claim_ids() == [second]
 
-    async def test_a_job_under_way_cannot_be_cancelled_and_then_nothing_is(self, rig: JobRig) -> None:
+    async def test_a_job_that_is_over_cannot_be_cancelled_and_then_nothing_is(self, rig: JobRig) -> None:
         first = await rig.make("a")
         await rig.queue_all()
-        await rig.begin(first)
+        await rig.deliver(first)
         second = await rig.make("b")
 
-        with pytest.raises(WrongJobStatus, match=f"job {first} is PROCESSING: it cannot be cancelled"):
+        with pytest.raises(WrongJobStatus, match=f"job {first} is COMPLETED: it cannot be cancelled"):
             await rig.repository.cancel([second, first], rig.now_ms)
 
         assert await rig.status(second) is PENDING
+
+    async def test_a_job_that_is_cancelled_during_its_delivery_stays_cancelled(self, rig: JobRig) -> None:
+        job_id = await rig.make()
+        await rig.queue_all()
+        begin = await rig.begin(job_id)
+        await rig.repository.cancel([job_id], rig.now_ms)
+
+        assert not await rig.finish(begin.job, Done(COMPLETED), AttemptOutcome.DELIVERED)
+        assert await rig.status(job_id) is CANCELLED
 
     @pytest.mark.parametrize("decide", ["retry", "ignore"])
     async def test_only_errors_can_be_retried_or_ignored(self, rig: JobRig, decide: str) -> None:

@@ -64,7 +64,7 @@ class Story:
         await self.jobs.create_jobs(made, now_ms)
 
     async def deliver(self, name: str, verdict: Verdict) -> None:
-        lease = DeliveryLease("endpoint", self.now_ms, self.now_ms + HOUR_MS)
+        lease = DeliveryLease(self.now_ms, self.now_ms + HOUR_MS)
         (begun,) = await begin_all(self.jobs, [name], lease)
         assert begun.what is Beginning.BEGUN, (name, begun)
         assert begun.job is not None

@@ -44,7 +44,7 @@ async def fill(jobs: JobRepository) -> None:
     read = {job.id: job for run in await jobs.lanes.read(NOW_MS, 10, unlimited(), 1) for job in run.jobs}
     for name, done in (("done", Done(JobStatus.COMPLETED)), ("failed", Done(JobStatus.ERROR))):
         await jobs.lanes.mark_published([read[name]], {}, LaneOwner("me"), NOW_MS, NOW_MS + 1000)
-        await begin_all(jobs, [name], DeliveryLease("me", NOW_MS, NOW_MS + 1000))
+        await begin_all(jobs, [name], DeliveryLease(NOW_MS, NOW_MS + 1000))
         outcome = AttemptOutcome.DELIVERED if name == "done" else AttemptOutcome.REFUSED
         attempt = Attempt(number=1, outcome=outcome, at_ms=NOW_MS, duration_ms=3, status_code=200, response="é")
         await finish_all(jobs, [EndedDelivery(name, attempt, done, NOW_MS if name == "done" else NOW_MS + 5)])

@@ -23,7 +23,7 @@ __all__ = ["postgres_schema", "tables"]
 Result = TypeVar("Result")
 Ending = tuple[dict[str, str], list[Row]]
 
-LEASE = DeliveryLease("here", NOW_MS, NOW_MS + 60_000)
+LEASE = DeliveryLease(NOW_MS, NOW_MS + 60_000)
 BATCHES = st.lists(st.integers(0, 15), min_size=1, max_size=4, unique=True)
 _FOUND = "SELECT id, state, publish_round, delivery_count, owner FROM jobs ORDER BY id"
 
@@ -36,6 +36,8 @@ class InsideTransaction:
 
     async def write(self, work: Callable[[Transaction], Result]) -> Result:
         return work(self._tx)
+
+    read = write
 
 
 class Deliveries:

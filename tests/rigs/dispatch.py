@@ -176,7 +176,7 @@ def jobs_parts() -> JobsParts:
     repository = sqlite_repository("never-opened.db")
     courier = Courier(cast("Client", None), Breakers(clock), clock)
     metrics = Metrics("api")
-    processor = Processor(repository, courier, KeptDeadLetters(), ProcessMetrics(metrics), clock, "test")
+    processor = Processor(repository, courier, KeptDeadLetters(), ProcessMetrics(metrics), clock)
     return JobsParts(
         repository=repository,
         courier=courier,

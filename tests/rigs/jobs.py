@@ -40,8 +40,8 @@ WAIT_S = 60
 
 
 async def begin_all(jobs: JobRepository, job_ids: Sequence[str], lease: DeliveryLease) -> list[Begin]:
-    """Begin deliveries in one transaction, and explain in a second one why others could not begin."""
-    begun = dict((await jobs.exchange([], job_ids, lease)).begun)
+    """Begin deliveries, and explain in a transaction why others could not begin."""
+    begun = dict((await jobs.begin(job_ids, lease.now_ms)).begun)
     left = [job_id for job_id in job_ids if job_id not in begun]
     begun |= await jobs.explain(left, lease) if left else {}
     return [begun[job_id] for job_id in job_ids]
@@ -49,7 +49,7 @@ async def begin_all(jobs: JobRepository, job_ids: Sequence[str], lease: Delivery
 
 async def finish_all(jobs: JobRepository, ended: Sequence[EndedDelivery]) -> list[bool]:
     """End deliveries, all of them at once."""
-    return (await jobs.exchange(ended, [], DeliveryLease("", 0, 0))).ended
+    return await jobs.finish(ended)
 
 
 async def any_awake(lanes: Lanes) -> bool:
@@ -150,7 +150,7 @@ class JobRig:
 
     async def begin_all(self, job_ids: Sequence[str]) -> list[Begin]:
         """Begin deliveries, all of them at once."""
-        lease = DeliveryLease("endpoint", self.now_ms, self.now_ms + QUEUE_LEASE_S * 1000)
+        lease = DeliveryLease(self.now_ms, self.now_ms + QUEUE_LEASE_S * 1000)
         return await begin_all(self.repository, job_ids, lease)
 
     def ended(self, job: DispatchJob | None, verdict: Verdict, outcome: AttemptOutcome) -> EndedDelivery:

@@ -30,6 +30,7 @@ from penstock.router.intake.tracker import BatchGroup, TrackedMessage
 from penstock.router.monitoring.views import RouterPoolView
 from penstock.router.monitoring.warnings import RouterWarning, WarningCode, WarningFilter, Warnings
 from penstock.router.pools.counts import RouterMetrics
+from penstock.router.pools.permits import Permit
 from penstock.router.router import Router
 from penstock.testing.virtual_loop import LoopClock, run_virtual
 
@@ -262,6 +263,21 @@ class ScriptedMediator:
         return [each.started_ms for each in self.deliveries if each.message_id == message_id]
 
 
+class StagedMediatorScript(ScriptedMediator):
+    """A scripted mediator that also takes so long before and after each delivery."""
+
+    prepares_s = 0.02
+    concludes_s = 0.02
+
+    async def attempt_in_stages(self, pointer: MessagePointer, attempt: int, permit: Permit) -> MediationOutcome | None:
+        await asyncio.sleep(self.prepares_s)
+        await permit.take()
+        outcome = await self.attempt(pointer, attempt)
+        permit.give_back()
+        await asyncio.sleep(self.concludes_s)
+        return outcome
+
+
 class RouterRig:
     """A router that consumes scripted queues."""
 
@@ -335,9 +351,10 @@ async def running(
     script: Mapping[str, Iterable[Scripted]] | None = None,
     prepare: Callable[[ScriptedSource], None] = lambda _: None,
     limits: RouterOptions | None = None,
+    mediator: type[ScriptedMediator] = ScriptedMediator,
 ) -> AsyncIterator[RouterRig]:
     """A router with these pools (or pool P of concurrency 10) and queue q, polling; shut down at the end."""
-    rig = RouterRig(ScriptedMediator(takes_s, script or {}), limits)
+    rig = RouterRig(mediator(takes_s, script or {}), limits)
     rig.prepare = prepare
     await rig.router.apply(pools(*(wanted or (pool_p(),))))
     await quiet()

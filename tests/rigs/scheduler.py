@@ -233,7 +233,7 @@ class SchedulerRig:
     async def begin(self, job_id: str) -> Begin:
         """A pointer has reached the process endpoint."""
         now_ms = self.clock.now_ms()
-        (begin,) = await begin_all(self.jobs, [job_id], DeliveryLease("endpoint", now_ms, now_ms + DELIVERY_LEASE_MS))
+        (begin,) = await begin_all(self.jobs, [job_id], DeliveryLease(now_ms, now_ms + DELIVERY_LEASE_MS))
         return begin
 
     async def finish(self, job: DispatchJob, verdict: Verdict) -> bool:

@@ -12,7 +12,7 @@ from penstock.router.monitoring.warning_routes import WarningCount, WarningList,
 from penstock.router.monitoring.warnings import RouterWarning, Warnings
 from penstock.router.pools.counts import RouterMetrics
 from penstock.router.pools.mediator import HttpMediator
-from penstock.router.pools.permits import Permit, Permits
+from penstock.router.pools.permits import MessageLeaseEnded, Permit, Permits
 from penstock.router.pools.pool import SHRINK_WAIT_S, Mediator, StagedMediator
 from penstock.router.router import Router
 from penstock.router.schedule import PeriodicTask, TaskSchedule
@@ -30,6 +30,7 @@ __all__ = [
     "InFlightQuery",
     "LocalMediation",
     "Mediator",
+    "MessageLeaseEnded",
     "Overview",
     "PeriodicTask",
     "Permit",

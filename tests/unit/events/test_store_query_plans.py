@@ -27,7 +27,7 @@ ASKED: dict[str, tuple[dict[str, object], set[str]]] = {
     "stale_jobs": ({"now_ms": NOW_MS, "most": 100}, {"jobs_on_their_way"}),
     "due_jobs": ({"now_ms": NOW_MS, "most": 100}, {"jobs_waiting"}),
     "begin_jobs": (
-        {"ids": ["x"], "owner": "a", "now_ms": NOW_MS, "lease_until_ms": NOW_MS},
+        {"ids": ["x"], "now_ms": NOW_MS},
         {"jobs_pkey", "sqlite_autoindex_jobs_1", "jobs_processing", "jobs_blocking", "jobs_in_line"},
     ),
     "arrive": (

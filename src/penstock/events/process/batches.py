@@ -1,30 +1,34 @@
 """Begins and ends of deliveries, many in one transaction.
 
 What arrives while a transaction is under way goes together into the next one. So nothing waits when there is little to
-do, and some hundred deliveries share a commit when there is much.
+do, and some hundred deliveries share a commit when there is much. Begins only read, and do not wait for the commits of
+ends.
 """
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
 
 import msgspec
 
+from penstock.domain.job import DispatchJob
 from penstock.domain.limits import SECOND_MS
+from penstock.domain.order import is_ordered
 from penstock.edge.clock import Clock
 from penstock.events.errors import DatabaseFailed, ValuesRefused
 from penstock.events.store import Begin, Beginning, DeliveryLease, EndedDelivery, JobRepository
 
 log = logging.getLogger(__name__)
 
-LEASE_MS = 60 * SECOND_MS
-"""How long a delivery holds its job; after a crash, the job is published again when this has expired."""
+ARRIVAL_LEASE_MS = 60 * SECOND_MS
+"""How long a job that the queue brought before it was marked counts as on its way."""
 
 MOST = 500
 """How many deliveries begin, and how many end, in one transaction."""
 
-Result = TypeVar("Result")
+Asked = TypeVar("Asked")
+Answered = TypeVar("Answered")
 
 
 class DeliveryStart(msgspec.Struct, frozen=True):
@@ -34,108 +38,112 @@ class DeliveryStart(msgspec.Struct, frozen=True):
     subscription_changes: int
 
 
-Start = tuple[str, "asyncio.Future[DeliveryStart]"]
-End = tuple[EndedDelivery, "asyncio.Future[bool]"]
-
-
 class DeliveryBatches:
-    """Begins and ends deliveries on behalf of `owner`, one transaction at a time."""
+    """Begins and ends deliveries, and knows which are under way in this process."""
 
-    def __init__(self, repository: JobRepository, clock: Clock, owner: str) -> None:
+    def __init__(self, repository: JobRepository, clock: Clock) -> None:
         self._repository = repository
         self._clock = clock
-        self._owner = owner
-        self._starts: list[Start] = []
-        self._ends: list[End] = []
-        self._flight: asyncio.Task[None] | None = None
+        self._starts: _Flights[str, DeliveryStart] = _Flights(self._start, keeps_abandoned=False)
+        self._ends: _Flights[EndedDelivery, bool] = _Flights(repository.finish, keeps_abandoned=True)
+        # Jobs, and ordered lanes, of which a delivery is under way.
+        self._jobs: set[str] = set()
+        self._lanes: set[str] = set()
 
     async def begin(self, job_id: str) -> DeliveryStart:
-        """Begin a delivery, or say why not; DatabaseFailed if the database does not answer."""
-        done: asyncio.Future[DeliveryStart] = asyncio.get_running_loop().create_future()
-        self._starts.append((job_id, done))
-        self._take_off()
-        return await done
+        """Begin a delivery, or say why not; DatabaseFailed if the database does not answer.
+
+        One that has begun is under way until `is_over`.
+        """
+        start = await self._starts.add(job_id)
+        job = start.begin.job
+        if start.begin.what is not Beginning.BEGUN or job is None:
+            return start
+        # Between the answer and here another may have begun.
+        if job_id in self._jobs or (is_ordered(job.mode) and job.group_key in self._lanes):
+            return DeliveryStart(Begin(Beginning.BUSY, job), start.subscription_changes)
+        self._jobs.add(job_id)
+        if is_ordered(job.mode):
+            self._lanes.add(job.group_key)
+        return start
+
+    def is_over(self, job: DispatchJob) -> None:
+        """Note that a delivery which has begun is over, and its end kept if it has one."""
+        self._jobs.discard(job.id)
+        if is_ordered(job.mode):
+            self._lanes.discard(job.group_key)
 
     async def finish(self, ended: EndedDelivery) -> bool:
         """End a delivery, even if the caller stops waiting; False if its job has moved on since."""
-        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._ends.append((ended, done))
-        self._take_off()
-        return await done
+        return await self._ends.add(ended)
 
-    def _take_off(self) -> None:
+    async def _start(self, job_ids: Sequence[str]) -> list[DeliveryStart]:
+        now_ms = self._clock.now_ms()
+        ids = dict.fromkeys(job_ids)
+        begins = await self._repository.begin(ids, now_ms)
+        answers = dict(begins.begun)
+        # A job that is delivered here is not to be moved.
+        left = [job_id for job_id in ids if job_id not in answers and job_id not in self._jobs]
+        if left:
+            answers |= await self._repository.explain(left, DeliveryLease(now_ms, now_ms + ARRIVAL_LEASE_MS))
+        busy = Begin(Beginning.BUSY)
+        return [DeliveryStart(answers.get(job_id, busy), begins.subscription_changes) for job_id in job_ids]
+
+
+class _Flights(Generic[Asked, Answered]):
+    """Does what is asked for in one call at a time, with all that came while the one before was under way."""
+
+    def __init__(
+        self, do: Callable[[Sequence[Asked]], Awaitable[Sequence[Answered]]], *, keeps_abandoned: bool
+    ) -> None:
+        """`keeps_abandoned`: do also what nobody waits for any more."""
+        self._do = do
+        self._keeps_abandoned = keeps_abandoned
+        self._waiting: list[tuple[Asked, asyncio.Future[Answered]]] = []
+        self._flight: asyncio.Task[None] | None = None
+
+    async def add(self, asked: Asked) -> Answered:
+        done: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
+        self._waiting.append((asked, done))
         if self._flight is None:
             self._flight = asyncio.create_task(self._fly(), name="delivery-batches")
+        return await done
 
     async def _fly(self) -> None:
         try:
-            while self._starts or self._ends:
-                # A caller that is gone has no use for a delivery; an end that is known is kept in any case.
-                starts = [start for start in self._starts[:MOST] if not start[1].done()]
-                ends = self._ends[:MOST]
-                del self._starts[:MOST], self._ends[:MOST]
-                await self._exchange(starts, ends)
+            while self._waiting:
+                batch = [each for each in self._waiting[:MOST] if self._keeps_abandoned or not each[1].done()]
+                del self._waiting[:MOST]
+                await self._call(batch)
         finally:
             self._flight = None
 
-    async def _exchange(self, starts: Sequence[Start], ends: Sequence[End]) -> None:
-        """Do one transaction; if something in it is wrong, each part alone, so that only that part fails."""
+    async def _call(self, batch: Sequence[tuple[Asked, "asyncio.Future[Answered]"]]) -> None:
+        """Do a batch; if something in it is wrong, each alone, so that only that one fails."""
+        if not batch:
+            return
         try:
-            await self._do(starts, ends)
+            answers = await self._do([asked for asked, _ in batch])
         except asyncio.CancelledError:
-            for done in _waiting(starts, ends):
+            for _, done in batch:
                 done.cancel()
             raise
         except Exception as error:
-            left = [start for start in starts if not start[1].done()]
-            unkept = [end for end in ends if not end[1].done()]
-            if len(left) + len(unkept) <= 1 or _is_of_the_database(error):
-                for done in _waiting(left, unkept):
-                    done.set_exception(error)
+            if len(batch) == 1 or _is_of_the_database(error):
+                for _, done in batch:
+                    if not done.done():
+                        done.set_exception(error)
                 return
             log.warning("deliveries could not be stored together; each is stored alone", extra={"error": str(error)})
-            for end in unkept:
-                await self._exchange([], [end])
-            for start in left:
-                await self._exchange([start], [])
-
-    async def _do(self, starts: Sequence[Start], ends: Sequence[End]) -> None:
-        now_ms = self._clock.now_ms()
-        lease = DeliveryLease(self._owner, now_ms, now_ms + LEASE_MS)
-        ids = list(dict.fromkeys(job_id for job_id, _ in starts))
-        exchange = await self._repository.exchange([ended for ended, _ in ends], ids, lease)
-        for (_, done), kept in zip(ends, exchange.ended, strict=True):
-            _settle(done, kept)
-        _hand_out(starts, exchange.begun, exchange.subscription_changes)
-        left = [job_id for job_id in ids if job_id not in exchange.begun]
-        if left:
-            _hand_out(starts, await self._repository.explain(left, lease), exchange.subscription_changes)
+            for each in batch:
+                await self._call([each])
+            return
+        for (_, done), answer in zip(batch, answers, strict=True):
+            # Whoever waited may have been cancelled.
+            if not done.done():
+                done.set_result(answer)
 
 
 def _is_of_the_database(error: Exception) -> bool:
     """Return whether nothing could have been stored, whatever it was."""
     return isinstance(error, DatabaseFailed) and not isinstance(error, ValuesRefused)
-
-
-def _hand_out(starts: Sequence[Start], answers: Mapping[str, Begin], changes: int) -> None:
-    """Answer those who wait for these jobs; of several who wait for one job, only the first delivers it."""
-    begun: set[str] = set()
-    for job_id, done in starts:
-        begin = answers.get(job_id)
-        if begin is None or done.done():
-            continue
-        if job_id in begun:
-            begin = Begin(Beginning.BUSY, begin.job)
-        elif begin.what is Beginning.BEGUN:
-            begun.add(job_id)
-        done.set_result(DeliveryStart(begin, changes))
-
-
-def _settle(done: "asyncio.Future[Result]", result: Result) -> None:
-    # Whoever waited may have been cancelled.
-    if not done.done():
-        done.set_result(result)
-
-
-def _waiting(starts: Sequence[Start], ends: Sequence[End]) -> "list[asyncio.Future[Any]]":
-    return [*(done for _, done in starts), *(done for _, done in ends)]

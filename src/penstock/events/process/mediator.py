@@ -20,7 +20,7 @@ from penstock.events.process.tokens import AuthTokens
 from penstock.events.store import JobRepository
 from penstock.http.problems import problem_of
 from penstock.ops.telemetry import Metrics
-from penstock.router import Mediator, Permit, StagedMediator
+from penstock.router import Mediator, MessageLeaseEnded, Permit, StagedMediator
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +47,8 @@ class ProcessMediator:
             return await self._by_http(pointer, attempt, permit)
         try:
             processed = await self._processor.process_known(pointer.id, permit)
+        except MessageLeaseEnded:
+            raise
         except Exception as error:
             return self._failed(pointer, attempt, error)
         if processed is None:

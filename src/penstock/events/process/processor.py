@@ -4,7 +4,6 @@ A failed delivery makes its job PENDING again, to be published when it is due, a
 retry after hours blocks no group of the queue, and jobs that may pass the failed one do.
 """
 
-import asyncio
 import logging
 from typing import Protocol
 
@@ -21,7 +20,7 @@ from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock
 from penstock.edge.randomness import random_share
 from penstock.events.errors import EventNotFound
-from penstock.events.process.batches import LEASE_MS, DeliveryBatches, DeliveryStart
+from penstock.events.process.batches import DeliveryBatches, DeliveryStart
 from penstock.events.process.dead_letters import DeadLetters
 from penstock.events.process.subscriptions import KnownSubscriptions
 from penstock.events.process.verdict import Judgement, error_text, judge
@@ -34,10 +33,8 @@ log = logging.getLogger(__name__)
 MARGIN_MS = 30 * SECOND_MS
 """How long a delivery may take beyond its timeout."""
 
-LONGEST_DELAY_S = 60
-
-KEEP_LEASE_S = 20.0
-"""How often the lease of a delivery is extended while it waits for a permit."""
+BUSY_DELAY_S = 10
+"""When the pointer of a job that is being delivered comes again."""
 
 
 class RequestPermit(Protocol):
@@ -64,7 +61,7 @@ _UNLIMITED = _Unlimited()
 
 
 class Processor:
-    """Delivers jobs; `owner` names this node in their leases."""
+    """Delivers jobs."""
 
     def __init__(
         self,
@@ -73,11 +70,10 @@ class Processor:
         dead_letters: DeadLetters,
         metrics: "ProcessMetrics",
         clock: Clock,
-        owner: str,
         spans: Spans | None = None,
     ) -> None:
         self._repository = repository
-        self._deliveries = DeliveryBatches(repository, clock, owner)
+        self._deliveries = DeliveryBatches(repository, clock)
         self._subscriptions = KnownSubscriptions(repository)
         self._courier = courier
         self._dead_letters = dead_letters
@@ -89,12 +85,15 @@ class Processor:
         """Deliver a job if it is its turn; DatabaseFailed if the database does not answer."""
         return await self.process_known(job_id, _UNLIMITED) or ACK
 
-    async def process_known(self, job_id: str, permit: "RequestPermit") -> "Processed | None":
+    async def process_known(self, job_id: str, permit: RequestPermit) -> "Processed | None":
         """Deliver a job as `process` does, with a permit for its request; None if there is no such job."""
         start = await self._deliveries.begin(job_id)
         begin = start.begin
         if begin.what is Beginning.BEGUN and begin.job is not None:
-            await self._deliver(begin.job, start, permit)
+            try:
+                await self._deliver(begin.job, start, permit)
+            finally:
+                self._deliveries.is_over(begin.job)
             return ACK
         self._metrics.not_begun(begin.what)
         answer = self._not_begun(job_id, begin)
@@ -102,17 +101,14 @@ class Processor:
 
     def _not_begun(self, job_id: str, begin: Begin) -> "Processed":
         log.info("not delivered: %s", begin.what.name, extra={"job": job_id})
-        if begin.what is not Beginning.BUSY or begin.job is None:
-            return ACK
-        # The node that delivers it may have crashed, so the pointer stays until the lease has expired.
-        left_ms = (begin.job.lease_until_ms or 0) - self._clock.now_ms()
-        return Processed(False, min(max(-(-left_ms // SECOND_MS), 1), LONGEST_DELAY_S))
+        # The delivery that is under way may fail, so the pointer stays.
+        return Processed(False, BUSY_DELAY_S) if begin.what is Beginning.BUSY else ACK
 
-    async def _deliver(self, job: DispatchJob, start: DeliveryStart, permit: "RequestPermit") -> None:
+    async def _deliver(self, job: DispatchJob, start: DeliveryStart, permit: RequestPermit) -> None:
         context = _JobContext(job, start.begin.event, None)
         try:
             context = await self._loaded(job, start)
-            await self._take(permit, job)
+            await permit.take()
             began_ms = self._clock.now_ms()
             request = delivery_request(job, context.event, context.subscription, began_ms, self._spans)
         except (NotFound, InvalidArgument) as error:
@@ -124,16 +120,6 @@ class Processor:
         permit.give_back()
         await self._conclude(context, delivery, began_ms)
 
-    async def _take(self, permit: "RequestPermit", job: DispatchJob) -> None:
-        """Wait for the permit of a request; the lease is kept meanwhile."""
-        while True:
-            try:
-                async with asyncio.timeout(KEEP_LEASE_S):
-                    await permit.take()
-                    return
-            except TimeoutError:
-                await self._repository.extend_leases([job.id], self._clock.now_ms() + LEASE_MS)
-
     async def _loaded(self, job: DispatchJob, start: DeliveryStart) -> "_JobContext":
         event, subscription = start.begin.event, None
         if job.event_id is not None and event is None:
@@ -143,10 +129,10 @@ class Processor:
         return _JobContext(job, event, subscription)
 
     async def _extend_lease(self, job: DispatchJob, request: DeliveryRequest, began_ms: int) -> None:
-        """Extend the lease for a subscriber with a long timeout."""
-        needed_ms = round(request.timeout_s * SECOND_MS) + MARGIN_MS
-        if needed_ms > LEASE_MS:
-            await self._repository.extend_leases([job.id], began_ms + needed_ms)
+        """Extend the lease of a job that would count as lost before its subscriber has answered."""
+        needed_until_ms = began_ms + round(request.timeout_s * SECOND_MS) + MARGIN_MS
+        if job.lease_until_ms is not None and job.lease_until_ms < needed_until_ms:
+            await self._repository.extend_leases([job.id], needed_until_ms)
 
     async def _conclude(self, context: "_JobContext", delivery: WebhookDelivery, began_ms: int) -> None:
         now_ms = self._clock.now_ms()

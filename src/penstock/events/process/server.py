@@ -1,8 +1,6 @@
 """A processor with its courier, dead letters and traces, put together for the process that it runs in."""
 
 import asyncio
-import os
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -48,15 +46,14 @@ async def open_processor(
     part: str,
     dead_letters: DeadLetters | None = None,
 ) -> AsyncIterator[ProcessParts]:
-    """Return the processor of an open repository; `part` names this process in leases and traces."""
-    owner = f"{part} {socket.gethostname()} {os.getpid()}"
+    """Return the processor of an open repository; `part` names this process in traces."""
     async with (
         _spans(settings, part) as spans,
         open_courier(settings, breakers, clock) as courier,
         _dead_letters(settings) as topics,
     ):
         counts = ProcessMetrics(metrics)
-        processor = Processor(repository, courier, dead_letters or topics, counts, clock, owner, spans)
+        processor = Processor(repository, courier, dead_letters or topics, counts, clock, spans)
         yield ProcessParts(processor, courier, spans)
 
 

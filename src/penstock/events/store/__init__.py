@@ -6,7 +6,7 @@ from penstock.events.store.repository.changes import KeptChange
 from penstock.events.store.repository.deliveries import (
     Begin,
     Beginning,
-    DeliveryExchange,
+    DeliveryBegins,
     DeliveryLease,
     Done,
     EndedDelivery,
@@ -39,7 +39,7 @@ __all__ = [
     "AwakeRange",
     "Begin",
     "Beginning",
-    "DeliveryExchange",
+    "DeliveryBegins",
     "DeliveryLease",
     "Dialect",
     "Done",

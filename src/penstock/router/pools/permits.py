@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from enum import IntEnum
+from typing import Protocol
 
 # A pool makes ready what it delivers in this time.
 AHEAD_S = 0.1
@@ -23,20 +24,33 @@ class TurnStage(IntEnum):
     CONCLUDING = 2
 
 
+class MessageLeaseEnded(Exception):
+    """The message of a turn belongs to its queue again: it must not be delivered here."""
+
+
+class Leased(Protocol):
+    """A message that its queue has given to this router for a time."""
+
+    leased_until_s: float
+
+
 class Permit:
     """The permit of one turn: its mediator takes it before the request and gives it back after."""
 
-    __slots__ = ("_permits", "stage")
+    __slots__ = ("_permits", "message", "stage")
 
     def __init__(self, permits: "Permits", stage: TurnStage) -> None:
         self._permits = permits
         self.stage = stage
+        self.message: Leased | None = None
 
     async def take(self) -> None:
-        """Wait until one of the pool's permits is free, and take it."""
+        """Wait until one of the pool's permits is free, and take it; MessageLeaseEnded if that took too long."""
         if not self._permits.try_take():
             await self._permits.wait()
         self.stage = TurnStage.DELIVERING
+        if self.message is not None and self.message.leased_until_s <= self._permits.now_s():
+            raise MessageLeaseEnded
 
     def give_back(self) -> None:
         """Let another delivery have the permit; the lane's turn goes on until the result is stored."""
@@ -54,7 +68,7 @@ class Permits:
         # Turns that hold a permit, and turns that will want one.
         self.taken = 0
         self.preparing = 0
-        self._now_s = now_s
+        self.now_s = now_s
         self._on_free = on_free
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._window_s = now_s()
@@ -70,7 +84,7 @@ class Permits:
     def may_prepare(self) -> bool:
         """Whether one more turn is worth preparing: it has a permit, or will soon have one at the present pace."""
         others = self.taken + self.preparing - self.limit
-        return others < 0 or (others < self._pace and self._now_s() - self._window_s < 2 * AHEAD_S)
+        return others < 0 or (others < self._pace and self.now_s() - self._window_s < 2 * AHEAD_S)
 
     def start(self) -> Permit:
         """Return the permit of a turn that delivers at once; there must be a free one."""
@@ -133,7 +147,7 @@ class Permits:
         self.taken += 1
 
     def _measure(self) -> None:
-        now_s = self._now_s()
+        now_s = self.now_s()
         elapsed_s = now_s - self._window_s
         if elapsed_s >= AHEAD_S:
             self._pace = min(int(self._ended * AHEAD_S / elapsed_s), MOST_AHEAD)

@@ -27,7 +27,7 @@ from penstock.router.monitoring.views import RouterGroupView, RouterPoolView
 from penstock.router.monitoring.warnings import WarningCode, Warnings, WarningSeverity
 from penstock.router.pools.counts import PoolMetrics
 from penstock.router.pools.lanes import PoolLane, PoolLanes
-from penstock.router.pools.permits import Permit, Permits
+from penstock.router.pools.permits import MessageLeaseEnded, Permit, Permits
 
 CAPACITY_PER_PERMIT = 20
 MIN_CAPACITY = 50
@@ -180,15 +180,14 @@ class DeliveryPool:
         while self._lanes.has_turn(self._permits.limit):
             if self._lanes.first().leased_until_s > now_s:
                 return True
-            self._drop_next()
+            self._drop(self._lanes.next())
         return False
 
-    def _drop_next(self) -> None:
-        """Drop the next message without a settlement: its queue redelivers it, maybe to another router.
+    def _drop(self, lane: PoolLane) -> None:
+        """Drop a lane's message without a settlement: its queue redelivers it, maybe to another router.
 
         Later messages of its group must not overtake it.
         """
-        lane = self._lanes.next()
         message, lane.current = lane.current, None
         assert message is not None
         _log.info("pool %s: the lease of message %s has ended; it is dropped", self.code, message.pointer.id)
@@ -210,13 +209,17 @@ class DeliveryPool:
         while (lane := worker.lane) is not None:
             message = lane.current
             assert message is not None
+            worker.permit.message = message
             started_s = self._loop.time()
             # Awaited here, not in a method of its own: one more coroutine would cost time on every delivery.
             try:
                 outcome = await self._attempt(message.pointer, message.attempt, worker.permit)
+            except MessageLeaseEnded:
+                self._drop(lane)
             except Exception as error:
-                outcome = self._unexpected_error(message, error)
-            self._finish_attempt(lane, message, outcome or self._missing_outcome(message), started_s)
+                self._finish_attempt(lane, message, self._unexpected_error(message, error), started_s)
+            else:
+                self._finish_attempt(lane, message, outcome or self._missing_outcome(message), started_s)
             worker.lane = None
             self._permits.end(worker.permit)
             if self._may_start() and (following := self._next_lane()) is not None:

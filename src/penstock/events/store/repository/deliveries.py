@@ -1,7 +1,8 @@
 """Deliveries of jobs: whether they may begin, and how they ended, many at a time (ORDER-5, JOB-STATUS-1).
 
-The usual case is one transaction of few statements, which locks no lane. A job that may not begin is explained in a
-second transaction, which locks the lanes of the jobs it moves before it moves any.
+To begin is to read: that a delivery is under way is known to the process that makes it, and nowhere else. Its end is
+written, if the job has not moved on. A job that may not begin is explained in a transaction that locks the lanes of the
+jobs it moves before it moves any.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,7 +14,7 @@ from penstock.domain.event import StoredEvent
 from penstock.domain.job import Attempt, DispatchJob
 from penstock.domain.job_state import FINAL, TRANSITIONS, JobStatus
 from penstock.domain.order import is_expired
-from penstock.events.store.database import RepositoryPart, Row, Transaction, writes
+from penstock.events.store.database import RepositoryPart, Row, Transaction, reads, writes
 from penstock.events.store.repository.lanes import move, move_and_wake, wake_waiting
 from penstock.events.store.statements import STATUS_OF, StoredState, event_of, job_of
 
@@ -22,11 +23,11 @@ class Beginning(Enum):
     """What a job that the queue brought may do."""
 
     BEGUN = auto()
-    """It is PROCESSING now: deliver it, and finish it."""
+    """Its delivery is under way from now on: deliver it, and finish it."""
     HELD_BACK = auto()
     """An earlier job of its group is not finished, or its subscription is paused: it is PENDING again."""
     BUSY = auto()
-    """Another delivery of it is under way."""
+    """Another delivery of it, or of its lane, is under way."""
     NOT_DUE = auto()
     """It is PENDING and waits for a later moment; it will be published then."""
     FINAL = auto()
@@ -44,9 +45,8 @@ class Begin(msgspec.Struct, frozen=True):
 
 
 class DeliveryLease(msgspec.Struct, frozen=True):
-    """In whose name deliveries begin, when, and until when they hold their jobs."""
+    """When deliveries want to begin, and until when jobs that were not marked as published count as on their way."""
 
-    owner: str
     now_ms: int
     until_ms: int
 
@@ -103,39 +103,33 @@ class EndedDelivery(msgspec.Struct, frozen=True):
         )
 
 
-class DeliveryExchange(msgspec.Struct, frozen=True):
-    """What ended, and what began."""
+class DeliveryBegins(msgspec.Struct, frozen=True):
+    """What may begin."""
 
-    ended: list[bool]
-    """Of each delivery whether its end was kept; it was not if the job had moved on before."""
     begun: Mapping[str, Begin]
-    """By id. Jobs that are not here did not begin: `explain` says why."""
-    subscription_changes: int = -1
-    """How often subscriptions had changed until now; -1 if nothing was asked to begin."""
+    """By id. Jobs that are not here may not begin: `explain` says why."""
+    subscription_changes: int
+    """How often subscriptions had changed until now."""
 
 
 class JobDeliveries(RepositoryPart):
     """Deliveries of jobs: they begin, and they end."""
 
-    @writes
-    def exchange(
-        self, tx: Transaction, ended: Sequence[EndedDelivery], job_ids: Collection[str], lease: DeliveryLease
-    ) -> DeliveryExchange:
-        """End deliveries, then begin those of jobs that the queue brought and whose turn it is.
+    @reads
+    def begin(self, tx: Transaction, job_ids: Collection[str], now_ms: int) -> DeliveryBegins:
+        """Return those of the jobs that the queue brought whose turn it is: of an ordered lane, one."""
+        begun, ((changes,),) = tx.together(("begin_jobs", _beginning(job_ids, now_ms)), ("subscription_changes", {}))
+        return DeliveryBegins(_with_events(tx, begun), changes)
 
-        It is as if they came one after the other: of the jobs of an ordered lane, one begins.
-        """
+    @writes
+    def finish(self, tx: Transaction, ended: Sequence[EndedDelivery]) -> list[bool]:
+        """End deliveries; return of each whether its end was kept: it is not if the job has moved on meanwhile."""
         left = set(tx.finish_jobs([each.row() for each in ended]))
         wake_waiting(tx, [job_id for job_id, _ in left])
         if any(isinstance(each.verdict, TryLater) for each in ended):
             # Whoever publishes may not know yet when they are due.
             tx.announce()
-        kept = [_taken(left, (each.job_id, each.attempt.number)) for each in ended]
-        if not job_ids:
-            return DeliveryExchange(kept, {})
-        ids = list(job_ids)
-        begun, ((changes,),) = tx.together(("begin_jobs", _beginning(ids, lease)), ("subscription_changes", {}))
-        return DeliveryExchange(kept, _with_events(tx, begun), changes)
+        return [_taken(left, (each.job_id, each.attempt.number)) for each in ended]
 
     @writes
     def explain(self, tx: Transaction, job_ids: Collection[str], lease: DeliveryLease) -> dict[str, Begin]:
@@ -146,7 +140,7 @@ class JobDeliveries(RepositoryPart):
         move_and_wake(tx, "expire_jobs", late, now_ms=lease.now_ms)
         on_time = [place for place in queued if place not in late]
         ids = [job_id for job_id, _ in on_time]
-        answers = _with_events(tx, tx.all("begin_jobs", **_beginning(ids, lease)))
+        answers = _with_events(tx, tx.all("begin_jobs", **_beginning(ids, lease.now_ms)))
         waiting = [place for place in on_time if place[0] not in answers]
         held_back = {job.id for job in move_and_wake(tx, "hold_back", waiting, now_ms=lease.now_ms)}
         for job_id, job in _jobs_among(tx, jobs.keys() - answers.keys()).items():
@@ -164,16 +158,20 @@ def _in_queue(tx: Transaction, jobs: Mapping[str, DispatchJob], lease: DeliveryL
     return queued + [place for place in ready if place[0] in arrived]
 
 
-def _beginning(job_ids: list[str], lease: DeliveryLease) -> dict[str, object]:
-    return {"ids": job_ids, "owner": lease.owner, "now_ms": lease.now_ms, "lease_until_ms": lease.until_ms}
+def _beginning(job_ids: Collection[str], now_ms: int) -> dict[str, object]:
+    return {"ids": list(job_ids), "now_ms": now_ms}
 
 
 def _with_events(tx: Transaction, rows: list[Row]) -> dict[str, Begin]:
-    """Return jobs that have begun, with their events."""
-    jobs = [job_of(row) for row in rows]
+    """Return jobs that begin, as they are in this delivery, with their events."""
+    jobs = [_in_delivery(job_of(row)) for row in rows]
     ids = sorted({job.event_id for job in jobs if job.event_id is not None})
     events = {event.id: event for event in map(event_of, tx.all("events_among", ids=ids) if ids else ())}
     return {job.id: Begin(Beginning.BEGUN, job, events.get(job.event_id or "")) for job in jobs}
+
+
+def _in_delivery(job: DispatchJob) -> DispatchJob:
+    return msgspec.structs.replace(job, status=JobStatus.PROCESSING, delivery_count=job.delivery_count + 1)
 
 
 def _taken(left: set[Row], delivery: Row) -> bool:

@@ -178,7 +178,7 @@ ORDER BY lane.turn LIMIT :rows
 -- finish_jobs --
 -- The columns are those of EndedDelivery in repository/deliveries.py.
 WITH finished AS (
-    UPDATE jobs SET state = ended.state, attempt_count = attempt_count + ended.spent,
+    UPDATE jobs SET state = ended.state, delivery_count = ended.number, attempt_count = attempt_count + ended.spent,
         publish_round = publish_round + ended.rounds, due_at_ms = coalesce(ended.due_at_ms, jobs.due_at_ms),
         owner = NULL, lease_until_ms = ended.lease_until_ms, updated_at_ms = ended.now_ms,
         finished_at_ms = ended.finished_at_ms, last_error = ended.error
@@ -189,7 +189,8 @@ WITH finished AS (
         id, number, state, spent, rounds, due_at_ms, lease_until_ms, now_ms, finished_at_ms, outcome, at_ms,
         duration_ms, status_code, response, error
     )
-    WHERE jobs.id = ended.id AND jobs.state + 0 = {PROCESSING} AND jobs.delivery_count = ended.number
+    WHERE jobs.id = ended.id AND jobs.state + 0 IN ({READY}, {QUEUED})
+      AND jobs.delivery_count = ended.number - 1
     RETURNING jobs.id, ended.number, outcome, at_ms, duration_ms, status_code, response, ended.error
 )
 INSERT INTO attempts (job_id, number, outcome, at_ms, duration_ms, status_code, response, error)

@@ -189,9 +189,7 @@ RETURNING id
 -- begin_jobs --
 -- Of an ordered lane only the first that may go: while it is delivered, the others wait. A job that the queue brings
 -- before the scheduler has marked it is in the queue all the same.
-UPDATE jobs SET state = {PROCESSING}, delivery_count = delivery_count + 1, owner = :owner,
-    lease_until_ms = :lease_until_ms, updated_at_ms = :now_ms
-FROM (
+SELECT {job columns} FROM (
     SELECT j.id AS chosen_id, row_number() OVER (
         PARTITION BY j.group_key, CASE WHEN j.mode = {IMMEDIATE} THEN j.id END ORDER BY asked.number
     ) AS place
@@ -201,9 +199,7 @@ FROM (
       AND {in time j}
       AND NOT EXISTS (SELECT 1 FROM subscriptions AS s WHERE s.id = j.subscription_id AND s.paused)
       AND NOT {held back j}
-) AS chosen
-WHERE jobs.id = chosen_id AND place = 1 AND jobs.state + 0 IN ({READY}, {QUEUED})
-RETURNING {job columns}
+) AS chosen CROSS JOIN jobs WHERE jobs.id = chosen_id AND place = 1
 
 -- jobs_among --
 SELECT {job columns} FROM jobs WHERE id {among ids}

@@ -112,14 +112,14 @@ SELECT group_key, ordered, turn, {is paused lanes}, pool FROM lanes {by lanes_cl
 WHERE claimed_until_ms IS NOT NULL AND claimed_by = :owner AND turn BETWEEN :first AND :last ORDER BY turn
 
 -- deliveries_under_way --
-SELECT id, delivery_count FROM jobs WHERE id {among ids} AND state + 0 = {PROCESSING}
+SELECT id, delivery_count + 1 FROM jobs WHERE id {among ids} AND state + 0 IN ({READY}, {QUEUED})
 
 -- finish_jobs --
 -- The columns are those of EndedDelivery in repository/deliveries.py.
-UPDATE jobs SET state = ?3, attempt_count = attempt_count + ?4, publish_round = publish_round + ?5,
+UPDATE jobs SET state = ?3, delivery_count = ?2, attempt_count = attempt_count + ?4, publish_round = publish_round + ?5,
     due_at_ms = coalesce(?6, due_at_ms), owner = NULL, lease_until_ms = ?7, updated_at_ms = ?8, finished_at_ms = ?9,
     last_error = ?15
-WHERE id = ?1 AND state + 0 = {PROCESSING} AND delivery_count = ?2
+WHERE id = ?1 AND state + 0 IN ({READY}, {QUEUED}) AND delivery_count = ?2 - 1
 
 -- add_attempts --
 INSERT INTO attempts (job_id, number, outcome, at_ms, duration_ms, status_code, response, error)
