@@ -17,6 +17,7 @@ from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.listing import JobFilter, JobListing, JobPage
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.events.store.statements import Dialect, queries, translated
+from tests.rigs.jobs import JobRig
 
 NOW_MS = 1_700_000_000_000
 FIRST_ID = first_id_of(NOW_MS)
@@ -155,3 +156,27 @@ async def test_postgres_finds_a_key_by_the_lanes_of_the_subscriptions(finished_j
             plan = "\n".join(row[0] for row in rows)
             assert "Seq Scan on jobs" not in plan, plan
             assert indexes_of_jobs(plan) == {"jobs_by_group"}, plan
+
+
+async def test_postgres_never_reads_all_jobs_to_deliver_some_though_it_planned_for_an_empty_table(
+    postgres_database: str,
+) -> None:
+    def whole_reads() -> int:
+        asked = "SELECT seq_scan FROM pg_stat_user_tables WHERE schemaname = 'jobs' AND relname = 'jobs'"
+        with psycopg.connect(postgres_database) as connection:
+            return int(connection.execute(asked).fetchall()[0][0])
+
+    await made(postgres_repository(postgres_database, schema="jobs"))
+    before = whole_reads()
+    rig = JobRig(postgres_repository(postgres_database, schema="jobs"))
+    await rig.repository.open(rig.now_ms)
+    # More rounds than it takes until statements are prepared and their plans kept.
+    for number in range(20):
+        ids = [await rig.make(f"g{number}-{lane}") for lane in range(3)]
+        await rig.queue_all()
+        for job_id in ids:
+            await rig.deliver(job_id)
+    # A connection tells what it did at the latest when it ends.
+    await rig.repository.close()
+
+    assert whole_reads() == before

@@ -28,8 +28,9 @@ _KEEPALIVES = """
 SET tcp_keepalives_idle = 15; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;
 SET tcp_user_timeout = 30000
 """
-# The planner overestimates the recursive read, and compiling it would cost a hundred times its duration.
-_DISABLE_JIT = "SET jit = off"
+# The planner overestimates the recursive read, and compiling it would cost a hundred times its duration. A statement
+# that is prepared while its table is small would go on reading all of it until the next analyze.
+_PLANNER = "SET jit = off; SET enable_seqscan = off"
 
 
 class PostgresAddress:
@@ -57,7 +58,7 @@ class PostgresAddress:
             session.adapters.register_dumper(int, Int8BinaryDumper)
             session.execute(_SEARCH_PATH.format(sql.Identifier(schema)))
             session.execute(_KEEPALIVES)
-            session.execute(_DISABLE_JIT)
+            session.execute(_PLANNER)
         except psycopg.Error as error:
             raise StoreFailed(f"cannot connect to {self}: {self.explain(error)}") from None
         return session
