@@ -1,6 +1,7 @@
 """Fixtures and settings of all tests."""
 
 import os
+import signal
 from collections.abc import Sequence
 from time import monotonic
 from typing import Any
@@ -40,6 +41,12 @@ FIRST = (
 )
 STARTED_S = monotonic()
 COLLECTED = pytest.StashKey[Sequence[str]]()
+
+
+# A shell that starts the tests in the background lets them ignore Ctrl-C. What they start would inherit that, and some
+# of it is stopped by Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
