@@ -1,6 +1,7 @@
 """Fixtures and settings of all tests."""
 
 import os
+import signal
 from collections.abc import Sequence
 from time import monotonic
 from typing import Any
@@ -38,12 +39,36 @@ FIRST = (
     "tests/pipeline/test_supervision_run.py",
     "tests/pipeline/test_golden_day.py",
 )
+# Fixtures of the session that start a server, which tests of several modules share: the name of its group.
+SHARED = {
+    **dict.fromkeys(("sqs", "memory_sqs", "sqlite_sqs", "postgres_sqs", "secured_sqs"), "sqs servers"),
+    **dict.fromkeys(("memory_clients", "sqlite_clients", "memory_pubsub", "sqlite_pubsub"), "pubsub servers"),
+}
 STARTED_S = monotonic()
 COLLECTED = pytest.StashKey[Sequence[str]]()
 
 
+# A shell that starts the tests in the background lets them ignore Ctrl-C. What they start would inherit that, and some
+# of it is stopped by Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--time-box", type=float, metavar="SECONDS", help="start no test later than this")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Let one worker run the tests that share a server, so that it is started once."""
+    if item.get_closest_marker("xdist_group") is None and (group := _group(item)) is not None:
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _group(item: pytest.Item) -> str | None:
+    fixtures = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
+    if any(definitions[-1].scope == "module" for definitions in fixtures.values()):
+        return item.path.stem
+    return next((SHARED[name] for name in fixtures if name in SHARED), None)
 
 
 @pytest.hookimpl(trylast=True)

@@ -34,7 +34,8 @@ from penstock.events.store.repository.leader import SCHEDULER
 from penstock.events.store.repository.listing import JobFilter
 from penstock.http.change import Change
 from penstock.http.errors import BadCursor
-from tests.rigs.job_database import Connect
+from penstock.spark.database import SparkDatabase
+from tests.rigs.job_database import Connect, connecting
 from tests.rigs.jobs import BLOCK, IMMEDIATE, LEASE_S, NEXT, QUEUE_LEASE_S, JobRig, finish_all, unlimited
 
 PENDING, QUEUED, PROCESSING = JobStatus.PENDING, JobStatus.QUEUED, JobStatus.PROCESSING
@@ -1376,8 +1377,8 @@ class TestOpening:
         assert await rig.status(ids[0]) is QUEUED
         assert await rig.claim_ids() == ids[1:]
 
-    async def test_nodes_that_start_at_once_agree_on_the_tables(self, connect: Connect) -> None:
-        repositories = [connect() for _ in range(4)]
+    async def test_nodes_that_start_at_once_agree_on_the_tables(self, empty_database: SparkDatabase) -> None:
+        repositories = [connecting(empty_database)() for _ in range(4)]
         rigs = [JobRig(repository) for repository in repositories]
 
         await asyncio.gather(*(rig.repository.open(rig.now_ms) for rig in rigs))

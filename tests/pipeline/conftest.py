@@ -14,7 +14,9 @@ from tests.services.spark_cluster import SparkCluster, running_cluster
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A session as users get it, on two cores."""
-    settings = SessionSettings(app_name="penstock-tests", master="local[2]", conf={"spark.sql.shuffle.partitions": "2"})
+    settings = SessionSettings(
+        app_name="penstock-tests", master="local[2]", streams=True, conf={"spark.sql.shuffle.partitions": "2"}
+    )
     try:
         with spark_session(settings) as session:
             yield session

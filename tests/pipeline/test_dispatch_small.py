@@ -45,26 +45,27 @@ async def test_the_driver_publishes_from_few_lanes_without_spark_and_leaves_many
     database: SparkDatabase, jobs: JobRepository, queue_uri: str
 ) -> None:
     settings = msgspec.structs.replace(SETTINGS, few_lanes=2)
+    many = [
+        NewJob(id=f"{number:013}", target="https://a.example", created_at_ms=0, group=f"g{number}")
+        for number in range(3)
+    ]
+    await jobs.create_jobs(many, SystemClock().now_ms())
     leader = DriverLeader(database, settings, LEASE, SystemClock(), process_ids(), destination(queue_uri))
     await asyncio.to_thread(leader.open)
     try:
+        assert await asyncio.to_thread(leader.leads_within, 60.0)
+        now_ms = SystemClock().now_ms()
+        runs = await jobs.lanes.read(now_ms, 100, unlimited())
+        assert {job.id for run in runs for job in run.jobs} == {job.id for job in many}
+        # A round of Spark takes two of them; then few are left, and the driver goes on.
+        spark = LaneOwner("a round", leader.leadership.token)
+        await jobs.lanes.claim({run.lane: run.turn for run in runs[:2]}, spark, now_ms, 600_000)
+        await have_status(jobs, [job.id for run in runs[2:] for job in run.jobs], QUEUED)
+        await have_status(jobs, [job.id for run in runs[:2] for job in run.jobs], PENDING)
         few = await make(jobs, "a", "b", "a")
         await have_status(jobs, few, QUEUED)
         due = await make(jobs, "b", delay_ms=300)
         await have_status(jobs, due, QUEUED)
-        many = [
-            NewJob(id=f"{number:013}", target="https://a.example", created_at_ms=0, group=f"g{number}")
-            for number in range(3)
-        ]
-        await jobs.create_jobs(many, SystemClock().now_ms())
-        # A round of Spark takes two of them; then few are left, and the driver goes on.
-        spec_owner = LaneOwner("a round", leader.leadership.token)
-        now_ms = SystemClock().now_ms()
-        runs = await jobs.lanes.read(now_ms, 100, unlimited())
-        assert {job.id for run in runs for job in run.jobs} == {job.id for job in many}
-        await jobs.lanes.claim({run.lane: run.turn for run in runs[:2]}, spec_owner, now_ms, 60_000)
-        await have_status(jobs, [job.id for run in runs[2:] for job in run.jobs], QUEUED)
-        await have_status(jobs, [job.id for run in runs[:2] for job in run.jobs], PENDING)
     finally:
         await asyncio.to_thread(leader.close)
     await nobody_leads(jobs)

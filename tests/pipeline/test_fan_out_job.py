@@ -151,7 +151,7 @@ def test_a_damaged_event_among_others_is_set_aside_and_the_stream_goes_on(
     assert rig.waiting() == []
 
 
-@pytest.mark.parametrize("empty_database", ["postgres"], indirect=True)
+@pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
 def test_an_event_whose_transaction_ends_late_is_not_passed_over(
     spark: SparkSession, rig: FanOutRig, checkpoint: str
 ) -> None:

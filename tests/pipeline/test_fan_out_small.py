@@ -87,7 +87,7 @@ def test_a_damaged_event_is_set_aside_and_the_others_go_on(
     assert rig.waiting() == []
 
 
-@pytest.mark.parametrize("empty_database", ["postgres"], indirect=True)
+@pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
 def test_an_event_whose_transaction_ends_late_holds_back_those_after_it(
     rig: FanOutRig, repository: OpenedRepository, small: SmallBatchReader
 ) -> None:

@@ -18,7 +18,8 @@ from penstock.spark.sources.database_reader import reader_for
 from penstock.spark.sources.statements import STORED
 from penstock.spark.sources.stream_source import START, STREAMED, TASK_ROWS, Outlook, StreamPlace, StreamReader
 from penstock.spark.sources.table_source import TableSource
-from tests.rigs.job_database import NOW_MS, add_attempts, events, execute, fetch, postgres, with_repository
+from tests.rigs.job_database import NOW_MS, add_attempts, events, execute, fetch, with_repository
+from tests.rigs.job_schemas import postgres
 
 Offset = dict[str, Any]
 EVERYTHING = ReadAllAvailable()

@@ -13,7 +13,8 @@ from psycopg import sql
 from penstock.events.store.migrations import migrations
 from penstock.events.store.statements import Dialect
 from penstock.spark.database import SparkDatabase
-from tests.rigs.job_database import NOW_MS, add_attempts, events, execute, fetch, made, postgres, with_repository
+from tests.rigs.job_database import NOW_MS, add_attempts, events, execute, fetch, made, with_repository
+from tests.rigs.job_schemas import postgres
 
 EVENT = """
 INSERT INTO events (

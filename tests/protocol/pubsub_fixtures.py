@@ -39,7 +39,10 @@ def sqlite_clients(sqlite_pubsub: PubsubServer) -> Iterator[Clients]:
         yield clients
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+SERVERS = pytest.mark.xdist_group("pubsub servers")
+
+
+@pytest.fixture(params=[pytest.param("memory", marks=SERVERS), pytest.param("sqlite", marks=SERVERS)])
 def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
     """A rig on a server in memory and on one with SQLite."""
     with ExitStack() as clean_up:

@@ -3,14 +3,12 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
-import psycopg
 import pytest
-from psycopg import sql
 
 from penstock.domain.event import StoredEvent
 from penstock.edge.clock import SystemClock
@@ -19,6 +17,7 @@ from penstock.events.store.repository import JobRepository
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.events.store.statements import Dialect
 from penstock.spark.database import SparkDatabase
+from tests.rigs.job_schemas import Fresh, drop, new_schema, postgres
 
 NOW_MS = 1_700_000_000_000
 Connect = Callable[[], JobRepository]
@@ -26,9 +25,15 @@ Result = TypeVar("Result")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def empty_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SparkDatabase]:
+def database_kind(request: pytest.FixtureRequest) -> str:
+    """Which database the test is about."""
+    return str(request.param)
+
+
+@pytest.fixture
+def empty_database(database_kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SparkDatabase]:
     """A database without tables: a new file, or a new schema."""
-    if request.param == "sqlite":
+    if database_kind == "sqlite":
         yield SparkDatabase(f"sqlite://{tmp_path}/jobs.db")
         return
     with new_schema(str(request.getfixturevalue("postgres_url"))) as found:
@@ -36,9 +41,10 @@ def empty_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[S
 
 
 @pytest.fixture
-def database(empty_database: SparkDatabase) -> SparkDatabase:
+def database(database_kind: str, request: pytest.FixtureRequest) -> SparkDatabase:
     """A database with the tables of jobs, one of each kind."""
-    return made(empty_database)
+    found: SparkDatabase = request.getfixturevalue(f"{database_kind}_place")
+    return found
 
 
 @pytest.fixture
@@ -47,19 +53,34 @@ def sqlite_place(tmp_path: Path) -> SparkDatabase:
     return made(SparkDatabase(f"sqlite://{tmp_path}/jobs.db"))
 
 
+@pytest.fixture(scope="session")
+def job_schemas() -> list[Fresh]:
+    """Schemas with the tables of jobs that no test uses at the moment."""
+    return []
+
+
 @pytest.fixture
-def postgres_place(postgres_url: str) -> Iterator[SparkDatabase]:
+def postgres_place(postgres_url: str, job_schemas: list[Fresh]) -> Iterator[SparkDatabase]:
     """A schema of PostgreSQL with the tables of jobs."""
-    with new_schema(postgres_url) as found:
-        yield made(found)
+    schema = job_schemas.pop() if job_schemas else Fresh.of(made(SparkDatabase(postgres_url, f"jobs_{uuid4().hex}")))
+    yield schema.database
+    if schema.restore():
+        job_schemas.append(schema)
+    else:
+        drop(schema.database)
 
 
 @pytest.fixture
-def connect(empty_database: SparkDatabase) -> Connect:
-    """Makes repositories of one empty database, as a node has them: called when jobs arrive."""
-    if empty_database.dialect is Dialect.SQLITE:
-        return lambda: sqlite_repository(empty_database.path, durability="survives-process-crash-only")
-    return lambda: postgres_repository(empty_database.url, schema=empty_database.schema, listen=True)
+def connect(database: SparkDatabase) -> Connect:
+    """Makes repositories of one database, as a node has them: called when jobs arrive."""
+    return connecting(database)
+
+
+def connecting(database: SparkDatabase) -> Connect:
+    """Return what makes such repositories."""
+    if database.dialect is Dialect.SQLITE:
+        return lambda: sqlite_repository(database.path, durability="survives-process-crash-only")
+    return lambda: postgres_repository(database.url, schema=database.schema, listen=True)
 
 
 @pytest.fixture
@@ -69,15 +90,6 @@ async def jobs(database: SparkDatabase) -> AsyncIterator[JobRepository]:
     await repository.open(SystemClock().now_ms())
     yield repository
     await repository.close()
-
-
-@contextmanager
-def new_schema(url: str) -> Iterator[SparkDatabase]:
-    """A schema of PostgreSQL without tables, dropped on the way out."""
-    schema = f"jobs_{uuid4().hex}"
-    yield SparkDatabase(url, schema)
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
 
 
 def made(database: SparkDatabase) -> SparkDatabase:
@@ -120,11 +132,6 @@ def fetch(database: SparkDatabase, query: str) -> list[tuple[Any, ...]]:
     with postgres(database) as session:
         cursor = session.execute(query.encode())
         return cursor.fetchall() if cursor.description else []
-
-
-def postgres(database: SparkDatabase) -> "psycopg.Connection[tuple[Any, ...]]":
-    """A connection in whose transactions a test decides when to commit."""
-    return psycopg.connect(database.url, options=f"-c search_path={database.schema}")
 
 
 def events(*ids: str, **fields: Any) -> list[StoredEvent]:

@@ -133,6 +133,13 @@ def test_an_api_without_a_broker_loads_no_broker_client() -> None:
     assert {"grpc", "google.pubsub_v1", "pyarrow", "pyspark"}.isdisjoint(ran.stdout.split())
 
 
+def test_a_part_without_postgresql_does_not_load_its_driver() -> None:
+    parts = "penstock.sqs, penstock.router, penstock.events.api, penstock.events.process"
+    program = f"import sys, {parts}, penstock.cli.serve.stores, penstock.cli.serve.events_database; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert {"psycopg", "pydantic"}.isdisjoint(ran.stdout.split())
+
+
 def test_completion_is_offered() -> None:
     assert app_module.app._add_completion
     assert "--install-completion" in runner.invoke(app, ["--help"]).output

@@ -23,6 +23,7 @@ from penstock.engine.store.sqlite import SqliteStore
 from penstock.engine.stored_queue import StoredQueue
 from penstock.engine.stream import Stream
 from penstock.testing.clock import VirtualClock
+from tests.rigs.counting_loop import CountingLoop, run_counting
 
 POLICY = QueuePolicy(grouping=Grouping.ONE, lease_ms=30_000)
 LONG_S = 60.0
@@ -310,6 +311,22 @@ async def test_a_receiver_woken_for_nothing_keeps_its_place(memory: Rig) -> None
     assert ids(await asyncio.wait_for(first, LONG_S)) == ["m2"]
     assert not second.done()
     second.cancel()
+
+
+def test_a_thousand_waiting_receivers_do_nothing_until_their_time_ends() -> None:
+    async def story(loop: CountingLoop) -> None:
+        rig = await Rig(MemoryStore()).start()
+        receivers = [rig.wait(wait_s=20.0) for _ in range(1_000)]
+        await rig.waiting(1_000)
+        before, looks = loop.rounds, rig.looks
+        await asyncio.sleep(19)
+        assert loop.rounds - before <= 5
+        assert rig.looks == looks
+        assert await asyncio.gather(*receivers) == [[]] * 1_000
+        assert loop.time() == pytest.approx(20)
+        await rig.shell.close()
+
+    run_counting(story)
 
 
 async def test_waiting_ends_at_its_time(memory: Rig) -> None:

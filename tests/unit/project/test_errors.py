@@ -5,6 +5,7 @@ import inspect
 import pickle
 import pkgutil
 import re
+from functools import cache
 from types import ModuleType
 
 import pytest
@@ -26,6 +27,7 @@ ROOT_CODES = {
 }
 
 
+@cache
 def modules() -> list[ModuleType]:
     """Every module of the package that the installed extras allow."""
     names = [found.name for found in pkgutil.walk_packages(penstock.__path__, "penstock.")]

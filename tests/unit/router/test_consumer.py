@@ -1,7 +1,6 @@
 """A consumer: polling, back-off, full pools, health, and that nothing spins."""
 
 import asyncio
-import heapq
 
 import pytest
 
@@ -11,6 +10,7 @@ from penstock.queues.open import QueueSpec
 from penstock.router.config.configuration import PoolConfiguration
 from penstock.router.monitoring.warnings import WarningCode, WarningSeverity
 from penstock.testing.virtual_loop import LoopClock, NothingWillHappen, VirtualLoop
+from tests.rigs.counting_loop import CountingLoop, run_counting
 from tests.rigs.router import (
     RouterRig,
     ScriptedMediator,
@@ -402,26 +402,9 @@ async def test_a_restart_that_meets_a_new_configuration_leaves_one_consumer() ->
     assert [source.closed for source in sources] == [1, 1]
 
 
-class CountingLoop(VirtualLoop):
-    """A loop that counts how often it goes round."""
-
-    rounds = 0
-
-    def _run_once(self) -> None:
-        self.rounds += 1
-        super()._run_once()  # type: ignore[misc]
-
-    def timers(self) -> list[float]:
-        """When the timers that are set go off."""
-        heap: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
-        return [handle.when() for handle in heapq.nsmallest(len(heap), heap) if not handle.cancelled()]
-
-
 @pytest.mark.parametrize("visibility_s", [None, 30.0])
 def test_an_idle_router_sets_no_timer_and_does_not_spin(visibility_s: float | None) -> None:
-    async def story() -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, CountingLoop)
+    async def story(loop: CountingLoop) -> None:
         rig = RouterRig(ScriptedMediator(0.1, {}))
 
         def leased(source: ScriptedSource) -> None:
@@ -440,8 +423,7 @@ def test_an_idle_router_sets_no_timer_and_does_not_spin(visibility_s: float | No
         assert loop.rounds - before <= 5
         await rig.router.shut_down()
 
-    with asyncio.Runner(loop_factory=CountingLoop) as runner:
-        runner.run(story())
+    run_counting(story)
 
 
 def test_a_router_with_nothing_to_do_waits_for_nothing_but_its_queues() -> None:

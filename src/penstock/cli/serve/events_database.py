@@ -10,7 +10,6 @@ from penstock.edge.clock import SystemClock
 from penstock.events.api import ApiSettings
 from penstock.events.process import LocalProcessing, ProcessSettings, auth_secrets
 from penstock.events.store import JobRepository
-from penstock.events.store.postgres import postgres_repository
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.ops.config import Config
 
@@ -32,6 +31,9 @@ def jobs_database(config: Config, data: Path | None, database: str | None, *, li
 def jobs_repository(config: Config, data: Path | None, database: str | None, *, listen: bool) -> JobRepository:
     """Return the repository of jobs, not opened yet: PostgreSQL, or a file in the data directory."""
     if url := database_url(config, data, database):
+        # Imported when it is used: the driver is a tenth of the start of a part.
+        from penstock.events.store.postgres import postgres_repository
+
         return postgres_repository(url, listen=listen)
     directory = data or config.data.dir
     directory.mkdir(parents=True, exist_ok=True)

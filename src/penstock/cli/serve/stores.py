@@ -7,7 +7,6 @@ import typer
 from penstock.cli.options import database_url
 from penstock.domain.errors import InvalidArgument
 from penstock.engine import MemoryStore, Store
-from penstock.engine.store.postgres import PostgresStore
 from penstock.engine.store.sqlite import SqliteStore
 from penstock.ops.config import Config
 
@@ -21,7 +20,7 @@ def store_of(
     if memory:
         return MemoryStore()
     if url := database_url(config, data, database):
-        return PostgresStore(url, schema=f"penstock_{part}")
+        return _in_postgres(url, f"penstock_{part}")
     directory = data or Path(config.data.dir)
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -36,9 +35,16 @@ def named_stores(config: Config) -> dict[str, Store]:
     for entry in config.sqs.databases:
         name, _, url = entry.partition("=")
         if url.startswith(("postgres://", "postgresql://")):
-            stores[name] = PostgresStore(url, schema=f"penstock_sqs_{name}")
+            stores[name] = _in_postgres(url, f"penstock_sqs_{name}")
         else:
             path = Path(url)
             path.parent.mkdir(parents=True, exist_ok=True)
             stores[name] = SqliteStore(path, durability=config.data.durability)
     return stores
+
+
+def _in_postgres(url: str, schema: str) -> Store:
+    # Imported when it is used: the driver is a tenth of the start of a part.
+    from penstock.engine.store.postgres import PostgresStore
+
+    return PostgresStore(url, schema=schema)

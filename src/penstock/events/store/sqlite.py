@@ -12,7 +12,6 @@ import sqlite3
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
@@ -24,7 +23,6 @@ from penstock.domain.errors import InvalidArgument, PenstockError
 from penstock.domain.order import LaneKey, Position
 from penstock.domain.pace.credit import AwakeStream
 from penstock.edge.disk_space import DiskSpace, FreeBytes, free_bytes, is_disk_full
-from penstock.edge.randomness import random_bytes
 from penstock.events.errors import DatabaseFailed, ValuesRefused
 from penstock.events.store.database import (
     JobSignal,
@@ -38,6 +36,7 @@ from penstock.events.store.database import (
 )
 from penstock.events.store.migrations import Applied, migrations, missing
 from penstock.events.store.repository import JobRepository
+from penstock.events.store.shared_signal import SharedSignal
 from penstock.events.store.statements import MODE_OF, Dialect, StoredMode, queries, translated
 
 _QUERIES = queries(Dialect.SQLITE)
@@ -203,54 +202,7 @@ CREATE TABLE IF NOT EXISTS migrations (
 _APPLIED = "SELECT version, name, checksum, works_with FROM migrations ORDER BY version"
 _RECORD = "INSERT INTO migrations (version, name, checksum, works_with) VALUES (?, ?, ?, ?)"
 
-# How often the one who waits looks whether another process called: less often while nothing happens.
-_FIRST_LOOK_S = 0.01
-_LAST_LOOK_S = 0.03
-_LOOK_GROWTH = 1.02
-_NUMBER_BYTES = 8
-
 Task = tuple[Work[Any], "asyncio.Future[Any]"]
-
-
-class SharedSignal(JobSignal):
-    """A signal that other processes give, too: each call writes a new number to a file, which those who wait look at.
-
-    A number that a crash kept from being written is made up for by the poll of the one who waits.
-    """
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._seen = self._number()
-
-    async def wait(self) -> None:
-        """Return when there was a call since the last wait, by this process or another."""
-        look_s = _FIRST_LOOK_S
-        while not self._called.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(look_s):
-                    await self._called.wait()
-            look_s = min(look_s * _LOOK_GROWTH, _LAST_LOOK_S)
-            self._look()
-        self._called.clear()
-
-    def call_others(self) -> None:
-        """Call the processes that wait for jobs of this file."""
-        # The reader of another process may miss a number that is replaced at once, but not the newest one.
-        os.pwrite(self._file, random_bytes(_NUMBER_BYTES), 0)
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._file)
-
-    def _look(self) -> None:
-        number = self._number()
-        if number != self._seen:
-            self._seen = number
-            self._called.set()
-
-    def _number(self) -> bytes:
-        return os.pread(self._file, _NUMBER_BYTES, 0)
 
 
 class SqliteDatabase:
