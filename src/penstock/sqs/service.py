@@ -44,7 +44,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     region: str = "us-east-1"
     account: str = "000000000000"
-    default_partitions: int = 8
+    default_partitions: int = 1
     placements: PartitionMap = {}
     given_up: tuple[str, ...] = ()
     """Queues and databases whose loss is accepted at this start."""

@@ -107,9 +107,10 @@ class SqsSettings:
     """The SQS-compatible server."""
 
     default_partitions: int = setting(
-        8,
+        1,
         kinds.power_of_two(32),
-        "Partitions of a FIFO queue with AWS's high-throughput settings and without a PartitionCount.",
+        "Partitions of a FIFO queue with AWS's high-throughput settings and without a PartitionCount; on one machine "
+        "more of them cost throughput.",
     )
     databases: tuple[str, ...] = setting(
         (),
