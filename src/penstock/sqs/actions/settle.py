@@ -156,15 +156,15 @@ class _Deletions:
                 raise invalid_parameter(
                     f"Value {text} for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired."
                 ) from None
-            entry = self._begin_late(partition, handle.seq)
+            entry = self._begin_late(partition, handle)
         if entry is not None:
             self._settling.setdefault(handle.partition, []).append(entry)
 
-    def _begin_late(self, partition: QueuePartition, seq: int) -> Entry | None:
-        """Delete a message by a handle that is not the latest; wait for a deletion that is not durable yet."""
-        engine = partition.queue.engine
+    def _begin_late(self, partition: QueuePartition, handle: ReceiptHandle) -> Entry | None:
+        """Delete a message by a handle that is not the latest; wait for another request's deletion to be durable."""
+        engine, seq = partition.queue.engine, handle.seq
         deleting = engine.settling(seq)
-        if deleting is not None:
+        if deleting is not None and deleting not in self._settling.get(handle.partition, ()):
             self._commits.append((partition.shell, partition.shell.ledger.wait_for_settlement(deleting)))
         return None if engine.returned(seq) is None else engine.settle_late(seq)
 
