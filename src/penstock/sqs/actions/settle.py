@@ -28,7 +28,7 @@ from penstock.sqs.service import SqsService
 
 def delete_message(service: SqsService, caller: SqsCaller, request: DeleteMessageRequest) -> Answer:
     """Delete a message by its receipt handle."""
-    queue = service.of_url(request.queue_url)
+    queue = service.of_url(caller, request.queue_url)
     service.charge(queue, Action.RECEIVE, 1)
     return _after_reading(queue, [request.receipt_handle], partial(_delete, service, queue, request))
 
@@ -41,7 +41,7 @@ def _delete(service: SqsService, queue: SqsQueue, request: DeleteMessageRequest)
 
 def delete_message_batch(service: SqsService, caller: SqsCaller, request: DeleteMessageBatchRequest) -> Answer:
     """Delete up to ten messages; each succeeds or fails on its own."""
-    queue = service.of_url(request.queue_url)
+    queue = service.of_url(caller, request.queue_url)
     check_batch(tuple([entry.id for entry in request.entries]), "DeleteMessageBatch")
     service.charge(queue, Action.RECEIVE, len(request.entries))
     handles = [entry.receipt_handle for entry in request.entries]
@@ -67,7 +67,7 @@ def change_message_visibility(
     service: SqsService, caller: SqsCaller, request: ChangeMessageVisibilityRequest
 ) -> Answer:
     """Change when a received message becomes visible again."""
-    queue = service.of_url(request.queue_url)
+    queue = service.of_url(caller, request.queue_url)
     service.charge(queue, Action.RECEIVE, 1)
 
     def change() -> Shape:
@@ -81,7 +81,7 @@ def change_message_visibility_batch(
     service: SqsService, caller: SqsCaller, request: ChangeMessageVisibilityBatchRequest
 ) -> Answer:
     """Change when up to ten messages become visible again; each succeeds or fails on its own."""
-    queue = service.of_url(request.queue_url)
+    queue = service.of_url(caller, request.queue_url)
     check_batch(tuple([entry.id for entry in request.entries]), "ChangeMessageVisibilityBatch")
     service.charge(queue, Action.RECEIVE, len(request.entries))
     handles = [entry.receipt_handle for entry in request.entries]

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from penstock.sqs.actions.contents import is_harmless
+from penstock.sqs.names import Scope
 
 ANONYMOUS: Mapping[str, str] = {"SenderId": "anonymous"}
 
@@ -18,7 +19,7 @@ class CallerGone(Exception):
 class SqsCaller:
     """Who sent a request; `host` is the server's address as this client wrote it."""
 
-    __slots__ = ("_host", "_json", "admin", "hung_up", "notes")
+    __slots__ = ("_host", "_json", "admin", "hung_up", "notes", "scope")
 
     def __init__(
         self,
@@ -28,6 +29,7 @@ class SqsCaller:
         admin: bool = True,
         notes: Mapping[str, str] = ANONYMOUS,
         json: bytes | None = None,
+        scope: Scope | None = None,
     ) -> None:
         self._host = host
         self._json = json
@@ -36,6 +38,8 @@ class SqsCaller:
         self.admin = admin
         self.notes = notes
         """Attributes added to every message of this caller."""
+        self.scope = scope
+        """The region and account of the credentials; None if the request has none, or if they do not matter."""
 
     @property
     def is_harmless(self) -> bool:
