@@ -9,6 +9,7 @@ from string import hexdigits
 
 import msgspec
 
+from penstock.domain.addresses import Network
 from penstock.domain.errors import InvalidArgument, PenstockError
 from penstock.domain.ids import TsidFactory
 from penstock.edge.clock import Clock
@@ -47,6 +48,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     region: str = "us-east-1"
     account: str = "000000000000"
     scopes: QueueScopes = QueueScopes.REQUEST
+    trusted_proxies: tuple[Network, ...] = ()
     default_partitions: int = 1
     placements: PartitionMap = {}
     given_up: tuple[str, ...] = ()

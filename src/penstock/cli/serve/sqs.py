@@ -77,6 +77,7 @@ def sqs(
         service=ServiceSettings(
             region=region,
             account=account,
+            trusted_proxies=config.sqs.trusted_proxies,
             scopes=QueueScopes(given_or(scopes, config.sqs.scopes)),
             default_partitions=config.sqs.default_partitions,
             placements=parse_partition_map(fifo_partition_map, set(others)),

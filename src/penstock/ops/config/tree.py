@@ -128,6 +128,11 @@ class SqsSettings:
         "Partitions of a FIFO queue with AWS's high-throughput settings and without a PartitionCount; on one machine "
         "more of them cost throughput.",
     )
+    trusted_proxies: tuple[kinds.Network, ...] = setting(
+        (),
+        kinds.networks(),
+        "Proxies whose X-Forwarded-Proto and X-Forwarded-Host give the beginning of queue URLs, and the signed host.",
+    )
     databases: tuple[str, ...] = setting(
         (),
         kinds.named_databases(),
