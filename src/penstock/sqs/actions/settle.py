@@ -137,13 +137,14 @@ async def _read_and_act(unread: list[tuple[QueuePartition, int]], act: Callable[
 class _Deletions:
     """The deletions of one request, committed together by partition."""
 
-    __slots__ = ("_commits", "_now_ms", "_queue", "_service", "_settling")
+    __slots__ = ("_commits", "_leases", "_now_ms", "_queue", "_service", "_settling")
 
     def __init__(self, service: SqsService, queue: SqsQueue) -> None:
         self._service = service
         self._queue = queue
         self._now_ms = service.clock.now_ms()
         self._settling: dict[int, list[Entry]] = {}
+        self._leases: dict[int, list[int]] = {}
         self._commits: list[Commit] = []
 
     def begin(self, text: str) -> None:
@@ -153,12 +154,25 @@ class _Deletions:
             entry: Entry | None = partition.queue.engine.settle(handle.lease_id, self._now_ms)
         except LeaseNotFound:
             if self._queue.fifo:
-                raise invalid_parameter(
-                    f"Value {text} for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired."
-                ) from None
+                self._repeat(partition, handle, text)
+                return
             entry = self._begin_late(partition, handle)
         if entry is not None:
             self._settling.setdefault(handle.partition, []).append(entry)
+            if self._queue.fifo:
+                self._leases.setdefault(handle.partition, []).append(handle.lease_id)
+
+    def _repeat(self, partition: QueuePartition, handle: ReceiptHandle, text: str) -> None:
+        """Delete a message of a FIFO queue again, whose client may not have got the first answer; else refuse."""
+        if handle.lease_id in self._leases.get(handle.partition, ()):
+            return
+        if handle.lease_id not in partition.deletions:
+            raise invalid_parameter(
+                f"Value {text} for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired."
+            )
+        deleting = partition.queue.engine.settling(handle.seq)
+        if deleting is not None:
+            self._commits.append((partition.shell, partition.shell.ledger.wait_for_settlement(deleting)))
 
     def _begin_late(self, partition: QueuePartition, handle: ReceiptHandle) -> Entry | None:
         """Delete a message by a handle that is not the latest; wait for another request's deletion to be durable."""
@@ -173,7 +187,10 @@ class _Deletions:
         commits = self._commits
         for index, entries in self._settling.items():
             partition = self._queue.partitions[index]
-            commits.append((partition.shell, partition.shell.ledger.settle(partition.queue, entries)))
+            pending = partition.shell.ledger.settle(partition.queue, entries)
+            commits.append((partition.shell, pending))
+            if index in self._leases:
+                partition.deletions.add(self._leases[index], pending)
             self._service.metrics.count_partition(self._queue, index, "delete", len(entries))
         return AfterCommit(commits, response) if commits else response
 
