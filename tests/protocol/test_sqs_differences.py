@@ -1,4 +1,4 @@
-"""Where the server differs from AWS: each row of the table in docs/reference/sqs.md is shown by a test, here or elsewhere."""
+"""Where the server differs from AWS: a test here or elsewhere shows each row of the table in docs/reference/sqs.md."""
 
 import json
 import re
@@ -87,7 +87,9 @@ def test_policies_are_not_enforced(memory_sqs: SqsServer, make_queue: MakeQueue)
     client.send_message(QueueUrl=url, MessageBody="x")
     assert bodies(receive(client, url)) == ["x"]
     client.add_permission(QueueUrl=url, Label="l", AWSAccountIds=["999999999999"], Actions=["*"])
-    assert "999999999999" in client.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])["Attributes"]["Policy"]
+    assert (
+        "999999999999" in client.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])["Attributes"]["Policy"]
+    )
 
 
 def test_nothing_is_encrypted_by_a_key(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
