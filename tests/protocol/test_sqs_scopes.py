@@ -38,10 +38,9 @@ def urls(of: Any, prefix: str) -> list[str]:
     return listed
 
 
-@pytest.mark.parametrize(
-    ("region", "account"), [(ELSEWHERE, ACCOUNT), (REGION, OTHER_ACCOUNT), (ELSEWHERE, OTHER_ACCOUNT)]
-)
-def test_a_queue_is_seen_only_where_it_is(sqs: SqsServer, region: str, account: str) -> None:
+@pytest.mark.parametrize("account", [ACCOUNT, OTHER_ACCOUNT])
+def test_a_queue_is_seen_only_where_it_is(sqs: SqsServer, account: str) -> None:
+    region = ELSEWHERE
     here, there = client(sqs), client(sqs, region, account if account != ACCOUNT else "anyone")
     name = f"scoped-{uuid4().hex}"
     url = here.create_queue(QueueName=name)["QueueUrl"]
@@ -64,6 +63,21 @@ def test_a_queue_is_seen_only_where_it_is(sqs: SqsServer, region: str, account: 
     assert bodies(receive(there, other)) == ["there"]
     with pytest.raises(here.exceptions.QueueDoesNotExist):
         here.send_message(QueueUrl=other, MessageBody="x")
+    here.delete_queue(QueueUrl=url)
+    assert urls(there, name) == [other]
+    there.delete_queue(QueueUrl=other)
+
+
+def test_an_account_lists_its_own_queues_and_admins_may_use_others(memory_sqs: SqsServer) -> None:
+    """Without credentials everyone is admin."""
+    here, there = client(memory_sqs), client(memory_sqs, key=OTHER_ACCOUNT)
+    name = f"scoped-{uuid4().hex}"
+    url, other = (each.create_queue(QueueName=name)["QueueUrl"] for each in (here, there))
+    assert (urls(here, name), urls(there, name)) == ([url], [other])
+    assert there.get_queue_url(QueueName=name)["QueueUrl"] == other
+    assert there.get_queue_url(QueueName=name, QueueOwnerAWSAccountId=ACCOUNT)["QueueUrl"] == url
+    there.send_message(QueueUrl=url, MessageBody="from another account")
+    assert bodies(receive(here, url)) == ["from another account"]
     here.delete_queue(QueueUrl=url)
     assert urls(there, name) == [other]
     there.delete_queue(QueueUrl=other)
@@ -127,6 +141,13 @@ def test_keys_of_a_credentials_file_have_accounts(tmp_path: Path) -> None:
         url = one.create_queue(QueueName="q")["QueueUrl"]
         assert arn_of(one, url) == f"arn:aws:sqs:{REGION}:{OTHER_ACCOUNT}:q"
         assert urls(two, "q") == []
+        theirs = two.create_queue(QueueName="theirs")["QueueUrl"]
+        with pytest.raises(one.exceptions.QueueDoesNotExist):
+            one.send_message(QueueUrl=theirs, MessageBody="x")
+        with pytest.raises(one.exceptions.QueueDoesNotExist):
+            one.get_queue_url(QueueName="theirs", QueueOwnerAWSAccountId=ACCOUNT)
+        two.send_message(QueueUrl=url, MessageBody="from an admin")
+        assert bodies(receive(one, url)) == ["from an admin"]
 
 
 def test_switched_off(tmp_path: Path) -> None:

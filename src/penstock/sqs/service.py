@@ -158,16 +158,23 @@ class SqsService:
         scope = caller.scope
         if scope is None:
             scope = self.home if region is None and account is None else self._scope(region, account)
-        elif (account is not None and account != scope.account) or (region is not None and region != scope.region):
+        elif region is not None and region != scope.region:
             raise queue_does_not_exist()
+        elif account is not None and account != scope.account:
+            scope = self.scope_of(caller, account)
         return self.find(name if scope == self.home else scope.key_of(name, self.home))
 
     def _scope(self, region: str | None, account: str | None) -> Scope:
         return Scope(region or self.home.region, account or self.home.account)
 
-    def scope_of(self, caller: SqsCaller) -> Scope:
-        """Return the region and account whose queues a caller creates and lists."""
-        return caller.scope or self.home
+    def scope_of(self, caller: SqsCaller, account: str | None = None) -> Scope:
+        """Return the region and account whose queues a caller uses; only admins may name another account."""
+        scope = caller.scope or self.home
+        if account is None or account == scope.account:
+            return scope
+        if not caller.admin or self.settings.scopes is QueueScopes.ONE:
+            raise queue_does_not_exist()
+        return Scope(scope.region, account)
 
     def key_for(self, caller: SqsCaller, name: str) -> str:
         """Return the key of a caller's queue."""

@@ -58,10 +58,8 @@ async def delete_queue(service: SqsService, caller: SqsCaller, request: QueueUrl
 
 async def get_queue_url(service: SqsService, caller: SqsCaller, request: GetQueueUrlRequest) -> QueueUrlResponse:
     """Return the URL of a queue by its name."""
-    owner = request.queue_owner_aws_account_id
-    if owner is not None and owner != service.scope_of(caller).account:
-        raise SqsError(ErrorKind.QUEUE_DOES_NOT_EXIST, "The specified queue does not exist.")
-    key = service.key_for(caller, request.queue_name)
+    scope = service.scope_of(caller, request.queue_owner_aws_account_id)
+    key = scope.key_of(request.queue_name, service.home)
     return QueueUrlResponse(service.url_of(caller, service.find(key).name))
 
 
