@@ -64,6 +64,7 @@ class PartitionedQueue(RuleBasedStateMachine):
         self.known: dict[tuple[str, str], tuple[int, str]] = {}
         self.last_sequence: dict[str, str] = {}
         self.used_handles: list[tuple[str, Held]] = []
+        self.deleted_by: set[str] = set()
         self.number = 0
         self.purged_ms: int | None = None
         attributes = {"FifoQueue": "true", "PartitionCount": str(partitions)}
@@ -164,6 +165,9 @@ class PartitionedQueue(RuleBasedStateMachine):
             held.deadline_ms = 0
             (line,) = [line for line in self.lines.values() if held in line]
             line.remove(held)
+            self.deleted_by.add(handle)
+        elif handle in self.deleted_by:
+            self.act("DeleteMessage", request)
         else:
             with pytest.raises(SqsError, match="expired") as caught:
                 self.act("DeleteMessage", request)

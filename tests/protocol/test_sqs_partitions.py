@@ -31,7 +31,7 @@ HIGH = {"FifoThroughputLimit": "perMessageGroupId", "DeduplicationScope": "messa
         ({"PartitionCount": "1"}, ("1", "perQueue", "queue")),
         ({"PartitionCount": "32"}, ("32", "perMessageGroupId", "messageGroup")),
         ({**HIGH, "PartitionCount": "4"}, ("4", "perMessageGroupId", "messageGroup")),
-        (HIGH, ("8", "perMessageGroupId", "messageGroup")),
+        (HIGH, ("1", "perMessageGroupId", "messageGroup")),
         ({"DeduplicationScope": "messageGroup"}, ("1", "perQueue", "messageGroup")),
     ],
 )

@@ -189,6 +189,8 @@ class RecordedExchange:
     target = b"/"
 
     is_too_long = False
+    peer = "127.0.0.1"
+    secure = False
 
     def __init__(self, action: str, request: object) -> None:
         self.headers = [(b"host", b"here"), (b"x-amz-target", f"AmazonSQS.{action}".encode())]

@@ -21,28 +21,36 @@ def authority() -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
 
 def server_context(name: str, *protocols: str) -> ssl.SSLContext:
     """A server under a name, with the protocols it offers by ALPN."""
-    issuer, issuer_key = authority()
-    key = ec.generate_private_key(ec.SECP256R1())
-    certificate = _certificate(name, key, issuer.subject.rfc4514_string().removeprefix("CN="), issuer_key)
+    certificate, key = certificate_and_key(name)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with TemporaryDirectory() as directory:
         file = Path(directory) / "server.pem"
-        file.write_bytes(
-            certificate.public_bytes(serialization.Encoding.PEM)
-            + key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-        )
+        file.write_bytes(certificate + key)
         context.load_cert_chain(file)
     if protocols:
         context.set_alpn_protocols(list(protocols))
     return context
 
 
+def certificate_and_key(name: str) -> tuple[bytes, bytes]:
+    """The certificate of a server and its private key, in PEM."""
+    issuer, issuer_key = authority()
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = _certificate(name, key, issuer.subject.rfc4514_string().removeprefix("CN="), issuer_key)
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM), private
+
+
+def authority_pem() -> bytes:
+    """The authority's certificate, for clients that take a file."""
+    return authority()[0].public_bytes(serialization.Encoding.PEM)
+
+
 def trusting_context() -> ssl.SSLContext:
     """A client that trusts our authority, checked otherwise as strictly as any."""
-    certificate, _ = authority()
-    return ssl.create_default_context(cadata=certificate.public_bytes(serialization.Encoding.PEM).decode())
+    return ssl.create_default_context(cadata=authority_pem().decode())
 
 
 def _certificate(

@@ -3,6 +3,7 @@
 InvalidArgument
 └── BadCursor                     a cursor was not created by the list that it was sent to
 FailedPrecondition
+├── BadCertificate                the files of a certificate cannot be used
 └── ExposedWithoutCredentials     other machines could reach a service that requires no credentials
 Unavailable
 ├── CannotListen                  the address cannot be listened on
@@ -21,6 +22,10 @@ class BadCursor(InvalidArgument):
     def __init__(self, cursor: str) -> None:
         shown = cursor[:_MOST_SHOWN]
         super().__init__(f"the cursor {shown!r} is not valid: send the cursor of the previous page unchanged")
+
+
+class BadCertificate(FailedPrecondition):
+    """The files of a certificate cannot be used."""
 
 
 class ExposedWithoutCredentials(FailedPrecondition):

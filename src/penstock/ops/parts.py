@@ -70,7 +70,8 @@ def parts_of(
     with_spark = engine is Engine.SPARK
 
     def sqs(at: Mapping[str, str]) -> tuple[str, ...]:
-        return (*options, "serve", "sqs", "--port", _port(at, "sqs", ports.sqs), *data)
+        # The parts sign with whatever AWS credentials the environment has; they must see the same queues.
+        return (*options, "serve", "sqs", "--port", _port(at, "sqs", ports.sqs), "--scopes", "one", *data)
 
     def pubsub(at: Mapping[str, str]) -> tuple[str, ...]:
         port = _port(at, "pubsub", ports.pubsub)

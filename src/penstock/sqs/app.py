@@ -11,13 +11,15 @@ from penstock.domain.errors import PenstockError
 from penstock.http.api import PATHS, Probes
 from penstock.http.auth import is_sent_by_another_site
 from penstock.http.server import Exchange, Headers, Receive, Scope, Send
+from penstock.ops.config import QueueScopes
 from penstock.sqs.actions.answer import AfterCommit
 from penstock.sqs.actions.message_attributes import TRACE_HEADER
 from penstock.sqs.actions.table import ACTIONS
 from penstock.sqs.admin.routes import AdminSurface
 from penstock.sqs.auth.caller import ANONYMOUS, CallerGone, SqsCaller
 from penstock.sqs.auth.credentials import Credentials, KeyRole
-from penstock.sqs.auth.sigv4 import names_known_key, verify
+from penstock.sqs.auth.proxies import TrustedProxies
+from penstock.sqs.auth.sigv4 import names_known_key, scope_of, scope_of_open_request, verify
 from penstock.sqs.errors import ErrorKind, SqsError
 from penstock.sqs.model import Shape
 from penstock.sqs.queue.placement import CAPABILITIES
@@ -61,6 +63,8 @@ class SqsApp:
         self._credentials = credentials
         self._admin = AdminSurface(service)
         self._probes = probes
+        self._proxies = TrustedProxies(service.settings.trusted_proxies)
+        self._one_scope = service.settings.scopes is QueueScopes.ONE
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer what comes through ASGI: the probes, and the start and the end of the app."""
@@ -150,16 +154,27 @@ class SqsApp:
         """Return who sent the request; SqsError if it is too large, is not properly signed or comes from a web page."""
         if exchange.is_too_long and self.body_limit(exchange.headers):
             raise SqsError(ErrorKind.REQUEST_TOO_LARGE, f"A request is at most {MAX_REQUEST_BYTES} bytes.")
-        host = headers.get(b"host", b"")
+        host, secure = self._proxies.address_of(exchange.peer, headers, secure=exchange.secure)
+        path, _, query = exchange.target.partition(b"?")
         if self._credentials is None:
             if is_sent_by_another_site(headers):
                 raise SqsError(ErrorKind.ACCESS_DENIED, "Without credentials, pages of other sites are not answered.")
-            return SqsCaller(host, exchange.hung_up, json=json, notes=_with_trace(ANONYMOUS, headers))
-        path, _, query = exchange.target.partition(b"?")
-        request = SignedRequest(exchange.method, path, query, exchange.headers, exchange.body)
-        principal = verify(request, self._credentials, self._service.clock.now_ms())
+            scope = None
+            if not self._one_scope:
+                scope = scope_of_open_request(headers.get(b"authorization"), query, self._service.home)
+            notes = _with_trace(ANONYMOUS, headers)
+            return SqsCaller(host, exchange.hung_up, json=json, notes=notes, scope=scope, secure=secure)
+        received = exchange.headers
+        if host != headers.get(b"host"):
+            received = [(name, host if name == b"host" else value) for name, value in received]
+        request = SignedRequest(exchange.method, path, query, received, exchange.body)
+        principal, region = verify(request, self._credentials, self._service.clock.now_ms())
         notes = _with_trace({"SenderId": principal.access_key}, headers)
-        return SqsCaller(host, exchange.hung_up, admin=principal.role is KeyRole.ADMIN, notes=notes, json=json)
+        scope = None
+        if not self._one_scope:
+            scope = scope_of(region, principal.account, principal.access_key, self._service.home)
+        admin = principal.role is KeyRole.ADMIN
+        return SqsCaller(host, exchange.hung_up, admin=admin, notes=notes, json=json, scope=scope, secure=secure)
 
     def _refusal(self, action: str, error: Exception) -> SqsError:
         """Turn any failure into one of AWS's errors."""

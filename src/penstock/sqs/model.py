@@ -1,6 +1,7 @@
 """Requests and responses of the 23 actions, in AWS's field names on the wire.
 
-A field that AWS requires is required here; the wire protocols turn a missing one into MissingParameter.
+A field that AWS requires is required here; the wire protocols turn a missing one into MissingParameter. The entries of
+a batch have an error of their own, EmptyBatchRequest.
 """
 
 from typing import Annotated
@@ -150,7 +151,7 @@ class SendMessageBatchRequestEntry(Shape):
 
 class SendMessageBatchRequest(Shape):
     queue_url: str
-    entries: list[SendMessageBatchRequestEntry]
+    entries: list[SendMessageBatchRequestEntry] = []
 
 
 class SendMessageBatchResultEntry(Shape):
@@ -204,7 +205,7 @@ class DeleteMessageBatchRequestEntry(Shape):
 
 class DeleteMessageBatchRequest(Shape):
     queue_url: str
-    entries: list[DeleteMessageBatchRequestEntry]
+    entries: list[DeleteMessageBatchRequestEntry] = []
 
 
 class ChangeMessageVisibilityRequest(Shape):
@@ -221,7 +222,7 @@ class ChangeMessageVisibilityBatchRequestEntry(Shape):
 
 class ChangeMessageVisibilityBatchRequest(Shape):
     queue_url: str
-    entries: list[ChangeMessageVisibilityBatchRequestEntry]
+    entries: list[ChangeMessageVisibilityBatchRequestEntry] = []
 
 
 class BatchResultEntry(Shape):

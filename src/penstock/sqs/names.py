@@ -1,10 +1,15 @@
-"""Queue names, the ARNs and queue URLs that contain them, and pages of names."""
+"""Queue names, the regions and accounts they belong to, ARNs, queue URLs, and pages of names.
+
+A queue's key is its name, or `region:account:name` if it does not belong to the region and account of the server. So
+keys, ARNs and what is stored agree, and a server that is used as one region has plain names.
+"""
 
 import re
 from base64 import b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from penstock.sqs.errors import invalid_parameter, missing_parameter, queue_does_not_exist
 
@@ -14,7 +19,46 @@ MAX_PAGE = 1000
 _STANDARD = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _FIFO = re.compile(r"[A-Za-z0-9_-]{1,75}\.fifo")
 _ACCOUNT = re.compile("[0-9]{12}")
-_ARN = re.compile(r"arn:aws[a-z-]*:sqs:[a-z0-9-]+:[0-9]{12}:([A-Za-z0-9_.-]{1,80})")
+_REGION = re.compile("[a-z0-9-]{1,32}")
+_ARN = re.compile(r"arn:aws[a-z-]*:sqs:([a-z0-9-]+):([0-9]{12}):([A-Za-z0-9_.-]{1,80})")
+_REGION_SEGMENT = "queue"
+"""In the URL of a queue of another region, the segment before the region."""
+
+
+class Scope(NamedTuple):
+    """The region and the account that a queue belongs to."""
+
+    region: str
+    account: str
+
+    def key_of(self, name: str, home: "Scope") -> str:
+        """Return the key of a queue."""
+        return name if self == home else f"{self.region}:{self.account}:{name}"
+
+
+class UrlParts(NamedTuple):
+    """What a queue URL says; clients also send the path or the name alone."""
+
+    region: str | None
+    account: str | None
+    name: str
+
+
+def is_region(text: str) -> bool:
+    """Return whether this can be the name of a region."""
+    return _REGION.fullmatch(text) is not None
+
+
+def is_account(text: str) -> bool:
+    """Return whether this is the id of an account."""
+    return _ACCOUNT.fullmatch(text) is not None
+
+
+def scope_and_name(key: str, home: Scope) -> tuple[Scope, str]:
+    """Return where the queue of a key belongs, and its name."""
+    place, _, name = key.rpartition(":")
+    region, _, account = place.partition(":")
+    return (Scope(region, account) if place else home), name
 
 
 def is_name(text: str) -> bool:
@@ -35,38 +79,35 @@ def check_name(name: str, *, fifo: bool) -> None:
         raise invalid_parameter("Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length")
 
 
-def arn(region: str, account: str, name: str) -> str:
+def arn(scope: Scope, name: str) -> str:
     """Return the ARN of a queue."""
-    return f"arn:aws:sqs:{region}:{account}:{name}"
+    return f"arn:aws:sqs:{scope.region}:{scope.account}:{name}"
 
 
-def parse_arn(text: str) -> str | None:
-    """Return the queue name in an ARN. Compare the whole ARN to know whether the queue is ours."""
+def parse_arn(text: str) -> tuple[Scope, str] | None:
+    """Return the scope and the name in the ARN of a queue."""
     found = _ARN.fullmatch(text)
-    return found[1] if found is not None and is_name(found[1]) else None
+    return (Scope(found[1], found[2]), found[3]) if found is not None and is_name(found[3]) else None
 
 
-def queue_url(base_url: str, account: str, name: str) -> str:
-    """Return the URL that clients send to name a queue."""
-    return f"{base_url.rstrip('/')}/{account}/{name}"
+def queue_url(base_url: str, scope: Scope, name: str, home: Scope) -> str:
+    """Return the URL that clients send to name a queue; it has the region unless that is the server's own."""
+    place = "" if scope.region == home.region else f"/{_REGION_SEGMENT}/{scope.region}"
+    return f"{base_url.rstrip('/')}{place}/{scope.account}/{name}"
 
 
 @lru_cache(4096)
-def name_of_url(url: str, account: str | None = None) -> str:
-    """Return the queue name in a queue URL of an account, or of any account; the host is not checked.
-
-    Clients also send the path or the name alone. AWS answers anything else with QueueDoesNotExist.
-    """
+def parts_of_url(url: str) -> UrlParts:
+    """Return what a queue URL says; the host is not checked. AWS answers anything else with QueueDoesNotExist."""
     if not url:
         raise missing_parameter("QueueUrl")
-    path, slash, name = url.rpartition("/")
-    if not is_name(name) or (slash and not _is_account(path.rpartition("/")[2], account)):
+    *path, name = url.split("/")
+    if not is_name(name) or (path and not is_account(path[-1])):
         raise queue_does_not_exist()
-    return name
-
-
-def _is_account(text: str, account: str | None) -> bool:
-    return _ACCOUNT.fullmatch(text) is not None if account is None else text == account
+    region = path[-2] if len(path) > 2 and path[-3] == _REGION_SEGMENT else None
+    if region is not None and not is_region(region):
+        raise queue_does_not_exist()
+    return UrlParts(region, path[-1] if path else None, name)
 
 
 def page(names: Sequence[str], max_results: int | None, token: str | None) -> tuple[list[str], str | None]:

@@ -9,13 +9,16 @@ from string import hexdigits
 
 import msgspec
 
+from penstock.domain.addresses import Network
 from penstock.domain.errors import InvalidArgument, PenstockError
 from penstock.domain.ids import TsidFactory
 from penstock.edge.clock import Clock
 from penstock.engine import AsyncShell, Entry, Pending, QueuePolicy, QueueRecord, StreamRecord
+from penstock.ops.config import QueueScopes
+from penstock.sqs.auth.caller import SqsCaller
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, queue_does_not_exist
 from penstock.sqs.metrics import SqsMetrics
-from penstock.sqs.names import arn, name_of_url, parse_arn
+from penstock.sqs.names import Scope, arn, parse_arn, parts_of_url, queue_url, scope_and_name
 from penstock.sqs.queue.attributes import QueueAttributes, RedrivePolicy
 from penstock.sqs.queue.catalog import QueueCatalog
 from penstock.sqs.queue.members import MEMBER_RECORD
@@ -44,7 +47,9 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     region: str = "us-east-1"
     account: str = "000000000000"
-    default_partitions: int = 8
+    scopes: QueueScopes = QueueScopes.REQUEST
+    trusted_proxies: tuple[Network, ...] = ()
+    default_partitions: int = 1
     placements: PartitionMap = {}
     given_up: tuple[str, ...] = ()
     """Queues and databases whose loss is accepted at this start."""
@@ -63,6 +68,8 @@ class SqsService:
         ownership: PartitionOwnership | None = None,
     ) -> None:
         self.settings = settings
+        self.home = Scope(settings.region, settings.account)
+        """The region and account of requests without credentials; their queues have plain names as keys."""
         self.clock = clock
         self.ids = ids
         self.ownership = ownership or SoleOwner()
@@ -136,27 +143,60 @@ class SqsService:
         stem = f"{self._message_head}{next(self._messages):011x}"
         return [stem + digit for digit in hexdigits[:count]]
 
-    def find(self, name: str) -> SqsQueue:
-        """Return the queue with this name."""
-        queue = self.queues.get(name)
+    def find(self, key: str) -> SqsQueue:
+        """Return the queue with this key."""
+        queue = self.queues.get(key)
         if queue is None:
             raise queue_does_not_exist()
         if not self.ownership.owns(queue.incarnation):
             raise SqsError(ErrorKind.SERVICE_UNAVAILABLE, "Another node serves this queue now; try again.")
         return queue
 
-    def of_url(self, url: str) -> SqsQueue:
-        """Return the queue that a client's URL names."""
-        return self.find(name_of_url(url, self.settings.account))
+    def of_url(self, caller: SqsCaller, url: str) -> SqsQueue:
+        """Return the queue that a client's URL names, if the client may see it."""
+        region, account, name = parts_of_url(url)
+        scope = caller.scope
+        if scope is None:
+            scope = self.home if region is None and account is None else self._scope(region, account)
+        elif region is not None and region != scope.region:
+            raise queue_does_not_exist()
+        elif account is not None and account != scope.account:
+            scope = self.scope_of(caller, account)
+        return self.find(name if scope == self.home else scope.key_of(name, self.home))
+
+    def _scope(self, region: str | None, account: str | None) -> Scope:
+        return Scope(region or self.home.region, account or self.home.account)
+
+    def scope_of(self, caller: SqsCaller, account: str | None = None) -> Scope:
+        """Return the region and account whose queues a caller uses; only admins may name another account."""
+        scope = caller.scope or self.home
+        if account is None or account == scope.account:
+            return scope
+        if not caller.admin or self.settings.scopes is QueueScopes.ONE:
+            raise queue_does_not_exist()
+        return Scope(scope.region, account)
+
+    def key_for(self, caller: SqsCaller, name: str) -> str:
+        """Return the key of a caller's queue."""
+        return self.scope_of(caller).key_of(name, self.home)
+
+    def place_of(self, key: str) -> tuple[Scope, str]:
+        """Return where the queue of a key belongs, and its name."""
+        return scope_and_name(key, self.home)
 
     def find_arn(self, queue_arn: str) -> SqsQueue | None:
         """Return the queue of an ARN, if it is one of ours."""
-        name = parse_arn(queue_arn)
-        return self.queues.get(name) if name is not None and queue_arn == self.arn_of(name) else None
+        parsed = parse_arn(queue_arn)
+        found = None if parsed is None else self.queues.get(parsed[0].key_of(parsed[1], self.home))
+        return found if found is not None and queue_arn == self.arn_of(found.name) else None
 
-    def arn_of(self, name: str) -> str:
-        """Return the ARN of a queue name."""
-        return arn(self.settings.region, self.settings.account, name)
+    def arn_of(self, key: str) -> str:
+        """Return the ARN of a queue."""
+        return arn(*self.place_of(key))
+
+    def url_of(self, caller: SqsCaller, key: str) -> str:
+        """Return the URL by which a client names a queue."""
+        return queue_url(caller.base_url, *self.place_of(key), self.home)
 
     async def create(self, name: str, attributes: QueueAttributes, tags: dict[str, str]) -> SqsQueue:
         """Create a queue that does not exist; the caller holds `catalog_lock`."""
@@ -220,6 +260,8 @@ class SqsService:
         if redrive is None:
             return
         target = self.find_arn(redrive.dead_letter_target_arn)
+        if target is not None and self.place_of(target.name)[0] != self.place_of(name)[0]:
+            target = None
         check_dead_letter_queue(
             redrive,
             source_arn=self.arn_of(name),

@@ -47,7 +47,7 @@ async def watch_queues(service: SqsService, caller: SqsCaller, body: bytes) -> W
     if len(request.queue_urls) > MAX_WATCHED:
         raise invalid_parameter(f"At most {MAX_WATCHED} queues can be watched at once.")
     wait_s = check_wait(request.wait_time_seconds)
-    watch = _Watch(service, request.queue_urls)
+    watch = _Watch(service, caller, request.queue_urls)
     if not watch.ready and wait_s:
         await caller.while_connected(watch.wait(wait_s))
     return WatchQueuesResponse(list(watch.ready))
@@ -56,14 +56,14 @@ async def watch_queues(service: SqsService, caller: SqsCaller, body: bytes) -> W
 class _Watch:
     """A wait for several queues."""
 
-    def __init__(self, service: SqsService, urls: list[str]) -> None:
+    def __init__(self, service: SqsService, caller: SqsCaller, urls: list[str]) -> None:
         # A dictionary, as it keeps the order and a queue may become ready twice.
         self.ready: dict[str, None] = {}
         self._queues: dict[str, SqsQueue] = {}
         self._changed = asyncio.Event()
         for url in urls:
             try:
-                queue = self._queues[url] = service.of_url(url)
+                queue = self._queues[url] = service.of_url(caller, url)
             except SqsError:
                 self.ready[url] = None
                 continue

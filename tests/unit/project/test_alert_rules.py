@@ -209,6 +209,16 @@ CASES = [
         {"queue": "orders"},
     ),
     Case(
+        "PenstockQueueThrottled",
+        {'sqs_throttled_requests_total{queue="orders",action="Send"}': "0+120x60"},
+        "the throttle of orders refuses 2 Send requests a second",
+        [
+            {'sqs_throttled_requests_total{queue="orders",action="Send"}': "0+30x60"},
+            {'sqs_throttled_requests_total{queue="orders",action="Send"}': "0x50 0+600x9"},
+        ],
+        {"queue": "orders", "action": "Send"},
+    ),
+    Case(
         "PenstockFilesRunOut",
         {
             'process_open_fds{job="penstock",instance="a"}': "900x60",

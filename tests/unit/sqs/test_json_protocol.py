@@ -51,8 +51,9 @@ def test_the_actions_are_those_of_aws() -> None:
 def test_requests_have_the_fields_that_aws_has(action: str) -> None:
     shape = aws.operation_model(action).input_shape
     fields = structs.fields(REQUESTS[action])
+    # Without entries, a batch is an empty one, which has its own error.
     assert {field.encode_name for field in fields} == set(shape.members)
-    assert {field.encode_name for field in fields if field.required} == set(shape.required_members)
+    assert {field.encode_name for field in fields if field.required} == set(shape.required_members) - {"Entries"}
 
 
 @pytest.mark.parametrize("action", sorted(REQUESTS))

@@ -3,9 +3,10 @@
 import pytest
 
 from penstock.sqs.errors import ErrorKind, SqsError
-from penstock.sqs.names import arn, check_name, is_name, name_of_url, parse_arn, queue_url
+from penstock.sqs.names import Scope, arn, check_name, is_name, parse_arn, parts_of_url, queue_url, scope_and_name
 
 ACCOUNT = "000000000000"
+HOME = Scope("us-east-1", ACCOUNT)
 
 
 @pytest.mark.parametrize("name", ["a", "Orders_2-x", "a" * 80])
@@ -52,9 +53,10 @@ def test_an_empty_name_is_not_a_name() -> None:
 
 
 def test_an_arn_gives_its_name_back() -> None:
-    assert arn("eu-west-1", ACCOUNT, "orders.fifo") == "arn:aws:sqs:eu-west-1:000000000000:orders.fifo"
-    assert parse_arn(arn("eu-west-1", ACCOUNT, "orders.fifo")) == "orders.fifo"
-    assert parse_arn("arn:aws-cn:sqs:cn-north-1:123456789012:orders") == "orders"
+    scope = Scope("eu-west-1", ACCOUNT)
+    assert arn(scope, "orders.fifo") == "arn:aws:sqs:eu-west-1:000000000000:orders.fifo"
+    assert parse_arn(arn(scope, "orders.fifo")) == (scope, "orders.fifo")
+    assert parse_arn("arn:aws-cn:sqs:cn-north-1:123456789012:orders") == (Scope("cn-north-1", "123456789012"), "orders")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,18 @@ def test_what_is_no_queue_arn(text: str) -> None:
 
 
 def test_a_queue_url() -> None:
-    assert queue_url("http://localhost:9324/", ACCOUNT, "orders") == "http://localhost:9324/000000000000/orders"
+    base, elsewhere = "http://localhost:9324/", Scope("eu-west-1", ACCOUNT)
+    assert queue_url(base, HOME, "orders", HOME) == "http://localhost:9324/000000000000/orders"
+    far = queue_url(base, elsewhere, "orders", HOME)
+    assert far == "http://localhost:9324/queue/eu-west-1/000000000000/orders"
+    assert parts_of_url(far) == ("eu-west-1", ACCOUNT, "orders")
+
+
+@pytest.mark.parametrize("scope", [HOME, Scope("eu-west-1", ACCOUNT), Scope("us-east-1", "123456789012")])
+def test_a_key_says_where_the_queue_is(scope: Scope) -> None:
+    key = scope.key_of("orders.fifo", HOME)
+    assert scope_and_name(key, HOME) == (scope, "orders.fifo")
+    assert (key == "orders.fifo") == (scope == HOME)
 
 
 @pytest.mark.parametrize(
@@ -93,8 +106,9 @@ def test_a_queue_url() -> None:
     ],
 )
 def test_the_name_in_a_queue_url(url: str) -> None:
-    assert name_of_url(url, ACCOUNT) == "orders.fifo"
-    assert name_of_url(url) == "orders.fifo"
+    region, account, name = parts_of_url(url)
+    assert (region, name) == (None, "orders.fifo")
+    assert account == (ACCOUNT if "/" in url else None)
 
 
 @pytest.mark.parametrize(
@@ -111,22 +125,14 @@ def test_the_name_in_a_queue_url(url: str) -> None:
     ],
 )
 def test_of_garbage_no_queue_exists(url: str) -> None:
-    for account in (ACCOUNT, None):
-        with pytest.raises(SqsError) as caught:
-            name_of_url(url, account)
-
-        assert caught.value.kind is ErrorKind.QUEUE_DOES_NOT_EXIST
-
-
-def test_of_another_account_no_queue_exists() -> None:
     with pytest.raises(SqsError) as caught:
-        name_of_url("http://localhost:9324/123456789012/orders", ACCOUNT)
+        parts_of_url(url)
 
     assert caught.value.kind is ErrorKind.QUEUE_DOES_NOT_EXIST
 
 
 def test_no_url_names_no_queue() -> None:
     with pytest.raises(SqsError) as caught:
-        name_of_url("", ACCOUNT)
+        parts_of_url("")
 
     assert caught.value.kind is ErrorKind.QUEUE_DOES_NOT_EXIST

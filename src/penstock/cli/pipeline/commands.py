@@ -12,6 +12,7 @@ from typer.core import TyperCommand
 from penstock.cli.family import examples, family
 from penstock.cli.options import load_config
 from penstock.cli.pipeline import audit, facts, repartition, replay, report, run
+from penstock.cli.serve.tls import with_tls
 
 
 class SparkCommand(TyperCommand):
@@ -37,9 +38,9 @@ def pipeline() -> None:
     """Run the data pipeline on Spark: streaming and batch jobs over events, jobs and attempts."""
 
 
-app.command(epilog=run.RUN_EXAMPLES, cls=SparkCommand)(run.run)
-app.command(epilog=run.FAN_OUT_EXAMPLES, cls=SparkCommand)(run.fan_out)
-app.command(epilog=run.DISPATCH_EXAMPLES, cls=SparkCommand)(run.dispatch)
+app.command(epilog=run.RUN_EXAMPLES, cls=SparkCommand)(with_tls(run.run))
+app.command(epilog=run.FAN_OUT_EXAMPLES, cls=SparkCommand)(with_tls(run.fan_out))
+app.command(epilog=run.DISPATCH_EXAMPLES, cls=SparkCommand)(with_tls(run.dispatch))
 app.command(epilog=facts.EXAMPLES, cls=SparkCommand)(facts.facts)
 # Not a SparkCommand: it has an exit code of its own for an audit that failed.
 app.command(epilog=audit.AUDIT_EXAMPLES)(audit.audit)

@@ -2,6 +2,7 @@
 
 from penstock.cli.family import family
 from penstock.cli.serve import api, pubsub, router, scheduler, sqs
+from penstock.cli.serve.tls import with_tls
 
 app = family(
     "Run one part of Penstock alone.",
@@ -16,9 +17,9 @@ def serve() -> None:
     """Run one part of Penstock alone."""
 
 
-app.command(epilog=sqs.EXAMPLES)(sqs.sqs)
+app.command(epilog=sqs.EXAMPLES)(with_tls(sqs.sqs))
 app.command(epilog=pubsub.EXAMPLES)(pubsub.pubsub)
-app.command(epilog=router.EXAMPLES)(router.router)
-app.command(epilog=scheduler.EXAMPLES)(scheduler.scheduler)
-app.command(epilog=api.API_EXAMPLES)(api.api)
-app.command(epilog=api.DISPATCH_EXAMPLES)(api.dispatch)
+app.command(epilog=router.EXAMPLES)(with_tls(router.router))
+app.command(epilog=scheduler.EXAMPLES)(with_tls(scheduler.scheduler))
+app.command(epilog=api.API_EXAMPLES)(with_tls(api.api))
+app.command(epilog=api.DISPATCH_EXAMPLES)(with_tls(api.dispatch))

@@ -24,6 +24,7 @@ from penstock.cli.parameters import DeadLetterServer, host_option, port_option
 
 if TYPE_CHECKING:
     from penstock.events.process import LocalProcessing
+    from penstock.http.server import Certificate
     from penstock.ops.config import Config
     from penstock.router import RouterSettings
 
@@ -165,10 +166,12 @@ def run_workers(count: int, work: Callable[[int], None]) -> bool:
 
     Signals to stop go to every worker. When one ends by itself, the others are stopped.
     """
+    from penstock.http.server import used_certificate
+
     # A fork would take this process's locks and threads along in whatever state they are.
     context = multiprocessing.get_context("spawn")
     workers: list[BaseProcess] = [
-        context.Process(target=_worker, args=(work, n), name=f"worker {n}") for n in range(count)
+        context.Process(target=_worker, args=(work, n, used_certificate()), name=f"worker {n}") for n in range(count)
     ]
 
     sent: set[int] = set()
@@ -195,12 +198,15 @@ def run_workers(count: int, work: Callable[[int], None]) -> bool:
     return all(worker.exitcode == 0 for worker in workers)
 
 
-def _worker(work: Callable[[int], None], number: int) -> None:
+def _worker(work: Callable[[int], None], number: int, certificate: "Certificate | None") -> None:
+    from penstock.http.server import use_certificate
+
     # Out of the terminal's group: Ctrl-C reaches only the parent, which passes it on once.
     os.setpgrp()
     parent = multiprocessing.parent_process()
     assert parent is not None
     Thread(target=_stop_with, args=(parent.sentinel,), daemon=True).start()
+    use_certificate(certificate)
     work(number)
 
 

@@ -1,5 +1,6 @@
 """`penstock serve sqs`: the SQS-compatible server."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,13 @@ EXAMPLES = examples(
 )
 
 
+class ScopesChoice(StrEnum):
+    """The values of `sqs.scopes`."""
+
+    REQUEST = "request"
+    ONE = "one"
+
+
 def sqs(
     ctx: typer.Context,
     port: Annotated[int | None, port_option("the server", "ports.sqs", 9324)] = None,
@@ -26,8 +34,14 @@ def sqs(
     credentials: Annotated[
         Path | None, typer.Option(help="TOML file of access keys; requests must then be signed.", metavar="FILE")
     ] = None,
-    region: Annotated[str, typer.Option(metavar="NAME", help="Region in ARNs.")] = "us-east-1",
-    account: Annotated[str, typer.Option(metavar="ID", help="Account id in ARNs and queue URLs.")] = "000000000000",
+    region: Annotated[str, typer.Option(metavar="NAME", help="Region of requests without credentials.")] = "us-east-1",
+    account: Annotated[
+        str, typer.Option(metavar="ID", help="Account of keys that have none of their own.")
+    ] = "000000000000",
+    scopes: Annotated[
+        ScopesChoice | None,
+        typer.Option(help="Queues a request sees: those of the region and account of its credentials, or all (one)."),
+    ] = None,
     fifo_partition_map: Annotated[
         str, typer.Option(help="Databases of a queue's partitions: orders.fifo:4=a,a,b,b", metavar="MAP")
     ] = "",
@@ -45,6 +59,7 @@ def sqs(
     from penstock.edge.node import process_ids
     from penstock.engine import Window
     from penstock.http.server import run
+    from penstock.ops.config import QueueScopes
     from penstock.sqs import (
         OWN_DATABASE,
         ServiceSettings,
@@ -62,6 +77,8 @@ def sqs(
         service=ServiceSettings(
             region=region,
             account=account,
+            trusted_proxies=config.sqs.trusted_proxies,
+            scopes=QueueScopes(given_or(scopes, config.sqs.scopes)),
             default_partitions=config.sqs.default_partitions,
             placements=parse_partition_map(fifo_partition_map, set(others)),
             given_up=tuple(give_up or ()),

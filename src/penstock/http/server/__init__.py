@@ -22,10 +22,12 @@ from penstock.http.server.server import (
     serve_until_signal,
     stop_signal,
 )
+from penstock.http.server.tls import Certificate, use_certificate, used_certificate
 
 __all__ = [
     "CHOOSE_ANOTHER",
     "App",
+    "Certificate",
     "ClientGone",
     "Exchange",
     "Headers",
@@ -42,4 +44,6 @@ __all__ = [
     "serve",
     "serve_until_signal",
     "stop_signal",
+    "use_certificate",
+    "used_certificate",
 ]

@@ -80,6 +80,16 @@ class Exchange(Protocol):
         ...
 
     @property
+    def peer(self) -> str:
+        """Return the address that the connection came from."""
+        ...
+
+    @property
+    def secure(self) -> bool:
+        """Return whether the connection is encrypted."""
+        ...
+
+    @property
     def is_too_long(self) -> bool:
         """Whether the body was not read, as it is longer than the app's `body_limit` allows."""
         ...

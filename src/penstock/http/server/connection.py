@@ -54,7 +54,8 @@ class HttpConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
         self._parser = httptools.HttpRequestParser(self)
-        self._peer = ""
+        self.peer = ""
+        self.secure = False
         self._phase = _REQUEST
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
@@ -80,13 +81,14 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin with a new client, unless there are too many."""
         self._transport = cast("asyncio.Transport", transport)
-        self._peer = str((transport.get_extra_info("peername") or ("",))[0])
-        if not self._shared.admit(self, self._peer):
+        self.peer = str((transport.get_extra_info("peername") or ("",))[0])
+        self.secure = transport.get_extra_info("sslcontext") is not None
+        if not self._shared.admit(self, self.peer):
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Note that the client has disconnected."""
-        self._shared.release(self, self._peer)
+        self._shared.release(self, self.peer)
         self._waiting.clear()
         self._resume()
         if self._answering is not None:
@@ -98,7 +100,8 @@ class HttpConnection(asyncio.Protocol):
             return False
         self._answering.keep_alive = False
         self._answering.hang_up()
-        return True
+        # With TLS, a connection cannot be closed in one direction only.
+        return not self.secure
 
     def data_received(self, data: bytes) -> None:
         """Parse bytes of requests."""

@@ -17,6 +17,7 @@ from penstock.http.errors import CannotListen, ExposedWithoutCredentials, PortIn
 from penstock.http.server.asgi import App, Lifespan
 from penstock.http.server.connection import HttpConnection
 from penstock.http.server.open_connections import OpenConnections
+from penstock.http.server.tls import served_certificate
 
 GRACE_S = 10
 EXPIRE_EVERY_S = 5.0
@@ -50,10 +51,10 @@ def listening_socket(host: str, port: int, *, credentials_set: bool) -> socket.s
     return sock
 
 
-def url_of(host: str, sock: socket.socket) -> str:
+def url_of(host: str, sock: socket.socket, *, secure: bool = False) -> str:
     """Return the URL under which this machine reaches the socket."""
     name = _LOOPBACK_OF.get(host, host)
-    return f"http://{f'[{name}]' if ':' in name else name}:{sock.getsockname()[1]}"
+    return f"http{'s' if secure else ''}://{f'[{name}]' if ':' in name else name}:{sock.getsockname()[1]}"
 
 
 def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, str]:
@@ -104,17 +105,22 @@ class HttpServer:
         self._connections = OpenConnections(app, wall_seconds)
         self._listener: asyncio.Server | None = None
         self._reaper: asyncio.Task[None] | None = None
+        self._certificate = served_certificate()
         self.url = ""
 
     async def __aenter__(self) -> "HttpServer":
         """Bind and start; `url` is known and reachable from here on."""
         sock = listening_socket(self._host, self._port, credentials_set=self._credentials_set)
         try:
-            self.url = url_of(self._host, sock)
+            certificate = self._certificate
+            self.url = url_of(self._host, sock, secure=certificate is not None)
             await self._lifespan.start()
             loop = asyncio.get_running_loop()
             self._listener = await loop.create_server(
-                lambda: HttpConnection(self._connections), sock=sock, backlog=BACKLOG
+                lambda: HttpConnection(self._connections),
+                sock=sock,
+                backlog=BACKLOG,
+                ssl=None if certificate is None else certificate.context,
             )
         except BaseException:
             sock.close()
@@ -143,11 +149,13 @@ class HttpServer:
         self._connections.abandon()
 
     async def _expire(self) -> None:
-        """Close the connections of clients that have been idle or slow for too long."""
+        """Close the connections of clients that have been idle or slow for too long; look for a new certificate."""
         loop = asyncio.get_running_loop()
         while True:
             await pause(EXPIRE_EVERY_S)
             self._connections.expire(loop.time())
+            if self._certificate is not None:
+                self._certificate.refresh()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

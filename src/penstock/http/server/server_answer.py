@@ -18,6 +18,9 @@ STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".enc
 class AnswerSink(Protocol):
     """The connection that an answer is written to."""
 
+    peer: str
+    secure: bool
+
     def write(self, data: bytes) -> None:
         """Send bytes of an answer."""
         ...
@@ -86,6 +89,16 @@ class ServerAnswer:
         self.is_too_long = False
         self._gone: asyncio.Future[None] | None = None
         self._state = "new"
+
+    @property
+    def peer(self) -> str:
+        """Return the address that the connection came from."""
+        return self._sink.peer
+
+    @property
+    def secure(self) -> bool:
+        """Return whether the connection is encrypted."""
+        return self._sink.secure
 
     def refuse_body(self) -> None:
         """Note that the body is longer than the app allows, and was not read."""
@@ -167,7 +180,7 @@ class ServerAnswer:
             "type": "http",
             "asgi": {"version": "3.0"},
             "http_version": self.version,
-            "scheme": "http",
+            "scheme": "https" if self.secure else "http",
             "method": self.method,
             "path": unquote(path.decode("latin-1")) if b"%" in path else path.decode("latin-1"),
             "raw_path": path,

@@ -6,7 +6,7 @@ from penstock.ops.config.kinds import Network
 from penstock.ops.config.loader import load, trace
 from penstock.ops.config.router_options import HttpVersion, RouterOptions
 from penstock.ops.config.text import as_literal, as_reference, as_toml, as_tree, shown
-from penstock.ops.config.tree import Config, LogLevel, LogSettings
+from penstock.ops.config.tree import Config, LogLevel, LogSettings, QueueScopes
 
 __all__ = [
     "Config",
@@ -18,6 +18,7 @@ __all__ = [
     "LogLevel",
     "LogSettings",
     "Network",
+    "QueueScopes",
     "RouterOptions",
     "SchedulerOptions",
     "as_literal",

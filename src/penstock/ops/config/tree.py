@@ -102,14 +102,36 @@ class QueueSettings:
     window_bytes: int = setting(67_108_864, kinds.integer(1_048_576, _MOST), "Bytes of bodies in memory per partition.")
 
 
+class QueueScopes(StrEnum):
+    """Which queues a request to the SQS server sees."""
+
+    REQUEST = "request"
+    """Those of the region and the account that its credentials name."""
+    ONE = "one"
+    """All of them, as if there were one region and one account."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SqsSettings:
     """The SQS-compatible server."""
 
+    scopes: QueueScopes = setting(
+        QueueScopes.REQUEST,
+        kinds.choice(QueueScopes),
+        "Which queues a request sees: those of the region and account of its credentials, or all of them (one); "
+        "`serve sqs --scopes` takes precedence.",
+    )
+
     default_partitions: int = setting(
-        8,
+        1,
         kinds.power_of_two(32),
-        "Partitions of a FIFO queue with AWS's high-throughput settings and without a PartitionCount.",
+        "Partitions of a FIFO queue with AWS's high-throughput settings and without a PartitionCount; on one machine "
+        "more of them cost throughput.",
+    )
+    trusted_proxies: tuple[kinds.Network, ...] = setting(
+        (),
+        kinds.networks(),
+        "Proxies whose X-Forwarded-Proto and X-Forwarded-Host give the beginning of queue URLs, and the signed host.",
     )
     databases: tuple[str, ...] = setting(
         (),

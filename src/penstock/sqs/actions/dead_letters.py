@@ -12,7 +12,7 @@ from penstock.sqs.model import (
     StartMessageMoveTaskRequest,
     TaskHandleResponse,
 )
-from penstock.sqs.names import page, queue_url
+from penstock.sqs.names import page
 from penstock.sqs.queue.move_tasks import source_of_handle
 from penstock.sqs.queue.queue import SqsQueue
 from penstock.sqs.service import SqsService
@@ -25,17 +25,16 @@ async def list_dead_letter_source_queues(
     service: SqsService, caller: SqsCaller, request: ListDeadLetterSourceQueuesRequest
 ) -> ListDeadLetterSourceQueuesResponse:
     """List the queues whose dead letters come to this one."""
-    queue = service.of_url(request.queue_url)
+    queue = service.of_url(caller, request.queue_url)
     names, token = page(service.dead_letter_sources(queue), request.max_results, request.next_token)
-    urls = [queue_url(caller.base_url, service.settings.account, name) for name in names]
-    return ListDeadLetterSourceQueuesResponse(urls, token)
+    return ListDeadLetterSourceQueuesResponse([service.url_of(caller, name) for name in names], token)
 
 
 async def start_message_move_task(
     service: SqsService, caller: SqsCaller, request: StartMessageMoveTaskRequest
 ) -> TaskHandleResponse:
     """Move the messages of a dead-letter queue back to where they came from, or to another queue."""
-    source = _queue_of(service, request.source_arn, "SourceArn")
+    source = _queue_of(service, caller, request.source_arn, "SourceArn")
     rate = request.max_number_of_messages_per_second
     if rate is not None and not 1 <= rate <= MAX_RATE:
         raise invalid_parameter(
@@ -46,7 +45,7 @@ async def start_message_move_task(
         raise invalid_parameter("Source queue must be configured as a Dead Letter Queue.")
     destination = None
     if request.destination_arn is not None:
-        destination = _queue_of(service, request.destination_arn, "DestinationArn")
+        destination = _queue_of(service, caller, request.destination_arn, "DestinationArn")
         if destination is source:
             raise invalid_parameter("The source and the destination queue must not be the same.")
         if destination.fifo != source.fifo:
@@ -58,7 +57,7 @@ async def cancel_message_move_task(
     service: SqsService, caller: SqsCaller, request: CancelMessageMoveTaskRequest
 ) -> CancelMessageMoveTaskResponse:
     """Stop a move; messages that were moved stay moved."""
-    _queue_of(service, source_of_handle(request.task_handle), "SourceArn")
+    _queue_of(service, caller, source_of_handle(request.task_handle), "SourceArn")
     moved = await service.moves.cancel(request.task_handle)
     if moved is None:
         raise SqsError(ErrorKind.RESOURCE_NOT_FOUND, "Task does not exist.")
@@ -69,7 +68,7 @@ async def list_message_move_tasks(
     service: SqsService, caller: SqsCaller, request: ListMessageMoveTasksRequest
 ) -> ListMessageMoveTasksResponse:
     """List the latest moves of a queue, newest first."""
-    source = _queue_of(service, request.source_arn, "SourceArn")
+    source = _queue_of(service, caller, request.source_arn, "SourceArn")
     limit = 1 if request.max_results is None else request.max_results
     if not 1 <= limit <= MAX_LISTED:
         raise invalid_parameter(
@@ -78,9 +77,9 @@ async def list_message_move_tasks(
     return ListMessageMoveTasksResponse(service.moves.listed(source, limit))
 
 
-def _queue_of(service: SqsService, queue_arn: str, parameter: str) -> SqsQueue:
+def _queue_of(service: SqsService, caller: SqsCaller, queue_arn: str, parameter: str) -> SqsQueue:
     queue = service.find_arn(queue_arn)
-    if queue is None:
+    if queue is None or caller.scope not in (None, service.place_of(queue.name)[0]):
         raise SqsError(
             ErrorKind.RESOURCE_NOT_FOUND,
             f"The resource that you specified for the {parameter} parameter doesn't exist.",

@@ -33,7 +33,7 @@ async def add_permission(service: SqsService, caller: SqsCaller, request: AddPer
     """Add a statement to the queue's policy."""
     _check(request)
     async with service.catalog_lock:
-        queue = service.of_url(request.queue_url)
+        queue = service.of_url(caller, request.queue_url)
         policy = _policy_of(service, queue)
         if any(statement.get("Sid") == request.label for statement in policy["Statement"]):
             raise _invalid_label(request.label, "Already exists.")
@@ -53,7 +53,7 @@ async def add_permission(service: SqsService, caller: SqsCaller, request: AddPer
 async def remove_permission(service: SqsService, caller: SqsCaller, request: RemovePermissionRequest) -> EmptyResponse:
     """Remove a statement from the queue's policy."""
     async with service.catalog_lock:
-        queue = service.of_url(request.queue_url)
+        queue = service.of_url(caller, request.queue_url)
         policy = _policy_of(service, queue)
         kept = [statement for statement in policy["Statement"] if statement.get("Sid") != request.label]
         if len(kept) == len(policy["Statement"]):

@@ -18,7 +18,7 @@ from penstock.sqs.model import (
     QueueUrlResponse,
     SetQueueAttributesRequest,
 )
-from penstock.sqs.names import page, queue_url
+from penstock.sqs.names import Scope, page
 from penstock.sqs.queue.attributes import LiveCounters, difference, for_create, merged, shown
 from penstock.sqs.queue.queue import SqsQueue
 from penstock.sqs.service import SqsService
@@ -33,11 +33,12 @@ async def create_queue(service: SqsService, caller: SqsCaller, request: CreateQu
         default_partitions=service.settings.default_partitions,
     )
     check_tags(request.queue_name, request.tags)
+    key = service.key_for(caller, request.queue_name)
     async with service.catalog_lock:
-        await service.settle(request.queue_name)
-        existing = service.queues.get(request.queue_name)
+        await service.settle(key)
+        existing = service.queues.get(key)
         if existing is None:
-            await service.create(request.queue_name, asked, request.tags)
+            await service.create(key, asked, request.tags)
         else:
             other = difference(existing.attributes, asked, request.attributes)
             if other is not None:
@@ -45,36 +46,36 @@ async def create_queue(service: SqsService, caller: SqsCaller, request: CreateQu
                     ErrorKind.QUEUE_NAME_EXISTS,
                     f"A queue already exists with the same name and a different value for attribute {other}",
                 )
-    return QueueUrlResponse(_url(service, caller, request.queue_name))
+    return QueueUrlResponse(service.url_of(caller, key))
 
 
 async def delete_queue(service: SqsService, caller: SqsCaller, request: QueueUrlRequest) -> EmptyResponse:
     """Delete a queue with its messages."""
     async with service.catalog_lock:
-        await service.delete(service.of_url(request.queue_url))
+        await service.delete(service.of_url(caller, request.queue_url))
     return EmptyResponse()
 
 
 async def get_queue_url(service: SqsService, caller: SqsCaller, request: GetQueueUrlRequest) -> QueueUrlResponse:
     """Return the URL of a queue by its name."""
-    owner = request.queue_owner_aws_account_id
-    if owner is not None and owner != service.settings.account:
-        raise SqsError(ErrorKind.QUEUE_DOES_NOT_EXIST, "The specified queue does not exist.")
-    return QueueUrlResponse(_url(service, caller, service.find(request.queue_name).name))
+    scope = service.scope_of(caller, request.queue_owner_aws_account_id)
+    key = scope.key_of(request.queue_name, service.home)
+    return QueueUrlResponse(service.url_of(caller, service.find(key).name))
 
 
 async def list_queues(service: SqsService, caller: SqsCaller, request: ListQueuesRequest) -> ListQueuesResponse:
     """List the URLs of all queues, or of those whose names begin with a prefix."""
-    names = sorted(name for name in service.queues if name.startswith(request.queue_name_prefix))
-    chosen, token = page(names, request.max_results, request.next_token)
-    return ListQueuesResponse([_url(service, caller, name) for name in chosen], token)
+    scope, prefix = service.scope_of(caller), request.queue_name_prefix
+    keys = sorted(key for key in service.queues if _is_of(service, key, scope, prefix))
+    chosen, token = page(keys, request.max_results, request.next_token)
+    return ListQueuesResponse([service.url_of(caller, key) for key in chosen], token)
 
 
 async def get_queue_attributes(
     service: SqsService, caller: SqsCaller, request: GetQueueAttributesRequest
 ) -> GetQueueAttributesResponse:
     """Return the requested attributes of a queue."""
-    queue = service.of_url(request.queue_url)
+    queue = service.of_url(caller, request.queue_url)
     live = live_counters(service, queue)
     return GetQueueAttributesResponse(shown(queue.attributes, request.attribute_names, live, admin=caller.admin))
 
@@ -84,7 +85,7 @@ async def set_queue_attributes(
 ) -> EmptyResponse:
     """Change attributes; if one is refused, none changes."""
     async with service.catalog_lock:
-        queue = service.of_url(request.queue_url)
+        queue = service.of_url(caller, request.queue_url)
         attributes = merged(queue.attributes, request.attributes, admin=caller.admin)
         if attributes.redrive_policy != queue.attributes.redrive_policy:
             service.check_redrive(queue.name, attributes)
@@ -94,7 +95,7 @@ async def set_queue_attributes(
 
 async def purge_queue(service: SqsService, caller: SqsCaller, request: QueueUrlRequest) -> EmptyResponse:
     """Delete all messages of a queue, at most once a minute."""
-    await purge(service, service.of_url(request.queue_url))
+    await purge(service, service.of_url(caller, request.queue_url))
     return EmptyResponse()
 
 
@@ -104,7 +105,7 @@ async def purge(service: SqsService, queue: SqsQueue) -> None:
     if queue.purged_ms is not None and now_ms - queue.purged_ms < MINUTE_MS:
         raise SqsError(
             ErrorKind.PURGE_QUEUE_IN_PROGRESS,
-            f"Only one PurgeQueue operation on {queue.name} is allowed every 60 seconds.",
+            f"Only one PurgeQueue operation on {service.place_of(queue.name)[1]} is allowed every 60 seconds.",
         )
     before, queue.purged_ms = queue.purged_ms, now_ms
     try:
@@ -112,6 +113,11 @@ async def purge(service: SqsService, queue: SqsQueue) -> None:
     except BaseException:
         queue.purged_ms = before
         raise
+
+
+def _is_of(service: SqsService, key: str, scope: Scope, prefix: str) -> bool:
+    place, name = service.place_of(key)
+    return place == scope and name.startswith(prefix)
 
 
 def live_counters(service: SqsService, queue: SqsQueue) -> LiveCounters:
@@ -129,7 +135,3 @@ def live_counters(service: SqsService, queue: SqsQueue) -> LiveCounters:
         not_visible=in_flight,
         delayed=delayed,
     )
-
-
-def _url(service: SqsService, caller: SqsCaller, name: str) -> str:
-    return queue_url(caller.base_url, service.settings.account, name)

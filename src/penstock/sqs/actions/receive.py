@@ -32,7 +32,7 @@ _SYSTEM: dict[str, Callable[[SqsQueue, Entry], str | None]] = {
 
 def receive_message(service: SqsService, caller: SqsCaller, request: ReceiveMessageRequest) -> Answer:
     """Lease up to ten messages; if there are none, wait if the request asks for it."""
-    queue = service.of_url(request.queue_url)
+    queue = service.of_url(caller, request.queue_url)
     receive = _Receive(service, queue, request)
     service.charge(queue, Action.RECEIVE, 1)
     repeated = receive.repeated()

@@ -48,7 +48,7 @@ _NONE: Mapping[str, TypedValue] = {}
 
 def send_message(service: SqsService, caller: SqsCaller, request: SendMessageRequest) -> AfterCommit:
     """Send one message."""
-    queue = service.of_url(request.queue_url)
+    queue = service.of_url(caller, request.queue_url)
     now_ms = service.clock.now_ms()
     service.charge(queue, SEND, 1, now_ms)
     (message_id,) = service.new_message_ids(1)
@@ -63,7 +63,7 @@ def send_message_batch(
     service: SqsService, caller: SqsCaller, request: SendMessageBatchRequest
 ) -> AfterCommit | SendMessageBatchResponse:
     """Send up to ten messages; each succeeds or fails by itself."""
-    queue = service.of_url(request.queue_url)
+    queue = service.of_url(caller, request.queue_url)
     entries = request.entries
     check_batch(tuple([entry.id for entry in entries]), "SendMessageBatch")
     if queue.fifo:

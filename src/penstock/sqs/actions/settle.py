@@ -28,7 +28,7 @@ from penstock.sqs.service import SqsService
 
 def delete_message(service: SqsService, caller: SqsCaller, request: DeleteMessageRequest) -> Answer:
     """Delete a message by its receipt handle."""
-    queue = service.of_url(request.queue_url)
+    queue = service.of_url(caller, request.queue_url)
     service.charge(queue, Action.RECEIVE, 1)
     return _after_reading(queue, [request.receipt_handle], partial(_delete, service, queue, request))
 
@@ -41,7 +41,7 @@ def _delete(service: SqsService, queue: SqsQueue, request: DeleteMessageRequest)
 
 def delete_message_batch(service: SqsService, caller: SqsCaller, request: DeleteMessageBatchRequest) -> Answer:
     """Delete up to ten messages; each succeeds or fails on its own."""
-    queue = service.of_url(request.queue_url)
+    queue = service.of_url(caller, request.queue_url)
     check_batch(tuple([entry.id for entry in request.entries]), "DeleteMessageBatch")
     service.charge(queue, Action.RECEIVE, len(request.entries))
     handles = [entry.receipt_handle for entry in request.entries]
@@ -67,7 +67,7 @@ def change_message_visibility(
     service: SqsService, caller: SqsCaller, request: ChangeMessageVisibilityRequest
 ) -> Answer:
     """Change when a received message becomes visible again."""
-    queue = service.of_url(request.queue_url)
+    queue = service.of_url(caller, request.queue_url)
     service.charge(queue, Action.RECEIVE, 1)
 
     def change() -> Shape:
@@ -81,7 +81,7 @@ def change_message_visibility_batch(
     service: SqsService, caller: SqsCaller, request: ChangeMessageVisibilityBatchRequest
 ) -> Answer:
     """Change when up to ten messages become visible again; each succeeds or fails on its own."""
-    queue = service.of_url(request.queue_url)
+    queue = service.of_url(caller, request.queue_url)
     check_batch(tuple([entry.id for entry in request.entries]), "ChangeMessageVisibilityBatch")
     service.charge(queue, Action.RECEIVE, len(request.entries))
     handles = [entry.receipt_handle for entry in request.entries]
@@ -137,13 +137,14 @@ async def _read_and_act(unread: list[tuple[QueuePartition, int]], act: Callable[
 class _Deletions:
     """The deletions of one request, committed together by partition."""
 
-    __slots__ = ("_commits", "_now_ms", "_queue", "_service", "_settling")
+    __slots__ = ("_commits", "_leases", "_now_ms", "_queue", "_service", "_settling")
 
     def __init__(self, service: SqsService, queue: SqsQueue) -> None:
         self._service = service
         self._queue = queue
         self._now_ms = service.clock.now_ms()
         self._settling: dict[int, list[Entry]] = {}
+        self._leases: dict[int, list[int]] = {}
         self._commits: list[Commit] = []
 
     def begin(self, text: str) -> None:
@@ -153,18 +154,31 @@ class _Deletions:
             entry: Entry | None = partition.queue.engine.settle(handle.lease_id, self._now_ms)
         except LeaseNotFound:
             if self._queue.fifo:
-                raise invalid_parameter(
-                    f"Value {text} for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired."
-                ) from None
-            entry = self._begin_late(partition, handle.seq)
+                self._repeat(partition, handle, text)
+                return
+            entry = self._begin_late(partition, handle)
         if entry is not None:
             self._settling.setdefault(handle.partition, []).append(entry)
+            if self._queue.fifo:
+                self._leases.setdefault(handle.partition, []).append(handle.lease_id)
 
-    def _begin_late(self, partition: QueuePartition, seq: int) -> Entry | None:
-        """Delete a message by a handle that is not the latest; wait for a deletion that is not durable yet."""
-        engine = partition.queue.engine
-        deleting = engine.settling(seq)
+    def _repeat(self, partition: QueuePartition, handle: ReceiptHandle, text: str) -> None:
+        """Delete a message of a FIFO queue again, whose client may not have got the first answer; else refuse."""
+        if handle.lease_id in self._leases.get(handle.partition, ()):
+            return
+        if handle.lease_id not in partition.deletions:
+            raise invalid_parameter(
+                f"Value {text} for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired."
+            )
+        deleting = partition.queue.engine.settling(handle.seq)
         if deleting is not None:
+            self._commits.append((partition.shell, partition.shell.ledger.wait_for_settlement(deleting)))
+
+    def _begin_late(self, partition: QueuePartition, handle: ReceiptHandle) -> Entry | None:
+        """Delete a message by a handle that is not the latest; wait for another request's deletion to be durable."""
+        engine, seq = partition.queue.engine, handle.seq
+        deleting = engine.settling(seq)
+        if deleting is not None and deleting not in self._settling.get(handle.partition, ()):
             self._commits.append((partition.shell, partition.shell.ledger.wait_for_settlement(deleting)))
         return None if engine.returned(seq) is None else engine.settle_late(seq)
 
@@ -173,7 +187,10 @@ class _Deletions:
         commits = self._commits
         for index, entries in self._settling.items():
             partition = self._queue.partitions[index]
-            commits.append((partition.shell, partition.shell.ledger.settle(partition.queue, entries)))
+            pending = partition.shell.ledger.settle(partition.queue, entries)
+            commits.append((partition.shell, pending))
+            if index in self._leases:
+                partition.deletions.add(self._leases[index], pending)
             self._service.metrics.count_partition(self._queue, index, "delete", len(entries))
         return AfterCommit(commits, response) if commits else response
 

@@ -39,7 +39,7 @@ async def tag_queue(service: SqsService, caller: SqsCaller, request: TagQueueReq
     if not request.tags:
         raise missing_parameter("Tags")
     async with service.catalog_lock:
-        queue = service.of_url(request.queue_url)
+        queue = service.of_url(caller, request.queue_url)
         tags = {**queue.record.tags, **request.tags}
         check_tags(queue.name, tags)
         await service.change(queue, msgspec.structs.replace(queue.record, tags=tags))
@@ -51,7 +51,7 @@ async def untag_queue(service: SqsService, caller: SqsCaller, request: UntagQueu
     if not request.tag_keys:
         raise _wrong_key_length()
     async with service.catalog_lock:
-        queue = service.of_url(request.queue_url)
+        queue = service.of_url(caller, request.queue_url)
         tags = {key: value for key, value in queue.record.tags.items() if key not in request.tag_keys}
         await service.change(queue, msgspec.structs.replace(queue.record, tags=tags))
     return EmptyResponse()
@@ -59,4 +59,4 @@ async def untag_queue(service: SqsService, caller: SqsCaller, request: UntagQueu
 
 async def list_queue_tags(service: SqsService, caller: SqsCaller, request: QueueUrlRequest) -> ListQueueTagsResponse:
     """Return the tags of a queue."""
-    return ListQueueTagsResponse(service.of_url(request.queue_url).record.tags)
+    return ListQueueTagsResponse(service.of_url(caller, request.queue_url).record.tags)

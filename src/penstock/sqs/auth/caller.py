@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from penstock.sqs.actions.contents import is_harmless
+from penstock.sqs.names import Scope
 
 ANONYMOUS: Mapping[str, str] = {"SenderId": "anonymous"}
 
@@ -18,7 +19,7 @@ class CallerGone(Exception):
 class SqsCaller:
     """Who sent a request; `host` is the server's address as this client wrote it."""
 
-    __slots__ = ("_host", "_json", "admin", "hung_up", "notes")
+    __slots__ = ("_host", "_json", "admin", "hung_up", "notes", "scope", "secure")
 
     def __init__(
         self,
@@ -28,14 +29,20 @@ class SqsCaller:
         admin: bool = True,
         notes: Mapping[str, str] = ANONYMOUS,
         json: bytes | None = None,
+        scope: Scope | None = None,
+        secure: bool = False,
     ) -> None:
         self._host = host
+        self.secure = secure
+        """Whether the client uses TLS, as far as we or a trusted proxy know."""
         self._json = json
         self.hung_up = hung_up
         """Returns when the client has disconnected."""
         self.admin = admin
         self.notes = notes
         """Attributes added to every message of this caller."""
+        self.scope = scope
+        """The region and account of the credentials; None if the request has none, or if they do not matter."""
 
     @property
     def is_harmless(self) -> bool:
@@ -45,7 +52,7 @@ class SqsCaller:
     @property
     def base_url(self) -> str:
         """Return the beginning of queue URLs for this client."""
-        return f"http://{self._host.decode('latin-1') or 'localhost'}"
+        return f"http{'s' if self.secure else ''}://{self._host.decode('latin-1') or 'localhost'}"
 
     async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
         """Await the work; if the client disconnects first, cancel the work and raise CallerGone."""

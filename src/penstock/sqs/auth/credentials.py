@@ -4,6 +4,7 @@
 access_key = "orders-service"
 secret = "at least sixteen characters"
 role = "client"   # or "admin"
+account = "123456789012"   # optional; the account whose queues the key uses
 """
 
 import logging
@@ -17,11 +18,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 from penstock.ops.config import ConfigError, ConfigProblem
+from penstock.sqs.names import is_account
 
 log = logging.getLogger(__name__)
 
 MIN_SECRET_CHARS = 16
-_FIELDS = ("access_key", "secret", "role")
+_FIELDS = ("access_key", "secret", "role", "account")
 # Without the separators of the Authorization header: slash, comma, equals sign and space.
 _ACCESS_KEY = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
@@ -39,6 +41,7 @@ class Principal:
 
     access_key: str
     role: KeyRole
+    account: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,9 @@ def load_credentials(path: Path) -> Credentials:
         if reasons:
             problems += [ConfigProblem(place, str(path), reason) for reason in reasons]
         else:
-            key = AccessKey(Principal(entry["access_key"], KeyRole(entry["role"])), entry["secret"])
+            key = AccessKey(
+                Principal(entry["access_key"], KeyRole(entry["role"]), entry.get("account")), entry["secret"]
+            )
             keys[entry["access_key"]] = key
     if problems:
         raise ConfigError(problems)
@@ -109,7 +114,7 @@ def _reasons(entry: object) -> list[str]:
     if not isinstance(entry, dict):
         return ["must be a [[key]] table"]
     reasons = [f"unknown setting {name!r}; allowed are {', '.join(_FIELDS)}" for name in entry if name not in _FIELDS]
-    access_key, secret, role = (entry.get(name) for name in _FIELDS)
+    access_key, secret, role, account = (entry.get(name) for name in _FIELDS)
     if not isinstance(access_key, str) or not _ACCESS_KEY.fullmatch(access_key):
         reasons.append("access_key must be 1 to 128 letters, digits, dots, hyphens or underscores")
     if not isinstance(secret, str) or len(secret) < MIN_SECRET_CHARS:
@@ -118,6 +123,8 @@ def _reasons(entry: object) -> list[str]:
         reasons.append("secret begins or ends with white space; remove it")
     if role not in tuple(KeyRole):
         reasons.append('role must be "admin" or "client"')
+    if account is not None and not (isinstance(account, str) and is_account(account)):
+        reasons.append("account must be text of 12 digits")
     return reasons
 
 

@@ -17,6 +17,7 @@ import msgspec
 from penstock.domain.signing import AWS_ALGORITHM, aws_credential_scope, aws_signing_key, aws_string_to_sign
 from penstock.sqs.auth.credentials import Credentials, Principal
 from penstock.sqs.errors import ErrorKind, SqsError
+from penstock.sqs.names import Scope, is_account, is_region
 from penstock.sqs.wire.protocol import SignedRequest
 
 MAX_SKEW_MS = 15 * 60 * 1000
@@ -26,6 +27,7 @@ _STAMP = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})T([0-9]{2})([0-9]{2})([0-9]{
 _EXPIRES = re.compile(r"[0-9]{1,6}")
 _PLAIN_PATH = re.compile(rb"(?:/[A-Za-z0-9_~-][A-Za-z0-9_.~-]*)+")
 _CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/")
+_SCOPE = re.compile(rb"Credential=([^/,\s]+)/[0-9]+/([^/,\s]+)/")
 _UNSIGNED = b"UNSIGNED-PAYLOAD"
 
 
@@ -47,8 +49,8 @@ class Claim(msgspec.Struct, frozen=True):
         return aws_credential_scope(self.date, self.region, self.service)
 
 
-def verify(request: SignedRequest, credentials: Credentials, now_ms: int, region: str | None = None) -> Principal:
-    """Return who signed the request; SqsError if no known key did. With `region`, it must be signed for that region."""
+def verify(request: SignedRequest, credentials: Credentials, now_ms: int) -> tuple[Principal, str]:
+    """Return who signed the request, and for which region; SqsError if no known key did."""
     headers = canonical_values(request.headers)
     pairs = decoded_pairs(request.query_string) if request.query_string else []
     authorization = headers.get(b"authorization")
@@ -62,7 +64,7 @@ def verify(request: SignedRequest, credentials: Credentials, now_ms: int, region
     if key is None:
         raise SqsError(ErrorKind.INVALID_CLIENT_TOKEN_ID, "The access key in the request is not known here.")
     _check_time(claim, now_ms)
-    _check_scope(claim, region)
+    _check_scope(claim)
     _check_coverage(claim, headers)
     text = aws_string_to_sign(claim.stamp, claim.scope, canonical_request(request, claim, headers, pairs))
     expected = hmac.digest(
@@ -70,13 +72,34 @@ def verify(request: SignedRequest, credentials: Credentials, now_ms: int, region
     )
     if not hmac.compare_digest(expected.hex().encode(), claim.signature.encode()):
         raise _mismatch("The signature does not match the request; check the secret and the signing method.")
-    return key.principal
+    return key.principal, claim.region
 
 
 def names_known_key(authorization: str, credentials: Credentials) -> bool:
     """Return whether an Authorization header names a known access key; its signature is not checked."""
     named = _CREDENTIAL.search(authorization)
     return named is not None and credentials.find(named[1]) is not None
+
+
+def scope_of_open_request(authorization: bytes | None, query_string: bytes, home: Scope) -> Scope | None:
+    """Return the region and account that a signature names, which nobody checks; None if there is none."""
+    if authorization is not None:
+        named = _SCOPE.search(authorization)
+    elif b"X-Amz-Credential=" in query_string:
+        named = _SCOPE.search(b"Credential=" + unquote_to_bytes(query_string.partition(b"X-Amz-Credential=")[2]))
+    else:
+        return None
+    if named is None:
+        return None
+    return scope_of(named[2].decode("latin-1"), None, named[1].decode("latin-1"), home)
+
+
+def scope_of(region: str, account: str | None, access_key: str, home: Scope) -> Scope:
+    """Return the scope of a signed request; a key without an account has the server's, unless its name is one."""
+    return Scope(
+        region if is_region(region) else home.region,
+        account or (access_key if is_account(access_key) else home.account),
+    )
 
 
 def canonical_values(headers: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
@@ -170,13 +193,11 @@ def _epoch_ms(stamp: str) -> int:
     raise _incomplete("The date must be in ISO 8601 basic format, such as 20260131T235959Z.")
 
 
-def _check_scope(claim: Claim, region: str | None) -> None:
+def _check_scope(claim: Claim) -> None:
     if claim.date != claim.stamp[:8]:
         raise _mismatch("The date in Credential is not the day of the request's date.")
     if claim.service != "sqs":
         raise _mismatch("Credential should be scoped to the service 'sqs'.")
-    if region is not None and claim.region != region:
-        raise _mismatch(f"Credential should be scoped to the region {region!r}.")
 
 
 def _check_coverage(claim: Claim, headers: dict[bytes, bytes]) -> None:

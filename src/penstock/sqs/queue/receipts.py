@@ -7,14 +7,16 @@ another), its sequence the message, its lease one hand-out of it by one process.
 """
 
 import struct
+from functools import partial
 
 import msgspec
 
 from penstock.domain.limits import MINUTE_MS
-from penstock.engine import AsyncShell, DedupWindow, Entry, EntryState, StoredQueue, Stream
+from penstock.engine import AsyncShell, DedupWindow, Entry, EntryState, Pending, StoredQueue, Stream
 from penstock.sqs.errors import receipt_handle_is_invalid
 
 WINDOW_MS = 5 * MINUTE_MS
+MAX_DELETIONS = 10_000
 
 _VERSION = 2
 _LAYOUT = struct.Struct(">BBQQQ")
@@ -49,6 +51,31 @@ def decode_handle(text: str) -> ReceiptHandle:
     return handle
 
 
+class RecentDeletions:
+    """The leases by which messages were deleted lately, so that a client may repeat a request it got no answer to."""
+
+    __slots__ = ("_leases",)
+
+    def __init__(self) -> None:
+        self._leases: dict[int, None] = {}
+
+    def __contains__(self, lease_id: int) -> bool:
+        return lease_id in self._leases
+
+    def add(self, lease_ids: list[int], pending: Pending) -> None:
+        """Remember leases, unless the deletion fails."""
+        leases = self._leases
+        leases.update(dict.fromkeys(lease_ids))
+        while len(leases) > MAX_DELETIONS:
+            del leases[next(iter(leases))]
+        if not pending.done:
+            pending.on_failure(partial(self._forget, lease_ids))
+
+    def _forget(self, lease_ids: list[int]) -> None:
+        for lease_id in lease_ids:
+            self._leases.pop(lease_id, None)
+
+
 class QueuePartition(msgspec.Struct, frozen=True):
     """A part of a queue with its own order, deduplication and writer."""
 
@@ -56,6 +83,7 @@ class QueuePartition(msgspec.Struct, frozen=True):
     shell: AsyncShell
     stream: Stream
     queue: StoredQueue
+    deletions: RecentDeletions = msgspec.field(default_factory=RecentDeletions)
 
 
 class SqsDelivery(msgspec.Struct, frozen=True):

@@ -29,6 +29,8 @@ class SqsFigures(msgspec.Struct, kw_only=True):
     """Messages by ReceiveMessage of 10 and DeleteMessageBatch."""
     fifo_ratio: float
     """The lowest of the three ratios of a FIFO queue with 1,000 groups to a standard queue, measured alternately."""
+    partitions_send_ratio: float
+    """SendMessage with 8 partitions over the same with 1."""
     partitions_receive_ratio: float
     """Receive and delete with 32 partitions over the same with 1."""
     throttle_ratio: float
@@ -125,9 +127,11 @@ def _measure(
     report(f"send, batch, receive and delete: a standard queue and a FIFO queue with {_GROUPS:,} groups, alternately")
     standard, fifo = _basic_rates(client, port, queue("standard"), queue("ordered.fifo", **_FIFO), rounds)
     turns = rounds * _TURNS
-    report("32 partitions")
+    report("8 and 32 partitions")
     split = {**_FIFO, "DeduplicationScope": "messageGroup", "FifoThroughputLimit": "perMessageGroupId"}
-    one, many = (queue(f"split-{count}.fifo", **split, PartitionCount=str(count)) for count in (1, 32))
+    one, some, many = (queue(f"split-{count}.fifo", **split, PartitionCount=str(count)) for count in (1, 8, 32))
+    unsplit = SqsLoadRequest(work="send", port=port, queue_url=one, operations=500, groups=_GROUPS)
+    send_ratio = client.alternate_ratio(turns // 4, unsplit, msgspec.structs.replace(unsplit, queue_url=some))
     for url in (one, many):
         client.run(
             SqsLoadRequest(work="send_batch", port=port, queue_url=url, operations=120 * turns // 4, groups=_GROUPS)
@@ -150,6 +154,7 @@ def _measure(
         batch_msgs_per_s=standard[1],
         receive_delete_msgs_per_s=standard[2],
         fifo_ratio=min(fifo),
+        partitions_send_ratio=send_ratio,
         partitions_receive_ratio=partitions,
         throttle_ratio=ratio,
         wake_p99_ms=statistics.quantiles(wake.latencies_ms, n=100)[98],

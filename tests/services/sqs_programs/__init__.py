@@ -1,0 +1,1 @@
+"""Programs of users of SQS, for the clients that they use."""
