@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from penstock.domain.errors import Unavailable
+from penstock.events.process import TOKEN_LIFETIME_S
 from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan, send_answer
 from penstock.http.server.server import HttpServer
 from penstock.testing.receiver import Ending, Reply, defer, rate_limit
@@ -188,7 +189,7 @@ async def test_a_token_of_another_job_or_one_that_expired_is_401(rig: DispatchRi
     await rig.publish()
     (job_id,) = await rig.queue_all()
     expired = rig.tokens.token(job_id, rig.now_ms)
-    rig.clock.advance(3600)
+    rig.clock.advance(TOKEN_LIFETIME_S)
 
     assert (await rig.process(job_id, expired)).status == 401
     assert (await rig.process(job_id, rig.tokens.token(rig.new_id(), rig.now_ms))).status == 401

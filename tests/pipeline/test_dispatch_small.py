@@ -45,7 +45,9 @@ async def test_the_driver_publishes_from_few_lanes_without_spark_and_leaves_many
     database: SparkDatabase, jobs: JobRepository, queue_uri: str
 ) -> None:
     settings = msgspec.structs.replace(SETTINGS, few_lanes=2)
-    leader = DriverLeader(database, settings, LEASE, SystemClock(), process_ids(), destination(queue_uri))
+    leader = DriverLeader(
+        database, settings, LEASE, SystemClock(), process_ids(), destination(queue_uri), publishes=True
+    )
     await asyncio.to_thread(leader.open)
     try:
         few = await make(jobs, "a", "b", "a")

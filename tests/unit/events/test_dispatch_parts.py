@@ -174,6 +174,9 @@ class RecordingQueue:
     async def close(self) -> None:
         pass
 
+    async def settled_before_ms(self, pool: str | None = None) -> int:
+        raise NotImplementedError
+
     async def publish(self, publications: Sequence[Publication]) -> "list[Exception | None]":
         self.waves.append([publication.dedup_id for publication in publications])
         await asyncio.sleep(1)

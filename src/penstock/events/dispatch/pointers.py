@@ -39,10 +39,10 @@ class Pointers:
         )
         # A FIFO queue makes the messages of a group wait for each other; IMMEDIATE jobs must not.
         group = job.id if job.mode is DispatchMode.IMMEDIATE else job.group_key
-        return Publication(_encode(pointer), group, job.dedup_id, _queue_of(job.pool))
+        return Publication(_encode(pointer), group, job.dedup_id, queue_of(job.pool))
 
 
-def _queue_of(pool: str) -> str | None:
+def queue_of(pool: str) -> str | None:
     """Return the pool whose queue is used; None for the shared one, which is also for codes that no router accepts."""
     return None if pool == DEFAULT_DISPATCH_POOL or not is_pool_code(pool) else pool
 

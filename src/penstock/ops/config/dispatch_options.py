@@ -59,10 +59,12 @@ class SchedulerOptions:
         "Time until the jobs of a crashed scheduler are published again.",
     )
     stale_after_s: float = setting(
-        900.0, kinds.number(1, 604_800), "A queued job without progress for this time is published again."
+        900.0,
+        kinds.number(1, 604_800),
+        "After this time in the queue, a job is published again if its message is gone.",
     )
-    stale_poll_s: float = setting(60.0, kinds.number(1, 86_400), "Time between polls for queued jobs without progress.")
-    stale_batch_size: int = setting(100, kinds.integer(1, 10_000), "Jobs without progress per poll, at most.")
+    stale_poll_s: float = setting(60.0, kinds.number(1, 86_400), "Time between polls for lost jobs.")
+    stale_batch_size: int = setting(100, kinds.integer(1, 10_000), "Lost jobs per poll, at most.")
     archive_after_s: float = setting(
         86_400.0, kinds.number(60, 31_536_000), "Finished jobs are archived after this time."
     )
