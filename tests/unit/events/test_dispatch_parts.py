@@ -20,7 +20,7 @@ from penstock.events.dispatch.lane_claims import LaneClaims
 from penstock.events.dispatch.lane_publisher import LanePublisher
 from penstock.events.dispatch.pending_job_poller import ClaimPace
 from penstock.events.dispatch.pointers import Pointers
-from penstock.events.dispatch.server import BlockOnErrorChecker, SchedulerServerSettings
+from penstock.events.dispatch.server import BlockOnErrorChecker, SchedulerRole
 from penstock.events.dispatch.settings import Counts, SchedulerSettings
 from penstock.events.store.database import LaneContent, LaneJob
 from penstock.events.store.repository.lanes import LaneOwner, LaneRow, LaneRun, run_of
@@ -339,7 +339,7 @@ async def test_a_standby_of_no_known_kind_is_refused(standby: str) -> None:
 
 def test_a_lease_that_is_renewed_less_than_twice_in_its_time_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="twice"):
-        SchedulerServerSettings(scheduler=SchedulerSettings(), lease_ttl_s=10, lease_renew_s=6)
+        SchedulerRole(scheduler=SchedulerSettings(), lease_ttl_s=10, lease_renew_s=6)
 
 
 def test_the_checker_names_the_errors_that_block_a_group() -> None:
@@ -347,13 +347,16 @@ def test_the_checker_names_the_errors_that_block_a_group() -> None:
         rig = SchedulerRig(clock)
         checker = BlockOnErrorChecker(rig.jobs)
         rig.start()
-        ids = await rig.make_all([rig.new_job("g", mode=NEXT), rig.new_job("g", mode=NEXT), rig.new_job("other")])
+        ids = await rig.make_all([rig.new_job("g", mode=NEXT), rig.new_job("g"), rig.new_job("other")])
         await comes_true(lambda: len(rig.queue.entries) == 3)
         await asyncio.sleep(1)
         assert await checker.errors_of("DISPATCH_JOB:g") == []
-        for job_id in ids[:2]:
-            await rig.fail(job_id)
-        assert await checker.errors_of("DISPATCH_JOB:g") == ids[:2]
+        # Those behind a failed job of another mode go on.
+        await rig.fail(ids[0])
+        assert await checker.errors_of("DISPATCH_JOB:g") == []
+        await rig.jobs.ignore([ids[0]], clock.now_ms())
+        await rig.fail(ids[1])
+        assert await checker.errors_of("DISPATCH_JOB:g") == [ids[1]]
         assert await checker.errors_of("DISPATCH_JOB:other") == []
         await rig.close()
 
