@@ -300,6 +300,25 @@ class TestClaiming:
 
         assert await rig.claim_ids() == [at_once]
 
+    async def test_jobs_of_high_priority_go_before_the_others_of_their_group(self, rig: JobRig) -> None:
+        regular = [await rig.make(), await rig.make(sequence=-(2**31 - 1))]
+        high = [await rig.make(high_priority=True), await rig.make(high_priority=True, sequence=-(2**31 - 1))]
+        last = await rig.make(high_priority=True, sequence=2**31 - 1)
+        other = await rig.make("other")
+
+        claimed = await rig.claim()
+
+        assert [job.id for job in claimed if job.id != other] == [high[1], high[0], last, regular[1], regular[0]]
+        assert {job.id for job in claimed if job.high_priority} == {*high, last}
+
+    async def test_a_regular_job_in_the_queue_waits_for_one_of_high_priority(self, rig: JobRig) -> None:
+        regular = await rig.make()
+        await rig.queue_all()
+        high = await rig.make(high_priority=True)
+
+        assert (await rig.begin(regular)).what is Beginning.HELD_BACK
+        assert await rig.queue_all() == [high, regular]
+
     async def test_groups_take_turns(self, rig: JobRig) -> None:
         deep = [await rig.make("deep") for _ in range(6)]
         others = [await rig.make(f"other {n}") for n in range(3)]

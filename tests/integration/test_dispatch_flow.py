@@ -544,3 +544,29 @@ async def test_jobs_of_a_deleted_subscription_are_cancelled_and_one_under_way_en
     assert (await rig.job(after))["status"] == "ERROR"
     assert "Subscription not found" in (await rig.job(after))["lastError"]
     assert rig.receiver.requests == []
+
+
+async def test_high_priority_of_an_event_a_job_or_a_subscription_is_shown_and_claimed(rig: DispatchRig) -> None:
+    plain_id, _ = await rig.subscribe()
+    urgent_id, _ = await rig.subscribe("urgent", highPriority=True)
+    regular_event, urgent_event = await rig.publish(1), await rig.publish(2, highpriority=True)
+    created = [
+        (await rig.ask("POST", "/api/v1/jobs", {"target": rig.receiver.url, **given})).body["id"]
+        for given in ({"highPriority": True}, {}, {"subscriptionId": urgent_id}, {"highPriority": False})
+    ]
+
+    jobs = {job["id"]: job for job in await rig.jobs()}
+    claimed = {job.id: job.high_priority for job in await rig.claim()}
+
+    of_events = {
+        (job["subscriptionId"], job["eventId"]): job["highPriority"] for job in jobs.values() if job["eventId"]
+    }
+    assert of_events == {
+        (plain_id, regular_event): False,
+        (plain_id, urgent_event): True,
+        (urgent_id, regular_event): True,
+        (urgent_id, urgent_event): True,
+    }
+    assert [jobs[job_id]["highPriority"] for job_id in created] == [True, False, True, False]
+    assert {job["sequence"] for job in jobs.values()} == {99}
+    assert claimed == {job_id: job["highPriority"] for job_id, job in jobs.items()}

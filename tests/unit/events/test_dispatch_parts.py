@@ -5,6 +5,7 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.cluster.errors import InvalidStandby
@@ -52,6 +53,8 @@ def test_a_pointer_has_every_field_of_the_format_so_that_other_routers_can_read_
         "dispatchMode": "BLOCK_ON_ERROR",
     }
     assert (publication.group, publication.dedup_id) == ("orders:customer-12345", "01K97F:0")
+    urgent = msgspec.structs.replace(job("01K97F", "orders:customer-12345"), high_priority=True)
+    assert json.loads(pointers.publication(urgent, 7).body)["highPriority"] is True
 
 
 def test_the_pace_grows_while_claims_are_full_and_falls_when_they_are_not() -> None:

@@ -35,6 +35,7 @@ class Pointers:
             auth_token=self._tokens.token(job.id, now_ms),
             mediation_target=self._endpoint,
             message_group_id=job.group_key,
+            high_priority=job.high_priority,
             dispatch_mode=job.mode,
         )
         # A FIFO queue makes the messages of a group wait for each other; IMMEDIATE jobs must not.
@@ -56,7 +57,7 @@ class _Pointer(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fal
     mediation_type: MediationType = MediationType.HTTP
     mediation_target: str
     message_group_id: str
-    high_priority: bool = False
+    high_priority: bool
     dispatch_mode: DispatchMode
 
 
