@@ -7,7 +7,7 @@ from penstock.events.process.route import PATH, ProcessRoute
 from penstock.events.process.server import ProcessSettings, open_processor
 from penstock.events.process.tokens import LIFETIME_S as TOKEN_LIFETIME_S
 from penstock.events.process.tokens import AuthTokens, auth_secrets
-from penstock.events.process.verdict import error_text, judge
+from penstock.events.process.verdict import judge
 
 __all__ = [
     "PATH",
@@ -19,7 +19,6 @@ __all__ = [
     "ProcessSettings",
     "Processor",
     "auth_secrets",
-    "error_text",
     "judge",
     "open_processor",
 ]
