@@ -9,12 +9,12 @@ from penstock.router.monitoring.pools import GroupList, GroupQuery, PoolChange, 
 from penstock.router.monitoring.queues import QueueList
 from penstock.router.monitoring.views import RouterPoolView
 from penstock.router.monitoring.warning_routes import WarningCount, WarningList, WarningQuery
-from penstock.router.monitoring.warnings import RouterWarning, Warnings
+from penstock.router.monitoring.warnings import RouterWarning, WarningCode, Warnings
 from penstock.router.pools.counts import RouterMetrics
 from penstock.router.pools.mediator import HttpMediator
 from penstock.router.pools.pool import SHRINK_WAIT_S, Mediator
 from penstock.router.router import Router
-from penstock.router.schedule import PeriodicTask, TaskSchedule
+from penstock.router.schedule import TaskSchedule, router_tasks
 from penstock.router.server import LocalMediation, serve_router, serve_standby_router
 from penstock.router.settings import RouterSettings, router_settings
 
@@ -30,7 +30,6 @@ __all__ = [
     "LocalMediation",
     "Mediator",
     "Overview",
-    "PeriodicTask",
     "PoolChange",
     "PoolConfiguration",
     "QueueList",
@@ -44,12 +43,14 @@ __all__ = [
     "RouterSettings",
     "RouterWarning",
     "TaskSchedule",
+    "WarningCode",
     "WarningCount",
     "WarningList",
     "WarningQuery",
     "Warnings",
     "breaker_list",
     "router_settings",
+    "router_tasks",
     "serve_router",
     "serve_standby_router",
 ]
