@@ -570,3 +570,15 @@ async def test_high_priority_of_an_event_a_job_or_a_subscription_is_shown_and_cl
     assert [jobs[job_id]["highPriority"] for job_id in created] == [True, False, True, False]
     assert {job["sequence"] for job in jobs.values()} == {99}
     assert claimed == {job_id: job["highPriority"] for job_id, job in jobs.items()}
+
+
+async def test_while_the_database_is_away_the_answer_is_503_and_nothing_is_sent(rig: DispatchRig) -> None:
+    await rig.subscribe()
+    await rig.publish()
+    (job_id,) = await rig.queue_all()
+    await rig.repository.close()
+
+    answer = await rig.process(job_id)
+
+    assert (answer.status, answer.headers["content-type"]) == (503, "application/problem+json")
+    assert rig.receiver.requests == []
