@@ -1,8 +1,11 @@
 """Each page shows what is true, and each button does what it says, after it has asked."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+from urllib.request import Request, urlopen
 
 import msgspec
 import pytest
@@ -244,6 +247,17 @@ def test_groups_have_their_charts(site: Site, page: Page) -> None:
     expect(heat.locator("rect:not(.heat-none)").first).to_be_visible()
     for label in ("Messages per group", "Workers used by group", "Queue depth by group"):
         expect(page.get_by_role("img", name=re.compile(f"^{label}"))).to_be_visible()
+
+
+def test_the_latency_of_messages_that_are_not_jobs_is_shown_too(site: Site, page: Page) -> None:
+    receiver = site.receiver()
+    opened(page, "groups")
+    heat = page.get_by_role("img", name=re.compile("^Processing latency by group and time"))
+    query = f"count=40&messageGroupMode=single&endpoint={quote(receiver.url, safe='')}"
+    request = Request(f"{site.addresses['router']}/api/seed/messages?{query}", b"", {"X-Penstock": "1"}, method="POST")
+    with urlopen(request, timeout=60) as answer:
+        assert json.loads(answer.read())["published"] == 40
+    expect(heat).to_have_attribute("aria-label", re.compile("single-group"), timeout=30_000)
 
 
 def test_a_key_is_found_whoever_its_jobs_are_owed_to_page_by_page(site: Site, page: Page) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.cluster.errors import StaleLeader
 from penstock.domain.job import BEFORE_ALL_ATTEMPTS, Attempt, CreatedJob
-from penstock.domain.job_state import DIRECT_TYPE, JobStatus
+from penstock.domain.job_state import DEFAULT_DISPATCH_POOL, DIRECT_TYPE, JobStatus
 from penstock.domain.matching import Condition, EventFilter
 from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.retry import RetrySchedule
@@ -299,6 +299,25 @@ class TestClaiming:
         at_once = await rig.make(mode=IMMEDIATE)
 
         assert await rig.claim_ids() == [at_once]
+
+    async def test_jobs_of_high_priority_go_before_the_others_of_their_group(self, rig: JobRig) -> None:
+        regular = [await rig.make(), await rig.make(sequence=-(2**31 - 1))]
+        high = [await rig.make(high_priority=True), await rig.make(high_priority=True, sequence=-(2**31 - 1))]
+        last = await rig.make(high_priority=True, sequence=2**31 - 1)
+        other = await rig.make("other")
+
+        claimed = await rig.claim()
+
+        assert [job.id for job in claimed if job.id != other] == [high[1], high[0], last, regular[1], regular[0]]
+        assert {job.id for job in claimed if job.high_priority} == {*high, last}
+
+    async def test_a_regular_job_in_the_queue_waits_for_one_of_high_priority(self, rig: JobRig) -> None:
+        regular = await rig.make()
+        await rig.queue_all()
+        high = await rig.make(high_priority=True)
+
+        assert (await rig.begin(regular)).what is Beginning.HELD_BACK
+        assert await rig.queue_all() == [high, regular]
 
     async def test_groups_take_turns(self, rig: JobRig) -> None:
         deep = [await rig.make("deep") for _ in range(6)]
@@ -856,15 +875,33 @@ class TestDeliveringMany:
         assert [each.id for each in again.subscriptions] == [first.id, second.id]
 
 
+async def recover_lost(rig: JobRig, most: int = 10) -> list[str]:
+    """Recover what is stale while the queue is empty."""
+    return await rig.repository.recover_stale(rig.now_ms, most, settled={DEFAULT_DISPATCH_POOL: rig.now_ms})
+
+
 class TestLeases:
+    async def test_a_queued_job_is_not_recovered_while_its_pointer_may_be_in_the_queue(self, rig: JobRig) -> None:
+        job_id = await rig.make(pool="orders")
+        await rig.queue_all()
+        queued_ms = rig.now_ms
+        rig.clock.advance(QUEUE_LEASE_S)
+        assert await rig.repository.stale_pools(rig.now_ms, "", 10) == ["orders"]
+        assert await rig.repository.stale_pools(rig.now_ms, "orders", 10) == []
+
+        for settled in ({}, {"orders": queued_ms}, {"other": rig.now_ms}):
+            assert await rig.repository.recover_stale(rig.now_ms, 10, settled=settled) == []
+        assert await rig.repository.recover_stale(rig.now_ms, 10, settled={"orders": queued_ms + 1}) == [job_id]
+        assert await rig.repository.stale_pools(rig.now_ms, "", 10) == []
+
     async def test_a_queued_job_whose_lease_ran_out_is_pending_again(self, rig: JobRig) -> None:
         job_id = await rig.make()
         await rig.queue_all()
         rig.clock.advance(QUEUE_LEASE_S - 1)
-        assert await rig.repository.recover_stale(rig.now_ms, 10) == []
+        assert await recover_lost(rig) == []
         rig.clock.advance(1)
 
-        assert await rig.repository.recover_stale(rig.now_ms, 10) == [job_id]
+        assert await recover_lost(rig) == [job_id]
 
         (job,) = await rig.claim()
         assert (job.id, job.dedup_id) == (job_id, f"{job_id}:1")
@@ -877,8 +914,8 @@ class TestLeases:
         await rig.queue_all()
         rig.clock.advance(QUEUE_LEASE_S)
 
-        assert sorted(await rig.repository.recover_stale(rig.now_ms, 2)) == early
-        assert await rig.repository.recover_stale(rig.now_ms, 2) == [late]
+        assert sorted(await recover_lost(rig, 2)) == early
+        assert await recover_lost(rig, 2) == [late]
 
     async def test_a_job_that_is_known_to_be_on_its_way_is_not_recovered(self, rig: JobRig) -> None:
         job_id = await rig.make()
@@ -886,7 +923,7 @@ class TestLeases:
         rig.clock.advance(QUEUE_LEASE_S)
         assert await rig.repository.extend_leases([job_id], rig.now_ms + 1) == [job_id]
 
-        assert await rig.repository.recover_stale(rig.now_ms, 10) == []
+        assert await recover_lost(rig) == []
 
     async def test_a_lease_is_never_shortened_and_a_finished_job_has_none(self, rig: JobRig) -> None:
         job_id = await rig.make()
@@ -903,7 +940,7 @@ class TestLeases:
         second = await rig.make()
         await rig.queue_all()
         rig.clock.advance(QUEUE_LEASE_S - 1)
-        assert await rig.repository.recover_stale(rig.now_ms, 10) == [first]
+        assert await recover_lost(rig) == [first]
 
         assert (await rig.begin(second)).what is Beginning.HELD_BACK
         assert await rig.queue_all() == [first, second]

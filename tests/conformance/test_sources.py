@@ -12,6 +12,7 @@ import pytest
 from penstock.domain.errors import NotFound, Unavailable
 from penstock.domain.limits import KIB
 from penstock.domain.pointer import MessagePointer, encode_pointer
+from penstock.edge.clock import SystemClock
 from penstock.queues.port import Publication, Received, Source
 from tests.sources.receiving import PATIENCE_S, bodies, numbered, publications, take, take_until
 from tests.sources.rig import SourceRig
@@ -41,6 +42,35 @@ async def rig(request: pytest.FixtureRequest) -> AsyncIterator[SourceRig]:
     kind: type[SourceRig] = request.param
     async with kind.on_new_queue(request) as made:
         yield made
+
+
+# What is settled for sure
+
+
+@EVERY
+async def test_a_publisher_says_before_when_everything_is_settled(rig: SourceRig) -> None:
+    clock = SystemClock()
+    async with rig.publishing() as publisher, rig.consuming() as source, asyncio.timeout(PATIENCE_S):
+        asked_ms = clock.now_ms()
+        assert await publisher.settled_before_ms() >= asked_ms
+
+        await publisher.publish(publications("first"))
+        first_ms = clock.now_ms()
+        assert await publisher.settled_before_ms() <= first_ms
+        # The answer of some is in whole seconds.
+        await asyncio.sleep(2.1)
+        await publisher.publish(publications("second", group="another"))
+        second_ms = clock.now_ms()
+        received = await take(source, 2)
+        # A message that a consumer has is not settled.
+        assert await publisher.settled_before_ms() <= first_ms
+
+        (first,) = [message for message in received if message.body == b"first"]
+        await source.ack(first)
+        if rig.knows_the_oldest:
+            assert first_ms < await publisher.settled_before_ms() <= second_ms
+        await asyncio.gather(*(source.ack(message) for message in received if message is not first))
+        assert await publisher.settled_before_ms() >= second_ms
 
 
 # Handing out

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from penstock.domain.errors import Unavailable
+from penstock.events.process import TOKEN_LIFETIME_S
 from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan, send_answer
 from penstock.http.server.server import HttpServer
 from penstock.testing.receiver import Ending, Reply, defer, rate_limit
@@ -188,7 +189,7 @@ async def test_a_token_of_another_job_or_one_that_expired_is_401(rig: DispatchRi
     await rig.publish()
     (job_id,) = await rig.queue_all()
     expired = rig.tokens.token(job_id, rig.now_ms)
-    rig.clock.advance(3600)
+    rig.clock.advance(TOKEN_LIFETIME_S)
 
     assert (await rig.process(job_id, expired)).status == 401
     assert (await rig.process(job_id, rig.tokens.token(rig.new_id(), rig.now_ms))).status == 401
@@ -542,4 +543,42 @@ async def test_jobs_of_a_deleted_subscription_are_cancelled_and_one_under_way_en
     assert (await rig.job(late))["status"] == "CANCELLED"
     assert (await rig.job(after))["status"] == "ERROR"
     assert "Subscription not found" in (await rig.job(after))["lastError"]
+    assert rig.receiver.requests == []
+
+
+async def test_high_priority_of_an_event_a_job_or_a_subscription_is_shown_and_claimed(rig: DispatchRig) -> None:
+    plain_id, _ = await rig.subscribe()
+    urgent_id, _ = await rig.subscribe("urgent", highPriority=True)
+    regular_event, urgent_event = await rig.publish(1), await rig.publish(2, highpriority=True)
+    created = [
+        (await rig.ask("POST", "/api/v1/jobs", {"target": rig.receiver.url, **given})).body["id"]
+        for given in ({"highPriority": True}, {}, {"subscriptionId": urgent_id}, {"highPriority": False})
+    ]
+
+    jobs = {job["id"]: job for job in await rig.jobs()}
+    claimed = {job.id: job.high_priority for job in await rig.claim()}
+
+    of_events = {
+        (job["subscriptionId"], job["eventId"]): job["highPriority"] for job in jobs.values() if job["eventId"]
+    }
+    assert of_events == {
+        (plain_id, regular_event): False,
+        (plain_id, urgent_event): True,
+        (urgent_id, regular_event): True,
+        (urgent_id, urgent_event): True,
+    }
+    assert [jobs[job_id]["highPriority"] for job_id in created] == [True, False, True, False]
+    assert {job["sequence"] for job in jobs.values()} == {99}
+    assert claimed == {job_id: job["highPriority"] for job_id, job in jobs.items()}
+
+
+async def test_while_the_database_is_away_the_answer_is_503_and_nothing_is_sent(rig: DispatchRig) -> None:
+    await rig.subscribe()
+    await rig.publish()
+    (job_id,) = await rig.queue_all()
+    await rig.repository.close()
+
+    answer = await rig.process(job_id)
+
+    assert (answer.status, answer.headers["content-type"]) == (503, "application/problem+json")
     assert rig.receiver.requests == []

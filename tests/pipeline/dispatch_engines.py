@@ -90,8 +90,11 @@ class SparkEngine:
         await asyncio.to_thread(self._rounds)
 
     def _rounds(self) -> None:
-        rounds = DispatchRounds(database=self._database, destination=destination(self._queue_url), settings=SETTINGS)
-        leader = DriverLeader(self._database, SETTINGS, LeaseSettings(), SystemClock(), process_ids())
+        queue = destination(self._queue_url)
+        rounds = DispatchRounds(database=self._database, destination=queue, settings=SETTINGS)
+        leader = DriverLeader(
+            self._database, SETTINGS, LeaseSettings(), SystemClock(), process_ids(), queue, publishes=False
+        )
         leader.open()
         try:
             job = DispatchQuery(rounds)

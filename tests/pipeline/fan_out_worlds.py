@@ -20,8 +20,8 @@ from penstock.spark.schemas import EVENTS
 
 EVENT_ROWS = StructType([EVENTS[name] for name in EVENT_COLUMNS])
 TENANTS = ("", "acme", "other")
-NAMES = ("tier", "region", "id", "source", "type", "subject", "ключ", "")
-VALUES = ("", "eu", "eu-west", "gold", "shop", "a:b", "naïve \N{SNOWMAN}", "with \x00 and \n")
+NAMES = ("highpriority", "tier", "region", "id", "source", "type", "subject", "ключ", "")
+VALUES = ("", "true", "eu", "eu-west", "gold", "shop", "a:b", "naïve \N{SNOWMAN}", "with \x00 and \n")
 _numbers = count(1)
 
 
@@ -58,6 +58,7 @@ def subscriptions(draw: st.DrawFn) -> Subscription:
         target=f"https://{number}.example",
         pool=draw(st.sampled_from(("FAST", "SLOW"))),
         mode=draw(st.sampled_from(DispatchMode)),
+        high_priority=draw(st.booleans()),
         paused=draw(st.booleans()),
         tenant=draw(st.sampled_from(TENANTS)),
     )

@@ -50,7 +50,9 @@ async def test_the_driver_publishes_from_few_lanes_without_spark_and_leaves_many
         for number in range(3)
     ]
     await jobs.create_jobs(many, SystemClock().now_ms())
-    leader = DriverLeader(database, settings, LEASE, SystemClock(), process_ids(), destination(queue_uri))
+    leader = DriverLeader(
+        database, settings, LEASE, SystemClock(), process_ids(), destination(queue_uri), publishes=True
+    )
     await asyncio.to_thread(leader.open)
     try:
         assert await asyncio.to_thread(leader.leads_within, 60.0)

@@ -76,7 +76,7 @@ def report(names: Sequence[str] = (), span: ReportPeriod = DAY) -> Figures:
         totals=ReportTotals(
             attempts=attempts, delivered=attempts, failed=0, refused=0, deferred=0, jobs=attempts, groups=attempts,
             repaired=0, wait_mean_ms=1.5 if names else None, wait_longest_ms=3 if names else None,
-            latency=[0] * 16 + [attempts],
+            p50_ms=1 if names else None, p99_ms=2 if names else None,
         ),
         groups=[Group(group_key=name, attempts=9, failed=3, busy_ms=400_000) for name in names],
         partitions=[PartitionFigures(partition=number, groups=1, attempts=5) for number in range(4)] if names else [],

@@ -19,7 +19,7 @@ from psycopg import sql
 
 from penstock.domain.errors import FailedPrecondition
 from penstock.domain.job import ClaimedJob, DispatchJob
-from penstock.domain.job_state import JobStatus
+from penstock.domain.job_state import DEFAULT_DISPATCH_POOL, JobStatus
 from penstock.domain.order import LaneKey, Position, Standing, blocks, holds_back, is_expired, lane_of
 from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.pace.credit import AwakeStream
@@ -268,7 +268,8 @@ class Walk:
 
     async def recover(self, first: int, second: int) -> None:
         self.rig.clock.advance((0, 1000)[second % 2])
-        await self.rig.repository.recover_stale(self.rig.now_ms, first + 1)
+        settled = {DEFAULT_DISPATCH_POOL: self.rig.now_ms - second}
+        await self.rig.repository.recover_stale(self.rig.now_ms, first + 1, settled=settled)
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])

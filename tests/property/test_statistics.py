@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections import Counter
+from itertools import pairwise
 from math import ceil
 
 from hypothesis import given
@@ -11,6 +12,7 @@ from penstock.domain.outcome import AttemptOutcome
 from penstock.events.statistics.facts import Fact
 from penstock.events.statistics.minutes import (
     BUCKETS,
+    COARSE_BOUNDS_MS,
     LATENCY_BOUNDS_MS,
     Leader,
     Leaders,
@@ -19,6 +21,7 @@ from penstock.events.statistics.minutes import (
     joined,
     leading,
     percentile_ms,
+    refined,
     summed,
 )
 
@@ -72,6 +75,24 @@ def test_a_percentile_lies_in_the_bucket_of_the_true_one(durations_ms: list[int]
 
     assert told_ms is not None
     assert (0, *LATENCY_BOUNDS_MS)[place] <= told_ms <= LATENCY_BOUNDS_MS[place]
+
+
+def test_percentiles_are_within_a_third_of_the_truth_from_5_ms_on() -> None:
+    assert list(LATENCY_BOUNDS_MS) == sorted(set(LATENCY_BOUNDS_MS))
+    assert all(upper <= lower * 4 / 3 for lower, upper in pairwise(LATENCY_BOUNDS_MS) if lower >= 5)
+    assert LATENCY_BOUNDS_MS[-1] == COARSE_BOUNDS_MS[-1] == 60_000
+    latency = [0] * BUCKETS
+    latency[bisect_left(LATENCY_BOUNDS_MS, 650)] = 100
+    assert 600 < (percentile_ms(latency, 0.95) or 0) <= 800
+
+
+def test_minutes_of_coarse_buckets_are_read_with_all_their_counts() -> None:
+    old = tuple(range(1, len(COARSE_BOUNDS_MS) + 2))
+    new = refined(old)
+    assert (len(new), sum(new), refined(new)) == (BUCKETS, sum(old), new)
+    for bound, counted in zip(COARSE_BOUNDS_MS, old, strict=False):
+        assert new[bisect_left(LATENCY_BOUNDS_MS, bound)] == counted
+    assert new[-1] == old[-1]
 
 
 def test_an_empty_histogram_has_no_percentile() -> None:

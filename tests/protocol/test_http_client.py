@@ -12,8 +12,9 @@ from penstock.delivery.errors import AnswerTimedOut, ConnectFailed, StaleConnect
 from penstock.delivery.http.answer import Answer
 from penstock.delivery.http.client import HttpClient, exchange_once
 from penstock.delivery.http.http1 import Http1Connection
-from penstock.delivery.http.request import head_with
+from penstock.delivery.http.request import head_with, request_head
 from penstock.delivery.http.settings import HttpClientSettings, own_part_settings
+from penstock.domain.signing import Signature
 from tests.rigs.http2_endpoint import Request, http2
 from tests.rigs.http_endpoints import RawServer, Talk, answers, read_request
 from tests.rigs.tls import server_context, trusting_context
@@ -53,6 +54,23 @@ async def test_every_method_goes_out_with_its_headers() -> None:
     assert [first for first, _, _ in asked] == [f"{method} /a?b=c HTTP/1.1" for method in ("GET", "PUT", "DELETE")]
     assert [body for _, _, body in asked] == [b"", b"{}", b""]
     assert asked[0][1]["x-a"] == "1"
+
+
+async def test_header_names_have_the_usual_case_in_http_1() -> None:
+    lines: list[str] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        lines.extend((await reader.readuntil(b"\r\n\r\n")).decode().splitlines()[1:])
+        writer.write(OK)
+
+    async with talking_to(talk) as (client, url):
+        head = request_head(url, "secret").with_values((("ce-id", "1"),))
+        await client.send(head, b"{}", Signature("1", "2", "3"))
+    names = [line.partition(":")[0] for line in lines if line]
+    assert names == [
+        "Host", "Content-Type", "Accept", "User-Agent", "Authorization", "Ce-Id", "Content-Length", "Webhook-Id",
+        "Webhook-Timestamp", "Webhook-Signature",
+    ]  # fmt: skip
 
 
 async def test_a_get_without_a_body_is_whole_over_http2() -> None:

@@ -1,6 +1,7 @@
 """The mediator against a real receiver: what is sent, and what each answer leads to."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -114,6 +115,20 @@ async def test_client_errors_can_be_retried(receiver: RecordingReceiver) -> None
     async with mediator_rig(DeliverySettings(client_errors=ClientErrors.RETRY)) as rig:
         assert (await rig.deliver(receiver.url)).result is MediationResult.ERROR_PROCESS
         assert rig.warnings == []
+
+
+async def test_a_failure_is_logged_in_words(
+    rig: Rig, receiver: RecordingReceiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "penstock.router")
+    receiver.script(Reply(503), rate_limit("7"))
+    for _ in range(2):
+        await rig.deliver(receiver.url)
+    endpoint = receiver.url.rstrip("/")
+    assert caplog.messages == [
+        f"not delivered: {endpoint}/: answered 503",
+        f"not delivered: {endpoint}/: answered 429: too many requests",
+    ]
 
 
 async def test_a_refusal_is_warned_about_without_secrets(rig: Rig, receiver: RecordingReceiver) -> None:

@@ -77,7 +77,7 @@ class RawServer:
 async def read_request(reader: asyncio.StreamReader) -> tuple[str, dict[str, str], bytes]:
     """One request: its first line, its headers and its body."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-    headers = {line.split(": ", 1)[0]: line.split(": ", 1)[1] for line in head[1:] if line}
+    headers = {line.split(": ", 1)[0].lower(): line.split(": ", 1)[1] for line in head[1:] if line}
     return head[0], headers, await reader.readexactly(int(headers["content-length"]))
 
 

@@ -62,6 +62,9 @@ class RecordingPublisher:
             Unavailable("token=hunter2") if self._rig.refuses and n == 1 else None for n in range(len(publications))
         ]
 
+    async def settled_before_ms(self, pool: str | None = None) -> int:
+        raise NotImplementedError
+
     async def close(self) -> None:
         self._rig.closed_publishers += 1
 

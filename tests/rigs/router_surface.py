@@ -122,6 +122,7 @@ def pool_view(code: str, *, queued: int = 3, rate_limit_per_minute: int | None =
         rate_limit_waits=2,
         submitted=112,
         success_rate=0.9,
+        judged=100,
         average_processing_ms=12.5,
     )
 

@@ -96,15 +96,20 @@ class Entry(msgspec.Struct, frozen=True):
     pointer: MessagePointer
     group: str | None
     dedup_id: str | None
+    sent_ms: int = 0
 
 
 class MemoryQueue:
-    """A FIFO queue with deduplication, which may be slow, down, or refuse some groups."""
+    """A FIFO queue with deduplication, which may be slow, down, or refuse some groups.
+
+    `entries` are all that ever came; the numbers of those that are settled, or lost, are in `gone`.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._seen: dict[str, int] = {}
         self.entries: list[Entry] = []
+        self.gone: set[int] = set()
         self.duplicates = 0
         self.calls: list[list[str | None]] = []
         self.latency_s = 0.001
@@ -137,6 +142,20 @@ class MemoryQueue:
         await asyncio.sleep(self.latency_s)
         return results
 
+    async def settled_before_ms(self, pool: str | None = None) -> int:
+        if self.is_down:
+            raise BrokerUnavailable("no answer")
+        return min((entry.sent_ms for entry in self.unsettled), default=self._clock.now_ms())
+
+    @property
+    def unsettled(self) -> list[Entry]:
+        """What lies in the queue."""
+        return [entry for number, entry in enumerate(self.entries) if number not in self.gone]
+
+    def lose_all(self) -> None:
+        """Empty the queue."""
+        self.gone.update(range(len(self.entries)))
+
     async def close(self) -> None:
         self.closed = True
 
@@ -151,7 +170,8 @@ class MemoryQueue:
             self.duplicates += 1
             return None
         self._seen[publication.dedup_id] = self._clock.now_ms()
-        self.entries.append(Entry(decode_pointer(publication.body), publication.group, publication.dedup_id))
+        entry = Entry(decode_pointer(publication.body), publication.group, publication.dedup_id, self._clock.now_ms())
+        self.entries.append(entry)
         return None
 
 

@@ -25,6 +25,7 @@ from penstock.events.dispatch.settings import SchedulerSettings
 from penstock.events.errors import WrongJobStatus
 from penstock.events.store.database import Transaction
 from penstock.events.store.repository import JobRepository
+from penstock.events.store.repository.chores import NOTHING
 from penstock.events.store.repository.deliveries import Beginning, Done, TryLater, Verdict
 from penstock.events.store.repository.lanes import LaneOwner, LaneRun, Lanes
 from penstock.queues.errors import HeldBack
@@ -135,11 +136,24 @@ class MortalLanes(Lanes):
 class MortalJobs(JobRepository):
     """The repository of such a process."""
 
-    def __init__(self, database: InlineDatabase, life: Life) -> None:
-        mortal = MortalDatabase(database, life)
+    def __init__(self, rig: SchedulerRig, life: Life, findings: list[str]) -> None:
+        mortal = MortalDatabase(rig.database, life)
         super().__init__(mortal)
         self.in_hand: dict[LaneKey, set[str]] = {}
         self.lanes = MortalLanes(mortal, self.in_hand)
+        self._queue = rig.queue
+        self._findings = findings
+
+    async def recover_stale(
+        self, now_ms: int, most: int, token: int | None = None, settled: Mapping[str, int] = NOTHING
+    ) -> list[str]:
+        waiting = {entry.dedup_id for entry in self._queue.unsettled}
+        recovered = await super().recover_stale(now_ms, most, token, settled)
+        for job_id in recovered:
+            job = await self.get_job(job_id)
+            if f"{job_id}:{job.publish_round - 1}" in waiting:
+                self._findings.append(f"{job_id} was recovered while its pointer was in the queue")
+        return recovered
 
 
 class MortalPublisher:
@@ -168,6 +182,10 @@ class MortalPublisher:
             results += some
         await self._life.goes_on()
         return results
+
+    async def settled_before_ms(self, pool: str | None = None) -> int:
+        await self._life.goes_on()
+        return await self._queue.settled_before_ms(pool)
 
     async def close(self) -> None:
         pass
@@ -201,10 +219,10 @@ class MortalLease:
 class Node:
     """One scheduler process of several."""
 
-    def __init__(self, rig: SchedulerRig, name: str) -> None:
+    def __init__(self, rig: SchedulerRig, name: str, findings: list[str]) -> None:
         seconds = asyncio.get_running_loop().time
         self.life = Life()
-        self.jobs = MortalJobs(rig.database, self.life)
+        self.jobs = MortalJobs(rig, self.life, findings)
         lease = MortalLease(SqlLease(rig.jobs, rig.clock, "scheduler", name), self.life)
         self.standby = Standby(lease, ttl_s=TTL_S, renew_s=RENEW_S, seconds=seconds)
         self.scheduler = Scheduler(
@@ -249,9 +267,10 @@ class Consumer:
         self._rig = rig
         self._chance = chance
         self._in_hand = in_hand
-        self._lanes: dict[str, deque[str]] = {}
+        self._lanes: dict[str, deque[tuple[int, str]]] = {}
         self._drains: set[asyncio.Task[None]] = set()
         self._seen = 0
+        self._rests_until_s = 0.0
         self.loses = 0.02
         self.fails = 0.1
         self.begun: dict[str, list[str]] = defaultdict(list)
@@ -265,24 +284,29 @@ class Consumer:
         try:
             while True:
                 for entry in self._rig.queue.entries[self._seen :]:
+                    self._receive(self._seen, entry.pointer.id, entry.group or "")
                     self._seen += 1
-                    self._receive(entry.pointer.id, entry.group or "")
                 await asyncio.sleep(0.01)
         finally:
             for drain in self._drains:
                 drain.cancel()
             await asyncio.gather(*self._drains, return_exceptions=True)
 
-    def _receive(self, job_id: str, group: str) -> None:
+    def rest(self, for_s: float) -> None:
+        """Deliver nothing for a while: what was published waits in the queue."""
+        self._rests_until_s = asyncio.get_running_loop().time() + for_s
+
+    def _receive(self, number: int, job_id: str, group: str) -> None:
         if self.final.get(job_id) in (JobStatus.COMPLETED, JobStatus.EXPIRED) and job_id not in self.excused:
             self.findings.append(f"{job_id} was published after it was {self.final[job_id]}")
         if self._chance.random() < self.loses:
+            self._rig.queue.gone.add(number)
             return
         lane = self._lanes.get(group)
         if lane is not None:
-            lane.append(job_id)
+            lane.append((number, job_id))
             return
-        self._lanes[group] = deque([job_id])
+        self._lanes[group] = deque([(number, job_id)])
         drain = asyncio.create_task(self._drain(group))
         self._drains.add(drain)
         drain.add_done_callback(self._drains.discard)
@@ -290,7 +314,10 @@ class Consumer:
     async def _drain(self, group: str) -> None:
         lane = self._lanes[group]
         while lane:
-            if await self._deliver(lane[0]):
+            await asyncio.sleep(max(0.0, self._rests_until_s - asyncio.get_running_loop().time()))
+            number, job_id = lane[0]
+            if await self._deliver(job_id):
+                self._rig.queue.gone.add(number)
                 lane.popleft()
             else:
                 await asyncio.sleep(0.5)
@@ -406,6 +433,7 @@ class World:
             self._queue_fails: 2,
             self._look_at_errors: 2,
             self._cancel: 1,
+            self._rest: 1,
         }
         (happening,) = self.chance.choices(list(weights), list(weights.values()))
         await happening()
@@ -460,6 +488,10 @@ class World:
         queue.is_down = not queue.is_down
         queue.refused_groups = {f"DISPATCH_JOB:g{self.chance.randrange(6)}"}
 
+    async def _rest(self) -> None:
+        await self._busy()
+        self.consumer.rest(self.chance.uniform(1.0, 4.0 * SETTINGS.stale_after_s))
+
     async def _look_at_errors(self) -> None:
         await self.consumer.resolve(ignore=0.5)
 
@@ -472,13 +504,14 @@ class World:
 
     def _start_node(self) -> None:
         self._named += 1
-        self.nodes.append(Node(self.rig, f"node{self._named}"))
+        self.nodes.append(Node(self.rig, f"node{self._named}", self.consumer.findings))
 
     async def _heal(self) -> None:
         """From here on everything works."""
         self.rig.queue.is_down = False
         self.rig.queue.refused_groups = set()
         self.consumer.loses = self.consumer.fails = 0.0
+        self.consumer.rest(0)
         for node in self.nodes:
             node.life.lease_is_reachable = True
             node.life.resume()

@@ -149,12 +149,16 @@ def deliver_without_a_lease(self: DeliveryPool) -> bool:
     return self._lanes.has_turn(self._permits.limit)
 
 
+def always_reached(self: Consumer) -> bool:
+    return True
+
+
 def simulate_many(seeds: int) -> None:
     for seed in range(seeds):
         simulate_router(seed)
 
 
-Defect = tuple[type, str, Callable[..., object]]
+Defect = tuple[type, str, Callable[..., object] | property]
 DEFECTS: dict[str, tuple[str, list[Defect]]] = {
     "leases that have ended": ("without its lease", [(DeliveryPool, "_has_turn", deliver_without_a_lease)]),
     "no cascade": ("became final as", [(DeliveryPool, "_cascade", no_cascade)]),
@@ -172,6 +176,7 @@ DEFECTS: dict[str, tuple[str, list[Defect]]] = {
     "no groups": ("two deliveries of group", [(PoolLanes, "_lane_for", a_lane_for_each)]),
     "too many permits": ("deliveries at once in pool", [(DeliveryPool, "_start_workers", twice_the_permits)]),
     "a drained pool forgets its messages": ("tracked after the stop", [(PoolLanes, "clear", forget_at_drain)]),
+    "a queue that never opened is healthy": ("was never opened", [(Consumer, "is_healthy", property(always_reached))]),
     "two pools serve one group": ("two deliveries of group", [(Pools, "_is_held_elsewhere", never_held_elsewhere)]),
 }
 

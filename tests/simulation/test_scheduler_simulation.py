@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from penstock.events.dispatch.recovery import StaleQueuedJobPoller
 from penstock.testing.virtual_loop import LoopClock, run_virtual
 from tests.rigs.scheduler_world import World
 
@@ -35,3 +36,18 @@ def test_whatever_happens_to_schedulers_queue_and_lease_jobs_arrive_once_and_in_
     assert run_virtual(main) == []
     assert len(world[0].made) > STEPS
     assert {entry.pointer.id for entry in world[0].rig.queue.entries} <= set(world[0].made)
+
+
+def test_a_scheduler_that_recovers_jobs_by_their_age_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def everything_is_settled(self: StaleQueuedJobPoller, pool: str) -> int:
+        return self._clock.now_ms()
+
+    monkeypatch.setattr(StaleQueuedJobPoller, "_settled_before_ms", everything_is_settled)
+    findings: list[str] = []
+    for seed in SEEDS:
+
+        async def main(clock: LoopClock, seed: int = seed) -> list[str]:
+            return await World(clock, seed).run(STEPS)
+
+        findings += run_virtual(main)
+    assert any("was recovered while its pointer was in the queue" in finding for finding in findings)

@@ -42,6 +42,8 @@ class SourceRig(ABC):
     networked: ClassVar[bool] = True
     # A visibility timeout so short that a test can wait for its end; SQS counts in whole seconds.
     brief_s: ClassVar[float] = 1.0
+    # Whether a publisher knows when the oldest message was published; AWS tells only how long messages are kept.
+    knows_the_oldest: ClassVar[bool] = True
     # The largest body that a publisher takes.
     largest_body_bytes: ClassVar[int] = MIB
 

@@ -110,6 +110,7 @@ class MotoFifoRig(SqsRig):
     # Which groups are blocked it looks up once, when a long poll begins.
     keeps_order_with_receives_at_once = False
     tests_the_client = False
+    knows_the_oldest = False
     _account = "123456789012"
 
     @classmethod

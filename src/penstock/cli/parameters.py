@@ -47,6 +47,10 @@ SubscriptionId: TypeAlias = Annotated[
     str | None, typer.Option("--subscription", metavar="ID", help="Only jobs of this subscription.")
 ]
 Tenant: TypeAlias = Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="The tenant.")]
+HighPriority: TypeAlias = Annotated[
+    bool | None,
+    typer.Option("--high-priority/--regular-priority", help="Whether it goes before the others of its key."),
+]
 Mode: TypeAlias = Annotated[
     str | None,
     typer.Option(

@@ -94,7 +94,8 @@ def up(
         pipeline=given_or(pipeline, config.ports.pipeline),
     )
     options = options_of(ctx).as_arguments()
-    parts = parts_of(directory, ports, environment, chosen_engine(engine), options, database)
+    endpoint = config.scheduler.chosen_endpoint
+    parts = parts_of(directory, ports, environment, chosen_engine(engine), options, database, endpoint)
     uvloop.run(_run(parts, directory))
 
 

@@ -53,6 +53,7 @@ class SubscriptionSettings(TypedDict, total=False):
     pool: str | None
     mode: DispatchMode
     unkeyed: UnkeyedOrder
+    high_priority: bool
     retry_delays_s: Sequence[float]
     timeout_s: float
     headers: Mapping[str, str]
@@ -70,6 +71,7 @@ class SubscriptionChanges(TypedDict, total=False):
     pool: str | None
     mode: DispatchMode
     unkeyed: UnkeyedOrder
+    high_priority: bool
     retry_delays_s: Sequence[float]
     timeout_s: float
     headers: Mapping[str, str]
@@ -89,6 +91,7 @@ class JobOptions(TypedDict, total=False):
     group: str
     sequence: int
     mode: DispatchMode
+    high_priority: bool
     pool: str
     payload: object
     content_type: str

@@ -9,6 +9,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from penstock.client.types import MOST_AT_ONCE, CloudEvent
 from penstock.domain.errors import InvalidArgument
+from penstock.domain.event import PRIORITY_EXTENSION
 from penstock.domain.limits import MIB
 from penstock.edge.randomness import random_bytes
 
@@ -16,7 +17,7 @@ MOST_BYTES_AT_ONCE = 8 * MIB
 
 _DEFAULT_CONTENT_TYPE = "application/json"
 _ID_BYTES = 16
-_NAMED = frozenset(CloudEvent.__struct_fields__)
+_NOT_ATTRIBUTES = frozenset({*CloudEvent.__struct_fields__, PRIORITY_EXTENSION})
 
 
 def new_event_id() -> str:
@@ -25,7 +26,8 @@ def new_event_id() -> str:
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened. Events with the same `key` arrive in order; each `source` and `id` is stored once.
+    """Something that happened. Events with the same `key` arrive in order, those of high priority before the others;
+    each `source` and `id` is stored once.
 
     `data` is any JSON, a text with a `content_type` of text, or bytes of any type.
     """
@@ -40,6 +42,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str | None = None
     content_type: str = _DEFAULT_CONTENT_TYPE
     attributes: Mapping[str, str | int | bool] = msgspec.field(default_factory=dict)
+    high_priority: bool = False
 
 
 class _Delivered(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,10 +77,11 @@ def encode_event(event: Event) -> bytes:
             data_base64=event.data if isinstance(event.data, bytes) else None,
         )
     )
-    if not event.attributes:
+    priority = {PRIORITY_EXTENSION: True} if event.high_priority else {}
+    if not event.attributes and not priority:
         return named
     # Attributes first, so that none of them can replace a member with a meaning.
-    return msgspec.json.encode({**event.attributes, **msgspec.json.decode(named, type=dict[str, Raw])})
+    return msgspec.json.encode({**event.attributes, **priority, **msgspec.json.decode(named, type=dict[str, Raw])})
 
 
 def json_of(value: object) -> Raw | UnsetType:
@@ -105,7 +109,8 @@ def decode_event(content: bytes) -> Event:
         time=read.time,
         tenant=read.tenant,
         content_type=read.datacontenttype,
-        attributes={name: str(value) for name, value in members.items() if name not in _NAMED},
+        attributes={name: str(value) for name, value in members.items() if name not in _NOT_ATTRIBUTES},
+        high_priority=members.get(PRIORITY_EXTENSION) == "true",
     )
 
 

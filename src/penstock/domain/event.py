@@ -6,6 +6,13 @@ import msgspec
 
 from penstock.domain.message import NO_ATTRIBUTES
 
+PRIORITY_EXTENSION = "highpriority"
+
+
+def is_high_priority_event(attributes: Mapping[str, str]) -> bool:
+    """Return whether an event with these extensions has high priority."""
+    return attributes.get(PRIORITY_EXTENSION) == "true"
+
 
 class StoredEvent(msgspec.Struct, frozen=True, kw_only=True):
     """An event as its publisher sent it; `id` is Penstock's, `external_id` is the publisher's.
@@ -30,6 +37,11 @@ class StoredEvent(msgspec.Struct, frozen=True, kw_only=True):
     def cloud_id(self) -> str:
         """The id that subscribers see."""
         return self.external_id or self.id
+
+    @property
+    def high_priority(self) -> bool:
+        """Whether its jobs go before the regular ones of their group: the extension `highpriority` is true."""
+        return is_high_priority_event(self.attributes)
 
     @property
     def filterable(self) -> dict[str, str]:

@@ -31,6 +31,8 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     group: str | None = None
     sequence: int = DEFAULT_SEQUENCE
     mode: DispatchMode = DispatchMode.BLOCK_ON_ERROR
+    high_priority: bool = False
+    """Whether it goes before the regular jobs of its group."""
     pool: str = DEFAULT_DISPATCH_POOL
     payload: bytes | None = None
     content_type: str = "application/json"
@@ -68,6 +70,7 @@ class DispatchJob(msgspec.Struct, frozen=True, kw_only=True):
     group: str | None
     group_key: str
     sequence: int
+    """With the priority in it (`domain.order.tiered_sequence`)."""
     mode: DispatchMode
     status: JobStatus
     target: str
@@ -107,6 +110,7 @@ class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
     pool: str
     publish_round: int
     due_at_ms: int
+    high_priority: bool = False
 
     @property
     def lane(self) -> LaneKey:

@@ -20,6 +20,7 @@ from penstock.domain.pointer import DispatchMode
 DEFAULT_GROUP = "default"
 DEFAULT_SEQUENCE = 99
 
+_TIER = 2**32
 _FREE_RETURNS = 2
 _FIRST_RETURN_S = 0.1
 _LONGEST_RETURN_S = 5.0
@@ -30,8 +31,26 @@ def group_key(scope: str, group: str | None) -> str:
     return f"{scope}:{group or DEFAULT_GROUP}"
 
 
+def tiered_sequence(sequence: int, *, high_priority: bool) -> int:
+    """Return the sequence that a job is stored with: those of high priority come before all others of their group.
+
+    A sequence that users choose lies within ±2³¹, so that the two tiers do not meet.
+    """
+    return sequence - _TIER if high_priority else sequence
+
+
+def is_high_priority(stored_sequence: int) -> bool:
+    """Return whether a stored sequence is one of high priority."""
+    return stored_sequence < -_TIER // 2
+
+
+def chosen_sequence(stored_sequence: int) -> int:
+    """Return the sequence that was chosen, without the tier."""
+    return stored_sequence + _TIER if is_high_priority(stored_sequence) else stored_sequence
+
+
 class Position(NamedTuple):
-    """A job's place in its group: by sequence, then age, then id."""
+    """A job's place in its group: by sequence, which has the priority in it, then age, then id."""
 
     sequence: int
     created_at_ms: int

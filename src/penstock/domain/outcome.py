@@ -261,3 +261,22 @@ def _rate_limited(retry_after: str | None, now_ms: int) -> MediationOutcome:
     asked_s = None if retry_after is None else retry_after_s(retry_after, now_ms)
     delay_s = DEFAULT_DELAY_S if asked_s is None else asked_s
     return MediationOutcome(MediationResult.ERROR_PROCESS, delay_s, RateLimited(asked_s), status=_TOO_MANY_REQUESTS)
+
+
+def error_text(error: MediationError | None) -> str | None:
+    """Describe why an attempt did not deliver; None if it did."""
+    match error:
+        case None:
+            return None
+        case Timeout(after_s):
+            return f"no answer within {after_s:g} s"
+        case CircuitOpen(endpoint, _):
+            return f"not sent: {endpoint} has failed too often, its breaker is open"
+        case HttpError(status, _):
+            return f"answered {status}"
+        case RateLimited():
+            return "answered 429: too many requests"
+        case Deferred():
+            return "answered ack: false"
+        case NetworkError(detail) | EgressDenied(detail):
+            return detail

@@ -25,10 +25,10 @@ class Histogram:
         self.total = 0.0
         self._counts = [0] * (len(bounds) + 1)
 
-    def observe(self, value: float) -> None:
-        """Count one value."""
-        self._counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
+    def observe(self, value: float, times: int = 1) -> None:
+        """Count one value, or that it came a number of times."""
+        self._counts[bisect_left(self.bounds, value)] += times
+        self.total += value * times
 
     @property
     def count(self) -> int:
@@ -80,6 +80,9 @@ class TopK:
         # One entry per key, with a weight the key had at some time. Entries are updated only at the top of the heap,
         # so that adding to a known key does not touch the heap.
         self._lightest: list[tuple[int, str]] = []
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._weights
 
     def add(self, key: str, weight: int) -> None:
         """Add a non-negative weight to a key."""

@@ -39,6 +39,7 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     pool: str | None = None
     mode: DispatchMode = DispatchMode.BLOCK_ON_ERROR
     unkeyed: UnkeyedOrder = UnkeyedOrder.NONE
+    high_priority: bool = False
     retry: RetrySchedule = DEFAULT_RETRY_SCHEDULE
     timeout_s: float = DEFAULT_TIMEOUT_S
     headers: Mapping[str, str] = NO_ATTRIBUTES

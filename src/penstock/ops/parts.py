@@ -56,11 +56,12 @@ def parts_of(
     engine: Engine,
     options: Sequence[str] = (),
     database: str = "",
+    endpoint: str = "",
 ) -> list[SupervisedPart]:
     """Return the SQS server, Pub/Sub API, API and router, and the pipeline with Spark; else the API runs the scheduler.
 
     `options` go before every part's command, such as --config FILE. `database` is the URL of PostgreSQL for events and
-    jobs; queues stay in the directory.
+    jobs; queues stay in the directory. `endpoint` is where routers bring jobs; empty: to the API.
     """
     data = ("--data", str(directory))
     # By the environment: the URL may hold a password, and --data would choose the file in the directory.
@@ -96,7 +97,8 @@ def parts_of(
 
     def pipeline(at: Mapping[str, str]) -> tuple[str, ...]:
         port, queue = str(pipeline_port.release()), ("--queue", _dispatch_queue(at["sqs"]))
-        return (*options, "pipeline", "run", "--port", port, *queue, "--endpoint", f"{at['api']}{PROCESS}", *jobs_data)
+        processing = ("--endpoint", endpoint or f"{at['api']}{PROCESS}")
+        return (*options, "pipeline", "run", "--port", port, *queue, *processing, *jobs_data)
 
     api_environment = {**jobs_environment, _FAN_OUT: FanOutBy.PIPELINE} if with_spark else jobs_environment
     parts = [

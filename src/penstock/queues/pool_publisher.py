@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from penstock.domain.errors import NotFound, PenstockError
 from penstock.queues.open import PublisherFactory
@@ -44,6 +45,25 @@ class PoolPublisher:
                 outcomes[index] = result
         return outcomes
 
+    async def settled_before_ms(self, pool: str | None = None) -> int:
+        """Return a moment before which nothing of a pool was published that a queue still has.
+
+        What was published before the pool had a queue of its own is in the shared one.
+        """
+        moment_ms = await self._shared.settled_before_ms()
+        own = await self._queue_of(pool)
+        if own is None:
+            return moment_ms
+        with self._using(own):
+            try:
+                return min(moment_ms, await (await self._opened(own)).settled_before_ms())
+            except NotFound:
+                # It was removed, so nothing is in it.
+                await self._drop(own)
+                return moment_ms
+            finally:
+                await self._close_idle()
+
     async def close(self) -> None:
         """Close all queues."""
         for publisher in (*self._open.values(), self._shared):
@@ -62,19 +82,27 @@ class PoolPublisher:
     async def _publish(self, pool: str | None, publications: Sequence[Publication]) -> "list[Exception | None]":
         if pool is None:
             return await self._shared.publish(publications)
+        with self._using(pool):
+            try:
+                results = await (await self._opened(pool)).publish(publications)
+                if results and all(isinstance(result, NotFound) for result in results):
+                    # It was removed; nothing of this was stored.
+                    await self._drop(pool)
+                    results = await (await self._opened(pool)).publish(publications)
+                return results
+            except PenstockError as error:
+                return [error] * len(publications)
+            finally:
+                await self._close_idle()
+
+    @contextmanager
+    def _using(self, pool: str) -> Iterator[None]:
+        """Keep the queue of a pool open."""
         self._busy[pool] = self._busy.get(pool, 0) + 1
         try:
-            results = await (await self._opened(pool)).publish(publications)
-            if results and all(isinstance(result, NotFound) for result in results):
-                # It was removed; nothing of this was stored.
-                await self._drop(pool)
-                results = await (await self._opened(pool)).publish(publications)
-            return results
-        except PenstockError as error:
-            return [error] * len(publications)
+            yield
         finally:
             self._busy[pool] -= 1
-            await self._close_idle()
 
     async def _opened(self, pool: str) -> Publisher:
         async with self._opening.setdefault(pool, asyncio.Lock()):

@@ -155,5 +155,13 @@ class Publisher(Protocol):
         """
         ...
 
+    async def settled_before_ms(self, pool: str | None = None) -> int:
+        """Return a moment: what was published before it is not in the queue any more, not even leased.
+
+        That is when the oldest message was published, or now if there is none, by the broker's clock or ours. `pool`
+        names the queue where there are several. Raise Unavailable if the broker did not answer.
+        """
+        ...
+
     async def close(self) -> None:
         """Disconnect."""

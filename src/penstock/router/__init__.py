@@ -9,13 +9,13 @@ from penstock.router.monitoring.pools import GroupList, GroupQuery, PoolChange, 
 from penstock.router.monitoring.queues import QueueList
 from penstock.router.monitoring.views import RouterPoolView
 from penstock.router.monitoring.warning_routes import WarningCount, WarningList, WarningQuery
-from penstock.router.monitoring.warnings import RouterWarning, Warnings
+from penstock.router.monitoring.warnings import RouterWarning, WarningCode, Warnings
 from penstock.router.pools.counts import RouterMetrics
 from penstock.router.pools.mediator import HttpMediator
 from penstock.router.pools.permits import MessageLeaseEnded, Permit, Permits
 from penstock.router.pools.pool import SHRINK_WAIT_S, Mediator, StagedMediator
 from penstock.router.router import Router
-from penstock.router.schedule import PeriodicTask, TaskSchedule
+from penstock.router.schedule import TaskSchedule, router_tasks
 from penstock.router.server import LocalMediation, serve_router, serve_standby_router
 from penstock.router.settings import RouterSettings, router_settings
 
@@ -32,7 +32,6 @@ __all__ = [
     "Mediator",
     "MessageLeaseEnded",
     "Overview",
-    "PeriodicTask",
     "Permit",
     "Permits",
     "PoolChange",
@@ -49,12 +48,14 @@ __all__ = [
     "RouterWarning",
     "StagedMediator",
     "TaskSchedule",
+    "WarningCode",
     "WarningCount",
     "WarningList",
     "WarningQuery",
     "Warnings",
     "breaker_list",
     "router_settings",
+    "router_tasks",
     "serve_router",
     "serve_standby_router",
 ]

@@ -1,7 +1,8 @@
 """The router: consumers, pools and the messages in flight between them."""
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Collection
 from heapq import nsmallest
 
 from penstock.delivery import Breakers, BreakerView
@@ -28,7 +29,10 @@ from penstock.router.pools.counts import RouterMetrics
 from penstock.router.pools.pool import Mediator, StagedMediator
 from penstock.router.pools.pools import Pools
 
+_log = logging.getLogger(__name__)
+
 _ALL = InFlightFilter()
+_SHOWN_NAMES = 10
 
 
 class Router:
@@ -60,9 +64,14 @@ class Router:
         """Make pools and consumers match the configuration; unchanged ones are not touched."""
         limits = self._limits
         pools = self._pools.plan(configuration.processing_pools, limits.max_pools, limits.pool_warning_threshold)
+        _log_changes("pools created", [pool.code for pool in pools.create])
+        _log_changes("pools to be drained", pools.drain)
+        _log_changes("pools with new limits", [pool.code for pool in pools.change])
         for pool in pools.create:
             self._pools.create(pool)
         queues = plan_queues(self._consumers.queues, configuration.queues)
+        _log_changes("queues to be left", queues.stop)
+        _log_changes("queues to be consumed", [queue.queue_name for queue in queues.start])
         for name in queues.stop:
             self._consumers.retire(name)
         for code in pools.drain:
@@ -189,6 +198,12 @@ class Router:
     def reset_breakers(self) -> int:
         """Close all breakers, and return their number."""
         return self._breakers.reset_all()
+
+
+def _log_changes(what: str, names: Collection[str]) -> None:
+    if names:
+        shown = ", ".join(list(names)[:_SHOWN_NAMES]) + (", …" if len(names) > _SHOWN_NAMES else "")
+        _log.info("%d %s: %s", len(names), what, shown)
 
 
 def _matches(message: TrackedMessage, wanted: InFlightFilter) -> bool:

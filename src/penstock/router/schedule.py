@@ -3,10 +3,15 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import msgspec
 
 log = logging.getLogger(__name__)
+
+MONITOR_S = 60.0
+CLEAN_UP_S = 10.0
+LEAK_CHECK_S = 30.0
 
 Pause = Callable[[float], Awaitable[None]]
 
@@ -45,3 +50,25 @@ class TaskSchedule:
                 await task.work()
             except Exception:
                 log.exception("a periodic task failed", extra={"task": task.name})
+
+
+class PeriodicWork(Protocol):
+    """What a router does from time to time."""
+
+    async def restart_unhealthy_consumers(self) -> None:
+        """Replace the consumers that do not poll."""
+
+    async def clean_up_drained(self) -> None:
+        """Remove drained pools and close idle consumers."""
+
+    async def check_for_leaks(self) -> None:
+        """Warn if more messages are tracked than pools hold and queues are settling."""
+
+
+def router_tasks(router: PeriodicWork) -> tuple[PeriodicTask, ...]:
+    """Return the periodic tasks of a router."""
+    return (
+        PeriodicTask("monitor", MONITOR_S, router.restart_unhealthy_consumers),
+        PeriodicTask("clean-up", CLEAN_UP_S, router.clean_up_drained),
+        PeriodicTask("leaks", LEAK_CHECK_S, router.check_for_leaks),
+    )

@@ -27,12 +27,9 @@ from penstock.router.pools.counts import RouterMetrics
 from penstock.router.pools.mediator import HttpMediator
 from penstock.router.pools.pool import Mediator, StagedMediator
 from penstock.router.router import Router
-from penstock.router.schedule import PeriodicTask, TaskSchedule
+from penstock.router.schedule import PeriodicWork, TaskSchedule, router_tasks
 from penstock.router.settings import RouterSettings
 
-MONITOR_S = 60.0
-CLEAN_UP_S = 10.0
-LEAK_CHECK_S = 30.0
 LEASE_NAME = "router"
 
 
@@ -86,7 +83,7 @@ async def _run(server: HttpServer, router: Router, sync: ConfigSync) -> None:
     stop = stop_signal(server)
     async with server:
         print(f"listening on {server.url}", flush=True)
-        tasks = asyncio.create_task(_run_tasks(router, sync))
+        tasks = asyncio.create_task(run_tasks(router, sync))
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait((tasks, stopping), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
@@ -97,17 +94,12 @@ async def _run(server: HttpServer, router: Router, sync: ConfigSync) -> None:
         raise results[0]
 
 
-async def _run_tasks(router: Router, sync: ConfigSync) -> None:
+async def run_tasks(router: PeriodicWork, sync: ConfigSync) -> None:
     """Sync the configuration and run the periodic tasks until cancelled (ROUTER-TASK-1)."""
-    tasks = (
-        PeriodicTask("monitor", MONITOR_S, router.restart_unhealthy_consumers),
-        PeriodicTask("clean-up", CLEAN_UP_S, router.clean_up_drained),
-        PeriodicTask("leaks", LEAK_CHECK_S, router.check_for_leaks),
-    )
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(sync.run())
-            group.create_task(TaskSchedule(tasks, lambda: sync.state.initialised, pause).run())
+            group.create_task(TaskSchedule(router_tasks(router), lambda: sync.state.initialised, pause).run())
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
 

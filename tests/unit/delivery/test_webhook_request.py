@@ -162,7 +162,7 @@ def test_each_delivery_of_a_subscription_has_headers_of_its_own_once() -> None:
         head, _, body = raw.partition(b"\r\n\r\n")
         assert body == request.body
         for name, value in request.head.headers:
-            assert f"\r\n{name}: {value}\r\n".encode() in head + b"\r\n"
+            assert f"\r\n{name}: {value}\r\n".lower().encode() in head.lower() + b"\r\n"
     assert headers_of(requests[0])["traceparent"] != headers_of(requests[1])["traceparent"] != "forged"
 
 

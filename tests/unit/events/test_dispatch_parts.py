@@ -5,6 +5,7 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.cluster.errors import InvalidStandby
@@ -20,7 +21,7 @@ from penstock.events.dispatch.lane_claims import LaneClaims
 from penstock.events.dispatch.lane_publisher import LanePublisher
 from penstock.events.dispatch.pending_job_poller import ClaimPace
 from penstock.events.dispatch.pointers import Pointers
-from penstock.events.dispatch.server import BlockOnErrorChecker, SchedulerServerSettings
+from penstock.events.dispatch.server import BlockOnErrorChecker, SchedulerRole
 from penstock.events.dispatch.settings import Counts, SchedulerSettings
 from penstock.events.store.database import LaneContent, LaneJob
 from penstock.events.store.repository.lanes import LaneOwner, LaneRow, LaneRun, run_of
@@ -52,6 +53,8 @@ def test_a_pointer_has_every_field_of_the_format_so_that_other_routers_can_read_
         "dispatchMode": "BLOCK_ON_ERROR",
     }
     assert (publication.group, publication.dedup_id) == ("orders:customer-12345", "01K97F:0")
+    urgent = msgspec.structs.replace(job("01K97F", "orders:customer-12345"), high_priority=True)
+    assert json.loads(pointers.publication(urgent, 7).body)["highPriority"] is True
 
 
 def test_the_pace_grows_while_claims_are_full_and_falls_when_they_are_not() -> None:
@@ -173,6 +176,9 @@ class RecordingQueue:
 
     async def close(self) -> None:
         pass
+
+    async def settled_before_ms(self, pool: str | None = None) -> int:
+        raise NotImplementedError
 
     async def publish(self, publications: Sequence[Publication]) -> "list[Exception | None]":
         self.waves.append([publication.dedup_id for publication in publications])
@@ -336,7 +342,7 @@ async def test_a_standby_of_no_known_kind_is_refused(standby: str) -> None:
 
 def test_a_lease_that_is_renewed_less_than_twice_in_its_time_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="twice"):
-        SchedulerServerSettings(scheduler=SchedulerSettings(), lease_ttl_s=10, lease_renew_s=6)
+        SchedulerRole(scheduler=SchedulerSettings(), lease_ttl_s=10, lease_renew_s=6)
 
 
 def test_the_checker_names_the_errors_that_block_a_group() -> None:
@@ -344,13 +350,16 @@ def test_the_checker_names_the_errors_that_block_a_group() -> None:
         rig = SchedulerRig(clock)
         checker = BlockOnErrorChecker(rig.jobs)
         rig.start()
-        ids = await rig.make_all([rig.new_job("g", mode=NEXT), rig.new_job("g", mode=NEXT), rig.new_job("other")])
+        ids = await rig.make_all([rig.new_job("g", mode=NEXT), rig.new_job("g"), rig.new_job("other")])
         await comes_true(lambda: len(rig.queue.entries) == 3)
         await asyncio.sleep(1)
         assert await checker.errors_of("DISPATCH_JOB:g") == []
-        for job_id in ids[:2]:
-            await rig.fail(job_id)
-        assert await checker.errors_of("DISPATCH_JOB:g") == ids[:2]
+        # Those behind a failed job of another mode go on.
+        await rig.fail(ids[0])
+        assert await checker.errors_of("DISPATCH_JOB:g") == []
+        await rig.jobs.ignore([ids[0]], clock.now_ms())
+        await rig.fail(ids[1])
+        assert await checker.errors_of("DISPATCH_JOB:g") == [ids[1]]
         assert await checker.errors_of("DISPATCH_JOB:other") == []
         await rig.close()
 

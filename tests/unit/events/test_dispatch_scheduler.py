@@ -13,6 +13,7 @@ from penstock.domain.pointer import DispatchMode
 from penstock.events.dispatch.lane_claims import LaneClaims
 from penstock.events.dispatch.pointers import Pointers
 from penstock.events.dispatch.settings import SchedulerSettings
+from penstock.events.process import TOKEN_LIFETIME_S
 from penstock.events.store.repository.deliveries import Done
 from penstock.events.store.repository.lanes import LaneOwner
 from penstock.queues.errors import InvalidPublication
@@ -107,7 +108,7 @@ def test_an_idle_scheduler_asks_the_database_once_per_interval() -> None:
         before = rig.database.calls
         await asyncio.sleep(20 * POLL_S)
         # Each poll reads what is due, claims, and asks when to come again; the stale poller adds a few.
-        assert rig.database.calls - before <= 20 * 3 + 3
+        assert rig.database.calls - before <= 20 * 3 + 4
 
     on(story)
 
@@ -337,7 +338,7 @@ def test_polling_exceptions_are_logged_and_do_not_stop_the_scheduler(caplog: pyt
 
     on(story)
     assert "a poll failed" in caplog.messages
-    assert "the search for stale jobs failed" in caplog.messages
+    assert "the search for lost jobs failed" in caplog.messages
 
 
 def test_a_dispatch_that_breaks_is_logged_and_its_group_is_published_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -390,16 +391,63 @@ def test_a_database_that_fails_after_the_publication_leads_to_one_entry_in_the_q
 # Recovery
 
 
-def test_a_queued_job_that_nobody_heard_of_for_fifteen_minutes_is_published_again() -> None:
+def test_a_queued_job_whose_pointer_is_gone_is_published_again_after_fifteen_minutes() -> None:
     async def story(rig: SchedulerRig) -> None:
         scheduler = rig.start()
         job_id = await rig.make()
         await has_status(rig, job_id, QUEUED)
+        rig.queue.lose_all()
         await asyncio.sleep(14 * 60)
         assert len(rig.queue.entries) == 1
         await queued(rig, 2, 3 * 60)
         assert [entry.dedup_id for entry in rig.queue.entries] == [f"{job_id}:0", f"{job_id}:1"]
         assert scheduler.counts.recovered == 1
+
+    on(story)
+
+
+def test_a_job_whose_pointer_may_be_in_the_queue_is_not_published_again_however_old_it_is() -> None:
+    async def story(rig: SchedulerRig) -> None:
+        scheduler = rig.start()
+        await rig.make_all([rig.new_job(f"g{number}") for number in range(30)])
+        await queued(rig, 30)
+        await asyncio.sleep(24 * 3600)
+        assert (len(rig.queue.entries), scheduler.counts.recovered) == (30, 0)
+
+        # A queue that does not answer is no evidence.
+        rig.queue.is_down = True
+        rig.queue.lose_all()
+        await asyncio.sleep(3600)
+        assert scheduler.counts.recovered == 0
+        rig.queue.is_down = False
+        await queued(rig, 60, 120)
+
+    on(story)
+
+
+def test_a_lost_job_is_found_among_old_ones_that_still_wait() -> None:
+    async def story(rig: SchedulerRig) -> None:
+        rig.start()
+        lost = await rig.make()
+        await has_status(rig, lost, QUEUED)
+        await asyncio.sleep(10 * 60)
+        await rig.make_all([rig.new_job(f"g{number}") for number in range(200)])
+        await queued(rig, 201)
+        rig.queue.gone.add(0)
+        await asyncio.sleep(3600)
+        assert [entry.dedup_id for entry in rig.queue.entries[201:]] == [f"{lost}:1"]
+
+    on(story)
+
+
+def test_a_job_whose_token_has_expired_is_published_with_another() -> None:
+    async def story(rig: SchedulerRig) -> None:
+        rig.start()
+        job_id = await rig.make()
+        await has_status(rig, job_id, QUEUED)
+        await asyncio.sleep(TOKEN_LIFETIME_S - 60)
+        assert len(rig.queue.entries) == 1
+        await queued(rig, 2, 180)
 
     on(story)
 
@@ -410,6 +458,7 @@ def test_stale_recovery_asks_by_lease_so_a_job_that_is_known_to_be_on_its_way_is
         job_id = await rig.make()
         await has_status(rig, job_id, QUEUED)
         await asyncio.sleep(14 * 60)
+        rig.queue.lose_all()
         await rig.jobs.extend_leases([job_id], rig.clock.now_ms() + 900_000)
         await asyncio.sleep(10 * 60)
         assert (len(rig.queue.entries), scheduler.counts.recovered) == (1, 0)
@@ -423,6 +472,7 @@ def test_a_stale_poll_takes_no_more_than_its_number() -> None:
         await rig.make_all([rig.new_job(f"g{number}") for number in range(20)])
         scheduler = rig.start(settings=settings)
         await queued(rig, 20)
+        rig.queue.lose_all()
         await asyncio.sleep(130)
         assert scheduler.counts.recovered == 7
         await asyncio.sleep(60)

@@ -20,7 +20,7 @@ from penstock.domain.outcome import (
     is_retryable,
 )
 from penstock.domain.pointer import MessagePointer
-from penstock.events.process import PATH, AuthTokens, LocalProcessing, ProcessSettings
+from penstock.events.process import PATH, TOKEN_LIFETIME_S, AuthTokens, LocalProcessing, ProcessSettings
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.ops.telemetry import Metrics
 from penstock.router import Permits, StagedMediator
@@ -116,7 +116,7 @@ async def test_what_is_not_proven_to_be_ours_goes_by_http(rig: MediatorRig, targ
 
 async def test_an_expired_token_is_left_to_the_endpoint(rig: MediatorRig) -> None:
     pointer = rig.pointer(await rig.queued())
-    rig.clock.advance(2 * 24 * 3600)
+    rig.clock.advance(TOKEN_LIFETIME_S)
 
     assert await rig.attempt(pointer) == BY_HTTP
 

@@ -7,6 +7,7 @@ import pytest
 from penstock.domain.errors import FailedPrecondition, InvalidArgument
 from penstock.events.process.tokens import FILE_NAME, LIFETIME_S, AuthTokens, auth_secrets
 from penstock.ops.config.dispatch_options import JobsOptions
+from penstock.sqs.queue.attribute_rules import MAX_RETENTION_S
 
 OLD, NEW = b"the secret of last week", b"the secret of this week"
 JOB, OTHER_JOB = "0HZXEQ5Y8JY5Z", "0HZXEQ5Y8JY60"
@@ -20,6 +21,11 @@ def test_a_token_is_good_for_its_job_until_it_expires() -> None:
     assert tokens.check(token, JOB, NOW_MS)
     assert tokens.check(token, JOB, END_MS - 1)
     assert not tokens.check(token, JOB, END_MS)
+
+
+def test_a_token_outlives_the_longest_retention_of_a_queue() -> None:
+    tokens = AuthTokens([NEW])
+    assert tokens.check(tokens.token(JOB, NOW_MS), JOB, NOW_MS + MAX_RETENTION_S * 1000)
 
 
 def test_a_token_is_not_good_for_another_job() -> None:

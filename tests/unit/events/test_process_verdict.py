@@ -17,10 +17,11 @@ from penstock.domain.outcome import (
     NetworkError,
     RateLimited,
     Timeout,
+    error_text,
 )
 from penstock.domain.retry import DEFAULT_RETRY_SCHEDULE, RetrySchedule
 from penstock.domain.subscription import Subscription
-from penstock.events.process.verdict import Judgement, error_text, judge
+from penstock.events.process.verdict import Judgement, judge
 from penstock.events.store.repository.deliveries import Done, TryLater
 from tests.rigs.made_jobs import NOW_MS, dispatch_job
 

@@ -25,7 +25,12 @@ FIRST_ID = first_id_of(NOW_MS)
 ASKED: dict[str, tuple[dict[str, object], set[str]]] = {
     "chores": ({"now_ms": NOW_MS}, {"jobs_waiting", "jobs_expiring"}),
     "next_due": ({}, {"jobs_waiting", "jobs_expiring"}),
-    "stale_jobs": ({"now_ms": NOW_MS, "most": 100}, {"jobs_on_their_way"}),
+    "stale_pools": ({"now_ms": NOW_MS, "after": "", "most": 100}, {"jobs_on_their_way"}),
+    "lost_jobs": (
+        {"pool": "p", "now_ms": NOW_MS, "settled_before_ms": NOW_MS, "most": 100},
+        {"jobs_on_their_way"},
+    ),
+    "abandoned_jobs": ({"now_ms": NOW_MS, "most": 100}, {"jobs_on_their_way"}),
     "due_jobs": ({"now_ms": NOW_MS, "most": 100}, {"jobs_waiting"}),
     "begin_jobs": (
         {"ids": ["x"], "now_ms": NOW_MS},

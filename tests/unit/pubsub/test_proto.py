@@ -1,6 +1,5 @@
 """Protocol-buffer definitions: what can be read, what is refused, and where."""
 
-
 import pytest
 
 from penstock.pubsub.errors import InvalidSchema, SchemaMismatch

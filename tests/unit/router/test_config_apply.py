@@ -1,6 +1,7 @@
 """A configuration made so: pools and consumers added, changed, drained, moved; limits and leaks."""
 
 import asyncio
+import logging
 
 import pytest
 
@@ -54,6 +55,25 @@ async def test_a_queue_whose_settings_changed_gets_another_consumer(change: dict
 
         old, new = rig.sources
         assert (old.closed, new.closed, new.opened) == (1, 0, 1)
+
+
+@on_virtual_time
+async def test_the_log_says_which_pools_and_queues_change(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "penstock.router.router")
+    async with running() as rig:
+        many = [PoolConfiguration(f"N{number:02}", 1) for number in range(12)]
+        await rig.router.apply(pools(pool_p(7), *many, queues=("q", "r")))
+        await rig.router.apply(pools(pool_p(7), queues=("r",)))
+        await rig.router.apply(pools(pool_p(7), queues=("r",)))
+
+    names = ", ".join(f"N{number:02}" for number in range(10))
+    assert caplog.messages[2:] == [
+        f"12 pools created: {names}, …",
+        "1 pools with new limits: P",
+        "1 queues to be consumed: r",
+        f"12 pools to be drained: {names}, …",
+        "1 queues to be left: q",
+    ]
 
 
 @on_virtual_time

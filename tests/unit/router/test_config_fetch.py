@@ -69,8 +69,8 @@ async def test_a_url_is_asked_with_its_credentials_and_query() -> None:
         assert await codes(f"http://me:p%40ss@{address}/router.json?tenant=1") == ["P"]
     head = asked[0].decode()
     assert head.startswith("GET /router.json?tenant=1 HTTP/1.1\r\n")
-    assert f"host: {address}\r\n" in head
-    assert f"authorization: Basic {b64encode(b'me:p@ss').decode()}\r\n" in head
+    assert f"Host: {address}\r\n" in head
+    assert f"Authorization: Basic {b64encode(b'me:p@ss').decode()}\r\n" in head
 
 
 @pytest.mark.parametrize(

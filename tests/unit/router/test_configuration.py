@@ -7,7 +7,7 @@ from penstock.domain.errors import InvalidArgument
 from penstock.domain.pointer import DEFAULT_POOL_CODE
 from penstock.queues.open import QueueSpec
 from penstock.router.config.configuration import PoolConfiguration, RouterConfiguration, merge, parse_configuration
-from penstock.router.config.plan import plan_pools, plan_queues
+from penstock.router.config.plan import plan_pools, plan_queues, worker_share
 from penstock.router.monitoring.warnings import WarningSeverity
 
 DOCUMENT = {
@@ -178,3 +178,28 @@ def test_consumers_of_unchanged_queues_are_left_alone() -> None:
 
     assert plan.stop == ("gone", "moved")
     assert plan.start == (queue("moved", "new"), queue("added"))
+
+
+@given(st.integers(1, 1000), st.integers(1, 1000) | st.none(), st.integers(1, 8))
+def test_the_limits_of_a_pool_are_shared_out_among_workers(
+    concurrency: int, rate_per_minute: int | None, workers: int
+) -> None:
+    whole = RouterConfiguration((PoolConfiguration("P", concurrency, rate_per_minute),))
+    shares = [worker_share(whole, worker, workers, lambda _: True).processing_pools[0] for worker in range(workers)]
+
+    assert sum(share.concurrency for share in shares) == max(concurrency, workers)
+    assert max(share.concurrency for share in shares) - min(share.concurrency for share in shares) <= 1
+    if rate_per_minute is None:
+        assert all(share.rate_limit_per_minute is None for share in shares)
+    else:
+        assert sum(share.rate_limit_per_minute or 0 for share in shares) == max(rate_per_minute, workers)
+
+
+def test_a_queue_that_cannot_be_shared_has_one_worker() -> None:
+    queues = tuple(QueueSpec(f"q{number}", f"scripted:q{number}") for number in range(20))
+    whole = RouterConfiguration((), queues)
+    shares = [worker_share(whole, worker, 3, lambda queue: queue.queue_name == "q0").queues for worker in range(3)]
+
+    consumed = [queue.queue_name for share in shares for queue in share]
+    assert sorted(consumed) == sorted([queue.queue_name for queue in queues] + ["q0"] * 2)
+    assert all(share for share in shares)

@@ -38,7 +38,7 @@ def test_a_pool_in_trouble_is_a_warning(pool: RouterPoolView, reason: str) -> No
 
 
 def test_a_few_failures_are_not_judged() -> None:
-    assert judged(pool=msgspec.structs.replace(pool_view("P"), succeeded=4, failed=5, success_rate=0.44)).reasons == ()
+    assert judged(pool=msgspec.structs.replace(pool_view("P"), judged=9, success_rate=0.44)).reasons == ()
 
 
 @pytest.mark.parametrize("state", ["OPEN", "HALF_OPEN"])

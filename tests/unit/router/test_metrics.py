@@ -9,11 +9,12 @@ from penstock.router.monitoring.metrics import (
     MAX_ENDPOINT_LABELS,
     MAX_GROUPED_POOLS,
     MAX_LABELS,
+    MAX_TIMED_POOLS,
     OTHER,
     RouterCollector,
 )
 from penstock.router.monitoring.warnings import Warnings
-from penstock.router.pools.counts import SHOWN_GROUPS, PoolMetrics, RouterMetrics
+from penstock.router.pools.counts import SHOWN_GROUP_TIMES, SHOWN_GROUPS, PoolMetrics, RouterMetrics
 from penstock.testing.clock import VirtualClock
 from tests.rigs.router_surface import FakeRouter, pool_view, queue_view
 
@@ -41,6 +42,46 @@ def test_each_ending_counts_once_and_only_failures_lower_the_success_rate() -> N
     assert pool.success_rate == 0.75
     assert round(pool.average_processing_ms) == 133
     assert pool.processing.count == pool.waiting.count == 6
+
+
+def test_the_success_rate_is_that_of_the_last_five_minutes() -> None:
+    now_s = 1000.0
+    pool = PoolMetrics(lambda: now_s)
+    for _ in range(9):
+        pool.failed(0.1, 0.0, "g")
+    pool.delivered(0.1, 0.0, "g")
+    assert (pool.success_rate, pool.judged_count) == (0.1, 10)
+
+    now_s += 270
+    pool.delivered(0.1, 0.0, "g")
+    assert (pool.success_rate, pool.judged_count) == (2 / 11, 11)
+    now_s += 30
+    assert (pool.success_rate, pool.judged_count) == (1.0, 1)
+    now_s += 600
+    assert (pool.success_rate, pool.judged_count, pool.failed_count) == (1.0, 0, 9)
+
+
+def test_times_per_group_and_messages_per_group_are_histograms_of_few_groups() -> None:
+    router, metrics = FakeRouter(), RouterMetrics()
+    for number in range(50):
+        for group in range(200):
+            metrics.pool(f"P{number}").delivered(0.5 if group == 7 else 0.001, 5.0, f"g{group}")
+    found = collected(router, metrics)
+
+    for name, below in (("delivery", "1.0"), ("wait", "10.0")):
+        samples = found[f"penstock_router_group_{name}_seconds"].samples
+        groups = {(sample.labels["pool"], sample.labels["group"]) for sample in samples}
+        assert len(groups) == MAX_TIMED_POOLS * SHOWN_GROUP_TIMES
+        slow = {
+            sample.labels["le"]: sample.value
+            for sample in samples
+            if sample.labels.get("le") and (sample.labels["pool"], sample.labels["group"]) == ("P0", "g7")
+        }
+        assert (slow[below], slow["+Inf"]) == (1, 1)
+
+    sizes = found["penstock_router_pool_group_messages"].samples
+    assert {sample.labels["pool"] for sample in sizes} == {group.pool for group in router.groups(None)}
+    assert sum(sample.value for sample in sizes if sample.labels.get("le") == "+Inf") == len(router.groups(None))
 
 
 def test_the_heaviest_groups_are_told_by_the_time_they_took() -> None:

@@ -1,6 +1,7 @@
 """A pool: how many at once, how many may wait, attempts and what they keep, and what goes wrong inside."""
 
 import asyncio
+import logging
 
 import pytest
 
@@ -398,6 +399,60 @@ async def test_every_ending_is_counted_once_as_what_it_is() -> None:
         assert counts.failed_count == 3
         assert counts.transient_count == 1
         assert counts.deferred_count == 2
+
+
+@on_virtual_time
+async def test_the_times_of_a_message_with_several_attempts_are_those_of_all_of_them() -> None:
+    async with running(pool_p(1), takes_s=0.5, script={"a": [SERVER_ERROR, SERVER_ERROR]}) as rig:
+        rig.source.give(pointer("a", "a"))
+        await rig.idle()
+        counts = rig.metrics.pool("P")
+        # Three attempts of half a second, and pauses of one and two seconds that no one waited for.
+        assert (counts.processing.total, counts.waiting.total) == (1.5, 0.0)
+
+        rig.source.give(pointer("b", "b"), pointer("c", "c"))
+        await rig.idle()
+        assert (counts.processing.total, counts.waiting.total) == (2.5, 0.5)
+
+
+@on_virtual_time
+async def test_the_rate_limit_counts_each_time_that_it_holds_the_pool_back() -> None:
+    async with running(pool_p(10, 2)) as rig:
+        rig.source.give(*(pointer(f"m{number}", f"g{number}") for number in range(5)))
+        await rig.idle()
+
+        # Two go at once, two after a minute, the last one after another: one pause each, however many wait.
+        assert rig.pool().rate_limit_waits == 2
+
+
+@on_virtual_time
+async def test_the_log_says_what_happens_to_a_batch_and_group(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "penstock.router")
+    async with running(takes_s=0.5, script={"b": [FAILED_AT_ONCE]}) as rig:
+        rig.source.give(*(pointer(each, "g") for each in "abc"))
+        await rig.idle()
+
+    said = [(record.levelname, record.getMessage()) for record in caplog.records]
+    batch = "q#1|g"
+    for line in (
+        ("DEBUG", f"message a joins batch and group {batch}, which has 1"),
+        ("DEBUG", f"message a leaves batch and group {batch}, which has 2"),
+        ("WARNING", f"batch and group {batch} has failed: its later messages return to their queue"),
+        ("WARNING", f"message c returns to its queue, to keep order: batch and group {batch} has failed"),
+        ("DEBUG", f"batch and group {batch} is finished"),
+    ):
+        assert line in said
+    failed = next(record for record in caplog.records if "message b returns" in record.getMessage())
+    assert (vars(failed)["pool"], vars(failed)["queue"], vars(failed)["group"]) == ("P", "q", "g")
+
+
+@on_virtual_time
+async def test_the_log_says_how_much_a_pool_has_when_it_is_drained(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "penstock.router")
+    async with running(pool_p(1), takes_s=5) as rig:
+        rig.source.give(*(pointer(f"m{number}", f"g{number}") for number in range(3)))
+        await quiet()
+    assert "pool P is drained: 2 messages wait, 1 are being delivered, in 3 groups" in caplog.messages
 
 
 @on_virtual_time

@@ -12,7 +12,7 @@ import typer
 from penstock.cli.events.connection import connect
 from penstock.cli.family import examples
 from penstock.cli.output import print_json, print_table, yes_or_no
-from penstock.cli.parameters import ApiEndpoint, AsJson, Tenant, pairs
+from penstock.cli.parameters import ApiEndpoint, AsJson, HighPriority, Tenant, pairs
 
 DataOption: TypeAlias = Annotated[
     str | None, typer.Option("--data", metavar="JSON|@FILE", help="The data; @FILE reads a file, @- standard input.")
@@ -71,6 +71,7 @@ def publish(
     attribute: Annotated[
         list[str] | None, typer.Option(metavar="K=V", help="An attribute that filters can use; repeatable.")
     ] = None,
+    high_priority: HighPriority = None,
     endpoint: ApiEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
@@ -88,6 +89,7 @@ def publish(
         tenant=tenant,
         content_type=content_type,
         attributes=pairs(attribute, "--attribute"),
+        high_priority=bool(high_priority),
     )
     with connect(ctx, endpoint) as client:
         receipt = client.publish(event)

@@ -9,7 +9,7 @@ from penstock.cli.events.connection import connect
 from penstock.cli.failures import FAILURE
 from penstock.cli.family import examples, family
 from penstock.cli.output import print_json, print_table, printable, yes_or_no
-from penstock.cli.parameters import ApiEndpoint, AsJson, Headers, Mode, Pool, Tenant, Yes, given, pairs
+from penstock.cli.parameters import ApiEndpoint, AsJson, Headers, HighPriority, Mode, Pool, Tenant, Yes, given, pairs
 from penstock.domain.errors import FailedPrecondition
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ def create(
     mode: Mode = None,
     pool: Pool = None,
     unkeyed: Unkeyed = None,
+    high_priority: HighPriority = None,
     retry: Retry = None,
     timeout_s: Timeout = None,
     header: Headers = None,
@@ -85,7 +86,7 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Create a subscription; the secret that signs its deliveries is shown only now."""
-    options = _options(filters, mode, pool, unkeyed, retry, timeout_s, header, dead_letter_topic)
+    options = _options(filters, mode, pool, unkeyed, high_priority, retry, timeout_s, header, dead_letter_topic)
     with connect(ctx, endpoint) as client:
         made = client.subscribe(name, pattern, target, **options, **given(tenant=tenant))
     if as_json:
@@ -111,6 +112,7 @@ def update(
     mode: Mode = None,
     pool: Pool = None,
     unkeyed: Unkeyed = None,
+    high_priority: HighPriority = None,
     retry: Retry = None,
     timeout_s: Timeout = None,
     header: Headers = None,
@@ -119,7 +121,7 @@ def update(
     as_json: AsJson = False,
 ) -> None:
     """Change the options that are given; headers and filters are replaced as a whole."""
-    options = _options(filters, mode, pool, unkeyed, retry, timeout_s, header, dead_letter_topic)
+    options = _options(filters, mode, pool, unkeyed, high_priority, retry, timeout_s, header, dead_letter_topic)
     with connect(ctx, endpoint) as client:
         changes = given(name=name, pattern=pattern, target=target)
         changed = client.update_subscription(_id(client, which), **changes, **options)
@@ -216,6 +218,7 @@ def _options(
     mode: str | None,
     pool: str | None,
     unkeyed: str | None,
+    high_priority: bool | None,
     retry: str | None,
     timeout_s: float | None,
     header: list[str] | None,
@@ -226,6 +229,7 @@ def _options(
         mode=mode,
         pool=pool,
         unkeyed=unkeyed,
+        high_priority=high_priority,
         retry_delays_s=None if retry is None else _delays(retry),
         timeout_s=timeout_s,
         headers=pairs(header, "--header") if header else None,

@@ -90,7 +90,8 @@ def run(
         port=given_or(port, config.ports.pipeline),
         stop_s=config.pipeline.stop_s,
     )
-    run_service(run_pipeline([streams.job(stream) for stream in chosen(only)], settings))
+    wanted = chosen(only, dispatches=config.scheduler.enabled)
+    run_service(run_pipeline([streams.job(stream) for stream in wanted], settings))
 
 
 def fan_out(
@@ -129,11 +130,12 @@ def dispatch(
     _run_alone(streams, StreamCommand.DISPATCH, master, conf)
 
 
-def chosen(only: str) -> list[StreamCommand]:
-    """Return the jobs that were named, each once; all if none was."""
+def chosen(only: str, *, dispatches: bool = True) -> list[StreamCommand]:
+    """Return the jobs that were named, each once; all if none was, but dispatch only if it may publish."""
+    every = [stream for stream in StreamCommand if dispatches or stream is not StreamCommand.DISPATCH]
     names = dict.fromkeys(name.strip() for name in only.split(",") if name.strip())
     try:
-        return [StreamCommand(name) for name in names] or list(StreamCommand)
+        return [StreamCommand(name) for name in names] or every
     except ValueError as error:
         known = ", ".join(StreamCommand)
         raise typer.BadParameter(f"{error.args[0].split()[0]} is not a streaming job: there are {known}") from None
@@ -192,6 +194,8 @@ class Streams:
         from penstock.events.dispatch.spark.round import DispatchRounds
 
         options = self.config.scheduler
+        if not options.enabled:
+            raise typer.BadParameter("scheduler.enabled is false, so nothing may be published: set it to true")
         queue = self.queue or options.queue
         if not queue:
             raise typer.BadParameter(

@@ -88,12 +88,15 @@ def dispatch(
 ) -> None:
     """Serve the API and the web page, and run the scheduler, in one process: on SQLite the shortest way to the queue.
 
+    With scheduler.enabled = false only the API works; with scheduler.standby one of several schedulers does. Jobs come
+    to the process endpoint of this process, unless scheduler.endpoint names another one.
+
     Without --data or --database, the data directory or the database of the configuration is used.
     """
     from penstock.cli.serve.events_database import api_settings, jobs_database
     from penstock.edge.clock import SystemClock
     from penstock.edge.node import process_ids
-    from penstock.events.dispatch import DispatchQueue, scheduler_settings, serve_api_with_scheduler
+    from penstock.events.dispatch import DispatchQueue, scheduler_role, serve_api_with_scheduler
     from penstock.http.server import run
 
     config = load_config(ctx)
@@ -118,7 +121,7 @@ def dispatch(
             SystemClock(),
             process_ids(config.node.id),
             settings,
-            scheduler_settings(config.scheduler),
+            scheduler_role(config.scheduler),
             front,
         )
     )

@@ -44,7 +44,7 @@ def scheduler(
         DispatchQueue,
         Pointers,
         SchedulerServerSettings,
-        scheduler_settings,
+        scheduler_role,
         serve_scheduler,
     )
     from penstock.events.process import AuthTokens
@@ -55,13 +55,9 @@ def scheduler(
     if not (queue or options.queue):
         raise typer.BadParameter("give --queue URI, or set scheduler.queue")
     settings = SchedulerServerSettings(
-        scheduler=scheduler_settings(options),
-        enabled=options.enabled,
+        role=scheduler_role(options, standby),
         host=host,
         port=given_or(port, config.ports.scheduler),
-        standby=standby or options.standby or "off",
-        lease_ttl_s=options.lease_ttl_s,
-        lease_renew_s=options.lease_renew_s,
         node_id=config.node.id,
     )
     jobs, secrets = jobs_database(config, data, database, listen=True)

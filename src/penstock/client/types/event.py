@@ -9,7 +9,9 @@ from penstock.client.types.fields import MOST_AT_ONCE, Moment, Name, Text
 
 
 class CloudEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An event. Events with the same `partitionkey` are delivered in order; members not named here are extensions."""
+    """An event. Events with the same `partitionkey` are delivered in order, those with the extension `highpriority`
+    before the others; members not named here are extensions.
+    """
 
     specversion: Literal["1.0"]
     id: Name

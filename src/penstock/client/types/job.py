@@ -19,8 +19,8 @@ _MOST = 2**31 - 1
 class NewJobBody(
     msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """A job to create. With a subscription, it is delivered like the subscription's events, and target, mode and pool
-    default to the subscription's. `payload` is any JSON, `payloadBase64` anything else.
+    """A job to create. With a subscription, it is delivered like the subscription's events, and target, mode, priority
+    and pool default to the subscription's. `payload` is any JSON, `payloadBase64` anything else.
     """
 
     target: Text | None = None
@@ -30,6 +30,7 @@ class NewJobBody(
     group: Name | None = None
     sequence: Annotated[int, Meta(ge=-_MOST, le=_MOST)] = DEFAULT_SEQUENCE
     mode: DispatchMode | None = None
+    high_priority: bool | None = None
     pool: Name | None = None
     payload: Raw | UnsetType = UNSET
     payload_base64: bytes | None = None
@@ -89,6 +90,7 @@ class JobView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     group_key: str
     sequence: int
     mode: DispatchMode
+    high_priority: bool
     pool: str
     target: str
     headers: Mapping[str, str]

@@ -26,7 +26,8 @@ class NewSubscription(
     """A subscription to create.
 
     Without a secret (`whsec_` and base64), one is generated. Without a pool it has one of its own, which no other
-    subscription slows down. Events without a key have no order unless `unkeyed` is `ordered`.
+    subscription slows down. Events without a key have no order unless `unkeyed` is `ordered`. Jobs of high priority go
+    before the regular ones of their group.
     """
 
     name: Name
@@ -37,6 +38,7 @@ class NewSubscription(
     pool: Name | None = None
     mode: DispatchMode = DispatchMode.BLOCK_ON_ERROR
     unkeyed: UnkeyedOrder = UnkeyedOrder.NONE
+    high_priority: bool = False
     retry_delays_s: RetryDelays | None = None
     timeout_s: Timeout = DEFAULT_TIMEOUT_S
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
@@ -54,6 +56,7 @@ class SubscriptionChange(msgspec.Struct, frozen=True, rename="camel", kw_only=Tr
     pool: Name | UnsetType | None = UNSET
     mode: DispatchMode | UnsetType = UNSET
     unkeyed: UnkeyedOrder | UnsetType = UNSET
+    high_priority: bool | UnsetType = UNSET
     retry_delays_s: RetryDelays | UnsetType = UNSET
     timeout_s: Timeout | UnsetType = UNSET
     headers: Mapping[str, str] | UnsetType = UNSET
@@ -73,6 +76,7 @@ class SubscriptionView(msgspec.Struct, frozen=True, rename="camel", kw_only=True
     """Whether the pool is the subscription's own, because it names none."""
     mode: DispatchMode
     unkeyed: UnkeyedOrder
+    high_priority: bool
     retry_delays_s: tuple[float, ...]
     timeout_s: float
     headers: Mapping[str, str]

@@ -1,6 +1,7 @@
 """The target and the head of a request, computed once for many requests."""
 
 import re
+from functools import lru_cache
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
@@ -14,7 +15,7 @@ _HOST = re.compile(r"[a-z0-9._-]{1,253}|[0-9a-f:.]*:[0-9a-f:.]*")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 _HEADER_VALUE = re.compile(r"[ -~]*")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_CONTENT_LENGTH = b"content-length: "
+_CONTENT_LENGTH = b"Content-Length: "
 
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
@@ -134,9 +135,15 @@ def _unusable(reason: str) -> Undeliverable:
 
 
 def _head(target: Target, headers: Headers, method: str = "POST") -> RequestHead:
-    first = f"{method} {target.path} HTTP/1.1\r\nhost: {target.authority}\r\n".encode()
+    first = f"{method} {target.path} HTTP/1.1\r\nHost: {target.authority}\r\n".encode()
     return RequestHead(target, headers, first + _lines(headers) + _CONTENT_LENGTH, method)
 
 
 def _lines(headers: Headers) -> bytes:
-    return "".join([f"{name}: {value}\r\n" for name, value in headers]).encode("ascii")
+    return "".join([f"{_canonical(name)}: {value}\r\n" for name, value in headers]).encode("ascii")
+
+
+@lru_cache(maxsize=1000)
+def _canonical(name: str) -> str:
+    """Return a name as HTTP/1.1 shows it, such as Content-Type: some servers know no other case."""
+    return "-".join(part.capitalize() for part in name.split("-"))

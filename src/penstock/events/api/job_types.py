@@ -9,6 +9,7 @@ from penstock.domain.errors import InvalidArgument
 from penstock.domain.job import Attempt, DispatchJob, NewJob
 from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
 from penstock.domain.message import NO_ATTRIBUTES
+from penstock.domain.order import chosen_sequence, is_high_priority
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
 from penstock.events.api.subscription_types import checked_target
@@ -33,6 +34,7 @@ def new_job(body: NewJobBody, subscription: Subscription | None, job_id: str, no
         group=body.group,
         sequence=body.sequence,
         mode=body.mode or (DispatchMode.BLOCK_ON_ERROR if subscription is None else subscription.mode),
+        high_priority=_high_priority(body, subscription),
         pool=body.pool or (DEFAULT_DISPATCH_POOL if subscription is None else subscription.pool_code),
         payload=_payload(body),
         content_type=_ascii(body.content_type),
@@ -41,6 +43,12 @@ def new_job(body: NewJobBody, subscription: Subscription | None, job_id: str, no
         expires_at_ms=expires_at_ms,
         idempotency_key=body.idempotency_key,
     )
+
+
+def _high_priority(body: NewJobBody, subscription: Subscription | None) -> bool:
+    if body.high_priority is not None:
+        return body.high_priority
+    return subscription is not None and subscription.high_priority
 
 
 def _payload(body: NewJobBody) -> bytes:
@@ -70,8 +78,9 @@ def job_view(job: DispatchJob) -> JobView:
         subscription_id=job.subscription_id,
         group=job.group,
         group_key=job.group_key,
-        sequence=job.sequence,
+        sequence=chosen_sequence(job.sequence),
         mode=job.mode,
+        high_priority=is_high_priority(job.sequence),
         pool=job.pool,
         target=job.target,
         headers=dict(job.headers),

@@ -9,12 +9,11 @@ from penstock.domain.job import DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.message import NO_ATTRIBUTES
 from penstock.domain.order import DEFAULT_SEQUENCE, group_key
-from penstock.domain.outcome import MediationResult
+from penstock.domain.outcome import MediationResult, error_text
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock
 from penstock.events.errors import UnknownSubscription
 from penstock.events.fields import checked_id
-from penstock.events.process import error_text
 from penstock.events.store import JobRepository
 from penstock.http.api import Call, NoBody, NoQuery, route
 

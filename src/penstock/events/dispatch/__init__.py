@@ -4,7 +4,13 @@ from penstock.events.dispatch.lane_claims import LaneClaims
 from penstock.events.dispatch.pointers import Pointers
 from penstock.events.dispatch.pool_queues import DispatchQueue
 from penstock.events.dispatch.scheduler import Scheduler
-from penstock.events.dispatch.server import SchedulerServerSettings, serve_api_with_scheduler, serve_scheduler
+from penstock.events.dispatch.server import (
+    SchedulerRole,
+    SchedulerServerSettings,
+    scheduler_role,
+    serve_api_with_scheduler,
+    serve_scheduler,
+)
 from penstock.events.dispatch.settings import SchedulerSettings, scheduler_settings
 
 __all__ = [
@@ -12,8 +18,10 @@ __all__ = [
     "LaneClaims",
     "Pointers",
     "Scheduler",
+    "SchedulerRole",
     "SchedulerServerSettings",
     "SchedulerSettings",
+    "scheduler_role",
     "scheduler_settings",
     "serve_api_with_scheduler",
     "serve_scheduler",

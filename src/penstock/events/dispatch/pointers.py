@@ -35,14 +35,15 @@ class Pointers:
             auth_token=self._tokens.token(job.id, now_ms),
             mediation_target=self._endpoint,
             message_group_id=job.group_key,
+            high_priority=job.high_priority,
             dispatch_mode=job.mode,
         )
         # A FIFO queue makes the messages of a group wait for each other; IMMEDIATE jobs must not.
         group = job.id if job.mode is DispatchMode.IMMEDIATE else job.group_key
-        return Publication(_encode(pointer), group, job.dedup_id, _queue_of(job.pool))
+        return Publication(_encode(pointer), group, job.dedup_id, queue_of(job.pool))
 
 
-def _queue_of(pool: str) -> str | None:
+def queue_of(pool: str) -> str | None:
     """Return the pool whose queue is used; None for the shared one, which is also for codes that no router accepts."""
     return None if pool == DEFAULT_DISPATCH_POOL or not is_pool_code(pool) else pool
 
@@ -56,7 +57,7 @@ class _Pointer(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fal
     mediation_type: MediationType = MediationType.HTTP
     mediation_target: str
     message_group_id: str
-    high_priority: bool = False
+    high_priority: bool
     dispatch_mode: DispatchMode
 
 

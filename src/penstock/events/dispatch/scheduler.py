@@ -141,7 +141,7 @@ class SchedulerTerm:
         self._poller = PendingJobPoller(
             jobs, self.publisher, queue, credit, pace, backoff, counts, settings, clock, seconds, pause, most_awake
         )
-        self._stale_poller = StaleQueuedJobPoller(jobs, clock, settings, counts, pause, token=owner.token)
+        self._stale_poller = StaleQueuedJobPoller(jobs, queue, clock, settings, counts, pause, token=owner.token)
         self._retention = Retention(jobs, settings, counts, clock, pause)
 
     async def run(self) -> None:
@@ -170,9 +170,15 @@ class RetryingPublisher:
         self._counts = counts
         self._pause = pause
         self._is_open = False
+        self._opening = asyncio.Lock()
 
     async def opened(self) -> Publisher:
         """Return the publisher as soon as it could be opened."""
+        async with self._opening:
+            await self._open()
+        return self._publisher
+
+    async def _open(self) -> None:
         backoff = Backoff(_FIRST_RETRY_S, _LAST_RETRY_S)
         while not self._is_open:
             try:
@@ -186,7 +192,6 @@ class RetryingPublisher:
             else:
                 self._is_open = True
                 self._counts.trouble = None
-        return self._publisher
 
     async def close(self) -> None:
         """Close the publisher if it is open."""

@@ -7,7 +7,7 @@ import msgspec
 import pyarrow
 import pyarrow.compute
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
 from penstock.domain.message import NO_ATTRIBUTES
 
@@ -37,6 +37,7 @@ PLANNED_JOBS = StructType(
         _text("group_name", nullable=True),
         _text("group_key"),
         _text("mode"),
+        StructField("high_priority", BooleanType(), nullable=False),
         _text("target"),
         _text("pool"),
         _text("content_type"),

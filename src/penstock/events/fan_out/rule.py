@@ -44,6 +44,7 @@ def job_for(event: StoredEvent, subscription: Subscription) -> NewJob:
         tenant=event.tenant,
         group=event.group,
         mode=subscription.mode_of(event.group),
+        high_priority=event.high_priority or subscription.high_priority,
         pool=subscription.pool_code,
         content_type=event.content_type,
     )

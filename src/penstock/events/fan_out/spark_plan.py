@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from penstock.domain.event import is_high_priority_event
 from penstock.domain.ids import job_id_for
 from penstock.domain.matching import EventFilter, EventPattern, PatternIndex
 from penstock.domain.order import DEFAULT_GROUP
@@ -25,6 +26,7 @@ from penstock.events.fan_out.columns import PLANNED_JOBS_ARROW, SetAsideEvents, 
 from penstock.spark.schemas import POSITION
 
 Places = NDArray[numpy.int64]
+Flags = NDArray[numpy.bool_]
 _NONE: Places = numpy.array([], dtype=numpy.int64)
 _JOINT = job_id_for("", "")
 # Bounds the memory for types, which publishers may invent.
@@ -42,6 +44,7 @@ class PackedSubscription(msgspec.Struct, frozen=True, array_like=True):
     pool: str
     mode: DispatchMode
     unkeyed_mode: DispatchMode
+    high_priority: bool
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -61,6 +64,7 @@ def packed(subscriptions: Iterable[Subscription]) -> bytes:
                 pool=each.pool_code,
                 mode=each.mode,
                 unkeyed_mode=each.mode_of(None),
+                high_priority=each.high_priority,
             )
             for each in subscriptions
         ]
@@ -102,6 +106,8 @@ class Pairs(NamedTuple):
     """Some events, and who wants which of them: pairs of places among the events and the subscriptions."""
 
     events: pyarrow.RecordBatch
+    high_priority: Flags
+    """Which of the events have high priority."""
     event_at: Places
     subscription_at: Places
     set_aside: Sequence[SetAsideEvents]
@@ -116,6 +122,7 @@ class Planner:
             name: pyarrow.array([getattr(each, name) for each in subscriptions], pyarrow.string())
             for name in ("id", "target", "pool", "mode", "unkeyed_mode")
         }
+        self._high_priority = numpy.array([each.high_priority for each in subscriptions], dtype=bool)
 
     @property
     def subscription_ids(self) -> list[str]:
@@ -126,7 +133,7 @@ class Planner:
     def plan(self, events: pyarrow.RecordBatch, most_jobs: int) -> Iterator[Planned]:
         """Return the jobs in pieces of up to `most_jobs`, or more if one event causes more."""
         for found in self.pairs(events, most_jobs):
-            jobs = self._jobs(found.events, found.event_at, found.subscription_at)
+            jobs = self._jobs(found)
             yield Planned(found.events.column("id"), jobs, found.set_aside)
 
     def pairs(self, events: pyarrow.RecordBatch, most_pairs: int) -> Iterator[Pairs]:
@@ -134,14 +141,15 @@ class Planner:
         events, attributes, set_aside = examined(events)
         wanting, of_event = self._matcher.wanting(events.column("tenant"), events.column("type"))
         counts = numpy.array([len(places) for places in wanting], dtype=numpy.int64)[of_event]
+        high = numpy.array([is_high_priority_event(each) for each in attributes], dtype=bool)
         for start, end in _pieces(counts, most_pairs):
             part = events.slice(start, end - start)
             event_at, subscription_at = _pairs(wanting, of_event[start:end])
             wanted = self._passing(part, attributes[start:end], event_at, subscription_at)
-            yield Pairs(part, event_at[wanted], subscription_at[wanted], set_aside)
+            yield Pairs(part, high[start:end], event_at[wanted], subscription_at[wanted], set_aside)
             set_aside = ()
         if set_aside:
-            yield Pairs(events, _NONE, _NONE, set_aside)
+            yield Pairs(events, high, _NONE, _NONE, set_aside)
 
     def _passing(
         self,
@@ -160,10 +168,11 @@ class Planner:
                 wanted[row] = self._matcher.passes(subscription, filterable.of(event))
         return wanted
 
-    def _jobs(self, events: pyarrow.RecordBatch, event_at: Places, subscription_at: Places) -> pyarrow.RecordBatch:
-        event_places, subscription_places = pyarrow.array(event_at), pyarrow.array(subscription_at)
+    def _jobs(self, found: Pairs) -> pyarrow.RecordBatch:
+        event_places, subscription_places = pyarrow.array(found.event_at), pyarrow.array(found.subscription_at)
+        high_priority = found.high_priority[found.event_at] | self._high_priority[found.subscription_at]
         of_event = {
-            name: events.column(name).take(event_places)
+            name: found.events.column(name).take(event_places)
             for name in ("id", "tenant", "type", "group_name", "content_type", "received_ms")
         }
         of_subscription = {name: column.take(subscription_places) for name, column in self._subscriptions.items()}
@@ -176,6 +185,7 @@ class Planner:
             "subscription_id": of_subscription["id"],
             "group_key": _joined(of_subscription["id"], pyarrow.compute.if_else(named, group, DEFAULT_GROUP), ":"),
             "mode": pyarrow.compute.if_else(named, of_subscription["mode"], of_subscription["unkeyed_mode"]),
+            "high_priority": pyarrow.array(high_priority),
             "target": of_subscription["target"],
             "pool": of_subscription["pool"],
             "created_at_ms": of_event["received_ms"],

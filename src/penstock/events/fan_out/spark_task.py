@@ -42,7 +42,7 @@ KEPT = StructType([StructField(name, LongType(), nullable=False) for name in Kep
 
 _COLUMNS = (
     "id", "tenant", "type", "event_id", "subscription_id", "group_name", "target", "pool", "content_type",
-    "created_at_ms", "mode",
+    "created_at_ms", "high_priority", "mode",
 )  # fmt: skip
 
 _FIELDS = tuple("group" if name == "group_name" else name for name in _COLUMNS if name != "mode")

@@ -5,11 +5,13 @@ from penstock.events.process.mediator import LocalProcessing
 from penstock.events.process.processor import Processor
 from penstock.events.process.route import PATH, ProcessRoute
 from penstock.events.process.server import ProcessSettings, open_processor
+from penstock.events.process.tokens import LIFETIME_S as TOKEN_LIFETIME_S
 from penstock.events.process.tokens import AuthTokens, auth_secrets
-from penstock.events.process.verdict import error_text, judge
+from penstock.events.process.verdict import judge
 
 __all__ = [
     "PATH",
+    "TOKEN_LIFETIME_S",
     "AuthTokens",
     "DeadLetters",
     "LocalProcessing",
@@ -17,7 +19,6 @@ __all__ = [
     "ProcessSettings",
     "Processor",
     "auth_secrets",
-    "error_text",
     "judge",
     "open_processor",
 ]

@@ -15,7 +15,7 @@ from penstock.domain.event import StoredEvent
 from penstock.domain.job import Attempt, DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.limits import SECOND_MS
-from penstock.domain.outcome import AttemptOutcome
+from penstock.domain.outcome import AttemptOutcome, error_text
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock
 from penstock.edge.randomness import random_share
@@ -23,7 +23,7 @@ from penstock.events.errors import EventNotFound
 from penstock.events.process.batches import DeliveryBatches, DeliveryStart
 from penstock.events.process.dead_letters import DeadLetters
 from penstock.events.process.subscriptions import KnownSubscriptions
-from penstock.events.process.verdict import Judgement, error_text, judge
+from penstock.events.process.verdict import Judgement, judge
 from penstock.events.store import Begin, Beginning, Done, EndedDelivery, JobRepository
 from penstock.events.tracing import record_delivery
 from penstock.ops.telemetry import Metrics, NoSpans, Spans

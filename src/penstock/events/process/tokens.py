@@ -1,7 +1,8 @@
 """The tokens that prove to the process endpoint that our scheduler caused a request, and the secrets that sign them.
 
-A token is `v1.EXPIRY.SIGNATURE`: it is valid for one job until a second since the epoch. A refused token costs only
-time: the job's lease expires, and it is published with a new one.
+A token is `v1.EXPIRY.SIGNATURE`: it is valid for one job until a second since the epoch. It outlives the retention of
+every SQS queue, so that a pointer is good for as long as the queue keeps it. Where a queue keeps messages for ever, a
+job with an expired token is published with a new one (`dispatch/recovery.py`).
 """
 
 import hmac
@@ -16,8 +17,8 @@ from penstock.domain.limits import SECOND_MS
 from penstock.edge.randomness import random_bytes
 from penstock.ops.config import JobsOptions
 
-LIFETIME_S = 3600
-"""Longer than a job may be QUEUED before it is considered lost and published again."""
+LIFETIME_S = 15 * 86_400
+"""A day more than the longest retention of an SQS queue."""
 
 LEAST_SECRET_BYTES = 16
 FILE_NAME = "dispatch.secret"

@@ -25,14 +25,10 @@ from penstock.domain.outcome import (
     AttemptOutcome,
     CircuitOpen,
     Deferred,
-    EgressDenied,
     HttpError,
-    MediationError,
     MediationOutcome,
     MediationResult,
-    NetworkError,
     RateLimited,
-    Timeout,
 )
 from penstock.domain.retry import DEFAULT_RETRY_SCHEDULE
 from penstock.domain.subscription import Subscription
@@ -70,25 +66,6 @@ def judge(
     delay_ms = schedule.delay_ms(job.attempt_count + 1, jitter, delivered.delay_s)
     verdict = Done(JobStatus.ERROR) if delay_ms is None else _later(job, now_ms + delay_ms)
     return Judgement(AttemptOutcome.FAILED, verdict)
-
-
-def error_text(error: MediationError | None) -> str | None:
-    """Describe why an attempt did not deliver; None if it did."""
-    match error:
-        case None:
-            return None
-        case Timeout(after_s):
-            return f"no answer within {after_s:g} s"
-        case CircuitOpen(endpoint, _):
-            return f"not sent: {endpoint} has failed too often, its breaker is open"
-        case HttpError(status, _):
-            return f"answered {status}"
-        case RateLimited():
-            return "answered 429: too many requests"
-        case Deferred():
-            return "answered ack: false"
-        case NetworkError(detail) | EgressDenied(detail):
-            return detail
 
 
 def _deferral_ms(delivered: MediationOutcome, jitter: float) -> int:

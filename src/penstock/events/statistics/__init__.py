@@ -19,6 +19,7 @@ from penstock.events.statistics.inline import InlineCounter
 from penstock.events.statistics.minutes import (
     BEFORE_ALL,
     BUCKETS,
+    COARSE_BOUNDS_MS,
     LATENCY_BOUNDS_MS,
     OTHERS,
     Counted,
@@ -32,12 +33,14 @@ from penstock.events.statistics.minutes import (
     joined,
     merged,
     percentile_ms,
+    refined,
     summed,
 )
 
 __all__ = [
     "BEFORE_ALL",
     "BUCKETS",
+    "COARSE_BOUNDS_MS",
     "DAY_MS",
     "EARLIEST_MS",
     "ENDPOINT",
@@ -65,5 +68,6 @@ __all__ = [
     "merged",
     "named",
     "percentile_ms",
+    "refined",
     "summed",
 ]

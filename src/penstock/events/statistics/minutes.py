@@ -14,8 +14,19 @@ from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.sketch import Histogram
 from penstock.events.statistics.facts import Fact
 
-LATENCY_BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 30_000, 60_000)
-"""Upper bounds of the latency buckets, inclusive; one more bucket takes all that is above."""
+COARSE_BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 30_000, 60_000)
+"""Upper bounds, inclusive, of few buckets: for what is drawn, and for minutes that were counted before version 0.2."""
+
+_STEPS = (10, 12, 15, 20, 25, 30, 40, 50, 60, 80)
+LATENCY_BOUNDS_MS: tuple[int, ...] = (
+    *range(1, 10),
+    *(step * scale for scale in (1, 10, 100) for step in _STEPS),
+    *(step * 1000 for step in _STEPS[:-1]),
+)
+"""Upper bounds of the latency buckets, inclusive; one more bucket takes all that is above.
+
+From 5 ms on each is a third wider than the one before at most, so that a percentile is as near to the truth.
+"""
 
 BUCKETS = len(LATENCY_BOUNDS_MS) + 1
 
@@ -94,6 +105,17 @@ def summed(rows: Iterable[Minute]) -> list[Minute]:
     return list(sums.values())
 
 
+def refined(latency: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a histogram with the bounds of today; one of coarse buckets counts at the upper bound of each."""
+    if len(latency) != len(COARSE_BOUNDS_MS) + 1:
+        return latency
+    counts = [0] * BUCKETS
+    for bound, count in zip(COARSE_BOUNDS_MS, latency, strict=False):
+        counts[LATENCY_BOUNDS_MS.index(bound)] = count
+    counts[-1] = latency[-1]
+    return tuple(counts)
+
+
 def percentile_ms(latency: Iterable[int], share: float) -> float | None:
     """Return the value below which a share of a histogram lies, interpolated within a bucket; None if it is empty."""
     counts = list(latency)
@@ -105,7 +127,7 @@ def percentile_ms(latency: Iterable[int], share: float) -> float | None:
     below = 0
     for (lower, upper), count, upto in zip(pairwise(edges), counts, accumulate(counts), strict=True):
         if count and upto >= wanted:
-            return lower + (upper - lower) * max(wanted - below, 0) / count
+            return float(lower + (upper - lower) * max(wanted - below, 0) / count)
         below = upto
     return float(edges[-1])
 

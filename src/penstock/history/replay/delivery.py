@@ -17,11 +17,11 @@ from enum import Enum, auto
 from penstock.delivery import Courier, WebhookDelivery, delivery_request, undeliverable
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.job import Attempt
-from penstock.domain.outcome import AttemptOutcome, MediationOutcome, retry_delay_s
+from penstock.domain.outcome import AttemptOutcome, MediationOutcome, error_text, retry_delay_s
 from penstock.domain.replay import ReplayAttempt, ReplayProgress, as_copy
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock
-from penstock.events.process import error_text, judge
+from penstock.events.process import judge
 from penstock.events.store import ReplayLoad, ReplayPart, Replays
 from penstock.history.replay.timetable import ReplayPace
 

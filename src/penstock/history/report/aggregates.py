@@ -5,7 +5,7 @@ from pyspark.sql import functions as f
 
 from penstock.domain.outcome import AttemptOutcome
 from penstock.events.dispatch.spark.plan import group_hash
-from penstock.events.statistics import BUCKETS, LATENCY_BOUNDS_MS
+from penstock.events.statistics import COARSE_BOUNDS_MS
 
 _FAILURES = (AttemptOutcome.FAILED.value, AttemptOutcome.REFUSED.value)
 _PERCENTILES = (0.5, 0.95, 0.99)
@@ -20,7 +20,10 @@ def totals(facts: DataFrame) -> DataFrame:
         f.count_if("repaired").alias("repaired"),
         f.avg("waited_ms").alias("wait_mean_ms"),
         f.max("waited_ms").alias("wait_longest_ms"),
-        f.array(*(f.count_if(f.col("was_sent") & (_bucket() == place)) for place in range(BUCKETS))).alias("latency"),
+        *(
+            f.percentile_approx(f.when(f.col("was_sent"), f.col("duration_ms")), share, _ACCURACY).alias(name)
+            for name, share in (("p50_ms", 0.5), ("p99_ms", 0.99))
+        ),
     )
 
 
@@ -103,7 +106,7 @@ def _failed() -> Column:
 
 def _bucket() -> Column:
     # The number of bounds below it; bounds are inclusive.
-    return sum((f.when(f.col("duration_ms") > bound, 1).otherwise(0) for bound in LATENCY_BOUNDS_MS), start=f.lit(0))
+    return sum((f.when(f.col("duration_ms") > bound, 1).otherwise(0) for bound in COARSE_BOUNDS_MS), start=f.lit(0))
 
 
 def _step_ms(step_ms: int) -> Column:

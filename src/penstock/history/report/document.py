@@ -1,12 +1,12 @@
 """The report as one HTML file."""
 
-from penstock.events.statistics import LATENCY_BOUNDS_MS, percentile_ms
+from penstock.events.statistics import COARSE_BOUNDS_MS
 from penstock.history.page import Html, Section, figures, notice, page, table
 from penstock.history.report.charts import Bar, ChartLine, TimeAxis, bars, heat_map, lines
 from penstock.history.report.figures import Figures, ReportTotals
 from penstock.history.report.period import ReportPeriod
 
-_BOUNDS = [f"{bound} ms" if bound < 1000 else f"{bound // 1000} s" for bound in LATENCY_BOUNDS_MS]
+_BOUNDS = [f"{bound} ms" if bound < 1000 else f"{bound // 1000} s" for bound in COARSE_BOUNDS_MS]
 _BUCKETS = (*(f"≤ {bound}" for bound in _BOUNDS), f"> {_BOUNDS[-1]}")
 _NO_ATTEMPT = "There were no attempts in this period."
 
@@ -48,8 +48,8 @@ def _totals(totals: ReportTotals) -> Html:
             ("deferred", f"{totals.deferred:,}"),
             ("jobs", f"{totals.jobs:,}"),
             ("groups", f"{totals.groups:,}"),
-            ("latency p50", _duration(percentile_ms(totals.latency, 0.5))),
-            ("latency p99", _duration(percentile_ms(totals.latency, 0.99))),
+            ("latency p50", _duration(totals.p50_ms)),
+            ("latency p99", _duration(totals.p99_ms)),
             ("wait, mean", _duration(totals.wait_mean_ms)),
             ("wait, longest", _duration(totals.wait_longest_ms)),
         ]

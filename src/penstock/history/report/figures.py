@@ -26,7 +26,8 @@ class ReportTotals(msgspec.Struct, frozen=True, kw_only=True):
     repaired: int
     wait_mean_ms: float | None
     wait_longest_ms: int | None
-    latency: list[int]
+    p50_ms: int | None
+    p99_ms: int | None
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,13 +10,17 @@ from penstock.ops.config import kinds
 from penstock.ops.config.router_options import HttpVersion
 from penstock.ops.config.setting import setting
 
+DEFAULT_ENDPOINT = "http://localhost:8080/api/dispatch/process"
+
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulerOptions:
     """The dispatch scheduler, which publishes pending jobs to the queue."""
 
     enabled: bool = setting(
-        True, kinds.flag(), "If false, the scheduler starts and answers its probes but publishes nothing."
+        True,
+        kinds.flag(),
+        "If false, nothing is published: schedulers only answer their probes, and Spark leaves dispatch out.",
     )
     queue: str = setting(
         "",
@@ -25,9 +29,10 @@ class SchedulerOptions:
         secret=True,
     )
     endpoint: str = setting(
-        "http://localhost:8080/api/dispatch/process",
+        DEFAULT_ENDPOINT,
         kinds.line(),
-        "URL to which the router sends jobs to be processed.",
+        "URL to which the router sends jobs to be processed. `serve dispatch` and `up` use their own instead of the "
+        "default.",
     )
     queue_per_pool: bool = setting(
         True,
@@ -59,10 +64,12 @@ class SchedulerOptions:
         "Time until the jobs of a crashed scheduler are published again.",
     )
     stale_after_s: float = setting(
-        900.0, kinds.number(1, 604_800), "A queued job without progress for this time is published again."
+        900.0,
+        kinds.number(1, 604_800),
+        "After this time in the queue, a job is published again if its message is gone.",
     )
-    stale_poll_s: float = setting(60.0, kinds.number(1, 86_400), "Time between polls for queued jobs without progress.")
-    stale_batch_size: int = setting(100, kinds.integer(1, 10_000), "Jobs without progress per poll, at most.")
+    stale_poll_s: float = setting(60.0, kinds.number(1, 86_400), "Time between polls for lost jobs.")
+    stale_batch_size: int = setting(100, kinds.integer(1, 10_000), "Lost jobs per poll, at most.")
     archive_after_s: float = setting(
         86_400.0, kinds.number(60, 31_536_000), "Finished jobs are archived after this time."
     )
@@ -82,6 +89,11 @@ class SchedulerOptions:
         30.0, kinds.number(1, 3600), "Time until the lease of a leader that does not renew it expires."
     )
     lease_renew_s: float = setting(10.0, kinds.number(0.1, 1200), "Time between renewals of the leader's lease.")
+
+    @property
+    def chosen_endpoint(self) -> str:
+        """The endpoint if one was chosen; empty for the default."""
+        return "" if self.endpoint == DEFAULT_ENDPOINT else self.endpoint
 
 
 class FanOutBy(StrEnum):

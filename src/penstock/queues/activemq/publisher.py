@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from itertools import count
 
 from penstock.domain.errors import PenstockError
-from penstock.queues.activemq.connection import StompConnection
-from penstock.queues.activemq.source import message_headers, stomp_address
+from penstock.edge.clock import SystemClock
+from penstock.queues.activemq.connection import ANSWER_S, StompConnection
+from penstock.queues.activemq.source import destination, message_headers, stomp_address
 from penstock.queues.activemq.stomp import MAX_BODY_BYTES, Frame
-from penstock.queues.errors import HeldBack, InvalidPublication
+from penstock.queues.errors import BrokerUnavailable, HeldBack, InvalidPublication
 from penstock.queues.port import Publication
 from penstock.queues.uri import StompUri
 
@@ -24,6 +25,7 @@ class ActiveMqPublisher:
         self._connection: StompConnection | None = None
         self._transactions = count(1)
         self._connecting = asyncio.Lock()
+        self._clock = SystemClock()
 
     async def open(self) -> None:
         """Connect; ActiveMQ creates the queue if it is missing."""
@@ -35,6 +37,32 @@ class ActiveMqPublisher:
         wanted = [publication for publication, refusal in zip(publications, results, strict=True) if refusal is None]
         failure = await self._send_all(wanted) if wanted else None
         return [refusal or failure for refusal in results]
+
+    async def settled_before_ms(self, pool: str | None = None) -> int:
+        """Return a moment before which nothing was published that the queue still has, by browsing to its first."""
+        asked_ms = self._clock.now_ms()
+        first: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+
+        def found(frame: Frame) -> None:
+            if not first.done():
+                first.set_result(frame)
+
+        def failed(reason: PenstockError) -> None:
+            if not first.done():
+                first.set_exception(reason)
+
+        connection = await StompConnection.connect(stomp_address(self._uri), found, failed)
+        try:
+            connection.send("SUBSCRIBE", {"destination": destination(self._uri), "id": "browser", "browser": "true"})
+            async with asyncio.timeout(ANSWER_S):
+                frame = await first
+        except TimeoutError:
+            raise BrokerUnavailable(f"the broker did not show the first message of {self._uri.shown}") from None
+        finally:
+            connection.abort()
+        if frame.headers.get("browser") == "end":
+            return asked_ms
+        return min(int(frame.headers.get("timestamp", "0")), asked_ms)
 
     async def close(self) -> None:
         """Disconnect."""

@@ -159,6 +159,12 @@ class EmbeddedPublisher:
             return [error] * len(publications)
         return [None] * len(publications)
 
+    async def settled_before_ms(self, pool: str | None = None) -> int:
+        """Return a moment before which nothing was published that the queue still has."""
+        asked_ms = self._clock.now_ms()
+        oldest_ms = await self._worker.run(EmbeddedTable.oldest_sent_ms)
+        return asked_ms if oldest_ms is None else min(oldest_ms, asked_ms)
+
     async def close(self) -> None:
         """Finish pending publications, and close the file."""
         await self._calls.drain()

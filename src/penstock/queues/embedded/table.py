@@ -60,6 +60,8 @@ _DUE = """
     WHERE queue = ? AND due_ms <= ? ORDER BY due_ms, seq LIMIT ?
 """
 _NEXT_DUE = "SELECT min(due_ms) FROM queue_messages WHERE queue = ? AND due_ms IS NOT NULL"
+# The oldest message of a queue is the first of its group.
+_OLDEST_SENT = "SELECT min(sent_ms) FROM queue_messages WHERE queue = ? AND due_ms IS NOT NULL"
 _FOLLOWERS = """
     SELECT seq, message_group, body, deliveries, acked, visible_ms FROM queue_messages
     WHERE queue = ? AND message_group = ? AND seq > ? ORDER BY seq LIMIT ?
@@ -160,6 +162,11 @@ class EmbeddedTable:
         """Return a number that changes when another connection commits."""
         (number,) = self._connection.execute("PRAGMA data_version").fetchone()
         return int(number)
+
+    def oldest_sent_ms(self) -> int | None:
+        """Return when the oldest message was published; None if there is none."""
+        (sent_ms,) = self._connection.execute(_OLDEST_SENT, (self._queue,)).fetchone()
+        return None if sent_ms is None else int(sent_ms)
 
     def receive(self, most: int, lease_ms: int, now_ms: int) -> ReceiveResult:
         """Lease the due messages: the first of each group, then the following ones, each group in order."""

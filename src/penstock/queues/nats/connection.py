@@ -12,6 +12,7 @@ from nats.js.errors import NotFoundError
 from nats.js.manager import JetStreamManager
 
 from penstock.domain.errors import PenstockError
+from penstock.domain.limits import SECOND_MS
 from penstock.queues.errors import BrokerQueueNotFound, BrokerUnavailable
 from penstock.queues.uri import NatsUri
 
@@ -95,6 +96,23 @@ class NatsConnection:
         except (NatsError, TimeoutError) as error:
             raise self.unavailable(error) from error
         return info.config.subjects or [stream]
+
+    async def oldest_sent_ms(self) -> int | None:
+        """Return when the oldest message was published that the consumer has not settled; None if there is none."""
+        uri = self._uri
+        try:
+            try:
+                floor = (await self.streams.consumer_info(uri.stream, uri.consumer)).ack_floor
+            except NotFoundError:
+                floor = None
+            first_seq = (floor.stream_seq if floor else 0) + 1
+            message = await self.streams.get_msg(uri.stream, first_seq, subject=">", next=True)
+        except NotFoundError:
+            return None
+        except (NatsError, TimeoutError) as error:
+            raise self.unavailable(error) from error
+        assert message.time is not None
+        return int(message.time.timestamp() * SECOND_MS)
 
     async def delete_stream_if_empty(self) -> bool:
         """Delete the stream if its consumer has settled all its messages; return whether it is gone."""

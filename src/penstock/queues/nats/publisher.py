@@ -10,6 +10,7 @@ import msgspec
 from nats.aio.msg import Msg
 
 from penstock.domain.errors import PenstockError
+from penstock.edge.clock import SystemClock
 from penstock.queues.errors import BrokerRefused, HeldBack, InvalidPublication
 from penstock.queues.nats.connection import ANSWER_S, NatsConnection
 from penstock.queues.nats.source import GROUP_HEADER
@@ -42,6 +43,7 @@ class NatsPublisher:
         self._template = template
         self._connection = NatsConnection(uri)
         self._subject = uri.stream
+        self._clock = SystemClock()
 
     async def open(self) -> None:
         """Connect; without a template the stream must exist."""
@@ -58,6 +60,12 @@ class NatsPublisher:
             for at, result in zip(group, group_results, strict=True):
                 results[at] = result
         return results
+
+    async def settled_before_ms(self, pool: str | None = None) -> int:
+        """Return a moment before which nothing was published that the consumer has not settled."""
+        asked_ms = self._clock.now_ms()
+        oldest_ms = await self._connection.oldest_sent_ms()
+        return asked_ms if oldest_ms is None else min(oldest_ms, asked_ms)
 
     async def close(self) -> None:
         """Disconnect."""

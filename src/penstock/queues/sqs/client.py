@@ -2,14 +2,14 @@
 
 import os
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
 
 from penstock.delivery import Answer, AnyAddress, DeliveryFailed, HttpClient, Target, own_part_settings, parse_target
 from penstock.domain.errors import PenstockError
-from penstock.domain.limits import MIB
+from penstock.domain.limits import MIB, SECOND_MS
 from penstock.edge.clock import Clock
 from penstock.queues.errors import BrokerQueueNotFound, BrokerRefused, BrokerUnavailable, SourceClosed
 from penstock.queues.sqs.request import RequestWriter, find_key, find_region
@@ -22,6 +22,10 @@ MAX_ANSWER_BYTES = 64 * MIB
 GROUP_ATTRIBUTE = "PenstockGroup"
 # Only a Penstock server has it, and shows it to whoever asks for it; AWS refuses the request.
 PENSTOCK_ATTRIBUTE = "PartitionCount"
+# As CloudWatch names it, in seconds; GetQueueAttributes has it on a Penstock server, AWS refuses the request.
+_OLDEST_AGE = "ApproximateAgeOfOldestMessage"
+_RETENTION = "MessageRetentionPeriod"
+_LONGEST_RETENTION_S = 14 * 86_400
 _MISSING = {"QueueDoesNotExist", "NonExistentQueue", "ResourceNotFoundException"}
 # What a queue has of the queue that it is created like. A policy names its own queue.
 _INHERITED = (
@@ -280,17 +284,27 @@ class SqsClient:
     async def delete_if_empty(self) -> bool:
         """Delete the queue if it has no messages; return whether it is gone."""
         try:
-            attributes = await self._attributes(self._queue_url)
-            if any(attributes.get(name, "0") != "0" for name in _MESSAGES):
+            if not _is_empty(await self._attributes(self._queue_url)):
                 return False
             await self._call("DeleteQueue", _encode(DeleteRequest(self._queue_url)), _decode_nothing)
         except BrokerQueueNotFound:
             pass
         return True
 
-    async def _attributes(self, queue_url: str) -> dict[str, str]:
+    async def settled_before_ms(self) -> int:
+        """Return a moment before which nothing was sent that the queue still has."""
+        asked_ms = self._clock.now_ms()
+        attributes = await self._attributes(self._queue_url, _OLDEST_AGE)
+        if _is_empty(attributes):
+            return asked_ms
+        kept_s = attributes.get(_OLDEST_AGE) or attributes.get(_RETENTION) or _LONGEST_RETENTION_S
+        # An age is cut to whole seconds.
+        return asked_ms - (int(kept_s) + 1) * SECOND_MS
+
+    async def _attributes(self, queue_url: str, name: str = PENSTOCK_ATTRIBUTE) -> dict[str, str]:
+        """Return all attributes, and one that only a Penstock server has."""
         try:
-            return await self._named_attributes(queue_url, "All", PENSTOCK_ATTRIBUTE)
+            return await self._named_attributes(queue_url, "All", name)
         except BrokerRefused:
             return await self._named_attributes(queue_url, "All")
 
@@ -381,6 +395,10 @@ class SqsClient:
 
     def _unexpected(self, what: str) -> BrokerUnavailable:
         return BrokerUnavailable(f"the server of {self._queue_url} sent {what}; check that it is an SQS endpoint")
+
+
+def _is_empty(attributes: Mapping[str, str]) -> bool:
+    return all(attributes.get(name, "0") == "0" for name in _MESSAGES)
 
 
 def _target(uri: SqsUri) -> Target:

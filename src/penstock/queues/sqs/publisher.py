@@ -99,6 +99,10 @@ class SqsPublisher:
         await call.done
         return call.outcomes
 
+    async def settled_before_ms(self, pool: str | None = None) -> int:
+        """Return a moment before which nothing was published that the queue still has."""
+        return await self._client.settled_before_ms()
+
     async def close(self) -> None:
         """Finish pending publications, and disconnect."""
         self._send_more()

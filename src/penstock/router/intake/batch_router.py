@@ -43,9 +43,13 @@ class BatchRouter:
         self._warnings = warnings
         self._clock = clock
         self._now_s = now_s
+        self._batches = 0
+        self._batch = ""
 
     def route(self, consumer: Consumer, batch: list[Received]) -> list[DeliveryPool]:
         """Route a batch, and return the pools that it is for."""
+        self._batches += 1
+        self._batch = f"{consumer.name}#{self._batches}"
         by_pool: dict[str, list[_Parsed]] = {}
         groups: dict[str, BatchGroup] = {}
         seen: dict[str, Received] = {}
@@ -148,7 +152,7 @@ class BatchRouter:
             group = pointer.group
             batch_group = groups.get(group)
             if batch_group is None:
-                batch_group = groups[group] = BatchGroup()
+                batch_group = groups[group] = BatchGroup(self._batch, group)
             elif batch_group.blocks(pointer):
                 delay_s = batch_group.delay_s(self._clock.now_ms(), ordered=received.ordered)
                 consumer.settlements.reject(received, delay_s)

@@ -1,5 +1,6 @@
 """The in-flight tracker: the messages between receipt and settlement, by broker id and by message id."""
 
+import logging
 from collections.abc import Iterator
 from enum import IntEnum
 from math import ceil, inf
@@ -9,6 +10,8 @@ from penstock.domain.limits import SECOND_MS
 from penstock.domain.outcome import FAST_FAIL_DELAY_S
 from penstock.domain.pointer import DispatchMode, MessagePointer
 from penstock.queues import Received, Source
+
+_log = logging.getLogger(__name__)
 
 
 class Stage(IntEnum):
@@ -23,11 +26,36 @@ class Stage(IntEnum):
 class BatchGroup:
     """The messages of one group in one batch: when one fails, the later ones are nacked too (ROUTER-BATCH-1)."""
 
-    __slots__ = ("failed_until_ms",)
+    __slots__ = ("_batch", "_group", "_left", "failed_until_ms")
 
-    def __init__(self) -> None:
+    def __init__(self, batch: str = "", group: str = "") -> None:
+        self._batch = batch
+        self._group = group
+        self._left = 0
         # When the failed message becomes visible again; None while none has failed.
         self.failed_until_ms: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self._batch}|{self._group}"
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a message of it has failed."""
+        return self.failed_until_ms is not None
+
+    def join(self, message_id: str) -> None:
+        """Count a message that is tracked."""
+        self._left += 1
+        if _log.isEnabledFor(logging.DEBUG):
+            _log.debug("message %s joins batch and group %s, which has %d", message_id, self, self._left)
+
+    def leave(self, message_id: str) -> None:
+        """Count a message that is not tracked any more."""
+        self._left -= 1
+        if _log.isEnabledFor(logging.DEBUG):
+            _log.debug("message %s leaves batch and group %s, which has %d", message_id, self, self._left)
+            if not self._left:
+                _log.debug("batch and group %s is finished", self)
 
     def fail(self, delay_s: int, now_ms: int) -> None:
         """Record that a message failed and was nacked with a delay."""
@@ -92,7 +120,9 @@ class TrackedMessage:
 
     __slots__ = (
         "attempt",
+        "backed_off_s",
         "batch_group",
+        "delivered_s",
         "group",
         "lease_round",
         "leased_until_s",
@@ -125,6 +155,9 @@ class TrackedMessage:
         self.tracked_s = tracked_s
         self.stage = Stage.WAITING
         self.attempt = 1
+        # How long its ended attempts took, and how long it waited between them on purpose.
+        self.delivered_s = 0.0
+        self.backed_off_s = 0
         self.next: TrackedMessage | None = None
         # When its lease may have ended, on the event loop's clock; from then on another router may have it.
         self.leased_until_s = inf
@@ -184,6 +217,7 @@ class InFlightTracker:
         message_id = message.pointer.id
         assert broker_id not in messages
         assert message_id not in self._by_message_id
+        message.batch_group.join(message_id)
         messages[broker_id] = message
         self._by_message_id[message_id] = message
 
@@ -193,5 +227,6 @@ class InFlightTracker:
         messages = self._of_queue[queue]
         del messages[message.received.broker_id]
         del self._by_message_id[message.pointer.id]
+        message.batch_group.leave(message.pointer.id)
         if not messages:
             del self._of_queue[queue]

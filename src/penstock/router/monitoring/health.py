@@ -91,7 +91,7 @@ def _poor_reasons(
     for pool in pools:
         if pool.queued >= pool.queue_capacity:
             yield f"pool {pool.code} is full"
-        if pool.succeeded + pool.failed >= MIN_JUDGED and pool.success_rate < MIN_SUCCESS_RATE:
+        if pool.judged >= MIN_JUDGED and pool.success_rate < MIN_SUCCESS_RATE:
             yield f"pool {pool.code} delivers {pool.success_rate:.0%}"
     for breaker in breakers:
         if breaker.state != "CLOSED":

@@ -7,7 +7,13 @@ pool shows its twenty heaviest groups.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeHistogramMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from penstock.delivery import BreakerView
@@ -20,6 +26,8 @@ MAX_LABELS = 512
 MAX_ENDPOINT_LABELS = 200
 # Groups are shown for the pools that were created first.
 MAX_GROUPED_POOLS = 50
+MAX_TIMED_POOLS = 20
+GROUP_MESSAGES = (1, 2, 5, 10, 20, 50, 100, 500)
 OTHER = "_other"
 
 T = TypeVar("T")
@@ -110,12 +118,31 @@ class RouterCollector(Collector):
         waited = _group_gauge(
             "waiting_seconds", "Time that messages waited for their turn in the groups with the most, estimated."
         )
+        delivery = _group_histogram("delivery", "Time of deliveries in the busiest groups, estimated.")
+        wait = _group_histogram("wait", "Time that messages waited for their turn in the busiest groups, estimated.")
+        for code, pool in list(self._metrics)[:MAX_TIMED_POOLS]:
+            for name, times in pool.group_times():
+                delivery.add_metric([code, name], *_samples(times.processing))
+                wait.add_metric([code, name], *_samples(times.waiting))
         for code, pool in list(self._metrics)[:MAX_GROUPED_POOLS]:
             for heavy in pool.busiest_groups():
                 busy.add_metric([code, heavy.key], heavy.weight / 1e6)
             for heavy in pool.most_delayed_groups():
                 waited.add_metric([code, heavy.key], heavy.weight / 1e6)
-        yield from (depth, busy, waited)
+        yield from (depth, busy, waited, delivery, wait, self._messages_per_group())
+
+    def _messages_per_group(self) -> Metric:
+        family = GaugeHistogramMetricFamily(
+            "penstock_router_pool_group_messages", "Messages that each group has in a pool now.", labels=["pool"]
+        )
+        groups = _by_label(self._router.groups(None), lambda group: group.pool, MAX_LABELS)
+        for label, entries in groups.items():
+            messages = Histogram(GROUP_MESSAGES)
+            for group in entries:
+                messages.observe(group.queued + group.active)
+            buckets, total = _samples(messages)
+            family.add_metric([label], buckets, total)
+        return family
 
 
 def _by_label(entries: Iterable[T], name_of: Callable[[T], str], most: int) -> dict[str, list[T]]:
@@ -144,10 +171,10 @@ def _pool_counters(grouped: dict[str, list[PoolMetrics]]) -> Iterator[Metric]:
     )
     submitted = CounterMetricFamily("penstock_router_pool_submitted", "Messages accepted by a pool.", labels=["pool"])
     limited = CounterMetricFamily(
-        "penstock_router_pool_rate_limit_waits", "Messages that had to wait for the rate limit.", labels=["pool"]
+        "penstock_router_pool_rate_limit_waits", "Times that the rate limit held a pool back.", labels=["pool"]
     )
-    processing = _histogram("processing", "Time of a message's delivery.")
-    waiting = _histogram("waiting", "Time a message waited for its turn.")
+    processing = _histogram("processing", "Time of a message's deliveries, all attempts together.")
+    waiting = _histogram("waiting", "Time a message waited for its turn, without the pauses between attempts.")
     for label, pools in grouped.items():
         for result, read in _POOL_RESULTS:
             messages.add_metric([label, result], sum(map(read, pools)))
@@ -195,9 +222,17 @@ def _histogram(name: str, doc: str) -> HistogramMetricFamily:
     return HistogramMetricFamily(f"penstock_router_pool_{name}_seconds", doc, labels=["pool"])
 
 
+def _group_histogram(name: str, doc: str) -> HistogramMetricFamily:
+    return HistogramMetricFamily(f"penstock_router_group_{name}_seconds", doc, labels=["pool", "group"])
+
+
 def _add_histogram(family: HistogramMetricFamily, label: str, parts: Sequence[Histogram]) -> None:
     merged = Histogram(BUCKETS_S)
     for part in parts:
         merged.merge(part)
-    bounds = [*map(str, BUCKETS_S), "+Inf"]
-    family.add_metric([label], list(zip(bounds, map(float, merged.cumulative()), strict=True)), merged.total)
+    family.add_metric([label], *_samples(merged))
+
+
+def _samples(histogram: Histogram) -> tuple[list[tuple[str, float]], float]:
+    bounds = [*map(str, histogram.bounds), "+Inf"]
+    return list(zip(bounds, map(float, histogram.cumulative()), strict=True)), histogram.total

@@ -11,7 +11,10 @@ from penstock.router.config.configuration import RouterConfiguration
 
 
 class RouterPoolView(msgspec.Struct, frozen=True, rename="camel"):
-    """The current state of a pool, and its counts since it started."""
+    """The current state of a pool, and its counts since it started.
+
+    `success_rate` is that of the `judged` messages, which succeeded or failed in the last five minutes.
+    """
 
     code: str
     concurrency: int
@@ -32,6 +35,7 @@ class RouterPoolView(msgspec.Struct, frozen=True, rename="camel"):
     rate_limit_waits: int
     submitted: int
     success_rate: float
+    judged: int
     average_processing_ms: float
 
 

@@ -9,7 +9,14 @@ import msgspec
 from penstock.delivery import Answer, Attempts, Breakers, Client, DeliverySettings, request_head
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.limits import SECOND_MS
-from penstock.domain.outcome import EgressDenied, MediationOutcome, MediationResult, outcome_of, severity_of
+from penstock.domain.outcome import (
+    EgressDenied,
+    MediationOutcome,
+    MediationResult,
+    error_text,
+    outcome_of,
+    severity_of,
+)
 from penstock.domain.pointer import MessagePointer
 from penstock.domain.signing import Signature, sign
 from penstock.edge.clock import Clock
@@ -82,4 +89,4 @@ def _reason(outcome: MediationOutcome, endpoint: str) -> str:
         return outcome.error.detail
     if outcome.result is MediationResult.ERROR_CONFIG:
         return f"{endpoint} answered {outcome.status}: its message was removed; check the URL and the token"
-    return f"{endpoint}: {outcome.error}"
+    return f"{endpoint}: {error_text(outcome.error)}"

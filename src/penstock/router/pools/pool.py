@@ -17,6 +17,7 @@ from penstock.domain.outcome import (
     MediationOutcome,
     MediationResult,
     RateLimited,
+    error_text,
     retry_delay_s,
 )
 from penstock.domain.pace.rate import SlidingWindow
@@ -257,18 +258,30 @@ class DeliveryPool:
         self, lane: PoolLane, message: TrackedMessage, outcome: MediationOutcome, started_s: float
     ) -> None:
         final = outcome.is_final
+        now_s = self._loop.time()
+        message.delivered_s += now_s - started_s
         wait_s = None if final or self.draining else retry_delay_s(outcome, message.attempt)
         if wait_s is not None:
             self._back_off(lane, message, wait_s)
             return
-        self._count(outcome, self._loop.time() - started_s, started_s - message.tracked_s, lane.group)
+        waited_s = now_s - message.tracked_s - message.delivered_s - message.backed_off_s
+        self._count(outcome, message.delivered_s, waited_s, lane.group)
         lane.current = None
         if final:
             message.origin.settlements.ack(message)
         else:
+            self._log_return(message, outcome)
             self._give_back(message, outcome.effective_delay_s)
             self._cascade(lane, message)
         self._lanes.release(lane)
+
+    def _log_return(self, message: TrackedMessage, outcome: MediationOutcome) -> None:
+        reason, delay_s = error_text(outcome.error) or "it failed", outcome.effective_delay_s
+        extra = {"pool": self.code, "queue": message.origin.name, "group": message.group}
+        _log.info("message %s returns to its queue for %d s: %s", message.pointer.id, delay_s, reason, extra=extra)
+        batch = message.batch_group
+        if message.pointer.dispatch_mode is DispatchMode.BLOCK_ON_ERROR and not batch.has_failed:
+            _log.warning("batch and group %s has failed: its later messages return to their queue", batch, extra=extra)
 
     def _unexpected_error(self, message: TrackedMessage, error: Exception) -> MediationOutcome:
         _log.error("delivering message %s failed unexpectedly", message.pointer.id, exc_info=error)
@@ -286,6 +299,7 @@ class DeliveryPool:
     def _back_off(self, lane: PoolLane, message: TrackedMessage, wait_s: int) -> None:
         """Wait for the next attempt without a permit; the group is blocked meanwhile."""
         message.attempt += 1
+        message.backed_off_s += wait_s
         self._lanes.back_off(lane)
         self._backing_off[lane] = self._loop.call_later(wait_s, self._resume, lane)
 
@@ -308,6 +322,12 @@ class DeliveryPool:
         now_ms, now_s = self._clock.now_ms(), self._loop.time()
         for message in self._lanes.take_blocked(lane, failed):
             message.batch_group.fail_with(failed.batch_group)
+            _log.warning(
+                "message %s returns to its queue, to keep order: batch and group %s has failed",
+                message.pointer.id,
+                failed.batch_group,
+                extra={"pool": self.code, "queue": message.origin.name, "group": message.group},
+            )
             if message.leased_until_s <= now_s:
                 message.origin.settlements.abandon(message)
                 continue
@@ -389,6 +409,15 @@ class DeliveryPool:
     def drain(self) -> None:
         """Accept no more messages, return waiting ones to their queue in order, let deliveries end (ROUTER-STOP-4)."""
         self.draining = True
+        _log.log(
+            logging.INFO if self.held else logging.DEBUG,
+            "pool %s is drained: %d messages wait, %d are being delivered, in %d groups",
+            self.code,
+            self.queued + self.backing_off,
+            self.active,
+            len(self._lanes),
+            extra={"pool": self.code},
+        )
         if self._rate_timer is not None:
             self._rate_timer.cancel()
             self._rate_timer = None
@@ -455,6 +484,7 @@ class DeliveryPool:
             rate_limit_waits=counts.rate_limit_waits,
             submitted=counts.submitted_count,
             success_rate=counts.success_rate,
+            judged=counts.judged_count,
             average_processing_ms=counts.average_processing_ms,
         )
 

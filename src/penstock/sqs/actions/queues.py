@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.domain.limits import MINUTE_MS
+from penstock.domain.limits import MINUTE_MS, SECOND_MS
 from penstock.sqs.actions.tags import check_tags
 from penstock.sqs.auth.caller import SqsCaller
 from penstock.sqs.errors import ErrorKind, SqsError
@@ -19,7 +19,7 @@ from penstock.sqs.model import (
     SetQueueAttributesRequest,
 )
 from penstock.sqs.names import Scope, page
-from penstock.sqs.queue.attributes import LiveCounters, difference, for_create, merged, shown
+from penstock.sqs.queue.attributes import OLDEST_AGE, LiveCounters, difference, for_create, merged, shown
 from penstock.sqs.queue.queue import SqsQueue
 from penstock.sqs.service import SqsService
 
@@ -76,7 +76,8 @@ async def get_queue_attributes(
 ) -> GetQueueAttributesResponse:
     """Return the requested attributes of a queue."""
     queue = service.of_url(caller, request.queue_url)
-    live = live_counters(service, queue)
+    oldest_age_s = await _oldest_age_s(service, queue) if OLDEST_AGE in request.attribute_names else None
+    live = msgspec.structs.replace(live_counters(service, queue), oldest_age_s=oldest_age_s)
     return GetQueueAttributesResponse(shown(queue.attributes, request.attribute_names, live, admin=caller.admin))
 
 
@@ -135,3 +136,11 @@ def live_counters(service: SqsService, queue: SqsQueue) -> LiveCounters:
         not_visible=in_flight,
         delayed=delayed,
     )
+
+
+async def _oldest_age_s(service: SqsService, queue: SqsQueue) -> int | None:
+    """Return the age of the oldest message of all partitions, leased or not; None if there is none."""
+    oldest = [entry for each in queue.partitions for entry in await each.shell.peek(each.queue, 0, 1)]
+    if not oldest:
+        return None
+    return max(0, service.clock.now_ms() - min(entry.message.sent_ms for entry in oldest)) // SECOND_MS

@@ -7,12 +7,13 @@ from penstock.delivery import Breakers, DeliverySettings
 from penstock.queues import QueueSpec
 from penstock.router import (
     HttpMediator,
-    PeriodicTask,
     Router,
     RouterConfiguration,
     RouterMetrics,
     TaskSchedule,
+    WarningCode,
     Warnings,
+    router_tasks,
 )
 from penstock.testing.simulation.chance import Chance
 from penstock.testing.simulation.history import InvariantBroken
@@ -47,11 +48,7 @@ class RouterLife:
         breakers = Breakers(clock)
         mediator = HttpMediator(self._link, breakers, clock, self._warnings.add, DeliverySettings())
         self.router = Router(self._source, mediator, clock, self._warnings, RouterMetrics(), breakers)
-        tasks = (
-            PeriodicTask("monitor", 60, self.router.restart_unhealthy_consumers),
-            PeriodicTask("clean-up", 10, self.router.clean_up_drained),
-            PeriodicTask("leaks", 30, self.router.check_for_leaks),
-        )
+        tasks = router_tasks(self.router)
         self._schedule = asyncio.create_task(TaskSchedule(tasks, lambda: True, asyncio.sleep).run())
 
     def _source(self, queue: QueueSpec) -> SimulatedSource:
@@ -72,6 +69,15 @@ class RouterLife:
         assert tracked is not None, "a message is delivered but not tracked"
         view = next(view for view in self.router.pools() if view.code == tracked.pool_code)
         return PoolLimits(view.code, view.concurrency, view.rate_limit_per_minute)
+
+    def unnoticed(self, queue: str) -> str | None:
+        """Return what is wrong with the health of a queue that was never reached; None if it is as it should be."""
+        (view,) = [each for each in self.router.queues() if each.name == queue and not each.draining]
+        if view.healthy:
+            return f"queue {queue} is healthy though it was never opened"
+        if not any(each.code == WarningCode.QUEUE_VALIDATION for each in self._warnings.listed()):
+            return f"queue {queue} was never opened, and no warning says so"
+        return None
 
     async def configure(self, configuration: RouterConfiguration) -> None:
         """Apply a configuration."""

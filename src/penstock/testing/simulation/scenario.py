@@ -11,6 +11,7 @@ from penstock.testing.simulation.source import LinkFaults
 
 PUBLISHING_S = 200.0
 TROUBLE_S = 400.0
+_BURST_GROUPS = 40
 
 
 class PlannedQueue(msgspec.Struct, frozen=True):
@@ -40,6 +41,8 @@ class Scenario(msgspec.Struct, frozen=True):
     publications: tuple[PlannedPublication, ...]
     # Number of routers that share the queues.
     routers: int
+    # Whether only one of them consumes, and the others stand by.
+    standby: bool = False
 
     def configuration(self) -> RouterConfiguration:
         """Return the router's first configuration."""
@@ -49,19 +52,22 @@ class Scenario(msgspec.Struct, frozen=True):
 
 def scenario_of(chance: Chance) -> Scenario:
     """Return the scenario of a seed."""
-    queues = tuple(_queue(chance.fork(f"queue {number}"), number) for number in range(chance.whole(1, 2)))
-    pools = tuple(_pool(chance.fork(f"pool {number}"), number) for number in range(chance.whole(1, 3)))
+    queues = tuple(_queue(chance.fork(f"queue {number}"), number) for number in range(chance.whole(1, 4)))
+    pools = tuple(_pool(chance.fork(f"pool {number}"), number) for number in range(chance.whole(1, 5)))
     endpoints = {
         f"http://e{number}.test/": _endpoint(chance.fork(f"e {number}")) for number in range(chance.whole(1, 3))
     }
-    routers = chance.fork("routers").one_of([1, 1, 2])
+    roles = chance.fork("routers")
+    routers, standby = roles.one_of([1, 1, 2]), roles.happens(0.5)
     publications = [
         publication
         for queue in queues
         for number in range(chance.whole(1, 6))
         for publication in _group(chance.fork(f"{queue.name} {number}"), queue.name, number, pools, list(endpoints))
     ]
-    return Scenario(pools, queues, endpoints, tuple(sorted(publications, key=lambda each: each.at_s)), routers)
+    publications += _burst(chance.fork("burst"), queues, pools, list(endpoints))
+    in_time = tuple(sorted(publications, key=lambda each: each.at_s))
+    return Scenario(pools, queues, endpoints, in_time, routers, standby and routers > 1)
 
 
 def _queue(chance: Chance, number: int) -> PlannedQueue:
@@ -72,6 +78,7 @@ def _queue(chance: Chance, number: int) -> PlannedQueue:
         slow=chance.one_of([0.0, 0.05, 0.3]),
         stall=chance.one_of([0.0, 0.02]),
         lost_heartbeat=chance.one_of([0.0, 0.3, 0.9]),
+        is_shut=chance.fork("shut").happens(0.1),
     )
     return PlannedQueue(
         f"q{number}", chance.happens(0.8), chance.one_of([10.0, 15.0, 30.0]), chance.whole(1, 3), faults
@@ -93,6 +100,29 @@ def _endpoint(chance: Chance) -> EndpointFaults:
         broken_after=trouble / 3,
         slow=chance.one_of([0.0, 0.0, 0.1]),
     )
+
+
+def _burst(
+    chance: Chance, queues: tuple[PlannedQueue, ...], pools: tuple[PoolConfiguration, ...], endpoints: list[str]
+) -> list[PlannedPublication]:
+    """Return messages of many groups that come at once, more than their pool has room for; mostly none."""
+    if not chance.happens(0.2):
+        return []
+    at_s, queue = chance.between(0.0, PUBLISHING_S), chance.one_of(queues).name
+    target, code = chance.one_of(endpoints), chance.one_of(pools).code
+    return [
+        PlannedPublication(
+            at_s,
+            queue,
+            MessagePointer(
+                id=f"{queue}-burst-{number:03}",
+                mediation_target=target,
+                pool_code=code,
+                message_group_id=f"{queue}-burst-{number % _BURST_GROUPS}",
+            ),
+        )
+        for number in range(chance.whole(60, 150))
+    ]
 
 
 def _group(

@@ -24,9 +24,12 @@ class LinkFaults(msgspec.Struct):
     slow: float = 0.0
     stall: float = 0.0
     lost_heartbeat: float = 0.0
+    # Whether the queue cannot be opened: it is missing, or its broker is down from the start.
+    is_shut: bool = False
 
     def clear(self) -> None:
         """Remove all faults."""
+        self.is_shut = False
         self.lost_request = self.lost_answer = self.slow = self.stall = self.lost_heartbeat = 0.0
 
 
@@ -56,6 +59,8 @@ class SimulatedSource:
     async def open(self) -> None:
         """Connect to the queue."""
         await self._travel()
+        if self._faults.is_shut:
+            raise Unavailable(f"the simulated queue {self.name} cannot be opened")
 
     async def receive(self) -> list[Received]:
         """Return the next messages, by a long poll."""

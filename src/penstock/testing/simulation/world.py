@@ -2,7 +2,7 @@
 
 No message is lost; messages of a group become final in order, within each tier; a router starts a delivery only while
 it has the message's lease, and no two of a message or of a group at once; concurrency and rate limits are kept; every
-message is settled once; at the end every permit is free.
+message is settled once; a queue that cannot be opened is unhealthy, with a warning; at the end every permit is free.
 """
 
 import asyncio
@@ -19,6 +19,8 @@ from penstock.testing.simulation.scenario import TROUBLE_S, Scenario, scenario_o
 from penstock.testing.virtual_loop import LoopClock, run_virtual
 
 _RECOVERY_S = 12 * 3600
+# The health timeout, the pace of the monitor, and some time for slow answers.
+_NOTICED_S = 150
 
 
 def simulate_router(seed: int) -> History:
@@ -48,14 +50,17 @@ class RouterWorld:
         self._network = SimulatedNetwork(self._endpoints, self._pointers)
         self._configuration = self._scenario.configuration()
         self._lives: list[RouterLife] = []
+        # Those that consume; the others stand by.
+        self._active: set[RouterLife] = set()
 
     async def run(self) -> History:
         """Publish, inject faults, wait until all is delivered, and check."""
         publishing = asyncio.create_task(self._publish())
-        for _ in range(self._scenario.routers):
-            self._lives.append(await self._start())
+        for number in range(self._scenario.routers):
+            self._lives.append(await self._start(is_active=not (self._scenario.standby and number)))
         await self._trouble()
         await publishing
+        await self._check_health()
         await self._calm_down()
         for life in self._lives:
             await life.stop()
@@ -70,13 +75,19 @@ class RouterWorld:
             passed_s = each.at_s
             self._queues[each.queue].send(encode_pointer(each.pointer), each.pointer.group)
 
-    async def _start(self) -> RouterLife:
+    async def _start(self, *, is_active: bool) -> RouterLife:
         self._starts += 1
         chance = self._chance.fork(f"life {self._starts}")
         faults = {each.name: each.faults for each in self._scenario.queues}
         life = RouterLife(self._queues, faults, self._network, self._clock, chance)
-        await life.configure(self._configuration)
+        if is_active:
+            self._active.add(life)
+        await life.configure(self._configuration_of(life))
         return life
+
+    def _configuration_of(self, life: RouterLife) -> RouterConfiguration:
+        """Return what a router is told: one that stands by has no pools and no queues."""
+        return self._configuration if life in self._active else RouterConfiguration()
 
     async def _trouble(self) -> None:
         actions = [
@@ -88,6 +99,7 @@ class RouterWorld:
             self._suspend,
             self._cut_off,
             self._nothing,
+            *([self._change_roles] * 2 if self._scenario.standby else []),
         ]
         while asyncio.get_running_loop().time() < TROUBLE_S:
             await asyncio.sleep(self._chance.between(2.0, 60.0))
@@ -126,7 +138,16 @@ class RouterWorld:
         await self._replace(life)
 
     async def _replace(self, life: RouterLife) -> None:
-        self._lives[self._lives.index(life)] = await self._start()
+        is_active = life in self._active
+        self._active.discard(life)
+        self._lives[self._lives.index(life)] = await self._start(is_active=is_active)
+
+    async def _change_roles(self) -> None:
+        """Let the router that stands by take over; the other gives everything up first, or a little later."""
+        before = self._active
+        self._active = set(self._lives) - before
+        for life in self._lives if self._chance.happens(0.5) else reversed(self._lives):
+            await life.configure(self._configuration_of(life))
 
     async def _suspend(self) -> None:
         """Stop a router for less or more than the leases of its messages."""
@@ -145,7 +166,18 @@ class RouterWorld:
     async def _configure(self, configuration: RouterConfiguration) -> None:
         self._configuration = configuration
         for life in self._lives:
-            await life.configure(configuration)
+            await life.configure(self._configuration_of(life))
+
+    async def _check_health(self) -> None:
+        """A queue that could never be opened is unhealthy after the health timeout, with a warning."""
+        shut = {each.name for each in self._scenario.queues if each.faults.is_shut}
+        if not shut:
+            return
+        await asyncio.sleep(_NOTICED_S)
+        for life in sorted(self._active, key=self._lives.index):
+            for queue in self._configuration.queues:
+                if queue.queue_name in shut and (finding := life.unnoticed(queue.queue_name)):
+                    raise InvariantBroken(finding)
 
     async def _calm_down(self) -> None:
         for queue in self._scenario.queues:

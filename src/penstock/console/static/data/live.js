@@ -81,11 +81,12 @@ function measured(before, now) {
   };
 }
 
-// Return the waiting messages and the average number of running deliveries of each group.
+// Return the waiting messages, the average number of running deliveries, and the number of deliveries and the time they
+// took, of each group.
 function groupsOf(before, now) {
   const groups = new Map();
   if (!now) return groups;
-  const entry = (name) => groups.get(name) ?? groups.set(name, { queued: 0, busy: 0 }).get(name);
+  const entry = (name) => groups.get(name) ?? groups.set(name, { queued: 0, busy: 0, ended: 0, tookS: 0 }).get(name);
   for (const { group, queued } of live.groups ?? []) entry(group).queued += queued;
   if (!before) return groups;
   const seconds = Math.max(0.001, (now.atMs - before.atMs) / 1000);
@@ -94,6 +95,10 @@ function groupsOf(before, now) {
     const known = earlier.get(`${labels.pool} ${labels.group}`);
     // A group that is new in the list comes with its whole past, which is not work of this moment.
     if (known !== undefined) entry(labels.group).busy += growth(known, value, seconds);
+  }
+  for (const [measure, name] of [["ended", "router_group_delivery_seconds_count"], ["tookS", "router_group_delivery_seconds_sum"]]) {
+    const past = new Map(before.all(name).map((each) => [`${each.labels.pool} ${each.labels.group}`, each.value]));
+    for (const { labels, value } of now.all(name)) entry(labels.group)[measure] += growth(past.get(`${labels.pool} ${labels.group}`) ?? 0, value, 1);
   }
   return groups;
 }

@@ -12,7 +12,7 @@ import { table } from "../components/table.js";
 import { attempt } from "../components/toast.js";
 import { get, getAll, post } from "../data/api.js";
 import { finishedWithin } from "../data/deliveries.js";
-import { watch } from "../data/live.js";
+import { live, watch } from "../data/live.js";
 import { every } from "../data/poll.js";
 import { groupName, subscriptions } from "../data/subscriptions.js";
 
@@ -88,7 +88,7 @@ export function mount(main, { signal, query }) {
   every(3000, loadHeld, signal);
   every(COLUMN_MS / 2, async () => {
     const lately = await finishedWithin(COLUMNS * COLUMN_MS).catch(() => null);
-    if (lately) showHeat(heat, lately, Date.now());
+    showHeat(heat, lately ?? [], live.ticks, Date.now());
   }, signal);
   watch(({ ticks }) => showLive({ queued, used, depth }, ticks), signal);
 
@@ -148,18 +148,26 @@ function draw(chart, ticks, rows, series) {
   chart.update(ticks.map((tick) => tick.atMs), rows, series);
 }
 
-function showHeat(heat, deliveries, nowMs) {
+function showHeat(heat, deliveries, ticks, nowMs) {
   const lastColumn = Math.floor(nowMs / COLUMN_MS);
   const times = Array.from({ length: COLUMNS }, (_, index) => (lastColumn - COLUMNS + 1 + index) * COLUMN_MS);
-  const byGroup = Map.groupBy(deliveries.filter((each) => each.durationMs !== null), (each) => each.groupKey);
-  const busiest = [...byGroup].sort((left, right) => right[1].length - left[1].length).slice(0, 8);
-  const cells = busiest.map(([, done]) => {
-    const byColumn = Map.groupBy(done, (each) => Math.floor(each.finishedAtMs / COLUMN_MS) * COLUMN_MS);
-    return times.map((ms) => {
-      const here = byColumn.get(ms) ?? [];
-      return here.length ? here.reduce((sum, each) => sum + each.durationMs, 0) / here.length / 1000 : null;
-    });
-  });
+  const groups = new Map();
+  const add = (name, atMs, ended, tookS) => {
+    const columns = groups.get(name) ?? groups.set(name, new Map()).get(name);
+    const ms = Math.floor(atMs / COLUMN_MS) * COLUMN_MS;
+    const sums = columns.get(ms) ?? { ended: 0, tookS: 0 };
+    columns.set(ms, { ended: sums.ended + ended, tookS: sums.tookS + tookS });
+  };
+  const ofJobs = deliveries.filter((each) => each.durationMs !== null);
+  for (const each of ofJobs) add(each.groupKey, each.finishedAtMs, 1, each.durationMs / 1000);
+  // Messages of the router that are not jobs have no deliveries in the database.
+  const known = new Set(deliveries.map((each) => each.groupKey));
+  for (const tick of ticks) {
+    for (const [name, { ended, tookS }] of tick.groups) if (ended > 0 && tick.atMs >= times[0] && !known.has(name)) add(name, tick.atMs, ended, tookS);
+  }
+  const total = (columns) => [...columns.values()].reduce((sum, { ended }) => sum + ended, 0);
+  const busiest = [...groups].sort((left, right) => total(right[1]) - total(left[1])).slice(0, 8);
+  const cells = busiest.map(([, columns]) => times.map((ms) => (columns.has(ms) ? columns.get(ms).tookS / columns.get(ms).ended : null)));
   heat.update(busiest.map(([name]) => groupName(name)), times, cells);
 }
 

@@ -1,7 +1,7 @@
 """The driver's part in dispatch: a thread with a loop that leads or stands by, and does the leader's chores.
 
-With a destination it also publishes: it is the inline engine's scheduler while few lanes are awake. Lanes are claimed,
-so it may run beside a round on Spark.
+It may also publish: it is the inline engine's scheduler while few lanes are awake. Lanes are claimed, so it may run
+beside a round on Spark.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from penstock.events.dispatch.pending_job_poller import wait_for_work
 from penstock.events.dispatch.pool_queues import DispatchQueue
 from penstock.events.dispatch.recovery import StaleQueuedJobPoller
 from penstock.events.dispatch.retention import Retention
-from penstock.events.dispatch.scheduler import Scheduler
+from penstock.events.dispatch.scheduler import RetryingPublisher, Scheduler
 from penstock.events.dispatch.settings import Counts
 from penstock.events.dispatch.spark.messages import Destination, DispatchSettings
 from penstock.events.store import SCHEDULER, Dialect, JobRepository
@@ -55,13 +55,16 @@ class DriverLeader:
         lease: LeaseSettings,
         clock: Clock,
         ids: TsidFactory,
-        destination: Destination | None = None,
+        destination: Destination,
+        *,
+        publishes: bool,
     ) -> None:
         self._database = database
         self._settings = settings
         self._lease = lease
         self._clock = clock
         self._destination = destination
+        self._publishes = publishes
         self._name = ids.next_id(clock.now_ms())
         self._jobs = _signalled_repository(database)
         self._opened: Future[asyncio.Event] = Future()
@@ -124,7 +127,7 @@ class DriverLeader:
             await self._jobs.close()
 
     def _terms(self) -> Terms | Scheduler:
-        if self._destination is None:
+        if not self._publishes:
             return Terms(self.leadership, self._new_term, self.counts, pause)
         queue = DispatchQueue(self._jobs, self._destination.queue_uri, per_pool=self._destination.queue_per_pool)
         scheduler = Scheduler(
@@ -142,15 +145,19 @@ class DriverLeader:
         return scheduler
 
     def _lane_calls(self) -> "SqliteLaneCalls | None":
-        is_silent = self._destination is not None and self._database.dialect is Dialect.SQLITE
+        is_silent = self._publishes and self._database.dialect is Dialect.SQLITE
         return SqliteLaneCalls(self._jobs, self._database) if is_silent else None
 
     def _new_term(self) -> "Housekeeping":
         jobs, clock, counts = self._jobs, self._clock, self.counts
         scheduling, token = self._settings.scheduler, self.leadership.token
+        destination = self._destination
+        publisher = DispatchQueue(jobs, destination.queue_uri, per_pool=destination.queue_per_pool).publisher
+        queue = RetryingPublisher(publisher, counts, pause)
         return Housekeeping(
+            queue,
             ChorePoller(jobs, clock, counts, self._settings.chores_every_s, pause),
-            StaleQueuedJobPoller(jobs, clock, scheduling, counts, pause, token=token),
+            StaleQueuedJobPoller(jobs, queue, clock, scheduling, counts, pause, token=token),
             Retention(jobs, scheduling, counts, clock, pause),
         )
 
@@ -158,7 +165,10 @@ class DriverLeader:
 class Housekeeping:
     """One term of a leader whose jobs are published by Spark: chores, lost jobs and retention."""
 
-    def __init__(self, chores: "ChorePoller", stale: StaleQueuedJobPoller, retention: Retention) -> None:
+    def __init__(
+        self, queue: RetryingPublisher, chores: "ChorePoller", stale: StaleQueuedJobPoller, retention: Retention
+    ) -> None:
+        self._queue = queue
         self._chores = chores
         self._stale = stale
         self._retention = retention
@@ -171,7 +181,8 @@ class Housekeeping:
             group.create_task(self._retention.run(), name="retention")
 
     async def close(self) -> None:
-        """Do nothing: nothing is in flight."""
+        """Close the queue that was asked for lost jobs; nothing is in flight."""
+        await self._queue.close()
 
 
 class ChorePoller:

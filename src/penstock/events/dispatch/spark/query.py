@@ -57,8 +57,16 @@ class DispatchQuery:
     def start(self, spark: SparkSession, checkpoint: str) -> StreamingQuery:
         """Lead or stand by, and start the query; leadership ends with the query."""
         rounds = self._rounds
-        small = None if self._once or not rounds.settings.few_lanes else rounds.destination
-        leader = DriverLeader(rounds.database, rounds.settings, self._lease, self._clock, self._ids, small)
+        publishes = not self._once and rounds.settings.few_lanes > 0
+        leader = DriverLeader(
+            rounds.database,
+            rounds.settings,
+            self._lease,
+            self._clock,
+            self._ids,
+            rounds.destination,
+            publishes=publishes,
+        )
         leader.open()
         try:
             if self._once:

@@ -15,7 +15,7 @@ import uvloop
 
 from penstock.cluster import StaleLeader
 from penstock.domain.job import ClaimedJob
-from penstock.domain.order import LaneKey
+from penstock.domain.order import LaneKey, is_high_priority
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.retry import Backoff
 from penstock.edge.clock import Clock, SystemClock, stopwatch
@@ -31,7 +31,7 @@ from penstock.spark.workers import freeze_long_lived_objects
 
 COLUMNS = (
     "group_key", "ordered", "turn", "lane_pool", "on_their_way", "may_go", "id", "mode", "pool", "publish_round",
-    "due_at_ms", "delivery_count", "updated_at_ms",
+    "due_at_ms", "delivery_count", "updated_at_ms", "sequence",
 )  # fmt: skip
 """What a task needs of the plan."""
 
@@ -142,9 +142,10 @@ def lane_runs(batches: Iterable[pyarrow.RecordBatch], lane_credit: int, now_ms: 
         jobs: list[ClaimedJob] = []
         returns: list[Return] = []
         tried: list[bool] = []
-        for *_, may_go, job_id, mode, pool, publish_round, due_at_ms, deliveries, updated_at_ms in of_lane:
+        for *_, may_go, job_id, mode, pool, publish_round, due_at_ms, deliveries, updated_at_ms, sequence in of_lane:
             if may_go:
-                jobs.append(ClaimedJob(job_id, group_key, _MODES[mode], pool, publish_round, due_at_ms))
+                high = is_high_priority(sequence)
+                jobs.append(ClaimedJob(job_id, group_key, _MODES[mode], pool, publish_round, due_at_ms, high))
                 returns.append(Return(publish_round - deliveries, updated_at_ms))
                 tried.append(deliveries > 0 and _MODES[mode] is DispatchMode.BLOCK_ON_ERROR)
         offer = LaneOffer(jobs, returns, tried[:1] == [True], on_their_way)

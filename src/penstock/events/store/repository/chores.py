@@ -1,6 +1,7 @@
 """What must happen because time has passed: jobs come due, claims and leases expire, jobs expire."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from penstock.events.store.database import RepositoryPart, Transaction, reads, writes, writes_one
 from penstock.events.store.repository.lanes import move_and_wake, wake_waiting
@@ -8,6 +9,8 @@ from penstock.events.store.repository.leader import check_leader
 
 AT_ONCE = 5000
 """How many jobs or lanes one transaction of a chore changes."""
+
+NOTHING: Mapping[str, int] = MappingProxyType({})
 
 Chore = Callable[[Transaction], int]
 
@@ -41,16 +44,27 @@ class JobChores(RepositoryPart):
         due_ms: int | None = tx.all("next_due")[0][0]
         return due_ms
 
-    @writes
-    def recover_stale(self, tx: Transaction, now_ms: int, most: int, token: int | None = None) -> list[str]:
-        """Move up to `most` QUEUED and PROCESSING jobs whose lease has expired back to PENDING (SCHED-STALE-1).
+    @reads
+    def stale_pools(self, tx: Transaction, now_ms: int, after: str, most: int) -> list[str]:
+        """Return the pools that have jobs whose time in the queue has expired: up to `most`, after one of them."""
+        return [pool for (pool,) in tx.all("stale_pools", now_ms=now_ms, after=after, most=most)]
 
-        Return their ids. Lanes that wait for a job which is not on its way any more wake, too.
+    @writes
+    def recover_stale(
+        self, tx: Transaction, now_ms: int, most: int, token: int | None = None, settled: Mapping[str, int] = NOTHING
+    ) -> list[str]:
+        """Move up to `most` lost jobs back to PENDING, and return their ids (SCHED-STALE-1).
+
+        Lost are PROCESSING jobs whose lease has expired, and QUEUED ones that were published before `settled` says: the
+        moment, by pool, before which nothing was published that a queue still has (SCHED-STALE-3). Lanes that wait for
+        a job which is not on its way any more wake, too.
         """
         check_leader(tx, token)
         wake_waiting(tx, [job_id for (job_id,) in tx.all("lanes_that_wait_in_vain", most=AT_ONCE)])
-        stale = tx.all("stale_jobs", now_ms=now_ms, most=most)
-        return [job.id for job in move_and_wake(tx, "recover_jobs", stale, now_ms=now_ms)]
+        lost = tx.all("abandoned_jobs", now_ms=now_ms, most=most)
+        for pool, before_ms in settled.items():
+            lost += tx.all("lost_jobs", pool=pool, settled_before_ms=before_ms, now_ms=now_ms, most=most - len(lost))
+        return [job.id for job in move_and_wake(tx, "recover_jobs", lost, now_ms=now_ms)]
 
     @writes_one
     def extend_leases(self, tx: Transaction, job_ids: Sequence[str], lease_until_ms: int) -> list[str]:

@@ -7,7 +7,7 @@ import msgspec
 
 from penstock.domain.event import StoredEvent
 from penstock.domain.job import CreatedJob, NewJob
-from penstock.domain.order import LaneKey, lane_of
+from penstock.domain.order import LaneKey, lane_of, tiered_sequence
 from penstock.events.errors import EventNotFound, JobNotFound, WrongJobStatus
 from penstock.events.store.database import RepositoryPart, Row, Transaction, reads, writes
 from penstock.events.store.repository.lanes import LaneOrigin, call_lanes, move_and_wake
@@ -169,7 +169,7 @@ def _job_row(job: NewJob, now_ms: int) -> Row:
         job.subscription_id,
         job.group,
         job.group_key,
-        job.sequence,
+        tiered_sequence(job.sequence, high_priority=job.high_priority),
         CODE_OF_MODE[job.mode],
         int(state),
         job.target,

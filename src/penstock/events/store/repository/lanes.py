@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.domain.job import ClaimedJob
-from penstock.domain.order import LaneKey, return_pause_s
+from penstock.domain.order import LaneKey, is_high_priority, return_pause_s
 from penstock.domain.pace.credit import LANE_CREDIT, AwakeStream, CreditBook, lane_room
 from penstock.domain.pointer import DispatchMode
 from penstock.events.store.database import (
@@ -231,7 +231,8 @@ def run_of(row: LaneRow, content: LaneContent, most: int, lane_credit: int, now_
 
 def claimed_job(lane: LaneKey, job: LaneJob) -> ClaimedJob:
     """Return a job of a lane as it is published."""
-    return ClaimedJob(job.id, lane.group_key, job.mode, job.pool, job.publish_round, job.due_at_ms)
+    high_priority = is_high_priority(job.sequence)
+    return ClaimedJob(job.id, lane.group_key, job.mode, job.pool, job.publish_round, job.due_at_ms, high_priority)
 
 
 class LaneOffer(NamedTuple):

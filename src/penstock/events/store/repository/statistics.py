@@ -22,6 +22,7 @@ from penstock.events.statistics import (
     StatisticsPlace,
     joined,
     merged,
+    refined,
     summed,
 )
 from penstock.events.store.database import RepositoryPart, Row, Transaction, reads, writes
@@ -134,7 +135,7 @@ def _add_leaders(tx: Transaction, added: dict[int, Leaders]) -> None:
 
 def _minute(row: Row) -> Minute:
     values = dict(zip(Minute.__struct_fields__, row, strict=True))
-    values["by"], values["latency"] = Dimension(values["by"]), _LATENCY(values["latency"])
+    values["by"], values["latency"] = Dimension(values["by"]), refined(_LATENCY(values["latency"]))
     return Minute(**values)
 
 

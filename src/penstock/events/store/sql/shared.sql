@@ -169,9 +169,24 @@ UPDATE jobs SET state = {EXPIRED}, owner = NULL, lease_until_ms = NULL, updated_
 WHERE id {among ids} AND state + 0 IN ({WAITING}, {READY}, {QUEUED})
 RETURNING id, group_key, mode, subscription_id, pool, {READY}
 
--- stale_jobs --
+-- stale_pools --
+-- The pools of jobs that have been in the queue for long.
+SELECT DISTINCT pool FROM jobs {by jobs_on_their_way}
+WHERE {is on its way jobs} AND pool > :after AND state + 0 = {QUEUED} AND lease_until_ms <= :now_ms
+ORDER BY pool LIMIT :most
+
+-- lost_jobs --
+-- Of a pool, those whose pointer is in no queue any more. They were published before they were written.
 SELECT id, group_key FROM jobs {by jobs_on_their_way}
-WHERE {is on its way jobs} AND lease_until_ms <= :now_ms ORDER BY lease_until_ms LIMIT :most
+WHERE {is on its way jobs} AND pool = :pool AND state + 0 = {QUEUED} AND lease_until_ms <= :now_ms
+  AND updated_at_ms < :settled_before_ms
+ORDER BY lease_until_ms LIMIT :most
+
+-- abandoned_jobs --
+-- Those whose delivery has lasted longer than it may.
+SELECT id, group_key FROM jobs {by jobs_on_their_way}
+WHERE {is on its way jobs} AND state + 0 = {PROCESSING} AND lease_until_ms <= :now_ms
+ORDER BY lease_until_ms LIMIT :most
 
 -- recover_jobs --
 UPDATE jobs SET state = {READY}, owner = NULL, lease_until_ms = NULL, publish_round = publish_round + 1,
