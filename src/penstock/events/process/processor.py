@@ -5,6 +5,7 @@ retry after hours blocks no group of the queue, and jobs that may pass the faile
 """
 
 import logging
+from functools import lru_cache
 from typing import Protocol
 
 import msgspec
@@ -203,7 +204,8 @@ class ProcessMetrics:
     """Counts deliveries to subscribers, and pointers without one."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self._deliveries = metrics.counter("job_deliveries", "Deliveries to subscribers, by outcome.", ("outcome",))
+        deliveries = metrics.counter("job_deliveries", "Deliveries to subscribers, by outcome.", ("outcome",))
+        self._deliveries = lru_cache(len(AttemptOutcome))(lambda outcome: deliveries.labels(outcome.value))
         self._duration = metrics.histogram("job_delivery_seconds", "Time until subscribers answered.")
         self._not_begun = metrics.counter(
             "job_pointers_without_delivery", "Pointers whose job was not delivered, by reason.", ("reason",)
@@ -213,7 +215,7 @@ class ProcessMetrics:
 
     def delivered(self, outcome: AttemptOutcome, duration_ms: int) -> None:
         """Count a delivery."""
-        self._deliveries.labels(outcome.value).inc()
+        self._deliveries(outcome).inc()
         self._duration.observe(duration_ms / 1000)
 
     def not_begun(self, reason: Beginning) -> None:
