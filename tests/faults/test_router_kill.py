@@ -1,6 +1,7 @@
 """Real brokers end to end, with the router killed in mid-flight: nothing is lost, and every group stays in order."""
 
 import asyncio
+import signal
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -42,9 +43,20 @@ async def receiver() -> AsyncIterator[RecordingReceiver]:
 @pytest.fixture
 def router(rig: SourceRig, tmp_path: Path) -> Iterator[RouterProcess]:
     """A router that consumes the queue."""
+    yield from consuming(rig, tmp_path / "router")
+
+
+@pytest.fixture
+def other_router(rig: SourceRig, tmp_path: Path) -> Iterator[RouterProcess]:
+    """A second router that consumes the queue."""
+    yield from consuming(rig, tmp_path / "other")
+
+
+def consuming(rig: SourceRig, path: Path) -> Iterator[RouterProcess]:
+    path.mkdir()
     queue = {"queueName": "orders", "queueUri": rig.uri, "connections": 2, "visibilityTimeout": VISIBILITY_S}
     configuration = {"processingPools": [{"code": "P", "concurrency": 8}], "queues": [queue]}
-    process = RouterProcess(tmp_path, configuration)
+    process = RouterProcess(path, configuration)
     yield process
     if process.process is not None:
         process.kill()
@@ -106,3 +118,26 @@ async def test_a_router_that_is_told_to_stop_gives_everything_back_at_once(
     await until_all_delivered(receiver)
     # What was delivered was settled, and what was not was given back: nothing came twice.
     assert sorted(receiver.message_ids) == sorted(set(receiver.message_ids))
+
+
+async def test_a_router_that_slept_longer_than_its_leases_delivers_nothing_of_them(
+    rig: SourceRig, receiver: RecordingReceiver, router: RouterProcess, other_router: RouterProcess
+) -> None:
+    await rig.publish(*publications(receiver.url + "/process"))
+    await asyncio.to_thread(router.start)
+    await receiver.received(40, WITHIN_S)
+    sleeping = router.process
+    assert sleeping is not None
+    sleeping.send_signal(signal.SIGSTOP)
+    try:
+        await asyncio.to_thread(other_router.start)
+        await until_all_delivered(receiver)
+        delivered = len(receiver.requests)
+    finally:
+        sleeping.send_signal(signal.SIGCONT)
+    # It ends by itself, so it has had every chance to deliver what it holds.
+    assert await asyncio.to_thread(router.stop) == 0
+
+    assert len(receiver.requests) == delivered
+    expected = {f"g{group:02}": [f"g{group:02}-{place:03}" for place in range(PER_GROUP)] for group in range(GROUPS)}
+    assert first_deliveries(receiver) == expected

@@ -178,7 +178,7 @@ async def test_a_broker_that_falls_silent_is_given_up(monkeypatch: pytest.Monkey
 
 
 async def test_an_idle_connection_sends_heart_beats(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stomp_connection, "HEART_BEAT_MS", 20)
+    monkeypatch.setattr(stomp_connection, "PROMISED_HEART_BEAT_MS", 20)
     beats: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     async def behaviour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -15,6 +15,11 @@ CONNECT_S = 10.0
 ANSWER_S = 30.0
 CLOSE_S = 5.0
 HEART_BEAT_MS = 10_000
+# What the broker is promised; a heart-beat is sent twice as often. A process that sleeps longer than half of it may have
+# lost its messages to others.
+PROMISED_HEART_BEAT_MS = 20_000
+LEASE_S = PROMISED_HEART_BEAT_MS / 2 / 1000
+_PULSE_S = 1.0
 # Heart-beats may be late because of network delays.
 TOLERATED_INTERVALS = 2.5
 
@@ -50,6 +55,8 @@ class StompConnection(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._heard_s = self._loop.time()
+        # When this process was last seen at work.
+        self.awake_s = self._loop.time()
         self._reason: PenstockError | None = None
 
     @classmethod
@@ -133,7 +140,11 @@ class StompConnection(asyncio.Protocol):
     async def _open(self) -> None:
         address = self._address
         await self._loop.create_connection(lambda: self, address.host, address.port)
-        headers = {"accept-version": "1.2", "host": address.host, "heart-beat": f"{HEART_BEAT_MS},{HEART_BEAT_MS}"}
+        headers = {
+            "accept-version": "1.2",
+            "host": address.host,
+            "heart-beat": f"{PROMISED_HEART_BEAT_MS},{HEART_BEAT_MS}",
+        }
         if address.login is not None:
             headers["login"] = address.login
         if address.passcode is not None:
@@ -216,8 +227,10 @@ class StompConnection(asyncio.Protocol):
 
     def _start_heart_beats(self, connected: Frame) -> None:
         offered_ms, wanted_ms = _heart_beat(connected.headers.get("heart-beat", "0,0"))
+        self.awake_s = self._loop.time()
+        self._every(_PULSE_S, self._note_awake)
         if wanted_ms:
-            self._every(max(HEART_BEAT_MS, wanted_ms) / 1000, self._send_heart_beat)
+            self._every(max(PROMISED_HEART_BEAT_MS, wanted_ms) / 2 / 1000, self._send_heart_beat)
         if offered_ms:
             self._every(max(HEART_BEAT_MS, offered_ms) / 1000 * TOLERATED_INTERVALS, self._check_heart_beat)
 
@@ -231,6 +244,17 @@ class StompConnection(asyncio.Protocol):
     def _send_heart_beat(self, _interval_s: float) -> None:
         if self._transport is not None:
             self._transport.write(HEART_BEAT)
+
+    def _note_awake(self, _interval_s: float) -> None:
+        now_s = self._loop.time()
+        asleep_s, self.awake_s = now_s - self.awake_s, now_s
+        if asleep_s > LEASE_S:
+            self._lose(
+                BrokerUnavailable(
+                    f"this process did not run for {asleep_s:.0f} s, so that the broker at {self._address} may have "
+                    "given its messages to others; they are received again"
+                )
+            )
 
     def _check_heart_beat(self, interval_s: float) -> None:
         silent_s = self._loop.time() - self._heard_s

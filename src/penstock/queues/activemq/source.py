@@ -1,6 +1,7 @@
 """Consumes an ActiveMQ queue over STOMP; this client keeps the order of groups.
 
-A lease lasts as long as the connection. A nacked message with a group stays here, unacknowledged, so that nothing of
+A lease lasts as long as the connection, and as this process keeps it alive: one that slept gives its messages up, as the
+broker may have done. A nacked message with a group stays here, unacknowledged, so that nothing of
 its group overtakes it; one without a group returns to the broker for its delay. When the connection is lost, the
 broker redelivers everything in order.
 """
@@ -14,7 +15,7 @@ import msgspec
 from penstock.domain.errors import PenstockError
 from penstock.domain.pointer import group_in_body
 from penstock.edge.pause import pause
-from penstock.queues.activemq.connection import StompAddress, StompConnection
+from penstock.queues.activemq.connection import LEASE_S, StompAddress, StompConnection
 from penstock.queues.activemq.stomp import Frame
 from penstock.queues.batcher import Batcher
 from penstock.queues.errors import BrokerUnavailable, SourceClosed
@@ -54,7 +55,7 @@ class ActiveMqSource:
     def __init__(self, name: str, uri: StompUri) -> None:
         self.name = name
         self.address = uri.shown
-        self.visibility_s: float | None = None
+        self.visibility_s: float | None = LEASE_S
         self._uri = uri
         self._buffer = ArrivalBuffer()
         self._connection: StompConnection | None = None
@@ -72,7 +73,11 @@ class ActiveMqSource:
 
     async def receive(self) -> list[Received]:
         """Return the next messages; wait for some until the poll ends."""
-        return await self._buffer.receive()
+        messages = await self._buffer.receive()
+        if self._connection is not None:
+            for message in messages:
+                message.leased_s = self._connection.awake_s
+        return messages
 
     def ack(self, message: Received) -> Confirmation:
         """Remove a message for good; one of a lost connection at its redelivery."""
@@ -98,7 +103,9 @@ class ActiveMqSource:
         return confirmed()
 
     async def extend(self, messages: Sequence[Received]) -> None:
-        """Do nothing: leases last as long as the connection, which heart-beats keep alive."""
+        """Confirm that the connection, which heart-beats keep alive, still has the messages."""
+        if self._connection is None or self._connection.is_lost:
+            raise self._unavailable()
 
     async def close(self) -> None:
         """Finish acks and nacks, and disconnect; the broker redelivers the other messages to other consumers."""
