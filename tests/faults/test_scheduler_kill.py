@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -141,7 +142,9 @@ async def test_metrics_and_groups_tell_what_a_scheduler_does(
     await make_jobs(jobs, JOBS, GROUPS)
     await until_all_queued(jobs, JOBS)
     metrics = await asyncio.to_thread(node.get, "/metrics")
-    assert f"penstock_scheduler_claimed_total {float(JOBS)}" in metrics
+    # Some more than once if the machine is so busy that a claim expires.
+    (claimed,) = re.findall(r"^penstock_scheduler_claimed_total (\S+)$", metrics, re.MULTILINE)
+    assert float(claimed) >= JOBS
     assert "penstock_scheduler_is_leader 1.0" in metrics
     assert "penstock_scheduler_lag_seconds " in metrics
     assert json.loads(await asyncio.to_thread(node.get, "/health"))["status"] == "HEALTHY"
