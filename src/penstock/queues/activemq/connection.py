@@ -15,8 +15,8 @@ CONNECT_S = 10.0
 ANSWER_S = 30.0
 CLOSE_S = 5.0
 HEART_BEAT_MS = 10_000
-# What the broker is promised; a heart-beat is sent twice as often. A process that sleeps longer than half of it may have
-# lost its messages to others.
+# What the broker is promised; a heart-beat is sent twice as often. A process that sleeps longer than half of it may
+# have lost its messages to others.
 PROMISED_HEART_BEAT_MS = 20_000
 LEASE_S = PROMISED_HEART_BEAT_MS / 2 / 1000
 _PULSE_S = 1.0

@@ -1,9 +1,9 @@
 """Consumes an ActiveMQ queue over STOMP; this client keeps the order of groups.
 
-A lease lasts as long as the connection, and as this process keeps it alive: one that slept gives its messages up, as the
-broker may have done. A nacked message with a group stays here, unacknowledged, so that nothing of
-its group overtakes it; one without a group returns to the broker for its delay. When the connection is lost, the
-broker redelivers everything in order.
+A lease lasts as long as the connection, and as this process keeps it alive: one that slept gives its messages up, as
+the broker may have done. A nacked message with a group stays here, unacknowledged, so that nothing of its group
+overtakes it; one without a group returns to the broker for its delay. When the connection is lost, the broker
+redelivers everything in order.
 """
 
 import asyncio
