@@ -1,5 +1,6 @@
 """Fixtures and settings of all tests."""
 
+import gc
 import os
 import signal
 from collections.abc import Sequence
@@ -48,6 +49,9 @@ STARTED_S = monotonic()
 COLLECTED = pytest.StashKey[Sequence[str]]()
 
 
+# Modules and collected tests live to the end: no collection of garbage has to look at them.
+gc.disable()
+
 # A shell that starts the tests in the background lets them ignore Ctrl-C. What they start would inherit that, and some
 # of it is stopped by Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -88,6 +92,12 @@ def _keep_group(item: pytest.Item) -> None:
     named: str = getattr(item, "_nodeid", item.nodeid)
     if named != item.nodeid:
         item._id = type(item.id).parse(named)
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage from here on."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
