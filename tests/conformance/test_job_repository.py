@@ -608,7 +608,7 @@ class TestDelivering:
         await rig.queue_all()
         thought_lost = await rig.begin(job_id)
         rig.clock.advance(QUEUE_LEASE_S)
-        assert await rig.repository.recover_stale(rig.now_ms, 10) == [job_id]
+        assert await recover_lost(rig, 10) == [job_id]
         await rig.queue_all()
         newer = await rig.begin(job_id)
 

@@ -33,7 +33,7 @@ async def test_nothing_waits_in_an_empty_database_nor_when_all_is_delivered(rig:
 
 
 @pytest.mark.parametrize("mode", [BLOCK, NEXT, IMMEDIATE])
-async def test_a_job_waits_until_its_delivery_begins(rig: JobRig, mode: object) -> None:
+async def test_a_job_waits_until_it_is_delivered(rig: JobRig, mode: object) -> None:
     made_ms = rig.now_ms
     job_id = await rig.make("a", mode=mode)
     rig.clock.advance(5)
@@ -44,7 +44,7 @@ async def test_a_job_waits_until_its_delivery_begins(rig: JobRig, mode: object) 
     assert await oldest(rig) == OldestWaiting(made_ms)
     await rig.queue(claimed)
     assert await oldest(rig) == OldestWaiting(made_ms)
-    await rig.begin(job_id)
+    await rig.deliver(job_id)
     assert await oldest(rig) == OldestWaiting(made_ms + 5000)
 
 
