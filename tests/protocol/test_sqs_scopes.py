@@ -146,6 +146,9 @@ def test_keys_of_a_credentials_file_have_accounts(tmp_path: Path) -> None:
             one.send_message(QueueUrl=theirs, MessageBody="x")
         with pytest.raises(one.exceptions.QueueDoesNotExist):
             one.get_queue_url(QueueName="theirs", QueueOwnerAWSAccountId=ACCOUNT)
+        for name in (f"{REGION}:{OTHER_ACCOUNT}:q", "q:", ":q"):  # a key is not a name
+            with pytest.raises(two.exceptions.QueueDoesNotExist):
+                two.get_queue_url(QueueName=name)
         two.send_message(QueueUrl=url, MessageBody="from an admin")
         assert bodies(receive(one, url)) == ["from an admin"]
 

@@ -5,7 +5,7 @@ import msgspec
 from penstock.domain.limits import MINUTE_MS, SECOND_MS
 from penstock.sqs.actions.tags import check_tags
 from penstock.sqs.auth.caller import SqsCaller
-from penstock.sqs.errors import ErrorKind, SqsError
+from penstock.sqs.errors import ErrorKind, SqsError, queue_does_not_exist
 from penstock.sqs.model import (
     CreateQueueRequest,
     EmptyResponse,
@@ -18,7 +18,7 @@ from penstock.sqs.model import (
     QueueUrlResponse,
     SetQueueAttributesRequest,
 )
-from penstock.sqs.names import Scope, page
+from penstock.sqs.names import Scope, is_name, page
 from penstock.sqs.queue.attributes import OLDEST_AGE, LiveCounters, difference, for_create, merged, shown
 from penstock.sqs.queue.queue import SqsQueue
 from penstock.sqs.service import SqsService
@@ -59,6 +59,8 @@ async def delete_queue(service: SqsService, caller: SqsCaller, request: QueueUrl
 async def get_queue_url(service: SqsService, caller: SqsCaller, request: GetQueueUrlRequest) -> QueueUrlResponse:
     """Return the URL of a queue by its name."""
     scope = service.scope_of(caller, request.queue_owner_aws_account_id)
+    if not is_name(request.queue_name):
+        raise queue_does_not_exist()
     key = scope.key_of(request.queue_name, service.home)
     return QueueUrlResponse(service.url_of(caller, service.find(key).name))
 
