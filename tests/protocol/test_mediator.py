@@ -3,6 +3,8 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from email.utils import format_datetime
 
 import msgspec
 import pytest
@@ -115,6 +117,12 @@ async def test_client_errors_can_be_retried(receiver: RecordingReceiver) -> None
     async with mediator_rig(DeliverySettings(client_errors=ClientErrors.RETRY)) as rig:
         assert (await rig.deliver(receiver.url)).result is MediationResult.ERROR_PROCESS
         assert rig.warnings == []
+
+
+async def test_a_date_to_retry_after_counts_from_now(rig: Rig, receiver: RecordingReceiver) -> None:
+    at = datetime.fromtimestamp(rig.clock.now_ms() // 1000 + 90, UTC)
+    receiver.script(rate_limit(format_datetime(at, usegmt=True)))
+    assert (await rig.deliver(receiver.url)).delay_s == 90
 
 
 async def test_a_failure_is_logged_in_words(
