@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Error, Page, expect
 from tests.browser.site import Site
 from tests.rigs.penstock_process import ServedPart
 
-pytestmark = [pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("browser")]
 
 PAGES = ("overview", "queues", "pools", "groups", "jobs", "subscriptions", "pipeline", "warnings", "changes")
 ON_PHONE = pytest.mark.parametrize("page", [("phone", "light")], indirect=True)

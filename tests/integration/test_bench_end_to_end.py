@@ -21,6 +21,7 @@ COMMAND = [
 ]
 
 
+@pytest.mark.long
 def test_it_measures_an_engine_on_a_database(tmp_path: Path) -> None:
     options = ["--subscriptions", "3", "--slow", "1"]
     ran = subprocess.run([*COMMAND, *options], capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path)

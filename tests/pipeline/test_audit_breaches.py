@@ -14,7 +14,7 @@ from penstock.history.audit.window import AuditWindow
 from tests.pipeline.audit_frames import attempt_frame, job_frame, no_events
 from tests.pipeline.audit_model import AttemptRow, JobRow
 
-pytestmark = [pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 T0_MS = 1_790_000_000_000
 WINDOW = AuditWindow(until_ms=T0_MS + 1_000_000, taken_ms=T0_MS + 1_000_000)

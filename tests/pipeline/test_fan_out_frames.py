@@ -18,7 +18,7 @@ from penstock.events.fan_out.rule import FanOut
 from penstock.events.fan_out.spark_plan import by_group, in_order, packed, planner_of
 from tests.pipeline.fan_out_worlds import events, frame_of, row_of, subscriptions
 
-pytestmark = [pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 COLUMNS = (
     "id", "tenant", "type", "event_id", "subscription_id", "group_name", "group_key", "mode", "target", "pool",

@@ -13,7 +13,7 @@ from tests.pipeline.fan_out_worlds import frame_of, row_of
 from tests.rigs.fan_out import FanOutRig, rig
 
 __all__ = ["rig"]
-pytestmark = [pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 
 def keep(spark: SparkSession, rig: FanOutRig, events: list[StoredEvent], **instead: object) -> tuple[int, int, int]:

@@ -25,7 +25,7 @@ from penstock.spark.tables import Tables
 from tests.rigs.job_database import NOW_MS, add_attempts, events, execute, with_repository
 from tests.rigs.jobs import begin_all, finish_all, unlimited
 
-pytestmark = [pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 SECRET = "a-secret-nobody-sees"
 
 
