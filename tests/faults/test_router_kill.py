@@ -123,6 +123,8 @@ async def test_a_router_that_is_told_to_stop_gives_everything_back_at_once(
 async def test_a_router_that_slept_longer_than_its_leases_delivers_nothing_of_them(
     rig: SourceRig, receiver: RecordingReceiver, router: RouterProcess, other_router: RouterProcess
 ) -> None:
+    if rig.name == "embedded":
+        pytest.skip("a process that is stopped during a write keeps SQLite's lock; see docs/limits.md")
     await rig.publish(*publications(receiver.url + "/process"))
     await asyncio.to_thread(router.start)
     await receiver.received(40, WITHIN_S)
