@@ -134,6 +134,9 @@ def test_it_goes_on_after_a_failure_and_ends_with_the_query(rig: FanOutRig, repo
         while not rig.pairs():
             watch.wait(query.ended)
     assert [event_id for event_id, _ in rig.pairs()] == [event.id]
+    while not reported:
+        # It reports after the commit that was seen above.
+        query.ended.wait(0.01)
     query.ended.set()
     assert (batches.handled, reported) == (1, [(1, 1, 0)])
 
