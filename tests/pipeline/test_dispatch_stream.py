@@ -62,6 +62,8 @@ async def test_jobs_are_published_as_they_come_and_as_they_come_due_while_this_n
     try:
         assert query.name == job.name == "dispatch"
         held = await make(jobs, "a", "b", "a")
+        # Time in which it would have published them.
+        await asyncio.sleep(1)
         await have_status(jobs, held, PENDING)
         assert await asyncio.to_thread(job.lag) == 3
         await jobs.release_lease(other, SystemClock().now_ms())

@@ -13,7 +13,7 @@ from penstock.router.settings import RouterSettings
 from tests.rigs.openapi import described
 from tests.rigs.router_api import ServedApi, served_api
 
-EXAMPLES = 3
+EXAMPLES = 20
 PATHS = {
     "/monitoring",
     "/monitoring/pools",

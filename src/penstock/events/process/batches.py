@@ -46,7 +46,7 @@ class DeliveryBatches:
         self._clock = clock
         self._starts: _Flights[str, DeliveryStart] = _Flights(self._start, keeps_abandoned=False)
         self._ends: _Flights[EndedDelivery, bool] = _Flights(repository.finish, keeps_abandoned=True)
-        # Jobs, and ordered lanes, of which a delivery is under way.
+        # Jobs and ordered lanes that have a delivery under way.
         self._jobs: set[str] = set()
         self._lanes: set[str] = set()
 
@@ -96,7 +96,7 @@ class _Flights(Generic[Asked, Answered]):
     def __init__(
         self, do: Callable[[Sequence[Asked]], Awaitable[Sequence[Answered]]], *, keeps_abandoned: bool
     ) -> None:
-        """`keeps_abandoned`: do also what nobody waits for any more."""
+        """`keeps_abandoned`: do also what its caller does not wait for any more."""
         self._do = do
         self._keeps_abandoned = keeps_abandoned
         self._waiting: list[tuple[Asked, asyncio.Future[Answered]]] = []

@@ -39,7 +39,7 @@ BUSY_DELAY_S = 10
 
 
 class RequestPermit(Protocol):
-    """The right to send one request, of which a pool has a limited number."""
+    """The right to send one request; a pool has a limited number of them."""
 
     async def take(self) -> None:
         """Wait for the right."""

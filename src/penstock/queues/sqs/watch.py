@@ -17,7 +17,7 @@ from penstock.queues.uri import SqsUri
 MAX_NAMES = 256
 # How long the first source to join waits for others, while some requests are under way.
 GATHER_S = 0.05
-# With fewer requests under way nobody waits: what comes for the queue in the meantime would be late.
+# With fewer requests under way none waits: what comes for the queue in the meantime would be late.
 FEW_CALLS = 4
 # More requests than full ones would need: beyond this number the smallest are merged.
 SPARE_CALLS = 8

@@ -107,7 +107,7 @@ class Permits:
             self.hand_out()
 
     def try_take(self) -> bool:
-        """Take a permit for a prepared turn if one is free and nobody waits for it."""
+        """Take a permit for a prepared turn if one is free and no other waits for it."""
         if self._waiting or self.taken >= self.limit:
             return False
         self._take()
