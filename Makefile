@@ -23,8 +23,9 @@ test-all: export HYPOTHESIS_PROFILE ?= thorough
 test-all: setup ## Run all tests, the long ones too: Spark end to end, crashes on a cluster, a golden day
 	$(bin)/pytest $(parallel) -m "long or not long" $(ARGS)
 
-test-long: setup ## Run only the long tests (ARGS="--time-box 1500" starts no test after 1500 s)
-	$(bin)/pytest -n 2 --dist loadfile -m long $(ARGS)
+test-long: export HYPOTHESIS_PROFILE ?= search
+test-long: setup ## Run the long tests, and search properties further (ARGS="--time-box 1500" starts none after 1500 s)
+	$(bin)/pytest -n 2 --dist loadfile -m "long or hypothesis" $(ARGS)
 
 check: setup ## Check format, lint, types, import contracts, dead code and the tree
 	$(bin)/ruff format --check .

@@ -25,7 +25,7 @@ FACES = tuple(
 # Imported by the name of the module all the same: each brings a driver, Spark or an optional extra, or is a program's
 # client of the package's server.
 BY_NAME = (
-    "penstock.cluster.redis_lease",
+    "penstock.cluster.nodes", "penstock.cluster.redis_lease",
     "penstock.engine.store.postgres", "penstock.engine.store.sqlite",
     "penstock.events.dispatch.spark", "penstock.events.fan_out.spark", "penstock.events.fan_out.spark_task",
     "penstock.events.fan_out.columns",
@@ -33,7 +33,7 @@ BY_NAME = (
     "penstock.ops.telemetry.otlp_spans",
     "penstock.pubsub.wire",
     "penstock.queues.activemq", "penstock.queues.embedded", "penstock.queues.nats", "penstock.queues.sqs",
-    "penstock.sqs.auth.signer", "penstock.sqs.client",
+    "penstock.sqs.auth.signer", "penstock.sqs.client", "penstock.sqs.nodes",
 )  # fmt: skip
 
 

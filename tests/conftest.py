@@ -1,14 +1,14 @@
 """Fixtures and settings of all tests."""
 
 import gc
-import os
 import signal
 from collections.abc import Sequence
 from time import monotonic
 from typing import Any
 
 import pytest
-from hypothesis import settings
+
+from tests.rigs.search import load_profile
 
 # NATS's first: others import from it, and pytest rewrites assertions only before a module is imported.
 pytest_plugins = [
@@ -21,13 +21,7 @@ pytest_plugins = [
     "tests.rigs.job_database",
 ]
 
-# No deadline: a busy machine is not a bug. The blob lets a failure be replayed on another machine. `make test-all` is
-# thorough.
-settings.register_profile("default", deadline=None, print_blob=True)
-settings.register_profile("ci", settings.get_profile("default"), max_examples=150)
-settings.register_profile("thorough", settings.get_profile("default"), max_examples=500)
-profile = "ci" if os.environ.get("CI") == "true" else "default"
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or profile)
+load_profile()
 
 # Of the long tests, what only they show comes first: Spark end to end, crashes, clusters.
 FIRST = (

@@ -11,9 +11,12 @@ from penstock.domain.job_state import JobStatus
 from penstock.events.store.repository.inspection import THE_NEWEST, FinishedPlace
 from tests.rigs.job_database import Connect
 from tests.rigs.jobs import JobRig
+from tests.rigs.search import examples
 
 SOME = settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=examples(15),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 GROUPS = st.sets(st.sampled_from("abcdefghij"), min_size=1)
 CHANGES = st.lists(GROUPS, max_size=5)

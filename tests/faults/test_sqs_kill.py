@@ -141,3 +141,29 @@ def retry(story: Story, client: Any, url: str) -> None:
         known = story.sent[body]
         story.send(client, url, body)
         assert story.sent[body] == known
+
+
+def test_messages_in_flight_stay_hidden_after_a_kill_in_a_queue_that_keeps_its_leases(tmp_path: Path) -> None:
+    with running(tmp_path, "--data", str(tmp_path / "data")) as server:
+        client = server.anyone
+        attributes = {"FifoQueue": "true", "DurableLeases": "true", "VisibilityTimeout": "600"}
+        kept = client.create_queue(QueueName="kept.fifo", Attributes=attributes)["QueueUrl"]
+        shown = client.get_queue_attributes(QueueUrl=kept, AttributeNames=["All"])["Attributes"]
+        assert shown["DurableLeases"] == "true"
+        forgotten = client.create_queue(QueueName="forgotten", Attributes={"VisibilityTimeout": "600"})["QueueUrl"]
+        assert "DurableLeases" not in client.get_queue_attributes(QueueUrl=forgotten, AttributeNames=["All"])
+        for number in range(4):
+            group = {"MessageGroupId": f"g{number % 2}", "MessageDeduplicationId": str(number)}
+            client.send_message(QueueUrl=kept, MessageBody=str(number), **group)
+        client.send_message(QueueUrl=forgotten, MessageBody="x")
+        (held,) = receive(client, kept, 1)
+        assert len(receive(client, forgotten)) == 1
+        server.kill()
+        server.start()
+        assert len(receive(client, forgotten)) == 1
+        # The other group alone: a message of this one is in flight.
+        assert [message["Body"] for message in receive(client, kept)] == ["1", "3"]
+        assert receive(client, kept) == []
+        client.delete_message(QueueUrl=kept, ReceiptHandle=held["ReceiptHandle"])
+        (behind,) = receive(client, kept)
+        assert (held["Body"], behind["Body"]) == ("0", "2")

@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 
 from penstock.events.statistics import inline
 from penstock.events.statistics.minutes import Dimension
-from penstock.history.lake import parquet_lake
+from penstock.history.lake.delta import LakeFiles
 from penstock.history.lake.facts_job import FactsBatch, FactsJob, FactsSettings
-from penstock.history.lake.parquet_lake import ParquetLake
+from penstock.history.lake.lake import Lake
 from penstock.spark.database import SparkDatabase
 from penstock.spark.tables import Tables
 from tests.rigs.facts import NOW_MS, FactsRig, attempt
@@ -66,12 +66,12 @@ def history(ids: list[str]) -> list[tuple[Any, ...]]:
 
 def take_in(spark: SparkSession, rig: FactsRig, lake: str) -> int:
     """All attempts as one batch, by a process that has just started."""
-    batches = FactsBatch(rig.database, ParquetLake(spark, lake), rig.clock)
+    batches = FactsBatch(rig.database, Lake(spark, lake), rig.clock)
     return batches.add(Tables(spark, rig.database).attempts().drop("response"))
 
 
 def in_lake(spark: SparkSession, lake: str) -> Counter[tuple[str, int]]:
-    return Counter((row["job_id"], row["number"]) for row in ParquetLake(spark, lake).facts().collect())
+    return Counter((row["job_id"], row["number"]) for row in Lake(spark, lake).facts().collect())
 
 
 def counted(rig: FactsRig) -> int:
@@ -171,10 +171,10 @@ def test_killed_before_the_lake_has_the_whole_batch(
     lake = str(tmp_path / "lake")
     rig.add_attempts(history(rig.make_jobs(6)))
     with monkeypatch.context() as patch:
-        patch.setattr(parquet_lake, "write_commit", killed)
+        patch.setattr(LakeFiles, "commit", killed)
         with pytest.raises(Killed):
             take_in(spark, rig, lake)
-    assert list(tmp_path.glob("lake/day=*/batch=*/*.parquet"))
+    assert list(tmp_path.glob("lake/deliveries/date=*/*.parquet"))
     assert in_lake(spark, lake) == Counter()
 
     take_in(spark, rig, lake)

@@ -1,24 +1,38 @@
-"""The lake: readers see whole batches only, and a compaction may be killed anywhere."""
+"""The lake is Delta tables: every reader counts what the database has, whatever is killed in between."""
 
-from collections import Counter
+import json
+from collections.abc import Callable
 from pathlib import Path
-from shutil import copytree
 from typing import Any
 
+import duckdb
+import pyarrow
+import pyarrow.parquet
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.domain.errors import FailedPrecondition
-from penstock.events.statistics.minutes import BEFORE_ALL, StatisticsPlace
-from penstock.history.lake import parquet_lake
+from penstock.events.statistics import BEFORE_ALL
+from penstock.history.errors import LakeNotMigrated
+from penstock.history.lake import delta
+from penstock.history.lake.delta import LakeFiles
 from penstock.history.lake.facts import FACTS
-from penstock.history.lake.lake import Compacted, DeltaLake, LakeFormat, open_lake
-from penstock.history.lake.parquet_lake import HadoopFiles, ParquetLake
-from penstock.spark.errors import SparkUnavailable
+from penstock.history.lake.facts_job import FactsBatch
+from penstock.history.lake.lake import Lake, open_lake
+from penstock.history.lake.migration import migrate
+from penstock.history.lake.schema import DELIVERIES, EVENTS, JOBS, SUBSCRIPTIONS, TABLES
+from penstock.history.lake.sync import LakeSync
+from penstock.spark.database import SparkDatabase
+from penstock.spark.errors import InvalidPipelineOption
+from penstock.spark.tables import Tables
+from tests.rigs.facts import NOW_MS, FactsRig, attempt
+from tests.rigs.job_database import execute, fetch
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
-ONE, TWO = "2026-11-01", "2026-11-02"
+DAY_MS = 24 * 60 * 60 * 1000
 
 
 class Killed(BaseException):
@@ -29,149 +43,266 @@ def killed(*_: object, **__: object) -> Any:
     raise Killed
 
 
-def frame(spark: SparkSession, position: int, days: list[str]) -> DataFrame:
+@pytest.fixture
+def rig(tmp_path: Path) -> FactsRig:
+    return FactsRig(SparkDatabase(f"sqlite://{tmp_path / 'jobs.db'}"))
+
+
+def add(spark: SparkSession, rig: FactsRig, lake: str) -> int:
+    """All attempts as one batch, by a process that has just started."""
+    batches = FactsBatch(rig.database, open_lake(spark, lake), rig.clock, counts=False)
+    return batches.add(Tables(spark, rig.database).attempts().drop("response"))
+
+
+def add_events(rig: FactsRig, names: list[str]) -> None:
+    columns = (
+        "id, tenant, source, external_id, type, time_ms, data, content_type, group_name, attributes, received_ms, "
+        "fanned_out"
+    )
     rows = [
-        {"job_id": f"j{position}", "number": number, "at_ms": 5, "position": position, "day": day}
-        for number, day in enumerate(days)
+        (name, "", "shop", name, "order.created", NOW_MS, b"12345", "application/json", "k", "{}", NOW_MS, 1)
+        for name in names
     ]
-    return spark.createDataFrame([tuple(row.get(name) for name in FACTS.names) for row in rows], FACTS)
+    execute(rig.database, f"INSERT INTO events ({columns}) VALUES ({', '.join('?' * 12)})", rows)
 
 
-def place(position: int) -> StatisticsPlace:
-    return StatisticsPlace(position, f"j{position}", 0, 5)
+def counts(spark: SparkSession, lake: str, table: str) -> dict[str, int]:
+    """The number of rows by each reader."""
+    table_now = DeltaTable(f"{lake}/{table}")
+    with duckdb.connect() as connection:
+        connection.register("rows", table_now.to_pyarrow_dataset())
+        found = connection.execute("SELECT count(*) FROM rows").fetchone()
+    return {
+        "spark": Lake(spark, lake).frame(table).count(),
+        "delta-rs": sum(pyarrow.table(table_now.get_add_actions()).column("num_records").to_pylist()),
+        "pandas": len(table_now.to_pandas()),
+        "duckdb": 0 if found is None else found[0],
+    }
 
 
-def fill(spark: SparkSession, path: str, batches: int, days: list[str]) -> Counter[tuple[str, int]]:
-    """Batches one after the other; what is in the lake afterwards."""
-    lake = ParquetLake(spark, path)
-    first = lake.upto().position + 1
-    for position in range(first, first + batches):
-        lake.add(frame(spark, position, days), Counter(days), place(position))
-    return contents(spark, path)
+def check(spark: SparkSession, rig: FactsRig, lake: str) -> None:
+    """Compare every reader with the database."""
+    ((attempts,),) = fetch(rig.database, "SELECT count(*) FROM attempts")
+    assert set(counts(spark, lake, "deliveries").values()) == {attempts}
 
 
-def contents(spark: SparkSession, path: str) -> Counter[tuple[str, int]]:
-    return Counter((row["job_id"], row["number"]) for row in ParquetLake(spark, path).facts().collect())
+def test_every_reader_counts_what_the_database_has(
+    spark: SparkSession, rig: FactsRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = str(tmp_path / "a lake")
+    monkeypatch.setattr(delta, "LEAST_FILES", 2)
+    ids = rig.make_jobs(12)
+    for number in range(1, 5):
+        rig.add_attempts([attempt(job, number, at_ms=NOW_MS - number % 2 * DAY_MS) for job in ids])
+        assert add(spark, rig, lake) == 12
+    check(spark, rig, lake)
+
+    open_before = DeltaTable(f"{lake}/deliveries").to_pyarrow_dataset()
+    with monkeypatch.context() as patch:
+        patch.setattr(LakeFiles, "vacuum", killed)
+        with pytest.raises(Killed):
+            Lake(spark, lake).tidy()
+    check(spark, rig, lake)
+    # Who opened the table before the compaction reads on.
+    assert open_before.count_rows() == 48
+
+    Lake(spark, lake).tidy()
+    assert len(DeltaTable(f"{lake}/deliveries").file_uris()) == 2
+    check(spark, rig, lake)
+    rig.add_attempts([attempt(ids[0], 99)])
+    with monkeypatch.context() as patch:
+        patch.setattr(LakeFiles, "commit", killed)
+        with pytest.raises(Killed):
+            add(spark, rig, lake)
+    assert set(counts(spark, lake, "deliveries").values()) == {48}
+    assert add(spark, rig, lake) == 1
+    assert add(spark, rig, lake) == 0
+    check(spark, rig, lake)
+    assert Lake(spark, lake).tables["deliveries"].vacuum(now=True) > 0
+    check(spark, rig, lake)
 
 
-def files(path: Path, day: str) -> int:
-    return len(list(path.glob(f"day={day}/batch=*/*.parquet")))
+@pytest.mark.parametrize("opened", [1, 3], ids=["before it writes", "before it commits"])
+def test_of_two_processes_that_add_the_same_rows_one_is_refused(
+    spark: SparkSession, rig: FactsRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: int
+) -> None:
+    lake = str(tmp_path / "lake")
+    rig.add_attempts([attempt(job) for job in rig.make_jobs(3)])
+    original, calls = LakeFiles.current, list[str]()
+
+    def overtaken(files: LakeFiles) -> DeltaTable:
+        calls.append(files.uri)
+        found = original(files)
+        if len(calls) == opened:
+            add(spark, rig, lake)
+        return found
+
+    monkeypatch.setattr(LakeFiles, "current", overtaken)
+    with pytest.raises(FailedPrecondition, match="one facts job at a time"):
+        add(spark, rig, lake)
+
+    check(spark, rig, lake)
+
+
+def test_a_row_has_names_times_and_sizes(spark: SparkSession, rig: FactsRig, tmp_path: Path) -> None:
+    lake = str(tmp_path / "lake")
+    add_events(rig, ["e1"])
+    definition = json.dumps(
+        {"id": "sub-0", "tenant": "", "name": "billing", "pattern": "orders:**", "target": "https://a"}
+    )
+    execute(rig.database, "INSERT INTO subscriptions (id, tenant, name, paused, definition) VALUES (?, ?, ?, ?, ?)",
+            [("sub-0", "", "billing", 0, definition)])  # fmt: skip
+    rig.make_jobs(1, event_id="e1")
+    rig.add_attempts([attempt("j00000", outcome="FAILED", status_code=503, duration_ms=7), attempt("j00000", 2)])
+    execute(
+        rig.database,
+        "UPDATE jobs SET state = 5, attempt_count = 2, finished_at_ms = ? WHERE id = ?",
+        [(NOW_MS, "j00000")],
+    )
+    add(spark, rig, lake)
+
+    first, last = DeltaTable(f"{lake}/deliveries").to_pyarrow_table().sort_by([("attempt", "ascending")]).to_pylist()
+    assert (first["subscription"], first["key"], first["event_bytes"]) == ("billing", "order-0", 5)
+    assert (first["endpoint"], first["endpoint_host"]) == ("https://shop.example/hook/0", "shop.example")
+    assert (first["status"], first["response_ms"], first["waited_ms"]) == (503, 7, 1000)
+    assert str(first["attempted_at"]) == "2025-11-01 12:26:40+00:00"
+    assert str(first["date"]) == "2025-11-01"
+    assert (last["outcome"], last["waited_ms"]) == ("DELIVERED", None)
+    (job,) = DeltaTable(f"{lake}/jobs").to_pyarrow_table().to_pylist()
+    assert (job["job_id"], job["final_status"], job["attempts"]) == ("j00000", "COMPLETED", 2)
+    assert job["finished_at"] == last["attempted_at"]
+
+
+def test_a_job_has_one_row_when_its_last_attempt_was_read(spark: SparkSession, rig: FactsRig, tmp_path: Path) -> None:
+    lake = str(tmp_path / "lake")
+    rig.make_jobs(2)
+    rig.add_attempts([attempt("j00000", outcome="FAILED")])
+    add(spark, rig, lake)
+    assert counts(spark, lake, "jobs")["spark"] == 0
+    rig.add_attempts([attempt("j00000", 2)])
+    execute(rig.database, "UPDATE jobs SET state = 5, finished_at_ms = ? WHERE id = ?", [(NOW_MS, "j00000")])
+    add(spark, rig, lake)
+    add(spark, rig, lake)
+
+    assert set(counts(spark, lake, "jobs").values()) == {1}
+
+
+def test_events_and_subscriptions_follow_the_database(spark: SparkSession, rig: FactsRig, tmp_path: Path) -> None:
+    lake = Lake(spark, str(tmp_path / "lake"))
+    sync = LakeSync(spark, rig.database, lake, rig.clock)
+    insert = "INSERT INTO subscriptions (id, tenant, name, paused, definition) VALUES (?, ?, ?, ?, ?)"
+    definition = {"id": "s1", "tenant": "", "name": "billing", "pattern": "orders:**", "target": "https://u:p@a/x?q"}
+    execute(rig.database, insert, [("s1", "", "billing", 0, json.dumps(definition))])
+    add_events(rig, ["e1", "e2"])
+
+    assert sync.add() == 3
+    assert sync.add() == 0
+    add_events(rig, ["e3"])
+    execute(rig.database, "UPDATE subscriptions SET paused = ?", [(1,)])
+    assert LakeSync(spark, rig.database, Lake(spark, lake.path), rig.clock).add() == 2
+    execute(rig.database, "DELETE FROM subscriptions WHERE id = ?", [("s1",)])
+    assert sync.add() == 1
+    assert sync.add() == 0
+
+    assert set(counts(spark, lake.path, EVENTS.name).values()) == {3}
+    versions = DeltaTable(f"{lake.path}/{SUBSCRIPTIONS.name}").to_pyarrow_table().sort_by("position").to_pylist()
+    assert [(row["name"], row["paused"], row["deleted"]) for row in versions] == [
+        ("billing", False, False), ("billing", True, False), ("billing", True, True),
+    ]  # fmt: skip
+    assert versions[0]["endpoint"] == "https://a/x"
 
 
 def test_an_empty_lake_has_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    lake = ParquetLake(spark, str(tmp_path / "lake"))
+    lake = open_lake(spark, str(tmp_path / "lake"))
 
-    assert (lake.upto(), lake.days(), lake.facts().count()) == (BEFORE_ALL, [], 0)
+    assert (lake.place(DELIVERIES.name), lake.days(), lake.facts().count()) == (BEFORE_ALL, [], 0)
     assert lake.facts().schema == FACTS
-    assert lake.compact(ONE) is None
+    assert lake.compact() == dict.fromkeys(TABLES, 0)
+    assert not (tmp_path / "lake").exists()
 
 
-def test_a_day_is_read_alone_and_the_last_place_is_known_again(spark: SparkSession, tmp_path: Path) -> None:
-    path = str(tmp_path / "lake")
-    fill(spark, path, 2, [ONE, TWO, TWO])
-    again = ParquetLake(spark, path)
-
-    assert again.upto() == place(1)
-    assert again.days() == [ONE, TWO]
-    assert again.facts([TWO]).count() == 4
-    assert again.facts(["2026-11-03"]).count() == 0
+def test_places_that_the_lake_cannot_be_in(spark: SparkSession) -> None:
+    with pytest.raises(InvalidPipelineOption, match="write s3://bucket/lake"):
+        Lake(spark, "s3a://bucket/lake")
+    with pytest.raises(InvalidPipelineOption, match="contains %"):
+        Lake(spark, "/tmp/100%")
 
 
-def test_compacting_one_day_after_the_other_keeps_every_fact_once(spark: SparkSession, tmp_path: Path) -> None:
-    path = str(tmp_path / "lake")
-    fill(spark, path, 3, [ONE, TWO])
-    lake = ParquetLake(spark, path)
+def test_a_column_of_a_later_version_is_added(spark: SparkSession, rig: FactsRig, tmp_path: Path) -> None:
+    lake = str(tmp_path / "lake")
+    older = pyarrow.schema([field for field in JOBS.arrow if field.name != "endpoint_host"])
+    DeltaTable.create(f"{lake}/jobs", older, partition_by=["date"])
+    rig.make_jobs(1)
+    rig.add_attempts([attempt("j00000")])
+    execute(rig.database, "UPDATE jobs SET state = 5, finished_at_ms = ? WHERE id = ?", [(NOW_MS, "j00000")])
 
-    assert lake.compact(ONE) == Compacted(ONE, 3, 3)
-    assert lake.compact(ONE) is None
-    assert files(tmp_path / "lake", ONE) == 1
-    assert files(tmp_path / "lake", TWO) == 3
-    before = fill(spark, path, 1, [ONE, TWO])
-    assert lake.compact(ONE) == Compacted(ONE, 4, 2)
-    # The first compaction is gone, and must not come back with the day of its batches that was never compacted.
-    assert lake.compact(TWO) == Compacted(TWO, 4, 4)
+    add(spark, rig, lake)
 
-    assert contents(spark, path) == before == Counter((f"j{batch}", day) for batch in range(4) for day in range(2))
-    lake.compact(TWO)
-    assert contents(spark, path) == before
-    assert (files(tmp_path / "lake", ONE), files(tmp_path / "lake", TWO)) == (1, 1)
-    assert len(list((tmp_path / "lake" / "_log").glob("[!.]*.json"))) == 2
-    assert ParquetLake(spark, path).upto() == place(3)
+    (row,) = Lake(spark, lake).frame("jobs").collect()
+    assert row["endpoint_host"] == "shop.example"
 
 
-@pytest.fixture(scope="module")
-def two_batches(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake with two batches of one day, to be copied."""
-    path = tmp_path_factory.mktemp("facts") / "lake"
-    fill(spark, str(path), 2, [ONE])
-    return path
+def old_lake(root: Path, batches: dict[str, tuple[str, int, list[str]]]) -> None:
+    """A lake as older versions wrote it: each batch has a day, its number of rows, and the batches it replaces."""
+    (root / "_log").mkdir(parents=True)
+    position = 0
+    for name, (day, count, replaces) in batches.items():
+        rows = []
+        for number in range(count):
+            position += 1
+            row = {
+                "job_id": f"{name}-{number}",
+                "number": 1,
+                "outcome": "DELIVERED",
+                "at_ms": NOW_MS,
+                "position": position,
+            }
+            rows.append({**dict.fromkeys(FACTS.names), **row})
+        directory = root / f"day={day}" / f"batch={name}"
+        directory.mkdir(parents=True)
+        stored = pyarrow.Table.from_pylist(rows, to_arrow_schema(FACTS)).drop_columns(["day"])
+        pyarrow.parquet.write_table(stored, directory / "part-0.parquet")
+        commit = {"batch": name, "upto": [position, rows[-1]["job_id"], 1, NOW_MS], "days": {day: count}}
+        (root / "_log" / f"{name}.json").write_text(json.dumps({**commit, "replaces": replaces}))
 
 
-@pytest.mark.parametrize("step", ["write", "write_commit"])
-def test_a_compaction_killed_before_it_counts(
-    spark: SparkSession, two_batches: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
-    path = str(copytree(two_batches, tmp_path / "lake"))
-    before = Counter({("j0", 0): 1, ("j1", 0): 1})
-    with monkeypatch.context() as patch:
-        patch.setattr(parquet_lake, step, killed)
-        with pytest.raises(Killed):
-            ParquetLake(spark, path).compact(ONE)
-    assert contents(spark, path) == before
+@pytest.fixture
+def first_day_only(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Let the second commit of a migration kill it."""
+    commit, done = LakeFiles.commit, list[int]()
 
-    assert ParquetLake(spark, path).compact(ONE) == Compacted(ONE, 2, 2)
-
-    assert contents(spark, path) == before
-
-
-@pytest.mark.parametrize("deletions", [1, 2, 3])
-def test_a_compaction_killed_while_it_deletes_what_the_last_one_replaced(
-    spark: SparkSession, two_batches: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deletions: int
-) -> None:
-    path = str(copytree(two_batches, tmp_path / "lake"))
-    before = Counter({("j0", 0): 1, ("j1", 0): 1})
-    ParquetLake(spark, path).compact(ONE)
-    delete, done = HadoopFiles.delete, list[str]()
-
-    def delete_some(files: HadoopFiles, name: str) -> None:
-        if len(done) == deletions:
+    def commit_once(files: LakeFiles, *args: Any, **options: Any) -> None:
+        if done:
             raise Killed
-        done.append(name)
-        delete(files, name)
+        done.append(1)
+        commit(files, *args, **options)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(HadoopFiles, "delete", delete_some)
-        with pytest.raises(Killed):
-            ParquetLake(spark, path).compact(ONE)
-    assert contents(spark, path) == before
-
-    ParquetLake(spark, path).compact(ONE)
-
-    assert contents(spark, path) == before
-    assert files(tmp_path / "lake", ONE) == 1
+    monkeypatch.setattr(LakeFiles, "commit", commit_once)
+    return monkeypatch.undo
 
 
-def test_a_compaction_stops_when_data_is_missing(spark: SparkSession, two_batches: Path, tmp_path: Path) -> None:
-    path = str(copytree(two_batches, tmp_path / "lake"))
-    next(tmp_path.glob(f"lake/day={ONE}/batch=*/*.parquet")).unlink()
+def test_a_lake_of_an_older_version_is_migrated_once(
+    spark: SparkSession, tmp_path: Path, first_day_only: Callable[[], None]
+) -> None:
+    root, lake = tmp_path / "lake", str(tmp_path / "lake")
+    old_lake(root, {"a": ("2025-10-31", 2, []), "b": ("2025-11-01", 3, []), "compacted-c": ("2025-11-01", 3, ["b"])})
+    with pytest.raises(LakeNotMigrated, match="migrate-lake"):
+        open_lake(spark, lake)
 
-    with pytest.raises(FailedPrecondition, match="1 of the 2 facts of 2026-11-01"):
-        ParquetLake(spark, path).compact(ONE)
+    with pytest.raises(Killed):
+        list(migrate(spark, lake))
+    first_day_only()
+    assert [(done.day, done.rows) for done in migrate(spark, lake)] == [("2025-10-31", 2), ("2025-11-01", 3)]
 
-    assert files(tmp_path / "lake", ONE) == 2
+    assert set(counts(spark, lake, "deliveries").values()) == {5}
+    assert open_lake(spark, lake).place("deliveries").position == 8
+    with pytest.raises(FailedPrecondition, match="already"):
+        list(migrate(spark, lake))
 
 
-def test_delta_says_what_it_needs(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(SparkUnavailable, match="delta-spark"):
-        open_lake(spark, str(tmp_path), LakeFormat.DELTA)
+def test_a_damaged_day_is_not_migrated(spark: SparkSession, tmp_path: Path) -> None:
+    old_lake(tmp_path / "lake", {"a": ("2025-10-31", 2, [])})
+    next(tmp_path.glob("lake/day=*/batch=*/*.parquet")).unlink()
 
-
-def test_a_table_that_has_a_log_of_its_own_tells_how_far_it_goes(spark: SparkSession, tmp_path: Path) -> None:
-    # Delta's package is not here: Parquet stands in for it, whose appends are whole as long as nothing crashes.
-    lake = DeltaLake(spark, str(tmp_path / "lake"), source="parquet")
-    assert lake.upto() == BEFORE_ALL
-    lake.add(frame(spark, 7, [ONE, TWO]), {ONE: 1, TWO: 1}, StatisticsPlace(7, "j7", 1, 5))
-
-    assert lake.upto() == StatisticsPlace(7, "j7", 1, 5)
-    assert lake.days() == [ONE, TWO]
-    assert lake.facts([TWO]).count() == 1
+    with pytest.raises(FailedPrecondition, match="0 of the 2 facts of 2025-10-31"):
+        list(migrate(spark, str(tmp_path / "lake")))

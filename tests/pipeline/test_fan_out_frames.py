@@ -17,6 +17,7 @@ from penstock.events.fan_out.columns import EVENT_COLUMNS, PLANNED_JOBS
 from penstock.events.fan_out.rule import FanOut
 from penstock.events.fan_out.spark_plan import by_group, in_order, packed, planner_of
 from tests.pipeline.fan_out_worlds import events, frame_of, row_of, subscriptions
+from tests.rigs.search import examples
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
@@ -42,7 +43,7 @@ def made_up_worlds() -> tuple[list[Subscription], list[StoredEvent]]:
     wanting: list[Subscription] = []
     told: list[StoredEvent] = []
 
-    @settings(max_examples=100, database=None)
+    @settings(max_examples=examples(100), database=None)
     @given(st.lists(subscriptions(), max_size=6), st.lists(events(), max_size=10))
     def gather(some: list[Subscription], more: list[StoredEvent]) -> None:
         wanting.extend(some)

@@ -16,9 +16,10 @@ from penstock.events.fan_out.rule import FanOut
 from penstock.events.fan_out.spark_plan import Planned, Planner, packed, planner_of, unpacked
 from penstock.events.fan_out.spark_task import new_jobs
 from tests.pipeline.fan_out_worlds import NAMES, batch_of, events, row_of, subscriptions
+from tests.rigs.search import examples
 
 # A world has up to 96 pairs of a subscription and an event, and costs 30 ms.
-SOME_WORLDS = settings(max_examples=60)
+SOME_WORLDS = settings(max_examples=examples(60))
 ALL = Subscription(id="S", name="all", pattern="**", target="https://a.example")
 
 

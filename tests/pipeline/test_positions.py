@@ -20,6 +20,7 @@ from penstock.spark.sources.stream_source import START, STREAMED, TASK_ROWS, Out
 from penstock.spark.sources.table_source import TableSource
 from tests.rigs.job_database import NOW_MS, add_attempts, events, execute, fetch, with_repository
 from tests.rigs.job_schemas import postgres
+from tests.rigs.search import examples
 
 Offset = dict[str, Any]
 EVERYTHING = ReadAllAvailable()
@@ -126,7 +127,7 @@ def test_how_a_batch_is_divided_among_tasks_is_the_readers_to_say(
     reader.stop()
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(10), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     transactions=st.lists(st.integers(1, 7), max_size=6),
     limits=st.lists(st.integers(1, 9), min_size=1, max_size=4),

@@ -13,7 +13,7 @@ from penstock.domain.message import partition_of
 from penstock.history.errors import LakeEmpty
 from penstock.history.lake.facts import FACTS
 from penstock.history.lake.facts_job import FactsBatch
-from penstock.history.lake.parquet_lake import ParquetLake
+from penstock.history.lake.lake import Lake
 from penstock.history.report.figures import MOST, Figures, collect_figures
 from penstock.history.report.period import day_period, facts_of_database, facts_of_lake
 from penstock.spark.database import SparkDatabase
@@ -123,7 +123,7 @@ def test_lake_and_database_give_the_same_report(spark: SparkSession, tmp_path: P
             attempt("j00001", 6, outcome="damaged"),
         ]
     )
-    lake, tables = ParquetLake(spark, str(tmp_path / "lake")), Tables(spark, rig.database)
+    lake, tables = Lake(spark, str(tmp_path / "lake")), Tables(spark, rig.database)
     with pytest.raises(LakeEmpty, match="--from-database"):
         facts_of_lake(lake, DAY)
     FactsBatch(rig.database, lake, rig.clock).add(tables.attempts().drop("response"))

@@ -13,6 +13,7 @@ from penstock.spark.sources.statements import STORED
 from penstock.spark.sources.table_source import SubscriptionReader, TableReader
 from penstock.spark.sources.valid_rows import SetAside, set_aside
 from tests.rigs.job_database import add_attempts, add_jobs, execute, fetch
+from tests.rigs.search import examples
 
 EVENT = """
 INSERT INTO events (
@@ -124,7 +125,7 @@ def test_a_subscription_that_cannot_be_understood_is_set_aside(database: SparkDa
     assert [row[:2] for row in fetch(database, ASIDE)] == [("subscriptions", "s2"), ("subscriptions", "s3")]
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.text(max_size=5), st.text(max_size=5), st.text()), max_size=3))
 def test_anything_can_be_set_aside(database: SparkDatabase, given_rows: list[tuple[str, str, str]]) -> None:
     set_aside(database, [SetAside(*row) for row in given_rows])

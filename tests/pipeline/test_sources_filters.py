@@ -30,6 +30,7 @@ from penstock.spark.schemas import JOBS
 from penstock.spark.sources.statements import STORED, condition
 from penstock.spark.sources.table_source import TableReader
 from tests.rigs.job_database import add_jobs
+from tests.rigs.search import examples
 
 TEXTS = ["a", "B", "b'", "é", "\\", "aé", "", "%"]
 STATES = [state for state in range(9) if state != 2]  # 2 was CLAIMED, which no job is any more
@@ -100,7 +101,7 @@ def jobs(database: SparkDatabase) -> tuple[SparkDatabase, list[dict[str, Any]]]:
     return database, rows
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(wanted=st.lists(filters(), min_size=1, max_size=3))
 def test_pushed_filters_pass_what_spark_would_pass(
     jobs: tuple[SparkDatabase, list[dict[str, Any]]], wanted: list[Filter]

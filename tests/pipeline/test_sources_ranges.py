@@ -15,6 +15,7 @@ from penstock.spark.database import SparkDatabase
 from penstock.spark.sources.database_reader import reader_for
 from penstock.spark.sources.statements import EVERYTHING, STORED, KeyRange, Query, quantiles, ranges_between
 from tests.rigs.job_database import NOW_MS, add_attempts, add_jobs, execute, made
+from tests.rigs.search import examples
 
 READY, COMPLETED, BLOCK = 1, 5, 2
 # Quotes, a backslash and letters past ASCII: what could break SQL or be ordered otherwise than byte by byte.
@@ -50,7 +51,7 @@ def test_ranges_between_any_quantiles_hold_every_key_once(sample: list[int], cou
         assert len(holding) == 1
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.sets(KEYS, max_size=12), st.sets(KEYS, max_size=6))
 def test_any_boundaries_read_every_job_of_sqlite_once(keys: set[str], boundaries: set[str]) -> None:
     with TemporaryDirectory() as directory:

@@ -14,6 +14,7 @@ from penstock.engine.queue.policy import Window
 from penstock.engine.store.memory import MemoryStore
 from penstock.engine.store.sqlite import SqliteStore
 from penstock.testing.clock import VirtualClock
+from tests.rigs.search import examples
 
 WINDOW = Window(messages=4, size_bytes=1 << 20, lookahead=8)
 NAMES = ("retaining", "plain")
@@ -109,13 +110,13 @@ async def run(directory: Path | None, story: list[Step]) -> None:
 
 
 @given(steps)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 async def test_in_memory(story: list[Step]) -> None:
     await run(None, story)
 
 
 @given(steps)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 async def test_on_sqlite(story: list[Step]) -> None:
     with TemporaryDirectory() as directory:
         await run(Path(directory), story)

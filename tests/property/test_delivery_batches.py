@@ -17,6 +17,7 @@ from penstock.events.store.repository import JobRepository
 from tests.property.test_order_forms import Tables, postgres_schema, tables
 from tests.rigs.jobs import begin_all
 from tests.rigs.order_worlds import JOBS, NOW_MS, Job
+from tests.rigs.search import examples
 
 __all__ = ["postgres_schema", "tables"]
 
@@ -65,7 +66,7 @@ class Deliveries:
             self._tx.select("ROLLBACK TO SAVEPOINT tried", {})
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(jobs=JOBS.filter(bool), chosen=BATCHES)
 def test_together_is_one_after_the_other(tables: Tables, jobs: list[Job], chosen: list[int]) -> None:
     asked = list(dict.fromkeys(jobs[number % len(jobs)].id for number in chosen))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.queues.group_order import GroupOrder, State
 from penstock.queues.nats.gaps import MARGIN_S, ConsumerProgress, DeliveryGaps, DeliveryNumbers
+from tests.rigs.search import examples
 
 LEASE_S = 9.0
 GROUPS = ("a", "b", None)
@@ -124,7 +125,7 @@ def step(random: Random, consumer: SimulatedConsumer, router: Router, now_s: flo
 
 
 # A run of random steps does not get clearer by shrinking it; the seed is enough.
-@settings(max_examples=500, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=examples(500), phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(seed=st.integers(0, 2**32))
 def test_whatever_gets_lost_no_message_passes_an_earlier_one_of_its_group(seed: int) -> None:
     random = Random(seed)

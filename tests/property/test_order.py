@@ -7,12 +7,13 @@ from penstock.domain.job_state import FINAL, JobStatus
 from penstock.domain.order import LaneKey, Position, group_key, holds_back, is_expired
 from penstock.domain.pointer import DispatchMode
 from tests.rigs.order_worlds import GROUPS, JOBS, Job, blocker_of, is_held_back, run_of
+from tests.rigs.search import examples
 
 LANES = st.builds(LaneKey, st.sampled_from(GROUPS), st.booleans())
 ALL = 1000
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(JOBS, LANES, st.integers(1, 5))
 def test_a_lane_gives_its_first_jobs_in_order(jobs: list[Job], lane: LaneKey, most: int) -> None:
     every = run_of(jobs, lane, ALL)
@@ -66,7 +67,7 @@ def test_a_job_that_is_over_holds_nothing_back_but_an_error_holds_back_block_on_
                 assert held is (is_error and job.mode is DispatchMode.BLOCK_ON_ERROR)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(JOBS)
 def test_of_an_ordered_lane_that_waits_at_most_one_may_be_delivered(jobs: list[Job]) -> None:
     """Of BLOCK_ON_ERROR jobs, that is; others pass those that were tried."""

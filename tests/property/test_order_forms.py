@@ -18,9 +18,10 @@ from penstock.events.store.database import LaneQuestion, Row, Transaction
 from penstock.events.store.migrations import migrations
 from penstock.events.store.postgres import PostgresTransaction
 from penstock.events.store.postgres.schema import migrate
-from penstock.events.store.sqlite import SqliteTransaction
+from penstock.events.store.sqlite.transaction import SqliteTransaction
 from penstock.events.store.statements import CODE_OF_MODE, Dialect, StoredState
 from tests.rigs.order_worlds import GROUPS, JOBS, NOW_MS, Job, blocker_of, is_held_back, run_of
+from tests.rigs.search import examples
 
 Execute = Callable[[str], object]
 LANES = [LaneKey(group, ordered) for group in GROUPS for ordered in (True, False)]
@@ -88,7 +89,7 @@ def ids(tx: Transaction, text: str) -> set[str]:
     return {job_id for (job_id,) in tx.select(text, dict(values))}
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(jobs=JOBS, share=st.integers(1, 6))
 def test_sql_says_what_the_rules_say(tables: Tables, jobs: list[Job], share: int) -> None:
     with tables.holding(jobs) as tx:

@@ -28,10 +28,11 @@ from penstock.events.store.database import Database, LaneContent, LaneJob, Trans
 from penstock.events.store.postgres import PostgresDatabase
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.deliveries import Beginning, Done, TryFromQueue, TryLater
-from penstock.events.store.repository.lanes import LaneRow, LaneRun, run_of
+from penstock.events.store.repository.lane_runs import LaneRow, LaneRun, run_of
 from penstock.events.store.sqlite import SqliteDatabase
 from penstock.events.store.statements import MODE_OF, STATUS_OF, StoredState
 from tests.rigs.jobs import BLOCK, IMMEDIATE, NEXT, JobRig
+from tests.rigs.search import examples
 
 Step = tuple[str, int, int]
 
@@ -272,7 +273,7 @@ class Walk:
         await self.rig.repository.recover_stale(self.rig.now_ms, first + 1, settled=settled)
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_claims_and_deliveries_follow_the_rules_on_sqlite(steps: list[Step]) -> None:
     with TemporaryDirectory() as directory:
@@ -284,7 +285,7 @@ def schema(postgres_url: str) -> str:
     return f"walk_{uuid4().hex}"
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_claims_and_deliveries_follow_the_rules_on_postgres(steps: list[Step], postgres_url: str, schema: str) -> None:
     _empty(postgres_url, schema)

@@ -23,6 +23,7 @@ from penstock.engine.store.sqlite import SqliteStore
 from penstock.engine.stored_queue import StoredQueue
 from penstock.engine.stream import Stream
 from penstock.testing.clock import VirtualClock
+from tests.rigs.search import examples
 
 LEASE_MS = 20_000
 DEDUP_MS = 60_000
@@ -383,6 +384,6 @@ class MemoryMachine(QueueMachine):
 
 
 TestQueueOnSqlite = QueueMachine.TestCase
-TestQueueOnSqlite.settings = settings(max_examples=100, stateful_step_count=40)
+TestQueueOnSqlite.settings = settings(max_examples=examples(100), stateful_step_count=40)
 TestQueueInMemory = MemoryMachine.TestCase
-TestQueueInMemory.settings = settings(max_examples=100, stateful_step_count=40)
+TestQueueInMemory.settings = settings(max_examples=examples(100), stateful_step_count=40)

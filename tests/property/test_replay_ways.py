@@ -36,6 +36,7 @@ from penstock.http.api.query import NoQuery
 from penstock.http.api.routes import Call, RouteTable, routes_of
 from penstock.spark.database import SparkDatabase
 from penstock.testing.clock import VirtualClock
+from tests.rigs.search import examples
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 REPLAY_ID = encode_tsid(9_000)
@@ -161,7 +162,7 @@ def contents(request: DeliveryRequest) -> tuple[object, ...]:
     return dict(request.head.headers), request.head.target, request.body, request.signature, request.timeout_s
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(cases=CASES)
 def test_every_way_delivers_the_same_copies(cases: list[Case]) -> None:
     with TemporaryDirectory() as directory:

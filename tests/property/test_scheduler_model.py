@@ -14,6 +14,7 @@ from penstock.domain.pointer import DispatchMode
 from penstock.events.dispatch.settings import SchedulerSettings
 from penstock.testing.virtual_loop import LoopClock, run_virtual
 from tests.rigs.scheduler import IMMEDIATE, SchedulerRig
+from tests.rigs.search import examples
 
 GROUPS = st.sampled_from(["a", "b", "c", None])
 JOBS = st.lists(st.tuples(GROUPS, st.sampled_from(DispatchMode), st.integers(0, 3)), min_size=1, max_size=40)
@@ -75,7 +76,7 @@ class Dispatch:
         await asyncio.sleep(90)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(JOBS, HAPPENINGS, st.integers(1, 20), st.integers(1, 3))
 def test_every_job_is_queued_once_and_a_first_batch_of_a_group_lies_in_its_order(
     jobs: list[tuple[str | None, DispatchMode, int]],

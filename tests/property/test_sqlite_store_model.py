@@ -24,6 +24,7 @@ from penstock.engine.store.port import (
     WriteBatch,
 )
 from penstock.engine.store.sqlite import SqliteStore
+from tests.rigs.search import examples
 
 COUNT = 4
 LAST = 31
@@ -174,7 +175,7 @@ def open_store() -> Iterator[SqliteStore]:
             store.close()
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(steps=st.lists(st.tuples(batches, limits), min_size=1, max_size=12))
 def test_the_same_batches_leave_the_same_things(steps: list[tuple[WriteBatch, tuple[int, int, int]]]) -> None:
     model = Model()

@@ -28,6 +28,7 @@ from penstock.sqs.model import (
 from penstock.sqs.queue.receipts import decode_handle
 from penstock.sqs.server import SqsServerSettings, open_service
 from penstock.testing.clock import VirtualClock
+from tests.rigs.search import examples
 from tests.services.sqs_actions import act
 
 T = TypeVar("T")
@@ -235,4 +236,4 @@ class PartitionedQueue(RuleBasedStateMachine):
 
 
 TestPartitionedQueue = PartitionedQueue.TestCase
-TestPartitionedQueue.settings = settings(max_examples=60, stateful_step_count=30)
+TestPartitionedQueue.settings = settings(max_examples=examples(60), stateful_step_count=30)

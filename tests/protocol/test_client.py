@@ -308,7 +308,7 @@ async def test_one_connection_serves_call_after_call(kind: str) -> None:
 
 
 async def test_a_publish_is_repeated_when_the_connection_breaks(kind: str) -> None:
-    flaky = Flaky(None, None, answer(b'{"events":[{"id":"1","isNew":true}]}'))
+    flaky = Flaky(None, None, answer(b'{"events":[{"id":"1","isNew":true,"subscriptions":0}]}'))
     async with flaky.serving(), client(kind, flaky.url) as penstock:
         assert (await penstock.publish(Event(type="t"))).is_new
     assert flaky.requests == ["POST /api/v1/events"] * 3

@@ -79,14 +79,16 @@ def subscribed(target: str = "https://orders.example/hook", **options: str) -> t
 
 
 def test_an_event_is_published_and_becomes_a_job() -> None:
-    _, event_type = subscribed()
-    ((event_id, shown_type, new),) = table("publish", event_type, "--key", "customer-1", "--data", '{"total": 7}')
-    assert (shown_type, new) == (event_type, "yes")
+    name, event_type = subscribed()
+    ((event_id, shown_type, new, matching),) = table(
+        "publish", event_type, "--key", "customer-1", "--data", '{"total": 7}'
+    )
+    assert (shown_type, new, matching) == (event_type, "yes", "1")
 
-    ((job_id, status, job_type, group, attempts),) = table("jobs", "list", "--event", event_id)
+    ((job_id, _, status, job_type, shop, key, attempts, *waits),) = table("jobs", "list", "--event", event_id)
 
-    assert (status, job_type, attempts) == ("PENDING", event_type, "0")
-    assert group.endswith(":customer-1")
+    assert (status, job_type, shop, key, attempts) == ("PENDING", event_type, name, "customer-1", "0")
+    assert " ".join(waits) == "its turn"
     shown = run("jobs", "show", job_id).stdout
     assert all(word in shown for word in (job_id, "https://orders.example/hook", "BLOCK_ON_ERROR", event_id))
 
@@ -95,6 +97,23 @@ def test_the_same_id_is_published_once() -> None:
     options = ("publish", "orders:created", "--id", fresh("order"), "--source", "/shop")
     assert answer(*options)["events"][0]["isNew"] is True
     assert answer(*options)["events"][0]["isNew"] is False
+
+
+def test_a_publication_that_no_subscription_matches_is_said() -> None:
+    published = run("publish", fresh("unwanted"), "--wait", code=1)
+    assert "no subscription matches" in published.stderr
+    assert "not delivered within" not in published.stderr
+
+
+def test_waiting_for_a_delivery_ends_with_what_became_of_it() -> None:
+    name, event_type = subscribed()
+    late = run("publish", event_type, "--wait", "--timeout", "0", code=1)
+    assert f"not delivered to {name} at https://orders.example/hook: PENDING, 0 attempts." in late.stdout
+    assert "not delivered within 0 s" in late.stderr
+
+
+def test_a_pattern_is_not_a_type() -> None:
+    assert "'orders:**' is a pattern" in run("publish", "orders:**", code=1).stderr
 
 
 def test_data_comes_from_a_file_or_from_standard_input_and_need_not_be_json(tmp_path: Path, server: str) -> None:
@@ -184,6 +203,79 @@ async def test_jobs_in_error_are_retried_and_ignored(server: str, directory: Pat
     await asyncio.to_thread(decide)
 
 
+class Failing:
+    """A subscription whose deliveries fail for good, driven as a router would."""
+
+    def __init__(self, server: str, directory: Path, receiver: RecordingReceiver) -> None:
+        self._server = server
+        self._receiver = receiver
+        self._tokens = AuthTokens([(directory / "data" / FILE_NAME).read_bytes()])
+        self.name, self._type = subscribed(receiver.url, retry="")
+
+    def publish(self, key: str) -> str:
+        """An event of a key; the id of its job."""
+        event = answer("publish", self._type, "--key", key)["events"][0]["id"]
+        (job,) = answer("jobs", "list", "--event", event)["jobs"]
+        return str(job["id"])
+
+    def fail(self, job_id: str) -> None:
+        """Let a delivery fail, so that the job ends in ERROR."""
+        self._receiver.script(Reply(500))
+        headers = {"Authorization": f"Bearer {self._tokens.token(job_id, wall_ms())}"}
+        request(self._server, "POST", "/api/dispatch/process", {"messageId": job_id}, headers)
+        assert answer("jobs", "show", job_id)["job"]["status"] == "ERROR"
+
+
+async def test_groups_that_wait_are_shown_retried_and_skipped(
+    server: str, directory: Path, receiver: RecordingReceiver
+) -> None:
+    def decide() -> None:
+        shop = Failing(server, directory, receiver)
+        key, other = fresh("order"), fresh("order")
+        first, second, elsewhere = shop.publish(key), shop.publish(key), shop.publish(other)
+        shop.fail(first)
+        shop.fail(elsewhere)
+
+        assert {row[2] for row in table("groups", "list", "--subscription", shop.name)} == {key, other}
+        shown = run("groups", "show", key).stdout
+        assert f"{shop.name}: job {first} is in ERROR: answered 500" in shown
+        (waiting,) = table("jobs", "list", "--subscription", shop.name, "--status", "PENDING")
+        assert (waiting[0], " ".join(waiting[7:])) == (second, f"job {first} is in ERROR: answered 500")
+
+        assert table("groups", "retry", key) == [[first]]
+        shop.fail(first)
+        assert table("groups", "skip", key) == [[first]]
+        assert answer("jobs", "show", first)["job"]["status"] == "CANCELLED"
+        assert "is in ERROR" in run("groups", "skip", key, code=1).stderr
+        shop.fail(second)
+        assert answer("groups", "ignore", key, "--subscription", shop.name)["ids"] == [second]
+
+        assert table("groups", "retry", "--subscription", shop.name, "--yes") == [[elsewhere]]
+        shop.fail(elsewhere)
+        assert answer("jobs", "retry", "--subscription", shop.name, "--since", "1h")["ids"] == [elsewhere]
+        assert answer("jobs", "retry", "--subscription", shop.name)["ids"] == []
+
+    await asyncio.to_thread(decide)
+
+
+async def test_the_status_says_what_is_wrong_and_what_to_do(
+    server: str, directory: Path, receiver: RecordingReceiver
+) -> None:
+    def look() -> None:
+        shop = Failing(server, directory, receiver)
+        shop.fail(shop.publish(fresh("order")))
+        shown = run("status", code=1).stdout
+        assert shown.splitlines()[1].split() == ["api", server, "HEALTHY"]
+        assert f"1 key waits for a job of {shop.name} that was given up" in shown
+        assert f"`penstock groups list --subscription {shop.name}`" in shown
+        told = json.loads(run("status", "--json", code=1).stdout)
+        (blocked,) = [each["blockedGroups"] for each in told["subscriptions"] if each["name"] == shop.name]
+        assert (told["status"], blocked) == ("DEGRADED", 1)
+        assert run("groups", "retry", "--subscription", shop.name, "--yes").exit_code == 0
+
+    await asyncio.to_thread(look)
+
+
 # Subscriptions and pools
 
 
@@ -197,7 +289,7 @@ def test_a_subscription_is_made_changed_paused_and_deleted() -> None:
 
     (shown,) = [each for each in answer("subscriptions", "list")["subscriptions"] if each["name"] == name]
     assert (shown["mode"], shown["retryDelaysS"], shown["timeoutS"]) == ("NEXT_ON_ERROR", [1, 2.5], 3)
-    assert shown["headers"] == {"x-a": "b"}
+    assert shown["headers"] == {"x-a": "***"}
     assert answer("subscriptions", "update", name, "--target", "https://b.example")["target"] == "https://b.example"
     assert answer("subscriptions", "pause", shown["id"])["paused"] is True
     assert answer("subscriptions", "resume", name)["paused"] is False
@@ -247,10 +339,17 @@ def test_pools_are_set_listed_and_deleted() -> None:
         (("publish", "orders:created", "--data", "{"), 2, "not JSON"),
         (("publish", "orders:created", "--data", "@none.json"), 2, "cannot read none.json"),
         (("publish", "orders:created", "--attribute", "colour"), 2, "KEY=VALUE"),
-        (("subscriptions", "pause", "nobody"), 1, "Subscription not found"),
+        (("subscriptions", "pause", "nobody"), 1, "there is no subscription 'nobody'"),
+        (("subscriptions", "update", "nobody"), 2, "there is nothing to change"),
+        (("jobs", "list", "--subscription", "nobody"), 1, "there is no subscription 'nobody'"),
+        (("jobs", "retry", UNKNOWN, "--subscription", "x"), 2, "give jobs, or --group, or a filter"),
+        (("groups", "list", "--subscription", "nobody"), 1, "there is no subscription 'nobody'"),
+        (("groups", "show", "no-such-key"), 1, "no job has the key 'no-such-key'"),
+        (("groups", "retry"), 2, "give a key, or --subscription"),
         (("subscriptions", "update", "x", "--retry", "soon"), 2, "list of seconds"),
         (("pools", "list", "--endpoint", "ftp://x"), 2, "not the URL of an API"),
-        (("pools", "list", "--endpoint", "http://127.0.0.1:9"), 1, "penstock serve api"),
+        (("pools", "list", "--endpoint", "http://127.0.0.1:9"), 1, "`penstock up`"),
+        (("status", "--endpoint", "http://127.0.0.1:9"), 1, "`penstock up`"),
     ],
 )
 def test_what_goes_wrong_is_told_on_one_line(arguments: tuple[str, ...], code: int, told: str) -> None:

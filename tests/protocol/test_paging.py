@@ -215,6 +215,7 @@ async def test_the_queues_of_a_real_sqs_server_come_in_pages_that_queues_may_com
 
 # Answers with lists and no cursor, and why these cannot grow.
 BOUNDED = {
+    "/health": "a verdict names at most some reasons of each kind",
     "/api/v1/metrics": "labels have a limited number of values",
     "/api/router/metrics": "labels have a limited number of values",
     "/api/v1/statistics/history": "a step per minute of two days at most",

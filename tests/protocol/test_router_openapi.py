@@ -12,6 +12,7 @@ from penstock.router.monitoring.app import openapi
 from penstock.router.settings import RouterSettings
 from tests.rigs.openapi import described
 from tests.rigs.router_api import ServedApi, served_api
+from tests.rigs.search import examples
 
 EXAMPLES = 20
 PATHS = {
@@ -59,7 +60,7 @@ def schema(request: pytest.FixtureRequest) -> BaseSchema:
 
 
 @schemathesis.pytest.from_fixture("schema").parametrize()
-@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(EXAMPLES), suppress_health_check=list(HealthCheck))
 def test_every_answer_is_as_the_document_says(case: schemathesis.Case[Any], api: ServedApi) -> None:
     # A cursor is a text that the last page gave; one that is made up is refused, as other tests show.
     case.query.pop("cursor", None)

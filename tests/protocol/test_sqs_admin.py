@@ -210,3 +210,21 @@ def test_a_page_of_another_site_in_a_browser_can_do_nothing(
 def test_programs_and_the_machine_s_own_pages_are_answered(sqs: SqsServer) -> None:
     for own in ({}, {"Origin": sqs.url}, {"Origin": sqs.url, "Sec-Fetch-Site": "same-origin"}):
         assert sqs.http("GET", "/admin/queues", b"", own).status == 200
+
+
+def test_a_peek_shows_no_token(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
+    url = make_queue(memory_sqs.anyone)
+    memory_sqs.anyone.send_message(QueueUrl=url, MessageBody='{"id":"job-1","authToken":"v1.9.hunter2"}')
+    (message,) = get(memory_sqs, f"/{name_of(url)}/messages")["messages"]
+    assert message["body"] == '{"id":"job-1","authToken":"***"}'
+
+
+@pytest.mark.parametrize("action", ["DeleteQueue", "PurgeQueue", "ReceiveMessage"])
+def test_without_credentials_a_link_changes_nothing(memory_sqs: SqsServer, make_queue: MakeQueue, action: str) -> None:
+    url = make_queue(memory_sqs.anyone)
+    memory_sqs.anyone.send_message(QueueUrl=url, MessageBody="kept")
+    path = f"/?Action={action}&QueueUrl={url}"
+    opened = memory_sqs.http("GET", path, b"", {"sec-fetch-site": "none"})
+    assert (opened.status, b"by POST" in opened.body) == (403, True)
+    assert counts(memory_sqs.anyone, url) == (1, 0, 0)
+    assert memory_sqs.http("GET", f"/?Action=GetQueueAttributes&QueueUrl={url}", b"", {}).status == 200

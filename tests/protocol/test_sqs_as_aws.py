@@ -260,10 +260,10 @@ def test_attribute_names_beyond_ascii(memory_sqs: SqsServer, make_queue: MakeQue
 
 
 def get(server: SqsServer, url: str, accept: str = "", **parameters: str) -> Answer:
-    """A GET of the Query protocol."""
+    """A request of the Query protocol with its parameters in the URL."""
     headers = {"Accept": accept} if accept else {}
     path = urlsplit(url).path + ("?" + urlencode(parameters) if parameters else "")
-    return server.http("GET", path, headers=headers)
+    return server.http("POST" if parameters else "GET", path, headers=headers)
 
 
 def test_the_url_of_a_queue_is_an_endpoint(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:

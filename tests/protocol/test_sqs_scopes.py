@@ -87,7 +87,7 @@ def test_the_url_of_a_queue_elsewhere_is_an_endpoint(memory_sqs: SqsServer) -> N
     there = client(memory_sqs, ELSEWHERE, OTHER_ACCOUNT)
     url = there.create_queue(QueueName=f"scoped-{uuid4().hex}")["QueueUrl"]
     path = urlsplit(url).path
-    assert memory_sqs.http("GET", f"{path}?Action=SendMessage&MessageBody=by-its-url").status == 200
+    assert memory_sqs.http("POST", f"{path}?Action=SendMessage&MessageBody=by-its-url").status == 200
     assert bodies(receive(there, url)) == ["by-its-url"]
     there.delete_queue(QueueUrl=url)
 

@@ -113,7 +113,7 @@ def test_one_file_alone(tmp_path: Path) -> None:
 def created_url(server: SqsServer, headers: dict[str, str]) -> str:
     """The URL of a queue as the server tells a client."""
     path = "/?Action=CreateQueue&QueueName=q&Version=2012-11-05"
-    body = server.http("GET", path, headers={"Accept": "application/json", **headers}).json
+    body = server.http("POST", path, headers={"Accept": "application/json", **headers}).json
     return str(body["CreateQueueResponse"]["CreateQueueResult"]["QueueUrl"])
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from google.cloud import pubsub_v1  # type: ignore[import-untyped]
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.rigs.penstock_process import (
     PARTS,
+    PENSTOCK,
     STOP_S,
     Machine,
     free_ports,
@@ -26,6 +28,8 @@ from tests.rigs.penstock_process import (
     run_penstock,
     wait_until,
 )
+
+SECRET = "whsec_" + "c2VjcmV0IG9mIGEgdGVzdA=="
 
 
 def is_ready(url: str) -> bool:
@@ -98,6 +102,21 @@ async def test_an_event_reaches_its_subscriber_and_everything_answers(machine: M
     ]
 
 
+@shared
+def test_a_listener_prints_what_comes_and_a_publisher_that_waits_says_who_got_it(machine: Machine) -> None:
+    command = [str(PENSTOCK), "listen", "0", "--count", "2", "--json", "--secret", SECRET]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as listener:
+        assert listener.stdout is not None
+        url = listener.stdout.readline().removeprefix("listening on ").strip()
+        ears = ("ears", "--pattern", "heard:**", "--target", url, "--secret", SECRET)
+        machine.penstock("subscriptions", "create", *ears)
+        said = [machine.penstock("publish", "heard:it", "--key", "k", "--data", "7", "--wait") for _ in range(2)]
+        heard = [json.loads(line) for line in listener.stdout]
+    assert listener.returncode == 0
+    assert all(re.search(rf"^delivered to ears at {url} in \d+ ms, 1 attempt$", text, re.MULTILINE) for text in said)
+    assert [(each["data"], each["signature"], each["order"]) for each in heard] == [(7, "valid", "in order")] * 2
+
+
 async def test_events_and_jobs_are_in_the_database_that_is_given(tmp_path: Path, postgres_database: str) -> None:
     with Machine(tmp_path, up_options=["--database", postgres_database]) as machine:
         async with RecordingReceiver() as receiver:
@@ -151,6 +170,8 @@ async def test_with_keys_the_parts_know_each_other_and_strangers_are_refused(
     settings.write_text(f'[http]\nhost = "0.0.0.0"\n[api]\nkeys = "{keys}"\n')
     # A setting does what the option does.
     monkeypatch.setenv("PENSTOCK_DATA__DATABASE", postgres_database)
+    # With keys, loopback is not for deliveries unless it is allowed.
+    monkeypatch.setenv("PENSTOCK_EGRESS__ALLOW", "127.0.0.0/8")
     with Machine(tmp_path, options=("--config", str(settings))) as machine:
         assert [status_for_strangers(machine.addresses[part]) for part in ("api", "router")] == [401, 401]
         monkeypatch.setenv("PENSTOCK_API__TOKEN", key)

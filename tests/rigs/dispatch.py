@@ -18,6 +18,7 @@ from penstock.domain.ids import TsidFactory
 from penstock.domain.job import DispatchJob
 from penstock.domain.signing import Signature, verify
 from penstock.events.api.app import ApiFront, JobsParts
+from penstock.events.api.health_watch import HealthWatch, NoParts
 from penstock.events.api.server import ApiSettings, api_server
 from penstock.events.process.processor import ProcessMetrics, Processor
 from penstock.events.process.tokens import AuthTokens
@@ -185,4 +186,5 @@ def jobs_parts() -> JobsParts:
         clock=clock,
         new_id=lambda: ids.next_id(0),
         metrics=metrics,
+        health=HealthWatch(repository, courier.breakers, clock, NoParts()),
     )

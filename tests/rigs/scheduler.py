@@ -23,7 +23,7 @@ from penstock.events.store.database import JobSignal, Transaction
 from penstock.events.store.migrations import migrations
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.deliveries import Begin, Beginning, DeliveryLease, Done, EndedDelivery, Verdict
-from penstock.events.store.sqlite import SqliteTransaction
+from penstock.events.store.sqlite.transaction import SqliteTransaction
 from penstock.events.store.statements import Dialect
 from penstock.queues.errors import BrokerUnavailable, HeldBack
 from penstock.queues.port import Publication

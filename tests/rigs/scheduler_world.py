@@ -27,7 +27,8 @@ from penstock.events.store.database import Transaction
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.chores import NOTHING
 from penstock.events.store.repository.deliveries import Beginning, Done, TryLater, Verdict
-from penstock.events.store.repository.lanes import LaneOwner, LaneRun, Lanes
+from penstock.events.store.repository.lane_runs import LaneRun
+from penstock.events.store.repository.lanes import LaneOwner, Lanes
 from penstock.queues.errors import HeldBack
 from penstock.queues.port import Publication
 from tests.rigs.scheduler import (

@@ -15,10 +15,10 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.cli import reference, up
+from penstock.cli import reference, status, up
 from penstock.cli.admin import backup, doctor, keys
 from penstock.cli.admin import config as config_commands
-from penstock.cli.events import changes, jobs, pools, publish, subscriptions
+from penstock.cli.events import changes, groups, jobs, listen, pools, publish, subscriptions
 from penstock.cli.failures import FAILURE, FailureGroup, print_trace
 from penstock.cli.family import CONTEXT, examples
 from penstock.cli.options import Options
@@ -55,10 +55,13 @@ app = typer.Typer(
 # Help lists commands before families, each in this order: what a newcomer needs first comes first.
 app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
 app.command("up", epilog=up.EXAMPLES)(up.up)
+app.command("status", epilog=status.EXAMPLES)(status.status)
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
 app.command("publish", epilog=publish.EXAMPLES)(publish.publish)
+app.command("listen", epilog=listen.EXAMPLES)(listen.listen)
 app.add_typer(subscriptions.app, name="subscriptions")
 app.add_typer(jobs.app, name="jobs")
+app.add_typer(groups.app, name="groups")
 app.add_typer(pools.app, name="pools")
 app.add_typer(queue_commands.app, name="queue")
 app.add_typer(config_commands.app, name="config")

@@ -46,6 +46,9 @@ ApiEndpoint: TypeAlias = Annotated[
 SubscriptionId: TypeAlias = Annotated[
     str | None, typer.Option("--subscription", metavar="ID", help="Only jobs of this subscription.")
 ]
+OfSubscription: TypeAlias = Annotated[
+    str | None, typer.Option("--subscription", metavar="NAME|ID", help="Only what belongs to this subscription.")
+]
 Tenant: TypeAlias = Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="The tenant.")]
 HighPriority: TypeAlias = Annotated[
     bool | None,
@@ -129,10 +132,7 @@ Conf: TypeAlias = Annotated[
     list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
 ]
 Lake: TypeAlias = Annotated[
-    str, typer.Option("--lake", metavar="DIR", help="Directory or URL of the delivery facts; else pipeline.lake.")
-]
-LakeFormatName: TypeAlias = Annotated[
-    str, typer.Option("--format", metavar="NAME", help="The lake's format: parquet, or delta if it is installed.")
+    str, typer.Option("--lake", metavar="DIR", help="Directory or URL of the lake; else pipeline.lake.")
 ]
 Once: TypeAlias = Annotated[bool, typer.Option("--once", help="Process everything that waits now, then stop.")]
 

@@ -62,7 +62,9 @@ def up(
     events and publishes them. With inline, the API's process does both, which needs less memory.
 
     Everything listens on loopback, except that the API listens where the setting http.host says. Deliveries may go to
-    loopback unless the setting egress.allow says otherwise.
+    loopback if the API listens there too and has no keys, else to what the setting egress.allow says; never to the
+    parts themselves. Where the API has keys, the SQS server accepts requests only if they are signed, with the key of
+    AWS's variables in the environment of this command, or one of the file sqs.credentials.
 
     With a database, events and jobs are in PostgreSQL; queues, the lake and the secret that signs tokens stay in the
     data directory.
@@ -71,17 +73,24 @@ def up(
 
     from penstock.edge.randomness import random_bytes
     from penstock.events.process import auth_secrets
-    from penstock.ops.parts import API_TOKEN, AUTH_SECRET, LOOPBACK, Ports, parts_of
+    from penstock.http.server import is_loopback
+    from penstock.ops.parts import API_TOKEN, AUTH_SECRET, DENY_PORTS, LOOPBACK, Ports, parts_key, parts_of
+    from penstock.queues.sqs.request import PARTS_KEY
 
     config = load_config(ctx)
     directory = data or config.data.dir
     _check_room(directory)
     environment = dict(os.environ)
-    if not config.egress.allow:
+    has_keys = bool(config.api.token or config.api.keys)
+    if not config.egress.allow and not has_keys and is_loopback(config.http.host):
         environment["PENSTOCK_EGRESS__ALLOW"] = LOOPBACK
-    if config.api.token or config.api.keys:
+    # Of the user's own, as the parts see only the variable.
+    environment[DENY_PORTS] = ",".join(map(str, config.egress.deny_ports))
+    if has_keys:
         # The parts call each other too, and of keys only the hashes are known.
         environment[API_TOKEN] = config.api.token or random_bytes(_TOKEN_BYTES).hex()
+    if has_keys or config.sqs.credentials:
+        environment[PARTS_KEY] = config.sqs.parts_key or parts_key(environment, random_bytes(_TOKEN_BYTES).hex())
     database = given_or(database, config.data.database)
     if database:
         # Parts with a database on a server look for no file with the secret, as they might be on several machines.

@@ -136,6 +136,19 @@ class AsyncPenstock:
         """Give up jobs in ERROR, so that the jobs they block move on: all of them or none."""
         return (await self._ask(calls.decide("ignore", job_ids))).ids
 
+    async def held_groups(self) -> list[types.HeldGroupView]:
+        """Return the groups that wait for a failed job, by key."""
+        return [group async for page in self._pages(calls.held_groups) for group in page.groups]
+
+    async def lanes(self, key: str) -> list[types.LaneView]:
+        """Return the lanes of a key, or of a whole group key: what is unfinished, and what holds it up."""
+        pages = self._pages(lambda cursor: calls.lanes(key, cursor))
+        return [lane async for page in pages for lane in page.lanes]
+
+    async def health(self) -> types.HealthReport:
+        """Return the health of everything, with reasons and what to do."""
+        return await self._ask(calls.health())
+
     async def pools(self) -> list[types.PoolView]:
         """Return all pools, by code."""
         return [pool async for page in self._pages(calls.pools) for pool in page.pools]

@@ -127,6 +127,19 @@ class Penstock:
         """Give up jobs in ERROR, so that the jobs they block move on: all of them or none."""
         return self._ask(calls.decide("ignore", job_ids)).ids
 
+    def held_groups(self) -> list[types.HeldGroupView]:
+        """Return the groups that wait for a failed job, by key."""
+        return [group for page in self._pages(calls.held_groups) for group in page.groups]
+
+    def lanes(self, key: str) -> list[types.LaneView]:
+        """Return the lanes of a key, or of a whole group key: what is unfinished, and what holds it up."""
+        pages = self._pages(lambda cursor: calls.lanes(key, cursor))
+        return [lane for page in pages for lane in page.lanes]
+
+    def health(self) -> types.HealthReport:
+        """Return the health of everything, with reasons and what to do."""
+        return self._ask(calls.health())
+
     def pools(self) -> list[types.PoolView]:
         """Return all pools, by code."""
         return [pool for page in self._pages(calls.pools) for pool in page.pools]

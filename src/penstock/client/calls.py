@@ -20,7 +20,7 @@ from penstock.domain.subscription import UnkeyedOrder
 A = TypeVar("A")
 
 _EVENTS, _JOBS, _POOLS = "/api/v1/events", "/api/v1/jobs", "/api/v1/pools"
-_SUBSCRIPTIONS, _CHANGES = "/api/v1/subscriptions", "/api/v1/changes"
+_SUBSCRIPTIONS, _CHANGES, _GROUPS = "/api/v1/subscriptions", "/api/v1/changes", "/api/v1/groups"
 
 
 @dataclass(frozen=True)
@@ -213,6 +213,21 @@ def decide(verb: str, job_ids: Sequence[str]) -> ApiCall[types.Decided]:
 def retry_group(group_key: str) -> ApiCall[types.Decided]:
     """Retry the jobs of a group that are in ERROR."""
     return ApiCall("POST", f"{_JOBS}/retry-group", types.Decided, _encode(types.GroupToRetry(group_key)))
+
+
+def held_groups(cursor: str | None) -> ApiCall[types.HeldGroupList]:
+    """List a page of groups that wait for a failed job, starting at a cursor."""
+    return _get(f"{_GROUPS}/held", types.HeldGroupList, types.HeldQuery(limit=1000, cursor=cursor))
+
+
+def lanes(key: str, cursor: str | None) -> ApiCall[types.LaneList]:
+    """List a page of the lanes of a key, starting at a cursor."""
+    return _get(f"{_GROUPS}/lanes", types.LaneList, types.LaneQuery(key, cursor))
+
+
+def health() -> ApiCall[types.HealthReport]:
+    """Return the health of everything."""
+    return _get("/health", types.HealthReport)
 
 
 def pools(cursor: str | None) -> ApiCall[types.PoolList]:

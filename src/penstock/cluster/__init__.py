@@ -1,6 +1,6 @@
 """Leases with fencing tokens, leadership and standby."""
 
-from penstock.cluster.errors import StaleLeader
+from penstock.cluster.errors import NotOwner, StaleLeader
 from penstock.cluster.leadership import OFF, Terms, lease_for, running
 from penstock.cluster.lease import LeaderLease, LeaseDatabase
 from penstock.cluster.standby import RENEW_S, TTL_S, Alone, Leadership, Standby
@@ -13,6 +13,7 @@ __all__ = [
     "LeaderLease",
     "Leadership",
     "LeaseDatabase",
+    "NotOwner",
     "StaleLeader",
     "Standby",
     "Terms",

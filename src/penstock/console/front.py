@@ -3,6 +3,7 @@
 from penstock.console.gateways import PipelineRoutes, RouterBreakers, RouterReload, queue_routes, router_routes
 from penstock.console.metric_samples import MetricRoutes
 from penstock.console.page import with_page
+from penstock.console.part_states import OtherParts
 from penstock.console.upstream import Sign, Upstream
 from penstock.events.api import (
     DeliveryRoutes,
@@ -51,6 +52,10 @@ class WebFront:
             *queue_routes(self._queues),
             *routes_of(PipelineRoutes(self._pipeline)),
         )
+
+    def other_parts(self, *, with_pipeline: bool) -> OtherParts:
+        """Return what asks the other parts how they are; without Spark there is no pipeline."""
+        return OtherParts(self._router, self._queues, self._pipeline if with_pipeline else None)
 
     def pools_changed(self) -> None:
         """Let the router reload its configuration now."""

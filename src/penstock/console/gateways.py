@@ -175,7 +175,9 @@ class PipelineState(msgspec.Struct, frozen=True, rename="camel"):
     queries: list[dict[str, Any]] = []
 
 
-class _PipelineAnswer(msgspec.Struct):
+class PipelineAnswer(msgspec.Struct):
+    """What the pipeline answers."""
+
     master: str = ""
     queries: list[dict[str, Any]] = []
 
@@ -189,7 +191,7 @@ class PipelineRoutes:
     @route("GET", PIPELINE_PATH, summary="The pipeline's streaming queries, or why there are none.")
     async def _state(self, _: Call[NoQuery, NoBody]) -> PipelineState:
         try:
-            answer = msgspec.json.decode(await self._upstream.ask("GET", PIPELINE_PATH), type=_PipelineAnswer)
+            answer = msgspec.json.decode(await self._upstream.ask("GET", PIPELINE_PATH), type=PipelineAnswer)
         except (PartUnreachable, PartNotConfigured) as error:
             return PipelineState(False, error.message)
         except msgspec.DecodeError:

@@ -3,7 +3,14 @@
 from penstock.delivery.attempt import Attempts, Client
 from penstock.delivery.breakers import Breakers, BreakerView
 from penstock.delivery.egress import AnyAddress, EgressGuard
-from penstock.delivery.errors import AnswerTimedOut, ConnectionBroken, ConnectTimedOut, DeliveryFailed, Undeliverable
+from penstock.delivery.errors import (
+    AnswerTimedOut,
+    ConnectFailed,
+    ConnectionBroken,
+    ConnectTimedOut,
+    DeliveryFailed,
+    Undeliverable,
+)
 from penstock.delivery.http.answer import Answer
 from penstock.delivery.http.client import HttpClient, exchange_once
 from penstock.delivery.http.request import Headers, RequestHead, Target, head_with, parse_target, request_head
@@ -27,6 +34,7 @@ __all__ = [
     "BreakerView",
     "Breakers",
     "Client",
+    "ConnectFailed",
     "ConnectTimedOut",
     "ConnectionBroken",
     "Courier",

@@ -6,7 +6,7 @@ There is no second lookup between the check and the connection, so that a name c
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from ipaddress import ip_address
@@ -15,7 +15,8 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from penstock.delivery.errors import ConnectFailed, EgressRefused
-from penstock.domain.addresses import Address, Network, denial_of
+from penstock.domain.addresses import Address, Denial, Network, denial_of, embedded_ipv4
+from penstock.edge.own_ports import is_served_here
 
 CACHE_S = 30.0
 MAX_CACHED_NAMES = 1000
@@ -70,10 +71,20 @@ class AnyAddress:
 
 
 class EgressGuard:
-    """Decides which addresses a delivery may connect to. Bound to one event loop."""
+    """Decides which addresses a delivery may connect to. Bound to one event loop.
 
-    def __init__(self, allowed: tuple[Network, ...] = (), lookup: Lookup = system_lookup) -> None:
+    `deny_ports` are ports of this machine that stay closed whatever is allowed, as do those that this process serves.
+    """
+
+    def __init__(
+        self,
+        allowed: tuple[Network, ...] = (),
+        lookup: Lookup = system_lookup,
+        *,
+        deny_ports: Collection[int] = (),
+    ) -> None:
         self._allowed = allowed
+        self._deny_ports = frozenset(deny_ports)
         self._lookup = lookup
         self._threads = ThreadPoolExecutor(LOOKUP_THREADS, thread_name_prefix="penstock-lookup")
         self._found: dict[tuple[str, int], _Found] = {}
@@ -84,7 +95,7 @@ class EgressGuard:
         Raise EgressRefused if none of its addresses is allowed, ConnectFailed if the name cannot be resolved.
         """
         found = await self._resolved(host, port)
-        denials = {address: denial_of(_ip(address), self._allowed) for address in found}
+        denials = {address: self._denial(address) for address in found}
         allowed = [address for address, denial in denials.items() if denial is None]
         if allowed:
             return allowed
@@ -96,8 +107,7 @@ class EgressGuard:
 
     def check_peer(self, sock: socket.socket) -> None:
         """Raise EgressRefused if the peer of a connected socket is not allowed."""
-        peer = sock.getpeername()
-        denial = denial_of(_ip(peer), self._allowed)
+        denial = self._denial(sock.getpeername())
         if denial is not None:
             raise EgressRefused(f"the connection went to an address that may not be reached: {denial.reason}")
 
@@ -105,6 +115,12 @@ class EgressGuard:
         """Stop lookups."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._found.clear()
+
+    def _denial(self, address: SocketAddress) -> Denial | None:
+        port = address[1]
+        if (port in self._deny_ports or is_served_here(port)) and is_this_machine(address):
+            return Denial(f"port {port} of this machine is closed to deliveries", can_be_allowed=False)
+        return denial_of(_ip(address), self._allowed)
 
     async def _resolved(self, host: str, port: int) -> list[SocketAddress]:
         loop = asyncio.get_running_loop()
@@ -130,6 +146,21 @@ class EgressGuard:
         failed = addresses.cancelled() or addresses.exception() is not None
         if failed and entry is not None and entry.addresses is addresses:
             del self._found[name]
+
+
+def is_this_machine(address: SocketAddress) -> bool:
+    """Return whether a connection to the address would stay on this machine."""
+    ip = _ip(address)
+    if any(each.is_loopback or each.is_unspecified for each in (ip, *embedded_ipv4(ip))):
+        return True
+    family = socket.AF_INET if len(address) == 2 else socket.AF_INET6
+    # Sends nothing; the system only chooses the source, which for an address of its own is that address.
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(address)
+        except OSError:
+            return False
+        return _ip(probe.getsockname()) == ip
 
 
 def _unresolved(host: str, error: Exception) -> ConnectFailed:

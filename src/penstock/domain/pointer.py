@@ -8,6 +8,8 @@ from penstock.domain.errors import InvalidArgument
 
 DEFAULT_GROUP = "__DEFAULT__"
 DEFAULT_POOL_CODE = "DEFAULT-POOL"
+PROCESS_PATH = "/api/dispatch/process"
+"""Where a pointer of a job goes: the process endpoint of its installation."""
 
 
 class DispatchMode(StrEnum):

@@ -121,6 +121,14 @@ class Ledger:
         self._schedule.arm(queue)
         return entry
 
+    def save_leases(self, queue: StoredQueue, entries: Iterable[Entry]) -> Pending:
+        """Make leases durable, so that the next process continues them even after a crash."""
+        for entry in entries:
+            self._save_delivery(queue, entry)
+        pending = Pending()
+        self._journal.wait(pending)
+        return pending
+
     def wait_for_settlement(self, entry: Entry) -> Pending:
         """Return an operation that succeeds if a settlement in progress does."""
         pending = Pending()

@@ -5,10 +5,12 @@ InvalidArgument
 NotFound
 └── LakeEmpty            the lake has no facts
 FailedPrecondition
+├── LakeNotMigrated      the lake has the format of an older version
 ├── QueueInUse           the source or the target is used meanwhile
 └── QueuesDiffer         the target does not hold what the source holds
 Unavailable
 ├── AuditFailed          an audit failed
+├── LakeBroken           the lake cannot be read or written
 └── ReplayBroken         the tasks of a replay failed; what they delivered is recorded
 """
 
@@ -17,6 +19,20 @@ from penstock.domain.errors import FailedPrecondition, InvalidArgument, NotFound
 
 class AuditFailed(Unavailable):
     """An audit failed."""
+
+
+class LakeBroken(Unavailable):
+    """The lake cannot be read or written."""
+
+
+class LakeNotMigrated(FailedPrecondition):
+    """The lake has the format of an older version."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"the lake {path} has the format of an older version: run `penstock pipeline migrate-lake` once, "
+            "or name another directory with --lake"
+        )
 
 
 class CannotRepartition(InvalidArgument):

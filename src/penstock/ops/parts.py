@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from urllib.parse import quote
@@ -14,7 +14,9 @@ from penstock.events.api import ROUTER_CONFIG_PATH as CONFIGURATION
 from penstock.events.process import PATH as PROCESS
 from penstock.ops.config import FanOutBy
 from penstock.ops.part_process import SupervisedPart
-from penstock.sqs import CreateQueueRequest, QueueUrlResponse
+from penstock.queues.sqs.request import find_key, find_region
+from penstock.sqs import CreateQueueRequest, QueueUrlResponse, is_access_key
+from penstock.sqs.auth.signer import Signer
 from penstock.sqs.client import BlockingSqsClient, SqsEndpoint
 
 DISPATCH_QUEUE = "dispatch.fifo"
@@ -22,7 +24,9 @@ LOOPBACK = "127.0.0.0/8,::1/128"
 
 API_TOKEN = "PENSTOCK_API__TOKEN"
 AUTH_SECRET = "PENSTOCK_JOBS__AUTH_SECRET"
+DENY_PORTS = "PENSTOCK_EGRESS__DENY_PORTS"
 
+_PARTS = "penstock-parts"
 _FAN_OUT = "PENSTOCK_JOBS__FAN_OUT"
 _DATABASE = "PENSTOCK_DATA__DATABASE"
 _DIRECTORY = "PENSTOCK_DATA__DIR"
@@ -66,21 +70,23 @@ def parts_of(
     data = ("--data", str(directory))
     # By the environment: the URL may hold a password, and --data would choose the file in the directory.
     jobs_data = () if database else data
+    reserved = [ReservedPort(port) for port in (ports.sqs, ports.pubsub, 0, ports.http, ports.router, ports.pipeline)]
+    sqs_port, pubsub_port, pubsub_probe_port, http_port, router_port, pipeline_port = reserved
+    environment = {**environment, DENY_PORTS: _with_ports(environment.get(DENY_PORTS, ""), reserved)}
     jobs_environment = {**environment, _DATABASE: database, _DIRECTORY: str(directory)} if database else environment
-    router_port, pipeline_port = ReservedPort(ports.router), ReservedPort(ports.pipeline)
     with_spark = engine is Engine.SPARK
 
-    def sqs(at: Mapping[str, str]) -> tuple[str, ...]:
+    def sqs(_: Mapping[str, str]) -> tuple[str, ...]:
         # The parts sign with whatever AWS credentials the environment has; they must see the same queues.
-        return (*options, "serve", "sqs", "--port", _port(at, "sqs", ports.sqs), "--scopes", "one", *data)
+        return (*options, "serve", "sqs", "--port", sqs_port.release(), "--scopes", "one", *data)
 
-    def pubsub(at: Mapping[str, str]) -> tuple[str, ...]:
-        port = _port(at, "pubsub", ports.pubsub)
-        return (*options, "serve", "pubsub", "--port", port, "--probe-port", "0", *data)
+    def pubsub(_: Mapping[str, str]) -> tuple[str, ...]:
+        port, probe_port = pubsub_port.release(), pubsub_probe_port.release()
+        return (*options, "serve", "pubsub", "--port", port, "--probe-port", probe_port, *data)
 
     def api(at: Mapping[str, str]) -> tuple[str, ...]:
-        queue = ("--queue", _dispatch_queue(at["sqs"]))
-        port = _port(at, "api", ports.http)
+        queue = ("--queue", _dispatch_queue(at["sqs"], environment))
+        port = http_port.release()
         shown = ["--router", f"http://127.0.0.1:{router_port.number}", "--queues", at["sqs"]]
         if with_spark:
             shown += ["--pipeline", f"http://127.0.0.1:{pipeline_port.number}"]
@@ -90,13 +96,13 @@ def parts_of(
 
     def router(at: Mapping[str, str]) -> tuple[str, ...]:
         topics = ("--dead-letters", at["pubsub"])
-        return (*options, "serve", "router", "--port", str(router_port.release()), *topics, "--local", *jobs_data)
+        return (*options, "serve", "router", "--port", router_port.release(), *topics, "--local", *jobs_data)
 
     def router_configuration(at: Mapping[str, str]) -> Mapping[str, str]:
         return {_ROUTER_CONFIGURATION: _with_token(f"{at['api']}{CONFIGURATION}", environment.get(API_TOKEN, ""))}
 
     def pipeline(at: Mapping[str, str]) -> tuple[str, ...]:
-        port, queue = str(pipeline_port.release()), ("--queue", _dispatch_queue(at["sqs"]))
+        port, queue = pipeline_port.release(), ("--queue", _dispatch_queue(at["sqs"], environment))
         processing = ("--endpoint", endpoint or f"{at['api']}{PROCESS}")
         return (*options, "pipeline", "run", "--port", port, *queue, *processing, *jobs_data)
 
@@ -140,18 +146,30 @@ def _chosen(option: str, setting: str = "") -> str:
     return f"--{option} PORT or the setting {setting or f'ports.{option}'}"
 
 
-def _port(at: Mapping[str, str], part: str, wanted: int) -> str:
-    # A free port stays the same when the part is restarted, since other parts know it.
-    return at[part].rstrip("/").rpartition(":")[2] if part in at else str(wanted)
+def _with_ports(given: str, reserved: Iterable["ReservedPort"]) -> str:
+    return ",".join([*filter(None, given.split(",")), *(str(port.number) for port in reserved)])
 
 
 def _with_token(url: str, token: str) -> str:
     return url.replace("://", f"://router:{quote(token, safe='')}@", 1) if token else url
 
 
-def _dispatch_queue(sqs_url: str) -> str:
+def parts_key(environment: Mapping[str, str], secret: str) -> str:
+    """Return the key with which the parts sign: the one that AWS's variables or file have, else one with `secret`.
+
+    A user's own clients can then use the same variables; a key that the SQS server does not accept is left alone.
+    """
+    key = find_key(environment)
+    if key is not None and is_access_key(key.access_key, key.secret):
+        return f"{key.access_key}:{key.secret}"
+    return f"{_PARTS}:{secret}"
+
+
+def _dispatch_queue(sqs_url: str, environment: Mapping[str, str]) -> str:
     """Return the URL of the queue between scheduler and router; create it if it does not exist."""
-    with BlockingSqsClient(SqsEndpoint.parse(sqs_url), SystemClock()) as client:
+    key = find_key(environment)
+    signer = None if key is None else Signer(key.access_key, key.secret, find_region(None, environment))
+    with BlockingSqsClient(SqsEndpoint.parse(sqs_url), SystemClock(), signer) as client:
         request = CreateQueueRequest(DISPATCH_QUEUE, {"FifoQueue": "true"})
         return client.call("CreateQueue", request, QueueUrlResponse).queue_url
 
@@ -169,9 +187,9 @@ class ReservedPort:
                 # Keep it bound, as a bare descriptor: a socket object would warn if the port is never released.
                 self._held = holder.detach()
 
-    def release(self) -> int:
-        """Release the port for the part that is about to listen on it."""
+    def release(self) -> str:
+        """Release the port for the part that is about to listen on it, the first time or again."""
         if self._held is not None:
             os.close(self._held)
             self._held = None
-        return self.number
+        return str(self.number)

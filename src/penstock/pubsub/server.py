@@ -14,6 +14,7 @@ from penstock.domain.addresses import Network
 from penstock.domain.ids import TsidFactory
 from penstock.domain.limits import MAX_ACK_DEADLINE_S, MIB
 from penstock.edge.clock import Clock
+from penstock.edge.own_ports import serve_port
 from penstock.edge.pause import pause
 from penstock.engine import Store, Window, while_owned
 from penstock.http.api import CheckResult, Probes
@@ -49,6 +50,7 @@ class PubsubServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     window: Window = Window()
     egress_allow: tuple[Network, ...] = ()
     """Private networks that may be pushed to."""
+    egress_deny_ports: tuple[int, ...] = ()
 
 
 @asynccontextmanager
@@ -56,7 +58,7 @@ async def open_services(
     store: Store, clock: Clock, ids: TsidFactory, settings: PubsubServerSettings
 ) -> AsyncIterator[PubsubServices]:
     """Open the store, restore its contents and start pushing; on exit, finish every write."""
-    guard = EgressGuard(settings.egress_allow)
+    guard = EgressGuard(settings.egress_allow, deny_ports=settings.egress_deny_ports)
     try:
         async with (
             await AsyncBroker.open(store, clock, ids, settings.window) as broker,
@@ -81,8 +83,8 @@ class GrpcServer:
         self._services = services
         # Bound briefly, so that a bad address gives the same error as everywhere else.
         with listening_socket(host, port, credentials_set=allow_remote) as probe:
-            port = probe.getsockname()[1]
-        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            self.port = probe.getsockname()[1]
+        self.address = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
         self._server = grpc.aio.server(options=_GRPC_OPTIONS)
         self._server.add_generic_rpc_handlers(generic_handlers(services))
         self._server.add_insecure_port(self.address)
@@ -109,6 +111,8 @@ async def serve_pubsub(store: Store, clock: Clock, ids: TsidFactory, settings: P
         )
         server = GrpcServer(services, settings.host, settings.port, allow_remote=settings.allow_remote)
         async with probes, server:
+            for port in (probes.port, server.port):
+                serve_port(port)
             print(f"listening on {server.address}", flush=True)
             print(f"probes on {probes.url}", flush=True)
             await while_owned(_wait(stop), [store], services.stop_waiting)

@@ -55,6 +55,12 @@ def source_for(queue: QueueSpec, sqs: SqsPolling | None = None, servers: SharedS
             return ActiveMqSource(name, uri)
 
 
+def creates_itself(uri: str) -> bool:
+    """Return whether the dispatch queue of this URI is created where it is missing: on SQS servers other than AWS's."""
+    parsed = queue_uri(uri)
+    return isinstance(parsed, SqsUri) and parsed.region is None
+
+
 def publisher_for(uri: str) -> Publisher:
     """Return a publisher to a queue, not yet opened; raise InvalidQueueUri if the URI is invalid."""
     return PublisherFactory(uri).shared()
@@ -72,7 +78,7 @@ class PublisherFactory:
 
     def shared(self) -> Publisher:
         """Return the publisher of the queue itself, not yet opened."""
-        return self._publisher(self._parsed, None)
+        return self._publisher(self._parsed, self._parsed if creates_itself(self._uri) else None)
 
     def of_pool(self, pool: str) -> Publisher:
         """Return the publisher of a pool's queue, not yet opened."""
@@ -121,7 +127,8 @@ class PublisherFactory:
                 from penstock.queues.sqs.publisher import SqsPublisher
 
                 like = template if isinstance(template, SqsUri) else None
-                return SqsPublisher(uri, connections=self._sqs(uri) if like else None, template=like)
+                own = like is None or like is uri
+                return SqsPublisher(uri, connections=None if own else self._sqs(uri), template=like)
             case EmbeddedUri():
                 from penstock.queues.embedded.source import EmbeddedPublisher
 

@@ -11,9 +11,9 @@ from penstock.router.monitoring.views import RouterPoolView
 from penstock.router.monitoring.warning_routes import WarningCount, WarningList, WarningQuery
 from penstock.router.monitoring.warnings import RouterWarning, WarningCode, Warnings
 from penstock.router.pools.counts import RouterMetrics
-from penstock.router.pools.mediator import HttpMediator
+from penstock.router.pools.mediator import HttpMediator, Mediator, StagedMediator
 from penstock.router.pools.permits import MessageLeaseEnded, Permit, Permits
-from penstock.router.pools.pool import SHRINK_WAIT_S, Mediator, StagedMediator
+from penstock.router.pools.pool import SHRINK_WAIT_S
 from penstock.router.router import Router
 from penstock.router.schedule import TaskSchedule, router_tasks
 from penstock.router.server import LocalMediation, serve_router, serve_standby_router

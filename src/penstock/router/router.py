@@ -26,7 +26,7 @@ from penstock.router.monitoring.views import (
 )
 from penstock.router.monitoring.warnings import ROUTER, WarningCode, Warnings, WarningSeverity
 from penstock.router.pools.counts import RouterMetrics
-from penstock.router.pools.pool import Mediator, StagedMediator
+from penstock.router.pools.mediator import Mediator, StagedMediator
 from penstock.router.pools.pools import Pools
 
 _log = logging.getLogger(__name__)

@@ -1,13 +1,15 @@
 """A router process: builds the router, serves its API until a signal, and stops without losing messages."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Protocol
 
 from penstock.cluster import LeaseDatabase, Standby, lease_for, running
-from penstock.delivery import Breakers, DeliverySettings, EgressGuard, HttpClient
+from penstock.delivery import Answer, Breakers, DeliverySettings, EgressGuard, HttpClient, RequestHead
 from penstock.domain.ids import TsidFactory
+from penstock.domain.pointer import PROCESS_PATH
+from penstock.domain.signing import Signature
 from penstock.edge.clock import Clock, SystemClock
 from penstock.edge.node import process_ids
 from penstock.edge.pause import pause
@@ -24,8 +26,7 @@ from penstock.router.leadership import AlwaysPrimary, RouterLeadership
 from penstock.router.monitoring.app import RouterParts, router_app
 from penstock.router.monitoring.warnings import Warnings
 from penstock.router.pools.counts import RouterMetrics
-from penstock.router.pools.mediator import HttpMediator
-from penstock.router.pools.pool import Mediator, StagedMediator
+from penstock.router.pools.mediator import HttpMediator, Mediator, StagedMediator
 from penstock.router.router import Router
 from penstock.router.schedule import PeriodicWork, TaskSchedule, router_tasks
 from penstock.router.settings import RouterSettings
@@ -76,13 +77,13 @@ async def serve_router(
         )
         port = settings.port + worker if settings.port else 0
         server = HttpServer(router_app(parts), settings.host, port, credentials_set=settings.asks_for_keys)
-        await _run(server, router, sync)
+        await _run(server, router, sync, test_endpoints=settings.test_endpoints)
 
 
-async def _run(server: HttpServer, router: Router, sync: ConfigSync) -> None:
+async def _run(server: HttpServer, router: Router, sync: ConfigSync, *, test_endpoints: bool) -> None:
     stop = stop_signal(server)
     async with server:
-        print(f"listening on {server.url}", flush=True)
+        server.announce(open_to_deliveries=test_endpoints)
         tasks = asyncio.create_task(run_tasks(router, sync))
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait((tasks, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -114,12 +115,28 @@ async def _mediator(
         http_version=settings.http_version,
         client_errors=settings.client_errors,
     )
-    guard = EgressGuard(settings.egress_allow)
+    guard, process_guard = (
+        EgressGuard(settings.egress_allow, deny_ports=ports) for ports in (settings.egress_deny_ports, ())
+    )
     try:
-        async with HttpClient(guard, delivery) as client:
-            yield HttpMediator(client, breakers, clock, warnings.add, delivery)
+        async with HttpClient(guard, delivery) as client, HttpClient(process_guard, delivery) as process:
+            yield HttpMediator(_PointerClient(client, process), breakers, clock, warnings.add, delivery)
     finally:
         guard.close()
+        process_guard.close()
+
+
+class _PointerClient:
+    """Sends pointers; those to a process endpoint may go to a part of this installation, which checks their tokens."""
+
+    def __init__(self, others: HttpClient, process: HttpClient) -> None:
+        self._others = others
+        self._process = process
+
+    def send(self, head: RequestHead, body: bytes, signature: Signature | None = None) -> Coroutine[None, None, Answer]:
+        """Return the coroutine of a request."""
+        client = self._process if head.target.path == PROCESS_PATH else self._others
+        return client.send(head, body, signature)
 
 
 def _sources(settings: RouterSettings) -> Callable[[QueueSpec], Source]:

@@ -15,6 +15,7 @@ class RouterSettings(RouterOptions):
     workers: int = 1
     node_id: int | None = None
     egress_allow: tuple[Network, ...] = ()
+    egress_deny_ports: tuple[int, ...] = ()
     api_keys: Path | None = None
 
     @property
@@ -37,5 +38,6 @@ def router_settings(config: Config, *, sources: tuple[str, ...], host: str, port
         workers=workers,
         node_id=config.node.id,
         egress_allow=config.egress.allow,
+        egress_deny_ports=config.egress.deny_ports,
         api_keys=config.api.key_file,
     )

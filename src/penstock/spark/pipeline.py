@@ -56,7 +56,7 @@ async def run_pipeline(
             await _until_started(supervisor, stop)
             if settings.session.is_local and not settings.once:
                 await asyncio.to_thread(release_start_up_memory, spark)
-            print(f"listening on {server.url}", flush=True)
+            server.announce()
             await stop.wait()
             await asyncio.to_thread(supervisor.stop, settings.stop_s)
         finally:

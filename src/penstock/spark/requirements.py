@@ -13,7 +13,7 @@ import msgspec
 from penstock.spark.errors import SparkUnavailable
 
 LEAST_JAVA = 17
-PACKAGES = ("pyspark", "pyarrow", "pandas", "numpy")
+PACKAGES = ("pyspark", "pyarrow", "pandas", "numpy", "deltalake")
 INSTEAD = "or use `--engine inline`, which needs no Spark"
 _ASK_S = 20
 

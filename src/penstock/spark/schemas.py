@@ -40,6 +40,9 @@ EVENTS = StructType(
     ]
 )
 
+DATA_BYTES = _column("data_bytes", _NUMBER)
+"""The size of an event's data, for readers that do not need the data itself; only read if it is named."""
+
 SUBSCRIPTIONS = StructType(
     [
         _column("id", _TEXT),

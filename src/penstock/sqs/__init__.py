@@ -11,7 +11,7 @@ from penstock.sqs.admin.shapes import (
     RedriveRequest,
     RedriveStarted,
 )
-from penstock.sqs.auth.credentials import load_credentials
+from penstock.sqs.auth.credentials import is_access_key, load_credentials, parts_credentials
 from penstock.sqs.model import (
     BatchResponse,
     CreateQueueRequest,
@@ -86,7 +86,9 @@ __all__ = [
     "SqsServerSettings",
     "StartMessageMoveTaskRequest",
     "TaskHandleResponse",
+    "is_access_key",
     "load_credentials",
     "parse_partition_map",
+    "parts_credentials",
     "serve_sqs",
 ]

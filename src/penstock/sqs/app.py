@@ -8,23 +8,21 @@ from urllib.parse import unquote
 import msgspec
 
 from penstock.domain.errors import PenstockError
+from penstock.edge.clock import wall_ms
 from penstock.http.api import PATHS, Probes
 from penstock.http.auth import is_sent_by_another_site
 from penstock.http.server import Exchange, Headers, Receive, Scope, Send
 from penstock.ops.config import QueueScopes
 from penstock.sqs.actions.answer import AfterCommit
 from penstock.sqs.actions.message_attributes import TRACE_HEADER
-from penstock.sqs.actions.table import ACTIONS
-from penstock.sqs.admin.routes import AdminSurface
 from penstock.sqs.auth.caller import ANONYMOUS, CallerGone, SqsCaller
 from penstock.sqs.auth.credentials import Credentials, KeyRole
 from penstock.sqs.auth.proxies import TrustedProxies
 from penstock.sqs.auth.sigv4 import names_known_key, scope_of, scope_of_open_request, verify
 from penstock.sqs.errors import ErrorKind, SqsError
+from penstock.sqs.front import Front
 from penstock.sqs.model import Shape
-from penstock.sqs.queue.placement import CAPABILITIES
-from penstock.sqs.service import SqsService
-from penstock.sqs.watch import WATCH_ACTION, WATCH_TARGET, watch_queues
+from penstock.sqs.watch import WATCH_ACTION, WATCH_TARGET
 from penstock.sqs.wire import json_protocol, query_json, query_protocol
 from penstock.sqs.wire.protocol import SignedRequest, WireProtocol
 
@@ -36,7 +34,8 @@ MAX_REQUEST_BYTES = 8 * 1024 * 1024
 _MAX_TRACE_BYTES = 1024
 
 _PROBES = frozenset(path.encode() for path in PATHS)
-_JSON_HEALTH = msgspec.json.encode({"status": "ok", "capabilities": list(CAPABILITIES)})
+
+_READING = ("Get", "List")
 
 
 class _Call:
@@ -56,15 +55,15 @@ class SqsApp:
     """Answers requests, and turns every failure into one of AWS's errors."""
 
     def __init__(
-        self, service: SqsService, credentials: Credentials | None, seconds: Callable[[], float], probes: Probes
+        self, front: Front, credentials: Credentials | None, seconds: Callable[[], float], probes: Probes
     ) -> None:
-        self._service = service
+        self._front = front
         self._seconds = seconds
         self._credentials = credentials
-        self._admin = AdminSurface(service)
         self._probes = probes
-        self._proxies = TrustedProxies(service.settings.trusted_proxies)
-        self._one_scope = service.settings.scopes is QueueScopes.ONE
+        self._proxies = TrustedProxies(front.settings.trusted_proxies)
+        self._health = msgspec.json.encode({"status": "ok", "capabilities": list(front.settings.capabilities)})
+        self._one_scope = front.settings.scopes is QueueScopes.ONE
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer what comes through ASGI: the probes, and the start and the end of the app."""
@@ -81,7 +80,7 @@ class SqsApp:
             if path == b"/sqs_health":
                 self._answer_health(exchange)
                 return True
-            if path.startswith(b"/admin/"):
+            if path == b"/cluster" or path.startswith(b"/admin/"):
                 exchange.run_in_task(self._answer_admin(exchange, headers))
                 return True
         self._begin(exchange, target, headers)
@@ -89,7 +88,7 @@ class SqsApp:
 
     def body_limit(self, headers: Headers) -> int:
         """Return how long a body may be: signatures cover it, but only a known access key may send a long one."""
-        if self._credentials is None:
+        if self._credentials is None or self._front.is_hop(dict(headers)):
             return MAX_REQUEST_BYTES
         authorization = dict(headers).get(b"authorization", b"").decode("latin-1")
         return MAX_REQUEST_BYTES if names_known_key(authorization, self._credentials) else 0
@@ -98,13 +97,13 @@ class SqsApp:
 
     def _begin(self, exchange: Exchange, target: bytes, headers: Mapping[bytes, bytes]) -> None:
         wire: WireProtocol = json_protocol if target else _query_wire(headers)
-        call = _Call(exchange, wire, self._service.new_request_id(), self._seconds())
+        call = _Call(exchange, wire, self._front.new_request_id(), self._seconds())
         try:
-            self._service.require_owned()
+            self._front.require_owned()
             if target == WATCH_TARGET:
                 call.action = WATCH_ACTION
                 caller = self._caller(exchange, headers, json=exchange.body)
-                exchange.run_in_task(self._answer_later(call, watch_queues(self._service, caller, exchange.body)))
+                exchange.run_in_task(self._answer_later(call, self._front.watch(caller, exchange.body)))
                 return
             if target:
                 call.action = json_protocol.action_of(target)
@@ -113,7 +112,10 @@ class SqsApp:
             else:
                 caller = self._caller(exchange, headers)
                 call.action, request = _read_query(exchange, caller)
-            response = ACTIONS[call.action](self._service, caller, request)
+                if self._credentials is None and exchange.method != "POST" and not call.action.startswith(_READING):
+                    # A browser opens a link without naming its origin.
+                    raise SqsError(ErrorKind.ACCESS_DENIED, f"Without credentials, send {call.action} by POST.")
+            response = self._front.act(call.action, caller, request)
             if isinstance(response, AfterCommit):
                 response.when_done(partial(self._answer_committed, call, response))
             elif isinstance(response, Shape):
@@ -126,7 +128,7 @@ class SqsApp:
     def _answer(self, call: _Call, response: Shape) -> None:
         wire, request_id = call.wire, call.request_id
         body = wire.encode(call.action, response, request_id)
-        self._service.metrics.observe(call.action, self._seconds() - call.started_s)
+        self._front.metrics.observe(call.action, self._seconds() - call.started_s)
         call.exchange.respond(200, wire.headers(request_id), body)
 
     def _answer_committed(self, call: _Call, response: AfterCommit) -> None:
@@ -145,7 +147,7 @@ class SqsApp:
 
     def _refuse(self, call: _Call, error: Exception) -> None:
         refusal = self._refusal(call.action, error)
-        self._service.metrics.observe(call.action, self._seconds() - call.started_s)
+        self._front.metrics.observe(call.action, self._seconds() - call.started_s)
         wire, request_id = call.wire, call.request_id
         headers, body = wire.error_headers(refusal, request_id), wire.encode_error(refusal, request_id)
         call.exchange.respond(refusal.kind.status, headers, body)
@@ -155,24 +157,26 @@ class SqsApp:
         if exchange.is_too_long and self.body_limit(exchange.headers):
             raise SqsError(ErrorKind.REQUEST_TOO_LARGE, f"A request is at most {MAX_REQUEST_BYTES} bytes.")
         host, secure = self._proxies.address_of(exchange.peer, headers, secure=exchange.secure)
+        if self._front.is_hop(headers):
+            return self._front.caller_of_hop(headers, exchange, json)
         path, _, query = exchange.target.partition(b"?")
         if self._credentials is None:
             if is_sent_by_another_site(headers):
                 raise SqsError(ErrorKind.ACCESS_DENIED, "Without credentials, pages of other sites are not answered.")
             scope = None
             if not self._one_scope:
-                scope = scope_of_open_request(headers.get(b"authorization"), query, self._service.home)
+                scope = scope_of_open_request(headers.get(b"authorization"), query, self._front.home)
             notes = _with_trace(ANONYMOUS, headers)
             return SqsCaller(host, exchange.hung_up, json=json, notes=notes, scope=scope, secure=secure)
         received = exchange.headers
         if host != headers.get(b"host"):
             received = [(name, host if name == b"host" else value) for name, value in received]
         request = SignedRequest(exchange.method, path, query, received, exchange.body)
-        principal, region = verify(request, self._credentials, self._service.clock.now_ms())
+        principal, region = verify(request, self._credentials, wall_ms(self._front.clock))
         notes = _with_trace({"SenderId": principal.access_key}, headers)
         scope = None
         if not self._one_scope:
-            scope = scope_of(region, principal.account, principal.access_key, self._service.home)
+            scope = scope_of(region, principal.account, principal.access_key, self._front.home)
         admin = principal.role is KeyRole.ADMIN
         return SqsCaller(host, exchange.hung_up, admin=admin, notes=notes, json=json, scope=scope, secure=secure)
 
@@ -186,16 +190,16 @@ class SqsApp:
         else:
             log.error("%s failed unexpectedly", action, exc_info=error)
             refusal = SqsError(ErrorKind.INTERNAL_FAILURE, "The request failed because of an unknown error.")
-        self._service.metrics.count_error(action, refusal.kind.name_in_json)
+        self._front.metrics.count_error(action, refusal.kind.name_in_json)
         return refusal
 
     def _answer_health(self, exchange: Exchange) -> None:
         wants_json = any(name == b"accept" and b"application/json" in value for name, value in exchange.headers)
         status, content_type, body = 200, b"text/plain", b"ok"
         if wants_json:
-            content_type, body = b"application/json", _JSON_HEALTH
+            content_type, body = b"application/json", self._health
         try:
-            self._service.require_owned()
+            self._front.require_owned()
         except PenstockError as error:
             status, content_type, body = 503, b"text/plain", error.message.encode()
         exchange.respond(status, [(b"content-type", content_type)], body)
@@ -203,12 +207,12 @@ class SqsApp:
     # Admin
 
     async def _answer_admin(self, exchange: Exchange, headers: Mapping[bytes, bytes]) -> None:
-        path, _, query = exchange.target.partition(b"?")
         try:
-            self._service.require_owned()
-            if not self._caller(exchange, headers).admin:
+            self._front.require_owned()
+            caller = self._caller(exchange, headers)
+            if not caller.admin:
                 raise SqsError(ErrorKind.ACCESS_DENIED, "The admin surface is for principals of the role admin.")
-            status, body = await self._admin.answer(exchange.method, path, query, exchange.body)
+            status, body = await self._front.administer(caller, exchange.method, exchange.target, exchange.body)
         except Exception as error:
             refusal = self._refusal("admin", error)
             status, body = refusal.kind.status, json_protocol.encode_error(refusal, "")

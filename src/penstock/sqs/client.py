@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.client.blocking_http import BROKEN, BlockingHttp, HttpAnswer
 from penstock.domain.errors import FailedPrecondition, InvalidArgument, NotFound, PenstockError, Unavailable
-from penstock.edge.clock import Clock
+from penstock.edge.clock import Clock, wall_ms
 from penstock.sqs.admin.shapes import PeekedPage
 from penstock.sqs.auth.signer import Signer
 from penstock.sqs.errors import ErrorKind
@@ -148,7 +148,7 @@ class BlockingSqsClient:
         host = (b"Host", self._endpoint.host_header.encode())
         request = SignedRequest(method, path.encode(), query.encode(), [host, *headers], body)
         if self._signer is not None:
-            request = self._signer.signed(request, self._clock.now_ms())
+            request = self._signer.signed(request, wall_ms(self._clock))
         sent_headers = {name.decode(): value.decode() for name, value in request.headers}
         try:
             return self._http.send(method, f"{path}?{query}" if query else path, body or None, sent_headers)

@@ -5,6 +5,8 @@ SqsError                 `kind` names the error in the table below, `message` sa
 
 from enum import Enum
 
+import msgspec
+
 from penstock.domain.errors import PenstockError
 
 _LEGACY = "AWS.SimpleQueueService."
@@ -56,6 +58,8 @@ class ErrorKind(Enum):
     REQUEST_TIME_TOO_SKEWED = (_COMMON + "RequestTimeTooSkewedException", "RequestTimeTooSkewed", 403)
     INTERNAL_FAILURE = (_COMMON + "InternalFailure", "InternalFailure", 500)
     SERVICE_UNAVAILABLE = (_COMMON + "ServiceUnavailableException", "ServiceUnavailable", 503)
+    NOT_OWNER = (_COMMON + "NotOwnerException", "NotOwner", 421)
+    """Only between nodes: the one that was asked does not own the shard, and did nothing."""
 
     def __init__(self, json_type: str, query_code: str, status: int) -> None:
         self.json_type = json_type
@@ -80,6 +84,24 @@ class SqsError(PenstockError):
         super().__init__(message)
         self.kind = kind
         self.retry_after_s = retry_after_s
+
+
+def refusal_of(body: bytes) -> SqsError | None:
+    """Return the error that a body of the JSON protocol describes; None if it describes none of ours."""
+    try:
+        error = msgspec.json.decode(body, type=_ErrorBody)
+    except msgspec.DecodeError:
+        return None
+    kind = _BY_JSON_TYPE.get(error.type)
+    return None if kind is None else SqsError(kind, error.message)
+
+
+class _ErrorBody(msgspec.Struct):
+    type: str = msgspec.field(name="__type")
+    message: str = ""
+
+
+_BY_JSON_TYPE = {kind.json_type: kind for kind in reversed(ErrorKind)}
 
 
 def invalid_parameter(message: str) -> SqsError:

@@ -48,10 +48,11 @@ class Latency:
 
 
 class SqsMetrics(Collector):
-    """The counters of one server; at most 512 queues have their own label."""
+    """The counters of one process; at most 512 queues have their own label."""
 
-    def __init__(self, service: "SqsService") -> None:
-        self._service = service
+    def __init__(self) -> None:
+        self.services: list[SqsService] = []
+        """Those whose queues are counted."""
         self._throttled: dict[tuple[str, str], int] = {}
         self._partition_messages: dict[tuple[str, int, str], int] = {}
         self._latencies: dict[str, Latency] = {}
@@ -115,20 +116,20 @@ class SqsMetrics(Collector):
         yield from self._gauges()
 
     def _gauges(self) -> Iterator[Metric]:
-        service = self._service
         tokens = GaugeMetricFamily(
             "sqs_throttle_tokens_remaining", "Tokens left in a throttle's bucket.", labels=["queue", "action"]
         )
         lowest: dict[tuple[str, str], float] = {}
-        for level in service.throttles.tokens_remaining(service.clock.now_ms()):
-            key = (self._label(level.queue_name), str(level.action))
-            lowest[key] = min(level.tokens, lowest.get(key, level.tokens))
+        for service in self.services:
+            for level in service.throttles.tokens_remaining(service.clock.now_ms()):
+                key = (self._label(level.queue_name), str(level.action))
+                lowest[key] = min(level.tokens, lowest.get(key, level.tokens))
         for (queue, action), left in lowest.items():
             tokens.add_metric([queue, action], left)
         yield tokens
         held = GaugeMetricFamily("sqs_queue_messages", "Messages in a queue by state.", labels=["queue", "state"])
         totals: dict[tuple[str, str], int] = {}
-        for each in service.queues.values():
+        for each in (queue for service in self.services for queue in service.queues.values()):
             label = self._label(each.name)
             for counters in each.counters():
                 for state, count in (
@@ -141,7 +142,7 @@ class SqsMetrics(Collector):
             held.add_metric([queue, state], count)
         yield held
         damaged = GaugeMetricFamily("sqs_damaged_messages", "Damaged messages set aside since the server started.")
-        damaged.add_metric([], service.damaged_messages())
+        damaged.add_metric([], sum(service.damaged_messages() for service in self.services))
         yield damaged
 
     def _label(self, queue_name: str) -> str:

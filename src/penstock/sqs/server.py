@@ -15,7 +15,9 @@ from penstock.http.server import App, HttpServer, serve_until_signal
 from penstock.ops.telemetry import Metrics
 from penstock.sqs.app import SqsApp
 from penstock.sqs.auth.credentials import Credentials
-from penstock.sqs.queue.placement import OWN_DATABASE
+from penstock.sqs.front import LocalFront
+from penstock.sqs.metrics import SqsMetrics
+from penstock.sqs.queue.placement import OWN_DATABASE, PartitionOwnership
 from penstock.sqs.service import ServiceSettings, SqsService, stored_dedup_window_ms, stored_policy
 
 _SWEEP_S = 10.0
@@ -32,7 +34,12 @@ class SqsServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def open_service(
-    stores: Mapping[str, Store], clock: Clock, ids: TsidFactory, settings: SqsServerSettings
+    stores: Mapping[str, Store],
+    clock: Clock,
+    ids: TsidFactory,
+    settings: SqsServerSettings,
+    ownership: PartitionOwnership | None = None,
+    metrics: SqsMetrics | None = None,
 ) -> AsyncIterator[SqsService]:
     """Open the databases and load the queues; on exit, finish every write."""
     shells: dict[str, AsyncShell] = {}
@@ -43,7 +50,7 @@ async def open_service(
             shells[name] = AsyncShell(ledger, clock)
             await asyncio.to_thread(ledger.restore_leases, clock.now_ms())
             shells[name].kick()
-        service = SqsService(shells, clock, ids, settings.service, pause)
+        service = SqsService(shells, clock, ids, settings.service, pause, ownership, metrics)
         await service.open()
     except BaseException:
         for shell in shells.values():
@@ -73,7 +80,10 @@ def sqs_app(service: SqsService, credentials: Credentials | None) -> App:
         return CheckResult(True, "no other process serves these queues")
 
     return SqsApp(
-        service, credentials, stopwatch, Probes(metrics, {"store": writes, "lease": lease}, fatal=service.lost)
+        LocalFront(service),
+        credentials,
+        stopwatch,
+        Probes(metrics, {"store": writes, "lease": lease}, fatal=service.lost),
     )
 
 

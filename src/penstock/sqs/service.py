@@ -17,13 +17,14 @@ from penstock.engine import AsyncShell, Entry, Pending, QueuePolicy, QueueRecord
 from penstock.ops.config import QueueScopes
 from penstock.sqs.auth.caller import SqsCaller
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, queue_does_not_exist
+from penstock.sqs.keys import QueueKeys
 from penstock.sqs.metrics import SqsMetrics
-from penstock.sqs.names import Scope, arn, parse_arn, parts_of_url, queue_url, scope_and_name
+from penstock.sqs.names import Scope
 from penstock.sqs.queue.attributes import QueueAttributes, RedrivePolicy
 from penstock.sqs.queue.catalog import QueueCatalog
 from penstock.sqs.queue.members import MEMBER_RECORD
 from penstock.sqs.queue.move_tasks import MoveTasks
-from penstock.sqs.queue.placement import PartitionMap, PartitionOwnership, SoleOwner, place
+from penstock.sqs.queue.placement import CAPABILITIES, OWN_DATABASE, PartitionMap, PartitionOwnership, SoleOwner, place
 from penstock.sqs.queue.queue import (
     DEDUP_WINDOW_MS,
     SqsQueue,
@@ -53,9 +54,18 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     placements: PartitionMap = {}
     given_up: tuple[str, ...] = ()
     """Queues and databases whose loss is accepted at this start."""
+    durable_leases: bool = False
+    """Whether leases of queues that do not say so themselves survive a crash."""
+    capabilities: tuple[str, ...] = CAPABILITIES
+    """What this node supports; it does not serve a queue that needs more."""
+
+    @property
+    def home(self) -> Scope:
+        """The region and account of requests without credentials."""
+        return Scope(self.region, self.account)
 
 
-class SqsService:
+class SqsService(QueueKeys):
     """All queues by name."""
 
     def __init__(
@@ -66,15 +76,16 @@ class SqsService:
         settings: ServiceSettings,
         pause: Callable[[float], Awaitable[None]],
         ownership: PartitionOwnership | None = None,
+        metrics: SqsMetrics | None = None,
     ) -> None:
+        super().__init__(settings.home, settings.scopes)
         self.settings = settings
-        self.home = Scope(settings.region, settings.account)
-        """The region and account of requests without credentials; their queues have plain names as keys."""
         self.clock = clock
         self.ids = ids
-        self.ownership = ownership or SoleOwner()
+        self.ownership = ownership or SoleOwner(settings.capabilities)
         self.throttles = Throttles()
-        self.metrics = SqsMetrics(self)
+        self.metrics = metrics or SqsMetrics()
+        self.metrics.services.append(self)
         self.moves = MoveTasks(self, pause)
         self.queues: dict[str, SqsQueue] = {}
         # Spread over all bits: the low bits of an id alone repeat every 1,024 ms.
@@ -148,61 +159,23 @@ class SqsService:
         queue = self.queues.get(key)
         if queue is None:
             raise queue_does_not_exist()
-        if not self.ownership.owns(queue.incarnation):
-            raise SqsError(ErrorKind.SERVICE_UNAVAILABLE, "Another node serves this queue now; try again.")
         return queue
 
     def of_url(self, caller: SqsCaller, url: str) -> SqsQueue:
         """Return the queue that a client's URL names, if the client may see it."""
-        region, account, name = parts_of_url(url)
-        scope = caller.scope
-        if scope is None:
-            scope = self.home if region is None and account is None else self._scope(region, account)
-        elif region is not None and region != scope.region:
-            raise queue_does_not_exist()
-        elif account is not None and account != scope.account:
-            scope = self.scope_of(caller, account)
-        return self.find(name if scope == self.home else scope.key_of(name, self.home))
-
-    def _scope(self, region: str | None, account: str | None) -> Scope:
-        return Scope(region or self.home.region, account or self.home.account)
-
-    def scope_of(self, caller: SqsCaller, account: str | None = None) -> Scope:
-        """Return the region and account whose queues a caller uses; only admins may name another account."""
-        scope = caller.scope or self.home
-        if account is None or account == scope.account:
-            return scope
-        if not caller.admin or self.settings.scopes is QueueScopes.ONE:
-            raise queue_does_not_exist()
-        return Scope(scope.region, account)
-
-    def key_for(self, caller: SqsCaller, name: str) -> str:
-        """Return the key of a caller's queue."""
-        return self.scope_of(caller).key_of(name, self.home)
-
-    def place_of(self, key: str) -> tuple[Scope, str]:
-        """Return where the queue of a key belongs, and its name."""
-        return scope_and_name(key, self.home)
+        return self.find(self.key_of_url(caller, url))
 
     def find_arn(self, queue_arn: str) -> SqsQueue | None:
         """Return the queue of an ARN, if it is one of ours."""
-        parsed = parse_arn(queue_arn)
-        found = None if parsed is None else self.queues.get(parsed[0].key_of(parsed[1], self.home))
+        key = self.key_of_arn(queue_arn)
+        found = None if key is None else self.queues.get(key)
         return found if found is not None and queue_arn == self.arn_of(found.name) else None
-
-    def arn_of(self, key: str) -> str:
-        """Return the ARN of a queue."""
-        return arn(*self.place_of(key))
-
-    def url_of(self, caller: SqsCaller, key: str) -> str:
-        """Return the URL by which a client names a queue."""
-        return queue_url(caller.base_url, *self.place_of(key), self.home)
 
     async def create(self, name: str, attributes: QueueAttributes, tags: dict[str, str]) -> SqsQueue:
         """Create a queue that does not exist; the caller holds `catalog_lock`."""
         self.check_redrive(name, attributes)
         partitions = attributes.effective_partitions
-        if partitions > 1 and not self.ownership.may_create_partitioned():
+        if partitions > 1 and not await self.ownership.may_create_partitioned():
             raise SqsError(ErrorKind.SERVICE_UNAVAILABLE, "Not every node can serve a queue with partitions.")
         try:
             placement = tuple(place(self.settings.placements, name, partitions))
@@ -304,6 +277,11 @@ class SqsService:
         for shell in self._shared:
             shell.require_owned()
 
+    @property
+    def epoch(self) -> int:
+        """The number of this ownership of the queues, larger than all before."""
+        return self._databases[OWN_DATABASE].ledger.store.epoch
+
     def lost(self) -> str | None:
         """Return why this process must end: another one has taken a database."""
         return next((reason for shell in self._shared if (reason := shell.ledger.store.lost)), None)
@@ -321,6 +299,7 @@ class SqsService:
             await asyncio.wait(self._hand_overs)
         for shell in self._databases.values():
             await shell.close()
+        self.metrics.services.remove(self)
 
     def _policy(self, record: SqsRecord) -> QueuePolicy:
         target = self._redrive_target(record.attributes.redrive_policy)
@@ -333,7 +312,9 @@ class SqsService:
     def _assemble(self, record: SqsRecord) -> SqsQueue:
         partitions = self._catalog.partitions(record)
         throttle = self.throttles.of_queue(record.name, record.attributes.throttles)
-        queue = self.queues[record.name] = SqsQueue(record, partitions, throttle)
+        queue = self.queues[record.name] = SqsQueue(
+            record, partitions, throttle, durable_leases=self.settings.durable_leases
+        )
         for partition in partitions:
             partition.queue.on_dead_letters = partial(self._hand_over, queue, partition)
         return queue

@@ -38,14 +38,20 @@ class WatchQueuesResponse(Shape):
 _decode = msgspec.json.Decoder(WatchQueuesRequest).decode
 
 
-async def watch_queues(service: SqsService, caller: SqsCaller, body: bytes) -> WatchQueuesResponse:
-    """Return as soon as a queue has messages, at the latest when the wait ends."""
+def read_watch(body: bytes) -> WatchQueuesRequest:
+    """Return the request in a body."""
     try:
         request = _decode(body)
     except msgspec.DecodeError as error:
         raise SqsError(ErrorKind.SERIALIZATION, f"The request body cannot be read: {error}.") from None
     if len(request.queue_urls) > MAX_WATCHED:
         raise invalid_parameter(f"At most {MAX_WATCHED} queues can be watched at once.")
+    return request
+
+
+async def watch_queues(service: SqsService, caller: SqsCaller, body: bytes) -> WatchQueuesResponse:
+    """Return as soon as a queue has messages, at the latest when the wait ends."""
+    request = read_watch(body)
     wait_s = check_wait(request.wait_time_seconds)
     watch = _Watch(service, caller, request.queue_urls)
     if not watch.ready and wait_s:

@@ -66,7 +66,7 @@ def walk(command: Any) -> Iterator[Any]:
     "flag",
     [
         *("--json", "--yes", "--cursor", "--tenant", "--header", "--mode", "--memory", "--dead-letters"),
-        *("--master", "--conf", "--lake", "--format", "--once"),
+        *("--master", "--conf", "--lake", "--once"),
     ],
 )
 def test_an_option_is_the_same_in_every_command_that_has_it(flag: str) -> None:

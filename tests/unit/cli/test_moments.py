@@ -53,6 +53,8 @@ def test_the_commands_with_times_are_known() -> None:
     expected = {
         "penstock jobs list --since",
         "penstock jobs list --until",
+        "penstock jobs retry --since",
+        "penstock jobs retry --until",
         "penstock jobs create --scheduled-for",
         "penstock jobs create --expires-at",
         "penstock pipeline audit --since",

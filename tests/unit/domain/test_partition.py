@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.domain.message import fnv1a_32, partition_of
+from tests.rigs.search import examples
 
 VECTORS = {"a": 0xE40C292C, "alpha": 0x5D8B6DAB, "beta": 0xAF81E4C7, "gamma": 0xD029140A, "delta": 0x6B017C21}
 
@@ -33,7 +34,7 @@ def test_a_message_without_a_group_goes_to_the_first_partition() -> None:
     assert partition_of("", 32) == 0
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.text(max_size=128), st.sampled_from([2, 4, 8, 16, 32]))
 def test_a_group_stays_in_one_partition(group: str, count: int) -> None:
     partition = partition_of(group, count)

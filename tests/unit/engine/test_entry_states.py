@@ -11,6 +11,7 @@ from penstock.domain.retry import RetryPolicy
 from penstock.engine.queue.entry import TRANSITIONS, Entry, EntryState
 from penstock.engine.queue.leased_queue import LeasedQueue
 from penstock.engine.queue.policy import Grouping, QueuePolicy
+from tests.rigs.search import examples
 
 DIAGRAM = Path(__file__).parents[3] / "docs" / "explanation" / "queue.md"
 
@@ -28,7 +29,7 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(grouping=st.sampled_from(Grouping), late_ack=st.booleans(), operations=OPERATIONS)
 def test_the_engine_makes_no_other_transition(grouping: Grouping, late_ack: bool, operations: list[str]) -> None:
     policy = QueuePolicy(

@@ -20,6 +20,7 @@ from penstock.engine.store.segment_codec import (
     seal,
     unseal,
 )
+from tests.rigs.search import examples
 
 STREAM, FIRST_SEQ = 2**40 + 7, 2**50 + 3
 HEAD_BYTES, RECORD_BYTES, CRC_BYTES = 24, 8, 4
@@ -83,7 +84,7 @@ class TestSegments:
             damages = sum(isinstance(each, Damage) for each in found)
             assert damages == (len(EXAMPLE) if at < records_at else 1)
 
-    @settings(max_examples=500)
+    @settings(max_examples=examples(500))
     @given(batches, st.data())
     def test_a_flipped_bit_in_any_segment_is_found(self, batch: list[Message], data: st.DataObject) -> None:
         payload = bytearray(encoded(batch))

@@ -24,7 +24,8 @@ from penstock.events.dispatch.pointers import Pointers
 from penstock.events.dispatch.server import BlockOnErrorChecker, SchedulerRole
 from penstock.events.dispatch.settings import Counts, SchedulerSettings
 from penstock.events.store.database import LaneContent, LaneJob
-from penstock.events.store.repository.lanes import LaneOwner, LaneRow, LaneRun, run_of
+from penstock.events.store.repository.lane_runs import LaneRow, LaneRun, run_of
+from penstock.events.store.repository.lanes import LaneOwner
 from penstock.queues.port import Publication
 from penstock.router.leadership import RouterLeadership as RouterLeadership
 from penstock.testing.clock import VirtualClock

@@ -12,7 +12,7 @@ from penstock.domain.job import DispatchJob
 from penstock.domain.matching import Comparison, Condition, EventFilter
 from penstock.domain.subscription import Subscription
 from penstock.events.errors import DatabaseFailed
-from penstock.events.fan_out.inline import CurrentFanOut, InlinePublisher, publisher_for
+from penstock.events.fan_out.inline import CurrentFanOut, InlinePublisher, Published, publisher_for
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.listing import JobFilter
 from penstock.events.store.repository.subscriptions import ChangedSubscriptions
@@ -31,7 +31,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[JobRig]:
 
 @pytest.fixture
 def publisher(rig: JobRig) -> InlinePublisher:
-    return InlinePublisher(rig.repository, rig.clock)
+    return InlinePublisher(rig.repository, CurrentFanOut(rig.repository), rig.clock)
 
 
 async def jobs_of(rig: JobRig, *events: StoredEvent) -> list[DispatchJob]:
@@ -47,7 +47,7 @@ async def test_an_event_is_kept_with_a_job_for_each_subscription_that_wants_it(
         await rig.repository.add_subscription(subscription)
     event = rig.new_event(group="customer-1", data=b"7")
 
-    assert await publisher.publish([event]) == [event.id]
+    assert await publisher.publish([event]) == [Published(event.id, 2)]
 
     assert (await rig.repository.get_event(event.id)).data == b"7"
     jobs = await jobs_of(rig, event)
@@ -56,7 +56,7 @@ async def test_an_event_is_kept_with_a_job_for_each_subscription_that_wants_it(
 
 async def test_an_event_that_nobody_wants_is_kept_without_jobs(rig: JobRig, publisher: InlinePublisher) -> None:
     event = rig.new_event()
-    assert await publisher.publish([event]) == [event.id]
+    assert await publisher.publish([event]) == [Published(event.id, 0)]
     assert await jobs_of(rig, event) == []
 
 
@@ -78,8 +78,8 @@ async def test_an_event_told_twice_causes_its_jobs_once(rig: JobRig, publisher: 
     await rig.repository.add_subscription(rig.new_subscription())
     first, again, within = (rig.new_event(external_id="order 1") for _ in range(3))
 
-    assert await publisher.publish([first, within]) == [first.id, first.id]
-    assert await publisher.publish([again]) == [first.id]
+    assert await publisher.publish([first, within]) == [Published(first.id, 1)] * 2
+    assert await publisher.publish([again]) == [Published(first.id, 1)]
 
     assert len(await jobs_of(rig, first, again, within)) == 1
 
@@ -136,8 +136,8 @@ async def test_an_event_published_for_the_pipeline_is_kept_without_jobs_and_wait
     first, again = (rig.new_event(external_id="order 1") for _ in range(2))
     publisher = publisher_for(FanOutBy.PIPELINE, rig.repository, rig.clock)
 
-    assert await publisher.publish([first]) == [first.id]
-    assert await publisher.publish([again]) == [first.id]
+    assert await publisher.publish([first]) == [Published(first.id, 1)]
+    assert await publisher.publish([again]) == [Published(first.id, 1)]
 
     assert await jobs_of(rig, first, again) == []
     assert await rig.repository.count_events_to_fan_out(9) == 1

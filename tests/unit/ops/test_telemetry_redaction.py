@@ -1,6 +1,6 @@
 import pytest
 
-from penstock.ops.telemetry.redaction import is_secret_name, mask_secrets, mask_whole_url
+from penstock.ops.telemetry.redaction import is_secret_name, mask_json_secrets, mask_secrets, mask_whole_url
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,17 @@ def test_secrets_in_text_are_masked(text: str, masked: str) -> None:
 def test_a_whole_url_is_masked_up_to_its_last_at_sign() -> None:
     assert mask_whole_url("postgres://u:a/b@c?d@h/db") == "postgres://u:***@h/db"
     assert mask_whole_url("postgres://u@h:5432/db") == "postgres://u@h:5432/db"
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ('{"id":"a","authToken":"v1.2.x","n":1}', '{"id":"a","authToken":"***","n":1}'),
+        ('{"password" : "a \\" b", "x":"y"}', '{"password" : "***", "x":"y"}'),
+        ('{"token":"cut off', '{"token":"***"'),
+        ('{"tokens_used":"7","about":"token: x"}', '{"tokens_used":"7","about":"token: x"}'),
+        ("no JSON, token=x", "no JSON, token=x"),
+    ],
+)
+def test_json_keeps_its_form(text: str, masked: str) -> None:
+    assert mask_json_secrets(text) == masked

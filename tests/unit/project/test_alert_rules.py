@@ -66,6 +66,51 @@ CASES = [
         ],
     ),
     Case(
+        "PenstockDegraded",
+        {"penstock_health_status": "2x60"},
+        "Penstock is DEGRADED",
+        [{"penstock_health_status": "1x60"}, {"penstock_health_status": "0x50 2x10"}],
+    ),
+    Case(
+        "PenstockSubscriptionFailing",
+        {
+            'penstock_subscription_deliveries_total{subscription="billing",outcome="DELIVERED"}': "0+4x60",
+            'penstock_subscription_deliveries_total{subscription="billing",outcome="FAILED"}': "0+5x60",
+            'penstock_subscription_deliveries_total{subscription="billing",outcome="REFUSED"}': "0+1x60",
+            'penstock_subscription_deliveries_total{subscription="fine",outcome="DELIVERED"}': "0+9x60",
+        },
+        "60% of the deliveries to billing fail",
+        [
+            {
+                'penstock_subscription_deliveries_total{subscription="billing",outcome="DELIVERED"}': "0+6x60",
+                'penstock_subscription_deliveries_total{subscription="billing",outcome="FAILED"}': "0+4x60",
+                'penstock_subscription_deliveries_total{subscription="billing",outcome="DEFERRED"}': "0+90x60",
+            }
+        ],
+        {"subscription": "billing"},
+    ),
+    Case(
+        "PenstockSubscriptionLate",
+        {'penstock_subscription_oldest_due_seconds{subscription="billing"}': "900x60"},
+        "a job of billing has been due for 15m 0s",
+        [{'penstock_subscription_oldest_due_seconds{subscription="billing"}': "599x60"}],
+        {"subscription": "billing"},
+    ),
+    Case(
+        "PenstockKeysBlocked",
+        {'penstock_subscription_blocked_groups{subscription="billing"}': "3x60"},
+        "3 keys of billing wait for a job that was given up",
+        [{'penstock_subscription_blocked_groups{subscription="billing"}': "0x60"}],
+        {"subscription": "billing"},
+    ),
+    Case(
+        "PenstockSubscriberBreakerOpen",
+        {'penstock_subscription_breaker_state{subscription="billing"}': "2x60"},
+        "nothing is delivered to billing",
+        [{'penstock_subscription_breaker_state{subscription="billing"}': "1x60"}],
+        {"subscription": "billing"},
+    ),
+    Case(
         "PenstockSubscribersSlow",
         {
             'penstock_job_delivery_seconds_bucket{le="10"}': "0+90x60",

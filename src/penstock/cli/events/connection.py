@@ -1,4 +1,4 @@
-"""The API that `penstock publish`, `jobs`, `subscriptions`, `pools` and `changes` talk to."""
+"""The API that `penstock publish`, `jobs`, `subscriptions` and the like talk to, and names for ids."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from penstock.cli.options import options_of
-from penstock.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
+from penstock.domain.errors import FailedPrecondition, InvalidArgument, NotFound, Unavailable
 
 if TYPE_CHECKING:
-    from penstock.client import Penstock
+    from penstock.client import Penstock, Subscription
 
 TIMEOUT_S = 660.0
 """Longer than a subscriber may take to answer a test event."""
@@ -31,6 +31,19 @@ def connect(ctx: typer.Context, endpoint: str | None) -> Iterator["Penstock"]:
         with client:
             yield client
     except NoAnswer as error:
-        raise Unavailable(f"{error.message}; start an API with `penstock serve api`, or give --endpoint") from error
+        raise Unavailable(f"{error.message}; start everything with `penstock up`, or give --endpoint") from error
     except TokenRefused as error:
         raise FailedPrecondition(f"{error.message}; set api.token, or PENSTOCK_API__TOKEN") from error
+
+
+def subscription_of(client: "Penstock", which: str) -> "Subscription":
+    """Return the subscription with this name or id; NotFound if there is none."""
+    known = client.subscriptions()
+    named = [each for each in known if each.name == which]
+    if len(named) > 1:
+        ids = ", ".join(each.id for each in named)
+        raise FailedPrecondition(f"several tenants have a subscription {which!r}; give one of the ids {ids}")
+    found = named or [each for each in known if each.id == which]
+    if not found:
+        raise NotFound(f"there is no subscription {which!r}; `penstock subscriptions list` shows all")
+    return found[0]

@@ -1,12 +1,12 @@
 """`penstock jobs`: show jobs, and decide about those that failed."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from penstock.cli.events.connection import connect
+from penstock.cli.events.connection import connect, subscription_of
 from penstock.cli.events.publish import ContentTypeOption, DataOption, read_data
 from penstock.cli.family import examples, family
 from penstock.cli.moments import epoch_ms, time_option
@@ -19,9 +19,10 @@ from penstock.cli.parameters import (
     HighPriority,
     Limit,
     Mode,
+    OfSubscription,
     Pool,
-    SubscriptionId,
     Tenant,
+    Yes,
     given,
     one_of,
     pairs,
@@ -29,7 +30,10 @@ from penstock.cli.parameters import (
 from penstock.domain.job_state import JobStatus
 
 if TYPE_CHECKING:
-    from penstock.client import Attempt, Job
+    from penstock.client import Attempt, Job, LaneView, Penstock
+
+_EXPLAINED_GROUPS = 20
+_MOST_AT_ONCE = 1000
 
 JobIds: TypeAlias = Annotated[list[str], typer.Argument(metavar="ID…", help="Jobs; either all are changed or none.")]
 
@@ -37,7 +41,7 @@ app = family(
     "Show jobs, and retry, cancel or ignore them.",
     "penstock jobs list --status ERROR",
     "penstock jobs show 0S898QRG1D800",
-    "penstock jobs retry --group 0S898QREHD800:customer-1",
+    "penstock jobs retry --subscription billing --since 24h",
 )
 
 
@@ -51,7 +55,7 @@ def jobs() -> None:
     epilog=examples(
         "penstock jobs list",
         "penstock jobs list --status ERROR --since 24h --limit 100",
-        "penstock jobs list --group 0S898QREHD800:customer-1 --json",
+        "penstock jobs list --subscription billing --key order-17 --json",
     ),
 )
 def list_jobs(
@@ -64,7 +68,8 @@ def list_jobs(
             help=f"Only jobs of this status: {', '.join(JobStatus)}.",
         ),
     ] = None,
-    subscription: SubscriptionId = None,
+    subscription: OfSubscription = None,
+    key: Annotated[str | None, typer.Option(metavar="KEY", help="Only jobs of events with this key.")] = None,
     group: Annotated[str | None, typer.Option(metavar="KEY", help="Only jobs of this group, by its whole key.")] = None,
     event: Annotated[str | None, typer.Option(metavar="ID", help="Only jobs of this event.")] = None,
     job_type: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only jobs of this type.")] = None,
@@ -77,14 +82,15 @@ def list_jobs(
     endpoint: ApiEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
-    """List jobs, the newest first."""
+    """List jobs, the newest first, and what each one that waits is waiting for."""
     with connect(ctx, endpoint) as client:
         page = client.job_page(
             limit,
             cursor,
             status=status,
-            subscription_id=subscription,
+            subscription_id=None if subscription is None else subscription_of(client, subscription).id,
             group_key=group,
+            key=key,
             event_id=event,
             type=job_type,
             tenant=tenant,
@@ -92,13 +98,46 @@ def list_jobs(
             created_to_ms=epoch_ms(until),
             archived=archived,
         )
-    if as_json:
-        print_json(page)
-        return
-    rows = [(job.id, job.status, job.type, job.group_key, str(job.attempts_spent), _error(job)) for job in page.jobs]
-    print_table(("id", "status", "type", "group", "attempts", "last error"), rows)
+        if as_json:
+            print_json(page)
+            return
+        rows = _rows(client, page.jobs)
+    print_table(
+        ("id", "created (UTC)", "status", "type", "subscription", "key", "attempts", "waits for, or error"), rows
+    )
     if page.cursor is not None:
         typer.echo(f"for more: --cursor {page.cursor}", err=True)
+
+
+def _rows(client: "Penstock", jobs: list["Job"]) -> list[tuple[str, ...]]:
+    known = {each.id: each for each in client.subscriptions()}
+    waiting = list(dict.fromkeys(job.group_key for job in jobs if job.status is JobStatus.PENDING))
+    # A page may have many groups; what the first ones wait for is enough to see why.
+    lanes = {lane.group_key: lane for key in waiting[:_EXPLAINED_GROUPS] for lane in client.lanes(key)}
+    return [
+        (
+            job.id,
+            f"{job.created_at:%Y-%m-%dT%H:%M:%S}",
+            job.status,
+            job.type,
+            known[job.subscription_id].name if job.subscription_id in known else "–",
+            job.group or "–",
+            str(job.attempts_spent),
+            printable(_waits_for(job, lanes.get(job.group_key)) or job.last_error or ""),
+        )
+        for job in jobs
+    ]
+
+
+def _waits_for(job: "Job", lane: "LaneView | None") -> str:
+    if job.status is not JobStatus.PENDING:
+        return ""
+    if lane is not None and (lane.paused or lane.blocked_by not in (None, job.id)):
+        return lane.reason
+    if job.due_at > datetime.now(UTC):
+        why = f", after: {job.last_error}" if job.deliveries else ""
+        return f"its time, {time_text(job.due_at)}{why}"
+    return "its turn"
 
 
 @app.command(epilog=examples("penstock jobs show 0S898QRG1D800", "penstock jobs show 0S898QRG1D800 --json"))
@@ -121,7 +160,7 @@ def show(
 @app.command(
     epilog=examples(
         """penstock jobs create --target https://orders.example/hook --data '{"total": 7}' --group customer-1""",
-        "penstock jobs create --subscription 0S898QREHD800 --data @order.json --idempotency-key order-7",
+        "penstock jobs create --subscription billing --data @order.json --idempotency-key order-7",
         "penstock jobs create --target https://orders.example/hook --scheduled-for 2030-01-01T00:00:00Z",
         "penstock jobs create --target https://orders.example/hook --scheduled-for +2h --expires-at +3h",
     )
@@ -130,7 +169,7 @@ def create(
     ctx: typer.Context,
     target: Annotated[str | None, typer.Option(metavar="URL", help="Where to deliver the job.")] = None,
     subscription: Annotated[
-        str | None, typer.Option(metavar="ID", help="Deliver it as this subscription's events are.")
+        str | None, typer.Option(metavar="NAME|ID", help="Deliver it as this subscription's events are.")
     ] = None,
     data: DataOption = None,
     content_type: ContentTypeOption = "application/json",
@@ -154,7 +193,6 @@ def create(
     """Create a job: one delivery of your data to a URL."""
     options = given(
         target=target,
-        subscription_id=subscription,
         group=group,
         sequence=sequence,
         mode=mode,
@@ -169,6 +207,8 @@ def create(
         payload=read_data(data, content_type),
     )
     with connect(ctx, endpoint) as client:
+        if subscription is not None:
+            options["subscription_id"] = subscription_of(client, subscription).id
         receipt = client.create_job(**options)
     print_json(receipt) if as_json else print_table(("id", "new"), [(receipt.id, yes_or_no(receipt.is_new))])
 
@@ -177,6 +217,8 @@ def create(
     epilog=examples(
         "penstock jobs retry 0S898QRG1D800 0S898QRG1D801",
         "penstock jobs retry --group 0S898QREHD800:customer-1",
+        "penstock jobs retry --subscription billing --since 24h",
+        "penstock jobs retry --type orders:paid --yes",
     )
 )
 def retry(
@@ -185,15 +227,40 @@ def retry(
     group: Annotated[
         str | None, typer.Option(metavar="KEY", help="All jobs of this group that are in ERROR, in order.")
     ] = None,
+    subscription: OfSubscription = None,
+    job_type: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only jobs of this type.")] = None,
+    since: Annotated[datetime | None, time_option("--since", "Only jobs created at or after this time.")] = None,
+    until: Annotated[datetime | None, time_option("--until", "Only jobs created before this time.")] = None,
+    yes: Yes = False,
     endpoint: ApiEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
-    """Retry jobs in ERROR."""
-    if bool(job_ids) == bool(group):
-        raise typer.BadParameter("give jobs, or --group")
+    """Retry jobs in ERROR: by id, of a group, or all that match a filter, after asking; --json does not ask."""
+    filtered = any(option is not None for option in (subscription, job_type, since, until))
+    if bool(job_ids) + bool(group) + filtered != 1:
+        raise typer.BadParameter("give jobs, or --group, or a filter such as --subscription")
     with connect(ctx, endpoint) as client:
-        ids = client.retry(*(job_ids or ())) if group is None else client.retry_group(group)
+        if not filtered:
+            ids = client.retry(*(job_ids or ())) if group is None else client.retry_group(group)
+        else:
+            which = given(type=job_type, created_from_ms=epoch_ms(since), created_to_ms=epoch_ms(until))
+            if subscription is not None:
+                which["subscription_id"] = subscription_of(client, subscription).id
+            found = [job.id for job in client.jobs(status=JobStatus.ERROR, **which)]
+            if found and not (yes or as_json):
+                typer.confirm(f"retry {len(found)} jobs in ERROR?", abort=True, err=True)
+            ids = retry_all(client, found)
     _print_ids("retried", ids, as_json=as_json)
+
+
+def retry_all(client: "Penstock", newest_first: list[str]) -> list[str]:
+    """Retry many jobs, the oldest first, as many at once as a request may have."""
+    ids = newest_first[::-1]
+    return [
+        done
+        for start in range(0, len(ids), _MOST_AT_ONCE)
+        for done in client.retry(*ids[start : start + _MOST_AT_ONCE])
+    ]
 
 
 @app.command(epilog=examples("penstock jobs cancel 0S898QRG1D800"))

@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from penstock.cli.events.connection import connect
+from penstock.cli.events.connection import connect, subscription_of
 from penstock.cli.failures import FAILURE
 from penstock.cli.family import examples, family
 from penstock.cli.output import print_json, print_table, printable, yes_or_no
 from penstock.cli.parameters import ApiEndpoint, AsJson, Headers, HighPriority, Mode, Pool, Tenant, Yes, given, pairs
-from penstock.domain.errors import FailedPrecondition
 
 if TYPE_CHECKING:
     from penstock.client import Condition, Penstock, Subscription
@@ -81,6 +80,10 @@ def create(
     timeout_s: Timeout = None,
     header: Headers = None,
     dead_letter_topic: DeadLetters = None,
+    secret: Annotated[
+        str | None,
+        typer.Option(metavar="SECRET", help="Secret to sign with, whsec_ and base64; else a new one, which is safer."),
+    ] = None,
     tenant: Tenant = None,
     endpoint: ApiEndpoint = None,
     as_json: AsJson = False,
@@ -88,7 +91,7 @@ def create(
     """Create a subscription; the secret that signs its deliveries is shown only now."""
     options = _options(filters, mode, pool, unkeyed, high_priority, retry, timeout_s, header, dead_letter_topic)
     with connect(ctx, endpoint) as client:
-        made = client.subscribe(name, pattern, target, **options, **given(tenant=tenant))
+        made = client.subscribe(name, pattern, target, **options, **given(tenant=tenant, secret=secret))
     if as_json:
         print_json(made)
         return
@@ -122,8 +125,10 @@ def update(
 ) -> None:
     """Change the options that are given; headers and filters are replaced as a whole."""
     options = _options(filters, mode, pool, unkeyed, high_priority, retry, timeout_s, header, dead_letter_topic)
+    changes = given(name=name, pattern=pattern, target=target)
+    if not changes and not options:
+        raise typer.BadParameter("there is nothing to change: give an option such as --target")
     with connect(ctx, endpoint) as client:
-        changes = given(name=name, pattern=pattern, target=target)
         changed = client.update_subscription(_id(client, which), **changes, **options)
     print_json(changed) if as_json else _print(changed)
 
@@ -256,11 +261,7 @@ def _delays(text: str) -> list[float]:
 
 
 def _id(client: "Penstock", which: str) -> str:
-    """Return the id of the subscription that has this name, else what was given."""
-    named = [each.id for each in client.subscriptions() if each.name == which]
-    if len(named) > 1:
-        raise FailedPrecondition(f"several tenants have a subscription {which!r}; give one of the ids {named}")
-    return named[0] if named else which
+    return subscription_of(client, which).id
 
 
 def _print(*shown: "Subscription") -> None:

@@ -42,6 +42,7 @@ app.command(epilog=run.RUN_EXAMPLES, cls=SparkCommand)(with_tls(run.run))
 app.command(epilog=run.FAN_OUT_EXAMPLES, cls=SparkCommand)(with_tls(run.fan_out))
 app.command(epilog=run.DISPATCH_EXAMPLES, cls=SparkCommand)(with_tls(run.dispatch))
 app.command(epilog=facts.EXAMPLES, cls=SparkCommand)(facts.facts)
+app.command("migrate-lake", epilog=facts.MIGRATE_EXAMPLES, cls=SparkCommand)(facts.migrate_lake)
 # Not a SparkCommand: it has an exit code of its own for an audit that failed.
 app.command(epilog=audit.AUDIT_EXAMPLES)(audit.audit)
 app.command(epilog=audit.GOLDEN_DAY_EXAMPLES, cls=SparkCommand)(audit.golden_day)

@@ -5,13 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-import typer
-
 from penstock.cli.options import database_url
 from penstock.cli.parameters import pairs
+from penstock.edge.private_files import private_directory
 
 if TYPE_CHECKING:
-    from penstock.history.lake.lake import LakeFormat
     from penstock.ops.config import Config
     from penstock.spark.database import SparkDatabase
     from penstock.spark.session import SessionSettings
@@ -35,7 +33,7 @@ def database_of(config: "Config", data: Path | None, database: str | None) -> "S
     if url := database_url(config, data, database):
         return SparkDatabase(url)
     directory = data or config.data.dir
-    directory.mkdir(parents=True, exist_ok=True)
+    private_directory(directory)
     return SparkDatabase(f"sqlite://{quote(str((directory / 'jobs.db').absolute()))}")
 
 
@@ -47,13 +45,3 @@ def checkpoint_of(config: "Config", data: Path | None) -> str:
 def lake_of(config: "Config", data: Path | None, lake: str = "") -> str:
     """Return where delivery facts are kept."""
     return lake or config.pipeline.lake or str((data or config.data.dir).absolute() / "lake")
-
-
-def lake_format_of(name: str) -> "LakeFormat":
-    """Return the format that `--format` names."""
-    from penstock.history.lake.lake import LakeFormat
-
-    try:
-        return LakeFormat(name)
-    except ValueError:
-        raise typer.BadParameter(f"--format is {' or '.join(LakeFormat)}, not {name!r}") from None

@@ -231,6 +231,7 @@ def _direct_settings(config: "Config") -> "CourierSettings":
 
     return CourierSettings(
         egress_allow=config.egress.allow,
+        egress_deny_ports=config.egress.deny_ports,
         connect_timeout_s=config.jobs.connect_timeout_s,
         http_version=config.jobs.http_version,
     )

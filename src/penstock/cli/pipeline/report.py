@@ -9,11 +9,10 @@ from penstock.cli.family import examples
 from penstock.cli.moments import day_of, day_option
 from penstock.cli.options import load_config
 from penstock.cli.output import print_json
-from penstock.cli.parameters import AsJson, Conf, DatabaseUrl, DataDir, Lake, LakeFormatName, Master
-from penstock.cli.pipeline.options import database_of, lake_format_of, lake_of, session_settings
+from penstock.cli.parameters import AsJson, Conf, DatabaseUrl, DataDir, Lake, Master
+from penstock.cli.pipeline.options import database_of, lake_of, session_settings
 
 if TYPE_CHECKING:
-    from penstock.history.lake.lake import LakeFormat
     from penstock.history.report.figures import Figures
     from penstock.history.report.period import ReportPeriod
     from penstock.spark.database import SparkDatabase
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples(
     "penstock pipeline report --day 2030-01-31",
-    "penstock pipeline report --week 2030-W05 --output week.html --lake hdfs://lake/penstock",
+    "penstock pipeline report --week 2030-W05 --output week.html --lake s3://lake/penstock",
     "penstock pipeline report --day 2030-01-31 --from-database --json",
 )
 
@@ -40,7 +39,6 @@ def report(
         bool, typer.Option("--from-database", help="Read the database instead of the lake.")
     ] = False,
     lake: Lake = "",
-    lake_format: LakeFormatName = "parquet",
     master: Master = "",
     conf: Conf = None,
     database: DatabaseUrl = None,
@@ -60,7 +58,7 @@ def report(
     if from_database:
         figures = _of_database(session, database_of(config, data, database), span, partitions)
     else:
-        figures = _of_lake(session, lake_of(config, data, lake), lake_format_of(lake_format), span, partitions)
+        figures = _of_lake(session, lake_of(config, data, lake), span, partitions)
     if as_json:
         import msgspec
 
@@ -83,16 +81,14 @@ def _span(day: str | None, week: str | None) -> "ReportPeriod":
     return day_period(day or day_of("yesterday"))
 
 
-def _of_lake(
-    session: "SessionSettings", path: str, lake_format: "LakeFormat", span: "ReportPeriod", partitions: int
-) -> "Figures":
+def _of_lake(session: "SessionSettings", path: str, span: "ReportPeriod", partitions: int) -> "Figures":
     from penstock.history.lake.lake import open_lake
     from penstock.history.report.figures import collect_figures
     from penstock.history.report.period import facts_of_lake
     from penstock.spark.session import spark_session
 
     with spark_session(session) as spark:
-        facts = facts_of_lake(open_lake(spark, path, lake_format), span)
+        facts = facts_of_lake(open_lake(spark, path), span)
         return collect_figures(facts, span, f"the lake {path}", partitions)
 
 

@@ -73,9 +73,13 @@ def endpoint_url(given: str | None, environment: Mapping[str, str]) -> str:
 
 
 def find_signer(url: str, environment: Mapping[str, str]) -> "Signer | None":
-    """Return a signer with the key of the environment, else of the AWS credentials file; None without a key."""
+    """Return a signer with the key of Penstock's parts, of AWS's variables or file; None without a key."""
+    from penstock.queues.sqs.request import PARTS_KEY
     from penstock.sqs.auth.signer import Signer
 
+    name, _, parts_secret = environment.get(PARTS_KEY, "").partition(":")
+    if name and parts_secret:
+        return Signer(name, parts_secret, region_of(url, environment))
     names = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
     found: Mapping[str, str] = {name: environment.get(name.upper(), "") for name in names}
     if not (found[names[0]] and found[names[1]]):

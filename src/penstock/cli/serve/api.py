@@ -69,6 +69,7 @@ def api(
         port=given_or(port, config.http.port),
         queue_uri=queue or config.scheduler.queue,
         dead_letters=dead_letters,
+        data=data,
     )
     front = _web_front(config, router, queues, pipeline)
     run(serve_api(repository, SystemClock(), process_ids(config.node.id), settings, front))
@@ -111,6 +112,7 @@ def dispatch(
         port=given_or(port, config.http.port),
         queue_uri=uri,
         dead_letters=dead_letters,
+        data=data,
     )
     front = _web_front(config, router, queues, pipeline)
     per_pool = config.scheduler.queue_per_pool
@@ -143,8 +145,8 @@ def _web_front(config: "Config", router: str, queues: str, pipeline: str) -> "We
 
 def _sign(queues: str) -> "Sign | None":
     from penstock.cli.queue.connection import find_signer
-    from penstock.edge.clock import SystemClock
+    from penstock.edge.clock import SystemClock, wall_ms
 
     signer = find_signer(queues, os.environ)
     clock = SystemClock()
-    return None if signer is None else lambda request: signer.signed(request, clock.now_ms())
+    return None if signer is None else lambda request: signer.signed(request, wall_ms(clock))

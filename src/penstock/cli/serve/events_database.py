@@ -7,6 +7,7 @@ import msgspec
 
 from penstock.cli.options import database_url
 from penstock.edge.clock import SystemClock
+from penstock.edge.private_files import private_directory
 from penstock.events.api import ApiSettings
 from penstock.events.process import LocalProcessing, ProcessSettings, auth_secrets
 from penstock.events.store import JobRepository
@@ -36,12 +37,19 @@ def jobs_repository(config: Config, data: Path | None, database: str | None, *, 
 
         return postgres_repository(url, listen=listen)
     directory = data or config.data.dir
-    directory.mkdir(parents=True, exist_ok=True)
+    private_directory(directory)
     return sqlite_repository(directory / "jobs.db", durability=config.data.durability)
 
 
 def api_settings(
-    config: Config, secrets: tuple[bytes, ...], *, host: str, port: int, queue_uri: str, dead_letters: str = ""
+    config: Config,
+    secrets: tuple[bytes, ...],
+    *,
+    host: str,
+    port: int,
+    queue_uri: str,
+    dead_letters: str = "",
+    data: Path | None = None,
 ) -> ApiSettings:
     """Return the API's settings from the configuration."""
     return ApiSettings(
@@ -53,6 +61,7 @@ def api_settings(
         default_pool=config.scheduler.pool,
         queue_per_pool=config.scheduler.queue_per_pool,
         fan_out=config.jobs.fan_out,
+        data_dir=data or config.data.dir,
         **msgspec.structs.asdict(process_settings(config, secrets, dead_letters)),
     )
 
@@ -67,6 +76,7 @@ def process_settings(config: Config, secrets: tuple[bytes, ...], dead_letters: s
         connect_timeout_s=config.jobs.connect_timeout_s,
         http_version=config.jobs.http_version,
         egress_allow=config.egress.allow,
+        egress_deny_ports=config.egress.deny_ports,
     )
 
 

@@ -47,6 +47,7 @@ def pubsub(
         probe_port=given_or(probe_port, config.ports.pubsub_probes),
         allow_remote=allow_remote,
         egress_allow=config.egress.allow,
+        egress_deny_ports=config.egress.deny_ports,
         window=Window(
             messages=config.queue.window_messages,
             size_bytes=config.queue.window_bytes,

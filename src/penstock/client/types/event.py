@@ -30,10 +30,14 @@ CloudEventOrBatch: TypeAlias = CloudEvent | Annotated[list[CloudEvent], Meta(min
 
 
 class EventReceipt(msgspec.Struct, frozen=True, rename="camel"):
-    """An event that was stored, or the one stored earlier with the same tenant, source and id."""
+    """An event that was stored, or the one stored earlier with the same tenant, source and id.
+
+    `subscriptions` is how many match it now; an event that none matches is stored and delivered to no one.
+    """
 
     id: str
     is_new: bool
+    subscriptions: int
 
 
 class EventReceipts(msgspec.Struct, frozen=True):

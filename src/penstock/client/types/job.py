@@ -94,6 +94,7 @@ class JobView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     pool: str
     target: str
     headers: Mapping[str, str]
+    """The names of its own headers; values are never shown."""
     content_type: str
     idempotency_key: str | None
     attempts_spent: int

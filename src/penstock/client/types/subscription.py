@@ -80,6 +80,7 @@ class SubscriptionView(msgspec.Struct, frozen=True, rename="camel", kw_only=True
     retry_delays_s: tuple[float, ...]
     timeout_s: float
     headers: Mapping[str, str]
+    """The names of its own headers, with their values masked; a change that sends the mask keeps the stored value."""
     paused: bool
     dead_letter_topic: str | None
     tenant: str

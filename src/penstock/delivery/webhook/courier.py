@@ -23,6 +23,7 @@ class CourierSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How a process delivers to subscribers."""
 
     egress_allow: tuple[Network, ...] = ()
+    egress_deny_ports: tuple[int, ...] = ()
     connect_timeout_s: float = 10.0
     http_version: HttpVersion = HttpVersion.HTTP_2
 
@@ -71,7 +72,7 @@ async def open_courier(settings: CourierSettings, breakers: Breakers, clock: Clo
     """Return a courier with its own connections, behind the egress guard."""
     # Each subscription has its own timeout, which is shorter than the client's.
     delivery = DeliverySettings(connect_timeout_s=settings.connect_timeout_s, http_version=settings.http_version)
-    guard = EgressGuard(settings.egress_allow)
+    guard = EgressGuard(settings.egress_allow, deny_ports=settings.egress_deny_ports)
     try:
         async with HttpClient(guard, delivery) as client:
             yield Courier(client, breakers, clock)

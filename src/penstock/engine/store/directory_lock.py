@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from penstock.domain.errors import InvalidArgument
+from penstock.edge.private_files import OWNER_ONLY
 from penstock.engine.errors import StoreFailed, StoreLocked
 
 _LONGEST_PID = 20
@@ -42,7 +43,7 @@ class DirectoryLock:
 
     def _open(self) -> int:
         try:
-            return os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+            return os.open(self._path, os.O_RDWR | os.O_CREAT, OWNER_ONLY)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise InvalidArgument(f"{self._path.parent} is not a directory: create it first") from error
         except OSError as error:

@@ -19,6 +19,7 @@ class MemoryStore:
     durable = False
     local = True
     lost = None
+    epoch = 0
     flush = None
     disk_space = None
 

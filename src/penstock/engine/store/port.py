@@ -180,6 +180,11 @@ class Store(Protocol):
         ...
 
     @property
+    def epoch(self) -> int:
+        """The number of this opening of a store that others may take, larger than all before; else 0."""
+        ...
+
+    @property
     def lost(self) -> str | None:
         """Why this process must end, because another one owns the store; None while it may use it."""
         ...

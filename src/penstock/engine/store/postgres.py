@@ -22,6 +22,7 @@ from penstock.engine.store.port import (
     WriteBatch,
 )
 from penstock.engine.store.postgres_address import PostgresAddress, Session
+from penstock.engine.store.postgres_lease import LEASE_S
 from penstock.engine.store.postgres_ownership import SchemaOwnership
 
 _BULK_SEGMENTS = 50
@@ -40,17 +41,18 @@ class PostgresStore:
     flush = None
     disk_space = None
 
-    def __init__(self, url: str, *, schema: str = "penstock_queue") -> None:
+    def __init__(self, url: str, *, schema: str = "penstock_queue", lease_s: float = LEASE_S) -> None:
         self._address = PostgresAddress(url)
         self._schema = schema
+        self._lease_s = lease_s
         self._write_lock = Lock()
         self._read_lock = Lock()
-        self._ownership = SchemaOwnership(self._connect, schema)
+        self._ownership = SchemaOwnership(self._connect, schema, lease_s)
         self._reader: Session | None = None
 
     def open(self) -> tuple[list[StreamRecord], list[QueueRecord]]:
         """Lock, migrate and read the catalog; raise StoreLocked if another process has it."""
-        self._ownership = SchemaOwnership(self._connect, self._schema)
+        self._ownership = SchemaOwnership(self._connect, self._schema, self._lease_s)
         try:
             session = self._ownership.claim()
             self._reader = self._connect()
@@ -77,6 +79,11 @@ class PostgresStore:
     def require_owned(self) -> None:
         """Raise Unavailable if another process may own the schema by now."""
         self._ownership.require_lease()
+
+    @property
+    def epoch(self) -> int:
+        """The number of this ownership of the schema."""
+        return self._ownership.epoch
 
     @property
     def lost(self) -> str | None:

@@ -20,8 +20,8 @@ from penstock.engine.store.postgres_address import Session
 log = logging.getLogger(__name__)
 
 LEASE_S = 5.0
-"""How long an owner may serve after its last renewal, and how long a follower of a lost owner waits."""
-_RENEWALS_PER_LEASE = 5
+"""How long an owner may serve after its last renewal, and how long a follower of a lost owner waits; the default."""
+_RENEWALS_PER_LEASE = 3
 
 # An owner of the first release never renewed: its time is the beginning of time, and its lock alone counts.
 _LATEST = """
@@ -49,13 +49,13 @@ class LeaseStanding(NamedTuple):
     left_s: float
 
 
-def follow(session: Session) -> tuple[int | None, float]:
+def follow(session: Session, lease_s: float) -> tuple[int | None, float]:
     """Become the owner and return the epoch; else return None and how many seconds the current lease still has."""
     with session.transaction():
         latest = standing(session)
         if latest is not None and session.execute(_DEPOSE, (latest.epoch,)).fetchone() is None:
             return None, latest.left_s
-        ((epoch,),) = session.execute(_ADD_OWNER, (LEASE_S,)).fetchall()
+        ((epoch,),) = session.execute(_ADD_OWNER, (lease_s,)).fetchall()
     return epoch, 0.0
 
 
@@ -72,13 +72,20 @@ class SchemaLease:
     """The lease of one owner, renewed until it is released, lost or the process ends."""
 
     def __init__(
-        self, connect: Callable[[], Session], schema: str, epoch: int, since_s: float, on_lost: Callable[[], None]
+        self,
+        connect: Callable[[], Session],
+        schema: str,
+        epoch: int,
+        since_s: float,
+        lease_s: float,
+        on_lost: Callable[[], None],
     ) -> None:
         self._connect = connect
         self._schema = schema
         self._epoch = epoch
         self._on_lost = on_lost
-        self._until_s = since_s + LEASE_S
+        self._lease_s = lease_s
+        self._until_s = since_s + lease_s
         self._ended = Event()
         self._session: Session | None = None
         self._thread = Thread(target=self._keep, name="penstock-lease", daemon=True)
@@ -88,19 +95,19 @@ class SchemaLease:
         """Raise LeaseUncertain if another process may be the owner by now."""
         if steady_seconds() >= self._until_s:
             raise LeaseUncertain(
-                f"the lease on schema {self._schema} could not be renewed for {LEASE_S:g} s: nothing of it is served "
-                "until it can be"
+                f"the lease on schema {self._schema} could not be renewed for {self._lease_s:g} s: nothing of it is "
+                "served until it can be"
             )
 
     def release(self, session: Session) -> None:
         """Stop renewing, and let the next owner follow at once."""
         self._ended.set()
-        self._thread.join(LEASE_S)
+        self._thread.join(self._lease_s)
         with suppress(psycopg.Error):
             session.execute(_RELEASE, (self._epoch,))
 
     def _keep(self) -> None:
-        while not self._ended.wait(LEASE_S / _RENEWALS_PER_LEASE):
+        while not self._ended.wait(self._lease_s / _RENEWALS_PER_LEASE):
             try:
                 if not self._renew():
                     self._on_lost()
@@ -115,9 +122,9 @@ class SchemaLease:
         if self._session is None:
             self._session = self._connect()
         asked_s = steady_seconds()
-        renewed = self._session.execute(_RENEW, (LEASE_S, self._epoch)).fetchone() is not None
+        renewed = self._session.execute(_RENEW, (self._lease_s, self._epoch)).fetchone() is not None
         if renewed:
-            self._until_s = asked_s + LEASE_S
+            self._until_s = asked_s + self._lease_s
         return renewed
 
     def _disconnect(self) -> None:

@@ -52,13 +52,15 @@ _COUNT_COMMIT = "UPDATE owners SET commits = %s WHERE epoch = %s"
 class SchemaOwnership:
     """One store's ownership of a schema, kept across lost connections unless another process takes it."""
 
-    def __init__(self, connect: Callable[[], Session], schema: str) -> None:
+    def __init__(self, connect: Callable[[], Session], schema: str, lease_s: float) -> None:
         self._connect = connect
         self._schema = schema
+        self._lease_s = lease_s
         self._lock_key = int.from_bytes(blake2b(schema.encode(), digest_size=8).digest(), "big", signed=True)
         self._session: Session | None = None
         self._backend: tuple[int, datetime] | None = None
-        self._epoch = 0
+        self.epoch = 0
+        """The number of this ownership, larger than all before; written with every commit."""
         self._commits = 0
         self._unknown_commit: int | None = None
         self._reported_failed = False
@@ -72,10 +74,10 @@ class SchemaOwnership:
         self._lock_or_refuse(session)
         migrate(session, self._schema)
         asked_s, epoch = self._follow(session)
-        self._epoch = epoch
+        self.epoch = epoch
         session.execute(_FORGET_OWNERS, (epoch - _OWNERS_KEPT,))
         self._remember_backend(session)
-        self._lease = SchemaLease(self._connect, self._schema, epoch, asked_s, self._lose)
+        self._lease = SchemaLease(self._connect, self._schema, epoch, asked_s, self._lease_s, self._lose)
         return session
 
     def _lock_or_refuse(self, session: Session) -> None:
@@ -101,7 +103,7 @@ class SchemaOwnership:
         """Return when the lease was asked for and its epoch, after the lease of a lost owner has expired."""
         for _ in range(_FOLLOW_ATTEMPTS):
             asked_s = steady_seconds()
-            epoch, left_s = follow(session)
+            epoch, left_s = follow(session, self._lease_s)
             if epoch is not None:
                 return asked_s, epoch
             # Without the lock meanwhile: the owner may have lost its connection only, and takes the lock again.
@@ -151,7 +153,7 @@ class SchemaOwnership:
 
     def count(self, session: Session, number: int) -> None:
         """Write the number of a commit into its transaction."""
-        session.execute(_COUNT_COMMIT, (number, self._epoch))
+        session.execute(_COUNT_COMMIT, (number, self.epoch))
 
     def confirm(self, number: int) -> None:
         """Record that the server confirmed a commit."""
@@ -223,20 +225,20 @@ class SchemaOwnership:
         return True
 
     def _refresh(self, session: Session, *, settled: bool) -> None:
-        owners: dict[int, int] = dict(session.execute(_OWNERS_SINCE, (self._epoch,)).fetchall())
-        if max(owners, default=0) > self._epoch:
+        owners: dict[int, int] = dict(session.execute(_OWNERS_SINCE, (self.epoch,)).fetchall())
+        if max(owners, default=0) > self.epoch:
             # A later owner had the lock, so the session of our last commit has ended.
             settled = True
             self._lost = StoreLocked(f"another process took over schema {self._schema}: restart this one")
         if not settled:
             return
-        if self._epoch not in owners:
+        if self.epoch not in owners:
             self._lost = StoreFailed(f"schema {self._schema} was replaced: restart this process")
             return
-        if self._reported_failed and owners[self._epoch] == self._unknown_commit:
+        if self._reported_failed and owners[self.epoch] == self._unknown_commit:
             message = f"a commit to schema {self._schema} that was reported as failed was saved: restart this process"
             self._lost = StoreFailed(message)
-        self._commits = owners[self._epoch]
+        self._commits = owners[self.epoch]
         self._unknown_commit, self._reported_failed = None, False
 
     def _remember_backend(self, session: Session) -> None:

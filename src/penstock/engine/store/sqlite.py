@@ -14,6 +14,7 @@ from msgspec.structs import astuple
 
 from penstock.domain.errors import InvalidArgument
 from penstock.edge.disk_space import DiskSpace, FreeBytes, free_bytes
+from penstock.edge.private_files import create_private
 from penstock.engine.errors import StoreFailed
 from penstock.engine.store import sqlite_statements as statement
 from penstock.engine.store.checkpoints import Checkpoints
@@ -58,6 +59,7 @@ class SqliteStore:
     durable = True
     local = True
     lost = None
+    epoch = 0
 
     def __init__(
         self, path: str | os.PathLike[str], *, durability: str = "fsync", free: FreeBytes = free_bytes
@@ -178,6 +180,7 @@ class SqliteStore:
             self._directory_lock.release()
 
     def _connect(self, settings: Iterable[str]) -> sqlite3.Connection:
+        create_private(self._path)
         connection = sqlite3.connect(self._path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
         try:
             (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()

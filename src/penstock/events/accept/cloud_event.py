@@ -9,6 +9,7 @@ from penstock.client.types import MAX_DATA_BYTES, CloudEvent
 from penstock.delivery import is_json
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.event import StoredEvent
+from penstock.domain.matching import ONE_SEGMENT
 from penstock.domain.message import NO_ATTRIBUTES
 from penstock.events.fields import epoch_ms_of
 
@@ -29,6 +30,10 @@ def members_of(content: bytes) -> list[dict[str, Raw]]:
 
 def event_of(given: CloudEvent, members: Mapping[str, Raw], event_id: str, now_ms: int) -> StoredEvent:
     """Return the published event; InvalidArgument says what is wrong with it."""
+    if ONE_SEGMENT in given.type:
+        raise InvalidArgument(
+            f"{given.type!r} is a pattern, not the type of an event: leave out the *, which only subscriptions use"
+        )
     data = _data(given)
     if len(data) > MAX_DATA_BYTES:
         raise InvalidArgument(

@@ -52,9 +52,14 @@ class EventRoutes:
             event_of(each, members, self._new_id(), now_ms)
             for each, members in zip(given, members_of(call.content), strict=True)
         ]
-        ids = await self._publisher.publish(events)
-        record_published(self._spans, events, ids, self._clock.now_ms())
-        return EventReceipts([EventReceipt(kept, kept == event.id) for kept, event in zip(ids, events, strict=True)])
+        published = await self._publisher.publish(events)
+        record_published(self._spans, events, [each.id for each in published], self._clock.now_ms())
+        return EventReceipts(
+            [
+                EventReceipt(stored.id, stored.id == event.id, stored.subscriptions)
+                for stored, event in zip(published, events, strict=True)
+            ]
+        )
 
     @route("GET", f"{PATH}/{{id}}", summary="Get an event by the id that Penstock assigned to it.", roles=EVERYONE)
     async def _get(self, call: Call[NoQuery, NoBody]) -> EventView:

@@ -3,6 +3,7 @@
 from penstock.events.api.app import ApiFront, JobsParts
 from penstock.events.api.breakers import SubscriberBreakerRoutes
 from penstock.events.api.groups import GroupRoutes
+from penstock.events.api.health import PartStates
 from penstock.events.api.pools import ROUTER_CONFIG_PATH
 from penstock.events.api.replays import ReplayRoutes
 from penstock.events.api.server import ApiSettings, api_server, serve_api
@@ -17,6 +18,7 @@ __all__ = [
     "DeliveryRoutes",
     "GroupRoutes",
     "JobsParts",
+    "PartStates",
     "ReplayRoutes",
     "StatisticsRoutes",
     "SubscriberBreakerRoutes",

@@ -9,6 +9,7 @@ from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
 from penstock.edge.clock import Clock
 from penstock.events.accept import EventRoutes
 from penstock.events.api.changes import ChangeRoutes, DatabaseChanges
+from penstock.events.api.health_watch import HealthRoutes, HealthWatch, PartReader
 from penstock.events.api.jobs import JobDecisionRoutes, JobRoutes
 from penstock.events.api.pools import PoolRoutes, RouterConfigRoutes
 from penstock.events.api.subscriptions import SigningSecretRoutes, SubscriptionRoutes
@@ -47,6 +48,7 @@ class JobsParts:
     clock: Clock
     new_id: Callable[[], str]
     metrics: Metrics
+    health: HealthWatch
     api_token: str = ""
     api_keys: KeyFile | None = None
     spans: Spans = NoSpans()  # noqa: RUF009  # it has no state
@@ -61,6 +63,10 @@ class ApiFront(Protocol):
 
     def routes(self, parts: JobsParts) -> tuple[AnyRoute, ...]:
         """Return the routes beside those of jobs."""
+        ...
+
+    def other_parts(self, *, with_pipeline: bool) -> PartReader:
+        """Return what asks the other parts how they are; without Spark there is no pipeline."""
         ...
 
     def pools_changed(self) -> None:
@@ -89,7 +95,9 @@ def jobs_app(parts: JobsParts, front: ApiFront | None = None) -> App:
         return CheckResult(trouble is None, trouble or "the database accepts writes")
 
     checks: dict[str, Check] = {"database": database, "writes": writes}
-    return Probes(parts.metrics, checks).wrap(api if front is None else front.wrap(api))
+    return Probes(parts.metrics, checks, before_metrics=parts.health.fresh).wrap(
+        api if front is None else front.wrap(api)
+    )
 
 
 def _ignore_change() -> None:
@@ -110,6 +118,7 @@ def route_table(parts: JobsParts, pools_changed: Callable[[], None] = _ignore_ch
             PoolRoutes(repository, pools_changed),
             RouterConfigRoutes(repository, parts.queue_uri, parts.default_pool, queue_per_pool=parts.queue_per_pool),
             ChangeRoutes(repository),
+            HealthRoutes(parts.health),
             ProcessRoute(parts.processor, parts.tokens, clock),
         )
     )

@@ -1,12 +1,17 @@
 """`/api/v1/groups`: groups that are held up, and the lanes of a key."""
 
 from collections.abc import Iterable
-from datetime import datetime
-from enum import StrEnum
 
-import msgspec
-
-from penstock.client.types import Cursor, GroupKey, JobView, Limit
+from penstock.client.types import (
+    GroupKey,
+    HeldGroupList,
+    HeldGroupView,
+    HeldOrder,
+    HeldQuery,
+    LaneList,
+    LaneQuery,
+    LaneView,
+)
 from penstock.domain.job import DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.order import group_key
@@ -22,70 +27,6 @@ PATH = "/api/v1/groups"
 SHOWN_JOBS = 50
 # Subscriptions whose lanes are searched for a key in one request.
 MOST_LANES = 200
-
-
-class HeldOrder(StrEnum):
-    """By key, which is stable across pages, or the most urgent first, which has a single page."""
-
-    KEY = "key"
-    URGENT = "urgent"
-
-
-class HeldQuery(msgspec.Struct, frozen=True):
-    """How many groups to return, in which order, and where to continue."""
-
-    limit: Limit = 100
-    order: HeldOrder = HeldOrder.KEY
-    cursor: Cursor | None = None
-
-
-class HeldGroupView(msgspec.Struct, frozen=True, rename="camel"):
-    """A group whose jobs wait for one that failed."""
-
-    group_key: str
-    subscription_id: str | None
-    subscription: str | None
-    errors: int
-    retrying: int
-    since: datetime
-
-
-class HeldGroupList(msgspec.Struct, frozen=True):
-    """Groups that are held up: by key, or those in ERROR first and then those held longest.
-
-    The cursor asks for the next page; it is null on the last one.
-    """
-
-    groups: list[HeldGroupView]
-    cursor: str | None
-
-
-class LaneQuery(msgspec.Struct, frozen=True):
-    """A key such as `order-17`, for the lanes of every subscription, or a whole group key; and where to continue."""
-
-    key: GroupKey
-    cursor: Cursor | None = None
-
-
-class LaneView(msgspec.Struct, frozen=True, rename="camel"):
-    """The unfinished jobs of a group, the next one first, and what holds them up, if anything."""
-
-    group_key: str
-    subscription_id: str | None
-    subscription: str | None
-    paused: bool
-    blocked_by: str | None
-    """The id of the job that the others wait for."""
-    reason: str
-    counts: dict[JobStatus, int]
-    jobs: list[JobView]
-
-
-class LaneList(msgspec.Struct, frozen=True):
-    """The lanes in which a key has jobs; the cursor asks for those of more subscriptions, null on the last page."""
-
-    lanes: list[LaneView]
-    cursor: str | None
 
 
 class GroupRoutes:

@@ -12,7 +12,7 @@ from penstock.domain.message import NO_ATTRIBUTES
 from penstock.domain.order import chosen_sequence, is_high_priority
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
-from penstock.events.api.subscription_types import checked_target
+from penstock.events.api.subscription_types import checked_target, masked_headers
 from penstock.events.fields import epoch_ms_of, moment_of, optional_moment
 
 
@@ -83,7 +83,7 @@ def job_view(job: DispatchJob) -> JobView:
         high_priority=is_high_priority(job.sequence),
         pool=job.pool,
         target=job.target,
-        headers=dict(job.headers),
+        headers=masked_headers(job.headers),
         content_type=job.content_type,
         idempotency_key=job.idempotency_key,
         attempts_spent=job.attempt_count,

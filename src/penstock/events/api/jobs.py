@@ -29,7 +29,8 @@ from penstock.events.errors import UnknownSubscription
 from penstock.events.fields import MAX_BATCH_BYTES, MAX_ITEM_BYTES, checked_id, checked_job_id
 from penstock.events.store import JobFilter, JobRepository
 from penstock.http.api import Call, NoBody, NoQuery, first_of, key_before, route
-from penstock.http.auth import EVERYONE, MAY_PUBLISH
+from penstock.http.auth import EVERYONE, MAY_PUBLISH, Role
+from penstock.http.problems import Refused
 
 PATH = "/api/v1/jobs"
 
@@ -51,7 +52,7 @@ class JobRoutes:
         refusals=(HTTPStatus.NOT_FOUND,),
     )
     async def _create(self, call: Call[NoQuery, NewJobBody]) -> JobReceipt:
-        (created,) = await self._new_jobs([call.body])
+        (created,) = await self._new_jobs([call.body], call.role)
         return JobReceipt(created.id, created.is_new)
 
     @route(
@@ -63,9 +64,13 @@ class JobRoutes:
         refusals=(HTTPStatus.NOT_FOUND,),
     )
     async def _create_many(self, call: Call[NoQuery, NewJobs]) -> JobReceipts:
-        return JobReceipts([JobReceipt(created.id, created.is_new) for created in await self._new_jobs(call.body.jobs)])
+        jobs = await self._new_jobs(call.body.jobs, call.role)
+        return JobReceipts([JobReceipt(created.id, created.is_new) for created in jobs])
 
-    async def _new_jobs(self, bodies: Sequence[NewJobBody]) -> list[CreatedJob]:
+    async def _new_jobs(self, bodies: Sequence[NewJobBody], role: Role) -> list[CreatedJob]:
+        if role is not Role.ADMIN and any(body.target is not None for body in bodies):
+            detail = "a target of its own requires the role admin; give a subscriptionId, whose target the job gets"
+            raise Refused(HTTPStatus.FORBIDDEN, detail)
         named = {body.subscription_id for body in bodies if body.subscription_id is not None}
         subscriptions = {
             name: await self._repository.get_subscription(checked_id(name, UnknownSubscription))

@@ -11,7 +11,7 @@ from penstock.edge.pause import Pause
 from penstock.events.errors import DatabaseFailed, PoolNotFound
 from penstock.events.store import JobRepository
 from penstock.http.api import Call, NoBody, NoQuery, page_of, route
-from penstock.queues import pool_queue, pool_queue_name
+from penstock.queues import creates_itself, pool_queue, pool_queue_name
 
 PATH = "/api/v1/pools"
 _ONE = f"{PATH}/{{code}}"
@@ -90,7 +90,7 @@ class RouterConfigRoutes:
         shared = self._queue_uri
         own = (code for code in codes if code != DEFAULT_DISPATCH_POOL)
         return [
-            QueueToConsume(QUEUE_NAME, shared),
+            QueueToConsume(QUEUE_NAME, shared, template=shared if creates_itself(shared) else None),
             *(
                 QueueToConsume(pool_queue_name(QUEUE_NAME, code), pool_queue(shared, code), template=shared)
                 for code in own

@@ -11,6 +11,7 @@ from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
 from penstock.edge.clock import Clock
 from penstock.edge.pause import pause
 from penstock.events.api.app import ApiFront, JobsParts, jobs_app
+from penstock.events.api.health_watch import HealthCollector, HealthWatch, NoParts
 from penstock.events.api.pools import PoolQueueWatch
 from penstock.events.process import AuthTokens, DeadLetters, ProcessSettings, open_processor
 from penstock.events.store import JobRepository
@@ -31,6 +32,8 @@ class ApiSettings(ProcessSettings, frozen=True, kw_only=True):
     default_pool: str = DEFAULT_DISPATCH_POOL
     queue_per_pool: bool = True
     fan_out: FanOutBy = FanOutBy.INLINE
+    data_dir: Path | None = None
+    """The directory whose disk is watched."""
 
     def __repr__(self) -> str:
         # Without the secrets, which must not reach a log.
@@ -63,6 +66,10 @@ async def api_server(
         async with open_processor(
             repository, clock, settings, metrics, Breakers(clock), part="api", dead_letters=dead_letters
         ) as process:
+            by_spark = settings.fan_out is FanOutBy.PIPELINE
+            others = NoParts() if front is None else front.other_parts(with_pipeline=by_spark)
+            health = HealthWatch(repository, process.courier.breakers, clock, others, settings.data_dir)
+            metrics.register(HealthCollector(health))
             parts = JobsParts(
                 repository=repository,
                 courier=process.courier,
@@ -71,6 +78,7 @@ async def api_server(
                 clock=clock,
                 new_id=lambda: ids.next_id(clock.now_ms()),
                 metrics=metrics,
+                health=health,
                 api_token=settings.api_token,
                 api_keys=keys,
                 spans=process.spans,

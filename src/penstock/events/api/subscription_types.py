@@ -1,5 +1,7 @@
 """Converts the API's subscription requests to subscriptions, and subscriptions to the API's views."""
 
+from collections.abc import Mapping
+
 import msgspec
 from msgspec import UNSET
 
@@ -11,6 +13,7 @@ from penstock.domain.message import NO_ATTRIBUTES
 from penstock.domain.retry import DEFAULT_RETRY_SCHEDULE, RetrySchedule
 from penstock.domain.signing import key_of
 from penstock.domain.subscription import MOST_CODE_CHARS, Subscription, is_pool_code
+from penstock.ops.telemetry import MASK
 
 
 def new_subscription(body: NewSubscription, subscription_id: str, secret: str) -> Subscription:
@@ -47,7 +50,7 @@ def changed_subscription(subscription: Subscription, change: SubscriptionChange)
     if "retry_delays_s" in given:
         given["retry"] = RetrySchedule(tuple(given.pop("retry_delays_s")))
     if "headers" in given:
-        given["headers"] = checked_headers(given["headers"])
+        given["headers"] = checked_headers(_unmasked(given["headers"], subscription.headers))
     return msgspec.structs.replace(subscription, **given)
 
 
@@ -66,12 +69,22 @@ def subscription_view(subscription: Subscription) -> SubscriptionView:
         high_priority=subscription.high_priority,
         retry_delays_s=subscription.retry.delays_s,
         timeout_s=subscription.timeout_s,
-        headers=dict(subscription.headers),
+        headers=masked_headers(subscription.headers),
         paused=subscription.paused,
         dead_letter_topic=subscription.dead_letter_topic,
         tenant=subscription.tenant,
         secrets=len(subscription.secrets),
     )
+
+
+def masked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the names of headers; their values, which may be credentials, are shown to no one."""
+    return dict.fromkeys(headers, MASK)
+
+
+def _unmasked(given: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, str]:
+    """Return the given headers; a mask, as a reader of the view sends it back, stands for the stored value."""
+    return {name: stored.get(name.lower(), value) if value == MASK else value for name, value in given.items()}
 
 
 def _checked_pool(code: str | None) -> str | None:

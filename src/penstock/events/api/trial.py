@@ -11,7 +11,7 @@ from penstock.domain.message import NO_ATTRIBUTES
 from penstock.domain.order import DEFAULT_SEQUENCE, group_key
 from penstock.domain.outcome import MediationResult, error_text
 from penstock.domain.subscription import Subscription
-from penstock.edge.clock import Clock
+from penstock.edge.clock import Clock, wall_ms
 from penstock.events.errors import UnknownSubscription
 from penstock.events.fields import checked_id
 from penstock.events.store import JobRepository
@@ -42,7 +42,7 @@ class TrialRoutes:
             id=self._new_id(), source="penstock", type=EVENT_TYPE, received_ms=now_ms, time_ms=now_ms, data=_DATA
         )
         job = _trial_job(self._new_id(), event, subscription, now_ms)
-        delivery = await self._courier.deliver(delivery_request(job, event, subscription, now_ms))
+        delivery = await self._courier.deliver(delivery_request(job, event, subscription, wall_ms(self._clock)))
         outcome = delivery.outcome
         return Trial(
             outcome.result is MediationResult.SUCCESS,

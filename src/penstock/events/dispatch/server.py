@@ -116,7 +116,7 @@ async def serve_scheduler(
             server = HttpServer(app, settings.host, settings.port)
             stop = stop_signal(server)
             async with server, led.running():
-                print(f"listening on {server.url}", flush=True)
+                server.announce()
                 await stop.wait()
     finally:
         await jobs.close()
@@ -148,7 +148,7 @@ async def serve_api_with_scheduler(
             async with led_scheduler(jobs, queue, pointers, role, clock, ids.next_id(clock.now_ms())) as led:
                 metrics.register(SchedulerCollector(led.scheduler, led.leadership))
                 async with led.running(), running(counter):
-                    print(f"listening on {server.url}", flush=True)
+                    server.announce()
                     await stop.wait()
 
 

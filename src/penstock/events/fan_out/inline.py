@@ -2,7 +2,10 @@
 
 import asyncio
 from collections.abc import Sequence
+from itertools import chain
 from typing import Protocol
+
+import msgspec
 
 from penstock.domain.event import StoredEvent
 from penstock.edge.clock import Clock
@@ -11,32 +14,43 @@ from penstock.events.store import JobRepository
 from penstock.ops.config import FanOutBy
 
 
+class Published(msgspec.Struct, frozen=True):
+    """The id of a stored event, or of an earlier copy of it, and how many subscriptions match it now."""
+
+    id: str
+    subscriptions: int
+
+
 class EventPublisher(Protocol):
     """Accepts published events."""
 
-    async def publish(self, events: Sequence[StoredEvent]) -> list[str]:
-        """Store events and return after the commit the id of each, or of an earlier copy of the same event."""
+    async def publish(self, events: Sequence[StoredEvent]) -> list[Published]:
+        """Store events and return after the commit what became of each."""
         ...
 
 
 def publisher_for(fan_out: FanOutBy, repository: JobRepository, clock: Clock) -> EventPublisher:
     """Return the publisher for the engine that creates jobs."""
-    return StoringPublisher(repository) if fan_out is FanOutBy.PIPELINE else InlinePublisher(repository, clock)
+    latest = CurrentFanOut(repository)
+    if fan_out is FanOutBy.PIPELINE:
+        return StoringPublisher(repository, latest)
+    return InlinePublisher(repository, latest, clock)
 
 
 class InlinePublisher:
     """Publishes events to the subscriptions that exist at that moment."""
 
-    def __init__(self, repository: JobRepository, clock: Clock) -> None:
+    def __init__(self, repository: JobRepository, latest: "CurrentFanOut", clock: Clock) -> None:
         self._repository = repository
-        self._latest = CurrentFanOut(repository)
+        self._latest = latest
         self._clock = clock
 
-    async def publish(self, events: Sequence[StoredEvent]) -> list[str]:
-        """Store events with their jobs; return the id of each, or of an earlier copy, which causes no jobs."""
+    async def publish(self, events: Sequence[StoredEvent]) -> list[Published]:
+        """Store events with their jobs; an earlier copy causes no jobs."""
         fan_out = await self._latest.current()
-        jobs = [job for event in events for job in fan_out.jobs(event)]
-        return await self._repository.publish(events, jobs, self._clock.now_ms())
+        jobs = [fan_out.jobs(event) for event in events]
+        ids = await self._repository.publish(events, list(chain.from_iterable(jobs)), self._clock.now_ms())
+        return [Published(kept, len(each)) for kept, each in zip(ids, jobs, strict=True)]
 
 
 class CurrentFanOut:
@@ -70,9 +84,12 @@ class CurrentFanOut:
 class StoringPublisher:
     """Stores events for `penstock pipeline fan-out`, which creates their jobs."""
 
-    def __init__(self, repository: JobRepository) -> None:
+    def __init__(self, repository: JobRepository, latest: CurrentFanOut) -> None:
         self._repository = repository
+        self._latest = latest
 
-    async def publish(self, events: Sequence[StoredEvent]) -> list[str]:
-        """Store events; return the id of each, or of an earlier copy, which causes no jobs."""
-        return await self._repository.add_events(events)
+    async def publish(self, events: Sequence[StoredEvent]) -> list[Published]:
+        """Store events, and count the subscriptions that match them now; those of the fan-out's moment get them."""
+        fan_out = await self._latest.current()
+        ids = await self._repository.add_events(events)
+        return [Published(kept, len(fan_out.wanting(event))) for kept, event in zip(ids, events, strict=True)]

@@ -11,10 +11,9 @@ import msgspec
 from penstock.delivery import Breakers
 from penstock.domain.errors import PenstockError
 from penstock.domain.outcome import SUCCESS, MediationOutcome, outcome_of
-from penstock.domain.pointer import MessagePointer
+from penstock.domain.pointer import PROCESS_PATH, MessagePointer
 from penstock.edge.clock import Clock
 from penstock.events.process.processor import Processor
-from penstock.events.process.route import PATH
 from penstock.events.process.server import ProcessSettings, open_processor
 from penstock.events.process.tokens import AuthTokens
 from penstock.events.store import JobRepository
@@ -85,7 +84,7 @@ _KNOWN_TARGETS = 1000
 
 def _names_endpoint(target: str) -> bool:
     try:
-        return urlsplit(target).path.endswith(PATH)
+        return urlsplit(target).path.endswith(PROCESS_PATH)
     except ValueError:
         return False
 

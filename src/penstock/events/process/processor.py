@@ -18,7 +18,7 @@ from penstock.domain.job_state import JobStatus
 from penstock.domain.limits import SECOND_MS
 from penstock.domain.outcome import AttemptOutcome, error_text
 from penstock.domain.subscription import Subscription
-from penstock.edge.clock import Clock
+from penstock.edge.clock import Clock, wall_ms
 from penstock.edge.randomness import random_share
 from penstock.events.errors import EventNotFound
 from penstock.events.process.batches import DeliveryBatches, DeliveryStart
@@ -111,7 +111,7 @@ class Processor:
             context = await self._loaded(job, start)
             await permit.take()
             began_ms = self._clock.now_ms()
-            request = delivery_request(job, context.event, context.subscription, began_ms, self._spans)
+            request = delivery_request(job, context.event, context.subscription, wall_ms(self._clock), self._spans)
         except (NotFound, InvalidArgument) as error:
             began_ms = self._clock.now_ms()
             delivery = undeliverable(error.message)

@@ -7,13 +7,13 @@ import msgspec
 from msgspec import Meta
 
 from penstock.domain.limits import KIB
+from penstock.domain.pointer import PROCESS_PATH
 from penstock.edge.clock import Clock
 from penstock.events.process.processor import Processed, Processor
 from penstock.events.process.tokens import AuthTokens
 from penstock.http.api import Call, NoQuery, route
 from penstock.http.problems import Refused
 
-PATH = "/api/dispatch/process"
 _BEARER = "Bearer "
 
 
@@ -33,7 +33,7 @@ class ProcessRoute:
 
     @route(
         "POST",
-        PATH,
+        PROCESS_PATH,
         summary="Deliver a job. For routers, with the token from the job's pointer.",
         max_body_bytes=4 * KIB,
         refusals=(HTTPStatus.SERVICE_UNAVAILABLE,),

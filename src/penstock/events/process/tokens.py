@@ -14,6 +14,7 @@ from pathlib import Path
 
 from penstock.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 from penstock.domain.limits import SECOND_MS
+from penstock.edge.private_files import OWNER_ONLY, private_directory
 from penstock.edge.randomness import random_bytes
 from penstock.ops.config import JobsOptions
 
@@ -92,10 +93,10 @@ def _stored_secret(path: Path) -> bytes:
 
 
 def _create_secret(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    private_directory(path.parent)
     # Written to a draft and linked, so that no process reads half a secret and the first of two wins.
     draft = path.with_name(f"{path.name}.{os.getpid()}")
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, OWNER_ONLY)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(urlsafe_b64encode(random_bytes(_NEW_SECRET_BYTES)))

@@ -12,6 +12,7 @@ from penstock.events.statistics.facts import (
     AttemptRow,
     Fact,
     JobOrigin,
+    endpoint_of,
     latest_ms,
     named,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "StatisticsPlace",
     "count",
     "count_leaders",
+    "endpoint_of",
     "joined",
     "latest_ms",
     "merged",

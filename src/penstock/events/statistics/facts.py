@@ -4,6 +4,7 @@
 """
 
 import re
+from functools import lru_cache
 
 import msgspec
 
@@ -31,7 +32,7 @@ ENDPOINT = r"^([a-zA-Z][a-zA-Z0-9+.\-]*://)(?:[^/?#@]*@)?([^?#]*)"
 _endpoint = re.compile(ENDPOINT).match
 
 
-class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptRow(msgspec.Struct, frozen=True, gc=False):
     """An attempt as a database may hold it: possibly damaged."""
 
     job_id: str | None
@@ -44,7 +45,7 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
     position: int = 0
 
 
-class JobOrigin(msgspec.Struct, frozen=True, kw_only=True):
+class JobOrigin(msgspec.Struct, frozen=True, gc=False):
     """What never changes in an attempt's job."""
 
     id: str
@@ -59,7 +60,7 @@ class JobOrigin(msgspec.Struct, frozen=True, kw_only=True):
     created_at_ms: int
 
 
-class Fact(msgspec.Struct, frozen=True, kw_only=True):
+class Fact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A delivery that can be counted."""
 
     at_ms: int
@@ -116,6 +117,7 @@ def fact_of(row: AttemptRow, job: JobOrigin | None) -> Fact:
     )
 
 
+@lru_cache(maxsize=4096)
 def endpoint_of(target: str) -> str:
     """Return a target without user name, query and fragment."""
     found = _endpoint(target)

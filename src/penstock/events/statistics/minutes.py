@@ -214,37 +214,39 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
 
 def count(facts: Iterable[Fact]) -> tuple[Minute, ...]:
     """Return the row of each minute, dimension and name."""
-    shares: dict[tuple[int, Dimension, str], list[Fact]] = defaultdict(list)
+    # Most facts of a pool have the same endpoint and subscription: they are counted once, and named three times.
+    shares: dict[tuple[int, str, str, str], list[Fact]] = defaultdict(list)
     for fact in facts:
-        for by, name in _names(fact):
-            shares[fact.minute_ms, by, name].append(fact)
-    return tuple(_row(minute_ms, by, name, share) for (minute_ms, by, name), share in sorted(shares.items()))
+        names = (fact.pool or NONE, fact.endpoint or NONE, fact.subscription_id or NONE)
+        shares[fact.minute_ms, *names].append(fact)
+    rows = (row for (minute_ms, *names), share in shares.items() for row in _rows(minute_ms, names, share))
+    return tuple(sorted(summed(rows), key=lambda row: (row.minute_ms, row.by, row.name)))
 
 
 def count_leaders(facts: Iterable[Fact]) -> dict[int, Leaders]:
     """Return the leaders of each minute."""
-    groups: dict[int, dict[str, Leader]] = defaultdict(dict)
+    groups: dict[tuple[int, str], list[Fact]] = defaultdict(list)
     for fact in facts:
         if fact.group_key is not None:
-            known = groups[fact.minute_ms].get(fact.group_key, Leader(fact.group_key, 0))
-            groups[fact.minute_ms][fact.group_key] = Leader(
-                known.group_key,
-                known.attempts + 1,
-                0,
-                known.failed + _failed(fact),
-                known.busy_ms + fact.duration_ms,
-            )
-    return {minute_ms: leading(counted.values()) for minute_ms, counted in groups.items()}
-
-
-def _names(fact: Fact) -> Iterable[tuple[Dimension, str]]:
-    yield Dimension.POOL, fact.pool or NONE
-    yield Dimension.ENDPOINT, fact.endpoint or NONE
-    yield Dimension.SUBSCRIPTION, fact.subscription_id or NONE
+            groups[fact.minute_ms, fact.group_key].append(fact)
+    minutes: dict[int, list[Leader]] = defaultdict(list)
+    for (minute_ms, group_key), share in groups.items():
+        failed, busy_ms = sum(map(_failed, share)), sum(fact.duration_ms for fact in share)
+        minutes[minute_ms].append(Leader(group_key, len(share), 0, failed, busy_ms))
+    return {minute_ms: leading(counted) for minute_ms, counted in minutes.items()}
 
 
 def _failed(fact: Fact) -> int:
     return int(fact.outcome in (AttemptOutcome.FAILED, AttemptOutcome.REFUSED))
+
+
+def _rows(minute_ms: int, names: Iterable[str], facts: list[Fact]) -> Iterable[Minute]:
+    """Return the rows of facts that have all their names in common."""
+    (by, first), *others = zip((Dimension.POOL, Dimension.ENDPOINT, Dimension.SUBSCRIPTION), names, strict=True)
+    row = _row(minute_ms, by, first, facts)
+    yield row
+    for by, name in others:
+        yield msgspec.structs.replace(row, by=by, name=name)
 
 
 def _row(minute_ms: int, by: Dimension, name: str, facts: list[Fact]) -> Minute:

@@ -13,17 +13,16 @@ from penstock.events.store.repository.deliveries import (
     TryLater,
     Verdict,
 )
-from penstock.events.store.repository.inspection import THE_NEWEST, FinishedJob, HeldGroup, LaneState
-from penstock.events.store.repository.lanes import (
-    AwakeRange,
-    LaneOffer,
-    LaneOwner,
-    LaneRun,
-    Lanes,
-    Return,
-    credited_run,
-    credited_streams,
+from penstock.events.store.repository.inspection import (
+    COUNTED_JOBS,
+    THE_NEWEST,
+    FinishedJob,
+    HeldGroup,
+    LaneState,
+    SubscriptionLoad,
 )
+from penstock.events.store.repository.lane_runs import LaneOffer, LaneRun, Return, credited_run
+from penstock.events.store.repository.lanes import AwakeRange, LaneOwner, Lanes, credited_streams
 from penstock.events.store.repository.leader import SCHEDULER
 from penstock.events.store.repository.listing import JobFilter, JobPage
 from penstock.events.store.repository.replays import ReplayLoad, ReplayPart, Replays
@@ -31,6 +30,7 @@ from penstock.events.store.repository.statistics import KEPT_MS, Statistics
 from penstock.events.store.statements import MODE_OF, STATUS_OF, Dialect, StoredMode, StoredState, queries
 
 __all__ = [
+    "COUNTED_JOBS",
     "KEPT_MS",
     "MODE_OF",
     "SCHEDULER",
@@ -66,6 +66,7 @@ __all__ = [
     "Statistics",
     "StoredMode",
     "StoredState",
+    "SubscriptionLoad",
     "Transaction",
     "TryLater",
     "Verdict",

@@ -21,20 +21,18 @@ from penstock.events.statistics import (
     NAME_CHARACTERS,
     OUTCOMES,
     REASON_CHARACTERS,
-    StatisticsPlace,
     latest_ms,
 )
-from penstock.events.store import Dialect, Row, queries
+from penstock.events.store import STATUS_OF, Dialect, Row
 from penstock.spark.database import SparkDatabase
 from penstock.spark.workers import freeze_long_lived_objects
 
 _TEXT = StringType()
 _NUMBER = LongType()
-_STATEMENT = "job_origins"
 _BUSY_TIMEOUT_S = 10.0
 
 DAY = "day"
-"""A fact's day in UTC, such as 2026-11-01: the lake is partitioned by it."""
+"""A fact's day in UTC, such as 2026-11-01."""
 
 FLAW = "flaw"
 
@@ -53,7 +51,39 @@ ORIGIN = StructType(
 )
 """What a fact takes from its attempt's job: it never changes, so that a repeated batch gives the same facts."""
 
-_LOOKED_UP = StructType([StructField("id", StringType()), *ORIGIN.fields])
+DETAILS = StructType(
+    [
+        StructField("key", _TEXT),
+        StructField("subscription", _TEXT),
+        StructField("event_time_ms", _NUMBER),
+        StructField("event_bytes", _NUMBER),
+        StructField("job_status", _TEXT),
+        StructField("job_attempts", _NUMBER),
+        StructField("job_finished_ms", _NUMBER),
+        StructField("job_position", _NUMBER),
+    ]
+)
+"""What the lake takes beside: names, sizes and the job's state, as they are when the batch is read."""
+
+_LOOKED_UP = StructType([StructField("id", StringType()), *ORIGIN.fields, *DETAILS.fields])
+
+_STATES = " ".join(f"WHEN {code} THEN '{status.value}'" for code, status in enumerate(STATUS_OF))
+_JOB = f"""
+SELECT {", ".join(["id", *ORIGIN.names])}, group_name, payload, state, attempt_count, finished_at_ms
+FROM {{table}} WHERE id {{among}}
+"""
+_LOOK_UP = f"""
+SELECT {", ".join(f"j.{name}" for name in ["id", *ORIGIN.names])}, j.group_name, s.name, e.time_ms,
+    coalesce({{size}}(e.data), {{size}}(j.payload)), CASE j.state {_STATES} END, j.attempt_count, j.finished_at_ms,
+    (SELECT max(a.position) FROM attempts AS a WHERE a.job_id = j.id)
+FROM ({_JOB.format(table="jobs", among="{among}")} UNION ALL {_JOB.format(table="archived_jobs", among="{among}")}) AS j
+LEFT JOIN events AS e ON e.id = j.event_id
+LEFT JOIN subscriptions AS s ON s.id = j.subscription_id
+"""
+_STATEMENTS = {
+    Dialect.SQLITE: _LOOK_UP.format(among="IN (SELECT value FROM json_each(:ids))", size="length"),
+    Dialect.POSTGRES: _LOOK_UP.format(among="= ANY(%(ids)s)", size="octet_length"),
+}
 
 FACTS = StructType(
     [
@@ -81,27 +111,6 @@ FACTS = StructType(
 )
 
 
-def place() -> Column:
-    """Return a row's `StatisticsPlace` as a column with the same order."""
-    return f.struct(
-        f.coalesce("position", f.lit(0)).alias("position"),
-        f.coalesce("job_id", f.lit("")).alias("job_id"),
-        f.coalesce("number", f.lit(0)).alias("number"),
-        f.coalesce("at_ms", f.lit(0)).alias("at_ms"),
-    )
-
-
-def is_after(known: StatisticsPlace) -> Column:
-    """Return whether a row comes after a place."""
-    bound = f.struct(
-        f.lit(known.position).cast("bigint").alias("position"),
-        f.lit(known.job_id).alias("job_id"),
-        f.lit(known.number).cast("bigint").alias("number"),
-        f.lit(known.at_ms).cast("bigint").alias("at_ms"),
-    )
-    return place() > bound
-
-
 def with_flaws(attempts: DataFrame, now_ms: int) -> DataFrame:
     """Return attempts with the column `flaw`: why one cannot be counted, null if it can."""
     flaw = (
@@ -114,7 +123,7 @@ def with_flaws(attempts: DataFrame, now_ms: int) -> DataFrame:
 
 
 def as_facts(attempts: DataFrame) -> DataFrame:
-    """Return the facts of attempts with the columns `flaw` and `ORIGIN`; flawed ones keep their `flaw`."""
+    """Return the facts of attempts with the columns `flaw` and `ORIGIN`, and `DETAILS` if they have them."""
     duration_ms = f.least(f.greatest(f.coalesce("duration_ms", f.lit(0)), f.lit(0)), f.lit(LONGEST_MS))
     day = f.date_from_unix_date(((f.col("at_ms") - f.col("at_ms") % DAY_MS) / DAY_MS).cast("int")).cast("string")
     shape = {
@@ -127,7 +136,8 @@ def as_facts(attempts: DataFrame) -> DataFrame:
         # The time of a flawed attempt may be outside the calendar.
         DAY: f.when(f.col(FLAW).isNull(), day),
     }
-    return attempts.select(*(shape.get(name, f.col(name)).alias(name) for name in FACTS.names), FLAW)
+    beside = [name for name in DETAILS.names if name in attempts.columns]
+    return attempts.select(*(shape.get(name, f.col(name)).alias(name) for name in FACTS.names), FLAW, *beside)
 
 
 def endpoint(target: Column) -> Column:
@@ -158,11 +168,11 @@ def _waited_ms() -> Column:
 
 
 def with_origins(attempts: DataFrame, database: SparkDatabase) -> DataFrame:
-    """Return attempts with the columns `ORIGIN`, null where the job no longer exists.
+    """Return attempts with the columns `ORIGIN` and `DETAILS`, null where the job no longer exists.
 
     Looking up jobs by key costs in proportion to the attempts; a join would read all jobs for each batch.
     """
-    schema = StructType([*attempts.schema.fields, *ORIGIN.fields])
+    schema = StructType([*attempts.schema.fields, *ORIGIN.fields, *DETAILS.fields])
     wanted = to_arrow_schema(schema)
 
     def look_up(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
@@ -177,8 +187,8 @@ def with_origins(attempts: DataFrame, database: SparkDatabase) -> DataFrame:
 
 
 def origin_rows(database: SparkDatabase, job_ids: Sequence[str]) -> list[Row]:
-    """Return the id and the columns `ORIGIN` of jobs, archived or not."""
-    statement = queries(database.dialect)[_STATEMENT]
+    """Return the id and the columns `ORIGIN` and `DETAILS` of jobs, archived or not."""
+    statement = _STATEMENTS[database.dialect]
     if database.dialect is Dialect.POSTGRES:
         with closing(PostgresAddress(database.url).connect(database.schema)) as session:
             return session.execute(statement.encode(), {"ids": list(job_ids)}).fetchall()

@@ -1,8 +1,8 @@
 """The facts job: a streaming query that adds each micro-batch of attempts to the lake, then to the statistics.
 
-Lake and statistics each know the last attempt they hold. So a batch that is repeated, after a crash or because its
-checkpoint was lost, adds to each only what it lacks. On one machine the driver counts attempts for the statistics
-itself, every few seconds, and the lake gets fewer and larger batches (decision 0028).
+Each table of the lake, and the statistics, know the last attempt they hold. So a batch that is repeated, after a crash
+or because its checkpoint was lost, adds to each only what it lacks. On one machine the driver counts attempts for the
+statistics itself, every few seconds, and the lake gets fewer and larger batches (decision 0028).
 """
 
 import asyncio
@@ -15,7 +15,6 @@ from typing import TypeVar
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.cluster import running
@@ -24,9 +23,13 @@ from penstock.edge.clock import Clock, SystemClock
 from penstock.edge.pause import pause
 from penstock.events.statistics import Counted, InlineCounter, StatisticsPlace
 from penstock.events.store import KEPT_MS, Statistics
-from penstock.history.lake.facts import FLAW, as_facts, is_after, with_flaws, with_origins
-from penstock.history.lake.lake import Lake, LakeFormat, open_lake
+from penstock.history.lake.facts import as_facts, with_flaws, with_origins
+from penstock.history.lake.lake import Lake, open_lake
+from penstock.history.lake.rows import lake_rows
+from penstock.history.lake.schema import DELIVERIES
+from penstock.history.lake.sync import LakeSync
 from penstock.history.lake.tally import Tally, tally
+from penstock.history.lake.writer import LakeWrite, write_attempts
 from penstock.spark.database import SparkDatabase
 from penstock.spark.sources.valid_rows import SetAside, set_aside
 from penstock.spark.tables import Tables
@@ -47,7 +50,6 @@ class FactsSettings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     lake: str
-    format: LakeFormat = LakeFormat.PARQUET
     trigger_ms: int = 10_000
     most_rows: int = 100_000
     least_rows: int = 20_000
@@ -68,9 +70,11 @@ class FactsJob:
     def start(self, spark: SparkSession, checkpoint: str) -> StreamingQuery:
         """Start the query."""
         settings = self._settings
-        lake = open_lake(spark, settings.lake, settings.format)
+        lake = open_lake(spark, settings.lake)
         on_one_machine = not settings.once and str(spark.sparkContext.master).startswith("local")
         batches = FactsBatch(self._database, lake, self._clock, counts=not on_one_machine)
+        # The tables must be there, and as this version has them, before anything reads them.
+        batches.counted_upto()
 
         def add(attempts: DataFrame, number: int) -> None:
             rows = batches.add(attempts)
@@ -90,9 +94,12 @@ class FactsJob:
             .option("checkpointLocation", checkpoint)
             .foreachBatch(add)
         )
+        sync = LakeSync(spark, self._database, lake, self._clock)
         if settings.once:
+            sync.add()
             return writer.trigger(availableNow=True).start()
         query = writer.trigger(processingTime=f"{settings.trigger_ms} milliseconds").start()
+        sync.run_beside(query, settings.longest_wait_s)
         if on_one_machine:
             DriverCounter(self._database, self._clock).run_beside(query)
         return query
@@ -115,7 +122,7 @@ def _tidy(lake: Lake) -> None:
 
 
 class FactsBatch:
-    """Adds batches of attempts. A batch costs two small Spark jobs: one counts, one writes.
+    """Adds batches of attempts. Spark's tasks write the files, and count if they have to; the driver commits.
 
     Without `counts`, it leaves the statistics to others.
     """
@@ -129,33 +136,30 @@ class FactsBatch:
     def add(self, attempts: DataFrame) -> int:
         """Add a batch; return how many attempts were new to the lake or to the statistics."""
         now_ms = self._clock.now_ms()
-        facts = as_facts(with_origins(with_flaws(attempts, now_ms), self._database)).persist()
+        facts = as_facts(with_origins(with_flaws(attempts, now_ms), self._database))
+        if not self._counts:
+            return self._keep(facts)
+        facts = facts.persist()
         try:
-            known = min(self._lake.upto(), self._counted_upto()) if self._counts else self._lake.upto()
+            known = self.counted_upto()
             new = self._tally(facts, known, now_ms)
+            kept = self._keep(facts)
             if new.upto > known:
-                self._set_aside(new)
-                self._keep(facts, new, known, now_ms)
-                if self._counts:
-                    self._count(facts, new, known, now_ms)
-            return new.facts + new.flawed
+                self._count(facts, new, known, now_ms)
+            return max(kept, new.facts + new.flawed)
         finally:
             facts.unpersist()
 
-    def _keep(self, facts: DataFrame, new: Tally, known: StatisticsPlace, now_ms: int) -> None:
-        after = self._lake.upto()
-        if new.upto <= after:
-            return
-        lacking = new if after == known else self._tally(facts, after, now_ms)
-        sound = facts.where(f.col(FLAW).isNull())
-        # Only after a crash, because a plan that contains a place takes Java seconds to compile.
-        if lacking.passed:
-            sound = sound.where(is_after(after))
-        self._lake.add(sound.drop(FLAW), lacking.days, new.upto)
+    def _keep(self, facts: DataFrame) -> int:
+        written = write_attempts(lake_rows(facts), self._lake.targets())
+        # Before the lake goes on, so that each attempt is in it or set aside.
+        self._set_aside(written)
+        self._lake.add(written)
+        return written.rows(DELIVERIES.name) + written.flawed
 
     def _count(self, facts: DataFrame, new: Tally, known: StatisticsPlace, now_ms: int) -> None:
         for _ in range(_TRIES):
-            after = self._counted_upto()
+            after = self.counted_upto()
             if new.upto <= after:
                 return
             lacking = new if after == known else self._tally(facts, after, now_ms)
@@ -178,14 +182,14 @@ class FactsBatch:
         # Minutes beyond the retention are not counted.
         return tally(facts, after, now_ms - KEPT_MS)
 
-    def _set_aside(self, new: Tally) -> None:
+    def _set_aside(self, new: LakeWrite) -> None:
         if new.flawed:
             set_aside(self._database, [SetAside("attempts", key, flaw) for key, flaw in new.flaws])
-            log.warning(
-                "%d of %d attempts have impossible values and were set aside", new.flawed, new.facts + new.flawed
-            )
+            log.warning("%d attempts have impossible values and were set aside", new.flawed)
 
-    def _counted_upto(self) -> StatisticsPlace:
+    def counted_upto(self) -> StatisticsPlace:
+        """Return the last attempt in the statistics; a database that is new or older is brought up to date."""
+
         async def upto(statistics: Statistics) -> StatisticsPlace:
             return (await statistics.progress()).upto
 

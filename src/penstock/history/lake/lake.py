@@ -1,115 +1,121 @@
-"""The lake of delivery facts: its interface, and its form as a Delta table."""
+"""The lake: Delta tables of what happened, in one directory or bucket. One process adds, any number read."""
 
 from collections.abc import Sequence
-from enum import StrEnum
-from importlib.util import find_spec
-from typing import Protocol
+from typing import Any
 
-import msgspec
-from pyspark.errors import AnalysisException
+import pyarrow
+import pyarrow.fs
+from deltalake.exceptions import TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 
 from penstock.events.statistics import BEFORE_ALL, StatisticsPlace
-from penstock.history.lake.facts import DAY, FACTS, place
-from penstock.spark.errors import SparkUnavailable
+from penstock.history.errors import LakeNotMigrated
+from penstock.history.lake.delta import LakeFiles, checked, explained
+from penstock.history.lake.rows import lake_facts
+from penstock.history.lake.schema import DELIVERIES, JOBS, POSITION, TABLES
+from penstock.history.lake.writer import LakeTarget, LakeWrite
+
+OLD_LOG = "_log"
+"""The log of lakes before Delta tables, which were Parquet files with a log of Penstock's own."""
 
 
-class LakeFormat(StrEnum):
-    """The format of the lake."""
+class Lake:
+    """The tables of a lake, which need not exist yet."""
 
-    PARQUET = "parquet"
-    DELTA = "delta"
-
-
-class Compacted(msgspec.Struct, frozen=True):
-    """What a compaction did to a day."""
-
-    day: str
-    rows: int
-    batches: int
-
-
-class Lake(Protocol):
-    """Facts, added in the order of their places and never changed."""
-
-    def upto(self) -> StatisticsPlace:
-        """Return the last attempt that is in the lake or was set aside."""
-        ...
-
-    def add(self, facts: DataFrame, days: dict[str, int], upto: StatisticsPlace) -> None:
-        """Add the facts of a batch that ends at a place, atomically and once; `days` has their number by day."""
-
-    def days(self) -> list[str]:
-        """Return the days that have facts, in order."""
-        ...
-
-    def facts(self, days: Sequence[str] | None = None) -> DataFrame:
-        """Return the facts of some days, or of all."""
-        ...
-
-    def compact(self, day: str) -> Compacted | None:
-        """Write a day's facts to few files; None if they are in few already."""
-        ...
-
-    def tidy(self) -> None:
-        """Compact the days that have become slow to read."""
-
-
-def open_lake(spark: SparkSession, path: str, lake_format: LakeFormat = LakeFormat.PARQUET) -> Lake:
-    """Return the lake in a directory, which need not exist yet."""
-    if lake_format is LakeFormat.PARQUET:
-        from penstock.history.lake.parquet_lake import ParquetLake
-
-        return ParquetLake(spark, path)
-    if find_spec("delta") is None:
-        raise SparkUnavailable(
-            "--format delta needs the package delta-spark: install it, and give Spark its jar with "
-            "`--conf spark.jars.packages=io.delta:…`, or use --format parquet, which needs nothing"
-        )
-
-    return DeltaLake(spark, path)
-
-
-class DeltaLake:
-    """Facts in a Delta table, whose log makes an append atomic. One process adds, any number read."""
-
-    def __init__(self, spark: SparkSession, path: str, source: str = LakeFormat.DELTA) -> None:
+    def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark = spark
-        self._path = path
-        self._source = source
+        self.path = checked(path)
+        self.tables = {name: LakeFiles(path, table) for name, table in TABLES.items()}
+        self._places: dict[str, StatisticsPlace] = {}
 
-    def upto(self) -> StatisticsPlace:
-        """Return the last attempt that is a fact; attempts set aside after it are only checked again."""
-        last = self.facts().agg(f.max(place()).alias("last")).collect()[0]["last"]
-        return BEFORE_ALL if last is None else StatisticsPlace(*last)
+    def place(self, table: str) -> StatisticsPlace:
+        """Return the last attempt in a table; read once, because only this process adds.
 
-    def add(self, facts: DataFrame, days: dict[str, int], upto: StatisticsPlace) -> None:
-        """Append, in one Delta transaction."""
-        facts.repartition(f.col(DAY)).write.format(self._source).partitionBy(DAY).mode("append").save(self._path)
+        The table's transaction names the position. Which rows of that position it has is seen in the rows.
+        """
+        if table not in self._places:
+            self._places[table] = _last_place(self.tables[table])
+        return self._places[table]
+
+    def targets(self) -> list[LakeTarget]:
+        """Return where attempts go to, and the last one that each table has."""
+        return [LakeTarget(self.tables[name], self.place(name)) for name in (DELIVERIES.name, JOBS.name)]
+
+    def add(self, written: LakeWrite) -> None:
+        """Commit what tasks have written, one table after the other; a table that has it all is left alone."""
+        for target in self.targets():
+            name = target.files.table.name
+            if written.upto > target.after:
+                after = None if target.after == BEFORE_ALL else target.after.position
+                target.files.commit(written.files.get(name, ()), written.upto.position, after)
+                self._places[name] = written.upto
 
     def days(self) -> list[str]:
-        """Return the days that have facts."""
-        return sorted(row[DAY] for row in self.facts().select(DAY).distinct().collect())
+        """Return the days that have deliveries."""
+        return sorted({file.date for file in self.tables[DELIVERIES.name].files() if file.date is not None})
 
     def facts(self, days: Sequence[str] | None = None) -> DataFrame:
         """Return the facts of some days, or of all."""
-        try:
-            facts = self._spark.read.format(self._source).load(self._path)
-        except AnalysisException as error:
-            if error.getCondition() not in ("PATH_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST", "DELTA_TABLE_NOT_FOUND"):
-                raise
-            return self._spark.createDataFrame([], FACTS)
-        # Cast, because Spark may read the day in a directory's name as a date.
-        facts = facts.select(*(f.col(field.name).cast(field.dataType) for field in FACTS))
-        return facts if days is None else facts.where(f.col(DAY).isin(*days))
+        files = [file for file in self.tables[DELIVERIES.name].files() if days is None or file.date in days]
+        return lake_facts(self.tables[DELIVERIES.name].frame(self._spark, files))
+
+    def frame(self, table: str) -> DataFrame:
+        """Return the rows of a table as of now."""
+        files = self.tables[table]
+        return files.frame(self._spark, files.files())
+
+    def compact(self, day: str | None = None) -> dict[str, int]:
+        """Let Delta combine small files; return how many were replaced by table."""
+        return {
+            name: files.compact(day) for name, files in self.tables.items() if day is None or files.table.partitions
+        }
 
     def tidy(self) -> None:
-        """Do nothing: a Delta table's properties say when it compacts itself."""
+        """Compact the days that have become slow to read, and delete what left the tables a week ago."""
+        for files in self.tables.values():
+            for day in files.crowded():
+                files.compact(day)
+            files.vacuum()
 
-    def compact(self, day: str) -> Compacted | None:
-        """Let Delta compact the day."""
-        if day not in self.days():
-            return None
-        self._spark.sql(f"OPTIMIZE delta.`{self._path}` WHERE {DAY} = '{day}'")
-        return Compacted(day, self.facts([day]).count(), 0)
+
+def open_lake(spark: SparkSession, path: str) -> Lake:
+    """Return the lake in a directory or bucket; LakeNotMigrated if it has the format of an older version."""
+    lake = Lake(spark, path)
+    if has_old_log(lake.path) and lake.tables[DELIVERIES.name].version() is None:
+        raise LakeNotMigrated(lake.path)
+    return lake
+
+
+def has_old_log(path: str) -> bool:
+    """Return whether a lake was written by a version before Delta tables."""
+    try:
+        root = pyarrow.fs.PyFileSystem(DeltaStorageHandler(path))
+    except TableNotFoundError:
+        return False
+    with explained(path):
+        return any(entry.path.endswith(".json") for entry in entries(root, OLD_LOG))
+
+
+def entries(root: pyarrow.fs.FileSystem, directory: str) -> list[pyarrow.fs.FileInfo]:
+    """Return what is in a directory; nothing if it does not exist."""
+    return list(root.get_file_info(pyarrow.fs.FileSelector(directory, allow_not_found=True)))
+
+
+def _last_place(files: LakeFiles) -> StatisticsPlace:
+    version = files.version()
+    if version is None:
+        return BEFORE_ALL
+    is_attempt = files.table == DELIVERIES
+    columns = [POSITION, "job_id", *(("attempt", "attempted_at") if is_attempt else ())]
+    rows = files.read(files.files(f"{POSITION} >= {version}"), columns).to_pylist()
+    places = [_place(row, is_attempt=is_attempt) for row in rows if row[POSITION] == version]
+    return max(places, default=StatisticsPlace(version, "", 0, 0))
+
+
+def _place(row: dict[str, Any], *, is_attempt: bool) -> StatisticsPlace:
+    if not is_attempt:
+        # A job has one attempt at a position, and its row came with it.
+        return StatisticsPlace(row[POSITION], row["job_id"], 2**62, 0)
+    at_ms = round(row["attempted_at"].timestamp() * 1000)
+    return StatisticsPlace(row[POSITION], row["job_id"], row["attempt"], at_ms)

@@ -66,7 +66,7 @@ class ApiApp:
         query = parse_query(scope["query_string"], route.query)
         content = await _content(route, headers, receive) if route.takes_body else b""
         body = _decoded(route, content) if route.takes_body else NoBody()
-        value = await route.answered(Call(found.path, query, body, content, headers))
+        value = await route.answered(Call(found.path, query, body, content, headers, caller.role))
         if route.is_decision:
             await self._record(route, found.path, content, caller)
         return value

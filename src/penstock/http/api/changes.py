@@ -42,10 +42,19 @@ def shown(content: bytes) -> str:
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}")[:MOST_CHARACTERS]
 
 
+def _masked_field(name: object, value: object) -> object:
+    # Any header of a delivery may be a credential, whatever its name.
+    if name == "headers" and isinstance(value, dict):
+        return dict.fromkeys(value, MASK)
+    return _masked(value)
+
+
 def _masked(value: object) -> object:
     match value:
         case dict():
-            return {name: MASK if is_secret_name(str(name)) else _masked(part) for name, part in value.items()}
+            return {
+                name: MASK if is_secret_name(str(name)) else _masked_field(name, part) for name, part in value.items()
+            }
         case list():
             return [_masked(part) for part in value]
         case str():

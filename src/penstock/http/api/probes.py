@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -98,12 +99,18 @@ class Probes:
         checks: Mapping[str, Check] | None = None,
         *,
         fatal: Callable[[], str | None] | None = None,
+        before_metrics: Callable[[], Awaitable[object]] | None = None,
         timeout_s: float = 2.0,
     ) -> None:
-        """Create the endpoints; `fatal` says why the process must be restarted, if it must."""
+        """Create the endpoints; `fatal` says why the process must be restarted, if it must.
+
+        `before_metrics` brings metrics up to date that are not counted as they happen; it is not awaited for long.
+        """
         self._metrics = metrics
         self._checks = Checks(checks or {}, timeout_s)
         self._fatal = fatal
+        self._before_metrics = before_metrics
+        self._timeout_s = timeout_s
 
     def wrap(self, app: App) -> App:
         """Return an app that answers the probes and leaves everything else, including lifespan, to `app`."""
@@ -127,6 +134,7 @@ class Probes:
         elif scope["method"] not in ("GET", "HEAD"):
             await send_answer(scope, send, 405, b'{"error":"GET or HEAD only"}', {**_JSON, "allow": "GET, HEAD"})
         elif scope["path"] == "/metrics":
+            await self._refresh()
             await send_answer(
                 scope, send, 200, self._metrics.exposition(), {"content-type": self._metrics.content_type}
             )
@@ -134,6 +142,12 @@ class Probes:
             await self._answer_live(scope, send)
         else:
             await self._answer_ready(scope, send)
+
+    async def _refresh(self) -> None:
+        if self._before_metrics is not None:
+            # What is out of date is better than no metrics at all.
+            with suppress(Exception):
+                await asyncio.wait_for(self._before_metrics(), self._timeout_s)
 
     async def _answer_live(self, scope: Scope, send: Send) -> None:
         reason = self._fatal() if self._fatal is not None else None

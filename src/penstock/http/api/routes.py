@@ -34,13 +34,14 @@ class NoBody(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Call(Generic[Q, B]):
-    """A request to a route: the variable parts of its path, its query, its body, and the raw content."""
+    """A request to a route: the variable parts of its path, its query, its body, the raw content, the caller's role."""
 
     path: Mapping[str, str]
     query: Q
     body: B
     content: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
+    role: Role = Role.ADMIN
 
 
 @dataclass(frozen=True, kw_only=True)

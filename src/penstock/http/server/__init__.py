@@ -16,6 +16,7 @@ from penstock.http.server.asgi import (
 from penstock.http.server.server import (
     CHOOSE_ANOTHER,
     HttpServer,
+    is_loopback,
     listening_socket,
     run,
     serve,
@@ -37,6 +38,7 @@ __all__ = [
     "Scope",
     "Send",
     "accept_lifespan",
+    "is_loopback",
     "listening_socket",
     "read_body",
     "run",

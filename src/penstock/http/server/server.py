@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from penstock.edge.clock import wall_seconds
+from penstock.edge.own_ports import serve_port
 from penstock.edge.pause import pause
 from penstock.http.errors import CannotListen, ExposedWithoutCredentials, PortInUse
 from penstock.http.server.asgi import App, Lifespan
@@ -33,7 +34,7 @@ _LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 def listening_socket(host: str, port: int, *, credentials_set: bool) -> socket.socket:
     """Return a listening socket (port 0 takes a free one), on loopback only unless credentials are set."""
     family, address = _resolve(host, port)
-    if not credentials_set and not ipaddress.ip_address(address.partition("%")[0]).is_loopback:
+    if not credentials_set and not _is_loopback(address):
         raise ExposedWithoutCredentials(
             f"will not listen on {host}: other machines could use this service, and it asks for no "
             "credentials; set credentials, or listen on 127.0.0.1"
@@ -49,6 +50,15 @@ def listening_socket(host: str, port: int, *, credentials_set: bool) -> socket.s
         raise _refusal(host, port, error) from error
     sock.setblocking(False)
     return sock
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a server on this host can be reached from this machine only."""
+    return _is_loopback(_resolve(host, 0)[1])
+
+
+def _is_loopback(address: str) -> bool:
+    return ipaddress.ip_address(address.partition("%")[0]).is_loopback
 
 
 def url_of(host: str, sock: socket.socket, *, secure: bool = False) -> str:
@@ -107,6 +117,7 @@ class HttpServer:
         self._reaper: asyncio.Task[None] | None = None
         self._certificate = served_certificate()
         self.url = ""
+        self.port = 0
 
     async def __aenter__(self) -> "HttpServer":
         """Bind and start; `url` is known and reachable from here on."""
@@ -114,6 +125,7 @@ class HttpServer:
         try:
             certificate = self._certificate
             self.url = url_of(self._host, sock, secure=certificate is not None)
+            self.port = sock.getsockname()[1]
             await self._lifespan.start()
             loop = asyncio.get_running_loop()
             self._listener = await loop.create_server(
@@ -144,6 +156,12 @@ class HttpServer:
         self.abandon()
         await self._lifespan.stop()
 
+    def announce(self, *, open_to_deliveries: bool = False) -> None:
+        """Print the address, and close the port to deliveries of this process unless it is there for them."""
+        if not open_to_deliveries:
+            serve_port(self.port)
+        print(f"listening on {self.url}", flush=True)
+
     def abandon(self) -> None:
         """Stop waiting for requests in progress."""
         self._connections.abandon()
@@ -170,7 +188,7 @@ async def serve_until_signal(server: HttpServer, before_stop: Callable[[], None]
     """Serve until SIGINT or SIGTERM; `before_stop` may answer requests that would otherwise wait for long."""
     stop = stop_signal(server)
     async with server:
-        print(f"listening on {server.url}", flush=True)
+        server.announce()
         await stop.wait()
         if before_stop is not None:
             before_stop()

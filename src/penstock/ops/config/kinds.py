@@ -201,6 +201,29 @@ def networks() -> Kind[tuple[Network, ...]]:
     return Kind(allowed, check, parse, lambda given: [str(network) for network in given])
 
 
+def ports() -> Kind[tuple[int, ...]]:
+    """Return the kind of a list of ports."""
+
+    def check(value: object) -> tuple[int, ...]:
+        if not isinstance(value, list | tuple):
+            raise TypeError("not a list")
+        return tuple(_require(_port(entry), lambda port: 1 <= port <= 65_535) for entry in value)
+
+    def parse(text: str) -> tuple[int, ...]:
+        return check([entry.strip() for entry in text.split(",") if entry.strip()])
+
+    return Kind(
+        "a list of ports such as 5432 (separated by commas in the environment)",
+        check,
+        parse,
+        lambda given: [str(port) for port in given],
+    )
+
+
+def _port(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else int(_line(value))
+
+
 def database_url() -> Kind[str]:
     """Return the kind of a PostgreSQL URL, or empty for the embedded database; its password is never shown."""
 

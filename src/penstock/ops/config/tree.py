@@ -133,6 +133,25 @@ class SqsSettings:
         kinds.networks(),
         "Proxies whose X-Forwarded-Proto and X-Forwarded-Host give the beginning of queue URLs, and the signed host.",
     )
+    credentials: str = setting(
+        "",
+        kinds.line(),
+        "File of access keys; requests must then be signed. `serve sqs --credentials` takes precedence.",
+    )
+    parts_key: str = setting(
+        "",
+        kinds.line(),
+        "Access key and secret, with a colon in between, with which Penstock's own parts sign their requests to the "
+        "SQS server, which then accepts signed requests only; give it in the environment. `penstock up` creates one "
+        "where the API has keys.",
+        secret=True,
+    )
+    durable_leases: bool = setting(
+        False,
+        kinds.flag(),
+        "Whether messages in flight stay hidden after a crash, for queues without the attribute DurableLeases; a "
+        "receive then waits for a commit. With `serve sqs --node` it is always so.",
+    )
     databases: tuple[str, ...] = setting(
         (),
         kinds.named_databases(),
@@ -163,8 +182,8 @@ class PipelineOptions:
     lake: str = setting(
         "",
         kinds.line(),
-        "Directory or URL of the delivery facts; on a cluster, one that all its machines can reach. If empty, lake in "
-        "`data.dir`.",
+        "Directory or URL of the lake's Delta tables; on a cluster, one that all its machines can reach. If empty, "
+        "lake in `data.dir`.",
     )
     trigger_ms: int = setting(
         500,
@@ -225,6 +244,18 @@ class NodeSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClusterSettings:
+    """Several nodes on one PostgreSQL database."""
+
+    ttl_s: float = setting(
+        10.0,
+        kinds.number(1, 300),
+        "How long a node owns its queues after its last renewal, and how long the others wait for a node that is gone; "
+        "the same on every node.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class EgressSettings:
     """Where deliveries may go."""
 
@@ -232,6 +263,12 @@ class EgressSettings:
         (),
         kinds.networks(),
         "Loopback, private and link-local networks that subscribers' URLs may reach.",
+    )
+    deny_ports: tuple[int, ...] = setting(
+        (),
+        kinds.ports(),
+        "Ports of this machine that deliveries never reach, whatever `egress.allow` opens. Those of the delivering "
+        "process are always closed; `penstock up` closes those of all its parts.",
     )
 
 
@@ -252,4 +289,5 @@ class Config:
     traces: TraceSettings = field(default_factory=TraceSettings)
     log: LogSettings = field(default_factory=LogSettings)
     node: NodeSettings = field(default_factory=NodeSettings)
+    cluster: ClusterSettings = field(default_factory=ClusterSettings)
     egress: EgressSettings = field(default_factory=EgressSettings)

@@ -21,6 +21,8 @@ _NAMED_SECRET = re.compile(
     )
     """
 )
+# The end of a string may be missing too.
+_JSON_FIELD = re.compile(r'("([^"\\]{1,100})"\s*+:\s*+)"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 
 
 def is_secret_name(name: str) -> bool:
@@ -32,6 +34,11 @@ def is_secret_name(name: str) -> bool:
 def mask_secrets(text: str) -> str:
     """Return the text with passwords in URLs and values of secret-looking names replaced by ***."""
     return _NAMED_SECRET.sub(rf"\1{MASK}", _URL_PASSWORD.sub(rf"\1{MASK}@", text))
+
+
+def mask_json_secrets(text: str) -> str:
+    """Return a JSON text with the strings of secret names masked; it stays JSON, and other text stays as it is."""
+    return _JSON_FIELD.sub(lambda field: f'{field[1]}"{MASK}"' if is_secret_name(field[2]) else field[0], text)
 
 
 def mask_whole_url(url: str) -> str:

@@ -12,6 +12,7 @@ import msgspec
 
 from penstock.domain.limits import MINUTE_MS
 from penstock.domain.pointer import group_in_body
+from penstock.edge.private_files import create_private
 from penstock.queues.port import Publication, Received
 
 DEDUP_WINDOW_MS = 5 * MINUTE_MS
@@ -280,6 +281,7 @@ class EmbeddedTable:
 def connect(path: str) -> sqlite3.Connection:
     """Open the database at `path` and create missing tables; raise sqlite3.Error if that fails."""
     # One thread at a time uses it, but not always the same.
+    create_private(path)
     connection = sqlite3.connect(path, _BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
     try:
         for setting in _SETTINGS:

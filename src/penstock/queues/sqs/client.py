@@ -10,7 +10,7 @@ import msgspec
 from penstock.delivery import Answer, AnyAddress, DeliveryFailed, HttpClient, Target, own_part_settings, parse_target
 from penstock.domain.errors import PenstockError
 from penstock.domain.limits import MIB, SECOND_MS
-from penstock.edge.clock import Clock
+from penstock.edge.clock import Clock, wall_ms
 from penstock.queues.errors import BrokerQueueNotFound, BrokerRefused, BrokerUnavailable, SourceClosed
 from penstock.queues.sqs.request import RequestWriter, find_key, find_region
 from penstock.queues.uri import SqsUri
@@ -256,6 +256,16 @@ class SqsClient:
         self._is_using = False
         self._closed = False
 
+    @property
+    def may_create(self) -> bool:
+        """Whether a queue that does not exist is created."""
+        return self._template is not None
+
+    @property
+    def keeps_queue(self) -> bool:
+        """Whether the queue is to exist always: its template is the queue itself."""
+        return self._template == self._uri
+
     async def open(self) -> dict[str, str]:
         """Load the key again, as it may have changed, and return all attributes of the queue."""
         self._writer = self._new_writer()
@@ -366,7 +376,7 @@ class SqsClient:
         self, action: str, body: bytes, answer: "msgspec.json.Decoder[A]", *, outlives_cancel: bool = False
     ) -> A:
         http = self._connections.http()
-        head = self._writer.head(action, body, self._clock.now_ms())
+        head = self._writer.head(action, body, wall_ms(self._clock))
         try:
             answered = await http.send(head, body, outlives_cancel=outlives_cancel)
         except DeliveryFailed as error:

@@ -6,6 +6,7 @@ is in the queue.
 """
 
 import asyncio
+import logging
 import re
 from collections import deque
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from typing import Protocol
 
 import msgspec
 
-from penstock.domain.errors import PenstockError
+from penstock.domain.errors import NotFound, PenstockError
 from penstock.domain.limits import MIB
 from penstock.domain.pointer import DEFAULT_GROUP
 from penstock.edge.clock import Clock, SystemClock
@@ -32,6 +33,8 @@ from penstock.queues.sqs.client import (
     failure,
 )
 from penstock.queues.uri import SqsUri
+
+log = logging.getLogger(__name__)
 
 _MAX_BATCHES = 8
 # A Penstock server writes concurrent batches in one commit, so that more at once is less work.
@@ -71,6 +74,7 @@ class SqsPublisher:
         connections: SqsConnections | None = None,
         template: SqsUri | None = None,
     ) -> None:
+        self._queue = uri.shown
         self._fifo = uri.fifo
         self._clock = clock or SystemClock()
         self._client = SqsClient(uri, self._clock, connections=connections, template=template)
@@ -94,6 +98,18 @@ class SqsPublisher:
         """Publish messages in order; return per message None, or the error."""
         if not publications:
             return []
+        outcomes = await self._publish(publications)
+        # Of a group, only the first was sent; nothing of all this was stored.
+        if self._client.may_create and all(isinstance(outcome, NotFound | HeldBack) for outcome in outcomes):
+            log.warning("the queue %s is gone; creating it again", self._queue)
+            try:
+                await self.open()
+            except PenstockError as error:
+                return [error] * len(publications)
+            outcomes = await self._publish(publications)
+        return outcomes
+
+    async def _publish(self, publications: Sequence[Publication]) -> "list[Exception | None]":
         call = _Call(len(publications))
         self._queue_all(publications, call)
         await call.done
@@ -101,6 +117,12 @@ class SqsPublisher:
 
     async def settled_before_ms(self, pool: str | None = None) -> int:
         """Return a moment before which nothing was published that the queue still has."""
+        try:
+            return await self._client.settled_before_ms()
+        except NotFound:
+            if not self._client.may_create:
+                raise
+        await self.open()
         return await self._client.settled_before_ms()
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
 """Requests to SQS: AWS JSON 1.0 in a POST, signed by Signature Version 4 if there is a key.
 
-The headers are always the same, so their canonical form is fixed. The key comes from AWS's environment variables, else
-from the shared credentials file.
+The headers are always the same, so their canonical form is fixed. The key is that of Penstock's parts, if there is one
+(`sqs.parts_key`), else it comes from AWS's environment variables, else from the shared credentials file.
 """
 
 import configparser
@@ -17,6 +17,7 @@ from penstock.delivery import RequestHead, Target
 from penstock.domain.signing import AWS_ALGORITHM, aws_credential_scope, aws_signing_key, aws_string_to_sign
 
 DEFAULT_REGION = "us-east-1"
+PARTS_KEY = "PENSTOCK_SQS__PARTS_KEY"
 _SERVICE = "sqs"
 _CONTENT_TYPE = "application/x-amz-json-1.0"
 
@@ -70,10 +71,17 @@ class RequestWriter:
 
 def find_key(environment: Mapping[str, str] = os.environ) -> AwsKey | None:
     """Return the key to sign with; None if there is none, as for a local server without authentication."""
+    key = _from_variables(environment) or _from_file(environment)
+    name, _, parts_secret = environment.get(PARTS_KEY, "").partition(":")
+    if name and parts_secret and (key is None or key.access_key != name):
+        return AwsKey(name, parts_secret)
+    return key
+
+
+def _from_variables(environment: Mapping[str, str]) -> AwsKey | None:
     access_key, secret = environment.get("AWS_ACCESS_KEY_ID"), environment.get("AWS_SECRET_ACCESS_KEY")
-    if access_key and secret:
-        return AwsKey(access_key, secret, environment.get("AWS_SESSION_TOKEN") or None)
-    return _from_file(environment)
+    session_token = environment.get("AWS_SESSION_TOKEN") or None
+    return AwsKey(access_key, secret, session_token) if access_key and secret else None
 
 
 def find_region(url_region: str | None, environment: Mapping[str, str] = os.environ) -> str:

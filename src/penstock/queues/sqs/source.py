@@ -20,6 +20,7 @@ from penstock.edge.clock import Clock, SystemClock
 from penstock.edge.pause import pause
 from penstock.edge.pulse import LoopPulse
 from penstock.queues.batcher import Batcher
+from penstock.queues.errors import BrokerQueueNotFound
 from penstock.queues.port import Confirmation, Received
 from penstock.queues.sqs.client import (
     GROUP_ATTRIBUTE,
@@ -152,8 +153,13 @@ class SqsSource:
                 return []
             self._is_idle = False
         sent_s = loop.time()
-        with self._pulse.waiting():
-            messages = await self._client.receive(self._receive_body)
+        try:
+            with self._pulse.waiting():
+                messages = await self._client.receive(self._receive_body)
+        except BrokerQueueNotFound:
+            if self._client.keeps_queue:
+                await self._client.create()
+            raise
         leased_s = self._pulse.leased_s(sent_s, self.visibility_s or DEFAULT_VISIBILITY_S)
         self._is_idle = not messages
         if pauses_after(len(messages), self._most):

@@ -227,6 +227,7 @@ class Consumer:
             healthy=self.is_healthy,
             last_poll_age_s=None if self._reach.answered_ms is None else self._reach.silent_ms / SECOND_MS,
             draining=self.stopped,
+            missing=self._reach.is_missing,
         )
 
 

@@ -57,7 +57,10 @@ def readiness(sync: ConfigSync, router: RouterSurface) -> dict[str, Check]:
         if queues and all(queue.last_poll_age_s is None for queue in queues):
             return CheckResult(False, "no queue has been reached yet")
         stalled = [queue.name for queue in queues if not _polls(queue)]
-        return CheckResult(not stalled, f"not polling: {', '.join(stalled)}" if stalled else "")
+        if stalled:
+            return CheckResult(False, f"not polling: {', '.join(stalled)}")
+        missing = [queue.name for queue in queues if queue.missing]
+        return CheckResult(True, f"queues that do not exist: {', '.join(missing[:MAX_REASONS])}" if missing else "")
 
     return {"initialised": initialised, "consumers": consumers}
 

@@ -70,6 +70,8 @@ class QueueView(msgspec.Struct, frozen=True, rename="camel"):
     healthy: bool
     last_poll_age_s: float | None
     draining: bool
+    missing: bool = False
+    """Whether the server answers that there is no such queue."""
 
 
 class InFlightView(msgspec.Struct, frozen=True, rename="camel"):

@@ -1,8 +1,9 @@
-"""The mediator: makes one attempt to deliver a message and returns its outcome."""
+"""Mediators: make one attempt to deliver a message and return its outcome; one that does so by HTTP."""
 
 import logging
 from collections.abc import Callable, Coroutine
 from functools import lru_cache
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -19,7 +20,8 @@ from penstock.domain.outcome import (
 )
 from penstock.domain.pointer import MessagePointer
 from penstock.domain.signing import Signature, sign
-from penstock.edge.clock import Clock
+from penstock.edge.clock import Clock, wall_ms
+from penstock.router.pools.permits import Permit
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +34,36 @@ Warn = Callable[[str, str, str, str], None]
 """Code, severity, source and message of a warning."""
 
 _encode = msgspec.json.Encoder().encode
+
+
+class Mediator(Protocol):
+    """Delivers messages."""
+
+    def attempt(self, pointer: MessagePointer, attempt: int) -> Coroutine[None, None, MediationOutcome | None]:
+        """Make one attempt; the outcome reports any error. None is a defect, and counts as a failure."""
+        ...
+
+
+@runtime_checkable
+class StagedMediator(Protocol):
+    """Delivers messages, with something to do before and after the request that needs no permit."""
+
+    def attempt_in_stages(
+        self, pointer: MessagePointer, attempt: int, permit: Permit
+    ) -> Coroutine[None, None, MediationOutcome | None]:
+        """Make one attempt as `Mediator.attempt` does; hold the permit during the request only."""
+        ...
+
+
+Attempt = Callable[[MessagePointer, int, Permit], Coroutine[None, None, MediationOutcome | None]]
+
+
+def attempt_of(mediator: Mediator | StagedMediator) -> Attempt:
+    """Return the call that makes an attempt, with its permit; a mediator without stages does not need that."""
+    if isinstance(mediator, StagedMediator):
+        return mediator.attempt_in_stages
+    attempt = mediator.attempt
+    return lambda pointer, number, permit: attempt(pointer, number)
 
 
 class HttpMediator:
@@ -72,7 +104,7 @@ class HttpMediator:
         return outcome_of(answer.status, answer.retry_after, answer.body, now_ms, self._client_errors)
 
     def _signature(self, pointer: MessagePointer, body: bytes) -> Signature:
-        return sign(pointer.signing_secrets, pointer.id, self._clock.now_ms() // SECOND_MS, body)
+        return sign(pointer.signing_secrets, pointer.id, wall_ms(self._clock) // SECOND_MS, body)
 
     def _report(self, outcome: MediationOutcome, endpoint: str, message_id: str, attempt: int) -> None:
         """Log a failed attempt; warn if an operator has to act."""

@@ -7,8 +7,7 @@ limit becomes ready, so that no waiting message is left without a worker.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
 
 from penstock.domain.limits import SECOND_MS
 from penstock.domain.outcome import (
@@ -17,18 +16,18 @@ from penstock.domain.outcome import (
     MediationOutcome,
     MediationResult,
     RateLimited,
-    error_text,
     retry_delay_s,
 )
 from penstock.domain.pace.rate import SlidingWindow
-from penstock.domain.pointer import DispatchMode, MessagePointer
 from penstock.edge.clock import Clock
 from penstock.router.intake.tracker import TrackedMessage
 from penstock.router.monitoring.views import RouterGroupView, RouterPoolView
 from penstock.router.monitoring.warnings import WarningCode, Warnings, WarningSeverity
 from penstock.router.pools.counts import PoolMetrics
 from penstock.router.pools.lanes import PoolLane, PoolLanes
+from penstock.router.pools.mediator import Mediator, StagedMediator, attempt_of
 from penstock.router.pools.permits import MessageLeaseEnded, Permit, Permits
+from penstock.router.pools.returns import MessageReturns
 
 CAPACITY_PER_PERMIT = 20
 MIN_CAPACITY = 50
@@ -37,28 +36,6 @@ ROOM_FOR = 10
 SHRINK_WAIT_S = 60.0
 
 _log = logging.getLogger(__name__)
-
-
-class Mediator(Protocol):
-    """Delivers messages."""
-
-    def attempt(self, pointer: MessagePointer, attempt: int) -> Coroutine[None, None, MediationOutcome | None]:
-        """Make one attempt; the outcome reports any error. None is a defect, and counts as a failure."""
-        ...
-
-
-@runtime_checkable
-class StagedMediator(Protocol):
-    """Delivers messages, with something to do before and after the request that needs no permit."""
-
-    def attempt_in_stages(
-        self, pointer: MessagePointer, attempt: int, permit: Permit
-    ) -> Coroutine[None, None, MediationOutcome | None]:
-        """Make one attempt as `Mediator.attempt` does; hold the permit during the request only."""
-        ...
-
-
-Attempt = Callable[[MessagePointer, int, Permit], Coroutine[None, None, MediationOutcome | None]]
 
 
 class DeliveryPool:
@@ -79,13 +56,14 @@ class DeliveryPool:
         self.metrics = metrics
         self.draining = False
         self._prepares = isinstance(mediator, StagedMediator)
-        self._attempt = _attempt_of(mediator)
+        self._attempt = attempt_of(mediator)
         self._clock = clock
         self._warnings = warnings
         self._loop = asyncio.get_running_loop()
         self._rate = SlidingWindow(rate_limit_per_minute) if rate_limit_per_minute else None
         self._rate_timer: asyncio.TimerHandle | None = None
         self._lanes = PoolLanes(self._loop.time)
+        self._returns = MessageReturns(code, self._lanes, clock, self._loop.time)
         self._workers: dict[asyncio.Task[None], _Worker] = {}
         self._backing_off: dict[PoolLane, asyncio.TimerHandle] = {}
         self._permits = Permits(concurrency, self._loop.time, self._start_workers)
@@ -185,17 +163,11 @@ class DeliveryPool:
         return False
 
     def _drop(self, lane: PoolLane) -> None:
-        """Drop a lane's message without a settlement: its queue redelivers it, maybe to another router.
-
-        Later messages of its group must not overtake it.
-        """
         message, lane.current = lane.current, None
         assert message is not None
-        _log.info("pool %s: the lease of message %s has ended; it is dropped", self.code, message.pointer.id)
-        self._block_batch(message, 0)
-        message.origin.settlements.abandon(message)
-        self._cascade(lane, message)
+        self._returns.drop(lane, message)
         self._lanes.release(lane)
+        self._signal_room()
 
     def _wake_for_rate(self, wait_ms: int) -> None:
         if self._rate_timer is None:
@@ -243,8 +215,9 @@ class DeliveryPool:
         """Return the messages of a worker that was cancelled during a delivery to their queue."""
         message, lane.current = lane.current, None
         if message is not None:
-            self._give_back(message, 0)
-            self._cascade(lane, message)
+            self._returns.give_back(message, 0)
+            self._returns.cascade(lane, message)
+            self._signal_room()
         if lane.size:
             self._warn(
                 WarningCode.GROUP_THREAD_EXIT_WITH_MESSAGES,
@@ -270,18 +243,9 @@ class DeliveryPool:
         if final:
             message.origin.settlements.ack(message)
         else:
-            self._log_return(message, outcome)
-            self._give_back(message, outcome.effective_delay_s)
-            self._cascade(lane, message)
+            self._returns.fail(lane, message, outcome)
+            self._signal_room()
         self._lanes.release(lane)
-
-    def _log_return(self, message: TrackedMessage, outcome: MediationOutcome) -> None:
-        reason, delay_s = error_text(outcome.error) or "it failed", outcome.effective_delay_s
-        extra = {"pool": self.code, "queue": message.origin.name, "group": message.group}
-        _log.info("message %s returns to its queue for %d s: %s", message.pointer.id, delay_s, reason, extra=extra)
-        batch = message.batch_group
-        if message.pointer.dispatch_mode is DispatchMode.BLOCK_ON_ERROR and not batch.has_failed:
-            _log.warning("batch and group %s has failed: its later messages return to their queue", batch, extra=extra)
 
     def _unexpected_error(self, message: TrackedMessage, error: Exception) -> MediationOutcome:
         _log.error("delivering message %s failed unexpectedly", message.pointer.id, exc_info=error)
@@ -307,33 +271,6 @@ class DeliveryPool:
         del self._backing_off[lane]
         self._lanes.resume(lane)
         self._start_workers()
-
-    def _give_back(self, message: TrackedMessage, delay_s: int) -> None:
-        """Return a failed message to its queue; in mode BLOCK_ON_ERROR its batch may not overtake it."""
-        self._block_batch(message, delay_s)
-        message.origin.settlements.nack(message, delay_s)
-
-    def _block_batch(self, message: TrackedMessage, delay_s: int) -> None:
-        if message.pointer.dispatch_mode is DispatchMode.BLOCK_ON_ERROR:
-            message.batch_group.fail(delay_s, self._clock.now_ms())
-
-    def _cascade(self, lane: PoolLane, failed: TrackedMessage) -> None:
-        """Return the messages that must not overtake the failed one to their queue."""
-        now_ms, now_s = self._clock.now_ms(), self._loop.time()
-        for message in self._lanes.take_blocked(lane, failed):
-            message.batch_group.fail_with(failed.batch_group)
-            _log.warning(
-                "message %s returns to its queue, to keep order: batch and group %s has failed",
-                message.pointer.id,
-                failed.batch_group,
-                extra={"pool": self.code, "queue": message.origin.name, "group": message.group},
-            )
-            if message.leased_until_s <= now_s:
-                message.origin.settlements.abandon(message)
-                continue
-            delay_s = message.batch_group.delay_s(now_ms, ordered=message.received.ordered)
-            message.origin.settlements.nack(message, delay_s)
-        self._signal_room()
 
     def _count(self, outcome: MediationOutcome, duration_s: float, waited_s: float, group: str) -> None:
         if outcome.result is MediationResult.SUCCESS:
@@ -425,7 +362,7 @@ class DeliveryPool:
             timer.cancel()
         self._backing_off.clear()
         for message in self._lanes.clear():
-            self._give_back(message, 0)
+            self._returns.give_back(message, 0)
         self._signal_room()
         self._changed.set()
 
@@ -511,10 +448,3 @@ class _Worker:
     def __init__(self, lane: PoolLane, permit: Permit) -> None:
         self.lane: PoolLane | None = lane
         self.permit = permit
-
-
-def _attempt_of(mediator: Mediator | StagedMediator) -> Attempt:
-    if isinstance(mediator, StagedMediator):
-        return mediator.attempt_in_stages
-    attempt = mediator.attempt
-    return lambda pointer, number, permit: attempt(pointer, number)

@@ -12,7 +12,8 @@ from penstock.router.config.plan import PoolPlan, plan_pools
 from penstock.router.intake.tracker import InFlightTracker
 from penstock.router.monitoring.warnings import ROUTER, WarningCode, Warnings, WarningSeverity
 from penstock.router.pools.counts import RouterMetrics
-from penstock.router.pools.pool import SHRINK_WAIT_S, DeliveryPool, Mediator, StagedMediator
+from penstock.router.pools.mediator import Mediator, StagedMediator
+from penstock.router.pools.pool import SHRINK_WAIT_S, DeliveryPool
 
 DEFAULT_POOL_CONCURRENCY = 20
 

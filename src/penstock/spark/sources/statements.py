@@ -21,13 +21,16 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import LongType, StringType, StructType
 
 from penstock.events.store import MODE_OF, STATUS_OF, Dialect
-from penstock.spark.schemas import ATTEMPTS, EVENTS, JOBS
+from penstock.spark.schemas import ATTEMPTS, DATA_BYTES, EVENTS, JOBS
 
 CODES: dict[str, tuple[str, tuple[str, ...]]] = {
     "status": ("state", tuple(status.value for status in STATUS_OF)),
     "mode": ("mode", tuple(mode.value for mode in MODE_OF)),
 }
 """Columns that are stored as small numbers: the stored column, and the name of each number."""
+
+DERIVED = {DATA_BYTES.name: (DATA_BYTES, "length(data)")}
+"""Columns that the database computes: their type, and their SQL."""
 
 Key = TypeVar("Key", int, str)
 
@@ -69,6 +72,8 @@ STORED = {
 
 def expression(column: str) -> str:
     """Return a column in SQL that both databases understand."""
+    if column in DERIVED:
+        return f"{DERIVED[column][1]} AS {column}"
     if column not in CODES:
         return column
     stored, names = CODES[column]

@@ -17,7 +17,7 @@ from penstock.domain.subscription import Subscription
 from penstock.spark.database import SparkDatabase
 from penstock.spark.schemas import SUBSCRIPTIONS
 from penstock.spark.sources.database_reader import reader_for
-from penstock.spark.sources.statements import STORED, KeyRange, Query, StoredTable, condition, ranges_between
+from penstock.spark.sources.statements import DERIVED, STORED, KeyRange, Query, StoredTable, condition, ranges_between
 from penstock.spark.sources.stream_source import TASK_ROWS, StreamReader
 from penstock.spark.sources.valid_rows import SetAside, set_aside
 
@@ -46,7 +46,9 @@ class TableSource(DataSource):
         """Return the columns asked for."""
         stored = SUBSCRIPTIONS if self._table == "subscriptions" else STORED[self._table].schema
         names = self.options.get("columns")
-        return stored if names is None else StructType([stored[name] for name in names.split(",")])
+        if names is None:
+            return stored
+        return StructType([DERIVED[name][0] if name in DERIVED else stored[name] for name in names.split(",")])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the table that the options name."""

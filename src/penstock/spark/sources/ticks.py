@@ -21,7 +21,7 @@ from penstock.engine.store.postgres_address import PostgresAddress, Session
 from penstock.events.errors import DatabaseFailed
 from penstock.events.store import Dialect, Transaction, credited_streams
 from penstock.events.store.postgres import PostgresTransaction
-from penstock.events.store.sqlite import SqliteTransaction
+from penstock.events.store.sqlite.transaction import SqliteTransaction
 from penstock.spark.database import SparkDatabase
 
 # Spark asks again at once; a stop waits for this long at most.

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from penstock.engine import Entry
-from penstock.sqs.actions.answer import Answer
+from penstock.sqs.actions.answer import AfterCommit, Answer
 from penstock.sqs.actions.contents import check_attempt_id, check_max_messages, check_visibility, check_wait
 from penstock.sqs.actions.message_attributes import body_md5, chosen, md5_of, shown
 from penstock.sqs.actions.send import GROUP_SEPARATOR, sequence_number
 from penstock.sqs.auth.caller import SqsCaller
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, not_for_this_kind
-from penstock.sqs.model import ReceivedMessage, ReceiveMessageRequest, ReceiveMessageResponse
+from penstock.sqs.model import ReceivedMessage, ReceiveMessageRequest, ReceiveMessageResponse, Shape
 from penstock.sqs.queue.queue import MAX_IN_FLIGHT, SqsQueue
 from penstock.sqs.queue.receipts import SqsDelivery, encode_handle
 from penstock.sqs.queue.redrive import first_received_ms, total_receives
@@ -34,10 +34,11 @@ def receive_message(service: SqsService, caller: SqsCaller, request: ReceiveMess
     """Lease up to ten messages; if there are none, wait if the request asks for it."""
     queue = service.of_url(caller, request.queue_url)
     receive = _Receive(service, queue, request)
-    service.charge(queue, Action.RECEIVE, 1)
+    if caller.hop is None or not caller.hop.woken:
+        service.charge(queue, Action.RECEIVE, 1)
     repeated = receive.repeated()
     if repeated is not None:
-        return receive.response(repeated)
+        return receive.durable(repeated, receive.response(repeated))
     deliveries = queue.lease_now(receive.max_messages, receive.lease_ms)
     if not deliveries and not queue.fifo and queue.in_flight() >= MAX_IN_FLIGHT:
         raise SqsError(ErrorKind.OVER_LIMIT, f"Too many messages in flight: at most {MAX_IN_FLIGHT} at a time.")
@@ -88,7 +89,7 @@ class _Receive:
         check_attempt_id(attempt_id)
         return self._queue.attempts.repeat(attempt_id, self.lease_ms, self._service.clock.now_ms())
 
-    async def wait(self, caller: SqsCaller) -> ReceiveMessageResponse:
+    async def wait(self, caller: SqsCaller) -> Shape:
         """Read on in the store or wait for a message, as long as the caller is connected."""
         queue = self._queue
         deliveries = await queue.receive(self.max_messages, 0, self.lease_ms)
@@ -96,20 +97,33 @@ class _Receive:
             deliveries = await caller.while_connected(queue.receive(self.max_messages, self.wait_s, self.lease_ms))
         return await self.after_hand_overs(deliveries)
 
-    async def after_hand_overs(self, deliveries: list[SqsDelivery]) -> ReceiveMessageResponse:
+    async def after_hand_overs(self, deliveries: list[SqsDelivery]) -> Shape:
         """Return the response once the dead letters that this receive found are in their queue."""
         if self._queue.hand_overs:
             await asyncio.wait(self._queue.hand_overs)
-        return self.fresh_response(deliveries)
+        answer = self.fresh_response(deliveries)
+        return await answer.wait() if isinstance(answer, AfterCommit) else answer
 
-    def fresh_response(self, deliveries: list[SqsDelivery]) -> ReceiveMessageResponse:
+    def fresh_response(self, deliveries: list[SqsDelivery]) -> ReceiveMessageResponse | AfterCommit:
         """Return the response for messages leased just now."""
         queue, service = self._queue, self._service
         if self._attempt_id is not None and deliveries:
             queue.attempts.remember(self._attempt_id, deliveries, service.clock.now_ms())
         for delivery in deliveries:
             service.metrics.count_partition(queue, delivery.partition.index, "receive", len(delivery.entries))
-        return self.response(deliveries)
+        return self.durable(deliveries, self.response(deliveries))
+
+    def durable(
+        self, deliveries: list[SqsDelivery], response: ReceiveMessageResponse
+    ) -> ReceiveMessageResponse | AfterCommit:
+        """Return the response, to be sent once the leases are durable if the queue keeps them."""
+        if not deliveries or not self._queue.keeps_leases:
+            return response
+        commits = [
+            (each.partition.shell, each.partition.shell.ledger.save_leases(each.partition.queue, each.entries))
+            for each in deliveries
+        ]
+        return AfterCommit(commits, response)
 
     def response(self, deliveries: list[SqsDelivery]) -> ReceiveMessageResponse:
         """Return the response for these deliveries."""

@@ -70,9 +70,9 @@ def change_message_visibility(
     queue = service.of_url(caller, request.queue_url)
     service.charge(queue, Action.RECEIVE, 1)
 
-    def change() -> Shape:
-        _change_visibility(service, queue, request.receipt_handle, request.visibility_timeout)
-        return EmptyResponse()
+    def change() -> Shape | AfterCommit:
+        commits = _change_visibility(service, queue, request.receipt_handle, request.visibility_timeout)
+        return AfterCommit(commits, EmptyResponse()) if commits else EmptyResponse()
 
     return _after_reading(queue, [request.receipt_handle], change)
 
@@ -88,19 +88,23 @@ def change_message_visibility_batch(
     return _after_reading(queue, handles, partial(_change_batch, service, queue, request))
 
 
-def _change_batch(service: SqsService, queue: SqsQueue, request: ChangeMessageVisibilityBatchRequest) -> Shape:
+def _change_batch(
+    service: SqsService, queue: SqsQueue, request: ChangeMessageVisibilityBatchRequest
+) -> Shape | AfterCommit:
+    commits: list[Commit] = []
     successful: list[BatchResultEntry] = []
     failed: list[BatchResultErrorEntry] = []
     for entry in request.entries:
         try:
             if entry.visibility_timeout is None:
                 raise missing_parameter("VisibilityTimeout")
-            _change_visibility(service, queue, entry.receipt_handle, entry.visibility_timeout)
+            commits += _change_visibility(service, queue, entry.receipt_handle, entry.visibility_timeout)
         except SqsError as error:
             failed.append(failed_entry(entry.id, error))
         else:
             successful.append(BatchResultEntry(entry.id))
-    return BatchResponse(successful, failed)
+    response = BatchResponse(successful, failed)
+    return AfterCommit(commits, response) if commits else response
 
 
 def _locate(queue: SqsQueue, text: str) -> tuple[ReceiptHandle, QueuePartition]:
@@ -195,7 +199,8 @@ class _Deletions:
         return AfterCommit(commits, response) if commits else response
 
 
-def _change_visibility(service: SqsService, queue: SqsQueue, text: str, visibility_s: int) -> None:
+def _change_visibility(service: SqsService, queue: SqsQueue, text: str, visibility_s: int) -> list[Commit]:
+    """Change when a message is visible again; return what must be durable first if the queue keeps its leases."""
     check_visibility(visibility_s)
     handle, partition = _locate(queue, text)
     now_ms = service.clock.now_ms()
@@ -220,6 +225,9 @@ def _change_visibility(service: SqsService, queue: SqsQueue, text: str, visibili
             "Reason: Message does not exist or is not available for visibility timeout change."
         ) from None
     partition.shell.kick()
+    if not queue.keeps_leases or entry.state is not EntryState.LEASED:
+        return []
+    return [(partition.shell, ledger.save_leases(partition.queue, [entry]))]
 
 
 def _leased_entry(queue: SqsQueue, partition: QueuePartition, handle: ReceiptHandle, now_ms: int) -> Entry:

@@ -10,6 +10,7 @@ from penstock.engine import Entry, EntryState
 from penstock.http.api import Call, NoBody, NoQuery, RouteTable, parse_query, route, routes_of, whole_or_page_of
 from penstock.http.errors import BadCursor
 from penstock.http.problems import Refused
+from penstock.ops.telemetry import mask_json_secrets
 from penstock.sqs.actions.dead_letters import start_message_move_task
 from penstock.sqs.actions.queues import live_counters, purge
 from penstock.sqs.admin.shapes import (
@@ -173,7 +174,7 @@ def _peeked(partition: int, entry: Entry) -> PeekedMessage:
         state=EntryState(entry.state).name.lower(),
         sent_ms=entry.message.sent_ms,
         receive_count=entry.receive_count,
-        body=entry.message.body.decode(errors="replace"),
+        body=mask_json_secrets(entry.message.body.decode(errors="replace")),
         attributes={
             name: value if isinstance(value, str) else _shown_value(value.type, value.value)
             for name, value in entry.message.attributes.items()

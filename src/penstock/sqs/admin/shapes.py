@@ -58,7 +58,7 @@ class QueueDescription(QueueSummary, frozen=True):
 
 
 class PeekedMessage(msgspec.Struct, frozen=True):
-    """A message as the admin endpoints show it."""
+    """A message as the admin endpoints show it, with tokens, passwords and secrets in its JSON masked."""
 
     message_id: str
     partition: int

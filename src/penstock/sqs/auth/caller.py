@@ -4,12 +4,32 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
+import msgspec
+
 from penstock.sqs.actions.contents import is_harmless
 from penstock.sqs.names import Scope
 
 ANONYMOUS: Mapping[str, str] = {"SenderId": "anonymous"}
 
 T = TypeVar("T")
+
+
+class Hop(msgspec.Struct, frozen=True):
+    """The way of a request that another node passed on."""
+
+    shard: str
+    woken: bool = False
+    """Whether it repeats a receive that has waited on the other node, and is charged already."""
+
+
+class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What another node must know about a caller."""
+
+    host: bytes
+    admin: bool
+    notes: dict[str, str]
+    scope: tuple[str, str] | None = None
+    secure: bool = False
 
 
 class CallerGone(Exception):
@@ -19,7 +39,7 @@ class CallerGone(Exception):
 class SqsCaller:
     """Who sent a request; `host` is the server's address as this client wrote it."""
 
-    __slots__ = ("_host", "_json", "admin", "hung_up", "notes", "scope", "secure")
+    __slots__ = ("_host", "_json", "admin", "hop", "hung_up", "notes", "scope", "secure")
 
     def __init__(
         self,
@@ -31,8 +51,11 @@ class SqsCaller:
         json: bytes | None = None,
         scope: Scope | None = None,
         secure: bool = False,
+        hop: Hop | None = None,
     ) -> None:
         self._host = host
+        self.hop = hop
+        """How the request came here from another node; None if the client itself sent it."""
         self.secure = secure
         """Whether the client uses TLS, as far as we or a trusted proxy know."""
         self._json = json
@@ -43,6 +66,15 @@ class SqsCaller:
         """Attributes added to every message of this caller."""
         self.scope = scope
         """The region and account of the credentials; None if the request has none, or if they do not matter."""
+
+    @property
+    def json(self) -> bytes | None:
+        """The body of the request in the JSON protocol; None in the other one."""
+        return self._json
+
+    def identity(self) -> Identity:
+        """Return what travels with a request to another node."""
+        return Identity(self._host, self.admin, dict(self.notes), self.scope, self.secure)
 
     @property
     def is_harmless(self) -> bool:

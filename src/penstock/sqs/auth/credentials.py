@@ -93,6 +93,21 @@ def load_credentials(path: Path) -> Credentials:
     return Credentials.of(keys.values())
 
 
+def is_access_key(access_key: str, secret: str) -> bool:
+    """Return whether the server accepts this as a key."""
+    return not _reasons({"access_key": access_key, "secret": secret, "role": KeyRole.ADMIN.value})
+
+
+def parts_credentials(parts_key: str, others: Credentials | None) -> Credentials:
+    """Add the key of Penstock's own parts, `NAME:SECRET`, to the others; ConfigError if it is not one."""
+    name, _, secret = parts_key.partition(":")
+    reasons = _reasons({"access_key": name, "secret": secret, "role": KeyRole.ADMIN.value})
+    if reasons:
+        raise ConfigError([ConfigProblem("sqs.parts_key", "environment", reason) for reason in reasons])
+    known = () if others is None else tuple(others.keys.values())
+    return Credentials.of((*known, AccessKey(Principal(name, KeyRole.ADMIN), secret)))
+
+
 def _read(path: Path) -> dict[str, object]:
     try:
         with path.open("rb") as file:

@@ -115,4 +115,5 @@ RULES: dict[str, Rule] = {
     "KmsMasterKeyId": _key_id,
     "KmsDataKeyReusePeriodSeconds": _whole(MIN_DATA_KEY_REUSE_S, MAX_DATA_KEY_REUSE_S),
     "PartitionCount": _partition_count,
+    "DurableLeases": _truth,
 }

@@ -49,6 +49,8 @@ class QueueAttributes(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"
     partition_count: int = 1
     partitions_given: bool = False
     """Whether the queue was created with a PartitionCount, which then fixes the attributes of the split."""
+    durable_leases: bool | None = None
+    """Whether a receive is answered once its leases are durable; None leaves it to the server."""
     throttles: ThrottleSettings = ThrottleSettings()
 
     @property

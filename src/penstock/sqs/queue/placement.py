@@ -1,6 +1,7 @@
 """Which database stores each partition of a queue, and which node serves the queue."""
 
 import re
+from collections.abc import Collection
 from typing import Protocol
 
 from penstock.domain.errors import InvalidArgument
@@ -13,8 +14,11 @@ PartitionMap = dict[str, list[str]]
 OWN_DATABASE = ""
 """The name of the server's own database."""
 
-CAPABILITIES = ("htfifo",)
-"""What this node supports; it does not serve a queue that needs more."""
+PARTITIONED = "htfifo"
+"""The capability to serve a queue with several partitions."""
+
+CAPABILITIES = (PARTITIONED,)
+"""What this version supports."""
 
 
 def parse_partition_map(text: str, known: set[str]) -> PartitionMap:
@@ -52,24 +56,19 @@ def place(placements: PartitionMap, queue_name: str, partitions: int) -> list[st
 
 
 class PartitionOwnership(Protocol):
-    """Decides whether this node may serve a queue."""
+    """Decides whether a queue with partitions may be created."""
 
-    def may_create_partitioned(self) -> bool:
+    async def may_create_partitioned(self) -> bool:
         """Return whether every live node can serve a queue with several partitions."""
-        ...
-
-    def owns(self, incarnation: int) -> bool:
-        """Return whether this node serves a queue; if not, another node does."""
         ...
 
 
 class SoleOwner:
-    """The ownership of a single node: it serves every queue."""
+    """The ownership of a single node."""
 
-    def may_create_partitioned(self) -> bool:
+    def __init__(self, capabilities: Collection[str]) -> None:
+        self._capabilities = capabilities
+
+    async def may_create_partitioned(self) -> bool:
         """Return whether this node supports partitioned queues."""
-        return "htfifo" in CAPABILITIES
-
-    def owns(self, incarnation: int) -> bool:
-        """Return True: there is no other node."""
-        return True
+        return PARTITIONED in self._capabilities

@@ -60,8 +60,16 @@ def partition_index(name: str) -> int:
 class SqsQueue:
     """A queue in memory."""
 
-    def __init__(self, record: SqsRecord, partitions: Sequence[QueuePartition], throttle: QueueThrottle) -> None:
+    def __init__(
+        self,
+        record: SqsRecord,
+        partitions: Sequence[QueuePartition],
+        throttle: QueueThrottle,
+        *,
+        durable_leases: bool = False,
+    ) -> None:
         self.name = record.name
+        self._durable_leases = durable_leases
         self.fifo = record.attributes.fifo_queue
         """Whether the queue keeps the order within each group."""
         self.partitions = tuple(partitions)
@@ -86,6 +94,9 @@ class SqsQueue:
         self.record = record
         self.attributes = record.attributes
         self.throttled = not record.attributes.throttles.off
+        chosen = record.attributes.durable_leases
+        self.keeps_leases = self._durable_leases if chosen is None else chosen
+        """Whether leases survive a crash: what hands one out or extends it is answered once that is durable."""
 
     def apply_deduplication_scope(self) -> None:
         """Put the DeduplicationScope into effect; an id is unique within a partition at most."""

@@ -89,7 +89,7 @@ function next(job, attempts) {
 
 function requestOf(job, event) {
   const body = event ? JSON.stringify(event.event, null, 2) : "payload" in job ? JSON.stringify(job.payload, null, 2) : (job.payloadBase64 ?? null);
-  const headers = Object.entries(job.headers).map(([name, value]) => `${name}: ${value}`);
+  const headers = Object.keys(job.headers);
   return [
     facts([
       ["POST", job.target],

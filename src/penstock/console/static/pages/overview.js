@@ -1,4 +1,4 @@
-// Overview: throughput, success rate, latency, and what is waiting.
+// Overview: the verdict with its reasons, the worst subscriptions, throughput, latency, and what is waiting.
 import { area } from "../charts/area.js";
 import { lines } from "../charts/lines.js";
 import { badge, h } from "../components/dom.js";
@@ -29,6 +29,8 @@ const WAITING = [
 ];
 const COLLECTING = "Collecting data. The chart starts in a few seconds.";
 const NO_DELIVERY = "No deliveries while this page was open.";
+const MOST_REASONS = 8;
+const MOST_SUBSCRIPTIONS = 8;
 const STATUSES = ["PENDING", "QUEUED", "PROCESSING", "COMPLETED", "ERROR"];
 
 export function mount(main, { signal }) {
@@ -45,7 +47,26 @@ export function mount(main, { signal }) {
   const latency = lines({ label: "Response time of subscribers", series: QUANTILES, show: format.span, least: 0.01, empty: COLLECTING, quiet: NO_DELIVERY });
   const waiting = lines({ label: "Waiting messages", series: WAITING, show: format.count, least: 4, empty: COLLECTING, quiet: "Nothing is waiting." });
   const past = history(signal);
-  const reasons = h("ul", { class: "list-plain" });
+  const reasons = h("ul", { class: "list-plain", id: "health-reasons" });
+  const verdict = wide(12, card("Health", null, reasons));
+  verdict.hidden = true;
+  const parts = h("ul", { class: "list-plain" });
+  const worst = table({
+    columns: [
+      { name: "Subscription", link: (row) => [row.name, `#/jobs?subscription=${encodeURIComponent(row.id)}`], class: "text" },
+      { name: "Health", badge: (row) => (row.paused ? ["PAUSED", "warn"] : [row.status, kindOf(row.status)]) },
+      { name: "Delivered / min", text: (row) => format.rate(row.perMinute), class: "number" },
+      { name: "Success", text: (row) => format.percent(row.delivered + row.failed ? row.delivered / (row.delivered + row.failed) : null), class: "number" },
+      { name: "p50", text: (row) => format.took(row.p50Ms === null ? null : Math.round(row.p50Ms)), class: "number" },
+      { name: "p99", text: (row) => format.took(row.p99Ms === null ? null : Math.round(row.p99Ms)), class: "number" },
+      { name: "Backlog", text: (row) => format.count(row.backlog) + (row.backlog >= row.backlogLimit ? "+" : ""), class: "number" },
+      { name: "Oldest due", text: (row) => format.span(row.oldestDueS), class: "number" },
+      { name: "Blocked keys", text: (row) => format.count(row.blockedGroups), class: "number" },
+      { name: "Breaker", badge: (row) => [row.breaker, kindOf(row.breaker)] },
+    ],
+    key: (row) => row.id,
+    empty: "No subscriptions yet. Create one: penstock subscriptions create billing --pattern 'orders:**' --target URL",
+  });
   const counts = h("div", { class: "buttons", id: "job-counts" });
   const feed = table({
     columns: [
@@ -67,8 +88,10 @@ export function mount(main, { signal }) {
     h(
       "div",
       { class: "grid" },
+      verdict,
+      wide(12, card("Subscriptions", "the worst first, last five minutes", worst.node)),
       wide(8, card("Deliveries per second", "by outcome", throughput.node)),
-      wide(4, card("Parts", null, reasons, h("h3", {}, "Jobs"), counts)),
+      wide(4, card("Parts", null, parts, h("h3", {}, "Jobs"), counts)),
       wide(6, card("Response time", "of subscribers, last minute", latency.node)),
       wide(6, card("Waiting", "messages by location", waiting.node)),
       wide(12, past.node),
@@ -87,16 +110,18 @@ export function mount(main, { signal }) {
     showTiles(tiles, live);
   }, signal);
   every(4000, async () => {
-    const [known, router, ready, spark, oldest] = await Promise.allSettled([
+    const [known, router, ready, spark, oldest, health] = await Promise.allSettled([
       subscriptions(),
       get("/api/router/monitoring"),
       fetch("/health/ready", { cache: "no-store" }).then((answer) => answer.json()),
       get("/api/pipeline"),
       get("/api/v1/jobs/oldest-waiting"),
+      get("/health"),
     ]);
     showOldest(tiles.oldest, oldest);
-    showHealth(tiles.health, router);
-    showParts(reasons, ready, router, spark);
+    showHealth(tiles.health, verdict, reasons, health);
+    if (health.status === "fulfilled") worst.update(health.value.subscriptions.slice(0, MOST_SUBSCRIPTIONS));
+    showParts(parts, ready, router, spark);
     if (known.status === "fulfilled") {
       const found = await get("/api/v1/deliveries", { limit: 8 }).catch(() => null);
       if (found) feed.update(found.deliveries);
@@ -136,12 +161,24 @@ function showOldest(place, oldest) {
   place.set(format.span(ageS), note, ageS > 60 ? "bad" : ageS > 10 ? "warn" : "");
 }
 
-function showHealth(place, router) {
-  if (router.status === "rejected") place.set("UNKNOWN", "the router does not answer", "bad");
-  else {
-    const { status, reasons } = router.value.health;
-    place.set(status, reasons[0] ?? "no problems", kindOf(status));
+function showHealth(place, verdict, list, health) {
+  if (health.status === "rejected") {
+    place.set("UNKNOWN", "the API does not answer", "bad");
+    return;
   }
+  const { status, summary, reasons } = health.value;
+  place.set(status, summary, kindOf(status));
+  verdict.hidden = reasons.length === 0;
+  list.replaceChildren(
+    ...reasons.slice(0, MOST_REASONS).map((reason) =>
+      h(
+        "li",
+        {},
+        h("div", { class: "part-row" }, h("a", { href: reason.link }, reason.message), badge(reason.status, kindOf(reason.status))),
+        h("div", { class: "about" }, reason.remedy),
+      ),
+    ),
+  );
 }
 
 function showParts(list, ready, router, spark) {

@@ -21,7 +21,7 @@ from penstock.events.dispatch.spark.plan import LANE_JOBS, first_lanes, hashes_o
 from penstock.events.dispatch.spark.task import COLUMNS
 from penstock.events.errors import DatabaseFailed
 from penstock.events.store import MODE_OF, AwakeRange, Dialect, LaneContent, LaneJob, LaneQuestion, queries
-from penstock.events.store.sqlite import SqliteTransaction
+from penstock.events.store.sqlite.transaction import SqliteTransaction
 from penstock.spark.database import SparkDatabase
 from penstock.spark.sources.statements import literal
 from penstock.spark.workers import freeze_long_lived_objects

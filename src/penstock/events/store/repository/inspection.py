@@ -17,6 +17,12 @@ THE_NEWEST: FinishedPlace = (2**62, "")
 
 _MOST_LOOKED_AT = 200
 
+COUNTED_JOBS = 1000
+"""How many of a subscription's jobs of each kind are counted."""
+
+_MOST_UNDER_WAY = 20_000
+_OLDEST_READY = 2000
+
 
 class HeldGroup(msgspec.Struct, frozen=True):
     """A group whose jobs wait for one that failed: given up, or waiting for its next attempt."""
@@ -67,6 +73,26 @@ class OldestWaiting(msgspec.Struct, frozen=True):
     """Of due jobs that something holds: an earlier one of their group, or a pause of their subscription."""
 
 
+class SubscriptionLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits for a subscription, and what holds it up. Each number is counted up to COUNTED_JOBS."""
+
+    ready: int = 0
+    under_way: int = 0
+    to_retry: int = 0
+    due_since_ms: int | None = None
+    """Since when the oldest of the counted ones is due."""
+    blocked_groups: int = 0
+    """Groups that wait for a job in ERROR."""
+    retrying_groups: int = 0
+    """Groups that wait for a job that is tried again."""
+    blocked_since_ms: int | None = None
+
+    @property
+    def backlog(self) -> int:
+        """Return the number of jobs that should be delivered."""
+        return self.ready + self.under_way + self.to_retry
+
+
 class JobInspection(RepositoryPart):
     """How groups, lanes and jobs stand."""
 
@@ -103,3 +129,30 @@ class JobInspection(RepositoryPart):
         rows = tx.all("oldest_waiting", now_ms=now_ms, most=_MOST_LOOKED_AT)
         found = {bool(held): since_ms for held, since_ms in rows}
         return OldestWaiting(found.get(False), found.get(True))
+
+    @reads
+    def subscription_loads(self, tx: Transaction, now_ms: int) -> dict[str, SubscriptionLoad]:
+        """Return what waits for each subscription, by id; jobs without one are under the empty id."""
+        loads: dict[str, SubscriptionLoad] = {
+            key: SubscriptionLoad(ready=ready, due_since_ms=since_ms)
+            for key, ready, since_ms in tx.all("loads_of_subscriptions", most=COUNTED_JOBS)
+        }
+        for key, since_ms in tx.all("oldest_ready", most=_OLDEST_READY):
+            loads[key] = _older(loads.get(key, SubscriptionLoad()), since_ms)
+        for key, count, since_ms in tx.all("jobs_under_way", most=_MOST_UNDER_WAY):
+            known = _older(loads.get(key, SubscriptionLoad()), since_ms)
+            loads[key] = msgspec.structs.replace(known, under_way=min(count, COUNTED_JOBS))
+        for key, count, since_ms in tx.all("jobs_to_retry", now_ms=now_ms, most=_MOST_UNDER_WAY):
+            known = _older(loads.get(key, SubscriptionLoad()), since_ms)
+            loads[key] = msgspec.structs.replace(known, to_retry=min(count, COUNTED_JOBS))
+        for key, blocked, held, since_ms in tx.all("blocked_groups_of_subscriptions"):
+            known = loads.get(key, SubscriptionLoad())
+            loads[key] = msgspec.structs.replace(
+                known, blocked_groups=int(blocked), retrying_groups=held - int(blocked), blocked_since_ms=since_ms
+            )
+        return loads
+
+
+def _older(load: SubscriptionLoad, since_ms: int | None) -> SubscriptionLoad:
+    times = [each for each in (load.due_since_ms, since_ms) if each is not None]
+    return msgspec.structs.replace(load, due_since_ms=min(times, default=None))

@@ -90,13 +90,13 @@ class Statistics(RepositoryPart):
     def attempts_after(self, tx: Transaction, place: StatisticsPlace, most: int) -> list[AttemptRow]:
         """Return the next attempts to count, in order; none that an older transaction may still come before."""
         rows = tx.all("attempts_to_count", most=most, **msgspec.structs.asdict(place))
-        return [AttemptRow(**dict(zip(AttemptRow.__struct_fields__, row, strict=True))) for row in rows]
+        return [AttemptRow(*row) for row in rows]
 
     @reads
     def origins(self, tx: Transaction, job_ids: Sequence[str]) -> dict[str, JobOrigin]:
         """Return the jobs with these ids, archived or not, by id."""
         rows = tx.all("job_origins", ids=list(job_ids))
-        return {row[0]: JobOrigin(**dict(zip(JobOrigin.__struct_fields__, row, strict=True))) for row in rows}
+        return {row[0]: JobOrigin(*row) for row in rows}
 
 
 def _advanced(tx: Transaction, counted: Counted, after: StatisticsPlace) -> bool:

@@ -70,6 +70,44 @@ SELECT group_key, min(subscription_id), sum(CASE WHEN state = {ERROR} THEN 1 ELS
 FROM jobs WHERE {blocking jobs} AND mode = {BLOCK_ON_ERROR}
 GROUP BY group_key ORDER BY 3 DESC, 5, 1 LIMIT :most
 
+-- loads_of_subscriptions --
+-- What waits for each subscription, counted up to a number of each kind: the key of each of its groups begins with its
+-- id. Jobs on their way are few, by credit.
+SELECT s.id, (
+    SELECT count(*) FROM (
+        SELECT 1 FROM jobs {by jobs_ready}
+        WHERE state = {READY} AND group_key >= s.id || ':' AND group_key < s.id || ';' LIMIT :most
+    ) AS ready
+), (
+    SELECT min(due_at_ms) FROM (
+        SELECT due_at_ms FROM jobs {by jobs_ready}
+        WHERE state = {READY} AND group_key >= s.id || ':' AND group_key < s.id || ';' LIMIT :most
+    ) AS due
+) FROM subscriptions AS s
+
+-- jobs_under_way --
+SELECT coalesce(subscription_id, ''), count(*), min(due_at_ms) FROM (
+    SELECT subscription_id, due_at_ms FROM jobs {by jobs_on_their_way} WHERE {is on its way jobs} LIMIT :most
+) AS sent GROUP BY 1
+
+-- jobs_to_retry --
+SELECT coalesce(subscription_id, ''), count(*), min(CASE WHEN due_at_ms <= :now_ms THEN due_at_ms END) FROM (
+    SELECT subscription_id, due_at_ms FROM jobs {by jobs_waiting}
+    WHERE state = {WAITING} AND delivery_count > 0 ORDER BY due_at_ms LIMIT :most
+) AS waiting GROUP BY 1
+
+-- oldest_ready --
+SELECT coalesce(subscription_id, ''), min(due_at_ms) FROM (
+    SELECT subscription_id, due_at_ms FROM jobs {by jobs_by_state} WHERE {stored state} = {READY} ORDER BY id LIMIT :most
+) AS oldest GROUP BY 1
+
+-- blocked_groups_of_subscriptions --
+SELECT coalesce(subscription_id, ''), sum(CASE WHEN errors > 0 THEN 1 ELSE 0 END), count(*), min(since_ms) FROM (
+    SELECT group_key, min(subscription_id) AS subscription_id, sum(CASE WHEN state = {ERROR} THEN 1 ELSE 0 END) AS errors,
+        min(updated_at_ms) AS since_ms
+    FROM jobs WHERE {blocking jobs} AND mode = {BLOCK_ON_ERROR} GROUP BY group_key
+) AS held GROUP BY 1
+
 -- unfinished_of_group --
 SELECT {listed columns} FROM jobs
 WHERE group_key = :group_key AND state IN ({WAITING}, {READY}, {QUEUED}, {PROCESSING}, {ERROR})

@@ -1,0 +1,7 @@
+"""The nodes of a cluster on one PostgreSQL database, and the shards that they share out."""
+
+from penstock.cluster.nodes.keeper import ShardKeeper
+from penstock.cluster.nodes.membership import NodeMembership
+from penstock.cluster.nodes.spread import Node
+
+__all__ = ["Node", "NodeMembership", "ShardKeeper"]

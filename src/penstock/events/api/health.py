@@ -1,0 +1,244 @@
+"""The verdict on a whole Penstock (HEALTH-1): rules from what was read to reasons; `health_watch.py` reads.
+
+Every reason is a sentence with a remedy and a place on the web page. Nothing here asks a clock or a database.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from penstock.client.types import (
+    HealthCode,
+    HealthReason,
+    HealthReport,
+    HealthStatus,
+    PartHealth,
+    SubscriptionHealth,
+)
+from penstock.delivery import BreakerView, Undeliverable, parse_target
+from penstock.domain.breaker import BreakerState
+from penstock.domain.limits import MIB
+from penstock.domain.subscription import Subscription
+from penstock.edge.disk_space import LEAST_FREE_BYTES
+from penstock.events.statistics import Minute
+from penstock.events.store import COUNTED_JOBS, SubscriptionLoad
+
+WINDOW_MINUTES = 5
+"""Deliveries of the last minutes, the present one included, say whether a subscription fails."""
+MIN_JUDGED = 10
+MIN_SUCCESS_RATE = 0.9
+ALL_FAILED = 2
+"""A subscription that delivered nothing fails after this many failures."""
+LATE_S, VERY_LATE_S = 60.0, 300.0
+NEARLY_FULL_BYTES = 4 * LEAST_FREE_BYTES
+MAX_REASONS = 50
+MAX_LISTED = 50
+
+_SEVERITY = {HealthStatus.HEALTHY: 0, HealthStatus.WARNING: 1, HealthStatus.DEGRADED: 2}
+_BREAKER_SEVERITY = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
+
+
+class PartStates(msgspec.Struct, frozen=True):
+    """What the other parts say: how each is, why not HEALTHY, breakers of subscribers, rows that Spark has to read."""
+
+    parts: tuple[PartHealth, ...] = ()
+    reasons: tuple[HealthReason, ...] = ()
+    breakers: tuple[BreakerView, ...] = ()
+    pipeline_lag: int | None = None
+
+
+class HealthFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a verdict is made of."""
+
+    now_ms: int
+    subscriptions: Sequence[Subscription]
+    loads: Mapping[str, SubscriptionLoad]
+    recent: Mapping[str, Minute]
+    """The deliveries of the last minutes by subscription."""
+    breakers: Sequence[BreakerView]
+    states: PartStates
+    waits_since_ms: int | None
+    """Since when the oldest event or job waits that nothing holds."""
+    trouble: str | None
+    free_bytes: int | None
+
+
+def assess(facts: HealthFacts) -> HealthReport:
+    """Return the verdict, the worst reasons and the worst subscriptions first."""
+    breakers = _by_endpoint(facts.breakers)
+    found = [_subscription(each, facts, breakers) for each in facts.subscriptions]
+    reasons = [*_database(facts), *facts.states.reasons, *_waiting(facts)]
+    reasons += [reason for _, about in found for reason in about]
+    reasons.sort(key=lambda reason: -_SEVERITY[reason.status])
+    status = reasons[0].status if reasons else HealthStatus.HEALTHY
+    shown = sorted((each for each, _ in found), key=_worst_first)
+    return HealthReport(
+        status=status,
+        summary=_summary(reasons),
+        at_ms=facts.now_ms,
+        reasons=reasons[:MAX_REASONS],
+        parts=list(facts.states.parts),
+        backlog=sum(load.backlog for load in facts.loads.values()),
+        oldest_due_s=_age_s(facts.waits_since_ms, facts.now_ms),
+        pipeline_lag=facts.states.pipeline_lag,
+        blocked_groups=sum(load.blocked_groups for load in facts.loads.values()),
+        subscriptions=shown,
+        more_subscriptions=0,
+    )
+
+
+def shortened(report: HealthReport) -> HealthReport:
+    """Return a report with the worst subscriptions only."""
+    listed, left = report.subscriptions[:MAX_LISTED], report.subscriptions[MAX_LISTED:]
+    return msgspec.structs.replace(report, subscriptions=listed, more_subscriptions=len(left))
+
+
+def _summary(reasons: Sequence[HealthReason]) -> str:
+    if not reasons:
+        return "no problems"
+    more = len(reasons) - 1
+    return reasons[0].message + (f", and {more} more reason{'s' if more > 1 else ''}" if more else "")
+
+
+def _database(facts: HealthFacts) -> Iterable[HealthReason]:
+    if facts.trouble is not None:
+        yield HealthReason(
+            HealthCode.DATABASE,
+            HealthStatus.DEGRADED,
+            f"the database takes no changes: {facts.trouble}",
+            "free some space, or see that the database answers; what was accepted is kept",
+            "#/",
+        )
+    free = facts.free_bytes
+    if free is not None and free < NEARLY_FULL_BYTES:
+        worst = free < LEAST_FREE_BYTES
+        yield HealthReason(
+            HealthCode.DISK,
+            HealthStatus.DEGRADED if worst else HealthStatus.WARNING,
+            f"the disk of the data directory has {free // MIB} MiB free",
+            "free some space, or move the data directory to a larger disk",
+            "#/",
+        )
+
+
+def _waiting(facts: HealthFacts) -> Iterable[HealthReason]:
+    age_s = _age_s(facts.waits_since_ms, facts.now_ms)
+    if age_s is not None and age_s > LATE_S:
+        yield HealthReason(
+            HealthCode.OLDEST_DUE,
+            HealthStatus.DEGRADED if age_s > VERY_LATE_S else HealthStatus.WARNING,
+            f"the oldest job that is due has waited {_span(age_s)}",
+            "look which subscription it belongs to; a slow one needs a larger pool (`penstock pools set`)",
+            "#/jobs?status=PENDING",
+        )
+
+
+def _subscription(
+    subscription: Subscription, facts: HealthFacts, breakers: Mapping[str, BreakerState]
+) -> tuple[SubscriptionHealth, list[HealthReason]]:
+    load = facts.loads.get(subscription.id, SubscriptionLoad())
+    recent = facts.recent.get(subscription.id)
+    breaker = _breaker_of(subscription.target, breakers)
+    reasons = [*_subscription_reasons(subscription, load, recent, breaker, facts.now_ms)]
+    worst = max((reason.status for reason in reasons), key=_SEVERITY.__getitem__, default=HealthStatus.HEALTHY)
+    failed = 0 if recent is None else recent.failed + recent.refused
+    return SubscriptionHealth(
+        id=subscription.id,
+        name=subscription.name,
+        tenant=subscription.tenant,
+        target=subscription.target,
+        status=worst,
+        paused=subscription.paused,
+        delivered=0 if recent is None else recent.delivered,
+        failed=failed,
+        deferred=0 if recent is None else recent.deferred,
+        per_minute=0.0 if recent is None else recent.delivered / WINDOW_MINUTES,
+        p50_ms=None if recent is None else recent.latency_ms(0.5),
+        p99_ms=None if recent is None else recent.latency_ms(0.99),
+        backlog=load.backlog,
+        backlog_limit=COUNTED_JOBS,
+        oldest_due_s=_age_s(load.due_since_ms, facts.now_ms),
+        blocked_groups=load.blocked_groups,
+        retrying_groups=load.retrying_groups,
+        breaker=breaker,
+    ), reasons
+
+
+def _subscription_reasons(
+    subscription: Subscription, load: SubscriptionLoad, recent: Minute | None, breaker: BreakerState, now_ms: int
+) -> Iterable[HealthReason]:
+    name = subscription.name
+
+    def reason(code: HealthCode, status: HealthStatus, message: str, remedy: str) -> HealthReason:
+        link = "#/groups" if code is HealthCode.GROUPS_BLOCKED else f"#/jobs?subscription={subscription.id}"
+        return HealthReason(code, status, message, remedy, link, subscription.id)
+
+    if load.blocked_groups:
+        age_s = _age_s(load.blocked_since_ms, now_ms) or 0.0
+        groups = "1 key waits" if load.blocked_groups == 1 else f"{load.blocked_groups} keys wait"
+        yield reason(
+            HealthCode.GROUPS_BLOCKED,
+            HealthStatus.DEGRADED,
+            f"{groups} for a job of {name} that was given up, the longest for {_span(age_s)}",
+            f"`penstock groups list --subscription {name}`, then `penstock groups retry` or `skip`",
+        )
+    if subscription.paused:
+        return
+    if recent is not None and _is_failing(recent):
+        failed = recent.failed + recent.refused
+        tried = failed + recent.delivered
+        yield reason(
+            HealthCode.SUBSCRIPTION_FAILING,
+            HealthStatus.DEGRADED,
+            f"{failed} of the last {tried} deliveries to {name} failed",
+            f"`penstock subscriptions test {name}` shows the endpoint's answer; failed deliveries are retried",
+        )
+    if breaker is not BreakerState.CLOSED:
+        yield reason(
+            HealthCode.BREAKER_OPEN,
+            HealthStatus.WARNING,
+            f"the circuit breaker of {name}'s endpoint is {breaker}",
+            "the endpoint is tried again every few seconds; the breaker closes when it answers",
+        )
+
+
+def _is_failing(recent: Minute) -> bool:
+    rate = recent.success_rate
+    tried = recent.delivered + recent.failed + recent.refused
+    if rate is None:
+        return False
+    return rate < MIN_SUCCESS_RATE if tried >= MIN_JUDGED else recent.delivered == 0 and tried >= ALL_FAILED
+
+
+def _by_endpoint(views: Iterable[BreakerView]) -> dict[str, BreakerState]:
+    states: dict[str, BreakerState] = {}
+    for view in views:
+        state = BreakerState(view.state)
+        known = states.get(view.endpoint, BreakerState.CLOSED)
+        states[view.endpoint] = max(known, state, key=_BREAKER_SEVERITY.__getitem__)
+    return states
+
+
+def _breaker_of(target: str, states: Mapping[str, BreakerState]) -> BreakerState:
+    """Return the state of an endpoint's breaker, or of its host's if that is worse."""
+    try:
+        endpoint = parse_target(target).endpoint
+    except Undeliverable:
+        return BreakerState.CLOSED
+    host = "/".join(endpoint.split("/", 3)[:3])
+    found = (states.get(endpoint, BreakerState.CLOSED), states.get(host, BreakerState.CLOSED))
+    return max(found, key=_BREAKER_SEVERITY.__getitem__)
+
+
+def _worst_first(each: SubscriptionHealth) -> tuple[int, int, float, int, str]:
+    return -_SEVERITY[each.status], -each.blocked_groups, -(each.oldest_due_s or 0.0), -each.backlog, each.name
+
+
+def _age_s(since_ms: int | None, now_ms: int) -> float | None:
+    return None if since_ms is None else max(0, now_ms - since_ms) / 1000
+
+
+def _span(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"

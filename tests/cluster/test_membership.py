@@ -1,0 +1,130 @@
+"""Nodes of a cluster on real PostgreSQL: shards spread over those that live, and each has one owner."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from penstock.cluster.errors import NodeNameTaken
+from penstock.cluster.nodes.keeper import ShardKeeper
+from penstock.cluster.nodes.membership import NodeMembership
+from penstock.cluster.nodes.registry import Registry
+from penstock.cluster.nodes.spread import Node
+from penstock.engine.store.postgres import PostgresStore
+from tests.rigs.penstock_process import wait_until
+
+SHARDS = ("s0", "s1", "s2", "s3")
+TTL_S = 2.0
+
+
+class Served:
+    """A shard's store, as its owner has it."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        self.epoch = store.epoch
+        self.lost = lambda: store.lost
+
+
+class Member:
+    """A node whose shards are empty schemas."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self._url = url
+        self.me = Node(name, f"instance of {name}", f"http://{name}")
+        self.membership = NodeMembership(url, "test", TTL_S)
+        self.keeper = ShardKeeper(self.membership, self.me, self._open)
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> "Member":
+        await self.membership.create(SHARDS)
+        await self.membership.join(self.me)
+        self._task = asyncio.create_task(self.keeper.run())
+        return self
+
+    async def stop(self) -> None:
+        await self.membership.drain()
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        await self.membership.leave()
+
+    @asynccontextmanager
+    async def _open(self, shard: str) -> AsyncIterator[Served]:
+        store = PostgresStore(self._url, schema=f"shard_{shard}", lease_s=TTL_S)
+        try:
+            await asyncio.to_thread(store.open)
+            yield Served(store)
+        finally:
+            await asyncio.to_thread(store.close)
+
+
+async def until_shares(*wanted: tuple[Member, int]) -> None:
+    async with asyncio.timeout(60):
+        while any(len(member.keeper.held) != share for member, share in wanted):
+            held = [name for member, _ in wanted for name in member.keeper.held]
+            assert len(held) == len(set(held))
+            await wanted[0][0].membership.changes(0.02)
+
+
+async def until_known(member: Member, owners: set[str]) -> None:
+    """Wait until every shard has an owner, and these have them all."""
+    async with asyncio.timeout(60):
+        while True:
+            view = member.membership.view
+            found = [view.owner_of(shard) for shard in SHARDS]
+            if {None if owner is None else owner.name for owner in found} == owners:
+                break
+            await member.membership.changes(0.02)
+
+
+async def test_shards_move_to_newcomers_and_away_from_those_that_stop(postgres_database: str) -> None:
+    first = await Member(postgres_database, "a").start()
+    await until_shares((first, 4))
+    second = await Member(postgres_database, "b").start()
+    await until_shares((first, 2), (second, 2))
+    await until_known(first, {"a", "b"})
+    epochs = {shard.name: shard.epoch for shard in first.membership.view.shards}
+    await first.stop()
+    await until_shares((second, 4))
+    await until_known(second, {"b"})
+    moved = {shard.name: shard.epoch for shard in second.membership.view.shards}
+    assert all(moved[name] >= epoch for name, epoch in epochs.items())
+    assert sum(moved[name] > epoch for name, epoch in epochs.items()) == 2
+    await second.stop()
+
+
+async def test_a_node_that_vanished_loses_its_shards_when_its_lease_ends(postgres_database: str) -> None:
+    registry = Registry(postgres_database, "test")
+    registry.create(SHARDS)
+    registry.renew(Node("gone", "x", "http://gone"), TTL_S)
+    for shard in SHARDS:
+        registry.take(shard, "x", 0)
+    member = await Member(postgres_database, "a").start()
+    await until_shares((member, 4))
+    assert [node.name for node in registry.view().nodes] == ["a"]
+    await member.stop()
+    registry.close()
+
+
+def test_a_name_belongs_to_one_address_at_a_time(postgres_database: str) -> None:
+    registry = Registry(postgres_database, "test")
+    registry.create(())
+    registry.renew(Node("a", "1", "http://one"), 0.5)
+    with pytest.raises(NodeNameTaken, match="give each its own --node NAME"):
+        registry.renew(Node("a", "2", "http://two"), TTL_S)
+    registry.renew(Node("a", "3", "http://one"), 0.2)
+    wait_until(lambda: not registry.view().nodes)
+    registry.renew(Node("a", "2", "http://two"), TTL_S)
+    assert [node.address for node in registry.view().nodes] == ["http://two"]
+    registry.close()
+
+
+def test_nodes_of_other_parts_are_not_seen_and_have_another_secret(postgres_database: str) -> None:
+    one, other = Registry(postgres_database, "one"), Registry(postgres_database, "other")
+    assert one.create(("s",)) == one.create(("s",))
+    assert one.create(()) != other.create(())
+    one.renew(Node("a", "1", "http://one"), TTL_S)
+    assert (other.view().nodes, other.view().shards) == ((), ())
+    one.close()
+    other.close()
