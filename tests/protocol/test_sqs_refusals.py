@@ -4,6 +4,7 @@ The texts are AWS's, as others recorded them from it.
 """
 
 import json
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -14,7 +15,8 @@ from botocore.credentials import Credentials  # type: ignore[import-untyped]
 
 from tests.protocol.conftest import MakeQueue
 from tests.protocol.test_sqs_as_aws import ask, refused
-from tests.services.sqs_server import SqsServer, bodies, counts, receive
+from tests.rigs.penstock_process import wait_until
+from tests.services.sqs_server import SqsServer, bodies, counts, receive, running
 
 INVALID = (400, "InvalidParameterValue")
 BAD_ATTRIBUTE = (400, "InvalidAttributeValue")
@@ -284,6 +286,35 @@ def test_a_signed_get_may_change_something(memory_sqs: SqsServer, make_queue: Ma
     assert refused(lambda: memory_sqs.anyone.send_message(QueueUrl=url, MessageBody="x"))[1].endswith(
         "NonExistentQueue"
     )
+
+
+def test_the_name_of_a_deleted_queue(tmp_path: Path) -> None:
+    with running(tmp_path, "--memory", environment={"PENSTOCK_SQS__RECREATE_AFTER_S": "60"}) as server:
+        client = server.anyone
+        url = client.create_queue(QueueName="once")["QueueUrl"]
+        client.delete_queue(QueueUrl=url)
+        assert refused(lambda: client.create_queue(QueueName="once")) == (
+            400,
+            "AWS.SimpleQueueService.QueueDeletedRecently",
+            "You must wait 60 seconds after deleting a queue before you can create another with the same name.",
+        )
+        with pytest.raises(client.exceptions.QueueDeletedRecently):
+            client.create_queue(QueueName="once")
+        client.create_queue(QueueName="another")
+
+
+def test_the_name_of_a_deleted_queue_is_free_again(tmp_path: Path) -> None:
+    with running(tmp_path, "--memory", environment={"PENSTOCK_SQS__RECREATE_AFTER_S": "1"}) as server:
+        client = server.anyone
+        client.delete_queue(QueueUrl=client.create_queue(QueueName="again")["QueueUrl"])
+
+        def is_free() -> bool:
+            try:
+                return bool(client.create_queue(QueueName="again"))
+            except client.exceptions.QueueDeletedRecently:
+                return False
+
+        wait_until(is_free)
 
 
 def test_a_standard_batch_goes_on_after_a_failure(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:

@@ -24,6 +24,7 @@ class ErrorKind(Enum):
     """AWS's error codes: (JSON type, code of the Query protocol, HTTP status)."""
 
     QUEUE_DOES_NOT_EXIST = (_SQS + "QueueDoesNotExist", _LEGACY + "NonExistentQueue", 400)
+    QUEUE_DELETED_RECENTLY = (_SQS + "QueueDeletedRecently", _LEGACY + "QueueDeletedRecently", 400)
     QUEUE_NAME_EXISTS = (_SQS + "QueueNameExists", "QueueAlreadyExists", 400)
     PURGE_QUEUE_IN_PROGRESS = (_SQS + "PurgeQueueInProgress", _LEGACY + "PurgeQueueInProgress", 403)
     BATCH_ENTRY_IDS_NOT_DISTINCT = (_SQS + "BatchEntryIdsNotDistinct", _LEGACY + "BatchEntryIdsNotDistinct", 400)

@@ -128,6 +128,12 @@ class SqsSettings:
         "Partitions of a FIFO queue with AWS's high-throughput settings and without a PartitionCount; on one machine "
         "more of them cost throughput.",
     )
+    recreate_after_s: int = setting(
+        0,
+        kinds.integer(0, 3600),
+        "Seconds after DeleteQueue in which CreateQueue refuses the name with QueueDeletedRecently; AWS has 60. They "
+        "are not counted across a restart.",
+    )
     trusted_proxies: tuple[kinds.Network, ...] = setting(
         (),
         kinds.networks(),
