@@ -178,7 +178,6 @@ class SqsService(QueueKeys):
     async def create(self, name: str, attributes: QueueAttributes, tags: dict[str, str]) -> SqsQueue:
         """Create a queue that does not exist; the caller holds `catalog_lock`."""
         self._require_not_deleted_recently(name)
-        self.check_redrive(name, attributes)
         partitions = attributes.effective_partitions
         if partitions > 1 and not await self.ownership.may_create_partitioned():
             raise SqsError(ErrorKind.SERVICE_UNAVAILABLE, "Not every node can serve a queue with partitions.")
@@ -244,8 +243,8 @@ class SqsService(QueueKeys):
         """Delete all messages of a queue."""
         await _commit_all([(p.shell, p.shell.ledger.catalog.purge(p.queue, forget_ids=True)) for p in queue.partitions])
 
-    def check_redrive(self, name: str, attributes: QueueAttributes) -> None:
-        """Raise InvalidParameterValue unless the policy's dead-letter queue exists, is of this kind and allows it."""
+    def check_redrive(self, name: str, attributes: QueueAttributes, text: str) -> None:
+        """Raise InvalidParameterValue with the policy's text unless its queue exists, is of this kind and allows it."""
         redrive = attributes.redrive_policy
         if redrive is None:
             return
@@ -254,6 +253,7 @@ class SqsService(QueueKeys):
             target = None
         check_dead_letter_queue(
             redrive,
+            text,
             source_arn=self.arn_of(name),
             source_fifo=attributes.fifo_queue,
             target_exists=target is not None,

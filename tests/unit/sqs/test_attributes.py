@@ -236,6 +236,7 @@ def test_a_dead_letter_queue_must_fit(
     def check() -> None:
         check_dead_letter_queue(
             RedrivePolicy(target, 3),
+            "the text",
             source_arn=SOURCE,
             source_fifo=False,
             target_exists=exists,

@@ -122,6 +122,7 @@ def read_redrive_allow_policy(text: str) -> RedriveAllowPolicy | None:
 
 def check_dead_letter_queue(
     policy: RedrivePolicy,
+    text: str,
     *,
     source_arn: str,
     source_fifo: bool,
@@ -132,13 +133,11 @@ def check_dead_letter_queue(
     if policy.dead_letter_target_arn.endswith(FIFO_SUFFIX) is not source_fifo:
         # The second period is AWS's.
         reason = "Dead-letter queue must be same type of queue as the source.."
-        raise _refused("RedrivePolicy", policy.as_json(), reason)
+        raise _refused("RedrivePolicy", text, reason)
     if not target_exists:
-        raise _refused("RedrivePolicy", policy.as_json(), "Dead letter target does not exist.")
+        raise _refused("RedrivePolicy", text, "Dead letter target does not exist.")
     if target_allows is not None and not target_allows.allows(source_arn):
-        raise _refused(
-            "RedrivePolicy", policy.as_json(), "The dead-letter queue's redrive allow policy does not allow the source."
-        )
+        raise _refused("RedrivePolicy", text, "The dead-letter queue's redrive allow policy does not allow the source.")
 
 
 def _receive_count(value: object, text: str) -> int:
