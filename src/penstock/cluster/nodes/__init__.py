@@ -2,6 +2,7 @@
 
 from penstock.cluster.nodes.keeper import ShardKeeper
 from penstock.cluster.nodes.membership import NodeMembership
+from penstock.cluster.nodes.part import NodeIdentity, identify, taking_part, until_stop
 from penstock.cluster.nodes.spread import Node
 
-__all__ = ["Node", "NodeMembership", "ShardKeeper"]
+__all__ = ["Node", "NodeIdentity", "NodeMembership", "ShardKeeper", "identify", "taking_part", "until_stop"]

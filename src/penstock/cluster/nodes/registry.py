@@ -30,6 +30,9 @@ CREATE TABLE IF NOT EXISTS penstock_cluster.shards (
     moves bigint NOT NULL DEFAULT 0, PRIMARY KEY (part, name)
 );
 CREATE TABLE IF NOT EXISTS penstock_cluster.secrets (part text PRIMARY KEY, value bytea NOT NULL);
+CREATE TABLE IF NOT EXISTS penstock_cluster.numbers (
+    name text PRIMARY KEY, number integer NOT NULL UNIQUE, used timestamptz NOT NULL
+);
 """
 _ADD_SECRET = "INSERT INTO secrets VALUES (%s, %s) ON CONFLICT DO NOTHING"
 _SECRET = "SELECT value FROM secrets WHERE part = %s"
@@ -58,6 +61,17 @@ _NEED = """
 UPDATE shards SET needs = array(SELECT DISTINCT unnest(needs || %s::text[]) ORDER BY 1) WHERE part = %s AND name = %s
 """
 _NOTIFY = f"NOTIFY {_CHANNEL}"
+# The number it had, else the smallest free one, else that of the node that started longest ago.
+_NUMBER = """
+WITH chosen AS (
+    SELECT number FROM numbers WHERE name = %(name)s
+    UNION ALL (SELECT n FROM generate_series(0, %(last)s) AS n WHERE n NOT IN (SELECT number FROM numbers) ORDER BY n)
+    UNION ALL (SELECT number FROM numbers ORDER BY used)
+    LIMIT 1
+), freed AS (DELETE FROM numbers WHERE number = (SELECT number FROM chosen))
+SELECT number FROM chosen
+"""
+_USE_NUMBER = "INSERT INTO numbers VALUES (%s, %s, clock_timestamp())"
 
 
 class Registry:
@@ -78,6 +92,15 @@ class Registry:
             session.execute(_ADD_SHARD, (self._part, shard))
         ((secret,),) = session.execute(_SECRET, (self._part,)).fetchall()
         return bytes(secret)
+
+    def number(self, name: str, below: int) -> int:
+        """Return a number that no other node of the database has, the same one each time."""
+        session = self._connected()
+        with session.transaction():
+            session.execute(_CREATE)
+            ((number,),) = session.execute(_NUMBER, {"name": name, "last": below - 1}).fetchall()
+            session.execute(_USE_NUMBER, (name, number))
+        return int(number)
 
     def renew(self, me: Node, ttl_s: float) -> View:
         """Count as live for `ttl_s` from now, and return the cluster; NodeNameTaken if another process has the name."""
