@@ -472,6 +472,7 @@ async def test_routers_get_their_configuration_from_the_pools_and_the_queue(conn
     async with dispatch_rig(connect(), queue_uri=uri) as rig:
         await rig.ask("PUT", f"{V1}/pools/FAST", {"concurrency": 5, "rateLimitPerMinute": 60})
         document = (await rig.ask("GET", "/api/router/config")).body
+        assert await rig.repository.pool_queues() == ["FAST"]
 
     configuration = parse_configuration(document, "the API")
     assert [(pool.code, pool.concurrency) for pool in configuration.processing_pools] == [

@@ -26,6 +26,7 @@ PATH = "/api/v1/pools"
 _ONE = f"{PATH}/{{code}}"
 ROUTER_CONFIG_PATH = "/api/router/config"
 QUEUE_NAME = "dispatch"
+_SHARED_QUEUE = (DEFAULT_DISPATCH_POOL,)
 _WATCH_S = 2.0
 
 
@@ -88,7 +89,8 @@ class RouterConfigRoutes:
         limits = await self._repository.pool_limits()
         codes = [code for code in dict.fromkeys((*limits, *with_queue, self._default_pool)) if is_pool_code(code)]
         pools = [_to_serve(code, limits.get(code)) for code in codes]
-        if self._queue_per_pool and self._queue_uri and (new := set(codes).difference(with_queue)):
+        # Jobs that name no pool are in the shared queue.
+        if self._queue_per_pool and self._queue_uri and (new := set(codes).difference(with_queue, _SHARED_QUEUE)):
             await self._repository.add_pool_queues(sorted(new))
         return RouterConfigurationView(pools, self._queues(codes if self._queue_per_pool else with_queue))
 
