@@ -39,7 +39,10 @@ def status(ctx: typer.Context, endpoint: ApiEndpoint = None, as_json: AsJson = F
         for reason in report.reasons:
             typer.echo(f"  {reason.status}: {printable(reason.message)}\n      {printable(reason.remedy)}")
         lag = "" if report.pipeline_lag is None else f"; {report.pipeline_lag} rows wait for Spark"
-        typer.echo(f"\n{report.backlog} jobs wait, the oldest that is due for {_span(report.oldest_due_s)}{lag}\n")
+        more = "at least " if any(each.backlog >= each.backlog_limit for each in report.subscriptions) else ""
+        typer.echo(
+            f"\n{more}{report.backlog} jobs wait, the oldest that is due for {_span(report.oldest_due_s)}{lag}\n"
+        )
         _print_subscriptions(report.subscriptions, report.more_subscriptions)
     if report.status is HealthStatus.DEGRADED:
         raise typer.Exit(FAILURE)

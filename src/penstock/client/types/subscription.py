@@ -161,6 +161,12 @@ class PoolList(msgspec.Struct, frozen=True):
     cursor: str | None
 
 
+class PoolToServe(PoolView, frozen=True):
+    """A pool that routers serve; `shared` if several subscriptions have it."""
+
+    shared: bool = False
+
+
 class QueueToConsume(msgspec.Struct, frozen=True, rename="camel"):
     """A queue that routers consume."""
 
@@ -174,5 +180,5 @@ class QueueToConsume(msgspec.Struct, frozen=True, rename="camel"):
 class RouterConfigurationView(msgspec.Struct, frozen=True, rename="camel"):
     """The configuration in the format that routers read."""
 
-    processing_pools: list[PoolView]
+    processing_pools: list[PoolToServe]
     queues: list[QueueToConsume]
