@@ -109,8 +109,8 @@ def up(
         environment[PARTS_KEY] = config.sqs.parts_key or parts_key(environment, random_bytes(_TOKEN_BYTES).hex())
     database = given_or(database, config.data.database)
     chosen = _engine_of_node(engine, config) if given_or(node, config.cluster.node) else engine
-    role = _node_role(config, node, advertise, database, environment)
-    if database and AUTH_SECRET not in environment:
+    role = _node_role(config, node, advertise, database)
+    if database and role is None:
         # Parts with a database on a server look for no file with the secret, as they might be on several machines.
         environment[AUTH_SECRET] = auth_secrets(config.jobs, directory)[0].decode()
     ports = Ports(
@@ -127,11 +127,9 @@ def up(
     uvloop.run(_run(parts, directory))
 
 
-def _node_role(
-    config: "Config", node: str | None, advertise: str | None, database: str, environment: dict[str, str]
-) -> "NodeRole | None":
-    """Return this machine as a node, and let its parts stand by for each other; None if it is not one."""
-    from penstock.ops.parts import AUTH_SECRET, NodeRole
+def _node_role(config: "Config", node: str | None, advertise: str | None, database: str) -> "NodeRole | None":
+    """Return this machine as a node; None if it is not one."""
+    from penstock.ops.parts import NodeRole
 
     name, host = given_or(node, config.cluster.node), given_or(advertise, config.cluster.host)
     if not name:
@@ -143,21 +141,8 @@ def _node_role(
     from penstock.cluster.nodes import identify
 
     identity = identify(database, name)
-    if not config.scheduler.standby:
-        environment.update(_standby_settings(config.cluster.ttl_s))
-    if not config.jobs.auth_secret:
-        environment[AUTH_SECRET] = identity.secret
-    return NodeRole(name=name, host=host, number=identity.number)
-
-
-def _standby_settings(ttl_s: float) -> dict[str, str]:
-    scheduler = "PENSTOCK_SCHEDULER__"
-    return {
-        f"{scheduler}STANDBY": "sql",
-        f"{scheduler}LEASE_TTL_S": str(ttl_s),
-        f"{scheduler}LEASE_RENEW_S": str(ttl_s / 3),
-        f"{scheduler}CLAIM_LEASE_S": str(ttl_s),
-    }
+    secret = config.jobs.auth_secret or identity.secret
+    return NodeRole(name=name, host=host, number=identity.number, secret=secret, ttl_s=config.cluster.ttl_s)
 
 
 def _engine_of_node(choice: EngineChoice, config: "Config") -> EngineChoice:

@@ -68,6 +68,20 @@ class NodeRole(msgspec.Struct, frozen=True, kw_only=True):
     """Where the other nodes reach it; empty: all of them are on this machine."""
     number: int = 0
     """Its number among the nodes: each of its parts creates ids with a number of its own."""
+    secret: str = ""
+    """Signs the tokens of jobs, as on every node; empty: the environment has it."""
+    ttl_s: float = 10.0
+
+    def settings(self) -> dict[str, str]:
+        """Return the environment of a node's parts: they stand by for those of other nodes."""
+        settings = {
+            "PENSTOCK_CLUSTER__TTL_S": str(self.ttl_s),
+            "PENSTOCK_SCHEDULER__STANDBY": "sql",
+            "PENSTOCK_SCHEDULER__LEASE_TTL_S": str(self.ttl_s),
+            "PENSTOCK_SCHEDULER__LEASE_RENEW_S": str(self.ttl_s / 3),
+            "PENSTOCK_SCHEDULER__CLAIM_LEASE_S": str(self.ttl_s),
+        }
+        return {**settings, AUTH_SECRET: self.secret} if self.secret else settings
 
     def of_sqs(self, port: int) -> tuple[str, ...]:
         """Return the options of the SQS server."""
@@ -101,6 +115,7 @@ def parts_of(
     jobs; queues stay in the directory, unless this machine is a node: then they and the topics are there too.
     `endpoint` is where routers bring jobs; empty: to the API.
     """
+    environment = environment if node is None else {**node.settings(), **environment}
     data = ("--data", str(directory))
     # By the environment: the URL may hold a password, and --data would choose the file in the directory.
     jobs_data = () if database else data

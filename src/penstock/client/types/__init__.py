@@ -1,6 +1,7 @@
 """The types of the API: what callers send, what the API answers, pages and problems."""
 
 from penstock.client.types.change import ChangeList, ChangeQuery, ChangeView
+from penstock.client.types.cluster import ClusterNode, ClusterShard, ClusterView
 from penstock.client.types.event import CloudEvent, CloudEventOrBatch, EventReceipt, EventReceipts, EventView
 from penstock.client.types.fields import (
     MAX_DATA_BYTES,
@@ -85,6 +86,9 @@ __all__ = [
     "ChangeView",
     "CloudEvent",
     "CloudEventOrBatch",
+    "ClusterNode",
+    "ClusterShard",
+    "ClusterView",
     "Count",
     "Cursor",
     "Decided",

@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 
+from penstock.client.types import ClusterShard
 from penstock.cluster.errors import NodeNameTaken
 from penstock.cluster.nodes.spread import Node, Shard, View
 from penstock.edge.randomness import random_bytes
@@ -52,6 +53,11 @@ SELECT name, instance, address, capabilities, extract(epoch FROM expires - clock
 FROM nodes WHERE part = %s AND expires > clock_timestamp() ORDER BY name
 """
 _SHARDS = "SELECT name, owner, epoch, needs, moves FROM shards WHERE part = %s ORDER BY name"
+_ALL_SHARDS = """
+SELECT s.part, s.name, n.name, s.epoch, s.needs, s.moves FROM shards AS s
+LEFT JOIN nodes AS n ON n.part = s.part AND n.instance = s.owner AND n.expires > clock_timestamp()
+ORDER BY s.part, s.name
+"""
 _LEAVE = "DELETE FROM nodes WHERE part = %s AND instance = %s"
 _TAKE = """
 UPDATE shards SET owner = %s, epoch = %s, moves = moves + 1 WHERE part = %s AND name = %s AND epoch < %s
@@ -116,6 +122,14 @@ class Registry:
         nodes = [_node(row) for row in session.execute(_NODES, (self._part,))]
         shards = [_shard(row) for row in session.execute(_SHARDS, (self._part,))]
         return View(tuple(nodes), tuple(shards))
+
+    def all_shards(self) -> list[ClusterShard]:
+        """Return the shards of all parts, with the names of their owners."""
+        rows = self._connected().execute(_ALL_SHARDS)
+        return [
+            ClusterShard(part, name, owner, epoch, tuple(needs), moves)
+            for part, name, owner, epoch, needs, moves in rows
+        ]
 
     def listen(self) -> None:
         """Begin to notice the changes of other nodes; `wait` returns at the next one."""

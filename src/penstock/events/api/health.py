@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from penstock.client.types import (
+    ClusterView,
     HealthCode,
     HealthReason,
     HealthReport,
@@ -45,6 +46,7 @@ class PartStates(msgspec.Struct, frozen=True):
     reasons: tuple[HealthReason, ...] = ()
     breakers: tuple[BreakerView, ...] = ()
     pipeline_lag: int | None = None
+    cluster: ClusterView | None = None
 
 
 class HealthFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +88,7 @@ def assess(facts: HealthFacts) -> HealthReport:
         blocked_groups=sum(load.blocked_groups for load in facts.loads.values()),
         subscriptions=shown,
         more_subscriptions=0,
+        cluster=facts.states.cluster,
     )
 
 

@@ -83,7 +83,7 @@ async def serve_node(
     hops = Hops(await membership.create((SHARD,)), clock)
     async with HttpClient(AnyAddress(), own_part_settings(2 * HOP_S, _MAX_ANSWER_BYTES)) as client:
         owners = Owners(membership, client, hops)
-        front = NodeFront(settings.service, clock, ids, membership, owners, hops, node.name)
+        front = NodeFront(settings.service, clock, ids, membership, owners, hops)
         gate = CapabilityGate(membership, client)
 
         @asynccontextmanager
