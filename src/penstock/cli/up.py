@@ -1,6 +1,8 @@
 """`penstock up`: everything on one machine."""
 
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -26,6 +28,8 @@ EXAMPLES = examples(
 )
 
 _TOKEN_BYTES = 32
+_KEEP_TIME_S = 1.0
+CLOCK_NAME = "clock"
 
 
 class EngineChoice(StrEnum):
@@ -87,6 +91,7 @@ def up(
     """
     import uvloop
 
+    from penstock.edge.clock import CLOCK_FILE
     from penstock.edge.randomness import random_bytes
     from penstock.events.process import auth_secrets
     from penstock.http.server import is_loopback
@@ -96,7 +101,7 @@ def up(
     config = load_config(ctx)
     directory = data or config.data.dir
     _check_room(directory)
-    environment = dict(os.environ)
+    environment = {**os.environ, CLOCK_FILE: str(directory.absolute() / CLOCK_NAME)}
     has_keys = bool(config.api.token or config.api.keys)
     if not config.egress.allow and not has_keys and is_loopback(config.http.host):
         environment["PENSTOCK_EGRESS__ALLOW"] = LOOPBACK
@@ -186,6 +191,36 @@ def chosen_engine(choice: EngineChoice) -> "Engine":
     return Engine.SPARK
 
 
+@asynccontextmanager
+async def _kept_time(directory: Path) -> AsyncIterator[None]:
+    """Go on with the time of the last run, and keep it for parts that start again and for the next run."""
+    import asyncio
+
+    from penstock.edge.clock import KeptTime
+    from penstock.edge.pause import pause
+    from penstock.edge.private_files import private_directory
+
+    private_directory(directory)
+    kept = KeptTime(directory / CLOCK_NAME)
+    if not kept.resume():
+        typer.echo(
+            "the clock is more than a day behind the last run: jobs of then wait until their times come; set the clock",
+            err=True,
+        )
+    kept.keep()
+
+    async def keep_on() -> None:
+        while True:
+            await pause(_KEEP_TIME_S)
+            kept.keep()
+
+    keeping = asyncio.create_task(keep_on())
+    try:
+        yield
+    finally:
+        keeping.cancel()
+
+
 async def _run(parts: "list[SupervisedPart]", directory: Path) -> None:
     """Run the parts until a signal; the second one does not wait for them."""
     import asyncio
@@ -216,7 +251,7 @@ async def _run(parts: "list[SupervisedPart]", directory: Path) -> None:
 
 async def _supervise(supervisor: "Supervisor", parts: "list[SupervisedPart]", directory: Path) -> None:
     typer.echo(f"starting {', '.join(part.name for part in parts)}; data in {directory}", err=True)
-    async with supervisor:
+    async with _kept_time(directory), supervisor:
         rows = [[part.name, supervisor.addresses[part.name], part.purpose] for part in parts]
         print_table(["part", "address", "for"], rows)
         typer.echo("ready; Ctrl-C stops everything", err=True)
