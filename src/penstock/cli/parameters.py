@@ -144,6 +144,15 @@ Conf: TypeAlias = Annotated[
 Lake: TypeAlias = Annotated[
     str, typer.Option("--lake", metavar="DIR", help="Directory or URL of the lake; else pipeline.lake.")
 ]
+KeepDays: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        metavar="N",
+        show_default=False,
+        help="Delete days from the lake that are older than N, today included; 0 keeps all. Else pipeline.keep_days.",
+    ),
+]
 Once: TypeAlias = Annotated[bool, typer.Option("--once", help="Process everything that waits now, then stop.")]
 
 

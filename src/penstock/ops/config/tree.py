@@ -186,6 +186,12 @@ class PipelineOptions:
         "Directory or URL of the lake's Delta tables; on a cluster, one that all its machines can reach. If empty, "
         "lake in `data.dir`.",
     )
+    keep_days: int = setting(
+        0,
+        kinds.integer(0, 36_500),
+        "Days that stay in the lake, today included; older ones are deleted. 0 keeps all; `--keep-days` takes "
+        "precedence.",
+    )
     trigger_ms: int = setting(
         500,
         kinds.integer(0, 3_600_000),
