@@ -55,6 +55,7 @@ from penstock.client.types.job import (
 )
 from penstock.client.types.subscription import (
     LONGEST_TIMEOUT_S,
+    Match,
     NewSubscription,
     PoolBody,
     PoolList,
@@ -117,6 +118,7 @@ __all__ = [
     "LaneQuery",
     "LaneView",
     "Limit",
+    "Match",
     "Moment",
     "Name",
     "NewJobBody",

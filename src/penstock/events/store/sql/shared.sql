@@ -312,6 +312,9 @@ FROM events WHERE id = :id
 SELECT id, tenant, source, external_id, type, subject, time_ms, data, content_type, group_name, attributes, received_ms
 FROM events WHERE id {among ids}
 
+-- data_of_events --
+SELECT id, data FROM events WHERE id {among ids}
+
 -- known_events --
 SELECT id, source, external_id FROM events WHERE tenant = :tenant AND external_id {among external_ids}
   AND source {among sources}
