@@ -1,6 +1,6 @@
 """The types of the API: what callers send, what the API answers, pages and problems."""
 
-from penstock.client.types.change import ChangeList, ChangeQuery, ChangeView
+from penstock.client.types.change import CallerView, ChangeList, ChangeQuery, ChangeView
 from penstock.client.types.event import CloudEvent, CloudEventOrBatch, EventReceipt, EventReceipts, EventView
 from penstock.client.types.fields import (
     MAX_DATA_BYTES,
@@ -35,11 +35,14 @@ from penstock.client.types.health import (
     HealthStatus,
     PartHealth,
     SubscriptionHealth,
+    SubscriptionReport,
 )
 from penstock.client.types.job import (
     AttemptList,
     AttemptView,
     Decided,
+    FailureList,
+    FailureView,
     GroupToRetry,
     JobCounts,
     JobIds,
@@ -79,6 +82,7 @@ __all__ = [
     "PROBLEM_MEDIA_TYPE",
     "AttemptList",
     "AttemptView",
+    "CallerView",
     "ChangeList",
     "ChangeQuery",
     "ChangeView",
@@ -91,6 +95,8 @@ __all__ = [
     "EventReceipt",
     "EventReceipts",
     "EventView",
+    "FailureList",
+    "FailureView",
     "GroupKey",
     "GroupToRetry",
     "HealthCode",
@@ -134,6 +140,7 @@ __all__ = [
     "SubscriptionList",
     "SubscriptionMade",
     "SubscriptionRemoved",
+    "SubscriptionReport",
     "SubscriptionView",
     "Text",
     "Trial",

@@ -12,8 +12,7 @@ from penstock.domain.order import DEFAULT_SEQUENCE, group_key
 from penstock.domain.outcome import MediationResult, error_text
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock, wall_ms
-from penstock.events.errors import UnknownSubscription
-from penstock.events.fields import checked_id
+from penstock.events.api.subscriptions import named_subscription
 from penstock.events.store import JobRepository
 from penstock.http.api import Call, NoBody, NoQuery, route
 
@@ -36,7 +35,7 @@ class TrialRoutes:
         summary="Deliver a test event to a subscription now, paused or not, and return the result.",
     )
     async def _try(self, call: Call[NoQuery, NoBody]) -> Trial:
-        subscription = await self._repository.get_subscription(checked_id(call.path["id"], UnknownSubscription))
+        subscription = await named_subscription(self._repository, call)
         now_ms = self._clock.now_ms()
         event = StoredEvent(
             id=self._new_id(), source="penstock", type=EVENT_TYPE, received_ms=now_ms, time_ms=now_ms, data=_DATA

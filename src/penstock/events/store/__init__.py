@@ -16,6 +16,7 @@ from penstock.events.store.repository.deliveries import (
 from penstock.events.store.repository.inspection import (
     COUNTED_JOBS,
     THE_NEWEST,
+    FailedDelivery,
     FinishedJob,
     HeldGroup,
     LaneState,
@@ -44,6 +45,7 @@ __all__ = [
     "Dialect",
     "Done",
     "EndedDelivery",
+    "FailedDelivery",
     "FinishedJob",
     "HeldGroup",
     "JobFilter",
