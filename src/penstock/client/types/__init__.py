@@ -1,6 +1,6 @@
 """The types of the API: what callers send, what the API answers, pages and problems."""
 
-from penstock.client.types.change import ChangeList, ChangeQuery, ChangeView
+from penstock.client.types.change import CallerView, ChangeList, ChangeQuery, ChangeView
 from penstock.client.types.cluster import ClusterNode, ClusterShard, ClusterView
 from penstock.client.types.event import CloudEvent, CloudEventOrBatch, EventReceipt, EventReceipts, EventView
 from penstock.client.types.fields import (
@@ -36,11 +36,14 @@ from penstock.client.types.health import (
     HealthStatus,
     PartHealth,
     SubscriptionHealth,
+    SubscriptionReport,
 )
 from penstock.client.types.job import (
     AttemptList,
     AttemptView,
     Decided,
+    FailureList,
+    FailureView,
     GroupToRetry,
     JobCounts,
     JobIds,
@@ -82,6 +85,7 @@ __all__ = [
     "PROBLEM_MEDIA_TYPE",
     "AttemptList",
     "AttemptView",
+    "CallerView",
     "ChangeList",
     "ChangeQuery",
     "ChangeView",
@@ -97,6 +101,8 @@ __all__ = [
     "EventReceipt",
     "EventReceipts",
     "EventView",
+    "FailureList",
+    "FailureView",
     "GroupKey",
     "GroupToRetry",
     "HealthCode",
@@ -142,6 +148,7 @@ __all__ = [
     "SubscriptionList",
     "SubscriptionMade",
     "SubscriptionRemoved",
+    "SubscriptionReport",
     "SubscriptionView",
     "Text",
     "Trial",

@@ -79,6 +79,13 @@ class SubscriptionHealth(msgspec.Struct, frozen=True, rename="camel", kw_only=Tr
     breaker: str
 
 
+class SubscriptionReport(msgspec.Struct, frozen=True, rename="camel"):
+    """How one subscription stands, and why it is not HEALTHY."""
+
+    health: SubscriptionHealth
+    reasons: list[HealthReason]
+
+
 class HealthReport(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """The health of everything: the verdict, its reasons (the worst first), the parts, the worst subscriptions."""
 

@@ -14,8 +14,8 @@ from penstock.domain.outcome import MediationResult, error_text
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock, wall_ms
 from penstock.events.accept import MEDIA_TYPES, event_of, members_of
-from penstock.events.errors import UnknownSubscription
-from penstock.events.fields import MAX_BATCH_BYTES, checked_id
+from penstock.events.api.subscriptions import named_subscription
+from penstock.events.fields import MAX_BATCH_BYTES
 from penstock.events.store import JobRepository
 from penstock.http.api import Call, NoBody, NoQuery, route
 from penstock.http.auth import MAY_LOOK
@@ -39,7 +39,7 @@ class TrialRoutes:
         summary="Deliver a test event to a subscription now, paused or not, and return the result.",
     )
     async def _try(self, call: Call[NoQuery, NoBody]) -> Trial:
-        subscription = await self._repository.get_subscription(checked_id(call.path["id"], UnknownSubscription))
+        subscription = await named_subscription(self._repository, call)
         now_ms = self._clock.now_ms()
         event = StoredEvent(
             id=self._new_id(), source="penstock", type=EVENT_TYPE, received_ms=now_ms, time_ms=now_ms, data=_DATA
@@ -64,7 +64,7 @@ class TrialRoutes:
         roles=MAY_LOOK,
     )
     async def _match(self, call: Call[NoQuery, CloudEvent]) -> Match:
-        subscription = await self._repository.get_subscription(checked_id(call.path["id"], UnknownSubscription))
+        subscription = await named_subscription(self._repository, call)
         (members,) = members_of(call.content)
         event = event_of(call.body, members, self._new_id(), self._clock.now_ms())
         tenant = subscription.tenant == event.tenant
