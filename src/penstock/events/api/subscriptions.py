@@ -19,6 +19,7 @@ from penstock.client.types import (
     SubscriptionRemoved,
     SubscriptionView,
 )
+from penstock.delivery import SecretBox
 from penstock.domain.signing import SECRET_PREFIX, key_of
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock
@@ -38,9 +39,15 @@ class SubscriptionRoutes:
     """The routes of subscriptions; `changed` is called after every change that may change their pools."""
 
     def __init__(
-        self, repository: JobRepository, new_id: Callable[[], str], clock: Clock, changed: Callable[[], None]
+        self,
+        repository: JobRepository,
+        secret_box: SecretBox,
+        new_id: Callable[[], str],
+        clock: Clock,
+        changed: Callable[[], None],
     ) -> None:
         self._repository = repository
+        self._secret_box = secret_box
         self._new_id = new_id
         self._clock = clock
         self._changed = changed
@@ -55,7 +62,7 @@ class SubscriptionRoutes:
     async def _create(self, call: Call[NoQuery, NewSubscription]) -> SubscriptionMade:
         secret = call.body.secret or new_secret()
         subscription = new_subscription(call.body, self._new_id(), secret)
-        await self._repository.add_subscription(subscription)
+        await self._repository.add_subscription(self._secret_box.sealed(subscription))
         self._changed()
         return SubscriptionMade(subscription_view(subscription), secret)
 
@@ -78,7 +85,7 @@ class SubscriptionRoutes:
     )
     async def _change(self, call: Call[NoQuery, SubscriptionChange]) -> SubscriptionView:
         changed = changed_subscription(await self._repository.get_subscription(_id(call.path)), call.body)
-        await self._repository.change_subscription(changed)
+        await self._repository.change_subscription(self._secret_box.sealed(changed))
         self._changed()
         return subscription_view(changed)
 
@@ -110,8 +117,9 @@ class SubscriptionRoutes:
 class SigningSecretRoutes:
     """The routes that rotate signing secrets."""
 
-    def __init__(self, repository: JobRepository) -> None:
+    def __init__(self, repository: JobRepository, secret_box: SecretBox) -> None:
         self._repository = repository
+        self._secret_box = secret_box
 
     @route(
         "POST",
@@ -125,18 +133,23 @@ class SigningSecretRoutes:
         key_of(secret)
         kept = subscription.secrets[:1] if call.body.keep_previous else ()
         secrets = (secret, *(each for each in kept if each != secret))
-        await self._repository.change_subscription(msgspec.structs.replace(subscription, secrets=secrets))
+        await self._change(subscription, secrets)
         return Rotated(secret, len(secrets))
 
     @route("POST", f"{_ONE}/finish-rotation", summary="Sign with the newest secret only.")
     async def _finish(self, call: Call[NoQuery, NoBody]) -> RotationFinished:
         subscription = await self._subscription(call.path["id"])
         secrets = subscription.secrets[:1]
-        await self._repository.change_subscription(msgspec.structs.replace(subscription, secrets=secrets))
+        await self._change(subscription, secrets)
         return RotationFinished(len(secrets))
 
     async def _subscription(self, subscription_id: str) -> Subscription:
-        return await self._repository.get_subscription(checked_id(subscription_id, UnknownSubscription))
+        stored = await self._repository.get_subscription(checked_id(subscription_id, UnknownSubscription))
+        return self._secret_box.opened(stored)
+
+    async def _change(self, subscription: Subscription, secrets: tuple[str, ...]) -> None:
+        changed = msgspec.structs.replace(subscription, secrets=secrets)
+        await self._repository.change_subscription(self._secret_box.sealed(changed))
 
 
 def _id(path: Mapping[str, str]) -> str:

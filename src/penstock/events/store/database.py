@@ -95,6 +95,10 @@ class Transaction(Protocol):
         """Keep claims apart from what must not run beside one: claims share the gate, the others close it."""
         ...
 
+    def overwrite_replaced(self) -> None:
+        """Leave nothing in the file of what this transaction replaces, as far as the database can."""
+        ...
+
     def take_turns(self, count: int) -> list[int]:
         """Return `count` numbers, each larger than all that were taken before."""
         ...

@@ -222,6 +222,8 @@ class SqliteDatabase:
             self._refuses = True
         else:
             self._refuses = False
+        if transaction.overwrites:
+            writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._note_room(results, changed=writer.total_changes > changes_before)
         if not loop.is_closed():
             loop.call_soon_threadsafe(_settle, [done for _, done in tasks], results)
