@@ -212,6 +212,9 @@ class PostgresDatabase:
         """Return None: its disk is the server's."""
         return None
 
+    def require_room(self) -> None:
+        """Nothing to do: its disk is the server's."""
+
     async def close(self) -> None:
         """Stop listening and disconnect."""
         if self._listener is not None:

@@ -126,6 +126,11 @@ class SqliteDatabase:
         """Return what keeps it from taking changes: a full disk."""
         return self._disk_space.problem()
 
+    def require_room(self) -> None:
+        """Raise DatabaseFailed while the disk is nearly full."""
+        if (lack := self._disk_space.lack()) is not None:
+            raise DatabaseFailed(lack)
+
     async def keep_months(self, now_ms: int) -> None:
         """Nothing to do: the tables have no partitions."""
 
