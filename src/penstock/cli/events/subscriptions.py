@@ -94,7 +94,11 @@ def create(
     dead_letter_topic: DeadLetters = None,
     secret: Annotated[
         str | None,
-        typer.Option(metavar="SECRET", help="Secret to sign with, whsec_ and base64; else a new one, which is safer."),
+        typer.Option(
+            metavar="SECRET",
+            help="Secret to sign with, whsec_ and base64; - reads it from standard input, where no one else sees it. "
+            "Else a new one.",
+        ),
     ] = None,
     tenant: Tenant = None,
     endpoint: ApiEndpoint = None,
@@ -102,6 +106,8 @@ def create(
 ) -> None:
     """Create a subscription; the secret that signs its deliveries is shown only now."""
     options = _options(filters, mode, pool, unkeyed, high_priority, retry, timeout_s, header, dead_letter_topic)
+    if secret == "-":
+        secret = typer.get_text_stream("stdin").readline().strip()
     with connect(ctx, endpoint) as client:
         made = client.subscribe(name, pattern, target, **options, **given(tenant=tenant, secret=secret))
     if as_json:

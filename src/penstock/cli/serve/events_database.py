@@ -6,6 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.cli.options import database_url
+from penstock.delivery import encryption_keys
 from penstock.edge.clock import SystemClock
 from penstock.edge.private_files import private_directory
 from penstock.events.api import ApiSettings
@@ -77,6 +78,7 @@ def process_settings(config: Config, secrets: tuple[bytes, ...], dead_letters: s
         http_version=config.jobs.http_version,
         egress_allow=config.egress.allow,
         egress_deny_ports=config.egress.deny_ports,
+        encryption_keys=encryption_keys(config.jobs),
     )
 
 

@@ -66,6 +66,7 @@ async def api_server(
         async with open_processor(
             repository, clock, settings, metrics, Breakers(clock), part="api", dead_letters=dead_letters
         ) as process:
+            await repository.seal_subscriptions(process.courier.secret_box.sealed_for_rest)
             by_spark = settings.fan_out is FanOutBy.PIPELINE
             others = NoParts() if front is None else front.other_parts(with_pipeline=by_spark)
             health = HealthWatch(repository, process.courier.breakers, clock, others, settings.data_dir)

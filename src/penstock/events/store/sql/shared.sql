@@ -376,6 +376,9 @@ ON CONFLICT DO NOTHING RETURNING id
 -- change_subscription --
 UPDATE subscriptions SET name = :name, definition = :definition WHERE id = :id RETURNING id
 
+-- replace_definition --
+UPDATE subscriptions SET definition = :definition WHERE id = :id AND definition = :before RETURNING id
+
 -- name_taken --
 SELECT 1 FROM subscriptions WHERE tenant = :tenant AND name = :name AND id <> :id
 
