@@ -215,7 +215,7 @@ class PipelineOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TraceSettings:
-    """OpenTelemetry traces from publisher to webhook; they require `pip install "penstock-events[traces]"`."""
+    """OpenTelemetry traces from publisher to webhook; they require the extra `traces`."""
 
     endpoint: str = setting(
         "",
