@@ -259,7 +259,9 @@ class HttpConnection(asyncio.Protocol):
         """Close if the client has been idle or slow for too long."""
         if now_s >= self._deadline_s and not self._is_full:
             self._refuse(HTTPStatus.REQUEST_TIMEOUT)
-        elif now_s - self._paused_since_s > ANSWER_S or (self._answering is None and not self._phase and now_s - self._idle_since_s > IDLE_S):
+        elif now_s - self._paused_since_s > ANSWER_S or (
+            self._answering is None and not self._phase and now_s - self._idle_since_s > IDLE_S
+        ):
             self.abort()
 
     def abort(self) -> None:
