@@ -242,7 +242,7 @@ class SqsService(QueueKeys):
             redrive,
             source_arn=self.arn_of(name),
             source_fifo=attributes.fifo_queue,
-            target_fifo=None if target is None else target.fifo,
+            target_exists=target is not None,
             target_allows=None if target is None else target.attributes.redrive_allow_policy,
         )
 
