@@ -4,7 +4,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
@@ -142,8 +142,8 @@ def forget_at_drain(self: PoolLanes) -> list[TrackedMessage]:
 clear_lanes = PoolLanes.clear
 
 
-def never_held_elsewhere(self: Pools, code: str, pool: DeliveryPool) -> bool:
-    return False
+def never_held_elsewhere(self: Pools, code: str, pool: DeliveryPool) -> Set[str]:
+    return frozenset()
 
 
 def deliver_without_a_lease(self: DeliveryPool) -> bool:
@@ -178,7 +178,7 @@ DEFECTS: dict[str, tuple[str, list[Defect]]] = {
     "too many permits": ("deliveries at once in pool", [(DeliveryPool, "_start_workers", twice_the_permits)]),
     "a drained pool forgets its messages": ("tracked after the stop", [(PoolLanes, "clear", forget_at_drain)]),
     "a queue that never opened is healthy": ("was never opened", [(Consumer, "is_healthy", property(always_reached))]),
-    "two pools serve one group": ("two deliveries of group", [(Pools, "_is_held_elsewhere", never_held_elsewhere)]),
+    "two pools serve one group": ("two deliveries of group", [(Pools, "held_elsewhere", never_held_elsewhere)]),
 }
 
 

@@ -55,7 +55,7 @@ class Router:
         self._loop = asyncio.get_running_loop()
         self._tracker = InFlightTracker()
         self._pools = Pools(mediator, self._tracker, clock, warnings, metrics)
-        batch_router = BatchRouter(self._tracker, self._pools.pool_for, warnings, clock, self._loop.time)
+        batch_router = BatchRouter(self._tracker, self._pools, warnings, clock, self._loop.time)
         self._consumers = Consumers(
             make_source, batch_router.route, self._tracker, clock, warnings, self._limits.consumer_health_s
         )

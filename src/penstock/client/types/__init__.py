@@ -1,6 +1,7 @@
 """The types of the API: what callers send, what the API answers, pages and problems."""
 
 from penstock.client.types.change import CallerView, ChangeList, ChangeQuery, ChangeView
+from penstock.client.types.cluster import ClusterNode, ClusterShard, ClusterView
 from penstock.client.types.event import CloudEvent, CloudEventOrBatch, EventReceipt, EventReceipts, EventView
 from penstock.client.types.fields import (
     MAX_DATA_BYTES,
@@ -57,9 +58,11 @@ from penstock.client.types.job import (
 )
 from penstock.client.types.subscription import (
     LONGEST_TIMEOUT_S,
+    Match,
     NewSubscription,
     PoolBody,
     PoolList,
+    PoolToServe,
     PoolView,
     QueueToConsume,
     Rotated,
@@ -88,6 +91,9 @@ __all__ = [
     "ChangeView",
     "CloudEvent",
     "CloudEventOrBatch",
+    "ClusterNode",
+    "ClusterShard",
+    "ClusterView",
     "Count",
     "Cursor",
     "Decided",
@@ -118,6 +124,7 @@ __all__ = [
     "LaneQuery",
     "LaneView",
     "Limit",
+    "Match",
     "Moment",
     "Name",
     "NewJobBody",
@@ -128,6 +135,7 @@ __all__ = [
     "PartHealth",
     "PoolBody",
     "PoolList",
+    "PoolToServe",
     "PoolView",
     "Problem",
     "QueueToConsume",

@@ -15,7 +15,7 @@ import msgspec
 from penstock.delivery.http.request import Headers, RequestHead, head_with
 from penstock.delivery.webhook.trace import span_of_delivery, trace_headers, trace_of_job
 from penstock.domain.errors import InvalidArgument
-from penstock.domain.event import StoredEvent
+from penstock.domain.event import StoredEvent, is_json
 from penstock.domain.job import DispatchJob
 from penstock.domain.job_state import DEFAULT_TIMEOUT_S
 from penstock.domain.limits import SECOND_MS
@@ -143,13 +143,6 @@ def cloud_event(event: StoredEvent) -> bytes:
     # Extensions first, so that none of them can replace a standard attribute.
     attributes = {**event.attributes, **named}
     return _encode({name: value for name, value in attributes.items() if value is not None} | _data(event))
-
-
-@lru_cache(maxsize=256)
-def is_json(content_type: str) -> bool:
-    """Return whether a content type is JSON."""
-    media_type = content_type.partition(";")[0].strip().lower()
-    return media_type.endswith(("/json", "+json"))
 
 
 def _data(event: StoredEvent) -> dict[str, object]:

@@ -104,6 +104,7 @@ class HealthWatch:
             subscriptions=await repository.list_subscriptions(),
             loads=await repository.subscription_loads(now_ms),
             recent=_recent(minutes, now_ms),
+            recent_since_ms=max(_window_ms(now_ms), min((each.minute_ms for each in minutes), default=now_ms)),
             breakers=(*self._breakers.views(), *states.breakers),
             states=states,
             waits_since_ms=oldest.since_ms,
@@ -119,13 +120,17 @@ class HealthWatch:
 
 
 def _recent(minutes: Iterable[Minute], now_ms: int) -> dict[str, Minute]:
-    first_ms = (now_ms // MINUTE_MS - WINDOW_MINUTES + 1) * MINUTE_MS
+    first_ms = _window_ms(now_ms)
     sums: dict[str, Minute] = {}
     for minute in minutes:
         if minute.minute_ms >= first_ms:
             known = sums.get(minute.name)
             sums[minute.name] = minute if known is None else merged(known, minute)
     return sums
+
+
+def _window_ms(now_ms: int) -> int:
+    return (now_ms // MINUTE_MS - WINDOW_MINUTES + 1) * MINUTE_MS
 
 
 def _without_database(message: str, now_ms: int) -> HealthReport:

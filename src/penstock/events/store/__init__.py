@@ -13,6 +13,7 @@ from penstock.events.store.repository.deliveries import (
     TryLater,
     Verdict,
 )
+from penstock.events.store.repository.erasure import Subject, SubjectCounts
 from penstock.events.store.repository.inspection import (
     COUNTED_JOBS,
     THE_NEWEST,
@@ -68,6 +69,8 @@ __all__ = [
     "Statistics",
     "StoredMode",
     "StoredState",
+    "Subject",
+    "SubjectCounts",
     "SubscriptionLoad",
     "Transaction",
     "TryLater",

@@ -60,28 +60,28 @@ class LakeSync:
     def add_events(self) -> int:
         """Add the events that are not yet in the lake."""
         files = self._lake.tables[EVENTS.name]
-        known = files.version()
-        after = -1 if known is None else known
+        before = files.state()
+        after = -1 if before.upto is None else before.upto
         count, horizon = self._waiting(after)
         if not count:
             return 0
         tables = Tables(self._spark, self._database, splits=1 + count // _TASK_ROWS)
         waiting = (f.col(POSITION) > after) & (f.col(POSITION) < horizon)
         written = write_rows(event_rows(tables.events(_STORED_EVENTS).where(waiting)), files)
-        files.commit(written, horizon - 1, known)
+        files.commit(written, horizon - 1, before)
         return sum(file.rows for file in written)
 
     def add_subscriptions(self) -> int:
         """Add a row for each subscription that is new, has changed or was deleted."""
         files = self._lake.tables[SUBSCRIPTIONS.name]
+        before = files.state()
         known = files.read(files.files(), files.table.names).to_pylist()
         last = {row["subscription_id"]: row for row in sorted(known, key=lambda row: row[POSITION])}
         now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
         changed = _changed(last, self._subscriptions())
         if not changed:
             return 0
-        before = files.version()
-        first = 0 if before is None else before + 1
+        first = 0 if before.upto is None else before.upto + 1
         rows = [{**row, "valid_from": now, POSITION: first + number} for number, row in enumerate(changed)]
         files.current()
         table = pyarrow.Table.from_pylist(rows, files.table.arrow)

@@ -82,6 +82,7 @@ class PortSettings:
     sqs: int = setting(9324, _PORT, "The SQS server.")
     pubsub: int = setting(8085, _PORT, "The Pub/Sub API.")
     pubsub_probes: int = setting(8086, _PORT, "Health and metrics of the Pub/Sub API.")
+    pubsub_nodes: int = setting(8087, _PORT, "Calls that other nodes pass on to the Pub/Sub API of this one.")
     router: int = setting(8081, _PORT, "The router's API.")
     scheduler: int = setting(8082, _PORT, "Health and metrics of the scheduler.")
     pipeline: int = setting(8083, _PORT, "Health, metrics and progress of the pipeline.")
@@ -185,6 +186,12 @@ class PipelineOptions:
         "Directory or URL of the lake's Delta tables; on a cluster, one that all its machines can reach. If empty, "
         "lake in `data.dir`.",
     )
+    keep_days: int = setting(
+        0,
+        kinds.integer(0, 36_500),
+        "Days that stay in the lake, today included; older ones are deleted. 0 keeps all; `--keep-days` takes "
+        "precedence.",
+    )
     trigger_ms: int = setting(
         500,
         kinds.integer(0, 3_600_000),
@@ -247,6 +254,14 @@ class NodeSettings:
 class ClusterSettings:
     """Several nodes on one PostgreSQL database."""
 
+    node: str = setting(
+        "", kinds.line(), "Name of this node, unique in the cluster; empty: this machine is not a node."
+    )
+    host: str = setting(
+        "",
+        kinds.line(),
+        "Host name or address at which the other nodes reach this machine; empty: all nodes are on this one.",
+    )
     ttl_s: float = setting(
         10.0,
         kinds.number(1, 300),

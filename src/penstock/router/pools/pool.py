@@ -343,6 +343,11 @@ class DeliveryPool:
             self._rate_timer = None
         self._start_workers()
 
+    def share(self, *, shared: bool) -> None:
+        """Say whether several subscriptions have this pool; what is delivered at present goes on."""
+        self._lanes.configured_shared = shared
+        self._use_permits()
+
     def drain(self) -> None:
         """Accept no more messages, return waiting ones to their queue in order, let deliveries end (ROUTER-STOP-4)."""
         self.draining = True

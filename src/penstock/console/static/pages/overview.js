@@ -103,7 +103,7 @@ export function mount(main, { signal }) {
     showOldest(tiles.oldest, oldest);
     showHealth(tiles.health, verdict, reasons, health);
     if (health.status === "fulfilled") worst.update(health.value.subscriptions.slice(0, MOST_SUBSCRIPTIONS));
-    showParts(parts, ready, router, spark);
+    showParts(parts, ready, router, spark, health.value?.cluster);
     if (known.status === "fulfilled") {
       const found = await get("/api/v1/deliveries", { limit: 8 }).catch(() => null);
       if (found) feed.update(found.deliveries);
@@ -163,7 +163,7 @@ function showHealth(place, verdict, list, health) {
   );
 }
 
-function showParts(list, ready, router, spark) {
+function showParts(list, ready, router, spark, cluster) {
   const row = (name, word, kind, about) =>
     h("li", {}, h("div", { class: "part-row" }, h("span", {}, name), badge(word, kind)), about ? h("div", { class: "about" }, about) : null);
   const up = ready.status === "fulfilled" && ready.value.status === "ready";
@@ -180,6 +180,7 @@ function showParts(list, ready, router, spark) {
       failing.length ? failing.map((query) => `${query.name}: ${query.lastError}`).join("; ") : piped ? behind(spark.value.queries) : "Not needed with --engine inline.",
     ),
     row(h("a", { href: "#/warnings" }, "Warnings"), ...warningsOf(router)),
+    ...(cluster?.nodes ?? []).map((node) => row(`Node ${node.name}`, node.draining ? "stopping" : "live", node.draining ? "warn" : "good", ownedBy(node, cluster))),
   );
 }
 
@@ -187,6 +188,12 @@ function showParts(list, ready, router, spark) {
 function unready(ready) {
   const failing = Object.values(ready.value?.checks ?? {}).filter((check) => !check.ok);
   return failing.length ? failing.map((check) => check.detail).join("; ") : "The readiness check fails; see the log.";
+}
+
+// Return what a node of a cluster owns.
+function ownedBy(node, { shards }) {
+  const owned = shards.filter((shard) => shard.owner === node.name);
+  return owned.length ? `owns ${owned.map((shard) => `${shard.part} (epoch ${shard.epoch}, ${format.plural(shard.moves, "move")})`).join(", ")}` : "owns nothing, and takes over";
 }
 
 // Return the backlog of streaming queries, if any.

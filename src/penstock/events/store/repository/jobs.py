@@ -54,6 +54,11 @@ class EventRecords(RepositoryPart):
         return [event_id for event_id in event_ids if event_id in waiting]
 
     @reads
+    def data_of_events(self, tx: Transaction, event_ids: Sequence[str]) -> dict[str, bytes]:
+        """Return the data of events by their ids."""
+        return {event_id: bytes(data) for event_id, data in tx.all("data_of_events", ids=list(event_ids))}
+
+    @reads
     def get_event(self, tx: Transaction, event_id: str) -> StoredEvent:
         """Return an event; EventNotFound."""
         row = tx.first("event", id=event_id)

@@ -354,6 +354,9 @@ FROM events WHERE id = :id
 SELECT id, tenant, source, external_id, type, subject, time_ms, data, content_type, group_name, attributes, received_ms
 FROM events WHERE id {among ids}
 
+-- data_of_events --
+SELECT id, data FROM events WHERE id {among ids}
+
 -- known_events --
 SELECT id, source, external_id FROM events WHERE tenant = :tenant AND external_id {among external_ids}
   AND source {among sources}
@@ -464,6 +467,47 @@ ORDER BY received_ms LIMIT :most
 
 -- delete_events --
 DELETE FROM events WHERE id {among ids}
+
+-- Forgetting what belongs to a key, a tenant or a subscription
+
+-- subject_counts --
+SELECT
+    (SELECT count(*) FROM events AS e WHERE {subject event e}),
+    (SELECT count(*) FROM jobs AS j WHERE {subject job j}),
+    (SELECT count(*) FROM jobs AS j WHERE {subject job j} AND finished_at_ms IS NULL),
+    (SELECT count(*) FROM archived_jobs AS j WHERE {subject job j}),
+    (SELECT count(*) FROM attempts WHERE job_id IN (
+        SELECT id FROM jobs AS j WHERE {subject job j} UNION ALL SELECT id FROM archived_jobs AS j WHERE {subject job j}
+    ))
+
+-- subject_events --
+SELECT id FROM events AS e WHERE {subject event e} AND id > :after ORDER BY id LIMIT :most
+
+-- subject_jobs --
+SELECT id, group_key, mode, subscription_id, pool FROM jobs AS j WHERE {subject job j} AND id > :after
+ORDER BY id LIMIT :most
+
+-- subject_archived_jobs --
+SELECT id, min(group_key) FROM archived_jobs AS j WHERE {subject job j} AND id > :after
+GROUP BY id ORDER BY id LIMIT :most
+
+-- delete_archived_jobs --
+DELETE FROM archived_jobs WHERE id {among ids}
+
+-- delete_attempts --
+DELETE FROM attempts WHERE job_id {among ids}
+
+-- delete_replay_attempts --
+DELETE FROM replay_attempts WHERE job_id {among ids}
+
+-- delete_replay_copies --
+DELETE FROM replay_copies WHERE job_id {among ids}
+
+-- delete_set_aside --
+DELETE FROM set_aside WHERE row_id {among ids}
+
+-- all_leaders --
+SELECT minute_ms, leaders FROM statistics_leaders
 
 -- Statistics
 
