@@ -36,6 +36,10 @@ Unkeyed: TypeAlias = Annotated[
     str | None,
     typer.Option("--unkeyed", metavar="none|ordered", help="Whether events without a key are delivered in order."),
 ]
+Body: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--body", metavar="cloudevent|slack", help="What is sent: the event, or a text for a chat."),
+]
 DeadLetters: TypeAlias = Annotated[
     str | None, typer.Option("--dead-letter-topic", metavar="TOPIC", help="Topic that gets a copy of failed events.")
 ]
@@ -92,6 +96,7 @@ def create(
     timeout_s: Timeout = None,
     header: Headers = None,
     dead_letter_topic: DeadLetters = None,
+    body: Body = None,
     secret: Annotated[
         str | None,
         typer.Option(
@@ -105,7 +110,7 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Create a subscription; the secret that signs its deliveries is shown only now."""
-    options = _options(filters, mode, pool, unkeyed, high_priority, retry, timeout_s, header, dead_letter_topic)
+    options = _options(filters, mode, pool, unkeyed, high_priority, retry, timeout_s, header, dead_letter_topic, body)
     if secret == "-":
         secret = typer.get_text_stream("stdin").readline().strip()
     with connect(ctx, endpoint) as client:
@@ -138,11 +143,12 @@ def update(
     timeout_s: Timeout = None,
     header: Headers = None,
     dead_letter_topic: DeadLetters = None,
+    body: Body = None,
     endpoint: ApiEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
     """Change the options that are given; headers and filters are replaced as a whole."""
-    options = _options(filters, mode, pool, unkeyed, high_priority, retry, timeout_s, header, dead_letter_topic)
+    options = _options(filters, mode, pool, unkeyed, high_priority, retry, timeout_s, header, dead_letter_topic, body)
     changes = given(name=name, pattern=pattern, target=target)
     if not changes and not options:
         raise typer.BadParameter("there is nothing to change: give an option such as --target")
@@ -307,6 +313,7 @@ def _options(
     timeout_s: float | None,
     header: list[str] | None,
     dead_letter_topic: str | None,
+    body: str | None,
 ) -> dict[str, Any]:
     return given(
         **_filters(filters),
@@ -318,6 +325,7 @@ def _options(
         timeout_s=timeout_s,
         headers=pairs(header, "--header") if header else None,
         dead_letter_topic=dead_letter_topic,
+        body=body,
     )
 
 

@@ -11,7 +11,7 @@ from penstock.domain.job_state import DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT_S
 from penstock.domain.matching import Condition
 from penstock.domain.matching.expression import MOST_EXPRESSION_CHARS
 from penstock.domain.pointer import DispatchMode
-from penstock.domain.subscription import UnkeyedOrder
+from penstock.domain.subscription import BodyFormat, UnkeyedOrder
 
 LONGEST_TIMEOUT_S = 600
 _WEEK_S = 7 * 24 * 60 * 60
@@ -47,6 +47,7 @@ class NewSubscription(
     timeout_s: Timeout = DEFAULT_TIMEOUT_S
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     dead_letter_topic: Name | None = None
+    body: BodyFormat = BodyFormat.CLOUDEVENT
     tenant: Name | None = None
 
 
@@ -66,6 +67,7 @@ class SubscriptionChange(msgspec.Struct, frozen=True, rename="camel", kw_only=Tr
     timeout_s: Timeout | UnsetType = UNSET
     headers: Mapping[str, str] | UnsetType = UNSET
     dead_letter_topic: Name | UnsetType | None = UNSET
+    body: BodyFormat | UnsetType = UNSET
 
 
 class SubscriptionView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -89,6 +91,7 @@ class SubscriptionView(msgspec.Struct, frozen=True, rename="camel", kw_only=True
     """The names of its own headers, with their values masked; a change that sends the mask keeps the stored value."""
     paused: bool
     dead_letter_topic: str | None
+    body: BodyFormat
     tenant: str
     secrets: int
     """The number of secrets that sign its deliveries: two during a rotation."""

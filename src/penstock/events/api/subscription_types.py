@@ -34,6 +34,7 @@ def new_subscription(body: NewSubscription, subscription_id: str, secret: str) -
         timeout_s=body.timeout_s,
         headers=_checked_headers(body.headers) or NO_ATTRIBUTES,
         dead_letter_topic=body.dead_letter_topic,
+        body=body.body,
         tenant=body.tenant or "",
     )
 
@@ -75,6 +76,7 @@ def subscription_view(subscription: Subscription) -> SubscriptionView:
         headers=masked_headers(subscription.headers),
         paused=subscription.paused,
         dead_letter_topic=subscription.dead_letter_topic,
+        body=subscription.body,
         tenant=subscription.tenant,
         secrets=len(subscription.secrets),
     )

@@ -288,6 +288,23 @@ class EgressSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AlertSettings:
+    """Penstock's own events (`penstock:**`), which tell operators what is wrong."""
+
+    check_s: float = setting(10.0, kinds.number(0.1, 3600), "Time between two looks at the verdict.")
+    repeat_s: float = setting(
+        3600.0, kinds.number(1, 604_800), "Time after which a condition that still holds is reported again."
+    )
+    quiet_hours: str = setting(
+        "",
+        kinds.hours(),
+        "Hours, such as 22:00-07:00, in which alerts about subscriptions and warnings wait; a queue that is not "
+        "reached and a part that is lost are reported at any hour. Empty: none.",
+    )
+    time_zone: str = setting("UTC", kinds.time_zone(), "The time zone of `alerts.quiet_hours`.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Config:
     """All settings of Penstock, validated and frozen."""
 
@@ -306,3 +323,4 @@ class Config:
     node: NodeSettings = field(default_factory=NodeSettings)
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
     egress: EgressSettings = field(default_factory=EgressSettings)
+    alerts: AlertSettings = field(default_factory=AlertSettings)

@@ -15,6 +15,10 @@ const UNKEYED = [
   ["none", "in any order"],
   ["ordered", "in order, one at a time"],
 ];
+const BODIES = [
+  ["cloudevent", "the event, as a CloudEvent"],
+  ["slack", "a text for a chat (Slack, Mattermost)"],
+];
 const AT_ONCE = 1000;
 
 const one = (row, verb = "") => `${path`/api/v1/subscriptions/${row.id}`}${verb}`;
@@ -188,11 +192,13 @@ export async function edit(row) {
       field("Delays between attempts in seconds", text("retries", (row?.retryDelaysS ?? []).join(", "), { placeholder: "default" })),
       h(
         "details",
-        { class: "more", open: Boolean(row && (conditions || row.highPriority || row.deadLetterTopic || Object.keys(row.headers).length)) },
+        { class: "more", open: Boolean(row && (conditions || row.filterExpression || row.body !== "cloudevent" || row.highPriority || row.deadLetterTopic || Object.keys(row.headers).length)) },
         h("summary", {}, "More"),
         field("Events without a key", select("unkeyed", UNKEYED, row?.unkeyed ?? "none")),
         h("label", { class: "check" }, h("input", { type: "checkbox", name: "highPriority", checked: row?.highPriority ?? false }), "Before the regular jobs of their key"),
         field("Filter, a condition a line: region=eu,uk or JSON", h("textarea", { name: "filter", value: conditions })),
+        field("Expression, such as data.total >= 100", text("filterExpression", row?.filterExpression)),
+        field("Body", select("body", BODIES, row?.body ?? "cloudevent")),
         field("Headers, one a line: name: value (*** keeps a stored value)", h("textarea", { name: "headers", value: lines(Object.entries(row?.headers ?? {}), ": ") })),
         field("Topic for dead letters", text("deadLetterTopic", row?.deadLetterTopic)),
       ),
@@ -220,6 +226,8 @@ function bodyOf(given, row) {
     target: given.target,
     mode: given.mode,
     unkeyed: given.unkeyed,
+    filterExpression: given.filterExpression.trim(),
+    body: given.body,
     highPriority: given.highPriority === "on",
     timeoutS: Number(given.timeoutS),
     pool: given.pool.trim() || null,
