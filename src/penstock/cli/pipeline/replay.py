@@ -55,8 +55,10 @@ _IN_A_PIPE_S = 5.0
 
 def replay(
     ctx: typer.Context,
-    from_: Annotated[datetime | None, time_option("--from", "Only jobs of events at or after this time.")] = None,
-    to: Annotated[datetime | None, time_option("--to", "Only jobs of events before this time.")] = None,
+    from_: Annotated[
+        datetime | None, time_option("--from", "Only jobs of events at or after this time.", "--since")
+    ] = None,
+    to: Annotated[datetime | None, time_option("--to", "Only jobs of events before this time.", "--until")] = None,
     subscription: OfSubscription = None,
     key: Annotated[str | None, typer.Option(metavar="KEY", help="Only jobs of this key (a group's name).")] = None,
     event_type: Annotated[
