@@ -99,7 +99,12 @@ ApiHost: TypeAlias = Annotated[
     ),
 ]
 ProbeHost: TypeAlias = Annotated[
-    str, typer.Option("--host", metavar="ADDRESS", help="Address of health and metrics; loopback only.")
+    str,
+    typer.Option(
+        "--host",
+        metavar="ADDRESS",
+        help="Address of health and metrics; on another than loopback, the API needs api.token.",
+    ),
 ]
 
 
