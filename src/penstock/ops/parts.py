@@ -75,6 +75,7 @@ class NodeRole(msgspec.Struct, frozen=True, kw_only=True):
     def settings(self) -> dict[str, str]:
         """Return the environment of a node's parts: they stand by for those of other nodes."""
         settings = {
+            "PENSTOCK_CLUSTER__NODE": self.name,
             "PENSTOCK_CLUSTER__TTL_S": str(self.ttl_s),
             "PENSTOCK_SCHEDULER__STANDBY": "sql",
             "PENSTOCK_SCHEDULER__LEASE_TTL_S": str(self.ttl_s),
