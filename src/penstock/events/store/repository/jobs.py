@@ -119,7 +119,8 @@ def insert_new_jobs(tx: Transaction, jobs: Sequence[NewJob], now_ms: int) -> lis
 
 def insert_events(tx: Transaction, events: Sequence[StoredEvent], *, fanned_out: bool) -> list[str]:
     """Keep events; return the id of each, or of the same event published before."""
-    tx.bulk("insert_events", [_event_row(event, fanned_out) for event in events])
+    if tx.bulk("insert_events", [_event_row(event, fanned_out) for event in events]) == len(events):
+        return [event.id for event in events]
     kept = _ids_of_known(tx, events)
     return [kept[event.tenant, event.source, event.cloud_id] for event in events]
 
