@@ -2,6 +2,7 @@
 
 from penstock.client.types.change import ChangeList, ChangeQuery, ChangeView
 from penstock.client.types.event import CloudEvent, CloudEventOrBatch, EventReceipt, EventReceipts, EventView
+from penstock.client.types.feed import FeedBody, FeedList, FeedView
 from penstock.client.types.fields import (
     MAX_DATA_BYTES,
     MOST_AT_ONCE,
@@ -92,6 +93,9 @@ __all__ = [
     "EventReceipt",
     "EventReceipts",
     "EventView",
+    "FeedBody",
+    "FeedList",
+    "FeedView",
     "GroupKey",
     "GroupToRetry",
     "HealthCode",

@@ -13,6 +13,7 @@ from penstock.events.store.repository.deliveries import (
     TryLater,
     Verdict,
 )
+from penstock.events.store.repository.feeds import TopicFeed
 from penstock.events.store.repository.inspection import (
     COUNTED_JOBS,
     THE_NEWEST,
@@ -67,6 +68,7 @@ __all__ = [
     "StoredMode",
     "StoredState",
     "SubscriptionLoad",
+    "TopicFeed",
     "Transaction",
     "TryLater",
     "Verdict",

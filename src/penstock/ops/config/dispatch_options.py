@@ -117,10 +117,11 @@ class JobsOptions:
     previous_auth_secret: str = setting(
         "", kinds.line(), "Accepted in addition to `jobs.auth_secret` while one replaces the other.", secret=True
     )
-    dead_letters: str = setting(
+    topics: str = setting(
         "",
         kinds.line(),
-        "Address (host:port) of the Pub/Sub server whose topics receive dead letters; `penstock up` has one.",
+        "Address (host:port) of the Pub/Sub server whose topics feed events and receive dead letters; `penstock up` "
+        "has one.",
     )
     fan_out: FanOutBy = setting(
         FanOutBy.INLINE,
