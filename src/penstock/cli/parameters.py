@@ -127,12 +127,12 @@ ProcessEndpoint: TypeAlias = Annotated[
     str,
     typer.Option("--endpoint", metavar="URL", help="The process endpoint that routers call; else scheduler.endpoint."),
 ]
-DeadLetterServer: TypeAlias = Annotated[
+PubsubServer: TypeAlias = Annotated[
     str,
     typer.Option(
-        "--dead-letters",
+        "--topics",
         metavar="HOST:PORT",
-        help="Pub/Sub server whose topics take jobs that are given up; else jobs.dead_letters.",
+        help="Pub/Sub server whose topics feed events and take jobs that are given up; else jobs.topics.",
     ),
 ]
 

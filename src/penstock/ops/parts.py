@@ -146,11 +146,11 @@ def parts_of(
         if with_spark:
             shown += ["--pipeline", f"http://127.0.0.1:{pipeline_port.number}"]
         part = "api" if with_spark else "dispatch"
-        topics = ("--dead-letters", at["pubsub"])
+        topics = ("--topics", at["pubsub"])
         return (*options, "serve", part, "--port", port, *queue, *topics, *shown, *jobs_data)
 
     def router(at: Mapping[str, str]) -> tuple[str, ...]:
-        topics = ("--dead-letters", at["pubsub"])
+        topics = ("--topics", at["pubsub"])
         return (*options, "serve", "router", "--port", router_port.release(), *topics, "--local", *jobs_data)
 
     def router_configuration(at: Mapping[str, str]) -> Mapping[str, str]:
