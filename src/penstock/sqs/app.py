@@ -162,7 +162,7 @@ class SqsApp:
             return self._front.caller_of_hop(headers, exchange, json)
         path, _, query = exchange.target.partition(b"?")
         if self._credentials is None:
-            if is_sent_by_another_site(headers):
+            if is_sent_by_another_site(headers, may_change=exchange.method != "GET"):
                 raise SqsError(ErrorKind.ACCESS_DENIED, "Without credentials, pages of other sites are not answered.")
             scope = None
             if not self._one_scope:

@@ -26,6 +26,7 @@ from penstock.sqs.queue.catalog import QueueCatalog
 from penstock.sqs.queue.members import MEMBER_RECORD
 from penstock.sqs.queue.move_tasks import MoveTasks
 from penstock.sqs.queue.placement import CAPABILITIES, OWN_DATABASE, PartitionMap, PartitionOwnership, SoleOwner, place
+from penstock.sqs.queue.policy_document import warn_of_denials
 from penstock.sqs.queue.queue import (
     DEDUP_WINDOW_MS,
     SqsQueue,
@@ -195,6 +196,7 @@ class SqsService(QueueKeys):
             placement=placement,
         )
         queue = self._assemble(await self._catalog.create(record))
+        warn_of_denials(name, attributes.policy)
         self.refresh_policies()
         return queue
 
@@ -207,6 +209,7 @@ class SqsService(QueueKeys):
             (p.shell, p.shell.ledger.catalog.configure_queue(p.queue, policy, config)) for p in queue.partitions
         ]
         await _commit_all(pendings)
+        warn_of_denials(queue.name, record.attributes.policy, queue.attributes.policy)
         queue.put_record(record)
         # As on AWS, a change of scope takes a minute: an id sent just before and just after means the same message.
         asyncio.get_running_loop().call_later(_PROPAGATION_S, queue.apply_deduplication_scope)

@@ -1,8 +1,12 @@
 """Policy documents: their grammar, which AWS checks when one is set. What a policy says is not enforced."""
 
+import logging
 from typing import Any
 
 from penstock.sqs.errors import ErrorKind, SqsError
+from penstock.sqs.queue.redrive import json_object
+
+log = logging.getLogger(__name__)
 
 MAX_STATEMENTS = 20
 
@@ -46,3 +50,24 @@ def _is_statement(statement: object) -> bool:
     if not isinstance(statement, dict) or not statement.keys() <= _STATEMENT:
         return False
     return statement.get("Effect") in ("Allow", "Deny")
+
+
+def warn_of_denials(queue_name: str, policy: str, before: str = "") -> None:
+    """Log a warning if a new policy would deny something on AWS, which someone may rely on."""
+    if policy and policy != before and (denials := _denials(policy)):
+        log.warning(
+            "the policy of queue %s would deny %s on AWS; here it is stored and not enforced: "
+            "give keys of the role client to those who must not do it",
+            queue_name,
+            ", ".join(denials),
+        )
+
+
+def _denials(policy: str) -> list[str]:
+    """Return the actions that a policy denies, at most some of them; those that it does not allow are not looked at."""
+    found: list[str] = []
+    for statement in statements_of(json_object(policy) or {}):
+        if isinstance(statement, dict) and statement.get("Effect") == "Deny":
+            named = statement.get("Action", statement.get("NotAction", "something"))
+            found += map(str, named if isinstance(named, list) else [named])
+    return [each[:100] for each in found[:10]]
