@@ -109,6 +109,8 @@ def create(
     options = _options(filters, mode, pool, unkeyed, high_priority, retry, timeout_s, header, dead_letter_topic, body)
     with connect(ctx, endpoint) as client:
         made = client.subscribe(name, pattern, target, **options, **given(tenant=tenant, secret=secret))
+    for warning in made.warnings:
+        typer.echo(f"warning: {printable(warning)}", err=True)
     if as_json:
         print_json(made)
         return
