@@ -498,3 +498,30 @@ def test_every_recorded_operation_is_said_in_words() -> None:
 async def test_every_route_of_the_page_is_in_the_openapi_document(rig: DispatchRig) -> None:
     paths = (await rig.ask("GET", "/openapi.json")).body["paths"]
     assert {"/api/v1/replays", "/api/queues/{name}/purge", "/api/router/monitoring/pools/{code}"} <= set(paths)
+
+
+async def test_what_cannot_work_is_said_when_a_subscription_is_created(rig: DispatchRig) -> None:
+    async def warnings(**fields: Any) -> list[str]:
+        body = {"name": "s", "pattern": "a:**", "target": rig.receiver.url, **fields}
+        made = (await rig.ask("POST", "/api/v1/subscriptions", body)).body
+        assert (await rig.ask("DELETE", f"/api/v1/subscriptions/{made['subscription']['id']}")).status == 200
+        return list(made["warnings"])
+
+    assert await warnings() == []
+    (refused,) = await warnings(target="http://10.0.0.1/hook")
+    assert "never delivered: 10.0.0.1 may not be reached" in refused
+    (unknown,) = await warnings(pool="nosuch")
+    assert "no pool 'nosuch' exists" in unknown
+    await rig.ask("PUT", "/api/v1/pools/nosuch", {"concurrency": 3})
+    assert await warnings(pool="nosuch") == []
+
+
+async def test_what_is_wrong_with_a_body_is_said_by_the_name_of_the_field(rig: DispatchRig) -> None:
+    body = {"name": "s", "pattern": "a:**", "target": rig.receiver.url}
+    for wrong, said in (
+        ({"mode": "X"}, "the body is wrong: mode: Invalid enum value 'X'"),
+        ({"retryDelaysS": ["soon"]}, "the body is wrong: retryDelaysS[0]: Expected `float`, got `str`"),
+        ({"name": 7}, "the body is wrong: name: Expected `str`, got `int`"),
+    ):
+        refused = await rig.ask("POST", "/api/v1/subscriptions", {**body, **wrong})
+        assert (refused.status, refused.body["detail"]) == (422, said)

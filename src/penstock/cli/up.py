@@ -1,6 +1,7 @@
 """`penstock up`: everything on one machine."""
 
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from enum import StrEnum
@@ -95,13 +96,17 @@ def up(
     from penstock.edge.randomness import random_bytes
     from penstock.events.process import auth_secrets
     from penstock.http.server import is_loopback
-    from penstock.ops.parts import API_TOKEN, AUTH_SECRET, DENY_PORTS, LOOPBACK, Ports, parts_key, parts_of
+    from penstock.ops.config import LogFormat
+    from penstock.ops.parts import API_TOKEN, AUTH_SECRET, DENY_PORTS, LOG_FORMAT, LOOPBACK, Ports, parts_key, parts_of
     from penstock.queues.sqs.request import PARTS_KEY
 
     config = load_config(ctx)
     directory = data or config.data.dir
     _check_room(directory)
     environment = {**os.environ, CLOCK_FILE: str(directory.absolute() / CLOCK_NAME)}
+    if config.log.format is LogFormat.AUTO:
+        # The parts write into pipes; a person reads them on a terminal.
+        environment[LOG_FORMAT] = LogFormat.HUMAN if sys.stderr.isatty() else LogFormat.JSON
     has_keys = bool(config.api.token or config.api.keys)
     if not config.egress.allow and not has_keys and is_loopback(config.http.host):
         environment["PENSTOCK_EGRESS__ALLOW"] = LOOPBACK

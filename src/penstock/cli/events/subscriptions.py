@@ -115,6 +115,8 @@ def create(
         secret = typer.get_text_stream("stdin").readline().strip()
     with connect(ctx, endpoint) as client:
         made = client.subscribe(name, pattern, target, **options, **given(tenant=tenant, secret=secret))
+    for warning in made.warnings:
+        typer.echo(f"warning: {printable(warning)}", err=True)
     if as_json:
         print_json(made)
         return

@@ -98,10 +98,11 @@ class SubscriptionView(msgspec.Struct, frozen=True, rename="camel", kw_only=True
 
 
 class SubscriptionMade(msgspec.Struct, frozen=True):
-    """A new subscription and the secret that signs its deliveries, which is shown only here."""
+    """A new subscription, the secret that signs its deliveries, which is shown only here, and what will not work."""
 
     subscription: SubscriptionView
     secret: str
+    warnings: list[str] = []
 
 
 class SubscriptionList(msgspec.Struct, frozen=True):

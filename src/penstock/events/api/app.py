@@ -115,7 +115,9 @@ def route_table(parts: JobsParts, pools_changed: Callable[[], None] = _ignore_ch
             EventRoutes(repository, publisher_for(parts.fan_out, repository, clock), new_id, clock, parts.spans),
             JobRoutes(repository, new_id, clock),
             JobDecisionRoutes(repository, clock),
-            SubscriptionRoutes(repository, parts.courier.secret_box, new_id, clock, pools_changed),
+            SubscriptionRoutes(
+                repository, parts.courier.secret_box, new_id, clock, pools_changed, parts.courier.refusal
+            ),
             SigningSecretRoutes(repository, parts.courier.secret_box),
             SubscriptionStateRoutes(repository, parts.health),
             TrialRoutes(repository, parts.courier, new_id, clock),

@@ -1,7 +1,7 @@
 """`/api/v1/subscriptions`: create, change, pause and delete subscriptions, and rotate their signing secrets."""
 
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -23,6 +23,7 @@ from penstock.client.types import (
 )
 from penstock.delivery import SecretBox
 from penstock.domain.errors import InvalidArgument
+from penstock.domain.job_state import DEFAULT_CONCURRENCY
 from penstock.domain.signing import SECRET_PREFIX, key_of
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock
@@ -37,6 +38,9 @@ PATH = "/api/v1/subscriptions"
 _ONE = f"{PATH}/{{id}}"
 _KEY_BYTES = 32
 
+Refusal = Callable[[str], Awaitable[str | None]]
+"""Says why deliveries never reach a target, or returns None."""
+
 
 class SubscriptionRoutes:
     """The routes of subscriptions; `changed` is called after every change that may change their pools."""
@@ -48,12 +52,14 @@ class SubscriptionRoutes:
         new_id: Callable[[], str],
         clock: Clock,
         changed: Callable[[], None],
+        refusal: Refusal,
     ) -> None:
         self._repository = repository
         self._secret_box = secret_box
         self._new_id = new_id
         self._clock = clock
         self._changed = changed
+        self._refusal = refusal
 
     @route(
         "POST",
@@ -68,7 +74,16 @@ class SubscriptionRoutes:
         await self._repository.add_subscription(self._secret_box.sealed(subscription))
         call.noted.update(id=subscription.id, name=subscription.name)
         self._changed()
-        return SubscriptionMade(subscription_view(subscription), secret)
+        return SubscriptionMade(subscription_view(subscription), secret, await self._warnings(subscription))
+
+    async def _warnings(self, subscription: Subscription) -> list[str]:
+        """Return what will not work as the subscription says, as far as it is known now."""
+        found: list[str] = []
+        if subscription.pool and subscription.pool not in {each.code for each in await self._repository.list_pools()}:
+            limit = f"up to {DEFAULT_CONCURRENCY} deliveries at once"
+            found.append(f"no pool {subscription.pool!r} exists: it gets {limit}; `penstock pools set` gives it limits")
+        refused = await self._refusal(subscription.target)
+        return found if refused is None else [*found, refused]
 
     @route("GET", PATH, summary="List subscriptions, the oldest first.")
     async def _list(self, call: Call[PageQuery, NoBody]) -> SubscriptionList:

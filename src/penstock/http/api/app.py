@@ -111,9 +111,16 @@ def _decoded(route: AnyRoute, content: bytes) -> object:
     try:
         return msgspec.json.decode(content, type=route.body)
     except msgspec.ValidationError as error:
-        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, f"the body is wrong: {error}") from error
+        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, f"the body is wrong: {in_words(error)}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refused(HTTPStatus.BAD_REQUEST, f"the body is not JSON: {error}") from error
+
+
+def in_words(error: msgspec.ValidationError) -> str:
+    """Return what is wrong and with which field: `mode: Invalid enum value 'X'`, not a path into a document."""
+    what, at, place = str(error).partition(" - at `")
+    field = place.rstrip("`").removeprefix("key in ").removeprefix("$").lstrip(".").replace("[...]", "[]")
+    return f"{field}: {what}" if at and field else what
 
 
 async def _read(receive: Receive, max_bytes: int) -> bytes:
