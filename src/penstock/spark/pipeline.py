@@ -17,7 +17,13 @@ from penstock.spark.driver_lock import DriverLock, until_acquired, until_lost
 from penstock.spark.errors import JobsFailed
 from penstock.spark.metrics import BatchTimes, ProgressCollector
 from penstock.spark.progress import QueryStatus, QueryView
-from penstock.spark.session import SessionSettings, close_session, open_session, release_start_up_memory
+from penstock.spark.session import (
+    SessionSettings,
+    close_session,
+    open_session,
+    release_start_up_memory,
+    require_file_system,
+)
 from penstock.spark.supervisor import QuerySupervisor, StreamingJob
 
 _HEALTHY = (QueryStatus.RUNNING, QueryStatus.FINISHED)
@@ -64,6 +70,7 @@ async def run_pipeline(
         session = msgspec.structs.replace(settings.session, streams=not settings.once)
         spark = await asyncio.to_thread(start_spark, session)
         try:
+            await asyncio.to_thread(require_file_system, spark, settings.checkpoint)
             supervisor.start(spark, on_end)
             await _until_started(supervisor, stop)
             if settings.session.is_local and not settings.once:
