@@ -10,6 +10,7 @@ import pytest
 from psycopg import sql
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from penstock.domain.matching import EventFilter
 from penstock.events.fan_out.rule import FanOut
 from penstock.events.fan_out.spark_small import SmallBatches, SmallBatchReader
 from penstock.events.fan_out.spark_task import OpenedRepository
@@ -61,6 +62,18 @@ def test_a_subscription_made_between_two_batches_gets_the_later_one(
     (after,) = rig.publish()
     small.fan_out(repository)
     assert rig.pairs() == sorted([(before.id, first.id), (after.id, first.id), (after.id, second.id)])
+
+
+def test_filters_read_the_data_of_events(rig: FanOutRig, repository: OpenedRepository, small: SmallBatchReader) -> None:
+    large = rig.subscribe("large", filter=EventFilter(expression="data.total >= 100"))
+    everything = rig.subscribe("all")
+    (little,) = rig.publish(data=b'{"total": 99}')
+    (much,) = rig.publish(data=b'{"total": 100}')
+    (text,) = rig.publish(data=b'{"total": 100}', content_type="text/plain")
+
+    assert small.fan_out(repository) == (3, 4, 0)
+
+    assert rig.pairs() == sorted([(event.id, everything.id) for event in (little, much, text)] + [(much.id, large.id)])
 
 
 def test_a_backlog_is_left_to_the_stream_and_its_rest_taken(

@@ -27,6 +27,16 @@ def _mode(text: str) -> str:
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
+NodeName: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--node",
+        help="Name in the cluster of the database, all of whose nodes serve; else the setting cluster.node.",
+        metavar="NAME",
+        show_default=False,
+    ),
+]
+
 # Lists
 Limit: TypeAlias = Annotated[int, typer.Option("--limit", min=1, max=1000, metavar="N", help="How many at most.")]
 Cursor: TypeAlias = Annotated[

@@ -97,6 +97,10 @@ class AsyncPenstock:
         """Deliver a test event now, and return how the endpoint answered it."""
         return await self._ask(calls.test_subscription(subscription_id))
 
+    async def match(self, subscription_id: str, event: Event) -> types.Match:
+        """Return whether a subscription wants an event, which is not published."""
+        return await self._ask(calls.match(subscription_id, event))
+
     async def create_job(self, **options: Unpack[JobOptions]) -> types.JobReceipt:
         """Create a job: one delivery of a payload to a URL."""
         return await self._ask(calls.create_job(options))

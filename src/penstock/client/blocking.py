@@ -90,6 +90,10 @@ class Penstock:
         """Deliver a test event now, and return how the endpoint answered it."""
         return self._ask(calls.test_subscription(subscription_id))
 
+    def match(self, subscription_id: str, event: Event) -> types.Match:
+        """Return whether a subscription wants an event, which is not published."""
+        return self._ask(calls.match(subscription_id, event))
+
     def create_job(self, **options: Unpack[JobOptions]) -> types.JobReceipt:
         """Create a job: one delivery of a payload to a URL."""
         return self._ask(calls.create_job(options))

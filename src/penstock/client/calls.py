@@ -10,12 +10,12 @@ import msgspec
 from msgspec import UNSET
 
 from penstock.client import types
-from penstock.client.event import json_of
+from penstock.client.event import Event, encode_event, json_of
 from penstock.domain.errors import AlreadyExists, FailedPrecondition, PenstockError
 from penstock.domain.job_state import JobStatus
 from penstock.domain.matching import Condition
 from penstock.domain.pointer import DispatchMode
-from penstock.domain.subscription import UnkeyedOrder
+from penstock.domain.subscription import BodyFormat, UnkeyedOrder
 
 A = TypeVar("A")
 
@@ -49,6 +49,7 @@ class SubscriptionSettings(TypedDict, total=False):
     """Options of a new subscription besides its name, pattern and target."""
 
     filter: Sequence[Condition]
+    filter_expression: str
     secret: str
     pool: str | None
     mode: DispatchMode
@@ -58,6 +59,7 @@ class SubscriptionSettings(TypedDict, total=False):
     timeout_s: float
     headers: Mapping[str, str]
     dead_letter_topic: str
+    body: BodyFormat
     tenant: str
 
 
@@ -68,6 +70,7 @@ class SubscriptionChanges(TypedDict, total=False):
     pattern: str
     target: str
     filter: Sequence[Condition]
+    filter_expression: str
     pool: str | None
     mode: DispatchMode
     unkeyed: UnkeyedOrder
@@ -76,6 +79,7 @@ class SubscriptionChanges(TypedDict, total=False):
     timeout_s: float
     headers: Mapping[str, str]
     dead_letter_topic: str | None
+    body: BodyFormat
 
 
 class JobOptions(TypedDict, total=False):
@@ -173,6 +177,12 @@ def finish_rotation(subscription_id: str) -> ApiCall[types.RotationFinished]:
 def test_subscription(subscription_id: str) -> ApiCall[types.Trial]:
     """Deliver a test event."""
     return ApiCall("POST", f"{_one_subscription(subscription_id)}/test", types.Trial)
+
+
+def match(subscription_id: str, event: Event) -> ApiCall[types.Match]:
+    """Ask whether a subscription wants an event."""
+    path = f"{_one_subscription(subscription_id)}/match"
+    return ApiCall("POST", path, types.Match, encode_event(event), repeatable=True)
 
 
 def create_job(options: JobOptions) -> ApiCall[types.JobReceipt]:

@@ -263,13 +263,14 @@ def _subscription_id(place: "SparkDatabase", name: str) -> str:
 
 
 def _direct_settings(config: "Config") -> "CourierSettings":
-    from penstock.delivery import CourierSettings
+    from penstock.delivery import CourierSettings, encryption_keys
 
     return CourierSettings(
         egress_allow=config.egress.allow,
         egress_deny_ports=config.egress.deny_ports,
         connect_timeout_s=config.jobs.connect_timeout_s,
         http_version=config.jobs.http_version,
+        encryption_keys=encryption_keys(config.jobs),
     )
 
 

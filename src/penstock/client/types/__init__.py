@@ -1,6 +1,7 @@
 """The types of the API: what callers send, what the API answers, pages and problems."""
 
-from penstock.client.types.change import ChangeList, ChangeQuery, ChangeView
+from penstock.client.types.change import CallerView, ChangeList, ChangeQuery, ChangeView
+from penstock.client.types.cluster import ClusterNode, ClusterShard, ClusterView
 from penstock.client.types.event import CloudEvent, CloudEventOrBatch, EventReceipt, EventReceipts, EventView
 from penstock.client.types.fields import (
     MAX_DATA_BYTES,
@@ -35,11 +36,14 @@ from penstock.client.types.health import (
     HealthStatus,
     PartHealth,
     SubscriptionHealth,
+    SubscriptionReport,
 )
 from penstock.client.types.job import (
     AttemptList,
     AttemptView,
     Decided,
+    FailureList,
+    FailureView,
     GroupToRetry,
     JobCounts,
     JobIds,
@@ -54,9 +58,11 @@ from penstock.client.types.job import (
 )
 from penstock.client.types.subscription import (
     LONGEST_TIMEOUT_S,
+    Match,
     NewSubscription,
     PoolBody,
     PoolList,
+    PoolToServe,
     PoolView,
     QueueToConsume,
     Rotated,
@@ -79,11 +85,15 @@ __all__ = [
     "PROBLEM_MEDIA_TYPE",
     "AttemptList",
     "AttemptView",
+    "CallerView",
     "ChangeList",
     "ChangeQuery",
     "ChangeView",
     "CloudEvent",
     "CloudEventOrBatch",
+    "ClusterNode",
+    "ClusterShard",
+    "ClusterView",
     "Count",
     "Cursor",
     "Decided",
@@ -91,6 +101,8 @@ __all__ = [
     "EventReceipt",
     "EventReceipts",
     "EventView",
+    "FailureList",
+    "FailureView",
     "GroupKey",
     "GroupToRetry",
     "HealthCode",
@@ -112,6 +124,7 @@ __all__ = [
     "LaneQuery",
     "LaneView",
     "Limit",
+    "Match",
     "Moment",
     "Name",
     "NewJobBody",
@@ -122,6 +135,7 @@ __all__ = [
     "PartHealth",
     "PoolBody",
     "PoolList",
+    "PoolToServe",
     "PoolView",
     "Problem",
     "QueueToConsume",
@@ -134,6 +148,7 @@ __all__ = [
     "SubscriptionList",
     "SubscriptionMade",
     "SubscriptionRemoved",
+    "SubscriptionReport",
     "SubscriptionView",
     "Text",
     "Trial",

@@ -6,9 +6,8 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from penstock.client.types import MAX_DATA_BYTES, CloudEvent
-from penstock.delivery import is_json
 from penstock.domain.errors import InvalidArgument
-from penstock.domain.event import StoredEvent
+from penstock.domain.event import StoredEvent, is_json
 from penstock.domain.matching import ONE_SEGMENT
 from penstock.domain.message import NO_ATTRIBUTES
 from penstock.events.fields import epoch_ms_of

@@ -17,6 +17,7 @@ from penstock.events.store.repository.erasure import Subject, SubjectCounts
 from penstock.events.store.repository.inspection import (
     COUNTED_JOBS,
     THE_NEWEST,
+    FailedDelivery,
     FinishedJob,
     HeldGroup,
     LaneState,
@@ -45,6 +46,7 @@ __all__ = [
     "Dialect",
     "Done",
     "EndedDelivery",
+    "FailedDelivery",
     "FinishedJob",
     "HeldGroup",
     "JobFilter",
