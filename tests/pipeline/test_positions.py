@@ -18,8 +18,8 @@ from penstock.events.store import JobRepository
 from penstock.events.store.statements import Dialect
 from penstock.spark.database import SparkDatabase
 from penstock.spark.errors import PositionsAhead
-from penstock.spark.horizon import OpenTransaction, oldest_transaction, warn_of_long_transaction
 from penstock.spark.sources.database_reader import reader_for
+from penstock.spark.sources.horizon import OpenTransaction, oldest_transaction, warn_of_long_transaction
 from penstock.spark.sources.statements import STORED
 from penstock.spark.sources.stream_source import (
     START,

@@ -170,11 +170,12 @@ def _audited(
     import msgspec
 
     from penstock.history.audit.audit import SPARK_SETTINGS, audit_database
-    from penstock.spark.session import spark_session
+    from penstock.spark.session import require_file_system, spark_session
 
     with spark_session(msgspec.structs.replace(settings, conf={**SPARK_SETTINGS, **settings.conf})) as spark:
         if checkpoint:
             # So that the loss of an executor costs its work, and not the audit.
+            require_file_system(spark, checkpoint)
             spark.sparkContext.setCheckpointDir(f"{checkpoint.rstrip('/')}/audit")
         return audit_database(spark, place, window, most)
 

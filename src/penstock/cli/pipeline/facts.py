@@ -53,15 +53,24 @@ def facts(
 
     from penstock.history.lake.facts_job import FactsJob, FactsSettings
     from penstock.http.server import run as run_service
+    from penstock.spark.driver_lock import driver_lock
     from penstock.spark.pipeline import RunSettings, run_pipeline
 
     options = config.pipeline
     settings = FactsSettings(
         lake=lake_of(config, data, lake), keep_days=given_or(keep_days, options.keep_days), once=once
     )
-    job = FactsJob(database_of(config, data, database), settings)
+    place = database_of(config, data, database)
+    job = FactsJob(place, settings)
     # A free port: several jobs may run beside each other, each in a process of its own.
-    run = RunSettings(session=session, checkpoint=checkpoint_of(config, data), once=once, port=0, stop_s=options.stop_s)
+    run = RunSettings(
+        session=session,
+        checkpoint=checkpoint_of(config, data),
+        once=once,
+        port=0,
+        stop_s=options.stop_s,
+        locks={FactsJob.name: driver_lock(place, FactsJob.name)},
+    )
     run_service(run_pipeline([job], run))
 
 

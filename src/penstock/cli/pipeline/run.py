@@ -1,5 +1,6 @@
 """`penstock pipeline run`, `fan-out` and `dispatch`: streaming jobs, all in one Spark application or one alone."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -27,6 +28,8 @@ from penstock.cli.pipeline.options import checkpoint_of, database_of, lake_of, s
 if TYPE_CHECKING:
     from penstock.events.fan_out.spark import FannedOut
     from penstock.ops.config import Config
+    from penstock.spark.database import SparkDatabase
+    from penstock.spark.driver_lock import DriverLock
     from penstock.spark.supervisor import StreamingJob
 
 RUN_EXAMPLES = examples(
@@ -93,6 +96,7 @@ def run(
         keep_days=keep_days,
         once=once,
     )
+    wanted = chosen(only, dispatches=config.scheduler.enabled)
     settings = RunSettings(
         session=session_settings(config, master, conf),
         checkpoint=checkpoint or checkpoint_of(config, data),
@@ -101,8 +105,8 @@ def run(
         port=given_or(port, config.ports.pipeline),
         token=config.api.token,
         stop_s=config.pipeline.stop_s,
+        locks=locks_of(database_of(config, data, database), wanted),
     )
-    wanted = chosen(only, dispatches=config.scheduler.enabled)
     run_service(run_pipeline([streams.job(stream) for stream in wanted], settings))
 
 
@@ -249,8 +253,17 @@ def _run_alone(streams: Streams, stream: StreamCommand, master: str, conf: list[
         # A free one: several jobs may run beside each other, each in a process of its own.
         port=0,
         stop_s=config.pipeline.stop_s,
+        locks=locks_of(database_of(config, streams.data, streams.database), [stream]),
     )
     asyncio.run(run_pipeline([streams.job(stream)], settings))
+
+
+def locks_of(database: "SparkDatabase", streams: Sequence[StreamCommand]) -> "dict[str, DriverLock]":
+    """Return what lets one driver run each job; dispatch has a lease of its own, which other engines share."""
+    from penstock.spark.driver_lock import driver_lock
+
+    alone = (StreamCommand.FAN_OUT, StreamCommand.FACTS)
+    return {stream.value: driver_lock(database, stream.value) for stream in streams if stream in alone}
 
 
 def _report_nothing(_: "FannedOut") -> None:

@@ -23,9 +23,9 @@ from penstock.history.lake.rows import event_rows
 from penstock.history.lake.schema import EVENTS, POSITION, SUBSCRIPTIONS
 from penstock.history.lake.writer import write_rows
 from penstock.spark.database import SparkDatabase
-from penstock.spark.horizon import warn_of_long_transaction
 from penstock.spark.schemas import SUBSCRIPTIONS as STORED_SUBSCRIPTIONS
 from penstock.spark.sources.database_reader import reader_for
+from penstock.spark.sources.horizon import warn_of_long_transaction
 from penstock.spark.sources.stream_source import LEAST_TASK_ROWS, START, StreamReader
 from penstock.spark.sources.table_source import SubscriptionReader
 from penstock.spark.tables import Tables

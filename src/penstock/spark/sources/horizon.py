@@ -1,6 +1,6 @@
 """Who holds a stream back: the oldest transaction that still runs, in any database of the PostgreSQL server.
 
-A stream of attempts reads only below it (`sources/stream_source.py`).
+A stream of attempts reads only below it (`stream_source.py`).
 """
 
 import logging
