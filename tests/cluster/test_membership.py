@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import psycopg
 import pytest
 
 from penstock.cluster.errors import NodeNameTaken
@@ -107,6 +108,24 @@ async def test_a_node_that_vanished_loses_its_shards_when_its_lease_ends(postgre
     member = await Member(postgres_database, "a").start()
     await until_shares((member, 4))
     assert [node.name for node in registry.view().nodes] == ["a"]
+    await member.stop()
+    registry.close()
+
+
+async def test_an_owner_that_is_not_recorded_is_recorded_later(postgres_database: str) -> None:
+    registry = Registry(postgres_database, "test")
+    registry.create(SHARDS)
+    # Of a life in which the database could not be told that the shard was given up.
+    registry.take("s0", "instance of a", 0)
+    member = await Member(postgres_database, "a", ttl_s=60).start()
+    await until_shares((member, 4))
+    epochs = await until_counted(postgres_database, {"a": 4})
+    # As if the database had not heard of it, while another live node had owned it before.
+    registry.renew(Node("b", "x", "http://b", draining=True), 600)
+    with psycopg.connect(postgres_database, autocommit=True) as session:
+        session.execute("UPDATE penstock_cluster.shards SET owner = 'x', epoch = 0 WHERE name = 's1'")
+    registry.announce()
+    assert await until_counted(postgres_database, {"a": 4}) == epochs
     await member.stop()
     registry.close()
 

@@ -69,7 +69,9 @@ def test_equal_nodes_have_equal_shares_with_the_fewest_moves(view: View) -> None
 
 @given(views())
 def test_two_nodes_never_claim_the_same_shard(view: View) -> None:
-    claims = [name for node in view.nodes for name in to_claim(view, node.instance)]
-    assert len(claims) == len(set(claims))
+    claims = [(name, node.instance) for node in view.nodes for name in to_claim(view, node.instance)]
+    claimed_by = dict(claims)
+    assert len(claims) == len(claimed_by)
     live = {node.instance for node in view.nodes}
-    assert not [shard for shard in view.shards if shard.name in claims and shard.owner in live]
+    owned = [shard for shard in view.shards if shard.name in claimed_by and shard.owner in live]
+    assert all(shard.owner == claimed_by[shard.name] for shard in owned)

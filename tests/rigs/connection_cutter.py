@@ -1,4 +1,4 @@
-"""A proxy before a PostgreSQL server that cuts, refuses or stalls connections on demand."""
+"""Proxies that cut, refuse or stall connections on demand: before a PostgreSQL server, or before any port."""
 
 import socket
 import threading
@@ -6,18 +6,14 @@ from contextlib import suppress
 from urllib.parse import parse_qs, urlsplit
 
 
-class Cutter:
-    """A proxy before the server that cuts its connections on demand."""
+class ConnectionProxy:
+    """A proxy that passes bytes on to a port of this machine or a Unix socket, until it is asked not to."""
 
-    def __init__(self, postgres_url: str) -> None:
-        given = urlsplit(postgres_url)
-        (directory,) = parse_qs(given.query)["host"]
-        self._target = f"{directory}/.s.PGSQL.5432"
+    def __init__(self, target: int | str | None = None) -> None:
+        self.target = target
+        """A port, or the path of a socket; connections made before it is set are closed."""
         self._listener = socket.create_server(("127.0.0.1", 0))
-        port = self._listener.getsockname()[1]
-        user = f"{given.netloc.rpartition('@')[0]}@" if "@" in given.netloc else ""
-        self.url = given._replace(netloc=f"{user}127.0.0.1:{port}", query="sslmode=disable").geturl()
-        """Of the same database, through this proxy."""
+        self.port = self._listener.getsockname()[1]
         self._open: list[socket.socket] = []
         self.cut_before_request = self.cut_before_answer = self.refusing = self.stalled = False
         self.cuts = 0
@@ -39,14 +35,23 @@ class Cutter:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                if self.refusing:
+                server = None if self.refusing else self._connect()
+                if server is None:
                     client.close()
                     continue
-                server = socket.socket(socket.AF_UNIX)
-                server.connect(self._target)
                 self._open += [client, server]
                 for source, sink, to_server in ((client, server, True), (server, client, False)):
                     threading.Thread(target=self._pump, args=(source, sink, to_server), daemon=True).start()
+
+    def _connect(self) -> socket.socket | None:
+        try:
+            if isinstance(self.target, int):
+                return socket.create_connection(("127.0.0.1", self.target))
+            server = socket.socket(socket.AF_UNIX)
+            server.connect(self.target or "")
+        except OSError:
+            return None
+        return server
 
     def _pump(self, source: socket.socket, sink: socket.socket, to_server: bool) -> None:
         with suppress(OSError):
@@ -61,3 +66,15 @@ class Cutter:
         for each in (source, sink):
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
+
+
+class Cutter(ConnectionProxy):
+    """A proxy before a PostgreSQL server that cuts its connections on demand."""
+
+    def __init__(self, postgres_url: str) -> None:
+        given = urlsplit(postgres_url)
+        (directory,) = parse_qs(given.query)["host"]
+        super().__init__(f"{directory}/.s.PGSQL.5432")
+        user = f"{given.netloc.rpartition('@')[0]}@" if "@" in given.netloc else ""
+        self.url = given._replace(netloc=f"{user}127.0.0.1:{self.port}", query="sslmode=disable").geturl()
+        """Of the same database, through this proxy."""

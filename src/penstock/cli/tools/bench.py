@@ -149,6 +149,23 @@ def pipeline(
     _print(bench_pipeline(rounds, sizes, database, _show_step), as_json)
 
 
+@app.command(epilog=examples("penstock bench cluster", "penstock bench cluster --rounds 1 --json | tail -n 1"))
+def cluster(
+    rounds: Rounds = 3,
+    database: Annotated[
+        str | None, typer.Option(help="PostgreSQL server to measure on; else a temporary one.", metavar="URL")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure SQS on 1, 2 and 3 nodes and 1 and 2 databases: rates, cost of passing on, take-over, lost, doubled.
+
+    All nodes share this machine, so compare costs, not rates. The last line of `--json` is one JSON object.
+    """
+    from penstock.tools.bench.cluster import bench_cluster
+
+    _print(bench_cluster(rounds, database, _show_step), as_json)
+
+
 app.command("end-to-end", epilog=EXAMPLES)(end_to_end)
 
 

@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from penstock.cluster.nodes.membership import UNREACHABLE, NodeMembership
 from penstock.cluster.nodes.registry import Registry
@@ -70,12 +70,18 @@ class ShardKeeper(Generic[S]):
         view, instance = self._membership.view, self._me.instance
         self._note_unable()
         for shard in to_claim(view, instance):
-            if shard not in self._tasks:
-                task = self._tasks[shard] = asyncio.create_task(self._serve(shard), name=f"shard-{shard}")
-                task.add_done_callback(lambda _, name=shard: self._tasks.pop(name, None))  # type: ignore[misc]
+            self._start(shard, self._serve)
         for shard in to_give(view, instance):
             if shard in self._give:
                 self._give[shard].set()
+            else:
+                # It was given up, and the database could not be told.
+                self._start(shard, self._hand_over)
+
+    def _start(self, shard: str, work: Callable[[str], Coroutine[Any, Any, None]]) -> None:
+        if shard not in self._tasks:
+            task = self._tasks[shard] = asyncio.create_task(work(shard), name=f"shard-{shard}")
+            task.add_done_callback(lambda _: self._tasks.pop(shard, None))
 
     def _note_unable(self) -> None:
         unable = {shard.name for shard in self._membership.view.shards if not can_serve(self._me, shard)}
@@ -94,12 +100,15 @@ class ShardKeeper(Generic[S]):
         except Exception:
             log.exception("shard %s failed unexpectedly", shard)
             await pause(_RETRY_S)
+        await self._hand_over(shard)
+
+    async def _hand_over(self, shard: str) -> None:
         await self._tell(shard, lambda registry: registry.hand_over(shard, self._me.instance))
 
     async def _serve_until_given(self, shard: str, served: S) -> None:
-        instance, epoch = self._me.instance, served.epoch
         give = self._give[shard] = asyncio.Event()
-        await self._tell(shard, lambda registry: registry.take(shard, instance, epoch))
+        epoch = served.epoch
+        await self._record(shard, epoch)
         self.held[shard] = served
         self._membership.wake()
         log.info("this node owns shard %s", shard, extra={"epoch": epoch})
@@ -109,10 +118,15 @@ class ShardKeeper(Generic[S]):
                     async with asyncio.timeout(_LOOK_S):
                         await give.wait()
                 except TimeoutError:
-                    pass
+                    await self._record(shard, epoch)
         finally:
             del self.held[shard], self._give[shard]
         log.info("this node gives shard %s up: %s", shard, served.lost() or "another one takes its share")
+
+    async def _record(self, shard: str, epoch: int) -> None:
+        """Let the other nodes know that this one owns a shard, unless they do."""
+        if not any(each.name == shard and each.epoch >= epoch for each in self._membership.view.shards):
+            await self._tell(shard, lambda registry: registry.take(shard, self._me.instance, epoch))
 
     async def _tell(self, shard: str, change: Callable[[Registry], None]) -> None:
         try:

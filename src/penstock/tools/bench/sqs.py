@@ -47,7 +47,7 @@ class SqsFigures(msgspec.Struct, kw_only=True):
 
 def bench_sqs(rounds: int, deep: int, report: Callable[[str], None]) -> SqsFigures:
     """Measure everything; `report` is called with each step."""
-    with _client() as client:
+    with load_client() as client:
         report("a no-op handler on the same server stack")
         with server_process("-m", "penstock.tools.bench.noop_server") as url:
             idle = SqsLoadRequest(work="noop", port=port_of(url), operations=30_000)
@@ -58,7 +58,7 @@ def bench_sqs(rounds: int, deep: int, report: Callable[[str], None]) -> SqsFigur
                 return _measure(client, port_of(url), rounds, deep, noop, report)
 
 
-class _Client:
+class LoadClient:
     """The client process, which runs during the whole benchmark, so that turns can be short."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -109,17 +109,18 @@ class _Client:
 
 
 @contextmanager
-def _client() -> Iterator[_Client]:
+def load_client() -> Iterator[LoadClient]:
+    """Start the client process, and end it afterwards."""
     command = [sys.executable, "-m", "penstock.tools.bench.sqs_load"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
-            yield _Client(process)
+            yield LoadClient(process)
         finally:
             process.terminate()
 
 
 def _measure(
-    client: _Client, port: int, rounds: int, deep: int, noop: float, report: Callable[[str], None]
+    client: LoadClient, port: int, rounds: int, deep: int, noop: float, report: Callable[[str], None]
 ) -> SqsFigures:
     def queue(name: str, **attributes: str) -> str:
         return create_queue(f"http://127.0.0.1:{port}", name, attributes)
@@ -165,7 +166,7 @@ def _measure(
 
 
 def _basic_rates(
-    client: _Client, port: int, standard_url: str, fifo_url: str, rounds: int
+    client: LoadClient, port: int, standard_url: str, fifo_url: str, rounds: int
 ) -> tuple[list[float], list[float]]:
     """Return the three rates of the standard queue, and the ratio of the FIFO queue to each."""
     rates, ratios = [], []

