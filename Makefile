@@ -39,7 +39,8 @@ format: setup ## Format the code and apply the safe fixes of the linter
 	$(bin)/ruff format .
 	$(bin)/ruff check --fix .
 
-demo: setup ## Start everything, publish, deliver, show the result
+demo: ## Start everything, publish, deliver, show the result; sets up only what this needs
+	@scripts/setup demo
 	$(bin)/penstock demo $(ARGS)
 
 bench: setup ## Run a benchmark: make bench ARGS=router

@@ -14,6 +14,7 @@ from penstock.domain.retry import RetrySchedule
 from penstock.domain.subscription import Pool
 from penstock.events.errors import (
     EventNotFound,
+    FeedNotFound,
     JobNotFound,
     PoolNotFound,
     SubscriptionNameTaken,
@@ -31,6 +32,7 @@ from penstock.events.store.repository.deliveries import (
     TryLater,
     Verdict,
 )
+from penstock.events.store.repository.feeds import TopicFeed
 from penstock.events.store.repository.leader import SCHEDULER
 from penstock.events.store.repository.listing import JobFilter
 from penstock.http.change import Change
@@ -49,6 +51,23 @@ async def rig(connect: Connect) -> AsyncIterator[JobRig]:
     await rig.repository.open(rig.now_ms)
     yield rig
     await rig.repository.close()
+
+
+class TestFeeds:
+    async def test_a_feed_is_kept_changed_and_forgotten(self, rig: JobRig) -> None:
+        orders = TopicFeed(topic="projects/p/topics/orders", type="orders", type_attribute="kind", tenant="acme")
+        carts = TopicFeed(topic="projects/p/topics/carts", type="carts")
+        for feed in (orders, carts):
+            await rig.repository.put_feed(feed)
+        assert await rig.repository.list_feeds() == [carts, orders]
+
+        changed = TopicFeed(topic=orders.topic, type="other")
+        await rig.repository.put_feed(changed)
+        await rig.repository.delete_feed(carts.topic)
+
+        assert await rig.repository.list_feeds() == [changed]
+        with pytest.raises(FeedNotFound):
+            await rig.repository.delete_feed(carts.topic)
 
 
 class TestMaking:

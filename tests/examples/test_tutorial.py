@@ -1,4 +1,4 @@
-"""The tutorial, block by block, as a reader types it; only the ports are others."""
+"""The tutorials, block by block, as a reader types them; only the ports are others."""
 
 import os
 import re
@@ -15,11 +15,11 @@ from tests.examples.test_examples import accepts, free_port
 from tests.rigs.penstock_process import wait_until
 
 ROOT = Path(__file__).parents[2]
-TUTORIAL = ROOT / "docs" / "tutorial" / "ten-minutes.md"
+TUTORIALS = ROOT / "docs" / "tutorial"
 BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 UP = "penstock up --data ./tutorial-data\n"
 # What the reader may do again until the answer is there.
-LOOKS_ONLY = re.compile(r"(penstock jobs (list|show)|JOB=\$\(penstock jobs list)[^\n]*")
+LOOKS_ONLY = re.compile(r"(penstock (jobs (list|show)|status|groups (list|show))|JOB=\$\(penstock jobs list)[^\n]*")
 WAIT_S = 180
 
 # It starts Spark, as the reader does: the long one for real, the other with `--engine inline`.
@@ -120,9 +120,12 @@ def appeared(terminal: Terminal, block: str, lines: list[str]) -> bool:
 
 
 @pytest.mark.parametrize("engine", ["inline", pytest.param("auto", marks=pytest.mark.long)])
-def test_the_tutorial_works_as_it_is_written(tmp_path: Path, engine: str) -> None:
-    api, receiver = free_port(), free_port()
-    text = TUTORIAL.read_text().replace(":9000", f":{receiver}").replace(":8080", f":{api}")
+@pytest.mark.parametrize("tutorial", ["ten-minutes", "the-night-a-subscriber-failed"])
+def test_the_tutorial_works_as_it_is_written(tmp_path: Path, tutorial: str, engine: str) -> None:
+    api, receiver, pager = free_port(), free_port(), free_port()
+    text = (TUTORIALS / f"{tutorial}.md").read_text()
+    for written, used in (("9000", receiver), ("9001", pager), ("8080", api)):
+        text = re.sub(rf"(:|listen ){written}\b", rf"\g<1>{used}", text)
     (_, install), (_, up), *blocks = [(match[1], match[2]) for match in BLOCK.finditer(text)]
     # The set-up has been done, or this test would not run.
     assert install == "make setup\n. .venv/bin/activate\n"
@@ -142,6 +145,7 @@ def test_the_tutorial_works_as_it_is_written(tmp_path: Path, engine: str) -> Non
         finally:
             terminal.close()
     assert not accepts(receiver)
+    assert not accepts(pager)
 
 
 @pytest.mark.parametrize(("lines", "found"), [(["a", "c"], True), (["c", "a"], False), (["a", "a"], False)])

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.spark import requirements
-from penstock.spark.errors import SparkUnavailable
-from penstock.spark.session import JAVA_OPTIONS, PYTHON, SessionSettings, configuration
+from penstock.spark.errors import InvalidPipelineOption, SparkUnavailable
+from penstock.spark.session import JAVA_OPTIONS, PYTHON, SessionSettings, configuration, require_file_system
 from tests.rigs.penstock_process import run_penstock
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
@@ -119,3 +119,24 @@ def test_the_help_of_penstock_does_not_import_spark() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("s3a://bucket/checkpoint", "add --conf spark.jars.packages=org.apache.hadoop:hadoop-aws:3."),
+        ("s3://bucket/checkpoint", "write s3a://bucket/checkpoint"),
+        ("gs://bucket/checkpoint", "gcs-connector"),
+        ("ftps://host/checkpoint", "Spark cannot use ftps://host/checkpoint"),
+    ],
+)
+def test_a_package_that_is_missing_for_a_checkpoint_is_named(spark: SparkSession, url: str, said: str) -> None:
+    with pytest.raises(InvalidPipelineOption) as refused:
+        require_file_system(spark, url)
+    assert said in refused.value.message
+    assert "\n" not in refused.value.message
+
+
+def test_directories_need_no_package(spark: SparkSession, tmp_path: Path) -> None:
+    require_file_system(spark, str(tmp_path))
+    require_file_system(spark, tmp_path.as_uri())

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from http.client import HTTPException
 from pathlib import Path
+from urllib.request import urlopen
 
 from penstock.edge.disk_space import LEAST_FREE_BYTES, free_bytes
 from penstock.http.auth import read_keys
@@ -21,6 +23,8 @@ from penstock.spark.requirements import LEAST_JAVA, find_java, spark_version
 PYTHON_LEAST = (3, 11)
 DISK_NEEDED_BYTES = LEAST_FREE_BYTES
 DISK_WANTED_BYTES = 5 * 2**30
+
+_ANSWER_S = 2.0
 
 
 class Status(StrEnum):
@@ -63,11 +67,12 @@ def _examine_machine(config: Config) -> Iterator[Diagnosis]:
     yield spark()
     yield data_directory(config.data.dir)
     yield disk_space(config.data.dir)
-    yield port_free("HTTP", config.http.port, "set PENSTOCK_HTTP__PORT")
-    yield port_free("SQS", config.ports.sqs, "set PENSTOCK_PORTS__SQS")
-    yield port_free("Pub/Sub", config.ports.pubsub, "set PENSTOCK_PORTS__PUBSUB")
-    yield port_free("the router", config.ports.router, "set PENSTOCK_PORTS__ROUTER")
-    yield port_free("the pipeline", config.ports.pipeline, "set PENSTOCK_PORTS__PIPELINE")
+    runs = is_ours(config.http.port)
+    yield port_free("HTTP", config.http.port, "set PENSTOCK_HTTP__PORT", beside=runs)
+    yield port_free("SQS", config.ports.sqs, "set PENSTOCK_PORTS__SQS", beside=runs)
+    yield port_free("Pub/Sub", config.ports.pubsub, "set PENSTOCK_PORTS__PUBSUB", beside=runs)
+    yield port_free("the router", config.ports.router, "set PENSTOCK_PORTS__ROUTER", beside=runs)
+    yield port_free("the pipeline", config.ports.pipeline, "set PENSTOCK_PORTS__PIPELINE", beside=runs)
     yield database(config.data.database)
     yield api_keys(config)
     yield aws_credentials(config.scheduler.queue)
@@ -137,17 +142,28 @@ def disk_space(path: Path) -> Diagnosis:
     return Diagnosis("disk space", status, f"{found_bytes / 2**30:.1f} GiB free", remedy)
 
 
-def port_free(part: str, port: int, how_to_change: str) -> Diagnosis:
-    """Check that a service could listen on the port."""
+def port_free(part: str, port: int, how_to_change: str, *, beside: bool = False) -> Diagnosis:
+    """Check that a service could listen on the port, or is a part of a Penstock that runs here (`beside`)."""
     name = f"port {port}"
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
+            if beside or is_ours(port):
+                return Diagnosis(name, Status.OK, f"{part} of a running Penstock; `penstock status` says how it is")
             detail = f"not free for {part} ({error.strerror or error})"
             return Diagnosis(name, Status.FAILED, detail, f"stop the program that listens there, or {how_to_change}")
     return Diagnosis(name, Status.OK, f"free for {part}")
+
+
+def is_ours(port: int) -> bool:
+    """Return whether a part of Penstock answers on a port of this machine."""
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/health/live", timeout=_ANSWER_S) as answer:
+            return bool(answer.read(100) == b'{"status":"live"}')
+    except (OSError, HTTPException):
+        return False
 
 
 def database(url: str) -> Diagnosis:

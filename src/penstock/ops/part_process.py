@@ -71,6 +71,14 @@ def _shown(line: bytes) -> str:
     return shown if len(line) <= MAX_LINE_BYTES else f"{shown} … (cut)"
 
 
+def log_line(part: str, line: str) -> str:
+    """Return a line of a part's log that names the part: as a field of JSON, else before a text."""
+    # Not decoded, since a line may be cut: then it is text.
+    if line.startswith("{") and line.endswith("}"):
+        return f'{{"part": "{part}", {line[1:]}'
+    return f"{part}: {line}"
+
+
 class PartProcess:
     """The process of a part."""
 
@@ -189,7 +197,7 @@ class PartProcess:
 
     def _take_log(self, line: str) -> None:
         self._last_lines.append(line)
-        self._report(f"{self.part.name}: {line}")
+        self._report(log_line(self.part.name, line))
 
     def _advised(self, reason: str) -> str:
         """Add to the reason how the port is chosen, which the part itself does not know."""

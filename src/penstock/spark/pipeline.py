@@ -1,20 +1,29 @@
 """A process that runs streaming jobs: Spark, its supervisor and their HTTP API, until a signal or their end."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 import msgspec
 from pyspark.sql import SparkSession
 
+from penstock.domain.errors import FailedPrecondition, Unavailable
 from penstock.edge.pause import pause
 from penstock.http.api import ApiApp, Call, CheckResult, NoBody, NoQuery, Probes, RouteTable, route, routes_of
 from penstock.http.auth import RequestGuard
-from penstock.http.server import App, HttpServer, stop_signal
+from penstock.http.server import App, HttpServer, is_loopback, stop_signal
 from penstock.ops.telemetry import Metrics
+from penstock.spark.driver_lock import DriverLock, until_acquired, until_lost
 from penstock.spark.errors import JobsFailed
 from penstock.spark.metrics import BatchTimes, ProgressCollector
 from penstock.spark.progress import QueryStatus, QueryView
-from penstock.spark.session import SessionSettings, close_session, open_session, release_start_up_memory
+from penstock.spark.session import (
+    SessionSettings,
+    close_session,
+    open_session,
+    release_start_up_memory,
+    require_file_system,
+)
 from penstock.spark.supervisor import QuerySupervisor, StreamingJob
 
 _HEALTHY = (QueryStatus.RUNNING, QueryStatus.FINISHED)
@@ -22,14 +31,20 @@ _POLL_S = 0.05
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Which Spark to use, where checkpoints are, where to listen, and how long a stop may take."""
+    """Which Spark to use, where checkpoints are, where to listen, and how long a stop may take.
+
+    On a host that other machines reach, `token` is asked for; without one only the probes and metrics are served.
+    """
 
     session: SessionSettings
     checkpoint: str
     once: bool = False
     host: str = "127.0.0.1"
     port: int = 8083
+    token: str = ""
     stop_s: float = 30.0
+    locks: Mapping[str, DriverLock] = {}
+    """By job: who holds it runs the job; with `once` a job that another driver runs is refused."""
 
 
 async def run_pipeline(
@@ -40,18 +55,22 @@ async def run_pipeline(
     """Run the jobs until SIGINT, SIGTERM or, with `once`, their end; JobsFailed if one is not restarted."""
     metrics = Metrics("pipeline")
     supervisor = QuerySupervisor(jobs, settings.checkpoint, BatchTimes(metrics), once=settings.once)
-    server = HttpServer(run_app(supervisor, metrics, settings.session.master), settings.host, settings.port)
+    app = run_app(supervisor, metrics, settings)
+    server = HttpServer(app, settings.host, settings.port, credentials_set=True)
     stop = stop_signal(server)
     loop = asyncio.get_running_loop()
 
     def on_end() -> None:
         loop.call_soon_threadsafe(stop.set)
 
-    async with server:
+    async with server, _locked(settings, stop) as lost:
+        if stop.is_set():
+            return
         # Not in the main thread, where Spark would replace our SIGINT handler.
         session = msgspec.structs.replace(settings.session, streams=not settings.once)
         spark = await asyncio.to_thread(start_spark, session)
         try:
+            await asyncio.to_thread(require_file_system, spark, settings.checkpoint)
             supervisor.start(spark, on_end)
             await _until_started(supervisor, stop)
             if settings.session.is_local and not settings.once:
@@ -61,8 +80,43 @@ async def run_pipeline(
             await asyncio.to_thread(supervisor.stop, settings.stop_s)
         finally:
             await asyncio.to_thread(close_session, spark)
+    if lost:
+        raise Unavailable(f"the lock of {', '.join(lost)} was lost with its connection: start the pipeline again")
     if failed := supervisor.failed:
         raise JobsFailed({view.name: view.last_error or "" for view in failed})
+
+
+@asynccontextmanager
+async def _locked(settings: RunSettings, stop: asyncio.Event) -> AsyncIterator[list[str]]:
+    """Hold the locks of all jobs, or stand by for them until a stop; yield the jobs whose lock was lost meanwhile."""
+    lost: list[str] = []
+
+    async def watch(job: str, lock: DriverLock) -> None:
+        await until_lost(lock)
+        lost.append(job)
+        stop.set()
+
+    watches: list[asyncio.Task[None]] = []
+    try:
+        for job, lock in settings.locks.items():
+            if settings.once:
+                if not lock.acquire():
+                    raise FailedPrecondition(f"another driver runs {job}: stop it first, or leave the work to it")
+                continue
+            taken, stopped = asyncio.create_task(until_acquired(lock, job)), asyncio.create_task(stop.wait())
+            await asyncio.wait((taken, stopped), return_when=asyncio.FIRST_COMPLETED)
+            stopped.cancel()
+            if not taken.done():
+                taken.cancel()
+                break
+            taken.result()
+            watches.append(asyncio.create_task(watch(job, lock)))
+        yield lost
+    finally:
+        for each in watches:
+            each.cancel()
+        for lock in settings.locks.values():
+            lock.close()
 
 
 async def _until_started(supervisor: QuerySupervisor, stop: asyncio.Event) -> None:
@@ -77,16 +131,20 @@ class PipelineView(msgspec.Struct, frozen=True):
     queries: list[QueryView]
 
 
-def run_app(supervisor: QuerySupervisor, metrics: Metrics, master: str) -> App:
-    """Return the HTTP API of the jobs. It is read-only, asks for no token, and is meant for loopback."""
+def run_app(supervisor: QuerySupervisor, metrics: Metrics, settings: RunSettings) -> App:
+    """Return the HTTP API of the jobs, which is read-only."""
 
     @route("GET", "/api/pipeline", summary="List the streaming jobs: batches, rows, throughput, lag and failures.")
     def pipeline(_: Call[NoQuery, NoBody]) -> PipelineView:
-        return PipelineView(master, supervisor.views)
+        return PipelineView(settings.session.master, supervisor.views)
 
     async def streaming() -> CheckResult:
         troubled = [f"{view.name} is {view.status.lower()}" for view in supervisor.views if view.status not in _HEALTHY]
         return CheckResult(not troubled, ", ".join(troubled) or "all jobs run")
 
     metrics.register(ProgressCollector(supervisor.progresses))
-    return Probes(metrics, {"streaming": streaming}).wrap(ApiApp(RouteTable(*routes_of(pipeline)), RequestGuard()))
+    probes = Probes(metrics, {"streaming": streaming})
+    is_local = is_loopback(settings.host)
+    if not is_local and not settings.token:
+        return probes
+    return probes.wrap(ApiApp(RouteTable(*routes_of(pipeline)), RequestGuard("" if is_local else settings.token)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.domain.limits import MIB
-from penstock.spark.errors import SparkUnavailable, reason_of
+from penstock.spark.errors import InvalidPipelineOption, SparkUnavailable, reason_of
 from penstock.spark.jvm import shared_class_options, silence_accumulator_errors, start_jvm
 from penstock.spark.package_archive import add_to_python_path, package_archive
 from penstock.spark.requirements import require_spark
@@ -128,6 +128,36 @@ def open_session(settings: SessionSettings) -> "SparkSession":
     if archive is not None:
         context.addPyFile(str(archive))
     return SparkSession(context)
+
+
+_PACKAGES = {
+    "s3a": "org.apache.hadoop:hadoop-aws:{hadoop}",
+    "abfs": "org.apache.hadoop:hadoop-azure:{hadoop}",
+    "abfss": "org.apache.hadoop:hadoop-azure:{hadoop}",
+    "gs": "com.google.cloud.bigdataoss:gcs-connector:VERSION",
+}
+
+
+def require_file_system(spark: "SparkSession", url: str) -> None:
+    """Raise InvalidPipelineOption, which names the package to add, if Spark cannot use a place for checkpoints."""
+    from py4j.protocol import Py4JJavaError
+
+    jvm = spark._jvm
+    assert jvm is not None
+    scheme = url.partition("://")[0] if "://" in url else "file"
+    try:
+        jvm.org.apache.hadoop.fs.Path(url).getFileSystem(spark._jsc.hadoopConfiguration())
+    except Py4JJavaError as error:
+        if scheme == "s3":
+            raise InvalidPipelineOption(f"{url}: Hadoop calls this store s3a: write s3a://{url[5:]}") from error
+        package = _PACKAGES.get(scheme)
+        if package is None:
+            raise InvalidPipelineOption(f"Spark cannot use {url}: {reason_of(error)}") from error
+        named = package.format(hadoop=jvm.org.apache.hadoop.util.VersionInfo.getVersion())
+        raise InvalidPipelineOption(
+            f"Spark has no package for {scheme}://, where {url} is: add --conf spark.jars.packages={named}, "
+            "or put its jars into the directory of Spark's own"
+        ) from error
 
 
 def release_start_up_memory(spark: "SparkSession") -> None:

@@ -1,3 +1,4 @@
+import asyncio
 import json
 import os
 import socket
@@ -7,9 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.app import app
+from penstock.http.api import Probes
+from penstock.http.server import HttpServer, Receive, Scope, Send, send_answer
 from penstock.ops import doctor
 from penstock.ops.config import load
 from penstock.ops.doctor import Diagnosis, Status
+from penstock.ops.telemetry import Metrics
 from penstock.spark.requirements import java_major
 
 runner = CliRunner()
@@ -164,3 +168,22 @@ def test_a_queue_of_aws_needs_credentials(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
     assert doctor.aws_credentials(queue).status is Status.OK
+
+
+async def test_a_running_penstock_is_no_trouble() -> None:
+    async def live(scope: Scope, receive: Receive, send: Send) -> None:
+        await send_answer(scope, send, 200, b'{"status":"live"}', {})
+
+    async with HttpServer(Probes(Metrics("api"), {}).wrap(live), "127.0.0.1", 0) as server:
+        port = int(server.url.rpartition(":")[2])
+        found = await asyncio.to_thread(doctor.port_free, "HTTP", port, "")
+    assert (found.status, found.detail) == (
+        Status.OK,
+        "HTTP of a running Penstock; `penstock status` says how it is",
+    )
+
+
+def test_a_port_of_another_program_is_a_trouble() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        found = doctor.port_free("HTTP", other.getsockname()[1], "set PENSTOCK_HTTP__PORT")
+    assert found.status is Status.FAILED

@@ -1,5 +1,6 @@
 """The parts of `penstock up`: what each is started with."""
 
+import json
 from operator import attrgetter
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from penstock.cli.up import up
 from penstock.ops.config import Config
-from penstock.ops.part_process import SupervisedPart
+from penstock.ops.part_process import SupervisedPart, log_line
 from penstock.ops.parts import Engine, Ports, parts_of
 
 DATA = Path("data")
@@ -41,3 +42,13 @@ def test_the_router_delivers_the_jobs_of_the_directory_only_if_they_are_there() 
     assert "--local" in elsewhere.arguments(AT)
     assert "--data" not in elsewhere.arguments(AT)
     assert elsewhere.environment["PENSTOCK_DATA__DATABASE"] == "postgresql://db/penstock"
+
+
+def test_a_line_of_a_log_names_its_part() -> None:
+    assert json.loads(log_line("sqs", '{"level": "info", "message": "}{"}')) == {
+        "part": "sqs",
+        "level": "info",
+        "message": "}{",
+    }
+    assert log_line("sqs", "Traceback") == "sqs: Traceback"
+    assert log_line("sqs", '{"level": "info", "mess … (cut)') == 'sqs: {"level": "info", "mess … (cut)'

@@ -1,5 +1,6 @@
 """`penstock pipeline run`, `fan-out` and `dispatch`: streaming jobs, all in one Spark application or one alone."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -14,6 +15,7 @@ from penstock.cli.parameters import (
     DatabaseUrl,
     DataDir,
     DispatchQueue,
+    KeepDays,
     Lake,
     Master,
     Once,
@@ -26,6 +28,8 @@ from penstock.cli.pipeline.options import checkpoint_of, database_of, lake_of, s
 if TYPE_CHECKING:
     from penstock.events.fan_out.spark import FannedOut
     from penstock.ops.config import Config
+    from penstock.spark.database import SparkDatabase
+    from penstock.spark.driver_lock import DriverLock
     from penstock.spark.supervisor import StreamingJob
 
 RUN_EXAMPLES = examples(
@@ -64,6 +68,7 @@ def run(
     queue: DispatchQueue = "",
     endpoint: ProcessEndpoint = "",
     lake: Lake = "",
+    keep_days: KeepDays = None,
     checkpoint: Annotated[
         str, typer.Option(metavar="DIR", help="Where jobs record their progress; else pipeline.checkpoint.")
     ] = "",
@@ -81,16 +86,27 @@ def run(
     from penstock.spark.pipeline import RunSettings, run_pipeline
 
     config = load_config(ctx)
-    streams = Streams(config=config, data=data, database=database, queue=queue, endpoint=endpoint, lake=lake, once=once)
+    streams = Streams(
+        config=config,
+        data=data,
+        database=database,
+        queue=queue,
+        endpoint=endpoint,
+        lake=lake,
+        keep_days=keep_days,
+        once=once,
+    )
+    wanted = chosen(only, dispatches=config.scheduler.enabled)
     settings = RunSettings(
         session=session_settings(config, master, conf),
         checkpoint=checkpoint or checkpoint_of(config, data),
         once=once,
         host=host,
         port=given_or(port, config.ports.pipeline),
+        token=config.api.token,
         stop_s=config.pipeline.stop_s,
+        locks=locks_of(database_of(config, data, database), wanted),
     )
-    wanted = chosen(only, dispatches=config.scheduler.enabled)
     run_service(run_pipeline([streams.job(stream) for stream in wanted], settings))
 
 
@@ -151,6 +167,7 @@ class Streams:
     queue: str = ""
     endpoint: str = ""
     lake: str = ""
+    keep_days: int | None = None
     once: bool = False
     reports_batches: bool = False
     """Whether fan-out prints a line for each batch."""
@@ -180,8 +197,13 @@ class Streams:
     def _facts(self) -> "StreamingJob":
         from penstock.history.lake.facts_job import FactsJob, FactsSettings
 
-        lake = lake_of(self.config, self.data, self.lake)
-        settings = FactsSettings(lake=lake, most_rows=self.config.pipeline.max_rows_per_batch, once=self.once)
+        options = self.config.pipeline
+        settings = FactsSettings(
+            lake=lake_of(self.config, self.data, self.lake),
+            most_rows=options.max_rows_per_batch,
+            keep_days=given_or(self.keep_days, options.keep_days),
+            once=self.once,
+        )
         return FactsJob(database_of(self.config, self.data, self.database), settings)
 
     def _dispatch(self) -> "StreamingJob":
@@ -231,8 +253,17 @@ def _run_alone(streams: Streams, stream: StreamCommand, master: str, conf: list[
         # A free one: several jobs may run beside each other, each in a process of its own.
         port=0,
         stop_s=config.pipeline.stop_s,
+        locks=locks_of(database_of(config, streams.data, streams.database), [stream]),
     )
     asyncio.run(run_pipeline([streams.job(stream)], settings))
+
+
+def locks_of(database: "SparkDatabase", streams: Sequence[StreamCommand]) -> "dict[str, DriverLock]":
+    """Return what lets one driver run each job; dispatch has a lease of its own, which other engines share."""
+    from penstock.spark.driver_lock import driver_lock
+
+    alone = (StreamCommand.FAN_OUT, StreamCommand.FACTS)
+    return {stream.value: driver_lock(database, stream.value) for stream in streams if stream in alone}
 
 
 def _report_nothing(_: "FannedOut") -> None:

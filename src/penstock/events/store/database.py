@@ -95,6 +95,10 @@ class Transaction(Protocol):
         """Keep claims apart from what must not run beside one: claims share the gate, the others close it."""
         ...
 
+    def overwrite_replaced(self) -> None:
+        """Leave nothing in the file of what this transaction replaces, as far as the database can."""
+        ...
+
     def take_turns(self, count: int) -> list[int]:
         """Return `count` numbers, each larger than all that were taken before."""
         ...
@@ -204,6 +208,9 @@ class Database(Protocol):
         """Return what is known to keep it from taking changes, in a sentence; None if nothing is. May ask the disk."""
         ...
 
+    def require_room(self) -> None:
+        """Raise DatabaseFailed while there is too little room for anything new."""
+
     async def keep_months(self, now_ms: int) -> None:
         """Have room for what this month and the next bring to the archive."""
 
@@ -250,6 +257,18 @@ def writes(operation: Operation[Part, P, Result]) -> Method[Part, P, Result]:
     @wraps(operation)
     async def method(self: Part, /, *args: P.args, **kwargs: P.kwargs) -> Result:
         return await self._database.write(lambda tx: operation(self, tx, *args, **kwargs))
+
+    return method
+
+
+def adds(operation: Operation[Part, P, Result]) -> Method[Part, P, Result]:
+    """Make such a method of work that brings something new, which is refused while there is little room."""
+    write = writes(operation)
+
+    @wraps(operation)
+    async def method(self: Part, /, *args: P.args, **kwargs: P.kwargs) -> Result:
+        self._database.require_room()
+        return await write(self, *args, **kwargs)
 
     return method
 

@@ -66,17 +66,18 @@ class ApiApp:
         query = parse_query(scope["query_string"], route.query)
         content = await _content(route, headers, receive) if route.takes_body else b""
         body = _decoded(route, content) if route.takes_body else NoBody()
-        value = await route.answered(Call(found.path, query, body, content, headers, caller.role))
+        call = Call(found.path, query, body, content, headers, caller)
+        value = await route.answered(call)
         if route.is_decision:
-            await self._record(route, found.path, content, caller)
+            await self._record(route, {**found.path, **call.noted}, content, caller)
         return value
 
-    async def _record(self, route: AnyRoute, path: Mapping[str, str], content: bytes, caller: Caller) -> None:
+    async def _record(self, route: AnyRoute, target: Mapping[str, str], content: bytes, caller: Caller) -> None:
         change = Change(
             who=caller.name,
             role=caller.role,
             action=f"{route.method} {route.path}",
-            target=dict(path),
+            target=target,
             detail=shown(content),
         )
         try:
@@ -110,9 +111,16 @@ def _decoded(route: AnyRoute, content: bytes) -> object:
     try:
         return msgspec.json.decode(content, type=route.body)
     except msgspec.ValidationError as error:
-        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, f"the body is wrong: {error}") from error
+        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, f"the body is wrong: {in_words(error)}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refused(HTTPStatus.BAD_REQUEST, f"the body is not JSON: {error}") from error
+
+
+def in_words(error: msgspec.ValidationError) -> str:
+    """Return what is wrong and with which field: `mode: Invalid enum value 'X'`, not a path into a document."""
+    what, at, place = str(error).partition(" - at `")
+    field = place.rstrip("`").removeprefix("key in ").removeprefix("$").lstrip(".").replace("[...]", "[]")
+    return f"{field}: {what}" if at and field else what
 
 
 async def _read(receive: Receive, max_bytes: int) -> bytes:

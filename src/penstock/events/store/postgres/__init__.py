@@ -62,6 +62,9 @@ class PostgresTransaction:
         """Keep claims, which share the gate, apart from what must not run beside one."""
         self.all("gate_exclusive" if exclusive else "gate_shared", key=_GATE)
 
+    def overwrite_replaced(self) -> None:
+        """Nothing to do: VACUUM removes old rows, and the write-ahead log ends with its retention."""
+
     def take_turns(self, count: int) -> list[int]:
         """Return `count` numbers, each larger than all before."""
         return [turn for (turn,) in self.all("take_turns", count=count)]
@@ -207,6 +210,9 @@ class PostgresDatabase:
     def trouble(self) -> str | None:
         """Return None: its disk is the server's."""
         return None
+
+    def require_room(self) -> None:
+        """Nothing to do: its disk is the server's."""
 
     async def close(self) -> None:
         """Stop listening and disconnect."""

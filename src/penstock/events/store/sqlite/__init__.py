@@ -138,6 +138,11 @@ class SqliteDatabase:
         """Return what keeps it from taking changes: a full disk."""
         return self._disk_space.problem()
 
+    def require_room(self) -> None:
+        """Raise DatabaseFailed while the disk is nearly full."""
+        if (lack := self._disk_space.lack()) is not None:
+            raise DatabaseFailed(lack)
+
     async def keep_months(self, now_ms: int) -> None:
         """Nothing to do: the tables have no partitions."""
 
@@ -234,6 +239,8 @@ class SqliteDatabase:
             self._refuses = True
         else:
             self._refuses = False
+        if transaction.overwrites:
+            writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._note_room(results, changed=writer.total_changes > changes_before)
         if not loop.is_closed():
             loop.call_soon_threadsafe(_settle, [done for _, done in tasks], results)

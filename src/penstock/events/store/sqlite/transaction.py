@@ -31,6 +31,7 @@ class SqliteTransaction:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self.announced = False
+        self.overwrites = False
 
     def all(self, statement: str, /, **values: object) -> list[Row]:
         """Return all rows of a statement."""
@@ -61,6 +62,11 @@ class SqliteTransaction:
 
     def gate(self, *, exclusive: bool) -> None:
         """Nothing to do: there is no other writer."""
+
+    def overwrite_replaced(self) -> None:
+        """Fill what is replaced with zeros, where SQLite does not do so by itself; the log is emptied afterwards."""
+        self._connection.execute("PRAGMA secure_delete = ON")
+        self.overwrites = True
 
     def take_turns(self, count: int) -> list[int]:
         """Return `count` numbers, each larger than all before."""
