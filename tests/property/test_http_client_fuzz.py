@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.delivery.errors import DeliveryFailed
 from penstock.delivery.http.answer import Answer
-from penstock.delivery.http.connection import Connection
+from penstock.delivery.http.connection import Connection, Deadline
 from penstock.delivery.http.http1 import Http1Connection
 from penstock.delivery.http.http2 import Http2Connection
 from penstock.delivery.http.request import request_head
@@ -90,7 +90,7 @@ def test_http1_answers_of_every_kind(pieces: list[bytes]) -> None:
         connection = Http1Connection(NoOwner(), HttpClientSettings())
         transport = DeafTransport()
         connection.connection_made(transport)
-        answer = connection.send(HEAD, b"{}", None, 1e9)
+        answer = connection.send(HEAD, b"{}", None, Deadline(1e9, 1e9))
         for piece in pieces:
             if not transport.closed:
                 connection.data_received(piece)
@@ -120,7 +120,7 @@ def test_http2_answers_of_every_kind(frames: list[bytes], settled: bool) -> None
         connection.connection_made(transport)
         if settled:
             connection.data_received(server_preface())
-        answer = connection.send(HEAD, b"{}", None, 1e9)
+        answer = connection.send(HEAD, b"{}", None, Deadline(1e9, 1e9))
         for frame in frames:
             if not transport.closed:
                 connection.data_received(frame)

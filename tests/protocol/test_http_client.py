@@ -56,6 +56,33 @@ async def test_every_method_goes_out_with_its_headers() -> None:
     assert asked[0][1]["x-a"] == "1"
 
 
+async def test_a_request_may_have_a_shorter_time_out_than_the_others() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # The first request of a connection is answered, the second is not.
+        await read_request(reader)
+        writer.write(OK)
+        await read_request(reader)
+        await reader.read()
+
+    async with talking_to(talk, own_part_settings(600.0, 1000)) as (client, url):
+        assert (await client.send(request_head(url, None), b"{}", timeout_s=500.0)).status == 200
+        with pytest.raises(AnswerTimedOut) as failed:
+            await client.send(request_head(url, None), b"{}", timeout_s=0.2)
+    assert failed.value.after_s == 0.2
+
+
+async def test_a_connection_that_is_not_accepted_counts_towards_the_time_out() -> None:
+    class NoAddress(AnyAddress):
+        async def addresses(self, host: str, port: int) -> list[tuple[str, int] | tuple[str, int, int, int]]:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    async with asyncio.timeout(20), HttpClient(NoAddress(), own_part_settings(600.0, 1000)) as client:
+        with pytest.raises(AnswerTimedOut) as failed:
+            await client.send(request_head("http://shop.example/", None), b"{}", timeout_s=0.2)
+    assert failed.value.after_s == 0.2
+
+
 async def test_header_names_have_the_usual_case_in_http_1() -> None:
     lines: list[str] = []
 

@@ -14,7 +14,6 @@
 The router, the courier of jobs and replays, and the Pub/Sub push make their attempts here.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable
 from math import ceil
@@ -48,7 +47,9 @@ Report = Callable[[MediationOutcome, str, str, int], None]
 class Client(Protocol):
     """Sends requests: HttpClient over sockets, others in simulations."""
 
-    async def send(self, head: RequestHead, body: bytes, signature: Signature | None = None) -> Answer:
+    async def send(
+        self, head: RequestHead, body: bytes, signature: Signature | None = None, *, timeout_s: float | None = None
+    ) -> Answer:
         """Send a request and return its answer; raise DeliveryFailed or EgressRefused if there is none."""
         ...
 
@@ -88,14 +89,9 @@ class Attempts:
             try:
                 # All in one coroutine: one more would cost time on every delivery.
                 try:
-                    if timeout_s is None:
-                        answer = await self._client.send(head, body, signature)
-                    else:
-                        async with asyncio.timeout(timeout_s):
-                            answer = await self._client.send(head, body, signature)
-                    outcome = read(answer)
+                    outcome = read(await self._client.send(head, body, signature, timeout_s=timeout_s))
                 except Exception as error:
-                    outcome = outcome_of_failure(error, head.target.endpoint, timeout_s)
+                    outcome = outcome_of_failure(error, head.target.endpoint)
                 verdict = verdict_of(outcome)
             finally:
                 # A cancelled attempt is neutral, but must release its half-open probe.
@@ -110,8 +106,8 @@ def _refused(endpoint: str, opens_in_ms: int) -> MediationOutcome:
     return MediationOutcome(MediationResult.ERROR_PROCESS, error=CircuitOpen(endpoint, retry_s))
 
 
-def outcome_of_failure(error: Exception, endpoint: str, timeout_s: float | None = None) -> MediationOutcome:
-    """Classify an exception of the client; `timeout_s` is the caller's limit, after which TimeoutError is raised."""
+def outcome_of_failure(error: Exception, endpoint: str) -> MediationOutcome:
+    """Classify an exception of the client."""
     match error:
         case AnswerTimedOut(after_s=after_s):
             return MediationOutcome(MediationResult.ERROR_PROCESS, error=Timeout(after_s))
@@ -122,8 +118,6 @@ def outcome_of_failure(error: Exception, endpoint: str, timeout_s: float | None 
         case EgressRefused():
             # Not ERROR_CONFIG: a message must not be lost to a setting that can be corrected.
             return MediationOutcome(MediationResult.ERROR_PROCESS, error=EgressDenied(error.message))
-        case TimeoutError() if timeout_s is not None:
-            return MediationOutcome(MediationResult.ERROR_PROCESS, error=Timeout(timeout_s))
         case _:
             log.error("a delivery failed with an unexpected error", exc_info=error, extra={"endpoint": endpoint})
             return MediationOutcome(MediationResult.ERROR_PROCESS, error=NetworkError(type(error).__name__))

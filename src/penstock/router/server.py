@@ -137,10 +137,12 @@ class _PointerClient:
         self._others = others
         self._process = process
 
-    def send(self, head: RequestHead, body: bytes, signature: Signature | None = None) -> Coroutine[None, None, Answer]:
+    def send(
+        self, head: RequestHead, body: bytes, signature: Signature | None = None, *, timeout_s: float | None = None
+    ) -> Coroutine[None, None, Answer]:
         """Return the coroutine of a request."""
         client = self._process if head.target.path == PROCESS_PATH else self._others
-        return client.send(head, body, signature)
+        return client.send(head, body, signature, timeout_s=timeout_s)
 
 
 def _sources(settings: RouterSettings) -> Callable[[QueueSpec], Source]:

@@ -34,11 +34,15 @@ class Endpoint:
         self.result: int | Exception | None = 200
         self.bodies: list[bytes] = []
 
-    async def send(self, head: RequestHead, body: bytes, signature: Signature | None = None) -> Answer:
+    async def send(
+        self, head: RequestHead, body: bytes, signature: Signature | None = None, *, timeout_s: float | None = None
+    ) -> Answer:
         assert head is HEAD
         self.bodies.append(body)
         if isinstance(self.result, Exception):
             raise self.result
+        if self.result is None and timeout_s is not None:
+            raise AnswerTimedOut(timeout_s)
         if self.result is None:
             await asyncio.Event().wait()
         return Answer(self.result or 0, None, b"")

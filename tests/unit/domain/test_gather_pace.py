@@ -14,7 +14,7 @@ def test_nothing_waits_at_a_hundred_per_second() -> None:
 
 def test_a_lane_that_goes_one_by_one_does_not_wait() -> None:
     pace = GatherPace()
-    assert {pace.pause_s(1, number / 500) for number in range(100)} == {0.0}
+    assert {pace.pause_s(1, number / 300) for number in range(100)} == {0.0}
 
 
 def test_batches_wait_while_enough_arrives_to_share_them() -> None:

@@ -9,7 +9,7 @@ import pytest
 from google.pubsub_v1 import types
 
 from penstock.broker.async_broker import AsyncBroker
-from penstock.delivery.errors import ConnectFailed, EgressRefused
+from penstock.delivery.errors import AnswerTimedOut, ConnectFailed, EgressRefused
 from penstock.delivery.http.answer import Answer
 from penstock.delivery.http.request import RequestHead
 from penstock.domain.ids import TsidFactory
@@ -34,15 +34,19 @@ class Endpoint:
 
     def __init__(self) -> None:
         self.came: list[str] = []
+        self.timeouts_s: list[float | None] = []
         self.waiting: dict[str, asyncio.Future[Answer]] = {}
         self.status: int | None = None
         self.most_at_once = 0
 
-    async def send(self, _: RequestHead, body: bytes, signature: Signature | None = None) -> Answer:
+    async def send(
+        self, _: RequestHead, body: bytes, signature: Signature | None = None, *, timeout_s: float | None = None
+    ) -> Answer:
         assert signature is None
         text = msgspec.json.decode(body)["message"]["data"]
         data = msgspec.convert(text, bytes).decode()
         self.came.append(data)
+        self.timeouts_s.append(timeout_s)
         if self.status is not None:
             return Answer(self.status, None, b"")
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -206,11 +210,12 @@ async def test_a_request_without_an_answer_is_made_again(rig: Rig, error: Except
     await until(lambda: rig.endpoint.came == ["a", "a"])
 
 
-async def test_an_endpoint_has_the_ack_deadline_to_answer(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    timeout = asyncio.timeout
-    monkeypatch.setattr(asyncio, "timeout", lambda seconds: timeout(0.001 if seconds == 17 else seconds))
+async def test_an_endpoint_has_the_ack_deadline_to_answer(rig: Rig) -> None:
     await rig.subscribe(ack_deadline_seconds=17)
     await rig.publish("a")
+    await until(lambda: rig.endpoint.waiting)
+    assert rig.endpoint.timeouts_s == [17]
+    rig.endpoint.fail(AnswerTimedOut(17))
     counts = rig.front.pushers.counts[SUBSCRIPTION]
     await until(lambda: counts.ended[PushOutcome.TIMED_OUT] == 1)
     await quiet()

@@ -7,6 +7,7 @@ from types import TracebackType
 from penstock.delivery.egress import AnyAddress, Guard
 from penstock.delivery.errors import StaleConnection
 from penstock.delivery.http.answer import Answer
+from penstock.delivery.http.connection import Deadline
 from penstock.delivery.http.connections import Connections
 from penstock.delivery.http.dialer import Dialer
 from penstock.delivery.http.request import Origin, RequestHead
@@ -27,6 +28,7 @@ class HttpClient:
         self._origins: dict[Origin, Connections] = {}
         # One timer for all deadlines: a timer per request costs more than checking every connection once a second.
         self._tick_s = min(1.0, settings.request_timeout_s / 10, settings.idle_s / 10)
+        self._shortest_s = 10 * self._tick_s
         self._timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> "HttpClient":
@@ -43,10 +45,13 @@ class HttpClient:
         body: bytes,
         signature: Signature | None = None,
         *,
+        timeout_s: float | None = None,
         repeatable: bool = True,
         outlives_cancel: bool = False,
     ) -> Answer:
         """Send a request and return its answer; raise DeliveryFailed or EgressRefused if there is none.
+
+        `timeout_s` replaces the time-out of the settings for this request. Either is found up to a tenth late.
 
         A reused connection that is closed before the answer begins was probably closed by the server before the
         request arrived; a `repeatable` request is then sent again, once, over a new connection.
@@ -54,11 +59,14 @@ class HttpClient:
         `outlives_cancel`: an answer that arrives together with a cancellation is returned, and the cancellation is
         lost. Only for a task that expects this.
         """
-        deadline_s = self._loop.time() + self._timeout_s
+        after_s = self._timeout_s if timeout_s is None else timeout_s
+        if after_s < self._shortest_s:
+            self._check_sooner(after_s)
+        deadline = Deadline(self._loop.time() + after_s, after_s)
         connections = self._origins.get(head.target.origin) or self._new_origin(head.target.origin)
         connection = connections.take()
         if connection is not None:
-            exchange = connection.send(head, body, signature, deadline_s)
+            exchange = connection.send(head, body, signature, deadline)
             try:
                 return await exchange
             except StaleConnection:
@@ -69,8 +77,8 @@ class HttpClient:
                     return exchange.result()
                 connection.abandon(exchange)
                 raise
-        connection = await connections.open(deadline_s)
-        exchange = connection.send(head, body, signature, deadline_s)
+        connection = await connections.open(deadline)
+        exchange = connection.send(head, body, signature, deadline)
         try:
             return await exchange
         except asyncio.CancelledError:
@@ -97,6 +105,13 @@ class HttpClient:
         if self._timer is None:
             self._timer = self._loop.call_later(self._tick_s, self._sweep)
         return connections
+
+    def _check_sooner(self, timeout_s: float) -> None:
+        """Check often enough for a shorter time-out than all before."""
+        self._shortest_s, self._tick_s = timeout_s, timeout_s / 10
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = self._loop.call_later(self._tick_s, self._sweep)
 
     def _sweep(self) -> None:
         now_s = self._loop.time()

@@ -1,7 +1,7 @@
 """The protocols of a connection and of its owner, the connections of an origin."""
 
 import asyncio
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from penstock.delivery.http.answer import Answer
 from penstock.delivery.http.request import RequestHead
@@ -9,6 +9,16 @@ from penstock.domain.signing import Signature
 from penstock.edge.outbox import Outbox
 
 NEVER = float("inf")
+
+
+class Deadline(NamedTuple):
+    """When a request has failed if it has no answer, and how long after it was sent."""
+
+    at_s: float
+    after_s: float
+
+
+NO_DEADLINE = Deadline(NEVER, NEVER)
 
 
 class ConnectionOwner(Protocol):
@@ -41,7 +51,7 @@ class Connection(Protocol):
         ...
 
     def send(
-        self, head: RequestHead, body: bytes, signature: Signature | None, deadline_s: float
+        self, head: RequestHead, body: bytes, signature: Signature | None, deadline: Deadline
     ) -> "asyncio.Future[Answer]":
         """Send a request, and return the future of its answer or DeliveryFailed."""
         ...

@@ -7,7 +7,7 @@ import asyncio
 from collections import deque
 
 from penstock.delivery.errors import AnswerTimedOut, ConnectFailed, EgressRefused
-from penstock.delivery.http.connection import Connection
+from penstock.delivery.http.connection import Connection, Deadline
 from penstock.delivery.http.dialer import Dialer
 from penstock.delivery.http.request import Origin
 from penstock.delivery.http.settings import HttpClientSettings
@@ -50,17 +50,17 @@ class Connections:
                 return connection
         return None
 
-    async def open(self, deadline_s: float) -> Connection:
+    async def open(self, deadline: Deadline) -> Connection:
         """Return a new connection, or one that becomes free while the limit is reached."""
         try:
-            async with asyncio.timeout_at(deadline_s):
+            async with asyncio.timeout_at(deadline.at_s):
                 while not self._may_dial():
                     connection = await self._wait_for_turn()
                     if connection is not None and connection.room() > 0:
                         return connection
+                return await self._dial()
         except TimeoutError as error:
-            raise AnswerTimedOut(self._settings.request_timeout_s) from error
-        return await self._dial()
+            raise AnswerTimedOut(deadline.after_s) from error
 
     def opened(self, connection: Connection) -> None:
         """Record an open connection."""

@@ -7,7 +7,7 @@ import httptools
 
 from penstock.delivery.errors import AnswerTimedOut, ConnectionBroken, DeliveryFailed, StaleConnection
 from penstock.delivery.http.answer import MAX_HEAD_BYTES, Answer, AnswerBody
-from penstock.delivery.http.connection import NEVER, ConnectionOwner
+from penstock.delivery.http.connection import NEVER, NO_DEADLINE, ConnectionOwner, Deadline
 from penstock.delivery.http.request import RequestHead
 from penstock.delivery.http.settings import HttpClientSettings
 from penstock.domain.signing import Signature
@@ -30,12 +30,11 @@ class Http1Connection(asyncio.Protocol):
 
     def __init__(self, owner: ConnectionOwner, settings: HttpClientSettings) -> None:
         self._owner = owner
-        self._timeout_s = settings.request_timeout_s
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
         self._parser = httptools.HttpResponseParser(self)
         self._exchange: asyncio.Future[Answer] | None = None
-        self._deadline_s = NEVER
+        self._deadline = NO_DEADLINE
         self._reused = False
         self._retiring = False
         self.opened_s = self.idle_since_s = self._loop.time()
@@ -61,7 +60,7 @@ class Http1Connection(asyncio.Protocol):
         return int(self._exchange is None and not self._retiring and not self._transport.is_closing())
 
     def send(
-        self, head: RequestHead, body: bytes, signature: Signature | None, deadline_s: float
+        self, head: RequestHead, body: bytes, signature: Signature | None, deadline: Deadline
     ) -> "asyncio.Future[Answer]":
         """Send a request, and return the future of its answer or DeliveryFailed."""
         exchange: asyncio.Future[Answer] = self._loop.create_future()
@@ -69,7 +68,7 @@ class Http1Connection(asyncio.Protocol):
             exchange.set_exception(ConnectionBroken("the endpoint closed the connection immediately"))
             return exchange
         self._exchange = exchange
-        self._deadline_s = deadline_s
+        self._deadline = deadline
         self.idle_since_s = NEVER
         self._owner.outbox.write(self._transport, head.http1(body, signature))
         return exchange
@@ -81,8 +80,8 @@ class Http1Connection(asyncio.Protocol):
 
     def expire(self, now_s: float) -> None:
         """Fail a request that is past its deadline."""
-        if now_s >= self._deadline_s:
-            self._fail(AnswerTimedOut(self._timeout_s))
+        if now_s >= self._deadline.at_s:
+            self._fail(AnswerTimedOut(self._deadline.after_s))
 
     def retire(self) -> None:
         """Take no more requests, and close when none is pending."""
@@ -171,7 +170,7 @@ class Http1Connection(asyncio.Protocol):
 
     def _finish(self) -> None:
         exchange, self._exchange = self._exchange, None
-        self._deadline_s = NEVER
+        self._deadline = NO_DEADLINE
         answer = Answer(self._status, self._retry_after, self._body.take())
         if exchange is not None and not exchange.done():
             exchange.set_result(answer)
@@ -185,7 +184,7 @@ class Http1Connection(asyncio.Protocol):
 
     def _fail(self, error: DeliveryFailed) -> None:
         exchange, self._exchange = self._exchange, None
-        self._deadline_s = NEVER
+        self._deadline = NO_DEADLINE
         self._transport.abort()
         if exchange is not None and not exchange.done():
             exchange.set_exception(error)

@@ -21,7 +21,7 @@ from h2.settings import SettingCodes, Settings
 
 from penstock.delivery.errors import AnswerTimedOut, ConnectFailed, ConnectionBroken, DeliveryFailed, StaleConnection
 from penstock.delivery.http.answer import MAX_HEAD_BYTES, Answer, AnswerBody
-from penstock.delivery.http.connection import NEVER, ConnectionOwner
+from penstock.delivery.http.connection import NEVER, ConnectionOwner, Deadline
 from penstock.delivery.http.request import RequestHead, signature_headers
 from penstock.delivery.http.settings import HttpClientSettings
 from penstock.domain.limits import KIB
@@ -52,14 +52,14 @@ class Goaway(msgspec.Struct, frozen=True):
 class _Stream:
     """A request and its answer."""
 
-    __slots__ = ("body", "deadline_s", "exchange", "retry_after", "status", "unsent")
+    __slots__ = ("body", "deadline", "exchange", "retry_after", "status", "unsent")
 
     def __init__(
-        self, exchange: "asyncio.Future[Answer]", unsent: bytes, deadline_s: float, settings: HttpClientSettings
+        self, exchange: "asyncio.Future[Answer]", unsent: bytes, deadline: Deadline, settings: HttpClientSettings
     ) -> None:
         self.exchange = exchange
         self.unsent = unsent
-        self.deadline_s = deadline_s
+        self.deadline = deadline
         self.body = AnswerBody(settings)
         self.status = 0
         self.retry_after: str | None = None
@@ -95,7 +95,7 @@ class Http2Connection(asyncio.Protocol):
         return min(MAX_STREAMS, self._h2.remote_settings.max_concurrent_streams) - len(self._streams)
 
     def send(
-        self, head: RequestHead, body: bytes, signature: Signature | None, deadline_s: float
+        self, head: RequestHead, body: bytes, signature: Signature | None, deadline: Deadline
     ) -> "asyncio.Future[Answer]":
         """Send a request, and return the future of its answer or DeliveryFailed."""
         exchange: asyncio.Future[Answer] = self._loop.create_future()
@@ -104,7 +104,7 @@ class Http2Connection(asyncio.Protocol):
             return exchange
         stream_id = self._h2.get_next_available_stream_id()
         self._h2.send_headers(stream_id, _headers(head, body, signature), end_stream=not body)
-        stream = self._streams[stream_id] = _Stream(exchange, body, deadline_s, self._settings)
+        stream = self._streams[stream_id] = _Stream(exchange, body, deadline, self._settings)
         self._frames.allow(FRAMES_PER_ANSWER)
         self.idle_since_s = NEVER
         self._send_body(stream_id, stream)
@@ -120,9 +120,9 @@ class Http2Connection(asyncio.Protocol):
     def expire(self, now_s: float) -> None:
         """Fail the requests that are past their deadline."""
         for stream_id, stream in list(self._streams.items()):
-            if now_s >= stream.deadline_s:
+            if now_s >= stream.deadline.at_s:
                 self._cancel(stream_id)
-                _fail(stream, AnswerTimedOut(self._settings.request_timeout_s))
+                _fail(stream, AnswerTimedOut(stream.deadline.after_s))
 
     def retire(self) -> None:
         """Take no more requests, and close when none is pending."""

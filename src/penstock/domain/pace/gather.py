@@ -1,6 +1,6 @@
 """How long a batch waits for more to share it: not at all while little arrives, a few milliseconds under load."""
 
-GATHER_S = 0.01
+GATHER_S = 0.02
 WORTHWHILE = 8
 """How many must arrive in that time for the wait to be worth it."""
 

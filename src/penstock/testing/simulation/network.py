@@ -67,7 +67,9 @@ class NetworkLink:
         self._starts: dict[str, deque[int]] = {}
         self._rates: dict[str, int | None] = {}
 
-    async def send(self, head: RequestHead, body: bytes, signature: Signature | None = None) -> Answer:
+    async def send(
+        self, head: RequestHead, body: bytes, signature: Signature | None = None, *, timeout_s: float | None = None
+    ) -> Answer:
         """Send a request and return its answer."""
         if self._is_cut:
             # The process has crashed: tasks that still run in it end here.

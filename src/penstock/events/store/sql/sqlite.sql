@@ -116,10 +116,6 @@ ORDER BY turn
 SELECT group_key, ordered, turn, {is paused lanes}, pool FROM lanes {by lanes_claimed}
 WHERE claimed_until_ms IS NOT NULL AND claimed_by = :owner AND turn BETWEEN :first AND :last ORDER BY turn
 
--- deliveries_under_way --
-SELECT json_group_array(json_array(id, delivery_count + 1)) FROM jobs
-WHERE id {among ids} AND state + 0 IN ({READY}, {QUEUED})
-
 -- finish_jobs --
 -- The columns are those of EndedDelivery in repository/deliveries.py.
 WITH ended (
@@ -132,6 +128,7 @@ UPDATE jobs SET state = ended.state, delivery_count = ended.number, attempt_coun
     last_error = ended.error
 FROM ended
 WHERE jobs.id = ended.id AND jobs.state + 0 IN ({READY}, {QUEUED}) AND jobs.delivery_count = ended.number - 1
+RETURNING jobs.id, jobs.delivery_count
 
 -- add_attempts --
 INSERT INTO attempts (job_id, number, outcome, at_ms, duration_ms, status_code, response, error)

@@ -5,7 +5,7 @@ Lanes are read one by one, which costs no round trip here.
 
 import re
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
 
@@ -22,7 +22,6 @@ _FIRST_JOBS = _QUERIES["first_jobs"]
 _ON_ITS_WAY = _QUERIES["lane_on_its_way"]
 _VALUES = re.compile(r"VALUES (\([^()]*\))")
 _CHUNKS = (64, 8)
-_decode_deliveries = msgspec.json.Decoder(list[tuple[str, int]]).decode
 _MODES = {True: (StoredMode.BLOCK_ON_ERROR, StoredMode.NEXT_ON_ERROR), False: (StoredMode.IMMEDIATE,)}
 
 
@@ -45,13 +44,11 @@ class SqliteTransaction:
 
     def bulk(self, statement: str, rows: Sequence[Row]) -> int:
         """Run one statement for many rows; return how many it wrote."""
-        execute, written, done = self._connection.execute, 0, 0
-        for size, text in _in_chunks(statement):
-            while len(rows) - done >= size:
-                written += execute(text, list(chain.from_iterable(rows[done : done + size]))).rowcount
-                done += size
-        rest = rows[done:]
-        return written + (self._connection.executemany(_QUERIES[statement], rest).rowcount if rest else 0)
+        connection = self._connection
+        before = connection.total_changes
+        for text, values in _in_chunks(statement, rows):
+            connection.executemany(text, values)
+        return connection.total_changes - before
 
     def select(self, text: str, values: dict[str, object]) -> list[Row]:
         """Return the rows of a SELECT that was put together."""
@@ -126,13 +123,14 @@ class SqliteTransaction:
 
     def finish_jobs(self, rows: Sequence[Row]) -> list[Row]:
         """End deliveries and keep their attempts."""
-        ((found,),) = self.all("deliveries_under_way", ids=[row[0] for row in rows])
-        under_way = set(_decode_deliveries(found))
         # By its delivery, so that one which is there twice ends once.
-        ending = {delivery: row for row in rows if (delivery := row[:2]) in under_way}
-        self.bulk("finish_jobs", list(ending.values()))
-        self.bulk("add_attempts", [row[:2] + row[9:] for row in ending.values()])
-        return list(ending)
+        ending = {row[:2]: row for row in rows}
+        ended: list[Row] = []
+        for text, values in _in_chunks("finish_jobs", list(ending.values())):
+            for each in values:
+                ended += self._connection.execute(text, each)
+        self.bulk("add_attempts", [delivery + ending[delivery][9:] for delivery in ended])
+        return ended
 
     def announce(self) -> None:
         """Wake those who wait for jobs, after the commit."""
@@ -155,13 +153,24 @@ class SqliteTransaction:
         return LaneContent(Position(*found) if found else None, jobs, on_its_way)
 
 
-@cache
-def _in_chunks(statement: str) -> list[tuple[int, str]]:
-    """Return a statement with one list of VALUES for many rows, by their number; empty if it has none.
+def _in_chunks(statement: str, rows: Sequence[Row]) -> Iterator[tuple[str, Sequence[Row]]]:
+    """Divide rows among statements of many rows and of one; return each with the values of its runs.
 
     sqlite3 lets other threads run at every step of a statement, and has to wait for them afterwards: a statement of
     many rows is one step.
     """
+    done = 0
+    for size, text in _with_many_values(statement):
+        while len(rows) - done >= size:
+            yield text, [tuple(chain.from_iterable(rows[done : done + size]))]
+            done += size
+    if done < len(rows):
+        yield _QUERIES[statement], rows[done:]
+
+
+@cache
+def _with_many_values(statement: str) -> list[tuple[int, str]]:
+    """Return a statement with VALUES for many rows, and their number; empty if it has no VALUES."""
     text = _QUERIES[statement]
     row = _VALUES.search(text)
     if row is None:
