@@ -27,6 +27,7 @@ AUTH_SECRET = "PENSTOCK_JOBS__AUTH_SECRET"
 DENY_PORTS = "PENSTOCK_EGRESS__DENY_PORTS"
 
 _PARTS = "penstock-parts"
+_QUEUES = "PENSTOCK_API__QUEUES"
 _FAN_OUT = "PENSTOCK_JOBS__FAN_OUT"
 _DATABASE = "PENSTOCK_DATA__DATABASE"
 _DIRECTORY = "PENSTOCK_DATA__DIR"
@@ -99,7 +100,8 @@ def parts_of(
         return (*options, "serve", "router", "--port", router_port.release(), *topics, "--local", *jobs_data)
 
     def router_configuration(at: Mapping[str, str]) -> Mapping[str, str]:
-        return {_ROUTER_CONFIGURATION: _with_token(f"{at['api']}{CONFIGURATION}", environment.get(API_TOKEN, ""))}
+        configuration = _with_token(f"{at['api']}{CONFIGURATION}", environment.get(API_TOKEN, ""))
+        return {_ROUTER_CONFIGURATION: configuration, _QUEUES: at["sqs"]}
 
     def pipeline(at: Mapping[str, str]) -> tuple[str, ...]:
         port, queue = pipeline_port.release(), ("--queue", _dispatch_queue(at["sqs"], environment))

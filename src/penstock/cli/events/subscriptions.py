@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from penstock.client import Match, Penstock, Subscription
 
 Which: TypeAlias = Annotated[str, typer.Argument(metavar="NAME|ID", help="The subscription, by its name or its id.")]
+TARGET_HELP = "Where to deliver events: a URL, topic:NAME or sqs:NAME."
+Target: TypeAlias = Annotated[str, typer.Option(metavar="TARGET", help=TARGET_HELP)]
 Filters: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
@@ -37,7 +39,8 @@ Unkeyed: TypeAlias = Annotated[
     typer.Option("--unkeyed", metavar="none|ordered", help="Whether events without a key are delivered in order."),
 ]
 DeadLetters: TypeAlias = Annotated[
-    str | None, typer.Option("--dead-letter-topic", metavar="TOPIC", help="Topic that gets a copy of failed events.")
+    str | None,
+    typer.Option("--dead-letter-topic", metavar="TOPIC", help="Topic, or sqs:NAME, that gets a copy of failed events."),
 ]
 
 # An attribute and values, as in region=eu; in an expression = never stands alone.
@@ -82,7 +85,7 @@ def create(
     pattern: Annotated[
         str, typer.Option(metavar="PATTERN", help="Types of events; * is one segment, ** at the end is the rest.")
     ],
-    target: Annotated[str, typer.Option(metavar="URL", help="Where to deliver events.")],
+    target: Target,
     filters: Filters = None,
     mode: Mode = None,
     pool: Pool = None,
@@ -122,7 +125,7 @@ def update(
     which: Which,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="A new name.")] = None,
     pattern: Annotated[str | None, typer.Option(metavar="PATTERN", help="Types of events to deliver.")] = None,
-    target: Annotated[str | None, typer.Option(metavar="URL", help="Where to deliver events.")] = None,
+    target: Annotated[str | None, typer.Option(metavar="TARGET", help=TARGET_HELP)] = None,
     filters: Filters = None,
     mode: Mode = None,
     pool: Pool = None,

@@ -49,6 +49,7 @@ def api_settings(
     port: int,
     queue_uri: str,
     topics: str = "",
+    queues: str = "",
     data: Path | None = None,
 ) -> ApiSettings:
     """Return the API's settings from the configuration."""
@@ -62,17 +63,18 @@ def api_settings(
         queue_per_pool=config.scheduler.queue_per_pool,
         fan_out=config.jobs.fan_out,
         data_dir=data or config.data.dir,
-        **msgspec.structs.asdict(process_settings(config, secrets, topics)),
+        **msgspec.structs.asdict(process_settings(config, secrets, topics, queues)),
     )
 
 
-def process_settings(config: Config, secrets: tuple[bytes, ...], topics: str) -> ProcessSettings:
+def process_settings(config: Config, secrets: tuple[bytes, ...], topics: str, queues: str = "") -> ProcessSettings:
     """Return how jobs are delivered, from the configuration."""
     return ProcessSettings(
         secrets=secrets,
         traces_endpoint=config.traces.endpoint,
         traces_ratio=config.traces.ratio,
         topics=topics or config.jobs.topics,
+        queues=queues or config.api.queues,
         connect_timeout_s=config.jobs.connect_timeout_s,
         http_version=config.jobs.http_version,
         egress_allow=config.egress.allow,
