@@ -1,5 +1,6 @@
 """The machine's clock is set while everything runs: deliveries, retries and leases go on as if it were not."""
 
+import json
 import os
 from pathlib import Path
 
@@ -54,3 +55,28 @@ async def test_retries_go_on_when_the_clock_is_set(tmp_path: Path, clock: SetClo
             receiver.script(*[Reply(200)] * 10)
             machine.penstock("publish", "t:two", "--key", "other")
             await receiver.received(seen + 2, 30)
+
+
+@pytest.mark.long
+async def test_order_and_due_times_survive_a_clock_that_is_set_back_between_two_starts(
+    tmp_path: Path, clock: SetClock
+) -> None:
+    clock.step(3600)
+    machine = Machine(tmp_path, settings=clock.settings)
+    async with RecordingReceiver(Reply(500)) as receiver:
+        with machine:
+            options = ("--retry", ",".join(["1"] * 50))
+            machine.penstock("subscriptions", "create", "s", "--pattern", "t:**", "--target", receiver.url, *options)
+            machine.penstock("publish", "t:first", "--key", "k")
+            await receiver.received(1, 60)
+            machine.kill()
+            clock.step(0)
+            machine.start()
+            machine.penstock("publish", "t:second", "--key", "k")
+            await receiver.received(len(receiver.requests) + 2, 60)
+            receiver.script(*[Reply(200)] * 10)
+            types: list[str] = []
+            while "t:second" not in types:
+                requests = await receiver.received(len(types) + 1, 60)
+                types = [json.loads(request.body)["type"] for request in requests]
+    assert set(types[:-1]) == {"t:first"}

@@ -500,6 +500,7 @@ async def test_routers_get_their_configuration_from_the_pools_and_the_queue(conn
     async with dispatch_rig(connect(), queue_uri=uri) as rig:
         await rig.ask("PUT", f"{V1}/pools/FAST", {"concurrency": 5, "rateLimitPerMinute": 60})
         document = (await rig.ask("GET", "/api/router/config")).body
+        assert await rig.repository.pool_queues() == ["FAST"]
 
     configuration = parse_configuration(document, "the API")
     assert [(pool.code, pool.concurrency) for pool in configuration.processing_pools] == [
@@ -510,10 +511,18 @@ async def test_routers_get_their_configuration_from_the_pools_and_the_queue(conn
     assert [queue.queue_uri for queue in configuration.queues] == [uri, fast]
 
 
+async def test_routers_are_told_which_pools_several_subscriptions_share(lite: DispatchRig) -> None:
+    for name, pool in (("a", "both"), ("b", "both"), ("c", "alone")):
+        body = {"name": name, "pattern": "t:**", "target": "https://example.com/hook", "pool": pool}
+        assert (await lite.ask("POST", f"{V1}/subscriptions", body)).status == 200
+    pools = (await lite.ask("GET", "/api/router/config")).body["processingPools"]
+    assert {pool["code"] for pool in pools if pool["shared"]} == {"both"}
+
+
 async def test_the_default_pool_can_be_changed(lite: DispatchRig) -> None:
     await lite.ask("PUT", f"{V1}/pools/DISPATCH-POOL", {"concurrency": 50})
     pools = (await lite.ask("GET", "/api/router/config")).body["processingPools"]
-    assert pools == [{"code": "DISPATCH-POOL", "concurrency": 50, "rateLimitPerMinute": None}]
+    assert pools == [{"code": "DISPATCH-POOL", "concurrency": 50, "rateLimitPerMinute": None, "shared": False}]
 
 
 # Who may ask

@@ -15,7 +15,7 @@ from penstock.domain.errors import AlreadyExists, FailedPrecondition, PenstockEr
 from penstock.domain.job_state import JobStatus
 from penstock.domain.matching import Condition
 from penstock.domain.pointer import DispatchMode
-from penstock.domain.subscription import UnkeyedOrder
+from penstock.domain.subscription import BodyFormat, UnkeyedOrder
 
 A = TypeVar("A")
 
@@ -60,6 +60,7 @@ class SubscriptionSettings(TypedDict, total=False):
     timeout_s: float
     headers: Mapping[str, str]
     dead_letter_topic: str
+    body: BodyFormat
     tenant: str
 
 
@@ -79,6 +80,7 @@ class SubscriptionChanges(TypedDict, total=False):
     timeout_s: float
     headers: Mapping[str, str]
     dead_letter_topic: str | None
+    body: BodyFormat
 
 
 class JobOptions(TypedDict, total=False):

@@ -114,8 +114,9 @@ def missing_parameter(name: str) -> SqsError:
     if name == "QueueUrl":
         return queue_does_not_exist()
     if name == "QueueName":
-        return invalid_parameter("Queue name cannot be empty")
-    return SqsError(ErrorKind.MISSING_PARAMETER, f"The request must contain the parameter {name}.")
+        return invalid_parameter("Value for parameter QueueName is invalid. Reason: Must specify a queue name.")
+    shown = "Attribute.Name" if name in ("Attribute", "Attributes") else name
+    return SqsError(ErrorKind.MISSING_PARAMETER, f"The request must contain the parameter {shown}.")
 
 
 def invalid_attribute_value(message: str) -> SqsError:

@@ -25,6 +25,7 @@ from penstock.sqs.queue.catalog import QueueCatalog
 from penstock.sqs.queue.members import MEMBER_RECORD
 from penstock.sqs.queue.move_tasks import MoveTasks
 from penstock.sqs.queue.placement import CAPABILITIES, OWN_DATABASE, PartitionMap, PartitionOwnership, SoleOwner, place
+from penstock.sqs.queue.policy_document import warn_of_denials
 from penstock.sqs.queue.queue import (
     DEDUP_WINDOW_MS,
     SqsQueue,
@@ -191,6 +192,7 @@ class SqsService(QueueKeys):
             placement=placement,
         )
         queue = self._assemble(await self._catalog.create(record))
+        warn_of_denials(name, attributes.policy)
         self.refresh_policies()
         return queue
 
@@ -203,6 +205,7 @@ class SqsService(QueueKeys):
             (p.shell, p.shell.ledger.catalog.configure_queue(p.queue, policy, config)) for p in queue.partitions
         ]
         await _commit_all(pendings)
+        warn_of_denials(queue.name, record.attributes.policy, queue.attributes.policy)
         queue.put_record(record)
         # As on AWS, a change of scope takes a minute: an id sent just before and just after means the same message.
         asyncio.get_running_loop().call_later(_PROPAGATION_S, queue.apply_deduplication_scope)
@@ -239,7 +242,7 @@ class SqsService(QueueKeys):
             redrive,
             source_arn=self.arn_of(name),
             source_fifo=attributes.fifo_queue,
-            target_fifo=None if target is None else target.fifo,
+            target_exists=target is not None,
             target_allows=None if target is None else target.attributes.redrive_allow_policy,
         )
 

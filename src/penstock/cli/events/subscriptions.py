@@ -38,6 +38,10 @@ Unkeyed: TypeAlias = Annotated[
     str | None,
     typer.Option("--unkeyed", metavar="none|ordered", help="Whether events without a key are delivered in order."),
 ]
+Body: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--body", metavar="cloudevent|slack", help="What is sent: the event, or a text for a chat."),
+]
 DeadLetters: TypeAlias = Annotated[
     str | None,
     typer.Option("--dead-letter-topic", metavar="TOPIC", help="Topic, or sqs:NAME, that gets a copy of failed events."),
@@ -95,16 +99,23 @@ def create(
     timeout_s: Timeout = None,
     header: Headers = None,
     dead_letter_topic: DeadLetters = None,
+    body: Body = None,
     secret: Annotated[
         str | None,
-        typer.Option(metavar="SECRET", help="Secret to sign with, whsec_ and base64; else a new one, which is safer."),
+        typer.Option(
+            metavar="SECRET",
+            help="Secret to sign with, whsec_ and base64; - reads it from standard input, where no one else sees it. "
+            "Else a new one.",
+        ),
     ] = None,
     tenant: Tenant = None,
     endpoint: ApiEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a subscription; the secret that signs its deliveries is shown only now."""
-    options = _options(filters, mode, pool, unkeyed, high_priority, retry, timeout_s, header, dead_letter_topic)
+    options = _options(filters, mode, pool, unkeyed, high_priority, retry, timeout_s, header, dead_letter_topic, body)
+    if secret == "-":
+        secret = typer.get_text_stream("stdin").readline().strip()
     with connect(ctx, endpoint) as client:
         made = client.subscribe(name, pattern, target, **options, **given(tenant=tenant, secret=secret))
     if as_json:
@@ -135,11 +146,12 @@ def update(
     timeout_s: Timeout = None,
     header: Headers = None,
     dead_letter_topic: DeadLetters = None,
+    body: Body = None,
     endpoint: ApiEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
     """Change the options that are given; headers and filters are replaced as a whole."""
-    options = _options(filters, mode, pool, unkeyed, high_priority, retry, timeout_s, header, dead_letter_topic)
+    options = _options(filters, mode, pool, unkeyed, high_priority, retry, timeout_s, header, dead_letter_topic, body)
     changes = given(name=name, pattern=pattern, target=target)
     if not changes and not options:
         raise typer.BadParameter("there is nothing to change: give an option such as --target")
@@ -304,6 +316,7 @@ def _options(
     timeout_s: float | None,
     header: list[str] | None,
     dead_letter_topic: str | None,
+    body: str | None,
 ) -> dict[str, Any]:
     return given(
         **_filters(filters),
@@ -315,6 +328,7 @@ def _options(
         timeout_s=timeout_s,
         headers=pairs(header, "--header") if header else None,
         dead_letter_topic=dead_letter_topic,
+        body=body,
     )
 
 

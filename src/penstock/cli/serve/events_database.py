@@ -1,18 +1,20 @@
 """Where jobs are kept, as the command line and the configuration say; shared by the parts that use them."""
 
+from datetime import time
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from penstock.cli.options import database_url
+from penstock.delivery import encryption_keys
 from penstock.edge.clock import SystemClock
 from penstock.edge.private_files import private_directory
-from penstock.events.api import ApiSettings
+from penstock.events.api import AlertRules, ApiSettings, QuietHours
 from penstock.events.process import LocalProcessing, ProcessSettings, auth_secrets
 from penstock.events.store import JobRepository
 from penstock.events.store.sqlite import sqlite_repository
-from penstock.ops.config import Config
+from penstock.ops.config import AlertSettings, Config
 
 
 class JobsDatabase(NamedTuple):
@@ -63,8 +65,15 @@ def api_settings(
         queue_per_pool=config.scheduler.queue_per_pool,
         fan_out=config.jobs.fan_out,
         data_dir=data or config.data.dir,
+        alerts=_alert_rules(config.alerts),
         **msgspec.structs.asdict(process_settings(config, secrets, topics, queues)),
     )
+
+
+def _alert_rules(settings: AlertSettings) -> AlertRules:
+    begin, _, end = (settings.quiet_hours or "00:00-00:00").partition("-")
+    quiet = QuietHours(time.fromisoformat(begin), time.fromisoformat(end), settings.time_zone)
+    return AlertRules(check_s=settings.check_s, repeat_s=settings.repeat_s, quiet=quiet)
 
 
 def process_settings(config: Config, secrets: tuple[bytes, ...], topics: str, queues: str = "") -> ProcessSettings:
@@ -79,6 +88,7 @@ def process_settings(config: Config, secrets: tuple[bytes, ...], topics: str, qu
         http_version=config.jobs.http_version,
         egress_allow=config.egress.allow,
         egress_deny_ports=config.egress.deny_ports,
+        encryption_keys=encryption_keys(config.jobs),
     )
 
 

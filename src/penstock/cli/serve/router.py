@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.events.process import LocalProcessing
     from penstock.http.server import Certificate
     from penstock.ops.config import Config
-    from penstock.router import RouterSettings
+    from penstock.router import PermitSource, RouterSettings
 
 EXAMPLES = examples(
     "penstock serve router --config router.json",
@@ -112,13 +112,24 @@ class LocalJobs(NamedTuple):
             return None
         return local_processing(config, self.data, self.database, self.topics)
 
+    def permits(self, config: "Config") -> "PermitSource | None":
+        """Return where the routers of all nodes take the permits of rate limits; None if this is not a node."""
+        from penstock.cli.options import database_url
+
+        url = database_url(config, self.data, self.database)
+        if not config.cluster.node or not url:
+            return None
+        from penstock.cluster.nodes import RatePermits
+
+        return RatePermits(url)
+
 
 def _served(
     config: "Config", settings: "RouterSettings", jobs: LocalJobs, worker: int = 0
 ) -> "Coroutine[Any, Any, None]":
     from penstock.router import serve_router
 
-    return serve_router(settings, worker, local=jobs.local(config))
+    return serve_router(settings, worker, local=jobs.local(config), permits=jobs.permits(config))
 
 
 def _serve_standby(config: "Config", settings: "RouterSettings", standby: str, jobs: LocalJobs) -> None:

@@ -1,6 +1,7 @@
 """The types of the API: what callers send, what the API answers, pages and problems."""
 
-from penstock.client.types.change import ChangeList, ChangeQuery, ChangeView
+from penstock.client.types.change import CallerView, ChangeList, ChangeQuery, ChangeView
+from penstock.client.types.cluster import ClusterNode, ClusterShard, ClusterView
 from penstock.client.types.event import CloudEvent, CloudEventOrBatch, EventReceipt, EventReceipts, EventView
 from penstock.client.types.feed import FeedBody, FeedList, FeedView
 from penstock.client.types.fields import (
@@ -36,11 +37,14 @@ from penstock.client.types.health import (
     HealthStatus,
     PartHealth,
     SubscriptionHealth,
+    SubscriptionReport,
 )
 from penstock.client.types.job import (
     AttemptList,
     AttemptView,
     Decided,
+    FailureList,
+    FailureView,
     GroupToRetry,
     JobCounts,
     JobIds,
@@ -59,6 +63,7 @@ from penstock.client.types.subscription import (
     NewSubscription,
     PoolBody,
     PoolList,
+    PoolToServe,
     PoolView,
     QueueToConsume,
     Rotated,
@@ -81,11 +86,15 @@ __all__ = [
     "PROBLEM_MEDIA_TYPE",
     "AttemptList",
     "AttemptView",
+    "CallerView",
     "ChangeList",
     "ChangeQuery",
     "ChangeView",
     "CloudEvent",
     "CloudEventOrBatch",
+    "ClusterNode",
+    "ClusterShard",
+    "ClusterView",
     "Count",
     "Cursor",
     "Decided",
@@ -93,6 +102,8 @@ __all__ = [
     "EventReceipt",
     "EventReceipts",
     "EventView",
+    "FailureList",
+    "FailureView",
     "FeedBody",
     "FeedList",
     "FeedView",
@@ -128,6 +139,7 @@ __all__ = [
     "PartHealth",
     "PoolBody",
     "PoolList",
+    "PoolToServe",
     "PoolView",
     "Problem",
     "QueueToConsume",
@@ -140,6 +152,7 @@ __all__ = [
     "SubscriptionList",
     "SubscriptionMade",
     "SubscriptionRemoved",
+    "SubscriptionReport",
     "SubscriptionView",
     "Text",
     "Trial",

@@ -11,7 +11,7 @@ from penstock.domain.job_state import DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT_S
 from penstock.domain.matching import Condition
 from penstock.domain.matching.expression import MOST_EXPRESSION_CHARS
 from penstock.domain.pointer import DispatchMode
-from penstock.domain.subscription import UnkeyedOrder
+from penstock.domain.subscription import BodyFormat, UnkeyedOrder
 
 LONGEST_TIMEOUT_S = 600
 _WEEK_S = 7 * 24 * 60 * 60
@@ -48,6 +48,7 @@ class NewSubscription(
     timeout_s: Timeout = DEFAULT_TIMEOUT_S
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     dead_letter_topic: Name | None = None
+    body: BodyFormat = BodyFormat.CLOUDEVENT
     tenant: Name | None = None
 
 
@@ -67,6 +68,7 @@ class SubscriptionChange(msgspec.Struct, frozen=True, rename="camel", kw_only=Tr
     timeout_s: Timeout | UnsetType = UNSET
     headers: Mapping[str, str] | UnsetType = UNSET
     dead_letter_topic: Name | UnsetType | None = UNSET
+    body: BodyFormat | UnsetType = UNSET
 
 
 class SubscriptionView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -90,6 +92,7 @@ class SubscriptionView(msgspec.Struct, frozen=True, rename="camel", kw_only=True
     """The names of its own headers, with their values masked; a change that sends the mask keeps the stored value."""
     paused: bool
     dead_letter_topic: str | None
+    body: BodyFormat
     tenant: str
     secrets: int
     """The number of secrets that sign its deliveries: two during a rotation."""
@@ -177,6 +180,12 @@ class PoolList(msgspec.Struct, frozen=True):
     cursor: str | None
 
 
+class PoolToServe(PoolView, frozen=True):
+    """A pool that routers serve; `shared` if several subscriptions have it."""
+
+    shared: bool = False
+
+
 class QueueToConsume(msgspec.Struct, frozen=True, rename="camel"):
     """A queue that routers consume."""
 
@@ -190,5 +199,5 @@ class QueueToConsume(msgspec.Struct, frozen=True, rename="camel"):
 class RouterConfigurationView(msgspec.Struct, frozen=True, rename="camel"):
     """The configuration in the format that routers read."""
 
-    processing_pools: list[PoolView]
+    processing_pools: list[PoolToServe]
     queues: list[QueueToConsume]

@@ -12,6 +12,7 @@ from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
 from penstock.edge.clock import Clock
 from penstock.edge.pause import pause
 from penstock.events.accept import TopicFeeds
+from penstock.events.api.alerts import AlertRules, AlertWatch
 from penstock.events.api.app import ApiFront, JobsParts, jobs_app
 from penstock.events.api.health_watch import HealthCollector, HealthWatch, NoParts
 from penstock.events.api.pools import PoolQueueWatch
@@ -37,6 +38,7 @@ class ApiSettings(ProcessSettings, frozen=True, kw_only=True):
     fan_out: FanOutBy = FanOutBy.INLINE
     data_dir: Path | None = None
     """The directory whose disk is watched."""
+    alerts: AlertRules = AlertRules()
 
     def __repr__(self) -> str:
         # Without the secrets, which must not reach a log.
@@ -70,6 +72,7 @@ async def api_server(
         async with open_processor(
             repository, clock, settings, metrics, Breakers(clock), part="api", dead_letters=dead_letters
         ) as process:
+            await repository.seal_subscriptions(process.courier.secret_box.sealed_for_rest)
             by_spark = settings.fan_out is FanOutBy.PIPELINE
             others = NoParts() if front is None else front.other_parts(with_pipeline=by_spark)
             health = HealthWatch(repository, process.courier.breakers, clock, others, settings.data_dir)
@@ -98,7 +101,8 @@ async def api_server(
             )
             has_keys = bool(settings.api_token) or keys is not None
             watch = None if front is None else PoolQueueWatch(repository, front.pools_changed, pause)
-            async with running(watch), running(feeds):
+            alerts = AlertWatch(repository, health, settings.alerts, clock, parts.new_id, pause)
+            async with running(watch), running(alerts), running(feeds):
                 yield HttpServer(jobs_app(parts, front), settings.host, settings.port, credentials_set=has_keys)
     finally:
         await repository.close()

@@ -14,8 +14,8 @@ from penstock.domain.outcome import MediationResult, error_text
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock, wall_ms
 from penstock.events.accept import MEDIA_TYPES, event_of, members_of
-from penstock.events.errors import UnknownSubscription
-from penstock.events.fields import MAX_BATCH_BYTES, checked_id
+from penstock.events.api.subscriptions import named_subscription
+from penstock.events.fields import MAX_BATCH_BYTES
 from penstock.events.process import MESSAGE_PREFIXES, MessageTargets
 from penstock.events.store import JobRepository
 from penstock.http.api import Call, NoBody, NoQuery, route
@@ -48,7 +48,7 @@ class TrialRoutes:
         summary="Deliver a test event to a subscription now, paused or not, and return the result.",
     )
     async def _try(self, call: Call[NoQuery, NoBody]) -> Trial:
-        subscription = await self._repository.get_subscription(checked_id(call.path["id"], UnknownSubscription))
+        subscription = await named_subscription(self._repository, call)
         now_ms = self._clock.now_ms()
         event = StoredEvent(
             id=self._new_id(), source="penstock", type=EVENT_TYPE, received_ms=now_ms, time_ms=now_ms, data=_DATA
@@ -57,7 +57,8 @@ class TrialRoutes:
         if job.target.startswith(MESSAGE_PREFIXES):
             delivery = await self._messages.deliver(job, event)
         else:
-            delivery = await self._courier.deliver(delivery_request(job, event, subscription, wall_ms(self._clock)))
+            opened = self._courier.secret_box.opened(subscription)
+            delivery = await self._courier.deliver(delivery_request(job, event, opened, wall_ms(self._clock)))
         outcome = delivery.outcome
         return Trial(
             outcome.result is MediationResult.SUCCESS,
@@ -76,7 +77,7 @@ class TrialRoutes:
         roles=MAY_LOOK,
     )
     async def _match(self, call: Call[NoQuery, CloudEvent]) -> Match:
-        subscription = await self._repository.get_subscription(checked_id(call.path["id"], UnknownSubscription))
+        subscription = await named_subscription(self._repository, call)
         (members,) = members_of(call.content)
         event = event_of(call.body, members, self._new_id(), self._clock.now_ms())
         tenant = subscription.tenant == event.tenant

@@ -13,10 +13,12 @@ from penstock.events.store.repository.deliveries import (
     TryLater,
     Verdict,
 )
+from penstock.events.store.repository.erasure import Subject, SubjectCounts
 from penstock.events.store.repository.feeds import TopicFeed
 from penstock.events.store.repository.inspection import (
     COUNTED_JOBS,
     THE_NEWEST,
+    FailedDelivery,
     FinishedJob,
     HeldGroup,
     LaneState,
@@ -45,6 +47,7 @@ __all__ = [
     "Dialect",
     "Done",
     "EndedDelivery",
+    "FailedDelivery",
     "FinishedJob",
     "HeldGroup",
     "JobFilter",
@@ -67,6 +70,8 @@ __all__ = [
     "Statistics",
     "StoredMode",
     "StoredState",
+    "Subject",
+    "SubjectCounts",
     "SubscriptionLoad",
     "TopicFeed",
     "Transaction",

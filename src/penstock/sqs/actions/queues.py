@@ -5,7 +5,7 @@ import msgspec
 from penstock.domain.limits import MINUTE_MS, SECOND_MS
 from penstock.sqs.actions.tags import check_tags
 from penstock.sqs.auth.caller import SqsCaller
-from penstock.sqs.errors import ErrorKind, SqsError, queue_does_not_exist
+from penstock.sqs.errors import ErrorKind, SqsError, missing_parameter, queue_does_not_exist
 from penstock.sqs.model import (
     CreateQueueRequest,
     EmptyResponse,
@@ -59,6 +59,8 @@ async def delete_queue(service: SqsService, caller: SqsCaller, request: QueueUrl
 async def get_queue_url(service: SqsService, caller: SqsCaller, request: GetQueueUrlRequest) -> QueueUrlResponse:
     """Return the URL of a queue by its name."""
     scope = service.scope_of(caller, request.queue_owner_aws_account_id)
+    if not request.queue_name:
+        raise missing_parameter("QueueName")
     if not is_name(request.queue_name):
         raise queue_does_not_exist()
     key = scope.key_of(request.queue_name, service.home)
@@ -87,6 +89,8 @@ async def set_queue_attributes(
     service: SqsService, caller: SqsCaller, request: SetQueueAttributesRequest
 ) -> EmptyResponse:
     """Change attributes; if one is refused, none changes."""
+    if not request.attributes:
+        raise missing_parameter("Attributes")
     async with service.catalog_lock:
         queue = service.of_url(caller, request.queue_url)
         attributes = merged(queue.attributes, request.attributes, admin=caller.admin)

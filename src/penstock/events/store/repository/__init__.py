@@ -10,6 +10,7 @@ from penstock.events.store.repository.archive import JobArchive
 from penstock.events.store.repository.changes import ChangeRecords
 from penstock.events.store.repository.chores import JobChores
 from penstock.events.store.repository.deliveries import JobDeliveries
+from penstock.events.store.repository.erasure import Erasure
 from penstock.events.store.repository.feeds import FeedRecords
 from penstock.events.store.repository.inspection import JobInspection
 from penstock.events.store.repository.jobs import EventRecords, JobRecords
@@ -34,6 +35,7 @@ class JobRepository(
     ChangeRecords,
     FeedRecords,
     JobArchive,
+    Erasure,
 ):
     """Jobs and what belongs to them; lanes, statistics and replays stand apart, as some use nothing else.
 
