@@ -4,7 +4,7 @@ Loaded only by a process that has such a server, because Google's library takes 
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -53,9 +53,10 @@ class TopicClient:
     ) -> None:
         await self._channel.close()
 
-    async def publish(self, topic: str, message: types.PubsubMessage) -> None:
+    async def publish(self, topic: str, data: bytes, attributes: Mapping[str, str], ordering_key: str) -> None:
         """Publish to a topic, which is created if it does not exist."""
         name = full_topic_name(topic)
+        message = types.PubsubMessage(data=data, attributes=attributes, ordering_key=ordering_key)
         request = types.PublishRequest(topic=name, messages=[message])
         try:
             await self._do(self._publish, request, f"publish to the topic {name}")

@@ -31,6 +31,7 @@ DENY_PORTS = "PENSTOCK_EGRESS__DENY_PORTS"
 LOG_FORMAT = "PENSTOCK_LOG__FORMAT"
 
 _PARTS = "penstock-parts"
+_QUEUES = "PENSTOCK_API__QUEUES"
 _NODE_ID = "PENSTOCK_NODE__ID"
 _MOST_PARTS = 8
 _FAN_OUT = "PENSTOCK_JOBS__FAN_OUT"
@@ -155,7 +156,8 @@ def parts_of(
         return (*options, "serve", "router", "--port", router_port.release(), *topics, "--local", *jobs_data)
 
     def router_configuration(at: Mapping[str, str]) -> Mapping[str, str]:
-        return {_ROUTER_CONFIGURATION: _with_token(f"{at['api']}{CONFIGURATION}", environment.get(API_TOKEN, ""))}
+        configuration = _with_token(f"{at['api']}{CONFIGURATION}", environment.get(API_TOKEN, ""))
+        return {_ROUTER_CONFIGURATION: configuration, _QUEUES: at["sqs"]}
 
     def pipeline(at: Mapping[str, str]) -> tuple[str, ...]:
         port, queue = pipeline_port.release(), ("--queue", _dispatch_queue(at["sqs"], environment))

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from penstock.client import Match, Penstock, Subscription
 
 Which: TypeAlias = Annotated[str, typer.Argument(metavar="NAME|ID", help="The subscription, by its name or its id.")]
+TARGET_HELP = "Where to deliver events: a URL, topic:NAME or sqs:NAME."
+Target: TypeAlias = Annotated[str, typer.Option(metavar="TARGET", help=TARGET_HELP)]
 Filters: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
@@ -41,7 +43,8 @@ Body: TypeAlias = Annotated[
     typer.Option("--body", metavar="cloudevent|slack", help="What is sent: the event, or a text for a chat."),
 ]
 DeadLetters: TypeAlias = Annotated[
-    str | None, typer.Option("--dead-letter-topic", metavar="TOPIC", help="Topic that gets a copy of failed events.")
+    str | None,
+    typer.Option("--dead-letter-topic", metavar="TOPIC", help="Topic, or sqs:NAME, that gets a copy of failed events."),
 ]
 
 # An attribute and values, as in region=eu; in an expression = never stands alone.
@@ -86,7 +89,7 @@ def create(
     pattern: Annotated[
         str, typer.Option(metavar="PATTERN", help="Types of events; * is one segment, ** at the end is the rest.")
     ],
-    target: Annotated[str, typer.Option(metavar="URL", help="Where to deliver events.")],
+    target: Target,
     filters: Filters = None,
     mode: Mode = None,
     pool: Pool = None,
@@ -135,7 +138,7 @@ def update(
     which: Which,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="A new name.")] = None,
     pattern: Annotated[str | None, typer.Option(metavar="PATTERN", help="Types of events to deliver.")] = None,
-    target: Annotated[str | None, typer.Option(metavar="URL", help="Where to deliver events.")] = None,
+    target: Annotated[str | None, typer.Option(metavar="TARGET", help=TARGET_HELP)] = None,
     filters: Filters = None,
     mode: Mode = None,
     pool: Pool = None,

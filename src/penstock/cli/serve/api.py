@@ -28,7 +28,10 @@ RouterAddress: TypeAlias = Annotated[
     str, typer.Option("--router", metavar="URL", help="Router that the web page shows; else api.router.")
 ]
 QueuesAddress: TypeAlias = Annotated[
-    str, typer.Option("--queues", metavar="URL", help="SQS server that the web page shows; else api.queues.")
+    str,
+    typer.Option(
+        "--queues", metavar="URL", help="SQS server of sqs: targets, which the web page shows; else api.queues."
+    ),
 ]
 PipelineAddress: TypeAlias = Annotated[
     str, typer.Option("--pipeline", metavar="URL", help="Pipeline that the web page shows; else api.pipeline.")
@@ -69,6 +72,7 @@ def api(
         port=given_or(port, config.http.port),
         queue_uri=queue or config.scheduler.queue,
         topics=topics,
+        queues=queues,
         data=data,
     )
     front = _web_front(config, router, queues, pipeline)
@@ -112,6 +116,7 @@ def dispatch(
         port=given_or(port, config.http.port),
         queue_uri=uri,
         topics=topics,
+        queues=queues,
         data=data,
     )
     front = _web_front(config, router, queues, pipeline)

@@ -51,6 +51,7 @@ def api_settings(
     port: int,
     queue_uri: str,
     topics: str = "",
+    queues: str = "",
     data: Path | None = None,
 ) -> ApiSettings:
     """Return the API's settings from the configuration."""
@@ -65,7 +66,7 @@ def api_settings(
         fan_out=config.jobs.fan_out,
         data_dir=data or config.data.dir,
         alerts=_alert_rules(config.alerts),
-        **msgspec.structs.asdict(process_settings(config, secrets, topics)),
+        **msgspec.structs.asdict(process_settings(config, secrets, topics, queues)),
     )
 
 
@@ -75,13 +76,14 @@ def _alert_rules(settings: AlertSettings) -> AlertRules:
     return AlertRules(check_s=settings.check_s, repeat_s=settings.repeat_s, quiet=quiet)
 
 
-def process_settings(config: Config, secrets: tuple[bytes, ...], topics: str) -> ProcessSettings:
+def process_settings(config: Config, secrets: tuple[bytes, ...], topics: str, queues: str = "") -> ProcessSettings:
     """Return how jobs are delivered, from the configuration."""
     return ProcessSettings(
         secrets=secrets,
         traces_endpoint=config.traces.endpoint,
         traces_ratio=config.traces.ratio,
         topics=topics or config.jobs.topics,
+        queues=queues or config.api.queues,
         connect_timeout_s=config.jobs.connect_timeout_s,
         http_version=config.jobs.http_version,
         egress_allow=config.egress.allow,

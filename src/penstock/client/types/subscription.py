@@ -30,7 +30,8 @@ class NewSubscription(
     Without a secret (`whsec_` and base64), one is generated. Without a pool it has one of its own, which no other
     subscription slows down. Events without a key have no order unless `unkeyed` is `ordered`. Jobs of high priority go
     before the regular ones of their group. Events must meet all conditions of `filter` and the `filterExpression`, such
-    as `data.total >= 100`; an empty one is met by all.
+    as `data.total >= 100`; an empty one is met by all. A target is a URL, `topic:NAME` or `sqs:NAME`; a dead-letter
+    topic is one of the last two, or the name of a topic.
     """
 
     name: Name

@@ -17,7 +17,7 @@ from penstock.events.api.subscription_state import SubscriptionStateRoutes
 from penstock.events.api.subscriptions import SigningSecretRoutes, SubscriptionRoutes
 from penstock.events.api.trial import TrialRoutes
 from penstock.events.fan_out import publisher_for
-from penstock.events.process import AuthTokens, Processor, ProcessRoute
+from penstock.events.process import AuthTokens, MessageTargets, Processor, ProcessRoute
 from penstock.events.store import JobRepository
 from penstock.http.api import (
     AnyRoute,
@@ -59,6 +59,7 @@ class JobsParts:
     queue_per_pool: bool = True
     fan_out: FanOutBy = FanOutBy.INLINE
     feeds: TopicFeeds | None = None
+    messages: MessageTargets = MessageTargets()  # noqa: RUF009  # it knows no server
 
 
 class ApiFront(Protocol):
@@ -120,7 +121,7 @@ def route_table(parts: JobsParts, pools_changed: Callable[[], None] = _ignore_ch
             ),
             SigningSecretRoutes(repository, parts.courier.secret_box),
             SubscriptionStateRoutes(repository, parts.health),
-            TrialRoutes(repository, parts.courier, new_id, clock),
+            TrialRoutes(repository, parts.courier, parts.messages, new_id, clock),
             FeedRoutes(repository, parts.feeds),
             PoolRoutes(repository, pools_changed),
             RouterConfigRoutes(repository, parts.queue_uri, parts.default_pool, queue_per_pool=parts.queue_per_pool),

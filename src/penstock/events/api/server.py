@@ -1,6 +1,6 @@
 """One API process: its parts put together, and served until a signal."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -69,17 +69,17 @@ async def api_server(
     await repository.open(clock.now_ms())
     try:
         new_id = partial(_new_id, ids, clock)
-        async with (
-            open_processor(
-                repository, clock, settings, metrics, Breakers(clock), part="api", dead_letters=dead_letters
-            ) as process,
-            _topic_feeds(repository, settings, new_id, clock) as feeds,
-        ):
+        async with open_processor(
+            repository, clock, settings, metrics, Breakers(clock), part="api", dead_letters=dead_letters
+        ) as process:
             await repository.seal_subscriptions(process.courier.secret_box.sealed_for_rest)
             by_spark = settings.fan_out is FanOutBy.PIPELINE
             others = NoParts() if front is None else front.other_parts(with_pipeline=by_spark)
             health = HealthWatch(repository, process.courier.breakers, clock, others, settings.data_dir)
             metrics.register(HealthCollector(health))
+            publisher = publisher_for(settings.fan_out, repository, clock)
+            topics = process.topics
+            feeds = None if topics is None else TopicFeeds(topics, repository, publisher, new_id, pause)
             parts = JobsParts(
                 repository=repository,
                 courier=process.courier,
@@ -97,6 +97,7 @@ async def api_server(
                 queue_per_pool=settings.queue_per_pool,
                 fan_out=settings.fan_out,
                 feeds=feeds,
+                messages=process.messages,
             )
             has_keys = bool(settings.api_token) or keys is not None
             watch = None if front is None else PoolQueueWatch(repository, front.pools_changed, pause)
@@ -109,18 +110,3 @@ async def api_server(
 
 def _new_id(ids: TsidFactory, clock: Clock) -> str:
     return ids.next_id(clock.now_ms())
-
-
-@asynccontextmanager
-async def _topic_feeds(
-    repository: JobRepository, settings: ApiSettings, new_id: Callable[[], str], clock: Clock
-) -> AsyncIterator[TopicFeeds | None]:
-    """Return the feeds, which do not run yet; None without a Pub/Sub server."""
-    if not settings.topics:
-        yield None
-        return
-    from penstock.events.topics import TopicClient
-
-    async with TopicClient(settings.topics) as topics:
-        publisher = publisher_for(settings.fan_out, repository, clock)
-        yield TopicFeeds(topics, repository, publisher, new_id, pause)

@@ -13,6 +13,7 @@ from penstock.domain.message import NO_ATTRIBUTES
 from penstock.domain.retry import DEFAULT_RETRY_SCHEDULE, RetrySchedule
 from penstock.domain.signing import key_of
 from penstock.domain.subscription import MOST_CODE_CHARS, Subscription, is_pool_code
+from penstock.events.process import MESSAGE_PREFIXES, check_message_target
 from penstock.ops.telemetry import MASK
 
 
@@ -33,7 +34,7 @@ def new_subscription(body: NewSubscription, subscription_id: str, secret: str) -
         retry=DEFAULT_RETRY_SCHEDULE if body.retry_delays_s is None else RetrySchedule(tuple(body.retry_delays_s)),
         timeout_s=body.timeout_s,
         headers=_checked_headers(body.headers) or NO_ATTRIBUTES,
-        dead_letter_topic=body.dead_letter_topic,
+        dead_letter_topic=_checked_dead_letters(body.dead_letter_topic),
         body=body.body,
         tenant=body.tenant or "",
     )
@@ -46,6 +47,8 @@ def changed_subscription(subscription: Subscription, change: SubscriptionChange)
         given["pool"] = _checked_pool(given["pool"])
     if "target" in given:
         given["target"] = checked_target(given["target"])
+    if "dead_letter_topic" in given:
+        given["dead_letter_topic"] = _checked_dead_letters(given["dead_letter_topic"])
     if "filter" in given or "filter_expression" in given:
         conditions = given.get("filter", subscription.filter.conditions)
         expression = given.pop("filter_expression", subscription.filter.expression)
@@ -104,8 +107,17 @@ def _checked_pool(code: str | None) -> str | None:
     return code
 
 
+def _checked_dead_letters(place: str | None) -> str | None:
+    if place is not None and place.startswith(MESSAGE_PREFIXES):
+        check_message_target(place)
+    return place
+
+
 def checked_target(url: str) -> str:
-    """Return a URL that a request can be built from; whether it may be reached is checked at delivery."""
+    """Return a topic, a queue or a URL to deliver to; whether it may be reached is checked at delivery."""
+    if url.startswith(MESSAGE_PREFIXES):
+        check_message_target(url)
+        return url
     try:
         parse_target(url)
     except Undeliverable as error:

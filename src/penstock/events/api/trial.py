@@ -16,6 +16,7 @@ from penstock.edge.clock import Clock, wall_ms
 from penstock.events.accept import MEDIA_TYPES, event_of, members_of
 from penstock.events.api.subscriptions import named_subscription
 from penstock.events.fields import MAX_BATCH_BYTES
+from penstock.events.process import MESSAGE_PREFIXES, MessageTargets
 from penstock.events.store import JobRepository
 from penstock.http.api import Call, NoBody, NoQuery, route
 from penstock.http.auth import MAY_LOOK
@@ -27,9 +28,17 @@ _DATA = b'{"message":"This is a test event of Penstock. Answer with any 2xx stat
 class TrialRoutes:
     """The routes that test a subscription; nothing is stored."""
 
-    def __init__(self, repository: JobRepository, courier: Courier, new_id: Callable[[], str], clock: Clock) -> None:
+    def __init__(
+        self,
+        repository: JobRepository,
+        courier: Courier,
+        messages: MessageTargets,
+        new_id: Callable[[], str],
+        clock: Clock,
+    ) -> None:
         self._repository = repository
         self._courier = courier
+        self._messages = messages
         self._new_id = new_id
         self._clock = clock
 
@@ -45,8 +54,11 @@ class TrialRoutes:
             id=self._new_id(), source="penstock", type=EVENT_TYPE, received_ms=now_ms, time_ms=now_ms, data=_DATA
         )
         job = _trial_job(self._new_id(), event, subscription, now_ms)
-        opened = self._courier.secret_box.opened(subscription)
-        delivery = await self._courier.deliver(delivery_request(job, event, opened, wall_ms(self._clock)))
+        if job.target.startswith(MESSAGE_PREFIXES):
+            delivery = await self._messages.deliver(job, event)
+        else:
+            opened = self._courier.secret_box.opened(subscription)
+            delivery = await self._courier.deliver(delivery_request(job, event, opened, wall_ms(self._clock)))
         outcome = delivery.outcome
         return Trial(
             outcome.result is MediationResult.SUCCESS,

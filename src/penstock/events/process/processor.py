@@ -23,6 +23,7 @@ from penstock.edge.randomness import random_share
 from penstock.events.errors import EventNotFound
 from penstock.events.process.batches import DeliveryBatches, DeliveryStart
 from penstock.events.process.dead_letters import DeadLetters
+from penstock.events.process.message_targets import MESSAGE_PREFIXES, MessageTargets
 from penstock.events.process.subscriptions import KnownSubscriptions
 from penstock.events.process.verdict import Judgement, judge
 from penstock.events.store import Begin, Beginning, Done, EndedDelivery, JobRepository, TryLater
@@ -67,6 +68,7 @@ class _Unlimited:
 
 
 _UNLIMITED = _Unlimited()
+_NO_MESSAGES = MessageTargets()
 
 
 class Processor:
@@ -80,6 +82,7 @@ class Processor:
         metrics: "ProcessMetrics",
         clock: Clock,
         spans: Spans | None = None,
+        messages: MessageTargets = _NO_MESSAGES,
     ) -> None:
         self._repository = repository
         self._deliveries = DeliveryBatches(repository, clock)
@@ -89,6 +92,7 @@ class Processor:
         self._metrics = metrics
         self._clock = clock
         self._spans = spans or NoSpans()
+        self._messages = messages
 
     async def process(self, job_id: str) -> "Processed":
         """Deliver a job if it is its turn; DatabaseFailed if the database does not answer."""
@@ -121,6 +125,11 @@ class Processor:
             context = await self._loaded(job, start)
             await permit.take()
             began_ms = self._clock.now_ms()
+            if job.target.startswith(MESSAGE_PREFIXES):
+                delivery = await self._messages.deliver(job, context.event)
+                permit.give_back()
+                await self._conclude(context, delivery, began_ms)
+                return
             request = delivery_request(job, context.event, context.subscription, wall_ms(self._clock), self._spans)
         except (NotFound, InvalidArgument) as error:
             began_ms = self._clock.now_ms()

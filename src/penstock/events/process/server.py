@@ -3,15 +3,19 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-
-import msgspec
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from penstock.delivery import Breakers, Courier, CourierSettings, open_courier
 from penstock.edge.clock import Clock
-from penstock.events.process.dead_letters import DeadLetters, NoDeadLetters
+from penstock.events.process.dead_letters import DeadLetterCopies, DeadLetters
+from penstock.events.process.message_targets import MessageTargets
 from penstock.events.process.processor import ProcessMetrics, Processor
 from penstock.events.store import JobRepository
 from penstock.ops.telemetry import Metrics, NoSpans, Spans, open_otlp_spans
+
+if TYPE_CHECKING:
+    from penstock.events.topics import TopicClient
 
 
 class ProcessSettings(CourierSettings, frozen=True, kw_only=True):
@@ -21,19 +25,25 @@ class ProcessSettings(CourierSettings, frozen=True, kw_only=True):
     traces_endpoint: str = ""
     traces_ratio: float = 1.0
     topics: str = ""
-    """Address of the Pub/Sub server of dead-letter topics."""
+    """Address of the Pub/Sub server of topic targets, dead-letter topics and feeds."""
+    queues: str = ""
+    """URL of the SQS server of queue targets and dead-letter queues."""
 
     def __repr__(self) -> str:
         # Without the secrets, which must not reach a log.
         return "ProcessSettings()"
 
 
-class ProcessParts(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class ProcessParts:
     """A processor, and the parts of it that others use."""
 
     processor: Processor
     courier: Courier
     spans: Spans
+    messages: MessageTargets
+    topics: "TopicClient | None"
+    """The Pub/Sub server, if one is known."""
 
 
 @asynccontextmanager
@@ -51,11 +61,16 @@ async def open_processor(
     async with (
         _spans(settings, part) as spans,
         open_courier(settings, breakers, clock) as courier,
-        _dead_letters(settings) as topics,
+        _topic_client(settings) as client,
     ):
         counts = ProcessMetrics(metrics)
-        processor = Processor(repository, courier, dead_letters or topics, counts, clock, spans)
-        yield ProcessParts(processor, courier, spans)
+        messages = MessageTargets(client, settings.queues)
+        dead_letters = dead_letters or DeadLetterCopies(client, messages.queues)
+        processor = Processor(repository, courier, dead_letters, counts, clock, spans, messages)
+        try:
+            yield ProcessParts(processor, courier, spans, messages, client)
+        finally:
+            await messages.queues.close()
 
 
 @asynccontextmanager
@@ -72,12 +87,12 @@ async def _spans(settings: ProcessSettings, part: str) -> AsyncIterator[Spans]:
 
 
 @asynccontextmanager
-async def _dead_letters(settings: ProcessSettings) -> AsyncIterator[DeadLetters]:
+async def _topic_client(settings: ProcessSettings) -> AsyncIterator["TopicClient | None"]:
     if not settings.topics:
-        yield NoDeadLetters()
+        yield None
         return
-    from penstock.events.process.dead_letter_topics import PubsubDeadLetters
+    # Loaded only where it is used: Google's library takes longer to load than all of the API.
     from penstock.events.topics import TopicClient
 
     async with TopicClient(settings.topics) as client:
-        yield PubsubDeadLetters(client)
+        yield client

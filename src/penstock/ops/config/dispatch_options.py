@@ -131,8 +131,8 @@ class JobsOptions:
     topics: str = setting(
         "",
         kinds.line(),
-        "Address (host:port) of the Pub/Sub server whose topics feed events and receive dead letters; `penstock up` "
-        "has one.",
+        "Address (host:port) of the Pub/Sub server whose topics feed events, are targets and receive dead letters; "
+        "`penstock up` has one.",
     )
     fan_out: FanOutBy = setting(
         FanOutBy.INLINE,
@@ -176,7 +176,8 @@ class ApiOptions:
     queues: str = setting(
         "http://127.0.0.1:9324",
         kinds.line(),
-        "SQS server that the web page shows, called with AWS's credentials if there are any; empty if there is none.",
+        "SQS server of `sqs:` targets, which the web page shows; called with AWS's credentials if there are any; empty "
+        "if there is none.",
     )
     pipeline: str = setting(
         "http://127.0.0.1:8083",
