@@ -352,7 +352,8 @@ async def test_a_change_changes_what_it_names_and_nothing_else(rig: DispatchRig)
 
     assert changed.body == {**before, **change}
     assert (await rig.ask("GET", path)).body == changed.body
-    assert (await rig.ask("PATCH", path, {})).body == changed.body
+    assert (await rig.ask("PATCH", path, {})).status == 400
+    assert (await rig.ask("GET", path)).body == changed.body
     assert (await rig.repository.get_subscription(subscription_id)).secrets == (secret,)
 
 

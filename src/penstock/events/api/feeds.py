@@ -1,5 +1,7 @@
 """`/api/v1/feeds`: the Pub/Sub topics whose messages become events."""
 
+from http import HTTPStatus
+
 from penstock.client.types import FeedBody, FeedList, FeedView
 from penstock.domain.errors import FailedPrecondition
 from penstock.events.accept import TopicFeeds
@@ -27,6 +29,7 @@ class FeedRoutes:
         _ONE,
         summary="Let the messages of a topic become events from now on; the topic is created if it does not exist.",
         max_body_bytes=SMALL_BODY_BYTES,
+        refusals=(HTTPStatus.CONFLICT,),
     )
     async def _put(self, call: Call[NoQuery, FeedBody]) -> FeedView:
         topic = full_topic_name(call.path["topic"])
@@ -39,7 +42,12 @@ class FeedRoutes:
         await self._running().start(feed)
         return _view(feed)
 
-    @route("DELETE", _ONE, summary="Stop feeding events; messages that have not become events yet become none.")
+    @route(
+        "DELETE",
+        _ONE,
+        summary="Stop feeding events; messages that have not become events yet become none.",
+        refusals=(HTTPStatus.CONFLICT,),
+    )
     async def _delete(self, call: Call[NoQuery, NoBody]) -> FeedView:
         topic = full_topic_name(call.path["topic"])
         known = {feed.topic: feed for feed in await self._repository.list_feeds()}
