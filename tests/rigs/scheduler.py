@@ -63,6 +63,9 @@ class InlineDatabase:
     def trouble(self) -> str | None:
         return None
 
+    def require_room(self) -> None:
+        """Memory has room."""
+
     async def write(self, work: Callable[[Transaction], Result]) -> Result:
         self.calls += 1
         await asyncio.sleep(self.latency_s)

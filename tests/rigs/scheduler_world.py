@@ -88,6 +88,9 @@ class MortalDatabase:
     def trouble(self) -> str | None:
         return None
 
+    def require_room(self) -> None:
+        """Memory has room."""
+
     async def write(self, work: Callable[[Transaction], Result]) -> Result:
         await self._life.goes_on()
         result = await self._database.write(work)

@@ -4,12 +4,18 @@
 """
 
 import os
+import subprocess
+from datetime import UTC, datetime
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
 
 from hypothesis import settings
 
 QUICK = "quick"
 MOST_EXAMPLES = {QUICK: 30, "search": 150, "thorough": 500}
 _QUICK_SHARE = 5
+_ROOT = Path(__file__).parents[2]
 
 
 def load_profile() -> None:
@@ -23,6 +29,14 @@ def load_profile() -> None:
 def examples(most: int) -> int:
     """Return how many examples a property tries that needs its own number: a fifth of it in a quick run."""
     return max(most // _QUICK_SHARE, 1) if _profile() == QUICK else most
+
+
+@cache
+def first_seed() -> int:
+    """Another one for each day and commit, so that every run searches elsewhere."""
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=_ROOT, capture_output=True, text=True, check=False).stdout
+    today = datetime.now(UTC).date().isoformat()
+    return int.from_bytes(sha256(f"{today} {commit}".encode()).digest()[:4])
 
 
 def _profile() -> str:

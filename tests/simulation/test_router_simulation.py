@@ -5,10 +5,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
-from functools import cache
-from hashlib import sha256
-from pathlib import Path
 
 import pytest
 
@@ -24,13 +20,13 @@ from penstock.router.pools.pools import Pools
 from penstock.router.pools.returns import MessageReturns
 from penstock.testing.simulation.history import InvariantBroken
 from penstock.testing.simulation.world import simulate_router
+from tests.rigs.search import first_seed
 
 # Of 10 seeds each; the later chunks are long tests.
 CHUNKS = [*range(3), *(pytest.param(chunk, marks=pytest.mark.long) for chunk in range(3, 30))]
 CHUNK = 10
 FOUND_WITHIN = 40
 REPEATED = (3, 14, 159)
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -39,14 +35,6 @@ def no_logs() -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
-
-
-@cache
-def first_seed() -> int:
-    """Another one for each day and commit, so that every run searches elsewhere."""
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
-    today = datetime.now(UTC).date().isoformat()
-    return int.from_bytes(sha256(f"{today} {commit}".encode()).digest()[:4])
 
 
 @pytest.mark.parametrize("chunk", CHUNKS)
