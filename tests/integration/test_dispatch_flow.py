@@ -1,6 +1,8 @@
 """From an event to a signed webhook: API, claim, process endpoint and receiver, on both databases."""
 
 import asyncio
+import logging
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -424,6 +426,22 @@ async def test_one_subscribers_failure_never_blocks_another(rig: DispatchRig) ->
 
     shipped = [request.path for request in rig.receiver.requests if request.path == "/shipping"]
     assert len(shipped) == 2
+
+
+async def test_the_log_says_why_an_attempt_failed_and_not_what_it_holds_back(
+    rig: DispatchRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "penstock.events.process")
+    await rig.subscribe(retryDelaysS=[7, 7])
+    rig.receiver.script(FAILURE)
+    for number in range(5):
+        await rig.publish(number)
+    for job_id in await rig.queue_all():
+        await rig.process(job_id)
+
+    (line,) = caplog.records
+    assert re.fullmatch(r"attempt 1 failed: answered 500; the next is in \d+ s", line.getMessage())
+    assert {"job", "subscription", "group", "pool"} <= line.__dict__.keys()
 
 
 # What is not delivered

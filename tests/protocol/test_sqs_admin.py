@@ -237,4 +237,6 @@ def test_without_credentials_a_link_changes_nothing(memory_sqs: SqsServer, make_
     opened = memory_sqs.http("GET", path, b"", {"sec-fetch-site": "none"})
     assert (opened.status, b"by POST" in opened.body) == (403, True)
     assert counts(memory_sqs.anyone, url) == (1, 0, 0)
+    basic = {"Authorization": "Basic eDp5"}
+    assert memory_sqs.http("GET", path, b"", basic).status == 403
     assert memory_sqs.http("GET", f"/?Action=GetQueueAttributes&QueueUrl={url}", b"", {}).status == 200

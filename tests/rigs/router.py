@@ -339,9 +339,11 @@ def pools(*wanted: PoolConfiguration, queues: Sequence[str] = (QUEUE,), connecti
     return RouterConfiguration(wanted, tuple(QueueSpec(name, f"scripted:{name}", connections) for name in queues))
 
 
-def pool_p(concurrency: int = 10, rate_limit_per_minute: int | None = None) -> PoolConfiguration:
+def pool_p(
+    concurrency: int = 10, rate_limit_per_minute: int | None = None, *, shared: bool = False
+) -> PoolConfiguration:
     """The pool that pointers name unless told."""
-    return PoolConfiguration("P", concurrency, rate_limit_per_minute)
+    return PoolConfiguration("P", concurrency, rate_limit_per_minute, shared)
 
 
 @asynccontextmanager

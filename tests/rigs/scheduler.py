@@ -64,7 +64,7 @@ class InlineDatabase:
         return None
 
     def require_room(self) -> None:
-        """Memory has room."""
+        pass
 
     async def write(self, work: Callable[[Transaction], Result]) -> Result:
         self.calls += 1
@@ -84,7 +84,7 @@ class InlineDatabase:
         await asyncio.sleep(self.latency_s)
         return result
 
-    write_one = read = write
+    write_one = read = read_few = write
 
     async def keep_months(self, now_ms: int) -> None:
         pass

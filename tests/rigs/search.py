@@ -1,6 +1,6 @@
 """How far a property is searched: a little by `make test`, further by `make test-long`, furthest by `make test-all`.
 
-`HYPOTHESIS_PROFILE` names one of the profiles.
+`HYPOTHESIS_PROFILE` names one of the profiles. Simulations start at another seed every day and with every commit.
 """
 
 import os
@@ -31,13 +31,13 @@ def examples(most: int) -> int:
     return max(most // _QUICK_SHARE, 1) if _profile() == QUICK else most
 
 
+def _profile() -> str:
+    return os.environ.get("HYPOTHESIS_PROFILE") or QUICK
+
+
 @cache
 def first_seed() -> int:
     """Another one for each day and commit, so that every run searches elsewhere."""
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=_ROOT, capture_output=True, text=True, check=False).stdout
     today = datetime.now(UTC).date().isoformat()
     return int.from_bytes(sha256(f"{today} {commit}".encode()).digest()[:4])
-
-
-def _profile() -> str:
-    return os.environ.get("HYPOTHESIS_PROFILE") or QUICK

@@ -23,7 +23,6 @@ from penstock.delivery.webhook.request import (
     cloud_event,
     delivery_request,
     envelope_of,
-    is_json,
 )
 from penstock.delivery.webhook.secret_box import SEALED, SecretBox, encryption_keys
 from penstock.delivery.webhook.trace import span_of_delivery, span_of_event, trace_of_event, trace_of_job
@@ -61,7 +60,6 @@ __all__ = [
     "envelope_of",
     "exchange_once",
     "head_with",
-    "is_json",
     "open_courier",
     "own_part_settings",
     "parse_target",

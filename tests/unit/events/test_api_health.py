@@ -23,6 +23,7 @@ def facts(**given: Any) -> HealthFacts:
         "subscriptions": [BILLING],
         "loads": {},
         "recent": {},
+        "recent_since_ms": NOW_MS - 300_000,
         "breakers": [],
         "states": PartStates(),
         "waits_since_ms": None,
@@ -45,6 +46,13 @@ def test_nothing_wrong_is_healthy() -> None:
     assert (report.status, report.summary, report.reasons) == (HealthStatus.HEALTHY, "no problems", [])
     (billing,) = report.subscriptions
     assert (billing.status, billing.breaker, billing.per_minute) == (HealthStatus.HEALTHY, "CLOSED", 20)
+
+
+@pytest.mark.parametrize(("since_s", "per_minute"), [(300, 20), (240, 25), (90, 1000 / 15), (60, 100), (5, 100)])
+def test_the_rate_is_that_of_the_time_since_the_first_delivery(since_s: int, per_minute: float) -> None:
+    since_ms = NOW_MS - since_s * 1000
+    report = assess(facts(recent={"s1": minute(delivered=100)}, recent_since_ms=since_ms))
+    assert report.subscriptions[0].per_minute == pytest.approx(per_minute)
 
 
 @pytest.mark.parametrize(
@@ -93,6 +101,15 @@ def test_nothing_wrong_is_healthy() -> None:
             "the oldest job that is due has waited 5 min",
         ),
         (
+            {
+                "loads": {"s1": SubscriptionLoad(ready=5, due_since_ms=NOW_MS - 91_000)},
+                "waits_since_ms": NOW_MS - 91_000,
+            },
+            HealthCode.OLDEST_DUE,
+            HealthStatus.WARNING,
+            "the oldest job of billing that is due has waited 91 s",
+        ),
+        (
             {"free_bytes": 300 * MIB},
             HealthCode.DISK,
             HealthStatus.WARNING,
@@ -131,6 +148,7 @@ def test_each_trouble_is_a_sentence_with_a_remedy(
         },
         {"loads": {"s1": SubscriptionLoad(ready=500, retrying_groups=3)}},
         {"waits_since_ms": NOW_MS - 59_000},
+        {"loads": {"s1": SubscriptionLoad(ready=5, due_since_ms=NOW_MS - 500_000)}},
     ],
 )
 def test_what_is_usual_is_no_reason(given: dict[str, Any]) -> None:

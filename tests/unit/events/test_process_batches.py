@@ -47,12 +47,19 @@ class CountedDatabase(SqliteDatabase):
         return await super().write(work)
 
     async def read(self, work: Callable[[Transaction], Result]) -> Result:
+        await self._count()
+        return await super().read(work)
+
+    async def read_few(self, work: Callable[[Transaction], Result]) -> Result:
+        await self._count()
+        return await super().read_few(work)
+
+    async def _count(self) -> None:
         self.reads += 1
         self.asked.set()
         await self.may_go.wait()
         if self.failure is not None:
             raise self.failure
-        return await super().read(work)
 
 
 class BatchRig(JobRig):

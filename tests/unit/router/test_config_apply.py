@@ -227,22 +227,23 @@ async def test_messages_of_a_dropped_pool_wait_for_its_last_deliveries_before_th
 
 
 @on_virtual_time
-async def test_messages_of_a_new_pool_wait_for_those_that_the_default_pool_has() -> None:
+async def test_groups_of_a_new_pool_wait_for_what_the_default_pool_has_of_them() -> None:
     async with running() as rig:
         rig.mediator.hold("a")
         rig.source.give(pointer("a", pool="LATER"))
         await quiet()
         await rig.router.apply(pools(pool_p(), PoolConfiguration("LATER", 5)))
-        rig.source.give(pointer("b", pool="LATER"), pointer("other", "o", pool="P"))
+        others = (pointer("other", "o", pool="P"), pointer("later", "another group", pool="LATER"))
+        rig.source.give(pointer("b", pool="LATER"), *others)
         await asyncio.sleep(1)
         assert rig.source.nacked == {"b-b": 10}
-        assert rig.source.acked == ["b-other"]
+        assert sorted(rig.source.acked) == ["b-later", "b-other"]
         rig.mediator.let_go("a")
         await rig.idle()
         rig.source.give(pointer("b", pool="LATER"))
         await rig.idle()
 
-        assert rig.pool("LATER").succeeded == 1
+        assert rig.pool("LATER").succeeded == 2
 
 
 @on_virtual_time

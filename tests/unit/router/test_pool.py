@@ -91,6 +91,36 @@ async def test_one_subscription_of_a_shared_pool_has_half_of_the_permits_at_most
 
 
 @on_virtual_time
+async def test_the_other_half_of_a_shared_pool_is_free_for_who_has_not_sent_anything_yet() -> None:
+    async with running(pool_p(4, shared=True)) as rig:
+        hanging = [f"hanging-{number}" for number in range(10)]
+        rig.mediator.hold(*hanging)
+        rig.source.give(*(pointer(each, f"hanging:{each}") for each in hanging))
+        await asyncio.sleep(5)
+        assert rig.pool().active == 2
+        rig.source.give(pointer("quick", "quick:0"))
+        await asyncio.sleep(1)
+
+        assert rig.source.acked == ["b-quick"]
+        rig.mediator.let_go(*hanging)
+
+
+@on_virtual_time
+async def test_the_last_subscription_of_a_shared_pool_has_all_permits_at_once() -> None:
+    async with running(pool_p(4, shared=True)) as rig:
+        held = [f"m{number}" for number in range(10)]
+        rig.mediator.hold(*held)
+        rig.source.give(*(pointer(each, f"only:{each}") for each in held))
+        await asyncio.sleep(5)
+        assert rig.pool().active == 2
+        await rig.router.apply(pools(pool_p(4)))
+        await quiet()
+
+        assert rig.pool().active == 4
+        rig.mediator.let_go(*held)
+
+
+@on_virtual_time
 async def test_a_delivery_that_ends_makes_way_for_its_own_subscription() -> None:
     async with running(pool_p(4)) as rig:
         rig.mediator.hold("slow-0")

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from penstock.client.types import (
+    ClusterView,
     HealthCode,
     HealthReason,
     HealthReport,
@@ -17,7 +18,7 @@ from penstock.client.types import (
 )
 from penstock.delivery import BreakerView, Undeliverable, parse_target
 from penstock.domain.breaker import BreakerState
-from penstock.domain.limits import MIB
+from penstock.domain.limits import MIB, MINUTE_MS
 from penstock.domain.subscription import Subscription
 from penstock.edge.disk_space import LEAST_FREE_BYTES
 from penstock.events.statistics import Minute
@@ -45,6 +46,7 @@ class PartStates(msgspec.Struct, frozen=True):
     reasons: tuple[HealthReason, ...] = ()
     breakers: tuple[BreakerView, ...] = ()
     pipeline_lag: int | None = None
+    cluster: ClusterView | None = None
 
 
 class HealthFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +57,8 @@ class HealthFacts(msgspec.Struct, frozen=True, kw_only=True):
     loads: Mapping[str, SubscriptionLoad]
     recent: Mapping[str, Minute]
     """The deliveries of the last minutes by subscription."""
+    recent_since_ms: int
+    """When these minutes begin, or when the first delivery was made if that is later."""
     breakers: Sequence[BreakerView]
     states: PartStates
     waits_since_ms: int | None
@@ -76,7 +80,7 @@ def assess(facts: HealthFacts) -> HealthReport:
         status=status,
         summary=_summary(reasons),
         at_ms=facts.now_ms,
-        reasons=reasons[:MAX_REASONS],
+        reasons=reasons,
         parts=list(facts.states.parts),
         backlog=sum(load.backlog for load in facts.loads.values()),
         oldest_due_s=_age_s(facts.waits_since_ms, facts.now_ms),
@@ -84,13 +88,15 @@ def assess(facts: HealthFacts) -> HealthReport:
         blocked_groups=sum(load.blocked_groups for load in facts.loads.values()),
         subscriptions=shown,
         more_subscriptions=0,
+        cluster=facts.states.cluster,
     )
 
 
 def shortened(report: HealthReport) -> HealthReport:
-    """Return a report with the worst subscriptions only."""
+    """Return a report with the worst reasons and subscriptions only."""
     listed, left = report.subscriptions[:MAX_LISTED], report.subscriptions[MAX_LISTED:]
-    return msgspec.structs.replace(report, subscriptions=listed, more_subscriptions=len(left))
+    reasons = report.reasons[:MAX_REASONS]
+    return msgspec.structs.replace(report, reasons=reasons, subscriptions=listed, more_subscriptions=len(left))
 
 
 def _summary(reasons: Sequence[HealthReason]) -> str:
@@ -123,7 +129,8 @@ def _database(facts: HealthFacts) -> Iterable[HealthReason]:
 
 def _waiting(facts: HealthFacts) -> Iterable[HealthReason]:
     age_s = _age_s(facts.waits_since_ms, facts.now_ms)
-    if age_s is not None and age_s > LATE_S:
+    of_subscription = any(load.due_since_ms == facts.waits_since_ms for load in facts.loads.values())
+    if age_s is not None and age_s > LATE_S and not of_subscription:
         yield HealthReason(
             HealthCode.OLDEST_DUE,
             HealthStatus.DEGRADED if age_s > VERY_LATE_S else HealthStatus.WARNING,
@@ -139,7 +146,7 @@ def _subscription(
     load = facts.loads.get(subscription.id, SubscriptionLoad())
     recent = facts.recent.get(subscription.id)
     breaker = _breaker_of(subscription.target, breakers)
-    reasons = [*_subscription_reasons(subscription, load, recent, breaker, facts.now_ms)]
+    reasons = [*_subscription_reasons(subscription, load, recent, breaker, facts)]
     worst = max((reason.status for reason in reasons), key=_SEVERITY.__getitem__, default=HealthStatus.HEALTHY)
     failed = 0 if recent is None else recent.failed + recent.refused
     return SubscriptionHealth(
@@ -152,7 +159,7 @@ def _subscription(
         delivered=0 if recent is None else recent.delivered,
         failed=failed,
         deferred=0 if recent is None else recent.deferred,
-        per_minute=0.0 if recent is None else recent.delivered / WINDOW_MINUTES,
+        per_minute=0.0 if recent is None else recent.delivered / _minutes(facts),
         p50_ms=None if recent is None else recent.latency_ms(0.5),
         p99_ms=None if recent is None else recent.latency_ms(0.99),
         backlog=load.backlog,
@@ -165,16 +172,16 @@ def _subscription(
 
 
 def _subscription_reasons(
-    subscription: Subscription, load: SubscriptionLoad, recent: Minute | None, breaker: BreakerState, now_ms: int
+    subscription: Subscription, load: SubscriptionLoad, recent: Minute | None, breaker: BreakerState, facts: HealthFacts
 ) -> Iterable[HealthReason]:
     name = subscription.name
 
     def reason(code: HealthCode, status: HealthStatus, message: str, remedy: str) -> HealthReason:
-        link = "#/groups" if code is HealthCode.GROUPS_BLOCKED else f"#/jobs?subscription={subscription.id}"
+        link = f"#/subscriptions/{subscription.id}"
         return HealthReason(code, status, message, remedy, link, subscription.id)
 
     if load.blocked_groups:
-        age_s = _age_s(load.blocked_since_ms, now_ms) or 0.0
+        age_s = _age_s(load.blocked_since_ms, facts.now_ms) or 0.0
         groups = "1 key waits" if load.blocked_groups == 1 else f"{load.blocked_groups} keys wait"
         yield reason(
             HealthCode.GROUPS_BLOCKED,
@@ -184,6 +191,14 @@ def _subscription_reasons(
         )
     if subscription.paused:
         return
+    late_s = _age_s(load.due_since_ms, facts.now_ms) or 0.0
+    if late_s > LATE_S and load.due_since_ms == facts.waits_since_ms:
+        yield reason(
+            HealthCode.OLDEST_DUE,
+            HealthStatus.DEGRADED if late_s > VERY_LATE_S else HealthStatus.WARNING,
+            f"the oldest job of {name} that is due has waited {_span(late_s)}",
+            "if the subscriber can take more at a time, give its pool a larger concurrency: `penstock pools set`",
+        )
     if recent is not None and _is_failing(recent):
         failed = recent.failed + recent.refused
         tried = failed + recent.delivered
@@ -200,6 +215,11 @@ def _subscription_reasons(
             f"the circuit breaker of {name}'s endpoint is {breaker}",
             "the endpoint is tried again every few seconds; the breaker closes when it answers",
         )
+
+
+def _minutes(facts: HealthFacts) -> float:
+    """Return how many minutes the recent deliveries took, at least one."""
+    return max(1.0, (facts.now_ms - facts.recent_since_ms) / MINUTE_MS)
 
 
 def _is_failing(recent: Minute) -> bool:

@@ -76,6 +76,14 @@ class HealthWatch:
             self._reading = asyncio.create_task(self._judge())
         return await asyncio.shield(self._reading)
 
+    async def knowing(self, subscription_id: str) -> HealthReport:
+        """Return a fresh verdict; a new one if the last was made before the subscription."""
+        report = await self.fresh()
+        if any(each.id == subscription_id for each in report.subscriptions):
+            return report
+        self.report = None
+        return await self.fresh()
+
     async def _judge(self) -> HealthReport:
         try:
             self.report = assess(await self._facts())
@@ -96,6 +104,7 @@ class HealthWatch:
             subscriptions=await repository.list_subscriptions(),
             loads=await repository.subscription_loads(now_ms),
             recent=_recent(minutes, now_ms),
+            recent_since_ms=max(_window_ms(now_ms), min((each.minute_ms for each in minutes), default=now_ms)),
             breakers=(*self._breakers.views(), *states.breakers),
             states=states,
             waits_since_ms=oldest.since_ms,
@@ -111,13 +120,17 @@ class HealthWatch:
 
 
 def _recent(minutes: Iterable[Minute], now_ms: int) -> dict[str, Minute]:
-    first_ms = (now_ms // MINUTE_MS - WINDOW_MINUTES + 1) * MINUTE_MS
+    first_ms = _window_ms(now_ms)
     sums: dict[str, Minute] = {}
     for minute in minutes:
         if minute.minute_ms >= first_ms:
             known = sums.get(minute.name)
             sums[minute.name] = minute if known is None else merged(known, minute)
     return sums
+
+
+def _window_ms(now_ms: int) -> int:
+    return (now_ms // MINUTE_MS - WINDOW_MINUTES + 1) * MINUTE_MS
 
 
 def _without_database(message: str, now_ms: int) -> HealthReport:

@@ -3,9 +3,18 @@
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from penstock.client.types import PageQuery, PoolBody, PoolList, PoolView, QueueToConsume, RouterConfigurationView
+from penstock.client.types import (
+    PageQuery,
+    PoolBody,
+    PoolList,
+    PoolToServe,
+    PoolView,
+    QueueToConsume,
+    RouterConfigurationView,
+)
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
+from penstock.domain.pace.credit import CreditLimits
 from penstock.domain.subscription import MOST_CODE_CHARS, Pool, is_pool_code
 from penstock.edge.pause import Pause
 from penstock.events.errors import DatabaseFailed, PoolNotFound
@@ -17,6 +26,7 @@ PATH = "/api/v1/pools"
 _ONE = f"{PATH}/{{code}}"
 ROUTER_CONFIG_PATH = "/api/router/config"
 QUEUE_NAME = "dispatch"
+_SHARED_QUEUE = (DEFAULT_DISPATCH_POOL,)
 _WATCH_S = 2.0
 
 
@@ -78,9 +88,9 @@ class RouterConfigRoutes:
         with_queue = await self._repository.pool_queues()
         limits = await self._repository.pool_limits()
         codes = [code for code in dict.fromkeys((*limits, *with_queue, self._default_pool)) if is_pool_code(code)]
-        known = {code: Pool(code, each.concurrency, each.rate_limit_per_minute) for code, each in limits.items()}
-        pools = [_view(known.get(code, Pool(code))) for code in codes]
-        if self._queue_per_pool and self._queue_uri and (new := set(codes).difference(with_queue)):
+        pools = [_to_serve(code, limits.get(code)) for code in codes]
+        # Jobs that name no pool are in the shared queue.
+        if self._queue_per_pool and self._queue_uri and (new := set(codes).difference(with_queue, _SHARED_QUEUE)):
             await self._repository.add_pool_queues(sorted(new))
         return RouterConfigurationView(pools, self._queues(codes if self._queue_per_pool else with_queue))
 
@@ -120,6 +130,11 @@ class PoolQueueWatch:
 
 def _view(pool: Pool) -> PoolView:
     return PoolView(pool.code, pool.concurrency, pool.rate_limit_per_minute)
+
+
+def _to_serve(code: str, limits: CreditLimits | None) -> PoolToServe:
+    pool = limits or CreditLimits(shared=False)
+    return PoolToServe(code, pool.concurrency, pool.rate_limit_per_minute, pool.shared)
 
 
 def _known(code: str) -> str:

@@ -24,7 +24,7 @@ def new_subscription(body: NewSubscription, subscription_id: str, secret: str) -
         name=body.name,
         pattern=body.pattern,
         target=checked_target(body.target),
-        filter=EventFilter(tuple(body.filter)),
+        filter=EventFilter(tuple(body.filter), body.filter_expression.strip()),
         secrets=(secret,),
         pool=_checked_pool(body.pool),
         mode=body.mode,
@@ -34,6 +34,7 @@ def new_subscription(body: NewSubscription, subscription_id: str, secret: str) -
         timeout_s=body.timeout_s,
         headers=_checked_headers(body.headers) or NO_ATTRIBUTES,
         dead_letter_topic=body.dead_letter_topic,
+        body=body.body,
         tenant=body.tenant or "",
     )
 
@@ -45,8 +46,10 @@ def changed_subscription(subscription: Subscription, change: SubscriptionChange)
         given["pool"] = _checked_pool(given["pool"])
     if "target" in given:
         given["target"] = checked_target(given["target"])
-    if "filter" in given:
-        given["filter"] = EventFilter(tuple(given["filter"]))
+    if "filter" in given or "filter_expression" in given:
+        conditions = given.get("filter", subscription.filter.conditions)
+        expression = given.pop("filter_expression", subscription.filter.expression)
+        given["filter"] = EventFilter(tuple(conditions), expression.strip())
     if "retry_delays_s" in given:
         given["retry"] = RetrySchedule(tuple(given.pop("retry_delays_s")))
     if "headers" in given:
@@ -62,6 +65,7 @@ def subscription_view(subscription: Subscription) -> SubscriptionView:
         pattern=subscription.pattern,
         target=subscription.target,
         filter=subscription.filter.conditions,
+        filter_expression=subscription.filter.expression,
         pool=subscription.pool_code,
         own_pool=subscription.pool is None,
         mode=subscription.mode,
@@ -72,6 +76,7 @@ def subscription_view(subscription: Subscription) -> SubscriptionView:
         headers=masked_headers(subscription.headers),
         paused=subscription.paused,
         dead_letter_topic=subscription.dead_letter_topic,
+        body=subscription.body,
         tenant=subscription.tenant,
         secrets=len(subscription.secrets),
     )

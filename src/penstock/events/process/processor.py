@@ -25,7 +25,7 @@ from penstock.events.process.batches import DeliveryBatches, DeliveryStart
 from penstock.events.process.dead_letters import DeadLetters
 from penstock.events.process.subscriptions import KnownSubscriptions
 from penstock.events.process.verdict import Judgement, judge
-from penstock.events.store import Begin, Beginning, Done, EndedDelivery, JobRepository
+from penstock.events.store import Begin, Beginning, Done, EndedDelivery, JobRepository, TryLater
 from penstock.events.tracing import record_delivery
 from penstock.ops.telemetry import Metrics, NoSpans, Spans
 
@@ -36,6 +36,14 @@ MARGIN_MS = 30 * SECOND_MS
 
 BUSY_DELAY_S = 10
 """When the pointer of a job that is being delivered comes again."""
+
+_NOT_BEGUN = {
+    Beginning.HELD_BACK: "an earlier one of its group is not finished, or its subscription is paused",
+    Beginning.BUSY: "another delivery of it, or of its group, is under way",
+    Beginning.NOT_DUE: "it is due later",
+    Beginning.FINAL: "it is finished",
+    Beginning.UNKNOWN: "there is no such job",
+}
 
 
 class RequestPermit(Protocol):
@@ -101,7 +109,9 @@ class Processor:
         return None if begin.what is Beginning.UNKNOWN else answer
 
     def _not_begun(self, job_id: str, begin: Begin) -> "Processed":
-        log.info("not delivered: %s", begin.what.name, extra={"job": job_id})
+        # A failed job holds back several, which is not worth a line each.
+        level = logging.DEBUG if begin.what is Beginning.HELD_BACK else logging.INFO
+        log.log(level, "the job is not delivered now: %s", _NOT_BEGUN[begin.what], extra={"job": job_id})
         # The delivery that is under way may fail, so the pointer stays.
         return Processed(False, BUSY_DELAY_S) if begin.what is Beginning.BUSY else ACK
 
@@ -153,6 +163,8 @@ class Processor:
         await self._pause(context, judgement)
         if judgement.verdict == Done(JobStatus.ERROR):
             await self._give_up(context, attempt)
+        elif judgement.outcome is AttemptOutcome.FAILED:
+            _log_failure(context, attempt, judgement, now_ms)
         if not await self._deliveries.finish(EndedDelivery(context.job.id, attempt, judgement.verdict, now_ms)):
             log.warning(
                 "a delivery ended after its lease: its job has changed meanwhile", extra={"job": context.job.id}
@@ -180,6 +192,21 @@ class Processor:
             await self._dead_letters.publish(topic, job, context.event, reason)
         except PenstockError:
             log.exception("cannot publish to the dead-letter topic %s; the job stays in ERROR", topic)
+
+
+def _log_failure(context: "_JobContext", attempt: Attempt, judgement: Judgement, now_ms: int) -> None:
+    job, later = context.job, judgement.verdict
+    then = (
+        f"the next is in {(later.due_at_ms - now_ms) / SECOND_MS:.0f} s" if isinstance(later, TryLater) else "expired"
+    )
+    name = None if context.subscription is None else context.subscription.name
+    log.info(
+        "attempt %d failed: %s; %s",
+        attempt.number,
+        attempt.error,
+        then,
+        extra={"job": job.id, "subscription": name, "group": job.group_key, "pool": job.pool},
+    )
 
 
 class Processed(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -79,8 +79,8 @@ class Transaction(Protocol):
         """Return the first row of a statement."""
         ...
 
-    def bulk(self, statement: str, rows: Sequence[Row]) -> None:
-        """Run one statement for many rows."""
+    def bulk(self, statement: str, rows: Sequence[Row]) -> int:
+        """Run one statement for many rows; return how many it wrote."""
         ...
 
     def select(self, text: str, values: dict[str, object]) -> list[Row]:
@@ -200,6 +200,10 @@ class Database(Protocol):
         """Do work that changes nothing."""
         ...
 
+    async def read_few(self, work: Work[Result]) -> Result:
+        """Do work that reads some rows by their keys: an embedded database does it without another thread."""
+        ...
+
     def trouble(self) -> str | None:
         """Return what is known to keep it from taking changes, in a sentence; None if nothing is. May ask the disk."""
         ...
@@ -233,6 +237,16 @@ def reads(operation: Operation[Part, P, Result]) -> Method[Part, P, Result]:
     @wraps(operation)
     async def method(self: Part, /, *args: P.args, **kwargs: P.kwargs) -> Result:
         return await self._database.read(lambda tx: operation(self, tx, *args, **kwargs))
+
+    return method
+
+
+def reads_few(operation: Operation[Part, P, Result]) -> Method[Part, P, Result]:
+    """Make an async method of work that reads some rows by their keys."""
+
+    @wraps(operation)
+    async def method(self: Part, /, *args: P.args, **kwargs: P.kwargs) -> Result:
+        return await self._database.read_few(lambda tx: operation(self, tx, *args, **kwargs))
 
     return method
 

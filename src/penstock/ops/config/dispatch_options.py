@@ -128,10 +128,11 @@ class JobsOptions:
     encryption_key_file: str = setting(
         "", kinds.line(), "File with such keys, one a line, instead of `jobs.encryption_keys` or after them."
     )
-    dead_letters: str = setting(
+    topics: str = setting(
         "",
         kinds.line(),
-        "Address (host:port) of the Pub/Sub server whose topics receive dead letters; `penstock up` has one.",
+        "Address (host:port) of the Pub/Sub server whose topics feed events and receive dead letters; `penstock up` "
+        "has one.",
     )
     fan_out: FanOutBy = setting(
         FanOutBy.INLINE,

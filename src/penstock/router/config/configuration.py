@@ -25,11 +25,15 @@ _NAME_RULE = f"a name is 1 to {MAX_NAME_CHARS} printable characters"
 
 
 class PoolConfiguration(msgspec.Struct, frozen=True, rename="camel"):
-    """A pool: its concurrent deliveries, and its deliveries per minute (None: unlimited)."""
+    """A pool: its concurrent deliveries, its deliveries per minute (None: unlimited), and whether it is shared.
+
+    Of a shared pool one subscription never has more than half, also before another one sends anything.
+    """
 
     code: str
     concurrency: int
     rate_limit_per_minute: int | None = None
+    shared: bool = False
 
 
 class RouterConfiguration(msgspec.Struct, frozen=True, rename="camel"):

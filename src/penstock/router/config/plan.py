@@ -102,6 +102,7 @@ def _pool_share(pool: PoolConfiguration, worker: int, workers: int) -> PoolConfi
         pool.code,
         _part(pool.concurrency, worker, workers),
         None if rate is None else _part(rate, worker, workers),
+        pool.shared,
     )
 
 

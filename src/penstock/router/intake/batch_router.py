@@ -17,6 +17,7 @@ from penstock.router.intake.tracker import BatchGroup, InFlightTracker, TrackedM
 from penstock.router.monitoring.warnings import WarningCode, Warnings, WarningSeverity
 from penstock.router.pools.lanes import subscription_of
 from penstock.router.pools.pool import DeliveryPool
+from penstock.router.pools.pools import Pools
 
 # How long a message that a pool has no room for stays in its queue.
 TURNED_AWAY_S = 5
@@ -32,14 +33,13 @@ class BatchRouter:
     def __init__(
         self,
         tracker: InFlightTracker,
-        pool_for: Callable[[str, int], DeliveryPool | None],
+        pools: Pools,
         warnings: Warnings,
         clock: Clock,
         now_s: Callable[[], float],
     ) -> None:
         self._tracker = tracker
-        # Takes a pool code and a number of messages; returns None if they must wait.
-        self._pool_for = pool_for
+        self._pools = pools
         self._warnings = warnings
         self._clock = clock
         self._now_s = now_s
@@ -60,12 +60,10 @@ class BatchRouter:
             by_pool.setdefault(pointer.pool_code, []).append((pointer, received))
         fed = []
         for code, messages in by_pool.items():
-            pool = self._pool_for(code, len(messages))
-            if pool is None:
-                self._reject(consumer, messages, FAST_FAIL_DELAY_S)
-                continue
+            pool = self._pools.pool_for(code, len(messages))
             fed.append(pool)
-            if accepted := self._with_room(consumer, pool, messages):
+            free = self._not_held_elsewhere(consumer, pool, code, messages)
+            if accepted := self._with_room(consumer, pool, free):
                 self._submit(consumer, pool, accepted, groups)
         return fed
 
@@ -110,6 +108,16 @@ class BatchRouter:
             return True
         seen[pointer.id] = received
         return False
+
+    def _not_held_elsewhere(
+        self, consumer: Consumer, pool: DeliveryPool, code: str, messages: list[_Parsed]
+    ) -> list[_Parsed]:
+        """Return the messages but for those of groups that another pool still delivers (ROUTER-CONFIG-9)."""
+        held = self._pools.held_elsewhere(code, pool)
+        if not held:
+            return messages
+        self._reject(consumer, [each for each in messages if each[0].group in held], FAST_FAIL_DELAY_S)
+        return [each for each in messages if each[0].group not in held]
 
     def _with_room(self, consumer: Consumer, pool: DeliveryPool, messages: list[_Parsed]) -> list[_Parsed]:
         """Phase 2: accept all of a pool's messages or none, but for subscriptions that have half of a shared pool."""

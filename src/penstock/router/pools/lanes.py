@@ -151,6 +151,8 @@ class PoolLanes:
         self._shares: dict[str, SubscriptionShare] = {}
         # Subscriptions waiting for their turn, the next one first.
         self._ring: deque[SubscriptionShare] = deque()
+        # Whether the configuration says so; else it shows in the messages.
+        self.configured_shared = False
         # When two messages in a row were of different subscriptions.
         self._shared_s = -inf
         self._newest = ""
@@ -166,8 +168,8 @@ class PoolLanes:
 
     @property
     def is_shared(self) -> bool:
-        """Whether several subscriptions have used the pool lately."""
-        return self._now_s() - self._shared_s < SHARED_S
+        """Whether several subscriptions have the pool, or have used it lately."""
+        return self.configured_shared or self._now_s() - self._shared_s < SHARED_S
 
     def held_of(self, subscription: str) -> int:
         """Return the number of a subscription's messages that wait or back off."""

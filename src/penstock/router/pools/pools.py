@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 
 from penstock.domain.errors import FailedPrecondition
+from penstock.domain.pace.rate import SlidingWindow
 from penstock.domain.pointer import DEFAULT_POOL_CODE
 from penstock.edge.clock import Clock
 from penstock.router.config.configuration import PoolConfiguration
@@ -14,6 +15,7 @@ from penstock.router.monitoring.warnings import ROUTER, WarningCode, Warnings, W
 from penstock.router.pools.counts import RouterMetrics
 from penstock.router.pools.mediator import Mediator, StagedMediator
 from penstock.router.pools.pool import SHRINK_WAIT_S, DeliveryPool
+from penstock.router.pools.shared_rate import PermitSource, RateLimit, SharedRate
 
 DEFAULT_POOL_CONCURRENCY = 20
 
@@ -30,12 +32,14 @@ class Pools:
         clock: Clock,
         warnings: Warnings,
         metrics: RouterMetrics,
+        permits: PermitSource | None = None,
     ) -> None:
         self._mediator = mediator
         self._tracker = tracker
         self._clock = clock
         self._warnings = warnings
         self._metrics = metrics
+        self._permits = permits
         self._pools: dict[str, DeliveryPool] = {}
         self._configurations: dict[str, PoolConfiguration] = {}
         self._draining: list[DeliveryPool] = []
@@ -72,12 +76,18 @@ class Pools:
             self._clock,
             self._warnings,
             self._metrics.pool(wanted.code),
+            self._new_rate(wanted.code),
         )
+        pool.share(shared=wanted.shared)
         if default := self._pools.get(DEFAULT_POOL_CODE):
             self._former.setdefault(wanted.code, []).append(default)
         self._pools[wanted.code] = pool
         self._configurations[wanted.code] = wanted
         return pool
+
+    def _new_rate(self, code: str) -> Callable[[int], RateLimit]:
+        permits = self._permits
+        return SlidingWindow if permits is None else lambda limit: SharedRate(permits, code, limit)
 
     def _reopen(self, wanted: PoolConfiguration) -> DeliveryPool | None:
         """Reopen the draining pool of a code, as two pools at once could exceed the limits."""
@@ -99,10 +109,11 @@ class Pools:
         """Change a pool's limits; return False if deliveries did not end in time for a lower concurrency."""
         pool = self._pools[wanted.code]
         pool.change_rate_limit(wanted.rate_limit_per_minute)
+        pool.share(shared=wanted.shared)
         changed = pool.concurrency == wanted.concurrency or await pool.change_concurrency(wanted.concurrency)
         if self._pools.get(wanted.code) is pool:
             self._configurations[wanted.code] = PoolConfiguration(
-                wanted.code, pool.concurrency, pool.rate_limit_per_minute
+                wanted.code, pool.concurrency, pool.rate_limit_per_minute, wanted.shared
             )
         return changed
 
@@ -117,17 +128,17 @@ class Pools:
         if pool is None:
             return False
         rate = None if unlimited_rate else rate_limit_per_minute or pool.rate_limit_per_minute
-        if not await self.change(PoolConfiguration(code, concurrency or pool.concurrency, rate)):
+        shared = self._configurations[code].shared
+        if not await self.change(PoolConfiguration(code, concurrency or pool.concurrency, rate, shared)):
             raise FailedPrecondition(
                 f"pool {code} still has {pool.active} deliveries after {SHRINK_WAIT_S:g} s; its concurrency stays "
                 f"{pool.concurrency}; try again when they have ended"
             )
         return True
 
-    def pool_for(self, code: str, messages: int) -> DeliveryPool | None:
-        """Return the pool for messages that name a code; None while another pool still has messages of that code."""
-        pool = self._pools.get(code) or self._default(code, messages)
-        return None if self._is_held_elsewhere(code, pool) else pool
+    def pool_for(self, code: str, messages: int) -> DeliveryPool:
+        """Return the pool for messages that name a code."""
+        return self._pools.get(code) or self._default(code, messages)
 
     def _default(self, code: str, messages: int) -> DeliveryPool:
         if code != DEFAULT_POOL_CODE:
@@ -142,16 +153,16 @@ class Pools:
             PoolConfiguration(DEFAULT_POOL_CODE, DEFAULT_POOL_CONCURRENCY)
         )
 
-    def _is_held_elsewhere(self, code: str, pool: DeliveryPool) -> bool:
-        """Return whether a former pool has messages of the code; two pools must not serve one group at once."""
+    def held_elsewhere(self, code: str, pool: DeliveryPool) -> Set[str]:
+        """Return the groups of a code of which a former pool has messages; two pools must not serve one at once."""
         former = self._former.get(code)
         if former is None:
-            return False
+            return frozenset()
         others = [each for each in former if each is not pool]
-        if any(message.pointer.pool_code == code and message.pool in others for message in self._tracker):
-            return True
-        del self._former[code]
-        return False
+        held = {each.group for each in self._tracker if each.pointer.pool_code == code and each.pool in others}
+        if not held:
+            del self._former[code]
+        return held
 
     def remove_drained(self) -> None:
         """Remove drained pools, and the former pools of codes that no message in flight names."""

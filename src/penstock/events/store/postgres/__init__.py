@@ -46,10 +46,9 @@ class PostgresTransaction:
         rows = self.all(statement, **values)
         return rows[0] if rows else None
 
-    def bulk(self, statement: str, rows: Sequence[Row]) -> None:
-        """Run one statement for many rows."""
-        if rows:
-            self._run(_QUERIES[statement], _columns(rows))
+    def bulk(self, statement: str, rows: Sequence[Row]) -> int:
+        """Run one statement for many rows; return how many it wrote."""
+        return self._session.execute(_QUERIES[statement], _columns(rows), binary=True).rowcount if rows else 0
 
     def select(self, text: str, values: dict[str, object]) -> list[Row]:
         """Return the rows of a SELECT that was put together."""
@@ -198,7 +197,7 @@ class PostgresDatabase:
         """Do work of one statement, which needs no transaction around it."""
         return await self._done(work, whole=False)
 
-    read = write_one
+    read = read_few = write_one
 
     async def keep_months(self, now_ms: int) -> None:
         """Have the partitions of this month and the next."""

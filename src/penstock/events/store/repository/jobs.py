@@ -54,6 +54,11 @@ class EventRecords(RepositoryPart):
         return [event_id for event_id in event_ids if event_id in waiting]
 
     @reads
+    def data_of_events(self, tx: Transaction, event_ids: Sequence[str]) -> dict[str, bytes]:
+        """Return the data of events by their ids."""
+        return {event_id: bytes(data) for event_id, data in tx.all("data_of_events", ids=list(event_ids))}
+
+    @reads
     def get_event(self, tx: Transaction, event_id: str) -> StoredEvent:
         """Return an event; EventNotFound."""
         row = tx.first("event", id=event_id)
@@ -114,7 +119,8 @@ def insert_new_jobs(tx: Transaction, jobs: Sequence[NewJob], now_ms: int) -> lis
 
 def insert_events(tx: Transaction, events: Sequence[StoredEvent], *, fanned_out: bool) -> list[str]:
     """Keep events; return the id of each, or of the same event published before."""
-    tx.bulk("insert_events", [_event_row(event, fanned_out) for event in events])
+    if tx.bulk("insert_events", [_event_row(event, fanned_out) for event in events]) == len(events):
+        return [event.id for event in events]
     kept = _ids_of_known(tx, events)
     return [kept[event.tenant, event.source, event.cloud_id] for event in events]
 
