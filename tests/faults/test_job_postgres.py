@@ -8,12 +8,16 @@ import pytest
 
 from penstock.domain.job_state import JobStatus
 from penstock.events.errors import DatabaseFailed
+from penstock.events.store import Beginning, DeliveryLease, StoredState
 from penstock.events.store.postgres import postgres_repository
 from tests.rigs.jobs import JobRig
+from tests.rigs.penstock_process import wait_until
 
 END_ALL = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
 """
+
+WAITING_FOR_A_LOCK = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 
 
 @pytest.fixture
@@ -86,3 +90,23 @@ async def test_a_closed_repository_says_so(postgres_database: str) -> None:
 
     with pytest.raises(DatabaseFailed, match="not open"):
         await rig.make()
+
+
+async def test_a_pointer_that_comes_while_its_job_is_marked_as_queued_is_not_lost(
+    rig: JobRig, postgres_database: str
+) -> None:
+    """The router asks about a job that is PENDING, waits for the scheduler's transaction, and finds it QUEUED."""
+    job_id = await rig.make()
+    await rig.claim()
+    lease = DeliveryLease(now_ms=rig.now_ms, until_ms=rig.now_ms + 60_000)
+    with (
+        psycopg.connect(postgres_database, options="-c search_path=penstock_jobs") as scheduler,
+        psycopg.connect(postgres_database, autocommit=True) as watch,
+    ):
+        scheduler.execute("SELECT 1 FROM lanes FOR UPDATE")
+        scheduler.execute("UPDATE jobs SET state = %s", (int(StoredState.QUEUED),))
+        explaining = asyncio.create_task(rig.repository.explain([job_id], lease))
+        await asyncio.to_thread(wait_until, lambda: watch.execute(WAITING_FOR_A_LOCK).fetchall())
+        scheduler.commit()
+        answers = await explaining
+    assert answers[job_id].what is Beginning.BEGUN

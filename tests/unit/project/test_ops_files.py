@@ -145,7 +145,7 @@ def test_the_image_installs_by_hash_and_drops_its_rights() -> None:
 
 
 # What examples of receivers and consumers need, and a tool that only packs; none of it runs with Penstock's rights.
-NOT_OURS = re.compile(r"pip install (flask|fastapi uvicorn|boto3|venv-pack)\b")
+NOT_OURS = re.compile(r"pip install (flask|fastapi uvicorn|boto3|venv-pack|duckdb|pandas)\b")
 GUIDES = [
     *OPS.parent.glob("*.md"),
     *(OPS.parent / "docs").rglob("*.md"),

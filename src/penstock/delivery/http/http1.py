@@ -10,11 +10,15 @@ from penstock.delivery.http.answer import MAX_HEAD_BYTES, Answer, AnswerBody
 from penstock.delivery.http.connection import NEVER, NO_DEADLINE, ConnectionOwner, Deadline
 from penstock.delivery.http.request import RequestHead
 from penstock.delivery.http.settings import HttpClientSettings
+from penstock.domain.limits import KIB
 from penstock.domain.signing import Signature
 from penstock.edge.quick_ack import acknowledge_now
 
 # Chunks of one byte are framed by five.
-MAX_FRAMING = 8
+MAX_FRAMING = 2
+# What is parsed in one turn of the loop: thousands of short chunks fit into what one read returns.
+TURN_BYTES = 4 * KIB
+BODY_TURN_BYTES = 64 * KIB
 
 _WANTED_LENGTHS = frozenset(map(len, ("content-length", "transfer-encoding", "retry-after")))
 
@@ -39,6 +43,7 @@ class Http1Connection(asyncio.Protocol):
         self._retiring = False
         self.opened_s = self.idle_since_s = self._loop.time()
         self._body = AnswerBody(settings)
+        self._unread = b""
         self._reset()
 
     def _reset(self) -> None:
@@ -50,6 +55,7 @@ class Http1Connection(asyncio.Protocol):
         self._status = 0
         self._keep_alive = False
         self._sized = False
+        self._has_length = False
         self._retry_after: str | None = None
 
     async def ready(self) -> None:
@@ -103,6 +109,35 @@ class Http1Connection(asyncio.Protocol):
         if self._exchange is None:
             self._transport.abort()
             return
+        if self._unread:
+            self._unread += data
+        elif len(data) > self._turn_bytes:
+            self._unread = data
+            self._receive_some()
+        else:
+            self._receive(data)
+
+    @property
+    def _turn_bytes(self) -> int:
+        return BODY_TURN_BYTES if self._in_body and self._has_length else TURN_BYTES
+
+    def _receive_some(self) -> None:
+        """Parse some of what was received, and the rest after others have had their turn."""
+        most = self._turn_bytes
+        piece, self._unread = self._unread[:most], self._unread[most:]
+        if self._exchange is None or self._transport.is_closing():
+            self._unread = b""
+            return
+        self._receive(piece)
+        if self._transport.is_closing():
+            self._unread = b""
+        elif self._unread:
+            self._transport.pause_reading()
+            self._loop.call_soon(self._receive_some)
+        else:
+            self._transport.resume_reading()
+
+    def _receive(self, data: bytes) -> None:
         self._received_bytes += len(data)
         self._unreported_bytes += len(data)
         try:
@@ -113,6 +148,8 @@ class Http1Connection(asyncio.Protocol):
                 return
             self._keep_alive = False
         if self._complete or self._body.is_too_long:
+            if self._unread:
+                self._keep_alive = False  # more came than the answer
             self._finish()
         elif self._unreported_bytes > MAX_HEAD_BYTES:
             self._fail(
@@ -125,6 +162,9 @@ class Http1Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Finish or fail the pending request, as the connection has ended."""
+        unread, self._unread = self._unread, b""
+        if unread and self._exchange is not None:
+            self._receive(unread)
         if self._exchange is not None:
             if exc is None and self._in_body and not self._sized:
                 self._finish()
@@ -144,7 +184,7 @@ class Http1Connection(asyncio.Protocol):
             return
         match name.lower():
             case b"content-length":
-                self._sized = True
+                self._sized = self._has_length = True
             case b"transfer-encoding":
                 self._sized = b"chunked" in value.lower()
             case b"retry-after":

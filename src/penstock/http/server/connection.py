@@ -29,6 +29,9 @@ MAX_HEAD_BYTES = 64 * KIB
 MAX_HEADERS = 200
 SHORT_BODY_BYTES = 64 * KIB
 MAX_PIPELINED = 16
+# What is parsed in one turn of the loop: thousands of short requests or chunks fit into what one read returns.
+TURN_BYTES = 8 * KIB
+BODY_TURN_BYTES = 64 * KIB
 IDLE_S = 75.0
 HEAD_S = 30.0
 BODY_S = 120.0
@@ -71,9 +74,14 @@ class HttpConnection(asyncio.Protocol):
         self._expects_continue = False
         # Received since the parser last reported the end of a head or a part of a body.
         self._unreported_bytes = 0
+        # Of a body in chunks: received, and what of it was body.
+        self._framed_bytes = 0
+        self._payload_bytes = 0
+        self._unread = b""
         self._waiting: deque[ServerAnswer] = deque()
         self._answering: ServerAnswer | None = None
         self._beginning = False
+        self._going_on = False
         self._paused = False
         self._paused_since_s = _NEVER
         self._when_drained: Callable[[], None] | None = None
@@ -111,6 +119,31 @@ class HttpConnection(asyncio.Protocol):
         if self._lingering_bytes is not None:
             self._drop(data)
             return
+        most = BODY_TURN_BYTES if self._length_bytes and self._phase == _BODY else TURN_BYTES
+        if self._unread:
+            self._unread += data
+        elif len(data) > most:
+            self._unread = data
+            self._parse_some(most)
+        else:
+            self._parse(data)
+
+    def _parse_some(self, most: int) -> None:
+        """Parse some of what was received, and the rest after others have had their turn."""
+        piece, self._unread = self._unread[:most], self._unread[most:]
+        self._parse(piece)
+        if self._lingering_bytes is not None:
+            self._unread = b""
+        if self._unread:
+            self._control_reading()
+
+    def _go_on(self) -> None:
+        self._going_on = False
+        if self._unread and not self._is_full and self._lingering_bytes is None and not self._transport.is_closing():
+            self._parse_some(BODY_TURN_BYTES if self._length_bytes and self._phase == _BODY else TURN_BYTES)
+            self._control_reading()
+
+    def _parse(self, data: bytes) -> None:
         self._unreported_bytes += len(data)
         try:
             if self._unreported_bytes >= MAX_HEAD_BYTES:
@@ -131,7 +164,15 @@ class HttpConnection(asyncio.Protocol):
             self._answer_next()
             self._refuse(cause.status if isinstance(cause, _Refusal) else HTTPStatus.BAD_REQUEST)
         else:
+            if self._phase == _BODY and not self._length_bytes:
+                self._framed_bytes += len(data)
+                if self._framed_bytes > 2 * (MAX_HEAD_BYTES + self._payload_bytes):
+                    self._answer_next()
+                    self._refuse(HTTPStatus.BAD_REQUEST)
+                    return
             self._answer_next()
+            if self._streamed is not None:
+                self._control_reading()
             if self._phase:
                 self._await_rest()
 
@@ -179,7 +220,7 @@ class HttpConnection(asyncio.Protocol):
         """Check the head, and ask for the body if the client waits for that."""
         self._phase = _BODY
         self._deadline_s = _NEVER
-        self._unreported_bytes = 0
+        self._unreported_bytes = self._framed_bytes = self._payload_bytes = 0
         version = self._version = self._parser.get_http_version()
         if self._hosts != 1 or version != "1.1" or len(self._headers) > MAX_HEADERS:
             self._check_head(version)
@@ -191,9 +232,9 @@ class HttpConnection(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         """Add a piece of the body."""
         self._unreported_bytes = 0
+        self._payload_bytes += len(body)
         if self._streamed is not None:
             self._streamed.add(body)
-            self._control_reading()
             return
         self._body.append(body)
         self._body_bytes += len(body)
@@ -259,9 +300,9 @@ class HttpConnection(asyncio.Protocol):
         """Close if the client has been idle or slow for too long."""
         if now_s >= self._deadline_s and not self._is_full:
             self._refuse(HTTPStatus.REQUEST_TIMEOUT)
-        elif now_s - self._paused_since_s > ANSWER_S or (
-            self._answering is None and not self._phase and now_s - self._idle_since_s > IDLE_S
-        ):
+            return
+        is_idle = self._answering is None and not self._phase and now_s - self._idle_since_s > IDLE_S
+        if is_idle or now_s - self._paused_since_s > ANSWER_S:
             self.abort()
 
     def abort(self) -> None:
@@ -351,8 +392,11 @@ class HttpConnection(asyncio.Protocol):
     def _control_reading(self) -> None:
         if self._transport.is_closing():
             return
-        if self._is_full and self._lingering_bytes is None:
+        if self._lingering_bytes is None and (self._is_full or self._unread):
             self._transport.pause_reading()
+            if not self._is_full and not self._going_on:
+                self._going_on = True
+                self._loop.call_soon(self._go_on)
         else:
             self._transport.resume_reading()
 

@@ -134,6 +134,8 @@ class JobDeliveries(RepositoryPart):
     @writes
     def explain(self, tx: Transaction, job_ids: Collection[str], lease: DeliveryLease) -> dict[str, Begin]:
         """Say why jobs did not begin, or begin them now; those whose turn it is not go back to PENDING."""
+        tx.lock_lanes({job.group_key for job in _jobs_among(tx, job_ids).values() if job.status not in FINAL})
+        # Read again: a scheduler that had the lanes may have marked jobs as QUEUED since.
         jobs = _jobs_among(tx, job_ids)
         queued = _in_queue(tx, jobs, lease)
         late = [place for place in queued if is_expired(jobs[place[0]].expires_at_ms, lease.now_ms)]
@@ -152,7 +154,6 @@ def _in_queue(tx: Transaction, jobs: Mapping[str, DispatchJob], lease: DeliveryL
     """Return id and group key of the jobs that are QUEUED, with those that are so because the queue brought them."""
     ready = [_place(job) for job in jobs.values() if job.status is JobStatus.PENDING and job.due_at_ms <= lease.now_ms]
     queued = [_place(job) for job in jobs.values() if job.status is JobStatus.QUEUED]
-    tx.lock_lanes({group_key for _, group_key in (*ready, *queued)})
     # The scheduler has not marked these yet, or assumes that their publication failed.
     arrived = {job.id for job in move(tx, "arrive", ready, now_ms=lease.now_ms, lease_until_ms=lease.until_ms)}
     return queued + [place for place in ready if place[0] in arrived]
@@ -193,7 +194,8 @@ def _place(job: DispatchJob) -> Row:
 def _standing(job: DispatchJob) -> Beginning:
     if job.status in FINAL:
         return Beginning.FINAL
-    return Beginning.BUSY if job.status is JobStatus.PROCESSING else Beginning.NOT_DUE
+    # The pointer of a job that is QUEUED must stay, whatever the reason is: it may be the only one.
+    return Beginning.BUSY if job.status in (JobStatus.PROCESSING, JobStatus.QUEUED) else Beginning.NOT_DUE
 
 
 def _kept_as(verdict: Verdict) -> tuple[StoredState, int | None, int | None]:
