@@ -38,7 +38,7 @@ class InsideTransaction:
     async def write(self, work: Callable[[Transaction], Result]) -> Result:
         return work(self._tx)
 
-    read = write
+    read = read_few = write
 
 
 class Deliveries:
