@@ -25,7 +25,7 @@ FACES = tuple(
 # Imported by the name of the module all the same: each brings a driver, Spark or an optional extra, or is a program's
 # client of the package's server.
 BY_NAME = (
-    "penstock.cluster.nodes", "penstock.cluster.redis_lease",
+    "penstock.cluster.nodes", "penstock.cluster.redis_lease", "penstock.pubsub.nodes",
     "penstock.engine.store.postgres", "penstock.engine.store.sqlite",
     "penstock.events.dispatch.spark", "penstock.events.fan_out.spark", "penstock.events.fan_out.spark_task",
     "penstock.events.fan_out.columns",

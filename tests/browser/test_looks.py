@@ -32,7 +32,15 @@ def traffic(site: Site) -> None:
 @pytest.mark.usefixtures("traffic")
 def test_no_page_scrolls_sideways_on_a_phone(site: Site, page: Page) -> None:
     job = site.get("/api/v1/jobs?status=ERROR&limit=1")["jobs"][0]["id"]
-    for place in (*PAGES, f"jobs/{job}", "queues/dispatch.fifo", "jobs?q=order-1", "groups?key=order-1"):
+    failed = site.get("/api/v1/jobs?status=ERROR&limit=1")["jobs"][0]["subscriptionId"]
+    for place in (
+        *PAGES,
+        f"jobs/{job}",
+        f"subscriptions/{failed}",
+        "queues/dispatch.fifo",
+        "jobs?q=order-1",
+        "groups?key=order-1",
+    ):
         page.goto(f"/#/{place}")
         expect(page.get_by_role("heading", level=1)).to_be_visible()
         page.wait_for_timeout(300)

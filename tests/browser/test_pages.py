@@ -88,8 +88,6 @@ def test_the_overview_tells_what_was_delivered(site: Site, page: Page) -> None:
     # Counted the less often the longer it takes, which it may on a busy machine.
     counts = page.locator('#job-counts [data-status="COMPLETED"]')
     expect(counts).to_have_text(f"COMPLETED {total}", timeout=90_000)
-    chart = page.get_by_role("img", name=re.compile("^Deliveries per second by outcome. Now: delivered"))
-    expect(chart.locator("path.area")).to_have_count(4)
     # Counted by the minute in the database, so it is there after a reload.
     page.reload()
     past = page.get_by_role("img", name=re.compile("^Deliveries per minute by outcome. Now: delivered"))
@@ -114,8 +112,7 @@ def test_the_overview_says_what_is_wrong_and_what_to_do(site: Site, page: Page) 
 
 def test_the_overview_says_why_a_chart_is_empty(page: Page) -> None:
     opened(page, "overview")
-    expect(page.get_by_text("Collecting data.").first).to_be_visible()
-    expect(page.get_by_role("img", name=re.compile("while this page was open")).first).to_be_visible()
+    expect(page.get_by_role("img", name="Waiting messages. Nothing is waiting.")).to_be_visible()
 
 
 def test_a_queue_is_shown_partition_by_partition_and_purged_only_after_a_yes(site: Site, page: Page) -> None:
@@ -415,12 +412,13 @@ def test_a_subscription_is_made_tested_paused_and_given_a_new_secret(
     answer(page, "Finish")
     expect(block).not_to_contain_text("2 secrets sign")
 
-    press(page, "Delete…", within=block)
+    block.get_by_role("link", name="made-here").click()
+    press(page, "Delete…")
     answer(page, "Delete made-here", receiver.url)
     expect(block).to_have_count(0)
 
     opened(page, "changes")
-    expect(page.get_by_role("row").filter(has_text="POST /api/v1/subscriptions/{id}/pause").first).to_be_visible()
+    expect(page.get_by_role("row").filter(has_text="paused made-here").first).to_be_visible()
 
 
 def test_older_changes_are_shown_when_they_are_asked_for(site: Site, page: Page) -> None:

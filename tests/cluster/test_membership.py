@@ -1,12 +1,14 @@
 """Nodes of a cluster on real PostgreSQL: shards spread over those that live, and each has one owner."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
 from penstock.cluster.errors import NodeNameTaken
+from penstock.cluster.nodes import identify
 from penstock.cluster.nodes.keeper import ShardKeeper
 from penstock.cluster.nodes.membership import NodeMembership
 from penstock.cluster.nodes.registry import Registry
@@ -29,10 +31,11 @@ class Served:
 class Member:
     """A node whose shards are empty schemas."""
 
-    def __init__(self, url: str, name: str) -> None:
+    def __init__(self, url: str, name: str, ttl_s: float = TTL_S) -> None:
         self._url = url
+        self._ttl_s = ttl_s
         self.me = Node(name, f"instance of {name}", f"http://{name}")
-        self.membership = NodeMembership(url, "test", TTL_S)
+        self.membership = NodeMembership(url, "test", ttl_s)
         self.keeper = ShardKeeper(self.membership, self.me, self._open)
         self._task: asyncio.Task[None] | None = None
 
@@ -51,7 +54,7 @@ class Member:
 
     @asynccontextmanager
     async def _open(self, shard: str) -> AsyncIterator[Served]:
-        store = PostgresStore(self._url, schema=f"shard_{shard}", lease_s=TTL_S)
+        store = PostgresStore(self._url, schema=f"shard_{shard}", lease_s=self._ttl_s)
         try:
             await asyncio.to_thread(store.open)
             yield Served(store)
@@ -67,28 +70,29 @@ async def until_shares(*wanted: tuple[Member, int]) -> None:
             await wanted[0][0].membership.changes(0.02)
 
 
-async def until_known(member: Member, owners: set[str]) -> None:
-    """Wait until every shard has an owner, and these have them all."""
+async def until_counted(url: str, owned: dict[str, int]) -> dict[str, int]:
+    """Wait until the nodes are recorded as the owners of this many shards each; return the epochs of all."""
+    registry = Registry(url, "test")
     async with asyncio.timeout(60):
         while True:
-            view = member.membership.view
-            found = [view.owner_of(shard) for shard in SHARDS]
-            if {None if owner is None else owner.name for owner in found} == owners:
+            view = await asyncio.to_thread(registry.view)
+            owners = [owner.name for shard in SHARDS if (owner := view.owner_of(shard)) is not None]
+            if Counter(owners) == owned:
                 break
-            await member.membership.changes(0.02)
+    registry.close()
+    return {shard.name: shard.epoch for shard in view.shards}
 
 
 async def test_shards_move_to_newcomers_and_away_from_those_that_stop(postgres_database: str) -> None:
-    first = await Member(postgres_database, "a").start()
+    # So long that a busy machine does not make a lease expire, which would move a shard once more.
+    first = await Member(postgres_database, "a", ttl_s=60).start()
     await until_shares((first, 4))
-    second = await Member(postgres_database, "b").start()
+    second = await Member(postgres_database, "b", ttl_s=60).start()
     await until_shares((first, 2), (second, 2))
-    await until_known(first, {"a", "b"})
-    epochs = {shard.name: shard.epoch for shard in first.membership.view.shards}
+    epochs = await until_counted(postgres_database, {"a": 2, "b": 2})
     await first.stop()
     await until_shares((second, 4))
-    await until_known(second, {"b"})
-    moved = {shard.name: shard.epoch for shard in second.membership.view.shards}
+    moved = await until_counted(postgres_database, {"b": 4})
     assert all(moved[name] >= epoch for name, epoch in epochs.items())
     assert sum(moved[name] > epoch for name, epoch in epochs.items()) == 2
     await second.stop()
@@ -128,3 +132,15 @@ def test_nodes_of_other_parts_are_not_seen_and_have_another_secret(postgres_data
     assert (other.view().nodes, other.view().shards) == ((), ())
     one.close()
     other.close()
+
+
+def test_every_node_has_a_number_of_its_own(postgres_database: str) -> None:
+    first = identify(postgres_database, "a")
+    second = identify(postgres_database, "b")
+    assert first.secret == second.secret
+    assert (first.number, second.number) == (0, 1)
+    assert identify(postgres_database, "a") == first
+    registry = Registry(postgres_database, "test")
+    # All are taken: the one whose node started longest ago.
+    assert registry.number("c", 2) == 1
+    registry.close()

@@ -24,7 +24,7 @@ def pair(tmp_path: Path, postgres_database: str) -> Iterator[list[ClusterNode]]:
 def test_any_node_serves_any_queue(pair: list[ClusterNode], postgres_database: str) -> None:
     send_here_receive_there(pair)
     wait_on_the_other_node(pair)
-    create_with_partitions_only_if_every_node_can(pair[1], postgres_database)
+    create_with_partitions_only_if_every_node_can(pair, postgres_database)
 
 
 def send_here_receive_there(pair: list[ClusterNode]) -> None:
@@ -68,16 +68,17 @@ def wait_on_the_other_node(pair: list[ClusterNode]) -> None:
     assert other.anyone.receive_message(QueueUrl=url, WaitTimeSeconds=0).get("Messages") is None
 
 
-def create_with_partitions_only_if_every_node_can(node: ClusterNode, database: str) -> None:
+def create_with_partitions_only_if_every_node_can(pair: list[ClusterNode], database: str) -> None:
+    node = pair[1]
     registry = Registry(database, "sqs")
     older = Node("older", "1", "http://127.0.0.1:9")
     registry.renew(older, 600)
     registry.announce()
-    wait_until(lambda: len(node.cluster()["nodes"]) == 3)
+    wait_until(lambda: all(len(each.cluster()["nodes"]) == 3 for each in pair))
     refused = node.ask("CreateQueue", QueueName="wide.fifo", Attributes=PARTITIONED)
     assert (refused.status, refused.json["message"]) == (503, "Not every node can serve a queue with partitions.")
     registry.leave("1")
-    wait_until(lambda: len(node.cluster()["nodes"]) == 2)
+    wait_until(lambda: all(len(each.cluster()["nodes"]) == 2 for each in pair))
     assert node.ask("CreateQueue", QueueName="wide.fifo", Attributes=PARTITIONED).status == 200
     wait_until(lambda: node.cluster()["shards"][0]["needs"] == ["htfifo"])
     registry.renew(older, 600)

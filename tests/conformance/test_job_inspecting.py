@@ -36,7 +36,7 @@ async def test_groups_are_held_by_errors_and_by_retries_to_come(rig: JobRig) -> 
     kind = (await rig.repository.get_job(free)).type
     assert held == [
         HeldGroup(f"{kind}:b", None, 1, 1, rig.now_ms),
-        HeldGroup(f"{kind}:a", None, 0, 1, rig.now_ms - 1000),
+        HeldGroup(f"{kind}:a", None, 0, 1, rig.now_ms - 1000, 1),
     ]
     assert await rig.repository.most_urgent_groups(1) == held[:1]
     assert await rig.repository.held_groups("", 10) == held[::-1]

@@ -1,5 +1,6 @@
 """The machine's clock is set while everything runs: deliveries, retries and leases go on as if it were not."""
 
+import json
 import os
 from contextlib import ExitStack
 from pathlib import Path
@@ -125,3 +126,28 @@ async def test_rate_limits_and_breakers_go_on_when_the_clock_is_set(tmp_path: Pa
                 await limited.received(len(limited.requests) + 1, 30)
                 # It is tried again every few seconds.
                 seen = len(await failing.received(seen + 2, 60))
+
+
+@pytest.mark.long
+async def test_order_and_due_times_survive_a_clock_that_is_set_back_between_two_starts(
+    tmp_path: Path, clock: SetClock
+) -> None:
+    clock.step(3600)
+    machine = Machine(tmp_path, settings=clock.settings)
+    async with RecordingReceiver(Reply(500)) as receiver:
+        with machine:
+            options = ("--retry", ",".join(["1"] * 50))
+            machine.penstock("subscriptions", "create", "s", "--pattern", "t:**", "--target", receiver.url, *options)
+            machine.penstock("publish", "t:first", "--key", "k")
+            await receiver.received(1, 60)
+            machine.kill()
+            clock.step(0)
+            machine.start()
+            machine.penstock("publish", "t:second", "--key", "k")
+            await receiver.received(len(receiver.requests) + 2, 60)
+            receiver.script(*[Reply(200)] * 10)
+            types: list[str] = []
+            while "t:second" not in types:
+                requests = await receiver.received(len(types) + 1, 60)
+                types = [json.loads(request.body)["type"] for request in requests]
+    assert set(types[:-1]) == {"t:first"}

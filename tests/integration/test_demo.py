@@ -30,3 +30,12 @@ def test_the_demo_delivers_everything_in_order(engine: str) -> None:
     else:
         assert told["audit"]["clean"]
         assert told["audit"]["counts"]["COMPLETED"] == 4 * 140
+
+
+@pytest.mark.long
+def test_the_demo_on_three_nodes_loses_nothing_when_one_is_killed(postgres_url: str) -> None:
+    options = ("--nodes", "3", "--orders", "40", "--engine", "inline", "--database", postgres_url, "--json")
+    ran = run_penstock("demo", *options, within_s=300)
+
+    assert ran.returncode == 0, ran.stderr
+    assert [result["delivered"] for result in json.loads(ran.stdout)["results"]] == [280] * 4

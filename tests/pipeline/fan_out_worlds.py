@@ -43,7 +43,13 @@ conditions = st.builds(
     st.sampled_from(Comparison),
     st.lists(st.sampled_from(VALUES), min_size=1, max_size=2),
 )
-filters = st.just(EventFilter()) | st.builds(EventFilter, st.lists(conditions, min_size=1, max_size=3).map(tuple))
+EXPRESSIONS = ("data.total >= 100", "data.lines[0] == 'a' or region == 'eu'", "subject exists", "data not exists")
+DATA = (b"", b"{", b'{"total": 100}', b'{"total": 99.5, "lines": ["a"]}', b"[1]")
+filters = (
+    st.just(EventFilter())
+    | st.builds(EventFilter, st.lists(conditions, min_size=1, max_size=3).map(tuple))
+    | st.builds(EventFilter, st.lists(conditions, max_size=1).map(tuple), st.sampled_from(EXPRESSIONS))
+)
 
 
 @st.composite
@@ -74,6 +80,7 @@ def events(draw: st.DrawFn) -> StoredEvent:
         received_ms=draw(st.integers(0, 2**53)),
         external_id=draw(st.sampled_from(("", "eu", "order 1"))),
         subject=draw(st.none() | st.sampled_from(VALUES)),
+        data=draw(st.sampled_from(DATA)),
         content_type=draw(st.sampled_from(("application/json", "text/plain"))),
         group=draw(st.none() | st.sampled_from(VALUES)),
         tenant=draw(st.sampled_from(TENANTS)),

@@ -36,7 +36,9 @@ class _World:
         self.europe = self._subscription(ids.next_id(before), "europe", "orders:**", europe)
         self.changed = self._subscription(ids.next_id(before), "changed", "carts:*")
         self.late = self._subscription(ids.next_id(self.middle_ms), "late", "**")
-        self.subscriptions = (self.orders, self.europe, self.changed, self.late)
+        # The lake has no data of events, so what such a subscription wanted cannot be known.
+        self.large = self._subscription(ids.next_id(before), "large", "**", EventFilter(expression="data.total >= 5"))
+        self.subscriptions = (self.orders, self.europe, self.changed, self.late, self.large)
         self.events = [
             StoredEvent(
                 id=ids.next_id(T0_MS + number * MINUTE_MS),

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from penstock.domain.errors import FailedPrecondition
 from penstock.events.statistics import BEFORE_ALL
 from penstock.history.errors import LakeNotMigrated
 from penstock.history.lake import delta
-from penstock.history.lake.delta import LakeFiles
+from penstock.history.lake.delta import LakeFiles, TableState
 from penstock.history.lake.facts import FACTS
 from penstock.history.lake.facts_job import FactsBatch
 from penstock.history.lake.lake import Lake, open_lake
@@ -84,6 +85,13 @@ def check(spark: SparkSession, rig: FactsRig, lake: str) -> None:
     """Compare every reader with the database."""
     ((attempts,),) = fetch(rig.database, "SELECT count(*) FROM attempts")
     assert set(counts(spark, lake, "deliveries").values()) == {attempts}
+    # With a condition readers look at the statistics of files first.
+    table = DeltaTable(f"{lake}/deliveries")
+    assert len(table.to_pandas(filters=[("outcome", "=", "DELIVERED")])) == attempts
+    with duckdb.connect() as connection:
+        connection.register("rows", table.to_pyarrow_dataset())
+        delivered = "SELECT count(*) FROM rows WHERE outcome = 'DELIVERED' AND key IS NOT NULL"
+        assert connection.execute(delivered).fetchone() == (attempts,)
 
 
 def test_every_reader_counts_what_the_database_has(
@@ -171,6 +179,25 @@ def test_a_row_has_names_times_and_sizes(spark: SparkSession, rig: FactsRig, tmp
     (job,) = DeltaTable(f"{lake}/jobs").to_pyarrow_table().to_pylist()
     assert (job["job_id"], job["final_status"], job["attempts"]) == ("j00000", "COMPLETED", 2)
     assert job["finished_at"] == last["attempted_at"]
+
+
+def test_a_table_of_an_earlier_build_is_read_with_conditions(tmp_path: Path) -> None:
+    files = LakeFiles(str(tmp_path), DELIVERIES)
+    DeltaTable.create(files.uri, DELIVERIES.arrow, partition_by=["date"])
+    row = {**dict.fromkeys(DELIVERIES.names), "outcome": "DELIVERED", "position": 1, "date": date(2025, 11, 1)}
+    files.current()
+    files.commit(files.write(pyarrow.Table.from_pylist([row], DELIVERIES.arrow), "part"), 1, TableState())
+
+    assert len(DeltaTable(files.uri).to_pandas(filters=[("outcome", "=", "DELIVERED")])) == 1
+
+
+def test_what_is_unknown_is_null(spark: SparkSession, rig: FactsRig, tmp_path: Path) -> None:
+    rig.make_jobs(1)
+    rig.add_attempts([attempt("j00000")])
+    add(spark, rig, str(tmp_path / "lake"))
+
+    (row,) = DeltaTable(str(tmp_path / "lake/deliveries")).to_pyarrow_table().to_pylist()
+    assert (row["event_time"], row["subscription"], row["event_bytes"]) == (None, None, None)
 
 
 def test_a_job_has_one_row_when_its_last_attempt_was_read(spark: SparkSession, rig: FactsRig, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from penstock.domain.job import NewJob
 from penstock.domain.matching import Comparison, Condition, EventFilter
 from penstock.domain.subscription import Subscription
 from penstock.events.fan_out.rule import FanOut
-from penstock.events.fan_out.spark_plan import Planned, Planner, packed, planner_of, unpacked
+from penstock.events.fan_out.spark_plan import DataOf, Planned, Planner, no_data, packed, planner_of, unpacked
 from penstock.events.fan_out.spark_task import new_jobs
 from tests.pipeline.fan_out_worlds import NAMES, batch_of, events, row_of, subscriptions
 from tests.rigs.search import examples
@@ -23,8 +23,18 @@ SOME_WORLDS = settings(max_examples=examples(60))
 ALL = Subscription(id="S", name="all", pattern="**", target="https://a.example")
 
 
-def planned(wanting: Sequence[Subscription], rows: Sequence[dict[str, Any]], most_jobs: int = 1000) -> list[Planned]:
-    return list(planner_of(packed(wanting)).plan(batch_of(rows), most_jobs))
+def planned(
+    wanting: Sequence[Subscription],
+    rows: Sequence[dict[str, Any]],
+    most_jobs: int = 1000,
+    data_of: DataOf = no_data,
+) -> list[Planned]:
+    return list(planner_of(packed(wanting)).plan(batch_of(rows), most_jobs, data_of))
+
+
+def data_of(told: Sequence[StoredEvent]) -> DataOf:
+    data = {event.id: event.data for event in told}
+    return lambda ids: {each: data[each] for each in ids}
 
 
 def inline(wanting: Sequence[Subscription], told: Sequence[StoredEvent]) -> list[NewJob]:
@@ -41,7 +51,7 @@ def by_id(jobs: Sequence[NewJob]) -> list[NewJob]:
 def test_it_plans_what_the_inline_engine_makes(
     wanting: list[Subscription], told: list[StoredEvent], most_jobs: int
 ) -> None:
-    pieces = planned(wanting, [row_of(event) for event in told], most_jobs)
+    pieces = planned(wanting, [row_of(event) for event in told], most_jobs, data_of(told))
 
     jobs = [job for piece in pieces for job in new_jobs(piece.jobs)]
     assert by_id(jobs) == by_id(inline(wanting, told))
@@ -83,7 +93,7 @@ def test_it_asks_filters_what_the_inline_engine_asks() -> None:
 def test_a_piece_has_all_jobs_of_its_events_and_is_as_large_as_asked(
     wanting: list[Subscription], told: list[StoredEvent], most_jobs: int
 ) -> None:
-    pieces = planned(wanting, [row_of(event) for event in told], most_jobs)
+    pieces = planned(wanting, [row_of(event) for event in told], most_jobs, data_of(told))
 
     assert [event_id for piece in pieces for event_id in piece.event_ids.to_pylist()] == [event.id for event in told]
     for piece in pieces:
@@ -161,3 +171,25 @@ def test_the_secrets_of_subscriptions_stay_on_the_driver() -> None:
 
 def _is(attribute: str, value: str) -> Condition:
     return Condition(attribute, values=(value,))
+
+
+def test_only_the_data_that_filters_read_is_read_and_in_pieces() -> None:
+    large = Subscription(
+        id="L", name="large", pattern="orders", target="t", filter=EventFilter(expression="data.total >= 450")
+    )
+    told = [
+        StoredEvent(id=f"E{number:03}", source="s", type="orders" if number % 2 else "other", received_ms=number)
+        for number in range(1000)
+    ]
+    asked: list[list[str]] = []
+
+    def read(ids: Sequence[str]) -> dict[str, bytes]:
+        asked.append(list(ids))
+        return {each: b'{"total": %d}' % int(each[1:]) for each in ids}
+
+    pieces = planned([ALL, large], [row_of(event) for event in told], 10_000, read)
+
+    jobs = [job for piece in pieces for job in new_jobs(piece.jobs) if job.subscription_id == "L"]
+    assert [job.event_id for job in jobs] == [event.id for event in told if event.type == "orders"][225:]
+    assert [len(ids) for ids in asked] == [200, 200, 100]
+    assert all(int(each[1:]) % 2 for ids in asked for each in ids)

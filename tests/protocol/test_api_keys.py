@@ -63,6 +63,14 @@ def test_each_role_may_do_its_part(
     assert request(server, method, path, body, bearer("else")).status == 401
 
 
+def test_everyone_is_told_the_role_of_its_own_key(server: str, keys: dict[str, str]) -> None:
+    for role in ("admin", "publisher", "viewer"):
+        assert request(server, "GET", f"{V1}/caller", None, bearer(keys[role])).body == {
+            "name": f"the-{role}",
+            "role": role,
+        }
+
+
 def test_changes_are_kept_with_who_made_them(server: str, keys: dict[str, str]) -> None:
     body = {"name": "audited", "pattern": "a:**", "target": "http://127.0.0.1:9/?", "headers": {"x-api-key": "hunter2"}}
     answer = request(server, "POST", f"{V1}/subscriptions", body, bearer(keys["admin"]))
@@ -76,7 +84,9 @@ def test_changes_are_kept_with_who_made_them(server: str, keys: dict[str, str]) 
     assert (first["who"], first["role"]) == ("the-admin", "admin")
     assert first["action"] == f"POST {V1}/subscriptions"
     assert json.loads(first["detail"])["name"] == "audited"
-    assert (second["action"], second["target"]) == (f"POST {V1}/subscriptions/{{id}}/pause", {"id": made["id"]})
+    assert second["action"] == f"POST {V1}/subscriptions/{{id}}/pause"
+    assert second["target"] == {"id": made["id"], "name": "audited"}
+    assert (first["summary"], second["summary"]) == ("created audited", "paused audited")
     assert "hunter2" not in json.dumps(page)
     assert secret not in json.dumps(page)
 

@@ -323,6 +323,7 @@ async def test_a_subscription_is_shown_without_its_secret(rig: DispatchRig) -> N
         "pattern": "orders:*",
         "target": TARGET,
         "filter": conditions,
+        "filterExpression": "data.total >= 100",
         "retryDelaysS": [1, 2.5],
         "timeoutS": 5,
         "deadLetterTopic": "lost",
@@ -353,6 +354,31 @@ async def test_a_change_changes_what_it_names_and_nothing_else(rig: DispatchRig)
     assert (await rig.ask("GET", path)).body == changed.body
     assert (await rig.ask("PATCH", path, {})).body == changed.body
     assert (await rig.repository.get_subscription(subscription_id)).secrets == (secret,)
+
+
+async def test_conditions_and_expression_of_a_filter_are_changed_apart(rig: DispatchRig) -> None:
+    conditions = [{"attribute": "region", "comparison": "prefix", "values": ["eu"]}]
+    subscription_id, _ = await rig.subscribe(filter=conditions, filterExpression=" data.total >= 100 ")
+    path = f"{V1}/subscriptions/{subscription_id}"
+
+    changed = await rig.ask("PATCH", path, {"filterExpression": "data.total >= 200"})
+    assert (changed.body["filter"], changed.body["filterExpression"]) == (conditions, "data.total >= 200")
+    changed = await rig.ask("PATCH", path, {"filter": []})
+    assert (changed.body["filter"], changed.body["filterExpression"]) == ([], "data.total >= 200")
+    assert (await rig.ask("PATCH", path, {"filterExpression": "total >= 2"})).status == 400
+
+
+async def test_a_subscription_says_whether_it_wants_an_event(rig: DispatchRig) -> None:
+    subscription_id, _ = await rig.subscribe(pattern="orders:*", filterExpression="data.total >= 100")
+    path = f"{V1}/subscriptions/{subscription_id}/match"
+
+    wanted = await rig.ask("POST", path, cloud_event(type="orders:placed", data={"total": 100}))
+    other = await rig.ask("POST", path, cloud_event(type="carts:left", tenant="acme", data={"total": 5}))
+
+    assert wanted.body == {"matches": True, "tenant": True, "pattern": True, "filter": True}
+    assert other.body == {"matches": False, "tenant": False, "pattern": False, "filter": False}
+    assert (await rig.ask("GET", f"{V1}/jobs")).body["jobs"] == []
+    assert len((await rig.ask("GET", f"{V1}/changes")).body["changes"]) == 1
 
 
 async def test_headers_are_shown_to_no_one(rig: DispatchRig) -> None:
@@ -393,6 +419,8 @@ async def test_two_subscriptions_of_a_tenant_cannot_have_one_name(rig: DispatchR
         ({"secret": "short"}, 400),
         ({"headers": {"Webhook-Id": "x"}}, 400),
         ({"filter": [{"attribute": "a", "comparison": "present", "values": ["x"]}]}, 400),
+        ({"filterExpression": "data.total >="}, 400),
+        ({"filterExpression": "data.a == 1 or " * 200 + "data.a == 1"}, 422),
         ({"timeoutS": 601}, 422),
         ({"timeoutS": 0}, 422),
         ({"retryDelaysS": [-1]}, 422),

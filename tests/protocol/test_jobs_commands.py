@@ -134,6 +134,37 @@ def test_attributes_choose_between_subscriptions() -> None:
     assert len(answer("jobs", "list", "--subscription", subscription["id"])["jobs"]) == 1
 
 
+def test_the_data_of_an_event_chooses_between_subscriptions() -> None:
+    name, event_type = subscribed(filter="data.total >= 100 and data.currency in ('EUR', 'USD')")
+    run("publish", event_type, "--data", '{"total": 99, "currency": "EUR"}')
+    run("publish", event_type, "--data", '{"total": 100, "currency": "EUR"}')
+    assert len(answer("jobs", "list", "--subscription", name)["jobs"]) == 1
+
+    sample = ("subscriptions", "test", name, "--sample", event_type, "--data")
+    assert "it matches" in run(*sample, '{"total": 120, "currency": "USD"}').stdout
+    refused = run(*sample, '{"total": 120, "currency": "SEK"}', code=1)
+    assert "the filter is data.total >= 100 and data.currency in ('EUR', 'USD')" in refused.stdout
+    other = run("subscriptions", "test", name, "--sample", "carts:left", code=1)
+    assert f"the type carts:left is not one of {name}:**" in other.stdout
+    assert len(answer("jobs", "list", "--subscription", name)["jobs"]) == 1
+
+
+def test_filters_are_replaced_together_and_a_wrong_one_names_the_place() -> None:
+    name, _ = subscribed(filter="data.total > 5")
+
+    changed = answer(
+        "subscriptions", "update", name, "--filter", "region=eu", "--filter", "data.a == 1", "--filter", "data.b == 2"
+    )
+    wrong = run("subscriptions", "update", name, "--filter", "data.total = 5", code=1)
+    removed = answer("subscriptions", "update", name, "--filter", "")
+
+    assert [each["attribute"] for each in changed["filter"]] == ["region"]
+    assert changed["filterExpression"] == "(data.a == 1) and (data.b == 2)"
+    assert "the filter is wrong at character 12: equality is written ==" in wrong.stderr
+    assert (removed["filter"], removed["filterExpression"]) == ([], "")
+    run("subscriptions", "test", name, "--data", "1", code=2)
+
+
 def test_a_job_is_created_once_per_key_and_cancelled() -> None:
     key = fresh("key")
     options = ("jobs", "create", "--target", "https://orders.example/hook", "--data", "[1]", "--idempotency-key", key)

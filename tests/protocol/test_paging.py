@@ -216,6 +216,8 @@ async def test_the_queues_of_a_real_sqs_server_come_in_pages_that_queues_may_com
 # Answers with lists and no cursor, and why these cannot grow.
 BOUNDED = {
     "/health": "a verdict names at most some reasons of each kind",
+    "/api/v1/subscriptions/{id}/health": "a few kinds of reasons",
+    "/api/v1/subscriptions/{id}/failures": "the newest ones, 200 at most; jobs in ERROR are listed as jobs",
     "/api/v1/metrics": "labels have a limited number of values",
     "/api/router/metrics": "labels have a limited number of values",
     "/api/v1/statistics/history": "a step per minute of two days at most",

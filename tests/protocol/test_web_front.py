@@ -13,6 +13,8 @@ from penstock.console.front import WebFront
 from penstock.console.page import CONTENT_SECURITY_POLICY
 from penstock.domain.replay import ReplayProgress, ReplaySelection
 from penstock.edge.pause import pause
+from penstock.events.api.app import route_table
+from penstock.events.api.changes import IN_WORDS
 from penstock.events.statistics.inline import InlineCounter
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.testing.receiver import Ending, RecordingReceiver, Reply
@@ -391,6 +393,62 @@ async def test_the_breakers_of_subscribers_are_shown_and_reset(rig: DispatchRig,
     assert (await rig.ask("POST", "/api/v1/breakers/reset-all")).body == {"reset": 1}
 
 
+async def test_a_subscription_tells_how_it_stands_and_what_failed(rig: DispatchRig) -> None:
+    subscription_id, _ = await rig.subscribe(retryDelaysS=[])
+    rig.receiver.script(Reply(500, body=b"the ledger is closed"))
+    for number in range(3):
+        await rig.publish(number)
+    await rig.dispatch_all()
+
+    page = f"/api/v1/subscriptions/{subscription_id}"
+    report = (await rig.ask("GET", f"{page}/health")).body
+    assert (report["health"]["name"], report["health"]["blockedGroups"]) == ("billing", 1)
+    assert [reason["code"] for reason in report["reasons"]] == ["GROUPS_BLOCKED"]
+    (failure,) = (await rig.ask("GET", f"{page}/failures")).body["failures"]
+    assert (failure["key"], failure["attempt"]["response"]) == ("customer-1", "the ledger is closed")
+    (held,) = (await rig.ask("GET", f"/api/v1/groups/held?subscriptionId={subscription_id}")).body["groups"]
+    assert (held["errors"], held["waiting"]) == (1, 2)
+    urgent = f"/api/v1/groups/held?order=urgent&subscriptionId={subscription_id}"
+    assert (await rig.ask("GET", urgent)).body["groups"] == [held]
+    assert (await rig.ask("GET", "/api/v1/groups/held?subscriptionId=0000000000000")).body["groups"] == []
+    assert (await rig.ask("GET", "/api/v1/subscriptions/0000000000000/health")).status == 404
+    assert (await rig.ask("GET", "/api/v1/subscriptions/0000000000000/failures")).status == 404
+
+
+async def test_the_health_of_a_new_subscription_is_known_at_once(rig: DispatchRig) -> None:
+    assert (await rig.ask("GET", "/health")).status == 200
+    subscription_id, _ = await rig.subscribe()
+    report = (await rig.ask("GET", f"/api/v1/subscriptions/{subscription_id}/health")).body
+    assert (report["health"]["status"], report["reasons"]) == ("HEALTHY", [])
+
+
+async def test_jobs_are_found_by_a_field_of_their_payload(rig: DispatchRig) -> None:
+    await rig.subscribe()
+    for number in range(4):
+        await rig.publish(number, data={"total": number, "customer": {"id": f"c{number % 2}"}})
+    await rig.ask("POST", "/api/v1/jobs", {"target": rig.receiver.url, "payload": {"customer": [{"id": "c1"}]}})
+
+    async def found(query: str) -> tuple[int, str | None]:
+        body = (await rig.ask("GET", f"/api/v1/jobs?{query}")).body
+        return len(body["jobs"]), body["cursor"]
+
+    assert await found("payload=total%3D3") == (1, None)
+    assert await found("payload=data.customer.id%3Dc1") == (3, None)
+    assert await found("payload=customer.id%3Dc1&type=orders:created") == (2, None)
+    assert await found("payload=customer.name%3Dc1") == (0, None)
+    count, cursor = await found("payload=customer.id%3Dc1&limit=2")
+    assert (count, cursor is not None) == (2, True)
+    assert await found(f"payload=customer.id%3Dc1&limit=2&cursor={cursor}") == (1, None)
+    refused = await rig.ask("GET", "/api/v1/jobs?payload=total")
+    assert (refused.status, "customer.id=17" in refused.body["detail"]) == (400, True)
+
+
+async def test_a_change_of_nothing_is_refused(rig: DispatchRig) -> None:
+    subscription_id, _ = await rig.subscribe()
+    refused = await rig.ask("PATCH", f"/api/v1/subscriptions/{subscription_id}", {})
+    assert (refused.status, "nothing to change" in refused.body["detail"]) == (400, True)
+
+
 async def test_what_was_finished_is_told_newest_first(rig: DispatchRig) -> None:
     await rig.subscribe()
     for number in range(3):
@@ -429,6 +487,12 @@ def test_the_reference_names_every_route_and_nothing_else() -> None:
     page = (Path(__file__).parents[2] / "docs/reference/web-http.md").read_text()
     documented = set(re.findall(r"^\| `([A-Z]+ /[^`?]*)` \|", page, re.MULTILINE))
     assert documented == {f"{route.method} {route.path}" for route in front().routes(jobs_parts())}
+
+
+def test_every_recorded_operation_is_said_in_words() -> None:
+    parts = jobs_parts()
+    routes = (*route_table(parts).routes, *front().routes(parts))
+    assert {f"{route.method} {route.path}" for route in routes if route.is_decision} == set(IN_WORDS)
 
 
 async def test_every_route_of_the_page_is_in_the_openapi_document(rig: DispatchRig) -> None:

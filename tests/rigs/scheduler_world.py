@@ -89,13 +89,16 @@ class MortalDatabase:
     def trouble(self) -> str | None:
         return None
 
+    def require_room(self) -> None:
+        pass
+
     async def write(self, work: Callable[[Transaction], Result]) -> Result:
         await self._life.goes_on()
         result = await self._database.write(work)
         await self._life.goes_on()
         return result
 
-    write_one = read = write
+    write_one = read = read_few = write
 
     async def keep_months(self, now_ms: int) -> None:
         pass

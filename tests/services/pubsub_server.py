@@ -1,7 +1,7 @@
 """A real Pub/Sub server of ours in its own process, and Google's clients that know nothing but its address."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,8 @@ PROJECT = "projects/test"
 class PubsubServer(ServedPart):
     """One server process; `start` after `stop` or `kill` brings it back with the same data on the same port."""
 
-    def __init__(self, directory: Path, *options: str) -> None:
-        super().__init__(directory, "pubsub", ("pubsub", "--probe-port", "0", *options))
+    def __init__(self, directory: Path, *options: str, environment: Mapping[str, str] | None = None) -> None:
+        super().__init__(directory, "pubsub", ("pubsub", "--probe-port", "0", *options), environment)
         self.probes = ""
 
     @property

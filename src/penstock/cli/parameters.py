@@ -27,6 +27,16 @@ def _mode(text: str) -> str:
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
+NodeName: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--node",
+        help="Name in the cluster of the database, all of whose nodes serve; else the setting cluster.node.",
+        metavar="NAME",
+        show_default=False,
+    ),
+]
+
 # Lists
 Limit: TypeAlias = Annotated[int, typer.Option("--limit", min=1, max=1000, metavar="N", help="How many at most.")]
 Cursor: TypeAlias = Annotated[
@@ -89,7 +99,12 @@ ApiHost: TypeAlias = Annotated[
     ),
 ]
 ProbeHost: TypeAlias = Annotated[
-    str, typer.Option("--host", metavar="ADDRESS", help="Address of health and metrics; loopback only.")
+    str,
+    typer.Option(
+        "--host",
+        metavar="ADDRESS",
+        help="Address of health and metrics; on another than loopback, the API needs api.token.",
+    ),
 ]
 
 
@@ -112,12 +127,12 @@ ProcessEndpoint: TypeAlias = Annotated[
     str,
     typer.Option("--endpoint", metavar="URL", help="The process endpoint that routers call; else scheduler.endpoint."),
 ]
-DeadLetterServer: TypeAlias = Annotated[
+PubsubServer: TypeAlias = Annotated[
     str,
     typer.Option(
-        "--dead-letters",
+        "--topics",
         metavar="HOST:PORT",
-        help="Pub/Sub server whose topics take jobs that are given up; else jobs.dead_letters.",
+        help="Pub/Sub server whose topics feed events and take jobs that are given up; else jobs.topics.",
     ),
 ]
 
@@ -133,6 +148,15 @@ Conf: TypeAlias = Annotated[
 ]
 Lake: TypeAlias = Annotated[
     str, typer.Option("--lake", metavar="DIR", help="Directory or URL of the lake; else pipeline.lake.")
+]
+KeepDays: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        metavar="N",
+        show_default=False,
+        help="Delete days from the lake that are older than N, today included; 0 keeps all. Else pipeline.keep_days.",
+    ),
 ]
 Once: TypeAlias = Annotated[bool, typer.Option("--once", help="Process everything that waits now, then stop.")]
 

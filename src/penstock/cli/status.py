@@ -12,7 +12,7 @@ from penstock.cli.output import print_json, print_table, printable
 from penstock.cli.parameters import ApiEndpoint, AsJson
 
 if TYPE_CHECKING:
-    from penstock.client.types import SubscriptionHealth
+    from penstock.client.types import ClusterView, SubscriptionHealth
 
 EXAMPLES = examples("penstock status", "penstock status --json", "penstock status --endpoint http://10.0.0.7:8080")
 
@@ -43,9 +43,29 @@ def status(ctx: typer.Context, endpoint: ApiEndpoint = None, as_json: AsJson = F
         typer.echo(
             f"\n{more}{report.backlog} jobs wait, the oldest that is due for {_span(report.oldest_due_s)}{lag}\n"
         )
+        if report.cluster is not None:
+            _print_cluster(report.cluster)
         _print_subscriptions(report.subscriptions, report.more_subscriptions)
     if report.status is HealthStatus.DEGRADED:
         raise typer.Exit(FAILURE)
+
+
+def _print_cluster(cluster: "ClusterView") -> None:
+    rows = [
+        (
+            node.name,
+            node.address,
+            "STOPPING" if node.draining else "LIVE",
+            f"{node.expires_in_s:.0f} s",
+            ", ".join(f"{each.part} (epoch {each.epoch})" for each in cluster.shards if each.owner == node.name) or "–",
+        )
+        for node in cluster.nodes
+    ]
+    print_table(("node", "address", "state", "expires in", "owns"), rows)
+    for shard in cluster.shards:
+        if shard.owner is None:
+            typer.echo(f"{shard.part}: no node serves {shard.name} now")
+    typer.echo(f"owners have changed {sum(shard.moves for shard in cluster.shards)} times\n")
 
 
 def _print_subscriptions(found: list["SubscriptionHealth"], more: int) -> None:

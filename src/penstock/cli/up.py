@@ -1,6 +1,8 @@
 """`penstock up`: everything on one machine."""
 
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -10,20 +12,24 @@ import typer
 from penstock.cli.family import examples
 from penstock.cli.options import given_or, load_config, options_of
 from penstock.cli.output import print_table
-from penstock.cli.parameters import DataDir, port_option
+from penstock.cli.parameters import DataDir, NodeName, port_option
 
 if TYPE_CHECKING:
+    from penstock.ops.config import Config
     from penstock.ops.part_process import SupervisedPart
-    from penstock.ops.parts import Engine
+    from penstock.ops.parts import Engine, NodeRole
     from penstock.ops.supervisor import Supervisor
 
 EXAMPLES = examples(
     "penstock up",
     "penstock up --data /var/lib/penstock --http 8080 --sqs 9324 --pubsub 8085",
     "penstock up --data /var/lib/penstock --database postgresql://penstock@127.0.0.1/penstock",
+    "penstock up --data /var/lib/penstock --database postgresql://penstock@db/penstock --node a --advertise 10.0.0.1",
 )
 
 _TOKEN_BYTES = 32
+_KEEP_TIME_S = 1.0
+CLOCK_NAME = "clock"
 
 
 class EngineChoice(StrEnum):
@@ -52,6 +58,15 @@ def up(
     router: Annotated[int | None, port_option("the router's API", "ports.router", 8081)] = None,
     pipeline: Annotated[int | None, port_option("the pipeline's progress", "ports.pipeline", 8083)] = None,
     engine: EngineOption = EngineChoice.AUTO,
+    node: NodeName = None,
+    advertise: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST",
+            show_default=False,
+            help="Host name or address at which the other nodes reach this machine; else the setting cluster.host.",
+        ),
+    ] = None,
 ) -> None:
     """Run everything on this machine, until Ctrl-C stops it.
 
@@ -68,9 +83,15 @@ def up(
 
     With a database, events and jobs are in PostgreSQL; queues, the lake and the secret that signs tokens stay in the
     data directory.
+
+    With --node, queues and topics are in PostgreSQL too, and this machine is one of several that share it. Each of them
+    serves everything; one of them schedules, and another takes over when it ends. With --advertise the SQS server
+    accepts signed requests only. Spark needs pipeline.lake and pipeline.checkpoint in a place that all nodes reach;
+    else the engine is inline.
     """
     import uvloop
 
+    from penstock.edge.clock import CLOCK_FILE
     from penstock.edge.randomness import random_bytes
     from penstock.events.process import auth_secrets
     from penstock.http.server import is_loopback
@@ -80,7 +101,7 @@ def up(
     config = load_config(ctx)
     directory = data or config.data.dir
     _check_room(directory)
-    environment = dict(os.environ)
+    environment = {**os.environ, CLOCK_FILE: str(directory.absolute() / CLOCK_NAME)}
     has_keys = bool(config.api.token or config.api.keys)
     if not config.egress.allow and not has_keys and is_loopback(config.http.host):
         environment["PENSTOCK_EGRESS__ALLOW"] = LOOPBACK
@@ -89,10 +110,12 @@ def up(
     if has_keys:
         # The parts call each other too, and of keys only the hashes are known.
         environment[API_TOKEN] = config.api.token or random_bytes(_TOKEN_BYTES).hex()
-    if has_keys or config.sqs.credentials:
+    if has_keys or config.sqs.credentials or given_or(advertise, config.cluster.host):
         environment[PARTS_KEY] = config.sqs.parts_key or parts_key(environment, random_bytes(_TOKEN_BYTES).hex())
     database = given_or(database, config.data.database)
-    if database:
+    chosen = _engine_of_node(engine, config) if given_or(node, config.cluster.node) else engine
+    role = _node_role(config, node, advertise, database)
+    if database and role is None:
         # Parts with a database on a server look for no file with the secret, as they might be on several machines.
         environment[AUTH_SECRET] = auth_secrets(config.jobs, directory)[0].decode()
     ports = Ports(
@@ -101,11 +124,41 @@ def up(
         pubsub=given_or(pubsub, config.ports.pubsub),
         router=given_or(router, config.ports.router),
         pipeline=given_or(pipeline, config.ports.pipeline),
+        pubsub_nodes=config.ports.pubsub_nodes if role is not None and role.host else 0,
     )
     options = options_of(ctx).as_arguments()
     endpoint = config.scheduler.chosen_endpoint
-    parts = parts_of(directory, ports, environment, chosen_engine(engine), options, database, endpoint)
+    parts = parts_of(directory, ports, environment, chosen_engine(chosen), options, database, endpoint, role)
     uvloop.run(_run(parts, directory))
+
+
+def _node_role(config: "Config", node: str | None, advertise: str | None, database: str) -> "NodeRole | None":
+    """Return this machine as a node; None if it is not one."""
+    from penstock.ops.parts import NodeRole
+
+    name, host = given_or(node, config.cluster.node), given_or(advertise, config.cluster.host)
+    if not name:
+        if advertise is not None:
+            raise typer.BadParameter("--advertise needs --node NAME")
+        return None
+    if not database:
+        raise typer.BadParameter("--node needs a database that all nodes share: --database postgresql://…")
+    from penstock.cluster.nodes import identify
+
+    identity = identify(database, name)
+    secret = config.jobs.auth_secret or identity.secret
+    return NodeRole(name=name, host=host, number=identity.number, secret=secret, ttl_s=config.cluster.ttl_s)
+
+
+def _engine_of_node(choice: EngineChoice, config: "Config") -> EngineChoice:
+    """Return inline where Spark's state would be on one machine only; refuse if Spark was asked for."""
+    if choice is EngineChoice.INLINE or (config.pipeline.lake and config.pipeline.checkpoint):
+        return choice
+    missing = "set pipeline.lake and pipeline.checkpoint to places that all nodes reach"
+    if choice is EngineChoice.SPARK:
+        raise typer.BadParameter(f"Spark on several nodes needs shared storage: {missing}")
+    typer.echo(f"using --engine inline: for Spark, {missing}", err=True)
+    return EngineChoice.INLINE
 
 
 def _check_room(directory: Path) -> None:
@@ -138,6 +191,36 @@ def chosen_engine(choice: EngineChoice) -> "Engine":
     return Engine.SPARK
 
 
+@asynccontextmanager
+async def _kept_time(directory: Path) -> AsyncIterator[None]:
+    """Go on with the time of the last run, and keep it for parts that start again and for the next run."""
+    import asyncio
+
+    from penstock.edge.clock import KeptTime
+    from penstock.edge.pause import pause
+    from penstock.edge.private_files import private_directory
+
+    private_directory(directory)
+    kept = KeptTime(directory / CLOCK_NAME)
+    if not kept.resume():
+        typer.echo(
+            "the clock is more than a day behind the last run: jobs of then wait until their times come; set the clock",
+            err=True,
+        )
+    kept.keep()
+
+    async def keep_on() -> None:
+        while True:
+            await pause(_KEEP_TIME_S)
+            kept.keep()
+
+    keeping = asyncio.create_task(keep_on())
+    try:
+        yield
+    finally:
+        keeping.cancel()
+
+
 async def _run(parts: "list[SupervisedPart]", directory: Path) -> None:
     """Run the parts until a signal; the second one does not wait for them."""
     import asyncio
@@ -168,7 +251,7 @@ async def _run(parts: "list[SupervisedPart]", directory: Path) -> None:
 
 async def _supervise(supervisor: "Supervisor", parts: "list[SupervisedPart]", directory: Path) -> None:
     typer.echo(f"starting {', '.join(part.name for part in parts)}; data in {directory}", err=True)
-    async with supervisor:
+    async with _kept_time(directory), supervisor:
         rows = [[part.name, supervisor.addresses[part.name], part.purpose] for part in parts]
         print_table(["part", "address", "for"], rows)
         typer.echo("ready; Ctrl-C stops everything", err=True)

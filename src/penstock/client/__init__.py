@@ -11,7 +11,8 @@ from penstock.client.errors import BadSignature, NoAnswer, StrangeAnswer, TokenR
 from penstock.client.event import Event
 from penstock.client.types import AttemptView as Attempt
 from penstock.client.types import EventReceipt as Receipt
-from penstock.client.types import HealthReport, HeldGroupView, LaneView
+from penstock.client.types import FeedView as Feed
+from penstock.client.types import HealthReport, HeldGroupView, LaneView, Match
 from penstock.client.types import JobView as Job
 from penstock.client.types import PoolView as Pool
 from penstock.client.types import SubscriptionMade as NewSubscription
@@ -32,11 +33,13 @@ __all__ = [
     "Condition",
     "DispatchMode",
     "Event",
+    "Feed",
     "HealthReport",
     "HeldGroupView",
     "Job",
     "JobStatus",
     "LaneView",
+    "Match",
     "NewSubscription",
     "NoAnswer",
     "Penstock",

@@ -97,6 +97,10 @@ class AsyncPenstock:
         """Deliver a test event now, and return how the endpoint answered it."""
         return await self._ask(calls.test_subscription(subscription_id))
 
+    async def match(self, subscription_id: str, event: Event) -> types.Match:
+        """Return whether a subscription wants an event, which is not published."""
+        return await self._ask(calls.match(subscription_id, event))
+
     async def create_job(self, **options: Unpack[JobOptions]) -> types.JobReceipt:
         """Create a job: one delivery of a payload to a URL."""
         return await self._ask(calls.create_job(options))
@@ -160,6 +164,20 @@ class AsyncPenstock:
     async def delete_pool(self, code: str) -> types.PoolView:
         """Remove a pool."""
         return await self._ask(calls.delete_pool(code))
+
+    async def feeds(self) -> list[types.FeedView]:
+        """Return the topics that feed events, by name."""
+        return (await self._ask(calls.feeds())).feeds
+
+    async def feed(
+        self, topic: str, *, type: str | None = None, type_attribute: str | None = None, tenant: str | None = None
+    ) -> types.FeedView:
+        """Let the messages of a Pub/Sub topic become events from now on."""
+        return await self._ask(calls.feed(topic, types.FeedBody(type, type_attribute, tenant)))
+
+    async def unfeed(self, topic: str) -> types.FeedView:
+        """Let a topic feed no more events."""
+        return await self._ask(calls.unfeed(topic))
 
     async def change_page(self, limit: int, cursor: str | None = None) -> types.ChangeList:
         """Return one page of changes made through the API, the newest first, and the cursor of the next page."""

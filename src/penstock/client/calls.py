@@ -10,17 +10,18 @@ import msgspec
 from msgspec import UNSET
 
 from penstock.client import types
-from penstock.client.event import json_of
+from penstock.client.event import Event, encode_event, json_of
 from penstock.domain.errors import AlreadyExists, FailedPrecondition, PenstockError
 from penstock.domain.job_state import JobStatus
 from penstock.domain.matching import Condition
 from penstock.domain.pointer import DispatchMode
-from penstock.domain.subscription import UnkeyedOrder
+from penstock.domain.subscription import BodyFormat, UnkeyedOrder
 
 A = TypeVar("A")
 
 _EVENTS, _JOBS, _POOLS = "/api/v1/events", "/api/v1/jobs", "/api/v1/pools"
 _SUBSCRIPTIONS, _CHANGES, _GROUPS = "/api/v1/subscriptions", "/api/v1/changes", "/api/v1/groups"
+_FEEDS = "/api/v1/feeds"
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class SubscriptionSettings(TypedDict, total=False):
     """Options of a new subscription besides its name, pattern and target."""
 
     filter: Sequence[Condition]
+    filter_expression: str
     secret: str
     pool: str | None
     mode: DispatchMode
@@ -58,6 +60,7 @@ class SubscriptionSettings(TypedDict, total=False):
     timeout_s: float
     headers: Mapping[str, str]
     dead_letter_topic: str
+    body: BodyFormat
     tenant: str
 
 
@@ -68,6 +71,7 @@ class SubscriptionChanges(TypedDict, total=False):
     pattern: str
     target: str
     filter: Sequence[Condition]
+    filter_expression: str
     pool: str | None
     mode: DispatchMode
     unkeyed: UnkeyedOrder
@@ -76,6 +80,7 @@ class SubscriptionChanges(TypedDict, total=False):
     timeout_s: float
     headers: Mapping[str, str]
     dead_letter_topic: str | None
+    body: BodyFormat
 
 
 class JobOptions(TypedDict, total=False):
@@ -175,6 +180,12 @@ def test_subscription(subscription_id: str) -> ApiCall[types.Trial]:
     return ApiCall("POST", f"{_one_subscription(subscription_id)}/test", types.Trial)
 
 
+def match(subscription_id: str, event: Event) -> ApiCall[types.Match]:
+    """Ask whether a subscription wants an event."""
+    path = f"{_one_subscription(subscription_id)}/match"
+    return ApiCall("POST", path, types.Match, encode_event(event), repeatable=True)
+
+
 def create_job(options: JobOptions) -> ApiCall[types.JobReceipt]:
     """Create a job; with an idempotency key it is created once, however often it is sent."""
     payload = options.get("payload")
@@ -243,6 +254,21 @@ def put_pool(code: str, pool: types.PoolBody) -> ApiCall[types.PoolView]:
 def delete_pool(code: str) -> ApiCall[types.PoolView]:
     """Remove a pool."""
     return ApiCall("DELETE", f"{_POOLS}/{_part(code)}", types.PoolView)
+
+
+def feeds() -> ApiCall[types.FeedList]:
+    """List the topics that feed events."""
+    return _get(_FEEDS, types.FeedList)
+
+
+def feed(topic: str, body: types.FeedBody) -> ApiCall[types.FeedView]:
+    """Let a topic feed events."""
+    return ApiCall("PUT", f"{_FEEDS}/{_part(topic)}", types.FeedView, _encode(body), repeatable=True)
+
+
+def unfeed(topic: str) -> ApiCall[types.FeedView]:
+    """Let a topic feed no more events."""
+    return ApiCall("DELETE", f"{_FEEDS}/{_part(topic)}", types.FeedView)
 
 
 def changes(cursor: str | None, limit: int) -> ApiCall[types.ChangeList]:

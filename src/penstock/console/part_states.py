@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
 
-from penstock.client.types import HealthCode, HealthReason, HealthStatus, PartHealth
+from penstock.client.types import ClusterView, HealthCode, HealthReason, HealthStatus, PartHealth
 from penstock.console.errors import PartNotConfigured
 from penstock.console.gateways import PIPELINE_PATH, PipelineAnswer, RouterBreakers
 from penstock.console.upstream import Upstream
@@ -50,7 +50,15 @@ class OtherParts:
             tuple(reason for each in states for reason in each.reasons),
             tuple(view for each in states for view in each.breakers),
             max(lags, default=None),
+            await self._cluster(),
         )
+
+    async def _cluster(self) -> ClusterView | None:
+        """Return the nodes of the SQS server; None if it is the only one, or does not answer."""
+        try:
+            return msgspec.json.decode(await self._queues.ask("GET", "/cluster"), type=ClusterView)
+        except (PenstockError, Refused, msgspec.DecodeError):
+            return None
 
     async def _state(self, name: str, upstream: Upstream, read: _Read) -> PartStates | None:
         url = mask_whole_url(upstream.url)

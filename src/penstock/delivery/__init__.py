@@ -9,6 +9,7 @@ from penstock.delivery.errors import (
     ConnectionBroken,
     ConnectTimedOut,
     DeliveryFailed,
+    SecretUnreadable,
     Undeliverable,
 )
 from penstock.delivery.http.answer import Answer
@@ -22,11 +23,12 @@ from penstock.delivery.webhook.request import (
     cloud_event,
     delivery_request,
     envelope_of,
-    is_json,
 )
+from penstock.delivery.webhook.secret_box import SEALED, SecretBox, encryption_keys
 from penstock.delivery.webhook.trace import span_of_delivery, span_of_event, trace_of_event, trace_of_job
 
 __all__ = [
+    "SEALED",
     "Answer",
     "AnswerTimedOut",
     "AnyAddress",
@@ -46,16 +48,18 @@ __all__ = [
     "Headers",
     "HttpClient",
     "RequestHead",
+    "SecretBox",
+    "SecretUnreadable",
     "Target",
     "Undeliverable",
     "WebhookDelivery",
     "checked_headers",
     "cloud_event",
     "delivery_request",
+    "encryption_keys",
     "envelope_of",
     "exchange_once",
     "head_with",
-    "is_json",
     "open_courier",
     "own_part_settings",
     "parse_target",

@@ -1,12 +1,45 @@
 """An event, in the shape of CloudEvents."""
 
 from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
 
 import msgspec
 
 from penstock.domain.message import NO_ATTRIBUTES
 
 PRIORITY_EXTENSION = "highpriority"
+MISSING: Final = object()
+"""The data of an event that has none, or none that is JSON."""
+_UNREAD: Final = object()
+
+
+@lru_cache(maxsize=256)
+def is_json(content_type: str) -> bool:
+    """Return whether a content type is JSON."""
+    media_type = content_type.partition(";")[0].strip().lower()
+    return media_type.endswith(("/json", "+json"))
+
+
+class Filterable:
+    """What filters can ask of an event: its attributes, and its data, which is decoded when a filter asks for it."""
+
+    __slots__ = ("_content", "_data", "attributes")
+
+    def __init__(self, attributes: Mapping[str, str], content: bytes, content_type: str) -> None:
+        self.attributes = attributes
+        self._content = content
+        self._data: object = _UNREAD if content and is_json(content_type) else MISSING
+
+    @property
+    def data(self) -> object:
+        """The decoded data, or MISSING."""
+        if self._data is _UNREAD:
+            try:
+                self._data = msgspec.json.decode(self._content)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                self._data = MISSING
+        return self._data
 
 
 def is_high_priority_event(attributes: Mapping[str, str]) -> bool:
@@ -44,9 +77,9 @@ class StoredEvent(msgspec.Struct, frozen=True, kw_only=True):
         return is_high_priority_event(self.attributes)
 
     @property
-    def filterable(self) -> dict[str, str]:
-        """The attributes that a subscription's filter can use: the extensions and the standard ones."""
+    def filterable(self) -> Filterable:
+        """What a subscription's filter can use: the extensions, the standard attributes and the data."""
         named = {"id": self.cloud_id, "source": self.source, "type": self.type}
         if self.subject is not None:
             named["subject"] = self.subject
-        return {**self.attributes, **named}
+        return Filterable({**self.attributes, **named}, self.data, self.content_type)

@@ -24,6 +24,15 @@ class UnkeyedOrder(StrEnum):
     ORDERED = "ordered"
 
 
+class BodyFormat(StrEnum):
+    """What the body of a delivery is."""
+
+    CLOUDEVENT = "cloudevent"
+    """The event as a JSON document."""
+    SLACK = "slack"
+    """A message of Slack's incoming webhooks, which Mattermost and others take too: `{"text": "…"}`."""
+
+
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     """A subscriber's request; `secrets` has the newest first, and several during a rotation.
 
@@ -45,6 +54,7 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = NO_ATTRIBUTES
     paused: bool = False
     dead_letter_topic: str | None = None
+    body: BodyFormat = BodyFormat.CLOUDEVENT
     tenant: str = ""
 
     def __post_init__(self) -> None:

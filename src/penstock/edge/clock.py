@@ -1,7 +1,11 @@
 """The clock port and the system's clocks. Rules take `now_ms`; async code reads it from a Clock."""
 
+import os
+import struct
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 _NS_PER_MS = 1_000_000
@@ -38,8 +42,12 @@ class SlewedTime:
     def __init__(self, wall_ns: Callable[[], int], steady_ns: Callable[[], int]) -> None:
         self._wall_ns = wall_ns
         self._steady_ns = steady_ns
-        self._anchor = _Anchor(steady_ns(), wall_ns(), 0)
         self._last_ms = 0
+        self.start_at(wall_ns())
+
+    def start_at(self, time_ns: int) -> None:
+        """Let it be this time now, whatever the wall clock says."""
+        self._anchor = _Anchor(self._steady_ns(), time_ns, self._wall_ns() - time_ns)
 
     def now_ms(self) -> int:
         """Return milliseconds since the Unix epoch."""
@@ -61,8 +69,58 @@ def _steady_ns() -> int:
     return time.clock_gettime_ns(_STEADY)
 
 
+class KeptTime:
+    """The time of the parts of one machine, in a file, so that those that start later have the same.
+
+    A part that starts after the wall clock was set back would else be behind times that are stored already: what is due
+    would wait, and new events would go before older ones of their key.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def resume(self) -> bool:
+        """Let the time of this process not be before the kept one; return False if that is too far ahead to be true."""
+        kept, now_ns = self._read(), _of_process.now_ms() * _NS_PER_MS
+        if kept is not None and kept[1] > now_ns + _MOST_AHEAD_NS:
+            return False
+        if kept is not None and kept[1] > now_ns:
+            _of_process.start_at(kept[1])
+        return True
+
+    def follow(self) -> None:
+        """Take over the time of the process that keeps it, which runs on this machine now."""
+        if (kept := self._read()) is not None:
+            _of_process.start_at(kept[1] + _steady_ns() - kept[0])
+
+    def keep(self) -> None:
+        """Write the time of this process."""
+        # In place, which needs no room on a full disk. Without it, a later start goes by the wall clock.
+        with suppress(OSError):
+            file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.pwrite(file, _KEPT.pack(_steady_ns(), _of_process.now_ms() * _NS_PER_MS), 0)
+            finally:
+                os.close(file)
+
+    def _read(self) -> tuple[int, int] | None:
+        with suppress(OSError, struct.error):
+            steady_ns, time_ns = _KEPT.unpack(self._path.read_bytes())
+            return steady_ns, time_ns
+        return None
+
+
+CLOCK_FILE = "_PENSTOCK_CLOCK_FILE"
+"""The variable by which `penstock up` names the file with the time of its parts."""
+
+_KEPT = struct.Struct("<qq")
+# Where the clock was wrong by more, that must not last for months.
+_MOST_AHEAD_NS = 86_400 * 1_000_000_000
+
 # One for the process: clocks that are created before and after a step of the wall clock must agree.
 _of_process = SlewedTime(time.time_ns, _steady_ns)
+if CLOCK_FILE in os.environ:
+    KeptTime(Path(os.environ[CLOCK_FILE])).follow()
 
 
 class SystemClock:

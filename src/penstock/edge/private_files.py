@@ -8,8 +8,8 @@ from pathlib import Path
 OWNER_ONLY = 0o600
 _OWNER_DIRECTORY = 0o700
 _OTHERS = 0o077
-# The databases of the parts, with their logs, and the secret that signs tokens.
-_KEPT = ("jobs.db*", "sqs.db*", "pubsub.db*", "dispatch.secret")
+# The time, the databases of the parts with their logs, and the secret that signs tokens.
+_KEPT = ("clock", "jobs.db*", "sqs.db*", "pubsub.db*", "dispatch.secret")
 
 
 def private_directory(directory: Path) -> None:

@@ -1,11 +1,14 @@
 """Errors of audits, replays, reports and repartitioning.
 
 InvalidArgument
-└── CannotRepartition    the queue cannot be repartitioned in this way
+├── CannotRepartition    the queue cannot be repartitioned in this way
+└── InvalidQuery         a query over the lake cannot be run
 NotFound
 └── LakeEmpty            the lake has no facts
 FailedPrecondition
 ├── LakeNotMigrated      the lake has the format of an older version
+├── LanesBusy            jobs of the same keys are on their way, beside which a direct replay would lose their order
+├── RowsForgotten        rows to be added may be some that were forgotten since they were read
 ├── QueueInUse           the source or the target is used meanwhile
 └── QueuesDiffer         the target does not hold what the source holds
 Unavailable
@@ -35,8 +38,29 @@ class LakeNotMigrated(FailedPrecondition):
         )
 
 
+class LanesBusy(FailedPrecondition):
+    """Jobs of the same keys are on their way, beside which a direct replay would lose their order."""
+
+    def __init__(self, groups: int) -> None:
+        super().__init__(
+            f"{groups} of the keys have jobs on their way, and a direct replay would not keep their order with these: "
+            "wait until they are delivered, or replay through the queue, without --direct"
+        )
+
+
+class RowsForgotten(FailedPrecondition):
+    """Rows to be added may be some that were forgotten since they were read."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(f"rows of {uri} were forgotten meanwhile, so the batch has to be read again")
+
+
 class CannotRepartition(InvalidArgument):
     """The queue cannot be repartitioned in this way."""
+
+
+class InvalidQuery(InvalidArgument):
+    """A query over the lake cannot be run."""
 
 
 class QueueInUse(FailedPrecondition):

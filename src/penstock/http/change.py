@@ -6,7 +6,7 @@ import msgspec
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """A change that was made. `action` is the operation, `target` the variable parts of its path."""
+    """A change that was made. `action` is the operation, `target` the variable parts of its path and what it names."""
 
     who: str
     role: str

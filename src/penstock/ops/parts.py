@@ -3,6 +3,7 @@
 import os
 import socket
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from urllib.parse import quote
@@ -21,12 +22,16 @@ from penstock.sqs.client import BlockingSqsClient, SqsEndpoint
 
 DISPATCH_QUEUE = "dispatch.fifo"
 LOOPBACK = "127.0.0.0/8,::1/128"
+# The SQS server asks for signatures there.
+_EVERYWHERE = "0.0.0.0"
 
 API_TOKEN = "PENSTOCK_API__TOKEN"
 AUTH_SECRET = "PENSTOCK_JOBS__AUTH_SECRET"
 DENY_PORTS = "PENSTOCK_EGRESS__DENY_PORTS"
 
 _PARTS = "penstock-parts"
+_NODE_ID = "PENSTOCK_NODE__ID"
+_MOST_PARTS = 8
 _FAN_OUT = "PENSTOCK_JOBS__FAN_OUT"
 _DATABASE = "PENSTOCK_DATA__DATABASE"
 _DIRECTORY = "PENSTOCK_DATA__DIR"
@@ -51,6 +56,48 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     pubsub: int
     router: int
     pipeline: int
+    pubsub_nodes: int = 0
+    """Where the Pub/Sub API takes calls of other nodes."""
+
+
+class NodeRole(msgspec.Struct, frozen=True, kw_only=True):
+    """This machine as a node of the cluster of its database."""
+
+    name: str
+    host: str = ""
+    """Where the other nodes reach it; empty: all of them are on this machine."""
+    number: int = 0
+    """Its number among the nodes: each of its parts creates ids with a number of its own."""
+    secret: str = ""
+    """Signs the tokens of jobs, as on every node; empty: the environment has it."""
+    ttl_s: float = 10.0
+
+    def settings(self) -> dict[str, str]:
+        """Return the environment of a node's parts: they stand by for those of other nodes."""
+        settings = {
+            "PENSTOCK_CLUSTER__NODE": self.name,
+            "PENSTOCK_CLUSTER__TTL_S": str(self.ttl_s),
+            "PENSTOCK_SCHEDULER__STANDBY": "sql",
+            "PENSTOCK_SCHEDULER__LEASE_TTL_S": str(self.ttl_s),
+            "PENSTOCK_SCHEDULER__LEASE_RENEW_S": str(self.ttl_s / 3),
+            "PENSTOCK_SCHEDULER__CLAIM_LEASE_S": str(self.ttl_s),
+        }
+        return {**settings, AUTH_SECRET: self.secret} if self.secret else settings
+
+    def of_sqs(self, port: int) -> tuple[str, ...]:
+        """Return the options of the SQS server."""
+        if not self.host:
+            return ("--node", self.name)
+        return ("--node", self.name, "--host", _EVERYWHERE, "--advertise", f"http://{self._bracketed}:{port}")
+
+    def of_pubsub(self, port: int) -> tuple[str, ...]:
+        """Return the options of the Pub/Sub API."""
+        options = ("--node", self.name, "--node-port", str(port))
+        return (*options, "--advertise", f"{self._bracketed}:{port}") if self.host else options
+
+    @property
+    def _bracketed(self) -> str:
+        return f"[{self.host}]" if ":" in self.host else self.host
 
 
 def parts_of(
@@ -61,28 +108,36 @@ def parts_of(
     options: Sequence[str] = (),
     database: str = "",
     endpoint: str = "",
+    node: NodeRole | None = None,
 ) -> list[SupervisedPart]:
     """Return the SQS server, Pub/Sub API, API and router, and the pipeline with Spark; else the API runs the scheduler.
 
     `options` go before every part's command, such as --config FILE. `database` is the URL of PostgreSQL for events and
-    jobs; queues stay in the directory. `endpoint` is where routers bring jobs; empty: to the API.
+    jobs; queues stay in the directory, unless this machine is a node: then they and the topics are there too.
+    `endpoint` is where routers bring jobs; empty: to the API.
     """
+    environment = environment if node is None else {**node.settings(), **environment}
     data = ("--data", str(directory))
     # By the environment: the URL may hold a password, and --data would choose the file in the directory.
     jobs_data = () if database else data
-    reserved = [ReservedPort(port) for port in (ports.sqs, ports.pubsub, 0, ports.http, ports.router, ports.pipeline)]
-    sqs_port, pubsub_port, pubsub_probe_port, http_port, router_port, pipeline_port = reserved
+    wanted = (ports.sqs, ports.pubsub, 0, ports.pubsub_nodes, ports.http, ports.router, ports.pipeline)
+    reserved = [ReservedPort(port) for port in wanted]
+    sqs_port, pubsub_port, pubsub_probe_port, hop_port, http_port, router_port, pipeline_port = reserved
     environment = {**environment, DENY_PORTS: _with_ports(environment.get(DENY_PORTS, ""), reserved)}
     jobs_environment = {**environment, _DATABASE: database, _DIRECTORY: str(directory)} if database else environment
     with_spark = engine is Engine.SPARK
+    queues_data, queues_environment = (data, environment) if node is None else ((), jobs_environment)
 
     def sqs(_: Mapping[str, str]) -> tuple[str, ...]:
         # The parts sign with whatever AWS credentials the environment has; they must see the same queues.
-        return (*options, "serve", "sqs", "--port", sqs_port.release(), "--scopes", "one", *data)
+        shared = () if node is None else node.of_sqs(sqs_port.number)
+        return (*options, "serve", "sqs", "--port", sqs_port.release(), "--scopes", "one", *shared, *queues_data)
 
     def pubsub(_: Mapping[str, str]) -> tuple[str, ...]:
         port, probe_port = pubsub_port.release(), pubsub_probe_port.release()
-        return (*options, "serve", "pubsub", "--port", port, "--probe-port", probe_port, *data)
+        hop_port.release()
+        shared = () if node is None else node.of_pubsub(hop_port.number)
+        return (*options, "serve", "pubsub", "--port", port, "--probe-port", probe_port, *shared, *queues_data)
 
     def api(at: Mapping[str, str]) -> tuple[str, ...]:
         queue = ("--queue", _dispatch_queue(at["sqs"], environment))
@@ -91,11 +146,11 @@ def parts_of(
         if with_spark:
             shown += ["--pipeline", f"http://127.0.0.1:{pipeline_port.number}"]
         part = "api" if with_spark else "dispatch"
-        topics = ("--dead-letters", at["pubsub"])
+        topics = ("--topics", at["pubsub"])
         return (*options, "serve", part, "--port", port, *queue, *topics, *shown, *jobs_data)
 
     def router(at: Mapping[str, str]) -> tuple[str, ...]:
-        topics = ("--dead-letters", at["pubsub"])
+        topics = ("--topics", at["pubsub"])
         return (*options, "serve", "router", "--port", router_port.release(), *topics, "--local", *jobs_data)
 
     def router_configuration(at: Mapping[str, str]) -> Mapping[str, str]:
@@ -108,12 +163,14 @@ def parts_of(
 
     api_environment = {**jobs_environment, _FAN_OUT: FanOutBy.PIPELINE} if with_spark else jobs_environment
     parts = [
-        SupervisedPart("sqs", "SQS; any AWS SDK by its endpoint URL", sqs, environment, port_from=_chosen("sqs")),
+        SupervisedPart(
+            "sqs", "SQS; any AWS SDK by its endpoint URL", sqs, queues_environment, port_from=_chosen("sqs")
+        ),
         SupervisedPart(
             "pubsub",
             "Pub/Sub; Google's clients by PUBSUB_EMULATOR_HOST",
             pubsub,
-            environment,
+            queues_environment,
             port_from=_chosen("pubsub"),
         ),
         SupervisedPart(
@@ -138,7 +195,13 @@ def parts_of(
         parts.append(
             SupervisedPart("pipeline", purpose, pipeline, jobs_environment, start_s=_SPARK_START_S, port_from=how)
         )
-    return parts
+    return parts if node is None else [_numbered(part, node.number, place) for place, part in enumerate(parts)]
+
+
+def _numbered(part: SupervisedPart, number: int, place: int) -> SupervisedPart:
+    if _NODE_ID in part.environment:
+        return part
+    return replace(part, environment={**part.environment, _NODE_ID: str(number * _MOST_PARTS + place)})
 
 
 def _chosen(option: str, setting: str = "") -> str:

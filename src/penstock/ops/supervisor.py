@@ -52,6 +52,12 @@ class Supervisor:
         for process in self._processes.values():
             process.kill()
 
+    def abandon(self) -> None:
+        """End all parts as a power cut would, and do not start them again."""
+        for watch in self._watches:
+            watch.cancel()
+        self.kill()
+
     async def _start(self, part: SupervisedPart) -> None:
         process = self._processes[part.name] = PartProcess(part, self._report)
         self.addresses[part.name] = await process.start(self.addresses)

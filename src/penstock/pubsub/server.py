@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import grpc  # type: ignore[import-untyped]
@@ -27,7 +27,7 @@ _SWEEP_S = 60.0
 _GRACE_S = 5.0
 # Each push has its subscription's timeout; the client's own is only a safety net.
 _PUSHING = DeliverySettings(request_timeout_s=2.0 * MAX_ACK_DEADLINE_S, connect_timeout_s=10.0)
-_GRPC_OPTIONS = (
+GRPC_OPTIONS = (
     # A request somewhat larger than 10 MB must arrive, so that the error can say what is wrong with it.
     ("grpc.max_receive_message_length", 24 * MIB),
     ("grpc.max_send_message_length", -1),
@@ -79,14 +79,22 @@ async def open_services(
 class GrpcServer:
     """A gRPC server on the running loop: `async with` starts it and stops it gracefully."""
 
-    def __init__(self, services: PubsubServices, host: str, port: int, *, allow_remote: bool = False) -> None:
-        self._services = services
+    def __init__(
+        self,
+        handlers: Sequence[grpc.GenericRpcHandler],
+        stop_waiting: Callable[[], None],
+        host: str,
+        port: int,
+        *,
+        allow_remote: bool = False,
+    ) -> None:
+        self._stop_waiting = stop_waiting
         # Bound briefly, so that a bad address gives the same error as everywhere else.
         with listening_socket(host, port, credentials_set=allow_remote) as probe:
             self.port = probe.getsockname()[1]
         self.address = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
-        self._server = grpc.aio.server(options=_GRPC_OPTIONS)
-        self._server.add_generic_rpc_handlers(generic_handlers(services))
+        self._server = grpc.aio.server(options=GRPC_OPTIONS)
+        self._server.add_generic_rpc_handlers(handlers)
         self._server.add_insecure_port(self.address)
 
     async def __aenter__(self) -> "GrpcServer":
@@ -95,7 +103,7 @@ class GrpcServer:
 
     async def __aexit__(self, *_: object) -> None:
         """Accept no more calls, end streams and waiting pulls, and give the others some time to finish."""
-        self._services.stop_waiting()
+        self._stop_waiting()
         await self._server.stop(_GRACE_S)
 
 
@@ -109,7 +117,13 @@ async def serve_pubsub(store: Store, clock: Clock, ids: TsidFactory, settings: P
         probes = HttpServer(
             _probes(services, store), settings.host, settings.probe_port, credentials_set=settings.allow_remote
         )
-        server = GrpcServer(services, settings.host, settings.port, allow_remote=settings.allow_remote)
+        server = GrpcServer(
+            generic_handlers(services),
+            services.stop_waiting,
+            settings.host,
+            settings.port,
+            allow_remote=settings.allow_remote,
+        )
         async with probes, server:
             for port in (probes.port, server.port):
                 serve_port(port)

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.domain.errors import InvalidArgument
-from penstock.domain.event import StoredEvent
+from penstock.domain.event import Filterable, StoredEvent
 from penstock.domain.matching import Comparison, Condition, EventFilter
 
 EU = {"region": "eu-west", "tier": "gold"}
@@ -34,9 +34,14 @@ def test_a_condition(condition: Condition, holds: bool) -> None:
 def test_all_conditions_must_hold_and_none_means_everything() -> None:
     region, silver = Condition("region", values=("eu-west",)), Condition("tier", values=("silver",))
 
-    assert EventFilter((region,)).passes(EU)
-    assert not EventFilter((region, silver)).passes(EU)
-    assert EventFilter().passes({})
+    event = Filterable(EU, b'{"total": 5}', "application/json")
+
+    assert EventFilter((region,)).passes(event)
+    assert not EventFilter((region, silver)).passes(event)
+    assert EventFilter((region,), "data.total == 5").passes(event)
+    assert not EventFilter((silver,), "data.total == 5").passes(event)
+    assert not EventFilter((region,), "data.total > 5").passes(event)
+    assert EventFilter().passes(Filterable({}, b"", ""))
 
 
 @pytest.mark.parametrize(
@@ -64,4 +69,10 @@ def test_what_every_event_has_can_be_filtered_and_not_faked() -> None:
         attributes={"source": "fake", "a": "b"},
     )
 
-    assert event.filterable == {"id": "1", "source": "shop", "type": "orders:created", "subject": "17", "a": "b"}
+    assert event.filterable.attributes == {
+        "id": "1",
+        "source": "shop",
+        "type": "orders:created",
+        "subject": "17",
+        "a": "b",
+    }

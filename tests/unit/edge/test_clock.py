@@ -1,13 +1,18 @@
 """The clocks: the system's, which a step of the machine's clock neither stops nor moves, and the virtual one."""
 
+import os
+import subprocess
+import sys
 import time
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.edge.clock import SlewedTime, SystemClock, wall_ms
+from penstock.edge import clock as system
+from penstock.edge.clock import CLOCK_FILE, KeptTime, SlewedTime, SystemClock, wall_ms
 from penstock.testing.clock import VirtualClock
 
 SECOND_NS = 1_000_000_000
@@ -98,3 +103,70 @@ def test_virtual_clock_does_not_run_backwards() -> None:
     with pytest.raises(ValueError, match="backwards"):
         clock.advance(-0.001)
     assert clock.now_ms() == 1_000
+
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def process_time(monkeypatch: pytest.MonkeyPatch) -> SlewedTime:
+    """The time of this process, for a test that changes it."""
+    made = SlewedTime(time.time_ns, system._steady_ns)
+    monkeypatch.setattr(system, "_of_process", made)
+    return made
+
+
+def now_ms_of_a_new_process(clock_file: Path) -> int:
+    program = "from penstock.edge.clock import SystemClock; print(SystemClock().now_ms())"
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, CLOCK_FILE: str(clock_file)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return int(ran.stdout)
+
+
+@pytest.mark.parametrize("ahead_ms", [HOUR_MS, -HOUR_MS])
+def test_a_part_has_the_time_of_those_that_run(tmp_path: Path, process_time: SlewedTime, ahead_ms: int) -> None:
+    process_time.start_at(time.time_ns() + ahead_ms * 1_000_000)
+    KeptTime(tmp_path / "clock").keep()
+    before_ms = SystemClock().now_ms()
+    shown_ms = now_ms_of_a_new_process(tmp_path / "clock")
+    assert before_ms <= shown_ms <= SystemClock().now_ms() + 100
+    assert now_ms_of_a_new_process(tmp_path / "missing") == pytest.approx(time.time() * 1000, abs=30_000)
+
+
+def test_time_goes_on_where_the_last_run_ended_although_the_clock_was_set_back(
+    tmp_path: Path, process_time: SlewedTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = KeptTime(tmp_path / "clock")
+    process_time.start_at(time.time_ns() + HOUR_MS * 1_000_000)
+    kept.keep()
+    last_ms = SystemClock().now_ms()
+    monkeypatch.setattr(system, "_of_process", SlewedTime(time.time_ns, system._steady_ns))
+    assert SystemClock().now_ms() < last_ms - HOUR_MS / 2
+    assert kept.resume()
+    assert SystemClock().now_ms() >= last_ms
+
+
+def test_a_kept_time_of_more_than_a_day_ahead_is_not_believed(
+    tmp_path: Path, process_time: SlewedTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = KeptTime(tmp_path / "clock")
+    process_time.start_at(time.time_ns() + 25 * HOUR_MS * 1_000_000)
+    kept.keep()
+    monkeypatch.setattr(system, "_of_process", SlewedTime(time.time_ns, system._steady_ns))
+    assert not kept.resume()
+    assert SystemClock().now_ms() == pytest.approx(time.time() * 1000, abs=30_000)
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"much longer than it should be"])
+def test_a_file_that_is_damaged_changes_nothing(tmp_path: Path, process_time: SlewedTime, content: bytes) -> None:
+    (tmp_path / "clock").write_bytes(content)
+    kept = KeptTime(tmp_path / "clock")
+    assert kept.resume()
+    kept.follow()
+    assert SystemClock().now_ms() == pytest.approx(time.time() * 1000, abs=30_000)

@@ -4,7 +4,7 @@ import typer
 
 from penstock.cli.events.connection import connect
 from penstock.cli.family import examples
-from penstock.cli.output import print_json, print_table
+from penstock.cli.output import print_json, print_table, printable
 from penstock.cli.parameters import ApiEndpoint, AsJson, Cursor, Limit
 
 EXAMPLES = examples("penstock changes", "penstock changes --limit 20 --json")
@@ -20,9 +20,9 @@ def changes(
         print_json(page)
         return
     rows = [
-        [f"{change.at:%Y-%m-%d %H:%M:%S}", change.who, change.action, " ".join(change.target.values()), change.detail]
+        [f"{change.at:%Y-%m-%d %H:%M:%S}", change.who, printable(change.summary), printable(change.detail)]
         for change in page.changes
     ]
-    print_table(["at (UTC)", "who", "what", "which", "body"], rows)
+    print_table(["at (UTC)", "who", "what", "body"], rows)
     if page.cursor is not None:
         typer.echo(f"for more: --cursor {page.cursor}", err=True)

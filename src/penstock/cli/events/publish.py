@@ -28,6 +28,11 @@ DataOption: TypeAlias = Annotated[
 ContentTypeOption: TypeAlias = Annotated[
     str, typer.Option("--content-type", metavar="TYPE", help="The type of the data, if it is not JSON.")
 ]
+Attributes: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--attribute", metavar="K=V", help="An attribute that filters can use; repeatable."),
+]
+Subject: TypeAlias = Annotated[str | None, typer.Option("--subject", metavar="TEXT", help="What the event is about.")]
 
 
 def read_data(given: str | None, content_type: str) -> object:
@@ -75,11 +80,9 @@ def publish(
         str | None,
         typer.Option("--id", metavar="ID", help="The event's id; the same id and source again do nothing."),
     ] = None,
-    subject: Annotated[str | None, typer.Option(metavar="TEXT", help="What the event is about.")] = None,
+    subject: Subject = None,
     tenant: Tenant = None,
-    attribute: Annotated[
-        list[str] | None, typer.Option(metavar="K=V", help="An attribute that filters can use; repeatable.")
-    ] = None,
+    attribute: Attributes = None,
     high_priority: HighPriority = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Return when it is delivered; the exit code is 1 if that fails.")

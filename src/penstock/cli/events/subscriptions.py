@@ -1,23 +1,30 @@
 """`penstock subscriptions`: which events are delivered, and where."""
 
 import json
+import re
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from penstock.cli.events.connection import connect, subscription_of
+from penstock.cli.events.publish import Attributes, ContentTypeOption, DataOption, Subject, read_data
 from penstock.cli.failures import FAILURE
 from penstock.cli.family import examples, family
 from penstock.cli.output import print_json, print_table, printable, yes_or_no
 from penstock.cli.parameters import ApiEndpoint, AsJson, Headers, HighPriority, Mode, Pool, Tenant, Yes, given, pairs
 
 if TYPE_CHECKING:
-    from penstock.client import Condition, Penstock, Subscription
+    from penstock.client import Match, Penstock, Subscription
 
 Which: TypeAlias = Annotated[str, typer.Argument(metavar="NAME|ID", help="The subscription, by its name or its id.")]
 Filters: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option("--filter", metavar="K=V,…", help="Only events whose attribute has one of the values; repeatable."),
+    typer.Option(
+        "--filter",
+        metavar="K=V,…|EXPRESSION",
+        help="Only events whose attribute has one of the values, or that meet an expression such as "
+        "'data.total >= 100'; repeatable, and all must hold.",
+    ),
 ]
 Retry: TypeAlias = Annotated[
     str | None, typer.Option("--retry", metavar="S,S,…", help="Seconds to wait after each failed attempt.")
@@ -29,9 +36,16 @@ Unkeyed: TypeAlias = Annotated[
     str | None,
     typer.Option("--unkeyed", metavar="none|ordered", help="Whether events without a key are delivered in order."),
 ]
+Body: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--body", metavar="cloudevent|slack", help="What is sent: the event, or a text for a chat."),
+]
 DeadLetters: TypeAlias = Annotated[
     str | None, typer.Option("--dead-letter-topic", metavar="TOPIC", help="Topic that gets a copy of failed events.")
 ]
+
+# An attribute and values, as in region=eu; in an expression = never stands alone.
+_VALUES = re.compile(r"\w+=(?!=)")
 
 app = family(
     "Manage subscriptions: which events are delivered, and where.",
@@ -62,6 +76,8 @@ def list_subscriptions(ctx: typer.Context, endpoint: ApiEndpoint = None, as_json
         "penstock subscriptions create billing --pattern 'orders:**' --target https://billing.example/hook",
         "penstock subscriptions create eu --pattern 'orders:*:created' --target https://eu.example "
         "--filter region=eu,uk --mode NEXT_ON_ERROR --retry 5,60,3600",
+        "penstock subscriptions create large --pattern 'orders:**' --target https://large.example "
+        "--filter \"data.total >= 100 and data.currency in ('EUR', 'USD')\"",
     )
 )
 def create(
@@ -80,16 +96,23 @@ def create(
     timeout_s: Timeout = None,
     header: Headers = None,
     dead_letter_topic: DeadLetters = None,
+    body: Body = None,
     secret: Annotated[
         str | None,
-        typer.Option(metavar="SECRET", help="Secret to sign with, whsec_ and base64; else a new one, which is safer."),
+        typer.Option(
+            metavar="SECRET",
+            help="Secret to sign with, whsec_ and base64; - reads it from standard input, where no one else sees it. "
+            "Else a new one.",
+        ),
     ] = None,
     tenant: Tenant = None,
     endpoint: ApiEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a subscription; the secret that signs its deliveries is shown only now."""
-    options = _options(filters, mode, pool, unkeyed, high_priority, retry, timeout_s, header, dead_letter_topic)
+    options = _options(filters, mode, pool, unkeyed, high_priority, retry, timeout_s, header, dead_letter_topic, body)
+    if secret == "-":
+        secret = typer.get_text_stream("stdin").readline().strip()
     with connect(ctx, endpoint) as client:
         made = client.subscribe(name, pattern, target, **options, **given(tenant=tenant, secret=secret))
     if as_json:
@@ -120,11 +143,12 @@ def update(
     timeout_s: Timeout = None,
     header: Headers = None,
     dead_letter_topic: DeadLetters = None,
+    body: Body = None,
     endpoint: ApiEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
     """Change the options that are given; headers and filters are replaced as a whole."""
-    options = _options(filters, mode, pool, unkeyed, high_priority, retry, timeout_s, header, dead_letter_topic)
+    options = _options(filters, mode, pool, unkeyed, high_priority, retry, timeout_s, header, dead_letter_topic, body)
     changes = given(name=name, pattern=pattern, target=target)
     if not changes and not options:
         raise typer.BadParameter("there is nothing to change: give an option such as --target")
@@ -201,10 +225,32 @@ def rotate_secret(
 
 
 @app.command(
-    "test", epilog=examples("penstock subscriptions test billing", "penstock subscriptions test billing --json")
+    "test",
+    epilog=examples(
+        "penstock subscriptions test billing",
+        "penstock subscriptions test billing --sample orders:created --data '{\"total\": 120}' --attribute region=eu",
+    ),
 )
-def send_test(ctx: typer.Context, which: Which, endpoint: ApiEndpoint = None, as_json: AsJson = False) -> None:
-    """Deliver a test event now; the exit code is 1 if the endpoint does not accept it."""
+def send_test(
+    ctx: typer.Context,
+    which: Which,
+    sample: Annotated[
+        str | None,
+        typer.Option(metavar="TYPE", help="Deliver nothing: say whether an event of this type would match."),
+    ] = None,
+    data: DataOption = None,
+    content_type: ContentTypeOption = "application/json",
+    attribute: Attributes = None,
+    subject: Subject = None,
+    endpoint: ApiEndpoint = None,
+    as_json: AsJson = False,
+) -> None:
+    """Deliver a test event now, or with --sample say whether an event would match; the exit code is 1 if not."""
+    if sample is not None:
+        _try_sample(ctx, which, sample, data, content_type, attribute, subject, endpoint, as_json)
+        return
+    if data is not None or attribute or subject is not None:
+        raise typer.BadParameter("give the type of the event with --sample, such as --sample orders:created")
     with connect(ctx, endpoint) as client:
         trial = client.test_subscription(_id(client, which))
     if as_json:
@@ -218,6 +264,45 @@ def send_test(ctx: typer.Context, which: Which, endpoint: ApiEndpoint = None, as
         raise typer.Exit(FAILURE)
 
 
+def _try_sample(
+    ctx: typer.Context,
+    which: str,
+    event_type: str,
+    data: str | None,
+    content_type: str,
+    attribute: list[str] | None,
+    subject: str | None,
+    endpoint: str | None,
+    as_json: bool,
+) -> None:
+    from penstock.client import Event
+
+    with connect(ctx, endpoint) as client:
+        subscription = subscription_of(client, which)
+        event = Event(
+            type=event_type,
+            data=read_data(data, content_type),
+            content_type=content_type,
+            attributes=pairs(attribute, "--attribute"),
+            subject=subject,
+            tenant=subscription.tenant or None,
+        )
+        match = client.match(subscription.id, event)
+    print_json(match) if as_json else typer.echo(_why(subscription, event_type, match))
+    if not match.matches:
+        raise typer.Exit(FAILURE)
+
+
+def _why(subscription: "Subscription", event_type: str, match: "Match") -> str:
+    if match.matches:
+        return f"it matches: {subscription.name} would get this event"
+    if not match.pattern:
+        return f"it does not match: the type {event_type} is not one of {subscription.pattern}"
+    conditions = [f"{each.attribute} {each.comparison} {','.join(each.values)}".strip() for each in subscription.filter]
+    wanted = " and ".join([*conditions, *([subscription.filter_expression] if subscription.filter_expression else [])])
+    return f"it does not match: the filter is {wanted}"
+
+
 def _options(
     filters: list[str] | None,
     mode: str | None,
@@ -228,9 +313,10 @@ def _options(
     timeout_s: float | None,
     header: list[str] | None,
     dead_letter_topic: str | None,
+    body: str | None,
 ) -> dict[str, Any]:
     return given(
-        filter=_conditions(filters) if filters else None,
+        **_filters(filters),
         mode=mode,
         pool=pool,
         unkeyed=unkeyed,
@@ -239,16 +325,24 @@ def _options(
         timeout_s=timeout_s,
         headers=pairs(header, "--header") if header else None,
         dead_letter_topic=dead_letter_topic,
+        body=body,
     )
 
 
-def _conditions(filters: list[str]) -> list["Condition"]:
+def _filters(given: list[str] | None) -> dict[str, Any]:
+    """Return both kinds of filters, which replace the previous ones together; an empty one removes them."""
+    if given is None:
+        return {}
     from penstock.client import Comparison, Condition
 
-    return [
+    lists = [text for text in given if _VALUES.match(text)]
+    expressions = [text for text in given if text.strip() and text not in lists]
+    conditions = [
         Condition(attribute, Comparison.IN, tuple(values.split(",")))
-        for attribute, values in pairs(filters, "--filter").items()
+        for attribute, values in pairs(lists, "--filter").items()
     ]
+    together = " and ".join(f"({text})" for text in expressions) if len(expressions) > 1 else "".join(expressions)
+    return {"filter": conditions, "filter_expression": together}
 
 
 def _delays(text: str) -> list[float]:

@@ -11,7 +11,7 @@ from typer.core import TyperCommand
 
 from penstock.cli.family import examples, family
 from penstock.cli.options import load_config
-from penstock.cli.pipeline import audit, facts, repartition, replay, report, run
+from penstock.cli.pipeline import audit, facts, forget, repartition, replay, report, run, sql
 from penstock.cli.serve.tls import with_tls
 
 
@@ -43,12 +43,14 @@ app.command(epilog=run.FAN_OUT_EXAMPLES, cls=SparkCommand)(with_tls(run.fan_out)
 app.command(epilog=run.DISPATCH_EXAMPLES, cls=SparkCommand)(with_tls(run.dispatch))
 app.command(epilog=facts.EXAMPLES, cls=SparkCommand)(facts.facts)
 app.command("migrate-lake", epilog=facts.MIGRATE_EXAMPLES, cls=SparkCommand)(facts.migrate_lake)
+app.command(epilog=forget.EXAMPLES, cls=SparkCommand)(forget.forget)
 # Not a SparkCommand: it has an exit code of its own for an audit that failed.
 app.command(epilog=audit.AUDIT_EXAMPLES)(audit.audit)
 app.command(epilog=audit.GOLDEN_DAY_EXAMPLES, cls=SparkCommand)(audit.golden_day)
 app.command(epilog=replay.EXAMPLES, cls=SparkCommand)(replay.replay)
 app.command(epilog=repartition.EXAMPLES, cls=SparkCommand)(repartition.repartition)
 app.command(epilog=report.EXAMPLES, cls=SparkCommand)(report.report)
+app.command(epilog=sql.EXAMPLES, cls=SparkCommand)(sql.sql)
 
 
 @app.command(epilog=examples("penstock pipeline package --output penstock.zip"))

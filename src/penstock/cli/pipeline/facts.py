@@ -6,8 +6,8 @@ import typer
 
 from penstock.cli.family import examples
 from penstock.cli.moments import day_option
-from penstock.cli.options import load_config
-from penstock.cli.parameters import Conf, DatabaseUrl, DataDir, Lake, Master, Once
+from penstock.cli.options import given_or, load_config
+from penstock.cli.parameters import Conf, DatabaseUrl, DataDir, KeepDays, Lake, Master, Once
 from penstock.cli.pipeline.options import checkpoint_of, database_of, lake_of, session_settings
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 EXAMPLES = examples(
     "penstock pipeline facts --data ./penstock-data",
     "penstock pipeline facts --once --database postgresql://penstock@db/penstock --lake s3://lake/penstock",
+    "penstock pipeline facts --keep-days 400",
     "penstock pipeline facts --compact --day 2030-01-31",
 )
 
@@ -30,6 +31,7 @@ def facts(
         bool, typer.Option("--compact", help="Only combine the lake's small files into a few, then stop.")
     ] = False,
     day: Annotated[str | None, day_option("--day", "The day to compact, in UTC; else all days.")] = None,
+    keep_days: KeepDays = None,
     lake: Lake = "",
     master: Master = "",
     conf: Conf = None,
@@ -54,7 +56,9 @@ def facts(
     from penstock.spark.pipeline import RunSettings, run_pipeline
 
     options = config.pipeline
-    settings = FactsSettings(lake=lake_of(config, data, lake), once=once)
+    settings = FactsSettings(
+        lake=lake_of(config, data, lake), keep_days=given_or(keep_days, options.keep_days), once=once
+    )
     job = FactsJob(database_of(config, data, database), settings)
     # A free port: several jobs may run beside each other, each in a process of its own.
     run = RunSettings(session=session, checkpoint=checkpoint_of(config, data), once=once, port=0, stop_s=options.stop_s)

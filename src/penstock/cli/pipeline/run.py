@@ -14,6 +14,7 @@ from penstock.cli.parameters import (
     DatabaseUrl,
     DataDir,
     DispatchQueue,
+    KeepDays,
     Lake,
     Master,
     Once,
@@ -64,6 +65,7 @@ def run(
     queue: DispatchQueue = "",
     endpoint: ProcessEndpoint = "",
     lake: Lake = "",
+    keep_days: KeepDays = None,
     checkpoint: Annotated[
         str, typer.Option(metavar="DIR", help="Where jobs record their progress; else pipeline.checkpoint.")
     ] = "",
@@ -81,13 +83,23 @@ def run(
     from penstock.spark.pipeline import RunSettings, run_pipeline
 
     config = load_config(ctx)
-    streams = Streams(config=config, data=data, database=database, queue=queue, endpoint=endpoint, lake=lake, once=once)
+    streams = Streams(
+        config=config,
+        data=data,
+        database=database,
+        queue=queue,
+        endpoint=endpoint,
+        lake=lake,
+        keep_days=keep_days,
+        once=once,
+    )
     settings = RunSettings(
         session=session_settings(config, master, conf),
         checkpoint=checkpoint or checkpoint_of(config, data),
         once=once,
         host=host,
         port=given_or(port, config.ports.pipeline),
+        token=config.api.token,
         stop_s=config.pipeline.stop_s,
     )
     wanted = chosen(only, dispatches=config.scheduler.enabled)
@@ -151,6 +163,7 @@ class Streams:
     queue: str = ""
     endpoint: str = ""
     lake: str = ""
+    keep_days: int | None = None
     once: bool = False
     reports_batches: bool = False
     """Whether fan-out prints a line for each batch."""
@@ -180,8 +193,13 @@ class Streams:
     def _facts(self) -> "StreamingJob":
         from penstock.history.lake.facts_job import FactsJob, FactsSettings
 
-        lake = lake_of(self.config, self.data, self.lake)
-        settings = FactsSettings(lake=lake, most_rows=self.config.pipeline.max_rows_per_batch, once=self.once)
+        options = self.config.pipeline
+        settings = FactsSettings(
+            lake=lake_of(self.config, self.data, self.lake),
+            most_rows=options.max_rows_per_batch,
+            keep_days=given_or(self.keep_days, options.keep_days),
+            once=self.once,
+        )
         return FactsJob(database_of(self.config, self.data, self.database), settings)
 
     def _dispatch(self) -> "StreamingJob":

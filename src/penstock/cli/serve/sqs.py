@@ -9,7 +9,7 @@ import typer
 
 from penstock.cli.family import examples
 from penstock.cli.options import given_or, load_config
-from penstock.cli.parameters import DatabaseUrl, DataDir, Memory, host_option, port_option
+from penstock.cli.parameters import DatabaseUrl, DataDir, Memory, NodeName, host_option, port_option
 
 if TYPE_CHECKING:
     from penstock.engine import Store
@@ -53,10 +53,7 @@ def sqs(
     fifo_partition_map: Annotated[
         str, typer.Option(help="Databases of a queue's partitions: orders.fifo:4=a,a,b,b", metavar="MAP")
     ] = "",
-    node: Annotated[
-        str | None,
-        typer.Option(help="Name in the cluster of the database, whose nodes all serve all queues.", metavar="NAME"),
-    ] = None,
+    node: NodeName = None,
     advertise: Annotated[
         str | None,
         typer.Option(help="Address at which the other nodes reach this one.", metavar="URL", show_default="its own"),
@@ -88,6 +85,7 @@ def sqs(
 
     config = load_config(ctx)
     others = named_stores(config)
+    node = given_or(node, config.cluster.node) or None
     settings = SqsServerSettings(
         host=host,
         port=given_or(port, config.ports.sqs),
@@ -100,6 +98,7 @@ def sqs(
             placements=parse_partition_map(fifo_partition_map, set(others)),
             given_up=tuple(give_up or ()),
             durable_leases=config.sqs.durable_leases or node is not None,
+            recreate_after_s=config.sqs.recreate_after_s,
         ),
         window=Window(
             messages=config.queue.window_messages,

@@ -1,7 +1,9 @@
 """The types of the API: what callers send, what the API answers, pages and problems."""
 
-from penstock.client.types.change import ChangeList, ChangeQuery, ChangeView
+from penstock.client.types.change import CallerView, ChangeList, ChangeQuery, ChangeView
+from penstock.client.types.cluster import ClusterNode, ClusterShard, ClusterView
 from penstock.client.types.event import CloudEvent, CloudEventOrBatch, EventReceipt, EventReceipts, EventView
+from penstock.client.types.feed import FeedBody, FeedList, FeedView
 from penstock.client.types.fields import (
     MAX_DATA_BYTES,
     MOST_AT_ONCE,
@@ -35,11 +37,14 @@ from penstock.client.types.health import (
     HealthStatus,
     PartHealth,
     SubscriptionHealth,
+    SubscriptionReport,
 )
 from penstock.client.types.job import (
     AttemptList,
     AttemptView,
     Decided,
+    FailureList,
+    FailureView,
     GroupToRetry,
     JobCounts,
     JobIds,
@@ -54,6 +59,7 @@ from penstock.client.types.job import (
 )
 from penstock.client.types.subscription import (
     LONGEST_TIMEOUT_S,
+    Match,
     NewSubscription,
     PoolBody,
     PoolList,
@@ -80,11 +86,15 @@ __all__ = [
     "PROBLEM_MEDIA_TYPE",
     "AttemptList",
     "AttemptView",
+    "CallerView",
     "ChangeList",
     "ChangeQuery",
     "ChangeView",
     "CloudEvent",
     "CloudEventOrBatch",
+    "ClusterNode",
+    "ClusterShard",
+    "ClusterView",
     "Count",
     "Cursor",
     "Decided",
@@ -92,6 +102,11 @@ __all__ = [
     "EventReceipt",
     "EventReceipts",
     "EventView",
+    "FailureList",
+    "FailureView",
+    "FeedBody",
+    "FeedList",
+    "FeedView",
     "GroupKey",
     "GroupToRetry",
     "HealthCode",
@@ -113,6 +128,7 @@ __all__ = [
     "LaneQuery",
     "LaneView",
     "Limit",
+    "Match",
     "Moment",
     "Name",
     "NewJobBody",
@@ -136,6 +152,7 @@ __all__ = [
     "SubscriptionList",
     "SubscriptionMade",
     "SubscriptionRemoved",
+    "SubscriptionReport",
     "SubscriptionView",
     "Text",
     "Trial",

@@ -15,8 +15,15 @@ class ChangeQuery(msgspec.Struct, frozen=True):
     cursor: Cursor | None = None
 
 
+class CallerView(msgspec.Struct, frozen=True):
+    """Who asks, by the name of the key, and its role: admin, publisher or viewer."""
+
+    name: str
+    role: str
+
+
 class ChangeView(msgspec.Struct, frozen=True):
-    """A change. `action` is the operation, `target` the variable parts of its path, `detail` its body."""
+    """A change. `summary` says it in words, `action` is the operation, `target` what it names, `detail` its body."""
 
     id: str
     at: datetime
@@ -25,6 +32,7 @@ class ChangeView(msgspec.Struct, frozen=True):
     action: str
     target: Mapping[str, str]
     detail: str
+    summary: str
 
 
 class ChangeList(msgspec.Struct, frozen=True):

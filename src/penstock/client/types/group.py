@@ -5,7 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
-from penstock.client.types.fields import Cursor, GroupKey, Limit
+from penstock.client.types.fields import Cursor, GroupKey, Limit, Name
 from penstock.client.types.job import JobView
 from penstock.domain.job_state import JobStatus
 
@@ -17,22 +17,24 @@ class HeldOrder(StrEnum):
     URGENT = "urgent"
 
 
-class HeldQuery(msgspec.Struct, frozen=True):
-    """How many groups to return, in which order, and where to continue."""
+class HeldQuery(msgspec.Struct, frozen=True, rename="camel"):
+    """Of which subscription, how many groups to return, in which order, and where to continue."""
 
+    subscription_id: Name | None = None
     limit: Limit = 100
     order: HeldOrder = HeldOrder.KEY
     cursor: Cursor | None = None
 
 
 class HeldGroupView(msgspec.Struct, frozen=True, rename="camel"):
-    """A group whose jobs wait for one that failed."""
+    """A group whose jobs wait for one that failed; `waiting` of them are in line, counted up to 1,000."""
 
     group_key: str
     subscription_id: str | None
     subscription: str | None
     errors: int
     retrying: int
+    waiting: int
     since: datetime
 
 

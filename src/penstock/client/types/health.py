@@ -4,6 +4,8 @@ from enum import StrEnum
 
 import msgspec
 
+from penstock.client.types.cluster import ClusterView
+
 
 class HealthStatus(StrEnum):
     """The verdict, best first: at WARNING an operator should look, at DEGRADED events are not delivered."""
@@ -77,6 +79,13 @@ class SubscriptionHealth(msgspec.Struct, frozen=True, rename="camel", kw_only=Tr
     breaker: str
 
 
+class SubscriptionReport(msgspec.Struct, frozen=True, rename="camel"):
+    """How one subscription stands, and why it is not HEALTHY."""
+
+    health: SubscriptionHealth
+    reasons: list[HealthReason]
+
+
 class HealthReport(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """The health of everything: the verdict, its reasons (the worst first), the parts, the worst subscriptions."""
 
@@ -92,3 +101,5 @@ class HealthReport(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     subscriptions: list[SubscriptionHealth]
     more_subscriptions: int
     """How many subscriptions the list leaves out."""
+    cluster: ClusterView | None = None
+    """The nodes that serve the queues; None on a single machine."""

@@ -61,7 +61,10 @@ class JobReceipts(msgspec.Struct, frozen=True):
 
 
 class JobQuery(msgspec.Struct, frozen=True, rename="camel"):
-    """Which jobs to list, and the cursor to continue from."""
+    """Which jobs to list, and the cursor to continue from.
+
+    `payload`, such as `customer.id=17`, looks at the payloads of up to 5,000 jobs; the cursor continues the search.
+    """
 
     status: JobStatus | None = None
     subscription_id: Name | None = None
@@ -72,6 +75,7 @@ class JobQuery(msgspec.Struct, frozen=True, rename="camel"):
     type: Name | None = None
     created_from_ms: EpochMs | None = None
     created_to_ms: EpochMs | None = None
+    payload: Text | None = None
     archived: bool = False
     limit: Limit = 100
     cursor: Cursor | None = None
@@ -144,6 +148,24 @@ class AttemptList(msgspec.Struct, frozen=True):
 
     attempts: list[AttemptView]
     cursor: str | None
+
+
+class FailureView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A failed delivery of a subscription, and the job it was for; the request's body is the event."""
+
+    job_id: str
+    event_id: str | None
+    key: str | None
+    group_key: str
+    type: str
+    target: str
+    attempt: AttemptView
+
+
+class FailureList(msgspec.Struct, frozen=True):
+    """The newest failed deliveries of a subscription, the newest first."""
+
+    failures: list[FailureView]
 
 
 class JobCounts(msgspec.Struct, frozen=True):

@@ -9,13 +9,15 @@ from msgspec import UNSET, Meta, UnsetType
 from penstock.client.types.fields import Name, Text
 from penstock.domain.job_state import DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT_S
 from penstock.domain.matching import Condition
+from penstock.domain.matching.expression import MOST_EXPRESSION_CHARS
 from penstock.domain.pointer import DispatchMode
-from penstock.domain.subscription import UnkeyedOrder
+from penstock.domain.subscription import BodyFormat, UnkeyedOrder
 
 LONGEST_TIMEOUT_S = 600
 _WEEK_S = 7 * 24 * 60 * 60
 
 Filter = Annotated[Sequence[Condition], Meta(max_length=50)]
+FilterExpression = Annotated[str, Meta(max_length=MOST_EXPRESSION_CHARS)]
 RetryDelays = Annotated[Sequence[Annotated[float, Meta(ge=0, le=_WEEK_S)]], Meta(max_length=50)]
 Timeout = Annotated[float, Meta(ge=0.1, le=LONGEST_TIMEOUT_S)]
 
@@ -27,13 +29,15 @@ class NewSubscription(
 
     Without a secret (`whsec_` and base64), one is generated. Without a pool it has one of its own, which no other
     subscription slows down. Events without a key have no order unless `unkeyed` is `ordered`. Jobs of high priority go
-    before the regular ones of their group.
+    before the regular ones of their group. Events must meet all conditions of `filter` and the `filterExpression`, such
+    as `data.total >= 100`; an empty one is met by all.
     """
 
     name: Name
     pattern: Name
     target: Text
     filter: Filter = msgspec.field(default_factory=list)
+    filter_expression: FilterExpression = ""
     secret: Text | None = None
     pool: Name | None = None
     mode: DispatchMode = DispatchMode.BLOCK_ON_ERROR
@@ -43,6 +47,7 @@ class NewSubscription(
     timeout_s: Timeout = DEFAULT_TIMEOUT_S
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     dead_letter_topic: Name | None = None
+    body: BodyFormat = BodyFormat.CLOUDEVENT
     tenant: Name | None = None
 
 
@@ -53,6 +58,7 @@ class SubscriptionChange(msgspec.Struct, frozen=True, rename="camel", kw_only=Tr
     pattern: Name | UnsetType = UNSET
     target: Text | UnsetType = UNSET
     filter: Filter | UnsetType = UNSET
+    filter_expression: FilterExpression | UnsetType = UNSET
     pool: Name | UnsetType | None = UNSET
     mode: DispatchMode | UnsetType = UNSET
     unkeyed: UnkeyedOrder | UnsetType = UNSET
@@ -61,6 +67,7 @@ class SubscriptionChange(msgspec.Struct, frozen=True, rename="camel", kw_only=Tr
     timeout_s: Timeout | UnsetType = UNSET
     headers: Mapping[str, str] | UnsetType = UNSET
     dead_letter_topic: Name | UnsetType | None = UNSET
+    body: BodyFormat | UnsetType = UNSET
 
 
 class SubscriptionView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -71,6 +78,7 @@ class SubscriptionView(msgspec.Struct, frozen=True, rename="camel", kw_only=True
     pattern: str
     target: str
     filter: tuple[Condition, ...]
+    filter_expression: str
     pool: str
     own_pool: bool
     """Whether the pool is the subscription's own, because it names none."""
@@ -83,6 +91,7 @@ class SubscriptionView(msgspec.Struct, frozen=True, rename="camel", kw_only=True
     """The names of its own headers, with their values masked; a change that sends the mask keeps the stored value."""
     paused: bool
     dead_letter_topic: str | None
+    body: BodyFormat
     tenant: str
     secrets: int
     """The number of secrets that sign its deliveries: two during a rotation."""
@@ -137,6 +146,15 @@ class Trial(msgspec.Struct, frozen=True, rename="camel"):
     duration_ms: int
     response: str | None
     error: str | None
+
+
+class Match(msgspec.Struct, frozen=True):
+    """Whether a subscription wants an event, and why: its tenant, its pattern and its filter must match."""
+
+    matches: bool
+    tenant: bool
+    pattern: bool
+    filter: bool
 
 
 class PoolBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

@@ -1,7 +1,19 @@
 """The nodes of a cluster on one PostgreSQL database, and the shards that they share out."""
 
 from penstock.cluster.nodes.keeper import ShardKeeper
-from penstock.cluster.nodes.membership import NodeMembership
+from penstock.cluster.nodes.membership import UNREACHABLE, NodeMembership
+from penstock.cluster.nodes.part import NodeIdentity, identify, taking_part, until_stop
+from penstock.cluster.nodes.rates import RatePermits
 from penstock.cluster.nodes.spread import Node
 
-__all__ = ["Node", "NodeMembership", "ShardKeeper"]
+__all__ = [
+    "UNREACHABLE",
+    "Node",
+    "NodeIdentity",
+    "NodeMembership",
+    "RatePermits",
+    "ShardKeeper",
+    "identify",
+    "taking_part",
+    "until_stop",
+]

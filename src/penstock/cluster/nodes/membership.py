@@ -8,6 +8,7 @@ from threading import Event, Thread
 import msgspec
 import psycopg
 
+from penstock.client.types import ClusterNode, ClusterView
 from penstock.cluster.errors import NodeNameTaken
 from penstock.cluster.nodes.registry import Registry
 from penstock.cluster.nodes.spread import Node, View
@@ -80,6 +81,16 @@ class NodeMembership:
         """Change the tables, and let the other nodes know."""
         async with self._telling:
             await asyncio.to_thread(change, self._told)
+
+    async def describe(self) -> ClusterView:
+        """Return the cluster: the nodes of this part, and the shards of all parts as the database has them now."""
+        async with self._telling:
+            shards = await asyncio.to_thread(self._told.all_shards)
+        nodes = [
+            ClusterNode(node.name, node.address, node.capabilities, node.draining, round(node.left_s, 3))
+            for node in self.view.nodes
+        ]
+        return ClusterView("" if self._me is None else self._me.name, nodes, shards)
 
     async def changes(self, within_s: float) -> None:
         """Wait until the view has changed, or the time has passed."""

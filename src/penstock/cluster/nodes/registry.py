@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 
+from penstock.client.types import ClusterShard
 from penstock.cluster.errors import NodeNameTaken
 from penstock.cluster.nodes.spread import Node, Shard, View
 from penstock.edge.randomness import random_bytes
@@ -30,6 +31,9 @@ CREATE TABLE IF NOT EXISTS penstock_cluster.shards (
     moves bigint NOT NULL DEFAULT 0, PRIMARY KEY (part, name)
 );
 CREATE TABLE IF NOT EXISTS penstock_cluster.secrets (part text PRIMARY KEY, value bytea NOT NULL);
+CREATE TABLE IF NOT EXISTS penstock_cluster.numbers (
+    name text PRIMARY KEY, number integer NOT NULL UNIQUE, used timestamptz NOT NULL
+);
 """
 _ADD_SECRET = "INSERT INTO secrets VALUES (%s, %s) ON CONFLICT DO NOTHING"
 _SECRET = "SELECT value FROM secrets WHERE part = %s"
@@ -49,6 +53,11 @@ SELECT name, instance, address, capabilities, extract(epoch FROM expires - clock
 FROM nodes WHERE part = %s AND expires > clock_timestamp() ORDER BY name
 """
 _SHARDS = "SELECT name, owner, epoch, needs, moves FROM shards WHERE part = %s ORDER BY name"
+_ALL_SHARDS = """
+SELECT s.part, s.name, n.name, s.epoch, s.needs, s.moves FROM shards AS s
+LEFT JOIN nodes AS n ON n.part = s.part AND n.instance = s.owner AND n.expires > clock_timestamp()
+ORDER BY s.part, s.name
+"""
 _LEAVE = "DELETE FROM nodes WHERE part = %s AND instance = %s"
 _TAKE = """
 UPDATE shards SET owner = %s, epoch = %s, moves = moves + 1 WHERE part = %s AND name = %s AND epoch < %s
@@ -58,6 +67,17 @@ _NEED = """
 UPDATE shards SET needs = array(SELECT DISTINCT unnest(needs || %s::text[]) ORDER BY 1) WHERE part = %s AND name = %s
 """
 _NOTIFY = f"NOTIFY {_CHANNEL}"
+# The number it had, else the smallest free one, else that of the node that started longest ago.
+_NUMBER = """
+WITH chosen AS (
+    SELECT number FROM numbers WHERE name = %(name)s
+    UNION ALL (SELECT n FROM generate_series(0, %(last)s) AS n WHERE n NOT IN (SELECT number FROM numbers) ORDER BY n)
+    UNION ALL (SELECT number FROM numbers ORDER BY used)
+    LIMIT 1
+), freed AS (DELETE FROM numbers WHERE number = (SELECT number FROM chosen))
+SELECT number FROM chosen
+"""
+_USE_NUMBER = "INSERT INTO numbers VALUES (%s, %s, clock_timestamp())"
 
 
 class Registry:
@@ -79,6 +99,15 @@ class Registry:
         ((secret,),) = session.execute(_SECRET, (self._part,)).fetchall()
         return bytes(secret)
 
+    def number(self, name: str, below: int) -> int:
+        """Return a number that no other node of the database has, the same one each time."""
+        session = self._connected()
+        with session.transaction():
+            session.execute(_CREATE)
+            ((number,),) = session.execute(_NUMBER, {"name": name, "last": below - 1}).fetchall()
+            session.execute(_USE_NUMBER, (name, number))
+        return int(number)
+
     def renew(self, me: Node, ttl_s: float) -> View:
         """Count as live for `ttl_s` from now, and return the cluster; NodeNameTaken if another process has the name."""
         session = self._connected()
@@ -93,6 +122,14 @@ class Registry:
         nodes = [_node(row) for row in session.execute(_NODES, (self._part,))]
         shards = [_shard(row) for row in session.execute(_SHARDS, (self._part,))]
         return View(tuple(nodes), tuple(shards))
+
+    def all_shards(self) -> list[ClusterShard]:
+        """Return the shards of all parts, with the names of their owners."""
+        rows = self._connected().execute(_ALL_SHARDS)
+        return [
+            ClusterShard(part, name, owner, epoch, tuple(needs), moves)
+            for part, name, owner, epoch, needs, moves in rows
+        ]
 
     def listen(self) -> None:
         """Begin to notice the changes of other nodes; `wait` returns at the next one."""

@@ -3,6 +3,7 @@ import { h, setText } from "./components/dom.js";
 import { signIn } from "./components/sign_in.js";
 import { startTheme } from "./components/theme.js";
 import { token } from "./data/api.js";
+import { loadCaller } from "./data/caller.js";
 import { live, startLive, watch } from "./data/live.js";
 import * as changes from "./pages/changes.js";
 import * as event from "./pages/event.js";
@@ -14,6 +15,7 @@ import * as pipeline from "./pages/pipeline.js";
 import * as pools from "./pages/pools.js";
 import * as queue from "./pages/queue.js";
 import * as queues from "./pages/queues.js";
+import * as subscription from "./pages/subscription.js";
 import * as subscriptions from "./pages/subscriptions.js";
 import * as warnings from "./pages/warnings.js";
 
@@ -23,7 +25,7 @@ const MENU = [
   ["pools", "Pools", pools],
   ["groups", "Groups", groups],
   ["jobs", "Jobs", jobs, job],
-  ["subscriptions", "Subscriptions", subscriptions],
+  ["subscriptions", "Subscriptions", subscriptions, subscription],
   ["pipeline", "Pipeline", pipeline],
   ["warnings", "Warnings", warnings],
   ["changes", "Changes", changes],
@@ -74,8 +76,11 @@ function showConnection() {
   warningCount.hidden = open === 0;
 }
 
-function start() {
+async function start() {
   session = new AbortController();
+  const { signal } = session;
+  await loadCaller();
+  if (signal.aborted) return;
   document.getElementById("sign-out-button").hidden = !token.get();
   startLive(session.signal);
   watch(showConnection, session.signal);

@@ -12,6 +12,7 @@ from penstock.delivery.http.answer import Answer
 from penstock.delivery.http.client import HttpClient
 from penstock.delivery.http.settings import DeliverySettings
 from penstock.delivery.webhook.request import DeliveryRequest
+from penstock.delivery.webhook.secret_box import SecretBox
 from penstock.domain.addresses import Network
 from penstock.domain.job import kept_response
 from penstock.domain.outcome import ClientErrors, EgressDenied, MediationOutcome, MediationResult, outcome_of
@@ -26,6 +27,12 @@ class CourierSettings(msgspec.Struct, frozen=True, kw_only=True):
     egress_deny_ports: tuple[int, ...] = ()
     connect_timeout_s: float = 10.0
     http_version: HttpVersion = HttpVersion.HTTP_2
+    encryption_keys: tuple[bytes, ...] = ()
+    """Keys for secrets at rest, the one that encrypts first."""
+
+    def __repr__(self) -> str:
+        # Without the keys, which must not reach a log or a plan of Spark.
+        return "CourierSettings()"
 
 
 class WebhookDelivery(msgspec.Struct, frozen=True):
@@ -44,9 +51,10 @@ def undeliverable(reason: str) -> WebhookDelivery:
 class Courier:
     """Sends requests to subscribers."""
 
-    def __init__(self, client: Client, breakers: Breakers, clock: Clock) -> None:
+    def __init__(self, client: Client, breakers: Breakers, clock: Clock, secret_box: SecretBox | None = None) -> None:
         self._attempts = Attempts(client, clock)
         self.breakers = breakers
+        self.secret_box = secret_box or SecretBox()
         self._clock = clock
 
     async def deliver(self, request: DeliveryRequest) -> WebhookDelivery:
@@ -75,6 +83,6 @@ async def open_courier(settings: CourierSettings, breakers: Breakers, clock: Clo
     guard = EgressGuard(settings.egress_allow, deny_ports=settings.egress_deny_ports)
     try:
         async with HttpClient(guard, delivery) as client:
-            yield Courier(client, breakers, clock)
+            yield Courier(client, breakers, clock, SecretBox(settings.encryption_keys))
     finally:
         guard.close()

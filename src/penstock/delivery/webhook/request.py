@@ -15,13 +15,13 @@ import msgspec
 from penstock.delivery.http.request import Headers, RequestHead, head_with
 from penstock.delivery.webhook.trace import span_of_delivery, trace_headers, trace_of_job
 from penstock.domain.errors import InvalidArgument
-from penstock.domain.event import StoredEvent
+from penstock.domain.event import StoredEvent, is_json
 from penstock.domain.job import DispatchJob
 from penstock.domain.job_state import DEFAULT_TIMEOUT_S
 from penstock.domain.limits import SECOND_MS
 from penstock.domain.replay import original_id
 from penstock.domain.signing import ID_HEADER, TIMESTAMP_HEADER, Signature, sign
-from penstock.domain.subscription import Subscription
+from penstock.domain.subscription import BodyFormat, Subscription
 from penstock.ops.telemetry import NoSpans, Spans
 
 SPEC_VERSION = "1.0"
@@ -32,6 +32,7 @@ SUBSCRIPTION_HEADER = "penstock-subscription"
 ATTEMPT_HEADER = "penstock-attempt"
 MAX_HEADERS = 50
 MAX_VALUE_CHARS = 4096
+MOST_CHAT_BYTES = 3000
 
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]{1,100}")
@@ -79,7 +80,7 @@ def delivery_request(
     subscription.
     """
     webhook_id = original_id(job.id)
-    envelope = envelope_of(job, event)
+    envelope = envelope_of(job, event, BodyFormat.CLOUDEVENT if subscription is None else subscription.body)
     now_s = now_ms // SECOND_MS
     secrets = () if subscription is None else subscription.secrets
     signature = sign(secrets, webhook_id, now_s, envelope.body) if secrets else None
@@ -121,11 +122,25 @@ class Envelope(msgspec.Struct, frozen=True):
     body: bytes
 
 
-def envelope_of(job: DispatchJob, event: StoredEvent | None) -> Envelope:
+def envelope_of(job: DispatchJob, event: StoredEvent | None, body: BodyFormat = BodyFormat.CLOUDEVENT) -> Envelope:
     """Return the body of a job's deliveries: its event, or its own payload."""
     if event is None:
         return Envelope(job.content_type, job.payload or b"")
+    if body is BodyFormat.SLACK:
+        return Envelope("application/json", _encode({"text": _chat_text(event)}))
     return Envelope(CONTENT_TYPE, cloud_event(event))
+
+
+def _chat_text(event: StoredEvent) -> str:
+    """Return an event as a message of a chat: the text in its data, as alerts have one, or all of its data."""
+    try:
+        data = msgspec.json.decode(event.data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        data = None
+    said = data.get("text") if isinstance(data, dict) else None
+    text = said if isinstance(said, str) else f"{event.type}: {event.data[:MOST_CHAT_BYTES].decode(errors='replace')}"
+    # A person's name or a channel in the data must not call anyone.
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def cloud_event(event: StoredEvent) -> bytes:
@@ -143,13 +158,6 @@ def cloud_event(event: StoredEvent) -> bytes:
     # Extensions first, so that none of them can replace a standard attribute.
     attributes = {**event.attributes, **named}
     return _encode({name: value for name, value in attributes.items() if value is not None} | _data(event))
-
-
-@lru_cache(maxsize=256)
-def is_json(content_type: str) -> bool:
-    """Return whether a content type is JSON."""
-    media_type = content_type.partition(";")[0].strip().lower()
-    return media_type.endswith(("/json", "+json"))
 
 
 def _data(event: StoredEvent) -> dict[str, object]:

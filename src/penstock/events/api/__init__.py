@@ -1,5 +1,6 @@
 """The API of jobs, events, subscriptions and pools."""
 
+from penstock.events.api.alerts import AlertRules, QuietHours
 from penstock.events.api.app import ApiFront, JobsParts
 from penstock.events.api.breakers import SubscriberBreakerRoutes
 from penstock.events.api.groups import GroupRoutes
@@ -13,12 +14,14 @@ from penstock.events.api.subscriptions import PATH
 __all__ = [
     "PATH",
     "ROUTER_CONFIG_PATH",
+    "AlertRules",
     "ApiFront",
     "ApiSettings",
     "DeliveryRoutes",
     "GroupRoutes",
     "JobsParts",
     "PartStates",
+    "QuietHours",
     "ReplayRoutes",
     "StatisticsRoutes",
     "SubscriberBreakerRoutes",

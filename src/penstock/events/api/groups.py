@@ -49,6 +49,7 @@ class GroupRoutes:
                 names.get(group.subscription_id or ""),
                 group.errors,
                 group.retrying,
+                group.waiting,
                 moment_of(group.since_ms),
             )
             for group in held
@@ -58,9 +59,9 @@ class GroupRoutes:
     async def _held_page(self, asked: HeldQuery) -> tuple[list[HeldGroup], str | None]:
         if asked.order is HeldOrder.URGENT:
             check_no_cursor(asked.cursor, "order=urgent")
-            return await self._repository.most_urgent_groups(asked.limit), None
+            return await self._repository.most_urgent_groups(asked.limit, asked.subscription_id), None
         (after,) = ("",) if asked.cursor is None else key_before(asked.cursor, tuple[GroupKey])
-        found = await self._repository.held_groups(after, asked.limit + 1)
+        found = await self._repository.held_groups(after, asked.limit + 1, asked.subscription_id)
         return first_of(found, lambda group: (group.group_key,), asked.limit)
 
     @route(

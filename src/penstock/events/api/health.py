@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from penstock.client.types import (
+    ClusterView,
     HealthCode,
     HealthReason,
     HealthReport,
@@ -45,6 +46,7 @@ class PartStates(msgspec.Struct, frozen=True):
     reasons: tuple[HealthReason, ...] = ()
     breakers: tuple[BreakerView, ...] = ()
     pipeline_lag: int | None = None
+    cluster: ClusterView | None = None
 
 
 class HealthFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +80,7 @@ def assess(facts: HealthFacts) -> HealthReport:
         status=status,
         summary=_summary(reasons),
         at_ms=facts.now_ms,
-        reasons=reasons[:MAX_REASONS],
+        reasons=reasons,
         parts=list(facts.states.parts),
         backlog=sum(load.backlog for load in facts.loads.values()),
         oldest_due_s=_age_s(facts.waits_since_ms, facts.now_ms),
@@ -86,13 +88,15 @@ def assess(facts: HealthFacts) -> HealthReport:
         blocked_groups=sum(load.blocked_groups for load in facts.loads.values()),
         subscriptions=shown,
         more_subscriptions=0,
+        cluster=facts.states.cluster,
     )
 
 
 def shortened(report: HealthReport) -> HealthReport:
-    """Return a report with the worst subscriptions only."""
+    """Return a report with the worst reasons and subscriptions only."""
     listed, left = report.subscriptions[:MAX_LISTED], report.subscriptions[MAX_LISTED:]
-    return msgspec.structs.replace(report, subscriptions=listed, more_subscriptions=len(left))
+    reasons = report.reasons[:MAX_REASONS]
+    return msgspec.structs.replace(report, reasons=reasons, subscriptions=listed, more_subscriptions=len(left))
 
 
 def _summary(reasons: Sequence[HealthReason]) -> str:
@@ -173,7 +177,7 @@ def _subscription_reasons(
     name = subscription.name
 
     def reason(code: HealthCode, status: HealthStatus, message: str, remedy: str) -> HealthReason:
-        link = "#/groups" if code is HealthCode.GROUPS_BLOCKED else f"#/jobs?subscription={subscription.id}"
+        link = f"#/subscriptions/{subscription.id}"
         return HealthReason(code, status, message, remedy, link, subscription.id)
 
     if load.blocked_groups:

@@ -76,6 +76,14 @@ class HealthWatch:
             self._reading = asyncio.create_task(self._judge())
         return await asyncio.shield(self._reading)
 
+    async def knowing(self, subscription_id: str) -> HealthReport:
+        """Return a fresh verdict; a new one if the last was made before the subscription."""
+        report = await self.fresh()
+        if any(each.id == subscription_id for each in report.subscriptions):
+            return report
+        self.report = None
+        return await self.fresh()
+
     async def _judge(self) -> HealthReport:
         try:
             self.report = assess(await self._facts())

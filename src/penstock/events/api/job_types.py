@@ -4,8 +4,9 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from penstock.client.types import MAX_DATA_BYTES, AttemptView, JobView, NewJobBody
-from penstock.delivery import checked_headers, is_json
+from penstock.delivery import checked_headers
 from penstock.domain.errors import InvalidArgument
+from penstock.domain.event import is_json
 from penstock.domain.job import Attempt, DispatchJob, NewJob
 from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
 from penstock.domain.message import NO_ATTRIBUTES

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
+from typing import Any
 
 from penstock.client.types import (
     MOST_AT_ONCE,
@@ -27,6 +28,7 @@ from penstock.edge.clock import Clock
 from penstock.events.api.job_types import attempt_view, job_view, new_job
 from penstock.events.errors import UnknownSubscription
 from penstock.events.fields import MAX_BATCH_BYTES, MAX_ITEM_BYTES, checked_id, checked_job_id
+from penstock.events.payload_search import payload_field
 from penstock.events.store import JobFilter, JobRepository
 from penstock.http.api import Call, NoBody, NoQuery, first_of, key_before, route
 from penstock.http.auth import EVERYONE, MAY_PUBLISH, Role
@@ -52,7 +54,7 @@ class JobRoutes:
         refusals=(HTTPStatus.NOT_FOUND,),
     )
     async def _create(self, call: Call[NoQuery, NewJobBody]) -> JobReceipt:
-        (created,) = await self._new_jobs([call.body], call.role)
+        (created,) = await self._new_jobs([call.body], call.caller.role)
         return JobReceipt(created.id, created.is_new)
 
     @route(
@@ -64,7 +66,7 @@ class JobRoutes:
         refusals=(HTTPStatus.NOT_FOUND,),
     )
     async def _create_many(self, call: Call[NoQuery, NewJobs]) -> JobReceipts:
-        jobs = await self._new_jobs(call.body.jobs, call.role)
+        jobs = await self._new_jobs(call.body.jobs, call.caller.role)
         return JobReceipts([JobReceipt(created.id, created.is_new) for created in jobs])
 
     async def _new_jobs(self, bodies: Sequence[NewJobBody], role: Role) -> list[CreatedJob]:
@@ -95,7 +97,11 @@ class JobRoutes:
             created_to_ms=asked.created_to_ms,
             archived=asked.archived,
         )
-        page = await self._repository.list_jobs(which, asked.cursor, asked.limit)
+        if asked.payload is None:
+            page = await self._repository.list_jobs(which, asked.cursor, asked.limit)
+        else:
+            field = payload_field(asked.payload)
+            page = await self._repository.search_jobs(which, field, asked.cursor, asked.limit)
         return JobList([job_view(job) for job in page.jobs], page.cursor)
 
     @route("GET", f"{PATH}/counts", summary="Count the jobs by status.")
@@ -146,7 +152,7 @@ class JobDecisionRoutes:
         refusals=(HTTPStatus.CONFLICT,),
     )
     async def _cancel(self, call: Call[NoQuery, NoBody]) -> Decided:
-        return await self._decide(self._repository.cancel, [call.path["id"]])
+        return await self._decide(call, self._repository.cancel, [call.path["id"]])
 
     @route(
         "POST",
@@ -155,11 +161,11 @@ class JobDecisionRoutes:
         refusals=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
     )
     async def _cancel_several(self, call: Call[NoQuery, JobIds]) -> Decided:
-        return await self._decide(self._repository.cancel, call.body.ids)
+        return await self._decide(call, self._repository.cancel, call.body.ids)
 
     @route("POST", f"{PATH}/{{id}}/retry", summary="Retry a job in ERROR.", refusals=(HTTPStatus.CONFLICT,))
     async def _retry(self, call: Call[NoQuery, NoBody]) -> Decided:
-        return await self._decide(self._repository.retry, [call.path["id"]])
+        return await self._decide(call, self._repository.retry, [call.path["id"]])
 
     @route(
         "POST",
@@ -168,7 +174,7 @@ class JobDecisionRoutes:
         refusals=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
     )
     async def _retry_several(self, call: Call[NoQuery, JobIds]) -> Decided:
-        return await self._decide(self._repository.retry, call.body.ids)
+        return await self._decide(call, self._repository.retry, call.body.ids)
 
     @route(
         "POST",
@@ -177,7 +183,7 @@ class JobDecisionRoutes:
         refusals=(HTTPStatus.CONFLICT,),
     )
     async def _ignore(self, call: Call[NoQuery, NoBody]) -> Decided:
-        return await self._decide(self._repository.ignore, [call.path["id"]])
+        return await self._decide(call, self._repository.ignore, [call.path["id"]])
 
     @route(
         "POST",
@@ -186,7 +192,7 @@ class JobDecisionRoutes:
         refusals=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
     )
     async def _ignore_several(self, call: Call[NoQuery, JobIds]) -> Decided:
-        return await self._decide(self._repository.ignore, call.body.ids)
+        return await self._decide(call, self._repository.ignore, call.body.ids)
 
     @route(
         "POST",
@@ -195,9 +201,13 @@ class JobDecisionRoutes:
     )
     async def _retry_group(self, call: Call[NoQuery, GroupToRetry]) -> Decided:
         ids = await self._repository.retry_group(call.body.group_key, self._clock.now_ms(), MOST_AT_ONCE)
+        call.noted.update(count=str(len(ids)), group=call.body.group_key)
         return Decided(ids)
 
-    async def _decide(self, decide: Callable[[Sequence[str], int], Awaitable[None]], ids: Sequence[str]) -> Decided:
+    async def _decide(
+        self, call: Call[Any, Any], decide: Callable[[Sequence[str], int], Awaitable[None]], ids: Sequence[str]
+    ) -> Decided:
         checked = list(dict.fromkeys(checked_job_id(each) for each in ids))
+        call.noted["count"] = str(len(checked))
         await decide(checked, self._clock.now_ms())
         return Decided(checked)

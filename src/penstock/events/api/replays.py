@@ -87,6 +87,7 @@ class ReplayRoutes:
             raise Refused(HTTPStatus.CONFLICT, detail)
         replay_id, request = self._new_id(), ReplayRequest(selection=call.body.for_replay())
         copied = await self._repository.replays(self._clock).copy_all(replay_id, request, [job.id for job in jobs])
+        call.noted.update(count=str(copied.copies), replay=replay_id)
         return Replayed(replay_id, copied.in_error, copied.copies - copied.in_error)
 
     async def _jobs(self, selection: Selection) -> Sequence[DispatchJob]:

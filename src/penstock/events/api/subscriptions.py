@@ -3,8 +3,10 @@
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
+from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from penstock.client.types import (
     MOST_AT_ONCE,
@@ -19,6 +21,8 @@ from penstock.client.types import (
     SubscriptionRemoved,
     SubscriptionView,
 )
+from penstock.delivery import SecretBox
+from penstock.domain.errors import InvalidArgument
 from penstock.domain.signing import SECRET_PREFIX, key_of
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock
@@ -38,9 +42,15 @@ class SubscriptionRoutes:
     """The routes of subscriptions; `changed` is called after every change that may change their pools."""
 
     def __init__(
-        self, repository: JobRepository, new_id: Callable[[], str], clock: Clock, changed: Callable[[], None]
+        self,
+        repository: JobRepository,
+        secret_box: SecretBox,
+        new_id: Callable[[], str],
+        clock: Clock,
+        changed: Callable[[], None],
     ) -> None:
         self._repository = repository
+        self._secret_box = secret_box
         self._new_id = new_id
         self._clock = clock
         self._changed = changed
@@ -55,7 +65,8 @@ class SubscriptionRoutes:
     async def _create(self, call: Call[NoQuery, NewSubscription]) -> SubscriptionMade:
         secret = call.body.secret or new_secret()
         subscription = new_subscription(call.body, self._new_id(), secret)
-        await self._repository.add_subscription(subscription)
+        await self._repository.add_subscription(self._secret_box.sealed(subscription))
+        call.noted.update(id=subscription.id, name=subscription.name)
         self._changed()
         return SubscriptionMade(subscription_view(subscription), secret)
 
@@ -77,24 +88,29 @@ class SubscriptionRoutes:
         refusals=(HTTPStatus.CONFLICT,),
     )
     async def _change(self, call: Call[NoQuery, SubscriptionChange]) -> SubscriptionView:
-        changed = changed_subscription(await self._repository.get_subscription(_id(call.path)), call.body)
-        await self._repository.change_subscription(changed)
+        subscription = await self._named(call)
+        if all(getattr(call.body, name) is UNSET for name in call.body.__struct_fields__):
+            raise InvalidArgument("there is nothing to change: the body has no field")
+        changed = changed_subscription(subscription, call.body)
+        await self._repository.change_subscription(self._secret_box.sealed(changed))
         self._changed()
         return subscription_view(changed)
 
     @route("POST", f"{_ONE}/pause", summary="Pause deliveries. Matching events still become jobs, which wait.")
     async def _pause(self, call: Call[NoQuery, NoBody]) -> SubscriptionView:
-        await self._repository.pause_subscription(_id(call.path))
-        return await self._view(_id(call.path))
+        subscription = await self._named(call)
+        await self._repository.pause_subscription(subscription.id)
+        return await self._view(subscription.id)
 
     @route("POST", f"{_ONE}/resume", summary="Resume deliveries, beginning with the jobs that waited.")
     async def _resume(self, call: Call[NoQuery, NoBody]) -> SubscriptionView:
-        await self._repository.resume_subscription(_id(call.path))
-        return await self._view(_id(call.path))
+        subscription = await self._named(call)
+        await self._repository.resume_subscription(subscription.id)
+        return await self._view(subscription.id)
 
     @route("DELETE", _ONE, summary="Delete a subscription, and cancel its jobs whose delivery has not begun.")
     async def _delete(self, call: Call[NoQuery, NoBody]) -> SubscriptionRemoved:
-        subscription_id = _id(call.path)
+        subscription_id = (await self._named(call)).id
         # First, so that no event creates another job for it.
         await self._repository.delete_subscription(subscription_id)
         cancelled, now_ms = 0, self._clock.now_ms()
@@ -103,6 +119,9 @@ class SubscriptionRoutes:
         self._changed()
         return SubscriptionRemoved(subscription_id, cancelled)
 
+    async def _named(self, call: Call[Any, Any]) -> Subscription:
+        return await named_subscription(self._repository, call)
+
     async def _view(self, subscription_id: str) -> SubscriptionView:
         return subscription_view(await self._repository.get_subscription(subscription_id))
 
@@ -110,8 +129,9 @@ class SubscriptionRoutes:
 class SigningSecretRoutes:
     """The routes that rotate signing secrets."""
 
-    def __init__(self, repository: JobRepository) -> None:
+    def __init__(self, repository: JobRepository, secret_box: SecretBox) -> None:
         self._repository = repository
+        self._secret_box = secret_box
 
     @route(
         "POST",
@@ -120,23 +140,34 @@ class SigningSecretRoutes:
         max_body_bytes=SMALL_BODY_BYTES,
     )
     async def _rotate(self, call: Call[NoQuery, Rotation]) -> Rotated:
-        subscription = await self._subscription(call.path["id"])
+        subscription = await self._subscription(call)
         secret = call.body.secret or new_secret()
         key_of(secret)
         kept = subscription.secrets[:1] if call.body.keep_previous else ()
         secrets = (secret, *(each for each in kept if each != secret))
-        await self._repository.change_subscription(msgspec.structs.replace(subscription, secrets=secrets))
+        await self._change(subscription, secrets)
         return Rotated(secret, len(secrets))
 
     @route("POST", f"{_ONE}/finish-rotation", summary="Sign with the newest secret only.")
     async def _finish(self, call: Call[NoQuery, NoBody]) -> RotationFinished:
-        subscription = await self._subscription(call.path["id"])
+        subscription = await self._subscription(call)
         secrets = subscription.secrets[:1]
-        await self._repository.change_subscription(msgspec.structs.replace(subscription, secrets=secrets))
+        await self._change(subscription, secrets)
         return RotationFinished(len(secrets))
 
-    async def _subscription(self, subscription_id: str) -> Subscription:
-        return await self._repository.get_subscription(checked_id(subscription_id, UnknownSubscription))
+    async def _subscription(self, call: Call[Any, Any]) -> Subscription:
+        return self._secret_box.opened(await named_subscription(self._repository, call))
+
+    async def _change(self, subscription: Subscription, secrets: tuple[str, ...]) -> None:
+        changed = msgspec.structs.replace(subscription, secrets=secrets)
+        await self._repository.change_subscription(self._secret_box.sealed(changed))
+
+
+async def named_subscription(repository: JobRepository, call: Call[Any, Any]) -> Subscription:
+    """Return the subscription that a request is about, and note its name for the log of changes."""
+    subscription = await repository.get_subscription(_id(call.path))
+    call.noted["name"] = subscription.name
+    return subscription
 
 
 def _id(path: Mapping[str, str]) -> str:

@@ -1,6 +1,6 @@
 """The jobs that an event causes: one for each matching subscription. Pure; both engines share the rule."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from penstock.domain.event import StoredEvent
 from penstock.domain.ids import job_id_for
@@ -12,19 +12,18 @@ from penstock.domain.subscription import Subscription
 class FanOut:
     """Matches events with all subscriptions."""
 
-    def __init__(self, subscriptions: Iterable[Subscription]) -> None:
+    def __init__(self, subscriptions: Sequence[Subscription]) -> None:
         self._index = PatternIndex((EventPattern.parse(wanting.pattern), wanting) for wanting in subscriptions)
+        self._filtered = frozenset(each.id for each in subscriptions if not each.filter.is_empty)
 
     def wanting(self, event: StoredEvent) -> list[Subscription]:
         """Return the subscriptions of the event's tenant whose pattern and filter match."""
-        matching = self._index.matching(event.type)
+        matching = [each for each in self._index.matching(event.type) if each.tenant == event.tenant]
         # Most events have no subscription with a filter, and a filter needs all attributes.
-        attributes = event.filterable if any(each.filter.conditions for each in matching) else {}
-        return [
-            subscription
-            for subscription in matching
-            if subscription.tenant == event.tenant and subscription.filter.passes(attributes)
-        ]
+        if not self._filtered or not any(each.id in self._filtered for each in matching):
+            return matching
+        filterable = event.filterable
+        return [each for each in matching if each.id not in self._filtered or each.filter.passes(filterable)]
 
     def jobs(self, event: StoredEvent) -> list[NewJob]:
         """Return the jobs of an event. The ids of jobs have the order of the events of a group."""

@@ -4,9 +4,9 @@ The plan needs no shuffle: the jobs of an event come from one task. A batch that
 group, because tasks end in any order and the jobs of a group must be stored in order.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 import numpy
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from penstock.domain.event import is_high_priority_event
+from penstock.domain.event import Filterable, is_high_priority_event
 from penstock.domain.ids import job_id_for
 from penstock.domain.matching import EventFilter, EventPattern, PatternIndex
 from penstock.domain.order import DEFAULT_GROUP
@@ -31,6 +31,16 @@ _NONE: Places = numpy.array([], dtype=numpy.int64)
 _JOINT = job_id_for("", "")
 # Bounds the memory for types, which publishers may invent.
 _MOST_REMEMBERED = 100_000
+# Bounds the memory for data, of which an event may have much.
+_MOST_READ = 200
+
+DataOf: TypeAlias = Callable[[Sequence[str]], Mapping[str, bytes]]
+"""Reads the data of events by their ids."""
+
+
+def no_data(event_ids: Sequence[str]) -> Mapping[str, bytes]:
+    """Refuse, where no filter reads data."""
+    raise AssertionError(f"a filter asks for the data of {len(event_ids)} events, which is not available")
 
 
 class PackedSubscription(msgspec.Struct, frozen=True, array_like=True):
@@ -130,13 +140,13 @@ class Planner:
         ids: list[str] = self._subscriptions["id"].to_pylist()
         return ids
 
-    def plan(self, events: pyarrow.RecordBatch, most_jobs: int) -> Iterator[Planned]:
+    def plan(self, events: pyarrow.RecordBatch, most_jobs: int, data_of: DataOf = no_data) -> Iterator[Planned]:
         """Return the jobs in pieces of up to `most_jobs`, or more if one event causes more."""
-        for found in self.pairs(events, most_jobs):
+        for found in self.pairs(events, most_jobs, data_of):
             jobs = self._jobs(found)
             yield Planned(found.events.column("id"), jobs, found.set_aside)
 
-    def pairs(self, events: pyarrow.RecordBatch, most_pairs: int) -> Iterator[Pairs]:
+    def pairs(self, events: pyarrow.RecordBatch, most_pairs: int, data_of: DataOf = no_data) -> Iterator[Pairs]:
         """Return who wants what in pieces; damaged events come with the first."""
         events, attributes, set_aside = examined(events)
         wanting, of_event = self._matcher.wanting(events.column("tenant"), events.column("type"))
@@ -145,27 +155,22 @@ class Planner:
         for start, end in _pieces(counts, most_pairs):
             part = events.slice(start, end - start)
             event_at, subscription_at = _pairs(wanting, of_event[start:end])
-            wanted = self._passing(part, attributes[start:end], event_at, subscription_at)
+            wanted = self._passing(_Filterables(part, attributes[start:end], data_of), event_at, subscription_at)
             yield Pairs(part, high[start:end], event_at[wanted], subscription_at[wanted], set_aside)
             set_aside = ()
         if set_aside:
             yield Pairs(events, high, _NONE, _NONE, set_aside)
 
-    def _passing(
-        self,
-        events: pyarrow.RecordBatch,
-        attributes: Sequence[Mapping[str, str]],
-        event_at: Places,
-        subscription_at: Places,
-    ) -> "numpy.ndarray[tuple[int], numpy.dtype[numpy.bool_]]":
+    def _passing(self, events: "_Filterables", event_at: Places, subscription_at: Places) -> Flags:
         """Return which pairs pass the filters; only subscriptions with a filter are asked."""
-        wanted = ~self._matcher.asks[subscription_at]
+        wanted: Flags = ~self._matcher.asks[subscription_at]
         asking = numpy.flatnonzero(~wanted)
         if len(asking):
-            filterable = _Filterable(events, attributes)
-            pairs = zip(asking.tolist(), event_at[asking].tolist(), subscription_at[asking].tolist(), strict=True)
+            event_at, subscription_at = event_at[asking], subscription_at[asking]
+            events.prepare(numpy.unique(event_at[self._matcher.reads_data[subscription_at]]).tolist())
+            pairs = zip(asking.tolist(), event_at.tolist(), subscription_at.tolist(), strict=True)
             for row, event, subscription in pairs:
-                wanted[row] = self._matcher.passes(subscription, filterable.of(event))
+                wanted[row] = self._matcher.passes(subscription, events.at(event))
         return wanted
 
     def _jobs(self, found: Pairs) -> pyarrow.RecordBatch:
@@ -201,31 +206,45 @@ def planner_of(catalog: bytes) -> Planner:
     return Planner(unpacked(catalog))
 
 
-class _Filterable:
-    """The attributes that filters can test, by the rule of `StoredEvent.filterable`; built once per event."""
+class _Filterables:
+    """What filters can ask of events, by the rule of `StoredEvent.filterable`; asked for in the order of the events."""
 
-    def __init__(self, events: pyarrow.RecordBatch, attributes: Sequence[Mapping[str, str]]) -> None:
+    def __init__(self, events: pyarrow.RecordBatch, attributes: Sequence[Mapping[str, str]], data_of: DataOf) -> None:
+        self._events = events
         self._attributes = attributes
-        self._ids = events.column("id").to_pylist()
-        self._external_ids = events.column("external_id").to_pylist()
-        self._sources = events.column("source").to_pylist()
-        self._types = events.column("type").to_pylist()
-        self._subjects = events.column("subject").to_pylist()
-        self._last: tuple[int, Mapping[str, str]] = (-1, {})
+        self._data_of = data_of
+        self._data: Mapping[str, bytes] = {}
+        self._last: tuple[int, Filterable] | None = None
 
-    def of(self, place: int) -> Mapping[str, str]:
-        """Return the attributes of an event, with those that every event has."""
-        if self._last[0] != place:
-            named = {
-                **self._attributes[place],
-                "id": self._external_ids[place] or self._ids[place],
-                "source": self._sources[place],
-                "type": self._types[place],
-            }
-            if self._subjects[place] is not None:
-                named["subject"] = self._subjects[place]
-            self._last = (place, named)
+    def prepare(self, reading: list[int]) -> None:
+        """Get ready to be asked, also for the data of the events at these places, which is read in bulk."""
+        names = ("id", "external_id", "source", "type", "subject", "content_type")
+        self._ids, self._external_ids, self._sources, self._types, self._subjects, self._content_types = (
+            self._events.column(name).to_pylist() for name in names
+        )
+        self._read_at = {
+            reading[start]: reading[start : start + _MOST_READ] for start in range(0, len(reading), _MOST_READ)
+        }
+
+    def at(self, place: int) -> Filterable:
+        """Return an event's attributes, with those that every event has, and its data if that was prepared."""
+        if self._last is None or self._last[0] != place:
+            self._last = place, self._filterable(place)
         return self._last[1]
+
+    def _filterable(self, place: int) -> Filterable:
+        event_id = self._ids[place]
+        named = {
+            **self._attributes[place],
+            "id": self._external_ids[place] or event_id,
+            "source": self._sources[place],
+            "type": self._types[place],
+        }
+        if self._subjects[place] is not None:
+            named["subject"] = self._subjects[place]
+        if place in self._read_at:
+            self._data = self._data_of([self._ids[each] for each in self._read_at[place]])
+        return Filterable(named, self._data.get(event_id, b""), self._content_types[place])
 
 
 def _pieces(counts: Places, most_jobs: int) -> Iterator[tuple[int, int]]:
@@ -258,7 +277,8 @@ class BatchMatcher:
 
     def __init__(self, subscriptions: Sequence[PackedSubscription]) -> None:
         self._filters = [each.filter for each in subscriptions]
-        self.asks = numpy.array([bool(each.filter.conditions) for each in subscriptions], dtype=bool)
+        self.asks = numpy.array([not each.filter.is_empty for each in subscriptions], dtype=bool)
+        self.reads_data = numpy.array([each.filter.reads_data for each in subscriptions], dtype=bool)
         self._by_tenant: dict[str, PatternIndex[int]] = {}
         for place, each in enumerate(subscriptions):
             index = self._by_tenant.setdefault(each.tenant, PatternIndex())
@@ -274,9 +294,9 @@ class BatchMatcher:
         names, kinds = tenants.dictionary.to_pylist(), types.dictionary.to_pylist()
         return [self._of(names[pair // width], kinds[pair % width]) for pair in distinct.tolist()], of_event
 
-    def passes(self, place: int, attributes: Mapping[str, str]) -> bool:
-        """Return whether a subscription's filter matches these attributes."""
-        return self._filters[place].passes(attributes)
+    def passes(self, place: int, event: Filterable) -> bool:
+        """Return whether an event passes a subscription's filter."""
+        return self._filters[place].passes(event)
 
     def _of(self, tenant: str, event_type: str) -> Places:
         met = self._known.get((tenant, event_type))

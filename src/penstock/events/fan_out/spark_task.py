@@ -5,7 +5,7 @@ does the same one at the same time, creates none twice.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import lru_cache
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
@@ -75,7 +75,7 @@ def kept(
     """Store the jobs of events that come in order."""
     done = KeptCounts()
     for batch in batches:
-        for planned in planner.plan(batch, _MOST_JOBS):
+        for planned in planner.plan(batch, _MOST_JOBS, jobs.data_of):
             done = KeptCounts(*map(sum, zip(done, _store(planned, jobs, database), strict=True)))
     return done
 
@@ -112,6 +112,10 @@ class OpenedRepository:
         """Run a query and wait for its result."""
         with self._one_at_a_time:
             return self._runner.run(query(self._repository))
+
+    def data_of(self, event_ids: Sequence[str]) -> dict[str, bytes]:
+        """Return the data of events by their ids."""
+        return self.ask(lambda repository: repository.data_of_events(event_ids))
 
     def close(self) -> None:
         """Close the repository."""

@@ -13,9 +13,12 @@ from penstock.events.store.repository.deliveries import (
     TryLater,
     Verdict,
 )
+from penstock.events.store.repository.erasure import Subject, SubjectCounts
+from penstock.events.store.repository.feeds import TopicFeed
 from penstock.events.store.repository.inspection import (
     COUNTED_JOBS,
     THE_NEWEST,
+    FailedDelivery,
     FinishedJob,
     HeldGroup,
     LaneState,
@@ -44,6 +47,7 @@ __all__ = [
     "Dialect",
     "Done",
     "EndedDelivery",
+    "FailedDelivery",
     "FinishedJob",
     "HeldGroup",
     "JobFilter",
@@ -66,7 +70,10 @@ __all__ = [
     "Statistics",
     "StoredMode",
     "StoredState",
+    "Subject",
+    "SubjectCounts",
     "SubscriptionLoad",
+    "TopicFeed",
     "Transaction",
     "TryLater",
     "Verdict",

@@ -17,7 +17,10 @@ _filter = msgspec.json.Decoder(EventFilter).decode
 
 
 class AuditCatalog(msgspec.Struct, frozen=True):
-    """Valid subscriptions as fan-out takes them, and damaged ones with the reason."""
+    """Valid subscriptions as fan-out takes them, and damaged ones with the reason.
+
+    Without those whose filter reads data: the lake has events without it, so no one can tell what they wanted.
+    """
 
     packed: bytes
     since_ms: Mapping[str, int]
@@ -31,7 +34,9 @@ def catalog_of(rows: Iterable[Row], window: AuditWindow) -> AuditCatalog:
     for row in rows:
         if window.subscription_id in (None, row["id"]):
             try:
-                wanting.append(_subscription(row))
+                subscription = _subscription(row)
+                if not subscription.filter.reads_data:
+                    wanting.append(subscription)
             except (msgspec.MsgspecError, PenstockError, ValueError, TypeError) as error:
                 damaged[str(row["id"])] = str(error)
     since_ms = {each.id: _since_ms(each.id, window) for each in wanting}

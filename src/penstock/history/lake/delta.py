@@ -13,7 +13,7 @@ import msgspec
 import pyarrow
 import pyarrow.fs
 import pyarrow.parquet
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
@@ -21,18 +21,38 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.domain.errors import FailedPrecondition
 from penstock.edge.clock import SystemClock
-from penstock.history.errors import LakeBroken
+from penstock.history.errors import LakeBroken, RowsForgotten
 from penstock.history.lake.schema import DATE, POSITION, LakeTable
 
 ADDED = "facts"
 """The application whose transactions say how far a table goes."""
 
+FORGOTTEN = "forget"
+"""The application whose transactions count how often rows were forgotten."""
+
+STORES = ("", "file", "s3", "gs", "az", "abfs", "abfss", "hdfs")
+"""Where a lake can be, by the scheme of its URL. An unknown one would look like an empty lake."""
+
 LEAST_FILES = 10
 """A day with fewer small files is not worth compacting."""
 
-_PROPERTIES = {"delta.checkpointInterval": "50", "delta.enableExpiredLogCleanup": "true"}
+# Statistics of position only. A commit has no others, and a reader takes the lack of one that the table promises for a
+# file without such rows. Nor may names and keys stay in the log when they leave the table.
+_PROPERTIES = {
+    "delta.checkpointInterval": "50",
+    "delta.enableExpiredLogCleanup": "true",
+    "delta.dataSkippingStatsColumns": POSITION,
+}
 _SMALL_BYTES = 32 * 2**20
 _ROWS_PER_READ = 64 * 1024
+_TRIES = 20
+
+
+class TableState(msgspec.Struct, frozen=True):
+    """The position up to which everything is in a table, None if nothing is, and how often rows were forgotten."""
+
+    upto: int | None = None
+    forgotten: int | None = None
 
 
 class NewFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +109,9 @@ class LakeFiles:
                 configuration=_PROPERTIES,
             )
             delta = DeltaTable(self.uri)
+            if not _PROPERTIES.items() <= delta.metadata().configuration.items():
+                delta.alter.set_table_properties(_PROPERTIES)
+                delta.update_incremental()
             known = {field.name for field in delta.schema().fields}
             lacking = [field for field in Schema.from_arrow(self.table.arrow).fields if field.name not in known]
             if lacking:
@@ -96,10 +119,10 @@ class LakeFiles:
                 delta.update_incremental()
             return delta
 
-    def version(self) -> int | None:
-        """Return the position up to which everything is in the table; None if nothing is."""
+    def state(self) -> TableState:
+        """Return how far the table goes; to be asked before the rows are read that are to be added."""
         delta = self.delta()
-        return None if delta is None else delta.transaction_version(ADDED)
+        return TableState() if delta is None else _state(delta, ADDED)
 
     def write(self, rows: pyarrow.Table, name: str) -> list[NewFile]:
         """Write rows to files, one for each day; the table must exist."""
@@ -124,25 +147,70 @@ class LakeFiles:
             )
         return files
 
-    def commit(self, files: Iterable[NewFile], version: int, after: int | None, *, application: str = ADDED) -> None:
-        """Add files and say how far the table goes; FailedPrecondition if it went on since it was at `after`."""
+    def commit(self, files: Iterable[NewFile], upto: int, before: TableState, *, application: str = ADDED) -> None:
+        """Add files and say how far the table goes; refused if it is not as it was `before` the rows were read.
+
+        FailedPrecondition if it went on since then, RowsForgotten if the rows may contain some that were forgotten.
+        """
         delta = self.current()
-        now_ms = SystemClock().now_ms()
-        if delta.transaction_version(application) != after:
-            raise FailedPrecondition(f"another process added to {self.uri} meanwhile: run one facts job at a time")
+        now = _state(delta, application)
+        if now.upto != before.upto:
+            raise self._overtaken()
+        if now.forgotten != before.forgotten:
+            raise RowsForgotten(self.uri)
+        # A transaction of its own application lets a commit fail that is made at the same time.
+        transactions = [Transaction(application, upto), Transaction(FORGOTTEN, now.forgotten or 0)]
         try:
-            with explained(self.uri):
-                delta.create_write_transaction(
-                    [_added(file, now_ms) for file in files],
-                    "append",
-                    delta.schema(),
-                    list(self.table.partitions),
-                    commit_properties=CommitProperties(app_transactions=[Transaction(application, version)]),
-                )
+            self._commit(delta, files, transactions)
         except CommitFailedError as error:
-            raise FailedPrecondition(
-                f"another process added to {self.uri} meanwhile: run one facts job at a time"
-            ) from error
+            raise self._overtaken() from error
+
+    def forget(self, where: str) -> int:
+        """Delete the rows that meet a condition, and their files; return how many.
+
+        First, rows that were read before now are refused, as they may be some of these.
+        """
+        delta = self.delta()
+        if delta is None:
+            return 0
+        for _ in range(_TRIES):
+            try:
+                with explained(self.uri):
+                    delta.update_incremental()
+                    count = (delta.transaction_version(FORGOTTEN) or 0) + 1
+                    self._commit(delta, (), [Transaction(FORGOTTEN, count)])
+                    delta.update_incremental()
+                    deleted = int(delta.delete(where).get("num_deleted_rows") or 0)
+                    # Only files that left the table: others may be of a batch that is not yet committed.
+                    delta.vacuum(0, dry_run=False, enforce_retention_duration=False, full=False)
+                    return deleted
+            except CommitFailedError:
+                # A batch or a compaction came between.
+                continue
+        raise self._overtaken()
+
+    def count(self, where: str) -> int:
+        """Return how many rows meet a condition."""
+        delta = self.delta()
+        if delta is None:
+            return 0
+        with explained(self.uri):
+            found = QueryBuilder().register("rows", delta).execute(f"SELECT count(*) AS n FROM rows WHERE {where}")
+            return int(pyarrow.table(found.read_all()).column("n")[0].as_py())
+
+    def _commit(self, delta: DeltaTable, files: Iterable[NewFile], transactions: list[Transaction]) -> None:
+        now_ms = SystemClock().now_ms()
+        with explained(self.uri):
+            delta.create_write_transaction(
+                [_added(file, now_ms) for file in files],
+                "append",
+                delta.schema(),
+                list(self.table.partitions),
+                commit_properties=CommitProperties(app_transactions=transactions),
+            )
+
+    def _overtaken(self) -> FailedPrecondition:
+        return FailedPrecondition(f"another process added to {self.uri} meanwhile: run one facts job at a time")
 
     def files(self, where: str | None = None) -> list[LakeFile]:
         """Return the files that are in the table now; `where` leaves out those that have no such row."""
@@ -189,9 +257,22 @@ class LakeFiles:
         delta = self.delta()
         if delta is None:
             return 0
+        filters = None if date is None else [(DATE, "=", date)]
+        try:
+            with explained(self.uri):
+                return int(delta.optimize.compact(partition_filters=filters)["numFilesRemoved"])
+        except CommitFailedError as error:
+            raise FailedPrecondition(f"rows of {self.uri} were deleted meanwhile: compact it again") from error
+
+    def drop_before(self, date: str) -> int:
+        """Let the days before a day leave the table; return how many files did. A vacuum deletes them a week later."""
+        old = [file for file in self.files() if file.date is not None and file.date < date]
+        delta = self.delta()
+        if delta is None or not old:
+            return 0
         with explained(self.uri):
-            filters = None if date is None else [(DATE, "=", date)]
-            return int(delta.optimize.compact(partition_filters=filters)["numFilesRemoved"])
+            delta.delete(f"{DATE} < DATE '{date}'")
+        return len(old)
 
     def crowded(self) -> list[str]:
         """Return the days with many small files."""
@@ -222,6 +303,11 @@ def checked(root: str) -> str:
 
     if root.startswith("s3a://"):
         raise InvalidPipelineOption(f"{root} is the notation of Hadoop: write s3://{root[6:]}")
+    scheme = urlsplit(root).scheme
+    if scheme not in STORES:
+        raise InvalidPipelineOption(
+            f"{root} is not a place for a lake: use a directory, s3://, gs://, abfss:// or hdfs://"
+        )
     if "%" in root and is_local(root):
         raise InvalidPipelineOption(f"{root} contains %, which the lake's library cannot read: use another directory")
     return root.removeprefix("file://").rstrip("/") if is_local(root) else root.rstrip("/")
@@ -241,6 +327,10 @@ def explained(uri: str) -> Iterator[None]:
         raise
     except (DeltaError, OSError) as error:
         raise LakeBroken(f"{uri} cannot be used: {error}") from error
+
+
+def _state(delta: DeltaTable, application: str) -> TableState:
+    return TableState(delta.transaction_version(application), delta.transaction_version(FORGOTTEN) or None)
 
 
 def _added(file: NewFile, now_ms: int) -> AddAction:

@@ -7,9 +7,10 @@ statistics itself, every few seconds, and the lake gets fewer and larger batches
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from threading import Thread
 from typing import TypeVar
 
@@ -23,13 +24,14 @@ from penstock.edge.clock import Clock, SystemClock
 from penstock.edge.pause import pause
 from penstock.events.statistics import Counted, InlineCounter, StatisticsPlace
 from penstock.events.store import KEPT_MS, Statistics
+from penstock.history.errors import RowsForgotten
 from penstock.history.lake.facts import as_facts, with_flaws, with_origins
 from penstock.history.lake.lake import Lake, open_lake
 from penstock.history.lake.rows import lake_rows
 from penstock.history.lake.schema import DELIVERIES
 from penstock.history.lake.sync import LakeSync
 from penstock.history.lake.tally import Tally, tally
-from penstock.history.lake.writer import LakeWrite, write_attempts
+from penstock.history.lake.writer import LakeTarget, LakeWrite, write_attempts
 from penstock.spark.database import SparkDatabase
 from penstock.spark.sources.valid_rows import SetAside, set_aside
 from penstock.spark.tables import Tables
@@ -54,6 +56,8 @@ class FactsSettings(msgspec.Struct, frozen=True, kw_only=True):
     most_rows: int = 100_000
     least_rows: int = 20_000
     longest_wait_s: int = 60
+    keep_days: int = 0
+    """How many days stay in the lake, today included; 0 means all."""
     once: bool = False
 
 
@@ -80,7 +84,7 @@ class FactsJob:
             rows = batches.add(attempts)
             log.info("batch %d: %d attempts", number, rows)
             if number % TIDY_EVERY == TIDY_EVERY - 1:
-                _tidy(lake)
+                self._tidy(lake)
 
         writer = (
             Tables(spark, self._database)
@@ -94,6 +98,8 @@ class FactsJob:
             .option("checkpointLocation", checkpoint)
             .foreachBatch(add)
         )
+        if settings.keep_days:
+            self._tidy(lake)
         sync = LakeSync(spark, self._database, lake, self._clock)
         if settings.once:
             sync.add()
@@ -104,6 +110,14 @@ class FactsJob:
             DriverCounter(self._database, self._clock).run_beside(query)
         return query
 
+    def _tidy(self, lake: Lake) -> None:
+        first = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC) - timedelta(days=self._settings.keep_days - 1)
+        try:
+            lake.tidy(first.date().isoformat() if self._settings.keep_days else None)
+        except PenstockError as error:
+            # The facts are safe, only slower to read.
+            log.warning("the lake was not compacted: %s", error.message)
+
     def lag(self) -> int | None:
         """Return None: the number of waiting attempts is not known without counting them."""
         return None
@@ -111,14 +125,6 @@ class FactsJob:
     def handled(self) -> int:
         """Return 0: every attempt comes in a micro-batch."""
         return 0
-
-
-def _tidy(lake: Lake) -> None:
-    try:
-        lake.tidy()
-    except PenstockError as error:
-        # The facts are safe, only slower to read.
-        log.warning("the lake was not compacted: %s", error.message)
 
 
 class FactsBatch:
@@ -135,26 +141,33 @@ class FactsBatch:
 
     def add(self, attempts: DataFrame) -> int:
         """Add a batch; return how many attempts were new to the lake or to the statistics."""
+        for _ in range(_TRIES):
+            with suppress(RowsForgotten):
+                return self._add_batch(attempts)
+        return self._add_batch(attempts)
+
+    def _add_batch(self, attempts: DataFrame) -> int:
         now_ms = self._clock.now_ms()
+        targets = self._lake.targets()
         facts = as_facts(with_origins(with_flaws(attempts, now_ms), self._database))
         if not self._counts:
-            return self._keep(facts)
+            return self._keep(facts, targets)
         facts = facts.persist()
         try:
             known = self.counted_upto()
             new = self._tally(facts, known, now_ms)
-            kept = self._keep(facts)
+            kept = self._keep(facts, targets)
             if new.upto > known:
                 self._count(facts, new, known, now_ms)
             return max(kept, new.facts + new.flawed)
         finally:
             facts.unpersist()
 
-    def _keep(self, facts: DataFrame) -> int:
-        written = write_attempts(lake_rows(facts), self._lake.targets())
+    def _keep(self, facts: DataFrame, targets: Sequence[LakeTarget]) -> int:
+        written = write_attempts(lake_rows(facts), targets)
         # Before the lake goes on, so that each attempt is in it or set aside.
         self._set_aside(written)
-        self._lake.add(written)
+        self._lake.add(written, targets)
         return written.rows(DELIVERIES.name) + written.flawed
 
     def _count(self, facts: DataFrame, new: Tally, known: StatisticsPlace, now_ms: int) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.events.statistics import BEFORE_ALL, StatisticsPlace
 from penstock.history.errors import LakeNotMigrated
-from penstock.history.lake.delta import LakeFiles, checked, explained
+from penstock.history.lake.delta import LakeFiles, TableState, checked, explained
 from penstock.history.lake.rows import lake_facts
 from penstock.history.lake.schema import DELIVERIES, JOBS, POSITION, TABLES
 from penstock.history.lake.writer import LakeTarget, LakeWrite
@@ -24,7 +24,7 @@ class Lake:
     """The tables of a lake, which need not exist yet."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
-        self._spark = spark
+        self.spark = spark
         self.path = checked(path)
         self.tables = {name: LakeFiles(path, table) for name, table in TABLES.items()}
         self._places: dict[str, StatisticsPlace] = {}
@@ -39,16 +39,20 @@ class Lake:
         return self._places[table]
 
     def targets(self) -> list[LakeTarget]:
-        """Return where attempts go to, and the last one that each table has."""
-        return [LakeTarget(self.tables[name], self.place(name)) for name in (DELIVERIES.name, JOBS.name)]
+        """Return where attempts go to, and the last one that each table has; to be asked before they are read."""
+        targets = []
+        for name in (DELIVERIES.name, JOBS.name):
+            files, after = self.tables[name], self.place(name)
+            upto = None if after == BEFORE_ALL else after.position
+            targets.append(LakeTarget(files, after, TableState(upto, files.state().forgotten)))
+        return targets
 
-    def add(self, written: LakeWrite) -> None:
+    def add(self, written: LakeWrite, targets: Sequence[LakeTarget]) -> None:
         """Commit what tasks have written, one table after the other; a table that has it all is left alone."""
-        for target in self.targets():
+        for target in targets:
             name = target.files.table.name
             if written.upto > target.after:
-                after = None if target.after == BEFORE_ALL else target.after.position
-                target.files.commit(written.files.get(name, ()), written.upto.position, after)
+                target.files.commit(written.files.get(name, ()), written.upto.position, target.before)
                 self._places[name] = written.upto
 
     def days(self) -> list[str]:
@@ -58,12 +62,12 @@ class Lake:
     def facts(self, days: Sequence[str] | None = None) -> DataFrame:
         """Return the facts of some days, or of all."""
         files = [file for file in self.tables[DELIVERIES.name].files() if days is None or file.date in days]
-        return lake_facts(self.tables[DELIVERIES.name].frame(self._spark, files))
+        return lake_facts(self.tables[DELIVERIES.name].frame(self.spark, files))
 
     def frame(self, table: str) -> DataFrame:
         """Return the rows of a table as of now."""
         files = self.tables[table]
-        return files.frame(self._spark, files.files())
+        return files.frame(self.spark, files.files())
 
     def compact(self, day: str | None = None) -> dict[str, int]:
         """Let Delta combine small files; return how many were replaced by table."""
@@ -71,9 +75,14 @@ class Lake:
             name: files.compact(day) for name, files in self.tables.items() if day is None or files.table.partitions
         }
 
-    def tidy(self) -> None:
-        """Compact the days that have become slow to read, and delete what left the tables a week ago."""
+    def tidy(self, before: str | None = None) -> None:
+        """Compact the days that have become slow to read, and delete what left the tables a week ago.
+
+        The days before a day leave first.
+        """
         for files in self.tables.values():
+            if before is not None:
+                files.drop_before(before)
             for day in files.crowded():
                 files.compact(day)
             files.vacuum()
@@ -82,7 +91,7 @@ class Lake:
 def open_lake(spark: SparkSession, path: str) -> Lake:
     """Return the lake in a directory or bucket; LakeNotMigrated if it has the format of an older version."""
     lake = Lake(spark, path)
-    if has_old_log(lake.path) and lake.tables[DELIVERIES.name].version() is None:
+    if has_old_log(lake.path) and lake.tables[DELIVERIES.name].state().upto is None:
         raise LakeNotMigrated(lake.path)
     return lake
 
@@ -103,7 +112,7 @@ def entries(root: pyarrow.fs.FileSystem, directory: str) -> list[pyarrow.fs.File
 
 
 def _last_place(files: LakeFiles) -> StatisticsPlace:
-    version = files.version()
+    version = files.state().upto
     if version is None:
         return BEFORE_ALL
     is_attempt = files.table == DELIVERIES

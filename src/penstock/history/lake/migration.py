@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.domain.errors import FailedPrecondition
 from penstock.events.statistics import BEFORE_ALL, StatisticsPlace
-from penstock.history.lake.delta import LakeFiles, NewFile
+from penstock.history.lake.delta import LakeFiles, NewFile, TableState
 from penstock.history.lake.facts import DAY, DETAILS, FACTS, FLAW
 from penstock.history.lake.lake import OLD_LOG, Lake, entries
 from penstock.history.lake.rows import lake_rows
@@ -50,7 +50,7 @@ def migrate(spark: SparkSession, path: str) -> Iterator[MigratedDay]:
     """
     lake = Lake(spark, path)
     files = lake.tables[DELIVERIES.name]
-    if files.version() is not None:
+    if files.state().upto is not None:
         raise FailedPrecondition(f"the lake {lake.path} is in the format of this version already")
     root = _root(lake.path)
     commits = [
@@ -63,10 +63,10 @@ def migrate(spark: SparkSession, path: str) -> Iterator[MigratedDay]:
         number = date.fromisoformat(day).toordinal()
         if done is None or number > done:
             written = _copied_day(spark, lake.path, files, day, batches)
-            files.commit(written, number, done, application=_APPLICATION)
+            files.commit(written, number, TableState(done), application=_APPLICATION)
             done = number
         yield MigratedDay(day, sum(batches.values()))
-    files.commit([], max((commit.upto for commit in commits), default=BEFORE_ALL).position, None)
+    files.commit([], max((commit.upto for commit in commits), default=BEFORE_ALL).position, TableState())
 
 
 def _copied_day(

@@ -80,5 +80,6 @@ def event_rows(events: DataFrame) -> DataFrame:
 
 
 def moment(millis: Column) -> Column:
-    """Return a time in milliseconds as a timestamp; one outside the calendar is brought into it."""
-    return f.timestamp_millis(f.least(f.greatest(millis, f.lit(0)), f.lit(_LATEST_MS)))
+    """Return a time in milliseconds as a timestamp, or null; one outside the calendar is brought into it."""
+    bounded = f.least(f.greatest(millis, f.lit(0)), f.lit(_LATEST_MS))
+    return f.when(millis.isNotNull(), f.timestamp_millis(bounded))

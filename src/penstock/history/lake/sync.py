@@ -23,9 +23,10 @@ from penstock.history.lake.rows import event_rows
 from penstock.history.lake.schema import EVENTS, POSITION, SUBSCRIPTIONS
 from penstock.history.lake.writer import write_rows
 from penstock.spark.database import SparkDatabase
+from penstock.spark.horizon import warn_of_long_transaction
 from penstock.spark.schemas import SUBSCRIPTIONS as STORED_SUBSCRIPTIONS
 from penstock.spark.sources.database_reader import reader_for
-from penstock.spark.sources.stream_source import START, StreamReader
+from penstock.spark.sources.stream_source import LEAST_TASK_ROWS, START, StreamReader
 from penstock.spark.sources.table_source import SubscriptionReader
 from penstock.spark.tables import Tables
 
@@ -60,28 +61,30 @@ class LakeSync:
     def add_events(self) -> int:
         """Add the events that are not yet in the lake."""
         files = self._lake.tables[EVENTS.name]
-        known = files.version()
-        after = -1 if known is None else known
+        before = files.state()
+        after = -1 if before.upto is None else before.upto
         count, horizon = self._waiting(after)
         if not count:
             return 0
-        tables = Tables(self._spark, self._database, splits=1 + count // _TASK_ROWS)
+        cores = self._spark.sparkContext.defaultParallelism
+        splits = max(count // _TASK_ROWS, min(cores, count // LEAST_TASK_ROWS), 1)
+        tables = Tables(self._spark, self._database, splits=splits)
         waiting = (f.col(POSITION) > after) & (f.col(POSITION) < horizon)
         written = write_rows(event_rows(tables.events(_STORED_EVENTS).where(waiting)), files)
-        files.commit(written, horizon - 1, known)
+        files.commit(written, horizon - 1, before)
         return sum(file.rows for file in written)
 
     def add_subscriptions(self) -> int:
         """Add a row for each subscription that is new, has changed or was deleted."""
         files = self._lake.tables[SUBSCRIPTIONS.name]
+        before = files.state()
         known = files.read(files.files(), files.table.names).to_pylist()
         last = {row["subscription_id"]: row for row in sorted(known, key=lambda row: row[POSITION])}
         now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
         changed = _changed(last, self._subscriptions())
         if not changed:
             return 0
-        before = files.version()
-        first = 0 if before is None else before + 1
+        first = 0 if before.upto is None else before.upto + 1
         rows = [{**row, "valid_from": now, POSITION: first + number} for number, row in enumerate(changed)]
         files.current()
         table = pyarrow.Table.from_pylist(rows, files.table.arrow)
@@ -116,6 +119,7 @@ class LakeSync:
         while not ended.is_set():
             try:
                 self.add()
+                warn_of_long_transaction(self._database)
             except Exception as error:
                 if not ended.is_set():
                     log.warning("events and subscriptions were not added to the lake; they will be: %s", error)

@@ -11,7 +11,7 @@ from pyspark.taskcontext import TaskContext
 
 from penstock.edge.randomness import random_bytes
 from penstock.events.statistics import BEFORE_ALL, StatisticsPlace
-from penstock.history.lake.delta import LakeFiles, NewFile
+from penstock.history.lake.delta import LakeFiles, NewFile, TableState
 from penstock.history.lake.facts import FLAW
 from penstock.history.lake.rows import ENDED, JOB, PLACE
 from penstock.history.lake.schema import JOBS, POSITION
@@ -36,10 +36,11 @@ class LakeWrite(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LakeTarget(msgspec.Struct, frozen=True):
-    """A table to write to, and the last attempt that it has."""
+    """A table to write to, the last attempt that it has, and its state."""
 
     files: LakeFiles
     after: StatisticsPlace
+    before: TableState
 
 
 _decode = msgspec.msgpack.Decoder(LakeWrite).decode

@@ -66,17 +66,18 @@ class ApiApp:
         query = parse_query(scope["query_string"], route.query)
         content = await _content(route, headers, receive) if route.takes_body else b""
         body = _decoded(route, content) if route.takes_body else NoBody()
-        value = await route.answered(Call(found.path, query, body, content, headers, caller.role))
+        call = Call(found.path, query, body, content, headers, caller)
+        value = await route.answered(call)
         if route.is_decision:
-            await self._record(route, found.path, content, caller)
+            await self._record(route, {**found.path, **call.noted}, content, caller)
         return value
 
-    async def _record(self, route: AnyRoute, path: Mapping[str, str], content: bytes, caller: Caller) -> None:
+    async def _record(self, route: AnyRoute, target: Mapping[str, str], content: bytes, caller: Caller) -> None:
         change = Change(
             who=caller.name,
             role=caller.role,
             action=f"{route.method} {route.path}",
-            target=dict(path),
+            target=target,
             detail=shown(content),
         )
         try:

@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.domain.limits import MIB
 from penstock.http.api.query import NoQuery
-from penstock.http.auth import ADMIN_ONLY, MAY_LOOK, Role
+from penstock.http.auth import ADMIN_ONLY, LOCAL, MAY_LOOK, Caller, Role
 
 MAX_BODY_BYTES = MIB
 JSON = ("application/json",)
@@ -34,14 +34,19 @@ class NoBody(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Call(Generic[Q, B]):
-    """A request to a route: the variable parts of its path, its query, its body, the raw content, the caller's role."""
+    """A request to a route: the variable parts of its path, its query, its body, the raw content, the caller.
+
+    A handler puts into `noted` what the log of changes should name beside the variable parts of the path, such as the
+    name that an id stands for.
+    """
 
     path: Mapping[str, str]
     query: Q
     body: B
     content: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
-    role: Role = Role.ADMIN
+    caller: Caller = LOCAL
+    noted: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,9 +6,10 @@ from penstock.ops.config.kinds import Network
 from penstock.ops.config.loader import load, trace
 from penstock.ops.config.router_options import HttpVersion, RouterOptions
 from penstock.ops.config.text import as_literal, as_reference, as_toml, as_tree, shown
-from penstock.ops.config.tree import Config, LogLevel, LogSettings, QueueScopes
+from penstock.ops.config.tree import AlertSettings, Config, LogLevel, LogSettings, QueueScopes
 
 __all__ = [
+    "AlertSettings",
     "Config",
     "ConfigError",
     "ConfigProblem",

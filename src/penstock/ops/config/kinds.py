@@ -8,6 +8,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
+from zoneinfo import available_timezones
 
 from penstock.ops.telemetry import MASK, is_secret_name, mask_secrets, mask_whole_url
 
@@ -39,6 +40,25 @@ def host() -> Kind[str]:
         return _require(_line(value), lambda name: re.fullmatch(r"[\w.:%-]+", name) is not None)
 
     return Kind("a host name or an IP address, such as 127.0.0.1", check, check, str)
+
+
+def hours() -> Kind[str]:
+    """Return the kind of a period of the day, such as 22:00-07:00, or empty."""
+
+    def check(value: object) -> str:
+        clock = r"([01]\d|2[0-3]):[0-5]\d"
+        return _require(_line(value), lambda text: not text or re.fullmatch(f"{clock}-{clock}", text) is not None)
+
+    return Kind("a period such as 22:00-07:00, or nothing", check, check, str)
+
+
+def time_zone() -> Kind[str]:
+    """Return the kind of a time zone's name."""
+
+    def check(value: object) -> str:
+        return _require(_line(value), lambda name: name == "UTC" or name in available_timezones())
+
+    return Kind("a time zone such as UTC or Europe/Berlin", check, check, str)
 
 
 def directory() -> Kind[Path]:

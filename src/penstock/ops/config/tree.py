@@ -82,6 +82,7 @@ class PortSettings:
     sqs: int = setting(9324, _PORT, "The SQS server.")
     pubsub: int = setting(8085, _PORT, "The Pub/Sub API.")
     pubsub_probes: int = setting(8086, _PORT, "Health and metrics of the Pub/Sub API.")
+    pubsub_nodes: int = setting(8087, _PORT, "Calls that other nodes pass on to the Pub/Sub API of this one.")
     router: int = setting(8081, _PORT, "The router's API.")
     scheduler: int = setting(8082, _PORT, "Health and metrics of the scheduler.")
     pipeline: int = setting(8083, _PORT, "Health, metrics and progress of the pipeline.")
@@ -127,6 +128,12 @@ class SqsSettings:
         kinds.power_of_two(32),
         "Partitions of a FIFO queue with AWS's high-throughput settings and without a PartitionCount; on one machine "
         "more of them cost throughput.",
+    )
+    recreate_after_s: int = setting(
+        0,
+        kinds.integer(0, 3600),
+        "Seconds after DeleteQueue in which CreateQueue refuses the name with QueueDeletedRecently; AWS has 60. They "
+        "are not counted across a restart.",
     )
     trusted_proxies: tuple[kinds.Network, ...] = setting(
         (),
@@ -185,6 +192,12 @@ class PipelineOptions:
         "Directory or URL of the lake's Delta tables; on a cluster, one that all its machines can reach. If empty, "
         "lake in `data.dir`.",
     )
+    keep_days: int = setting(
+        0,
+        kinds.integer(0, 36_500),
+        "Days that stay in the lake, today included; older ones are deleted. 0 keeps all; `--keep-days` takes "
+        "precedence.",
+    )
     trigger_ms: int = setting(
         500,
         kinds.integer(0, 3_600_000),
@@ -208,7 +221,7 @@ class PipelineOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TraceSettings:
-    """OpenTelemetry traces from publisher to webhook; they require `pip install "penstock-events[traces]"`."""
+    """OpenTelemetry traces from publisher to webhook; they require the extra `traces`."""
 
     endpoint: str = setting(
         "",
@@ -247,6 +260,14 @@ class NodeSettings:
 class ClusterSettings:
     """Several nodes on one PostgreSQL database."""
 
+    node: str = setting(
+        "", kinds.line(), "Name of this node, unique in the cluster; empty: this machine is not a node."
+    )
+    host: str = setting(
+        "",
+        kinds.line(),
+        "Host name or address at which the other nodes reach this machine; empty: all nodes are on this one.",
+    )
     ttl_s: float = setting(
         10.0,
         kinds.number(1, 300),
@@ -273,6 +294,23 @@ class EgressSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AlertSettings:
+    """Penstock's own events (`penstock:**`), which tell operators what is wrong."""
+
+    check_s: float = setting(10.0, kinds.number(0.1, 3600), "Time between two looks at the verdict.")
+    repeat_s: float = setting(
+        3600.0, kinds.number(1, 604_800), "Time after which a condition that still holds is reported again."
+    )
+    quiet_hours: str = setting(
+        "",
+        kinds.hours(),
+        "Hours, such as 22:00-07:00, in which alerts about subscriptions and warnings wait; a queue that is not "
+        "reached and a part that is lost are reported at any hour. Empty: none.",
+    )
+    time_zone: str = setting("UTC", kinds.time_zone(), "The time zone of `alerts.quiet_hours`.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Config:
     """All settings of Penstock, validated and frozen."""
 
@@ -291,3 +329,4 @@ class Config:
     node: NodeSettings = field(default_factory=NodeSettings)
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
     egress: EgressSettings = field(default_factory=EgressSettings)
+    alerts: AlertSettings = field(default_factory=AlertSettings)

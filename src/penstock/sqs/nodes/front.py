@@ -5,7 +5,7 @@ from itertools import count
 
 import msgspec
 
-from penstock.cluster.nodes import Node, NodeMembership
+from penstock.cluster.nodes import UNREACHABLE, Node, NodeMembership
 from penstock.domain.ids import TsidFactory
 from penstock.edge.clock import Clock, stopwatch
 from penstock.sqs.actions.answer import AfterCommit, Answer
@@ -53,7 +53,6 @@ class NodeFront:
         membership: NodeMembership,
         owners: Owners,
         hops: Hops,
-        name: str,
     ) -> None:
         self.settings = settings
         self.home = settings.home
@@ -62,7 +61,6 @@ class NodeFront:
         self._membership = membership
         self._owners = owners
         self._hops = hops
-        self._name = name
         self._request_head = f"{ids.next_value(clock.now_ms()) & 0xFFFFFFFF:08x}-0000-4000-8000"
         self._requests = count(1)
         self._stopping = False
@@ -186,11 +184,17 @@ class NodeFront:
 
     # Everything else
 
+    async def _describe(self) -> tuple[int, bytes]:
+        try:
+            return 200, _encode(await self._membership.describe())
+        except UNREACHABLE:
+            return 503, b'{"error":"the database of the cluster does not answer"}'
+
     async def administer(self, caller: SqsCaller, method: str, target: bytes, body: bytes) -> tuple[int, bytes]:
         """Answer a request to the admin endpoints by the owner, or describe the cluster."""
         path, _, query = target.partition(b"?")
         if path == b"/cluster":
-            return 200, _encode(self._description())
+            return await self._describe()
 
         async def here(served: ServedQueues) -> tuple[int, bytes]:
             return await served.admin.answer(method, path, query, body)
@@ -205,33 +209,6 @@ class NodeFront:
                 raise _not_owner()
             return await here(served)
         return await self._owners.call(SHARD, here, ask, repeatable=method == "GET")
-
-    def _description(self) -> dict[str, object]:
-        view = self._membership.view
-        names = {node.instance: node.name for node in view.nodes}
-        return {
-            "node": self._name,
-            "nodes": [
-                {
-                    "name": node.name,
-                    "address": node.address,
-                    "capabilities": node.capabilities,
-                    "draining": node.draining,
-                    "expires_in_s": round(node.left_s, 3),
-                }
-                for node in view.nodes
-            ],
-            "shards": [
-                {
-                    "name": shard.name,
-                    "owner": names.get(shard.owner or ""),
-                    "epoch": shard.epoch,
-                    "needs": shard.needs,
-                    "moves": shard.moves,
-                }
-                for shard in view.shards
-            ],
-        }
 
 
 async def _receive_now(served: ServedQueues, caller: SqsCaller, request: ReceiveMessageRequest) -> _ReceivedAtOwner:

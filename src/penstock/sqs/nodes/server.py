@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import msgspec
 
-from penstock.cluster.nodes import Node, NodeMembership, ShardKeeper
+from penstock.cluster.nodes import Node, NodeMembership, taking_part, until_stop
 from penstock.delivery import AnyAddress, DeliveryFailed, HttpClient, Undeliverable, head_with, own_part_settings
 from penstock.domain.errors import FailedPrecondition
 from penstock.domain.ids import TsidFactory
@@ -29,7 +29,6 @@ PART = "sqs"
 _GATE_S = 3.0
 # Ten messages of 1 MiB each, in the longest JSON encoding.
 _MAX_ANSWER_BYTES = 64 * MIB
-_LOOK_S = 0.5
 
 
 class SqsNodeSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +83,7 @@ async def serve_node(
     hops = Hops(await membership.create((SHARD,)), clock)
     async with HttpClient(AnyAddress(), own_part_settings(2 * HOP_S, _MAX_ANSWER_BYTES)) as client:
         owners = Owners(membership, client, hops)
-        front = NodeFront(settings.service, clock, ids, membership, owners, hops, node.name)
+        front = NodeFront(settings.service, clock, ids, membership, owners, hops)
         gate = CapabilityGate(membership, client)
 
         @asynccontextmanager
@@ -104,29 +103,17 @@ async def serve_node(
         async with server:
             instance = f"{ids.next_value(clock.now_ms()):x}"
             me = Node(node.name, instance, node.advertise or server.url, settings.service.capabilities)
-            await membership.join(me)
-            owners.instance = instance
-            owners.keeper = keeper = ShardKeeper(membership, me, open_shard)
-            chores = [asyncio.create_task(keeper.run()), asyncio.create_task(owners.follow())]
-            try:
-                server.announce()
-                await _until_stop(stop, membership)
-                front.stop_waiting()
-                await membership.drain()
-            finally:
-                for chore in chores:
-                    chore.cancel()
-                await asyncio.wait(chores)
-        await membership.leave()
+            async with taking_part(membership, me, open_shard) as keeper:
+                owners.instance, owners.keeper = instance, keeper
+                following = asyncio.create_task(owners.follow())
+                try:
+                    server.announce()
+                    await until_stop(stop, membership)
+                    front.stop_waiting()
+                finally:
+                    following.cancel()
     if membership.refused is not None:
         raise FailedPrecondition(membership.refused)
-
-
-async def _until_stop(stop: asyncio.Event, membership: NodeMembership) -> None:
-    while not stop.is_set() and membership.refused is None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_LOOK_S):
-                await stop.wait()
 
 
 def _probes(membership: NodeMembership, front: NodeFront, owners: Owners) -> Probes:

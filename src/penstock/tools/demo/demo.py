@@ -6,15 +6,16 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import msgspec
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from penstock.client import Penstock
+from penstock.client import Event, Penstock
+from penstock.domain.errors import Unavailable
 from penstock.http.server import HttpServer
 from penstock.ops.parts import LOOPBACK, Engine, Ports, parts_of
 from penstock.ops.supervisor import Supervisor
@@ -44,12 +45,16 @@ _COLUMNS = (TextColumn("{task.description:>16}"), BarColumn(), MofNCompleteColum
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of orders, the engine, and whether the parts keep running at the end."""
+    """The number of orders, the engine, the nodes, and whether the parts keep running at the end."""
 
     orders: int
     engine: Engine
     keep: bool = False
     show_progress: bool = True
+    nodes: int = 1
+    database: str = ""
+    """The PostgreSQL server of several nodes; empty: one that is started for them."""
+    audits: bool = False
 
 
 class DemoVerdict(msgspec.Struct, frozen=True):
@@ -108,32 +113,59 @@ async def run_demo(plan: Plan, show: Callable[[DemoOutcome], None]) -> DemoOutco
     subscribers = demo_subscribers()
     environment = {**os.environ, **_SETTINGS}
     with tempfile.TemporaryDirectory(prefix="penstock-demo-") as directory:
-        console.print(f"starting all parts on this machine, with {plan.engine}; data in {directory}")
-        ports = Ports(http=0, sqs=0, pubsub=0, router=0, pipeline=0)
-        parts = parts_of(Path(directory), ports, environment, plan.engine)
         async with AsyncExitStack() as stack:
             endpoints = [await stack.enter_async_context(HttpServer(each.app, "127.0.0.1", 0)) for each in subscribers]
-            supervisor = await stack.enter_async_context(Supervisor(parts, console.print))
+            stage = await stack.enter_async_context(_stage(plan, Path(directory), environment, console))
             urls = [endpoint.url for endpoint in endpoints]
             ready_s = time.monotonic()
             with Progress(*_COLUMNS, console=console) as progress:
-                await _run_flow(supervisor.addresses["api"], subscribers, urls, plan.orders, progress)
+                await _run_flow(stage, subscribers, urls, plan.orders, progress)
             delivered_s = time.monotonic()
             verdict = None
-            if plan.engine is Engine.SPARK:
+            if plan.audits:
                 console.print("auditing the deliveries with Spark")
                 await asyncio.sleep(_AUDIT_DELAY_S)
-                verdict = await run_audit(Path(directory), environment)
+                verdict = await run_audit(stage.audited, environment)
             results = [Result.of(subscriber, plan.orders) for subscriber in subscribers]
             times = DemoTimes(ready_s - began_s, delivered_s - ready_s, time.monotonic() - began_s)
             outcome = DemoOutcome(results, verdict, times)
             show(outcome)
             if plan.keep:
-                console.print(
-                    f"all parts keep running; the web page is at {supervisor.addresses['api']}/ ; Ctrl-C stops them"
-                )
+                console.print(f"all parts keep running; the web page is at {stage.api_urls[-1]}/ ; Ctrl-C stops them")
                 await _interrupted()
     return outcome
+
+
+class DemoStage(msgspec.Struct, frozen=True):
+    """What the demo runs on: the APIs, what an audit reads, and what happens half-way."""
+
+    api_urls: list[str]
+    audited: tuple[str, str]
+    half_way: Callable[[], None] = lambda: None
+
+
+@asynccontextmanager
+async def _stage(
+    plan: Plan, directory: Path, environment: Mapping[str, str], console: Console
+) -> AsyncIterator[DemoStage]:
+    """Start the parts of this machine, or several nodes of which one is killed half-way."""
+    if plan.nodes == 1:
+        console.print(f"starting all parts on this machine, with {plan.engine}; data in {directory}")
+        ports = Ports(http=0, sqs=0, pubsub=0, router=0, pipeline=0)
+        parts = parts_of(directory, ports, environment, plan.engine)
+        async with Supervisor(parts, console.print) as supervisor:
+            yield DemoStage([supervisor.addresses["api"]], ("--data", str(directory)))
+        return
+    from penstock.tools.demo.nodes import demo_nodes
+
+    console.print(f"starting {plan.nodes} nodes on one PostgreSQL database")
+    async with demo_nodes(plan.nodes, directory, plan.database, environment, console.print) as nodes:
+
+        def kill() -> None:
+            console.print("killing node-0, which leads and owns the queues")
+            nodes.kill_first()
+
+        yield DemoStage(nodes.api_urls, ("--database", nodes.database), kill)
 
 
 def demo_subscribers() -> list[DemoSubscriber]:
@@ -147,12 +179,19 @@ def demo_subscribers() -> list[DemoSubscriber]:
 
 
 async def _run_flow(
-    api_url: str, subscribers: list[DemoSubscriber], urls: list[str], orders: int, progress: Progress
+    stage: DemoStage, subscribers: list[DemoSubscriber], urls: list[str], orders: int, progress: Progress
 ) -> None:
     events = orders * len(STEPS)
     publishing = progress.add_task("published", total=events)
     bars = [progress.add_task(each.name, total=events) for each in subscribers]
-    publisher = asyncio.to_thread(_publish, api_url, subscribers, urls, orders, progress, publishing)
+    loop = asyncio.get_running_loop()
+
+    def on_batch(published: int, size: int) -> None:
+        progress.advance(publishing, size)
+        if published < events / 2 <= published + size:
+            loop.call_soon_threadsafe(stage.half_way)
+
+    publisher = asyncio.to_thread(_publish, stage.api_urls, subscribers, urls, orders, on_batch)
     published = asyncio.create_task(publisher)
     deadline_s = time.monotonic() + TIMEOUT_S
     while not all(each.distinct == events for each in subscribers) and time.monotonic() < deadline_s:
@@ -165,28 +204,48 @@ async def _run_flow(
 
 
 def _publish(
-    api_url: str, subscribers: list[DemoSubscriber], urls: list[str], orders: int, progress: Progress, bar: TaskID
+    api_urls: list[str],
+    subscribers: list[DemoSubscriber],
+    urls: list[str],
+    orders: int,
+    on_batch: Callable[[int, int], None],
 ) -> None:
-    with Penstock(api_url) as penstock:
+    """Subscribe, and publish to all APIs by turns; one that does not answer is left out from then on."""
+    with ExitStack() as stack:
+        apis = [stack.enter_context(Penstock(url)) for url in api_urls]
         for subscriber, url in zip(subscribers, urls, strict=True):
-            penstock.put_pool(subscriber.name, _CONCURRENCY)
-            created = penstock.subscribe(
+            apis[0].put_pool(subscriber.name, _CONCURRENCY)
+            created = apis[0].subscribe(
                 subscriber.name, "orders:**", f"{url}/webhooks", retry_delays_s=_RETRIES_S, pool=subscriber.name
             )
             subscriber.secret = created.secret
         pause_s = _BATCH / max(_EVENTS_PER_S, orders * len(STEPS) / _PUBLISH_S)
-        due_s = time.monotonic()
-        for batch in in_batches(order_events(orders), _BATCH):
-            penstock.publish_all(batch)
-            progress.advance(bar, len(batch))
+        due_s, published = time.monotonic(), 0
+        for number, batch in enumerate(in_batches(order_events(orders), _BATCH)):
+            _publish_batch(apis, number, batch)
+            on_batch(published, len(batch))
+            published += len(batch)
             due_s += pause_s
             time.sleep(max(0.0, due_s - time.monotonic()))
 
 
-async def run_audit(directory: Path, environment: Mapping[str, str]) -> DemoVerdict:
-    """Audit a data directory, as `penstock pipeline audit` does."""
+def _publish_batch(apis: list[Penstock], number: int, batch: list[Event]) -> None:
+    """Publish a batch to the next API. Events have ids, so those that were stored already are not stored twice."""
+    while True:
+        api = apis[number % len(apis)]
+        try:
+            api.publish_all(batch)
+            return
+        except Unavailable:
+            if len(apis) == 1:
+                raise
+            apis.remove(api)
+
+
+async def run_audit(audited: tuple[str, str], environment: Mapping[str, str]) -> DemoVerdict:
+    """Audit a data directory or a database, as `penstock pipeline audit` does."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "penstock", "pipeline", "audit", "--data", str(directory), "--json"),
+        *(sys.executable, "-m", "penstock", "pipeline", "audit", *audited, "--json"),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env=dict(environment),

@@ -1,4 +1,5 @@
 // Dialogs: confirmations, forms, and texts to copy.
+import { code } from "./code.js";
 import { h } from "./dom.js";
 
 function show(dialog) {
@@ -65,7 +66,7 @@ export async function showText({ title, about, text }) {
     { "aria-label": title },
     h("h2", {}, title),
     h("p", {}, about),
-    h("pre", { class: "code", tabindex: "0" }, text),
+    code(text),
     h("div", { class: "buttons" }, h("button", { type: "button", class: "primary", onclick: () => dialog.close("") }, "Close")),
   );
   await show(dialog);

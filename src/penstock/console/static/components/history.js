@@ -8,7 +8,7 @@ import * as format from "./format.js";
 import { card, options } from "./parts.js";
 
 const MINUTE_MS = 60_000;
-const SPANS = { 3: ["last 3 hours", 1], 12: ["last 12 hours", 5], 48: ["last 2 days", 15] };
+const SPANS = { 0.5: ["last 30 minutes", 1], 3: ["last 3 hours", 1], 12: ["last 12 hours", 5], 48: ["last 2 days", 15] };
 const OUTCOMES = [
   { name: "delivered", cls: "s-3" },
   { name: "deferred", cls: "s-2" },
@@ -20,12 +20,12 @@ const QUANTILES = [
   { name: "p95", cls: "s-2" },
   { name: "p99", cls: "s-5" },
 ];
-const NOTHING = "No deliveries in this period. A minute appears a few seconds after it ends.";
+const NOTHING = "No deliveries in this period.";
 
-// Return a card with two charts and a choice of their period.
-export function history(signal) {
+// Return a card with two charts and a choice of their period; `of` chooses a dimension and a name of the statistics.
+export function history(signal, of = {}) {
   const choice = h("select", { "aria-label": "Period", onchange: () => load() });
-  options(choice, Object.entries(SPANS).map(([hours, [text]]) => [hours, text]), "3");
+  options(choice, Object.entries(SPANS).map(([hours, [text]]) => [hours, text]), "0.5");
   const outcomes = area({ height: 150, label: "Deliveries per minute by outcome", series: OUTCOMES, show: format.count, least: 4, empty: NOTHING, quiet: NOTHING });
   const latency = lines({ height: 150, label: "Response time over hours", series: QUANTILES, show: (ms) => format.span(ms === null ? null : ms / 1000), least: 10, empty: NOTHING, quiet: NOTHING });
   const node = card("History", null, h("div", { class: "pair" }, outcomes.node, latency.node));
@@ -35,7 +35,7 @@ export function history(signal) {
     const [, stepMinutes] = SPANS[choice.value];
     const stepMs = stepMinutes * MINUTE_MS;
     const sinceMs = Date.now() - choice.value * 60 * MINUTE_MS;
-    const found = await get("/api/v1/statistics/history", { sinceMs, stepMinutes }).catch(() => null);
+    const found = await get("/api/v1/statistics/history", { ...of, sinceMs: Math.floor(sinceMs), stepMinutes }).catch(() => null);
     if (!found) return;
     const known = new Map(found.steps.map((step) => [step.atMs, step]));
     const times = [];
@@ -45,6 +45,6 @@ export function history(signal) {
     latency.update(times, times.map((ms) => QUANTILES.map(({ name }) => known.get(ms)?.[`${name}Ms`] ?? null)));
   }
 
-  every(10_000, load, signal);
+  every(5000, load, signal);
   return { node };
 }

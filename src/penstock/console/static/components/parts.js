@@ -88,3 +88,8 @@ export function facts(rows) {
 export function options(select, rows, chosen) {
   select.replaceChildren(...rows.map(([value, text]) => h("option", { value, selected: value === chosen }, text)));
 }
+
+// Return a sentence with its commands, which stand in backticks, as code.
+export function withCode(text) {
+  return text.split("`").map((part, index) => (index % 2 ? h("code", {}, part) : part));
+}

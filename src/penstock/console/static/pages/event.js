@@ -1,4 +1,5 @@
 // One event and its jobs.
+import { code } from "../components/code.js";
 import { h } from "../components/dom.js";
 import * as format from "../components/format.js";
 import { card, head, kindOf, loader, trouble } from "../components/parts.js";
@@ -9,7 +10,7 @@ import { nameOf, subscriptions } from "../data/subscriptions.js";
 
 export function mount(main, { signal, detail: id }) {
   const problem = trouble();
-  const text = h("pre", { class: "code", tabindex: "0" });
+  const text = h("div");
   const jobs = table({
     columns: [
       { name: "Job", link: (row) => [row.id, `#/jobs/${encodeURIComponent(row.id)}`], mono: true },
@@ -23,7 +24,7 @@ export function mount(main, { signal, detail: id }) {
   });
   main.append(head("Event", id), problem.node, card("Jobs", "one per matching subscription", jobs.node), card("Content", null, text));
   get(path`/api/v1/events/${id}`)
-    .then((found) => (text.textContent = JSON.stringify(found.event, null, 2)))
+    .then((found) => text.replaceChildren(code(JSON.stringify(found.event))))
     .catch((error) => problem.show(error));
   const load = loader(trouble(), async () => {
     await subscriptions();

@@ -46,8 +46,9 @@ export function mount(main, { signal, query }) {
     columns: [
       { name: "Group", link: (row) => [groupName(row.groupKey), `#/groups?key=${encodeURIComponent(row.groupKey)}`], class: "long" },
       { name: "Blocked by", badge: (row) => (row.errors ? [format.plural(row.errors, "error"), "bad"] : ["a pending retry", "warn"]) },
+      { name: "Waiting behind", text: (row) => format.count(row.waiting), class: "number" },
       { name: "Since", text: (row) => format.ago(row.since), class: "tight" },
-      { name: "", make: (current) => h("button", { type: "button", class: "small", onclick: () => retryGroup(current()) }, "Retry errors…"), update: (button, row) => (button.disabled = row.errors === 0) },
+      { name: "", make: (current) => h("button", { type: "button", class: "small changes", onclick: () => retryGroup(current()) }, "Retry errors…"), update: (button, row) => (button.disabled = row.errors === 0) },
     ],
     key: (row) => row.groupKey,
     empty: "No blocked groups.",
@@ -212,5 +213,5 @@ function decideButton(verb, job, again) {
   const act = async () => {
     if (await decide(verb, job)) await again();
   };
-  return h("button", { type: "button", class: `small ${verb === "retry" ? "" : "danger-quiet"}`, onclick: act }, LABELS[verb]);
+  return h("button", { type: "button", class: `small changes ${verb === "retry" ? "" : "danger-quiet"}`, onclick: act }, LABELS[verb]);
 }

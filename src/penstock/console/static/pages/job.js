@@ -1,11 +1,13 @@
 // One job: its state, its request, and all its deliveries with their results.
 import { allowed, decide, LABELS } from "../components/decisions.js";
+import { code, copyable } from "../components/code.js";
 import { badge, h } from "../components/dom.js";
 import * as format from "../components/format.js";
 import { card, facts, head, kindOf, loader, trouble, wide } from "../components/parts.js";
 import { get, getAll, path } from "../data/api.js";
 import { every } from "../data/poll.js";
 import { nameOf, subscriptions } from "../data/subscriptions.js";
+import { addressOf } from "./subscriptions.js";
 
 export function mount(main, { signal, detail: id }) {
   const problem = trouble();
@@ -45,16 +47,17 @@ function decideButton(verb, job, again) {
   const act = async () => {
     if (await decide(verb, job)) await again();
   };
-  return h("button", { type: "button", class: verb === "retry" ? "primary" : "danger-quiet", onclick: act }, LABELS[verb]);
+  return h("button", { type: "button", class: verb === "retry" ? "changes primary" : "changes danger-quiet", onclick: act }, LABELS[verb]);
 }
 
 function factsOf(job) {
   const group = h("a", { href: `#/groups?key=${encodeURIComponent(job.groupKey)}` }, job.group ?? "default");
   const event = job.eventId ? h("a", { class: "mono", href: `#/events/${encodeURIComponent(job.eventId)}` }, job.eventId) : "none: the job was created directly";
   return [
+    ["Id", copyable(job.id)],
     ["Status", badge(job.status, kindOf(job.status))],
     ["Event", event],
-    ["Subscription", nameOf(job.subscriptionId)],
+    ["Subscription", job.subscriptionId ? h("a", { href: addressOf(job.subscriptionId) }, nameOf(job.subscriptionId)) : "none"],
     ["Type", job.type],
     ["Group", group],
     ["On error", { BLOCK_ON_ERROR: "blocks its group", NEXT_ON_ERROR: "the next job continues", IMMEDIATE: "order does not matter" }[job.mode]],
@@ -76,7 +79,7 @@ function entry(attempt) {
     h("div", { class: "line" }, h("strong", {}, `Delivery ${attempt.number}`), badge(attempt.outcome, kindOf(attempt.outcome)), h("span", {}, code), h("span", {}, format.took(attempt.durationMs))),
     h("div", { class: "when" }, format.moment(attempt.at)),
     attempt.error ? h("p", {}, attempt.error) : null,
-    attempt.response ? h("details", {}, h("summary", {}, "Response"), h("pre", { class: "code" }, format.pretty(attempt.response))) : null,
+    attempt.response ? h("details", {}, h("summary", {}, "Response"), code(attempt.response)) : null,
   );
 }
 
@@ -98,6 +101,6 @@ function requestOf(job, event) {
       ["Signature", job.subscriptionId ? "webhook-id, webhook-timestamp and webhook-signature, new for each delivery" : "none: the job has no subscription"],
     ]),
     h("p", {}),
-    body === null ? h("p", { class: "empty" }, "The event is no longer stored.") : h("pre", { class: "code", tabindex: "0" }, body),
+    body === null ? h("p", { class: "empty" }, "The event is no longer stored.") : code(body),
   ];
 }

@@ -8,6 +8,7 @@ import { attempt } from "../components/toast.js";
 import { get, path, post, withQuery } from "../data/api.js";
 import { every } from "../data/poll.js";
 import { nameOf, subscriptions } from "../data/subscriptions.js";
+import { addressOf } from "./subscriptions.js";
 
 const PAGE = 50;
 const STATUSES = ["PENDING", "QUEUED", "PROCESSING", "COMPLETED", "ERROR", "CANCELLED", "EXPIRED"];
@@ -26,6 +27,7 @@ export function mount(main, { signal, query }) {
     subscriptionId: h("select", { name: "subscriptionId" }),
     type: h("input", { name: "type", placeholder: "orders:placed", value: query.get("type") ?? "" }),
     from: h("input", { name: "from", type: "datetime-local", step: 1, value: query.get("from") ?? "" }),
+    payload: h("input", { name: "payload", placeholder: "customer.id=17", value: query.get("payload") ?? "" }),
     to: h("input", { name: "to", type: "datetime-local", step: 1, value: query.get("to") ?? "" }),
   };
   options(inputs.status, [["", "any"], ...STATUSES.map((status) => [status, status])], query.get("status") ?? "");
@@ -42,6 +44,7 @@ export function mount(main, { signal, query }) {
     field("Status", inputs.status),
     field("Subscription", inputs.subscriptionId),
     field("Event type", inputs.type),
+    field("Field of the payload", inputs.payload),
     field("Created from", inputs.from),
     field("Created before", inputs.to),
     h(
@@ -52,12 +55,24 @@ export function mount(main, { signal, query }) {
     ),
   );
   const chosen = new Set();
+  const everyBox = h("input", {
+    type: "checkbox",
+    "aria-label": "Select all jobs of this list",
+    onchange: () => {
+      for (const row of rows) {
+        if (everyBox.checked) chosen.add(row.id);
+        else chosen.delete(row.id);
+      }
+      listed.update(rows);
+      showChosen();
+    },
+  });
   const listed = table({
     columns: [
-      { name: "", make: (current) => checkbox(current), update: (box, row) => (box.checked = chosen.has(row.id)) },
+      { name: everyBox, class: "changes", make: (current) => checkbox(current), update: (box, row) => (box.checked = chosen.has(row.id)) },
       { name: "Job", link: (row) => [row.id, `#/jobs/${encodeURIComponent(row.id)}`], mono: true },
       { name: "Status", badge: (row) => [row.status, kindOf(row.status)] },
-      { name: "Subscription", text: (row) => nameOf(row.subscriptionId), class: "text" },
+      { name: "Subscription", link: (row) => [nameOf(row.subscriptionId), row.subscriptionId ? addressOf(row.subscriptionId) : "#/jobs"], class: "text" },
       { name: "Key", text: (row) => row.group ?? "default", class: "text" },
       { name: "Type", text: (row) => row.type, class: "text" },
       { name: "Deliveries", text: (row) => format.count(row.deliveries), class: "number" },
@@ -74,13 +89,13 @@ export function mount(main, { signal, query }) {
   const retry = h("button", { type: "button", disabled: true, onclick: () => decideAll("retry") }, "Retry selected…");
   const ignore = h("button", { type: "button", disabled: true, onclick: () => decideAll("ignore") }, "Ignore selected…");
   const cancel = h("button", { type: "button", disabled: true, class: "danger-quiet", onclick: () => decideAll("cancel") }, "Cancel selected…");
-  const replay = h("button", { type: "button", onclick: () => askToReplay() }, "Replay matching…");
+  const replay = h("button", { type: "button", class: "changes", onclick: () => askToReplay() }, "Replay matching…");
   const more = h("button", { type: "button", hidden: true, onclick: () => load(true) }, "Show older");
   main.append(
     head("Jobs and events", "A job is the delivery of one event to one subscriber.", replay),
     problem.node,
     card("Search", null, filters),
-    card("Jobs", "newest first", h("div", { class: "buttons" }, retry, ignore, cancel, chosenCount), listed.node, more),
+    card("Jobs", "newest first", h("div", { class: "buttons changes" }, retry, ignore, cancel, chosenCount), listed.node, more),
   );
   let rows = [];
   let cursor = null;
@@ -101,13 +116,22 @@ export function mount(main, { signal, query }) {
   function showChosen() {
     setText(chosenCount, chosen.size ? format.plural(chosen.size, "job") + " selected" : "");
     for (const button of [retry, ignore, cancel]) button.disabled = chosen.size === 0;
+    everyBox.checked = rows.length > 0 && rows.every((row) => chosen.has(row.id));
+    everyBox.indeterminate = !everyBox.checked && rows.some((row) => chosen.has(row.id));
   }
 
   const show = (page) => {
     rows = page.jobs;
     cursor = page.cursor;
+    // What is no longer listed must not be changed by a button below the list.
+    const known = new Set(rows.map((row) => row.id));
+    for (const id of chosen) if (!known.has(id)) chosen.delete(id);
     listed.update(rows);
+    showChosen();
     more.hidden = cursor === null;
+    setText(more, rows.length === 0 ? "Search older jobs" : "Show older");
+    // A search of payloads looks at some thousand jobs at a time.
+    listed.setEmpty(cursor === null ? "No matching jobs." : "No matching jobs among the newest ones.");
   };
 
   const refresh = loader(problem, () => search(query, null), (page) => {
@@ -140,7 +164,7 @@ export function mount(main, { signal, query }) {
   }
 
   async function askToReplay() {
-    const filter = await filterOf(query).catch((error) => ({ problem: error.message }));
+    const filter = await replayFilter(query).catch((error) => ({ problem: error.message }));
     const status = filter.status && !REPLAYABLE.includes(filter.status) ? { problem: `Jobs that are ${filter.status} cannot be replayed: choose ${REPLAYABLE.join(", ")} or any status.` } : filter;
     const count = status.problem ? null : await get("/api/v1/replays/count", filter).catch((error) => ({ problem: error.message }));
     const trouble = status.problem ?? count.problem ?? (count.retried + count.made === 0 ? "No matching job can be replayed." : count.truncated ? "More than 10,000 jobs match. Narrow the search, or use penstock pipeline replay." : null);
@@ -167,6 +191,11 @@ export function mount(main, { signal, query }) {
     .catch((error) => problem.show(error));
 }
 
+async function replayFilter(query) {
+  if (query.get("payload")) throw new Error("A replay cannot be chosen by a field of the payload. Select jobs in ERROR and retry them instead.");
+  return filterOf(query);
+}
+
 const epochMs = (text) => (text ? new Date(text).getTime() : undefined);
 
 // Return the API's filter; a key requires a subscription, as each has its own lane.
@@ -177,6 +206,7 @@ async function filterOf(query) {
     status: query.get("status") || undefined,
     subscriptionId,
     type: query.get("type") || undefined,
+    payload: query.get("payload") || undefined,
     createdFromMs: epochMs(query.get("from")),
     createdToMs: epochMs(query.get("to")),
   };

@@ -1,34 +1,22 @@
 // Overview: the verdict with its reasons, the worst subscriptions, throughput, latency, and what is waiting.
-import { area } from "../charts/area.js";
 import { lines } from "../charts/lines.js";
 import { badge, h } from "../components/dom.js";
 import * as format from "../components/format.js";
 import { history } from "../components/history.js";
-import { card, head, kindOf, tile, trouble, wide } from "../components/parts.js";
+import { card, head, kindOf, tile, trouble, wide, withCode } from "../components/parts.js";
 import { table } from "../components/table.js";
 import { get } from "../data/api.js";
 import { live, successRate, watch } from "../data/live.js";
 import { every } from "../data/poll.js";
 import { nameOf, subscriptions } from "../data/subscriptions.js";
+import { addressOf } from "./subscriptions.js";
 
-const OUTCOMES = [
-  { name: "delivered", cls: "s-3" },
-  { name: "deferred", cls: "s-2" },
-  { name: "failed", cls: "s-5" },
-  { name: "refused", cls: "s-4" },
-];
-const QUANTILES = [
-  { name: "p50", cls: "s-1" },
-  { name: "p95", cls: "s-2" },
-  { name: "p99", cls: "s-5" },
-];
 const WAITING = [
   { name: "in the queues", cls: "s-1" },
   { name: "in the router", cls: "s-7" },
   { name: "being delivered", cls: "s-3" },
 ];
 const COLLECTING = "Collecting data. The chart starts in a few seconds.";
-const NO_DELIVERY = "No deliveries while this page was open.";
 const MOST_REASONS = 8;
 const MOST_SUBSCRIPTIONS = 8;
 const STATUSES = ["PENDING", "QUEUED", "PROCESSING", "COMPLETED", "ERROR"];
@@ -43,8 +31,6 @@ export function mount(main, { signal }) {
     errors: tile("In ERROR", { id: "errors", href: "#/jobs?status=ERROR" }),
     health: tile("Health", { id: "health" }),
   };
-  const throughput = area({ height: 240, label: "Deliveries per second by outcome", series: OUTCOMES, show: format.rate, least: 4, empty: COLLECTING, quiet: NO_DELIVERY });
-  const latency = lines({ label: "Response time of subscribers", series: QUANTILES, show: format.span, least: 0.01, empty: COLLECTING, quiet: NO_DELIVERY });
   const waiting = lines({ label: "Waiting messages", series: WAITING, show: format.count, least: 4, empty: COLLECTING, quiet: "Nothing is waiting." });
   const past = history(signal);
   const reasons = h("ul", { class: "list-plain", id: "health-reasons" });
@@ -53,7 +39,7 @@ export function mount(main, { signal }) {
   const parts = h("ul", { class: "list-plain" });
   const worst = table({
     columns: [
-      { name: "Subscription", link: (row) => [row.name, `#/jobs?subscription=${encodeURIComponent(row.id)}`], class: "text" },
+      { name: "Subscription", link: (row) => [row.name, addressOf(row.id)], class: "text" },
       { name: "Health", badge: (row) => (row.paused ? ["PAUSED", "warn"] : [row.status, kindOf(row.status)]) },
       { name: "Delivered / min", text: (row) => format.rate(row.perMinute), class: "number" },
       { name: "Success", text: (row) => format.percent(row.delivered + row.failed ? row.delivered / (row.delivered + row.failed) : null), class: "number" },
@@ -90,11 +76,9 @@ export function mount(main, { signal }) {
       { class: "grid" },
       verdict,
       wide(12, card("Subscriptions", "the worst first, last five minutes", worst.node)),
-      wide(8, card("Deliveries per second", "by outcome", throughput.node)),
+      wide(8, past.node),
       wide(4, card("Parts", null, parts, h("h3", {}, "Jobs"), counts)),
-      wide(6, card("Response time", "of subscribers, last minute", latency.node)),
-      wide(6, card("Waiting", "messages by location", waiting.node)),
-      wide(12, past.node),
+      wide(12, card("Waiting", "messages by location, while this page is open", waiting.node)),
       wide(12, card("Recently finished", null, feed.node)),
     ),
   );
@@ -104,8 +88,6 @@ export function mount(main, { signal }) {
     else problem.clear();
     const { ticks } = live;
     const times = ticks.map((each) => each.atMs);
-    throughput.update(times, ticks.map((each) => each.outcomes));
-    latency.update(times, ticks.map((each) => each.quantiles));
     waiting.update(times, ticks.map((each) => each.waiting));
     showTiles(tiles, live);
   }, signal);
@@ -121,7 +103,7 @@ export function mount(main, { signal }) {
     showOldest(tiles.oldest, oldest);
     showHealth(tiles.health, verdict, reasons, health);
     if (health.status === "fulfilled") worst.update(health.value.subscriptions.slice(0, MOST_SUBSCRIPTIONS));
-    showParts(parts, ready, router, spark);
+    showParts(parts, ready, router, spark, health.value?.cluster);
     if (known.status === "fulfilled") {
       const found = await get("/api/v1/deliveries", { limit: 8 }).catch(() => null);
       if (found) feed.update(found.deliveries);
@@ -175,13 +157,13 @@ function showHealth(place, verdict, list, health) {
         "li",
         {},
         h("div", { class: "part-row" }, h("a", { href: reason.link }, reason.message), badge(reason.status, kindOf(reason.status))),
-        h("div", { class: "about" }, reason.remedy),
+        h("div", { class: "about" }, ...withCode(reason.remedy)),
       ),
     ),
   );
 }
 
-function showParts(list, ready, router, spark) {
+function showParts(list, ready, router, spark, cluster) {
   const row = (name, word, kind, about) =>
     h("li", {}, h("div", { class: "part-row" }, h("span", {}, name), badge(word, kind)), about ? h("div", { class: "about" }, about) : null);
   const up = ready.status === "fulfilled" && ready.value.status === "ready";
@@ -198,6 +180,7 @@ function showParts(list, ready, router, spark) {
       failing.length ? failing.map((query) => `${query.name}: ${query.lastError}`).join("; ") : piped ? behind(spark.value.queries) : "Not needed with --engine inline.",
     ),
     row(h("a", { href: "#/warnings" }, "Warnings"), ...warningsOf(router)),
+    ...(cluster?.nodes ?? []).map((node) => row(`Node ${node.name}`, node.draining ? "stopping" : "live", node.draining ? "warn" : "good", ownedBy(node, cluster))),
   );
 }
 
@@ -205,6 +188,12 @@ function showParts(list, ready, router, spark) {
 function unready(ready) {
   const failing = Object.values(ready.value?.checks ?? {}).filter((check) => !check.ok);
   return failing.length ? failing.map((check) => check.detail).join("; ") : "The readiness check fails; see the log.";
+}
+
+// Return what a node of a cluster owns.
+function ownedBy(node, { shards }) {
+  const owned = shards.filter((shard) => shard.owner === node.name);
+  return owned.length ? `owns ${owned.map((shard) => `${shard.part} (epoch ${shard.epoch}, ${format.plural(shard.moves, "move")})`).join(", ")}` : "owns nothing, and takes over";
 }
 
 // Return the backlog of streaming queries, if any.

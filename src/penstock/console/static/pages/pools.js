@@ -16,7 +16,7 @@ const MOST_SERIES = 7;
 
 export function mount(main, { signal }) {
   const problem = trouble();
-  const add = h("button", { type: "button", class: "primary", onclick: () => edit(null) }, "New pool…");
+  const add = h("button", { type: "button", class: "primary changes", onclick: () => edit(null) }, "New pool…");
   const used = area({ label: "Running deliveries by pool", series: [], show: format.count, least: 4, empty: "Collecting data. The chart starts in a few seconds.", quiet: "No deliveries while this page was open." });
   const pools = table({
     columns: [
@@ -30,7 +30,7 @@ export function mount(main, { signal }) {
       { name: "Delivered", text: (row) => format.count(row.succeeded), class: "number" },
       { name: "Average", text: (row) => format.span(row.averageProcessingMs / 1000), class: "number" },
       { name: "State", badge: (row) => (row.draining ? ["draining", "warn"] : row.rateLimited ? ["rate limited", "warn"] : ["open", "good"]) },
-      { name: "", make: (current) => h("button", { type: "button", class: "small", onclick: () => edit(current()) }, "Edit…") },
+      { name: "", make: (current) => h("button", { type: "button", class: "small changes", onclick: () => edit(current()) }, "Edit…") },
     ],
     key: (row) => row.code,
     empty: "No pools yet. The router loads its configuration when it starts.",
@@ -105,7 +105,7 @@ export function mount(main, { signal }) {
         { name: "Failures", text: (row) => format.count(row.failures), class: "number" },
         { name: "Rejected", text: (row) => format.count(row.rejected), class: "number" },
         { name: "Opened", text: (row) => format.ago(row.openedAtMs), class: "tight" },
-        { name: "", make: (current) => h("button", { type: "button", class: "small", onclick: () => reset(where, current()) }, "Reset…") },
+        { name: "", make: (current) => h("button", { type: "button", class: "small changes", onclick: () => reset(where, current()) }, "Reset…") },
       ],
       key: (row) => row.endpoint,
       empty,

@@ -23,8 +23,8 @@ const DEPTH = [
 
 export function mount(main, { signal, detail: name }) {
   const problem = trouble();
-  const purge = h("button", { type: "button", class: "danger-quiet", onclick: () => askToPurge() }, "Purge…");
-  const redrive = h("button", { type: "button", hidden: true, onclick: () => askToRedrive() }, "Redrive dead letters…");
+  const purge = h("button", { type: "button", class: "danger-quiet changes", onclick: () => askToPurge() }, "Purge…");
+  const redrive = h("button", { type: "button", class: "changes", hidden: true, onclick: () => askToRedrive() }, "Redrive dead letters…");
   const tiles = { visible: tile("Waiting", { id: "visible" }), leased: tile("In flight"), delayed: tile("Delayed"), oldest: tile("Oldest", { id: "oldest" }), skew: tile("Partition skew") };
   const depth = lines({ label: "Depth over time", series: DEPTH, show: format.count, least: 4, empty: "Collecting data. The chart starts in a few seconds.", quiet: "The queue is empty." });
   const partitions = columns({ label: "Messages per partition", show: format.count, empty: "All partitions are empty." });
@@ -45,7 +45,7 @@ export function mount(main, { signal, detail: name }) {
       { name: "Sent", text: (row) => format.ago(row.sent_ms), class: "tight" },
       { name: "Received", text: (row) => `${row.receive_count} ×`, class: "number" },
       { name: "Partition", text: (row) => String(row.partition), class: "number" },
-      { name: "Body", text: (row) => row.body, class: "text" },
+      { name: "Body", text: (row) => row.body, class: "clip" },
     ],
     key: (row) => row.message_id,
     empty: "The queue is empty.",

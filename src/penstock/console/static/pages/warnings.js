@@ -16,7 +16,7 @@ export function mount(main, { signal }) {
   options(severity, [["", "all severities"], ...SEVERITIES.map((word) => [word, word])], "");
   const seen = h("select", { "aria-label": "State", onchange: () => load() });
   options(seen, [["false", "not acknowledged"], ["", "all"]], "false");
-  const all = h("button", { type: "button", onclick: () => acknowledgeAll() }, "Acknowledge all…");
+  const all = h("button", { type: "button", class: "changes", onclick: () => acknowledgeAll() }, "Acknowledge all…");
   const listed = table({
     columns: [
       { name: "Severity", badge: (row) => [row.severity, kindOf(row.severity)] },
@@ -25,7 +25,7 @@ export function mount(main, { signal }) {
       { name: "Message", text: (row) => row.message, class: "long" },
       { name: "Count", text: (row) => format.count(row.count), class: "number" },
       { name: "Last", text: (row) => format.ago(row.lastAtMs), class: "tight" },
-      { name: "", make: (current) => h("button", { type: "button", class: "small", onclick: () => acknowledge(current()) }, "Acknowledge"), update: (button, row) => (button.hidden = row.acknowledged) },
+      { name: "", make: (current) => h("button", { type: "button", class: "small changes", onclick: () => acknowledge(current()) }, "Acknowledge"), update: (button, row) => (button.hidden = row.acknowledged) },
     ],
     key: (row) => row.id,
     empty: "No warnings.",

@@ -4,10 +4,10 @@ oldest has waited.
 
 import msgspec
 
-from penstock.domain.job import DispatchJob
+from penstock.domain.job import Attempt, DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.events.store.database import RepositoryPart, Transaction, reads
-from penstock.events.store.statements import STATUS_OF, counts_of, job_of
+from penstock.events.store.statements import STATUS_OF, attempt_of, counts_of, job_of
 
 FinishedPlace = tuple[int, str]
 """When a job was finished, and its id: finished jobs are listed in this order, the last one first."""
@@ -20,6 +20,7 @@ _MOST_LOOKED_AT = 200
 COUNTED_JOBS = 1000
 """How many of a subscription's jobs of each kind are counted."""
 
+_AFTER_ALL_KEYS = "\U0010ffff"
 _MOST_UNDER_WAY = 20_000
 _OLDEST_READY = 2000
 
@@ -33,11 +34,25 @@ class HeldGroup(msgspec.Struct, frozen=True):
     holding: int
     """Jobs that others wait for, those in ERROR and those that wait for their next attempt."""
     since_ms: int
+    waiting: int = 0
+    """Jobs in line behind them, counted up to COUNTED_JOBS."""
 
     @property
     def retrying(self) -> int:
         """Jobs that wait for their next attempt."""
         return self.holding - self.errors
+
+
+class FailedDelivery(msgspec.Struct, frozen=True, kw_only=True):
+    """A delivery that failed, and the job it was for."""
+
+    job_id: str
+    event_id: str | None
+    group: str | None
+    group_key: str
+    type: str
+    target: str
+    attempt: Attempt
 
 
 class LaneState(msgspec.Struct, frozen=True):
@@ -97,14 +112,42 @@ class JobInspection(RepositoryPart):
     """How groups, lanes and jobs stand."""
 
     @reads
-    def held_groups(self, tx: Transaction, after: str, most: int) -> list[HeldGroup]:
+    def held_groups(
+        self, tx: Transaction, after: str, most: int, subscription_id: str | None = None
+    ) -> list[HeldGroup]:
         """Return groups that wait for a job that failed and come after a key, in the order of their keys."""
-        return [HeldGroup(*row) for row in tx.all("held_groups", after=after, most=most)]
+        first, before = _keys_of(subscription_id)
+        rows = tx.all("held_groups", after=max(after, first), before=before, counted=COUNTED_JOBS, most=most)
+        return [HeldGroup(*row) for row in rows]
 
     @reads
-    def most_urgent_groups(self, tx: Transaction, most: int) -> list[HeldGroup]:
+    def most_urgent_groups(self, tx: Transaction, most: int, subscription_id: str | None = None) -> list[HeldGroup]:
         """Return groups that wait for a job that failed, those in ERROR first, then the longest held."""
-        return [HeldGroup(*row) for row in tx.all("most_urgent_groups", most=most)]
+        after, before = _keys_of(subscription_id)
+        rows = tx.all("most_urgent_groups", after=after, before=before, counted=COUNTED_JOBS, most=most)
+        return [HeldGroup(*row) for row in rows]
+
+    @reads
+    def recent_failures(self, tx: Transaction, subscription_id: str, most: int) -> list[FailedDelivery]:
+        """Return failed deliveries of a subscription, the newest first, as far as its newest jobs have any.
+
+        Those of jobs that still hold others back are included, whatever their age.
+        """
+        after, before = _keys_of(subscription_id)
+        asked = {"subscription_id": subscription_id, "after": after, "before": before}
+        rows = tx.all("failures_of_subscription", **asked, newest=COUNTED_JOBS, most=most)
+        return [
+            FailedDelivery(
+                job_id=job_id,
+                event_id=event_id,
+                group=group,
+                group_key=group_key,
+                type=kind,
+                target=target,
+                attempt=attempt_of(tuple(attempt)),
+            )
+            for job_id, event_id, group, group_key, kind, target, *attempt in rows
+        ]
 
     @reads
     def lane_of(self, tx: Transaction, group_key: str, most: int) -> LaneState:
@@ -151,6 +194,11 @@ class JobInspection(RepositoryPart):
                 known, blocked_groups=int(blocked), retrying_groups=held - int(blocked), blocked_since_ms=since_ms
             )
         return loads
+
+
+def _keys_of(subscription_id: str | None) -> tuple[str, str]:
+    """Return the bounds of the group keys of a subscription, or of all groups."""
+    return ("", _AFTER_ALL_KEYS) if subscription_id is None else (f"{subscription_id}:", f"{subscription_id};")
 
 
 def _older(load: SubscriptionLoad, since_ms: int | None) -> SubscriptionLoad:

@@ -16,10 +16,15 @@ from penstock.domain.job import Attempt, AttemptPlace, DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.limits import SECOND_MS
 from penstock.events.errors import JobNotFound
+from penstock.events.payload_search import PayloadField
 from penstock.events.store.database import RepositoryPart, Transaction, reads
 from penstock.events.store.statements import attempt_of, codes_of, counts_of, job_of
 from penstock.http.errors import BadCursor
 
+MOST_SEARCHED = 5000
+"""Jobs whose payloads one request looks at."""
+
+_SEARCHED_AT_ONCE = 500
 _LONGEST_FAN_OUT_MS = 7 * 24 * 60 * 60 * SECOND_MS
 
 
@@ -60,14 +65,30 @@ class JobListing(RepositoryPart):
     @reads
     def list_jobs(self, tx: Transaction, which: JobFilter, cursor: str | None, most: int) -> JobPage:
         """Return a page of jobs, the newest first; InvalidArgument for a key in the archive."""
-        conditions, values = _conditions(which, cursor)
-        if which.key is None:
-            jobs = _newest(tx, conditions, values, most + 1, archived=which.archived)
-        elif which.archived:
-            raise InvalidArgument("a key is only searched among jobs that are not archived: give the whole group key")
-        else:
-            jobs = _jobs_of_key(tx, which.key, conditions, values, most + 1)
-        return JobPage(jobs[:most], jobs[most - 1].id if len(jobs) > most else None)
+        return _page(tx, which, cursor, most)
+
+    @reads
+    def search_jobs(
+        self, tx: Transaction, which: JobFilter, field: PayloadField, cursor: str | None, most: int
+    ) -> JobPage:
+        """Return a page of jobs whose payload has a value in a field, the newest first.
+
+        No index has the payloads: one page looks at up to MOST_SEARCHED jobs, and its cursor asks for earlier ones
+        even if it has found none.
+        """
+        found: list[DispatchJob] = []
+        for _ in range(MOST_SEARCHED // _SEARCHED_AT_ONCE):
+            page = _page(tx, which, cursor, _SEARCHED_AT_ONCE)
+            payloads = _payloads(tx, [job.id for job in page.jobs], archived=which.archived)
+            for job in page.jobs:
+                if field.matches(payloads.get(job.id) or b""):
+                    found.append(job)
+                    if len(found) == most:
+                        return JobPage(found, None if page.cursor is None and job is page.jobs[-1] else job.id)
+            cursor = page.cursor
+            if cursor is None:
+                break
+        return JobPage(found, cursor)
 
     @reads
     def attempts_of(self, tx: Transaction, job_id: str, after: AttemptPlace, most: int) -> list[Attempt]:
@@ -80,6 +101,22 @@ class JobListing(RepositoryPart):
     def counts(self, tx: Transaction) -> dict[JobStatus, int]:
         """Return how many jobs have each status, without archived ones. It reads all of them: do not ask often."""
         return counts_of(tx.all("counts_by_state"))
+
+
+def _page(tx: Transaction, which: JobFilter, cursor: str | None, most: int) -> JobPage:
+    conditions, values = _conditions(which, cursor)
+    if which.key is None:
+        jobs = _newest(tx, conditions, values, most + 1, archived=which.archived)
+    elif which.archived:
+        raise InvalidArgument("a key is only searched among jobs that are not archived: give the whole group key")
+    else:
+        jobs = _jobs_of_key(tx, which.key, conditions, values, most + 1)
+    return JobPage(jobs[:most], jobs[most - 1].id if len(jobs) > most else None)
+
+
+def _payloads(tx: Transaction, ids: list[str], *, archived: bool) -> dict[str, bytes | None]:
+    """Return the payloads of jobs, their own or their events'."""
+    return dict(tx.all("payloads_of_archived_jobs" if archived else "payloads_of_jobs", ids=ids))
 
 
 def _newest(

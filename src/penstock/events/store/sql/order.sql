@@ -1,5 +1,5 @@
--- The rules of domain/order.py in SQL, each written once (tests/property/test_order_forms.py compares them). A statement
--- takes one in by `{name what}`: the text of the block, with `what` for every @.
+-- The rules of domain/order.py in SQL, each written once (tests/property/test_order_forms.py compares them), and who is
+-- meant by a subject to forget. A statement takes one in by `{name what}`: the text of the block, with `what` for every @.
 
 -- position --
 @.sequence, @.created_at_ms, @.id
@@ -67,3 +67,13 @@ CASE WHEN @.ordered THEN ARRAY(
       AND jobs.group_key = @.group_key AND jobs.mode > 0
     ORDER BY jobs.id LIMIT :lane_credit
 ) ELSE ARRAY[]::text[] END
+
+-- subject_event --
+-- @ belongs to whom is forgotten; an event belongs to no subscription.
+(CAST(:subscription_id AS text) IS NULL AND (CAST(:tenant AS text) IS NULL OR @.tenant = :tenant)
+    AND (CAST(:key AS text) IS NULL OR @.group_name = :key))
+
+-- subject_job --
+-- @ belongs to whom is forgotten.
+((CAST(:subscription_id AS text) IS NULL OR @.subscription_id = :subscription_id)
+    AND (CAST(:tenant AS text) IS NULL OR @.tenant = :tenant) AND (CAST(:key AS text) IS NULL OR @.group_name = :key))

@@ -61,14 +61,49 @@ GROUP BY held
 -- What an operator looks at
 
 -- held_groups --
-SELECT group_key, min(subscription_id), sum(CASE WHEN state = {ERROR} THEN 1 ELSE 0 END), count(*), min(updated_at_ms)
-FROM jobs WHERE {blocking jobs} AND mode = {BLOCK_ON_ERROR} AND group_key > :after
-GROUP BY group_key ORDER BY group_key LIMIT :most
+-- Those with a key after :after and before :before; behind each, the jobs in line, counted up to a number.
+SELECT h.*, (
+    SELECT count(*) FROM (
+        SELECT 1 FROM jobs {by jobs_in_line}
+        WHERE state BETWEEN {READY} AND {QUEUED} AND mode > 0 AND group_key = h.group_key LIMIT :counted
+    ) AS line
+) FROM (
+    SELECT group_key, min(subscription_id), sum(CASE WHEN state = {ERROR} THEN 1 ELSE 0 END), count(*),
+        min(updated_at_ms)
+    FROM jobs WHERE {blocking jobs} AND mode = {BLOCK_ON_ERROR} AND group_key > :after AND group_key < :before
+    GROUP BY group_key ORDER BY group_key LIMIT :most
+) AS h ORDER BY 1
 
 -- most_urgent_groups --
-SELECT group_key, min(subscription_id), sum(CASE WHEN state = {ERROR} THEN 1 ELSE 0 END), count(*), min(updated_at_ms)
-FROM jobs WHERE {blocking jobs} AND mode = {BLOCK_ON_ERROR}
-GROUP BY group_key ORDER BY 3 DESC, 5, 1 LIMIT :most
+SELECT h.*, (
+    SELECT count(*) FROM (
+        SELECT 1 FROM jobs {by jobs_in_line}
+        WHERE state BETWEEN {READY} AND {QUEUED} AND mode > 0 AND group_key = h.group_key LIMIT :counted
+    ) AS line
+) FROM (
+    SELECT group_key, min(subscription_id), sum(CASE WHEN state = {ERROR} THEN 1 ELSE 0 END), count(*),
+        min(updated_at_ms)
+    FROM jobs WHERE {blocking jobs} AND mode = {BLOCK_ON_ERROR} AND group_key > :after AND group_key < :before
+    GROUP BY group_key ORDER BY 3 DESC, 5, 1 LIMIT :most
+) AS h ORDER BY 3 DESC, 5, 1
+
+-- failures_of_subscription --
+-- Failed deliveries, the newest first: of its newest jobs, and of older ones that still hold others back.
+SELECT j.id, j.event_id, j.group_name, j.group_key, j.type, j.target, a.number, a.outcome, a.at_ms, a.duration_ms,
+    a.status_code, a.response, a.error
+FROM (
+    SELECT id FROM (
+        SELECT id, delivery_count, state FROM jobs {by jobs_by_subscription}
+        WHERE subscription_id = :subscription_id AND group_key >= :after AND group_key < :before
+        ORDER BY id DESC LIMIT :newest
+    ) AS newest WHERE delivery_count > 1 OR state <> {COMPLETED}
+    UNION
+    SELECT id FROM (
+        SELECT id FROM jobs {by jobs_blocking} WHERE {blocking jobs} AND group_key >= :after AND group_key < :before
+        LIMIT :newest
+    ) AS held
+) AS failed JOIN jobs AS j ON j.id = failed.id JOIN attempts AS a ON a.job_id = failed.id
+WHERE a.outcome IN ('FAILED', 'REFUSED') ORDER BY a.at_ms DESC, a.job_id DESC, a.number DESC LIMIT :most
 
 -- loads_of_subscriptions --
 -- What waits for each subscription, counted up to a number of each kind: the key of each of its groups begins with its
@@ -304,6 +339,13 @@ SELECT id, group_key FROM jobs WHERE id {among ids}
 
 -- Events
 
+-- payloads_of_jobs --
+SELECT j.id, coalesce(j.payload, e.data) FROM jobs AS j LEFT JOIN events AS e ON e.id = j.event_id WHERE j.id {among ids}
+
+-- payloads_of_archived_jobs --
+SELECT j.id, coalesce(j.payload, e.data) FROM archived_jobs AS j LEFT JOIN events AS e ON e.id = j.event_id
+WHERE j.id {among ids}
+
 -- event --
 SELECT id, tenant, source, external_id, type, subject, time_ms, data, content_type, group_name, attributes, received_ms
 FROM events WHERE id = :id
@@ -311,6 +353,9 @@ FROM events WHERE id = :id
 -- events_among --
 SELECT id, tenant, source, external_id, type, subject, time_ms, data, content_type, group_name, attributes, received_ms
 FROM events WHERE id {among ids}
+
+-- data_of_events --
+SELECT id, data FROM events WHERE id {among ids}
 
 -- known_events --
 SELECT id, source, external_id FROM events WHERE tenant = :tenant AND external_id {among external_ids}
@@ -330,6 +375,9 @@ ON CONFLICT DO NOTHING RETURNING id
 
 -- change_subscription --
 UPDATE subscriptions SET name = :name, definition = :definition WHERE id = :id RETURNING id
+
+-- replace_definition --
+UPDATE subscriptions SET definition = :definition WHERE id = :id AND definition = :before RETURNING id
 
 -- name_taken --
 SELECT 1 FROM subscriptions WHERE tenant = :tenant AND name = :name AND id <> :id
@@ -423,6 +471,47 @@ ORDER BY received_ms LIMIT :most
 -- delete_events --
 DELETE FROM events WHERE id {among ids}
 
+-- Forgetting what belongs to a key, a tenant or a subscription
+
+-- subject_counts --
+SELECT
+    (SELECT count(*) FROM events AS e WHERE {subject event e}),
+    (SELECT count(*) FROM jobs AS j WHERE {subject job j}),
+    (SELECT count(*) FROM jobs AS j WHERE {subject job j} AND finished_at_ms IS NULL),
+    (SELECT count(*) FROM archived_jobs AS j WHERE {subject job j}),
+    (SELECT count(*) FROM attempts WHERE job_id IN (
+        SELECT id FROM jobs AS j WHERE {subject job j} UNION ALL SELECT id FROM archived_jobs AS j WHERE {subject job j}
+    ))
+
+-- subject_events --
+SELECT id FROM events AS e WHERE {subject event e} AND id > :after ORDER BY id LIMIT :most
+
+-- subject_jobs --
+SELECT id, group_key, mode, subscription_id, pool FROM jobs AS j WHERE {subject job j} AND id > :after
+ORDER BY id LIMIT :most
+
+-- subject_archived_jobs --
+SELECT id, min(group_key) FROM archived_jobs AS j WHERE {subject job j} AND id > :after
+GROUP BY id ORDER BY id LIMIT :most
+
+-- delete_archived_jobs --
+DELETE FROM archived_jobs WHERE id {among ids}
+
+-- delete_attempts --
+DELETE FROM attempts WHERE job_id {among ids}
+
+-- delete_replay_attempts --
+DELETE FROM replay_attempts WHERE job_id {among ids}
+
+-- delete_replay_copies --
+DELETE FROM replay_copies WHERE job_id {among ids}
+
+-- delete_set_aside --
+DELETE FROM set_aside WHERE row_id {among ids}
+
+-- all_leaders --
+SELECT minute_ms, leaders FROM statistics_leaders
+
 -- Statistics
 
 -- statistics_progress --
@@ -464,3 +553,15 @@ FROM jobs WHERE id {among ids}
 UNION ALL
 SELECT id, tenant, type, event_id, subscription_id, group_key, pool, target, scheduled_for_ms, created_at_ms
 FROM archived_jobs WHERE id {among ids}
+
+-- Feeds
+
+-- put_feed --
+INSERT INTO topic_feeds (topic, definition) VALUES (:topic, :definition)
+ON CONFLICT (topic) DO UPDATE SET definition = excluded.definition RETURNING topic
+
+-- feeds --
+SELECT definition FROM topic_feeds ORDER BY topic
+
+-- delete_feed --
+DELETE FROM topic_feeds WHERE topic = :topic RETURNING topic

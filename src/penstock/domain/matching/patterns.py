@@ -1,11 +1,10 @@
-"""Which subscriptions want an event: patterns over its type, an index of patterns, and filters on its attributes.
+"""Patterns over the type of events, and an index of patterns.
 
 A type is segments joined by colons (`orders:eu:shipment:created`). In a pattern `*` matches exactly one segment, and
 `**`, allowed only as the last segment, matches the rest of the type, which may be empty.
 """
 
-from collections.abc import Iterable, Mapping
-from enum import StrEnum
+from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 import msgspec
@@ -98,56 +97,3 @@ class PatternIndex(Generic[Subscriber]):
             found += node.rest
             found += node.end
         return found
-
-
-class Comparison(StrEnum):
-    """How an attribute is compared with the values of a condition."""
-
-    IN = "in"
-    NOT_IN = "not_in"
-    PREFIX = "prefix"
-    PRESENT = "present"
-    ABSENT = "absent"
-
-
-_WITHOUT_VALUES = (Comparison.PRESENT, Comparison.ABSENT)
-
-
-class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A condition on one attribute; a missing attribute meets only `absent` and `not_in`."""
-
-    attribute: str
-    comparison: Comparison = Comparison.IN
-    values: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not self.attribute:
-            raise InvalidArgument("a filter condition must name an attribute")
-        if (self.comparison in _WITHOUT_VALUES) == bool(self.values):
-            needs = "takes no values" if self.values else "needs at least one value"
-            raise InvalidArgument(f"the condition on {self.attribute!r} is {self.comparison}: it {needs}")
-
-    def holds(self, attributes: Mapping[str, str]) -> bool:
-        """Return whether an event with these attributes meets the condition."""
-        value = attributes.get(self.attribute)
-        match self.comparison:
-            case Comparison.PRESENT:
-                return value is not None
-            case Comparison.ABSENT:
-                return value is None
-            case Comparison.NOT_IN:
-                return value not in self.values
-            case Comparison.PREFIX:
-                return value is not None and value.startswith(self.values)
-            case Comparison.IN:
-                return value in self.values
-
-
-class EventFilter(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Conditions that must all hold; without any, every event passes."""
-
-    conditions: tuple[Condition, ...] = ()
-
-    def passes(self, attributes: Mapping[str, str]) -> bool:
-        """Return whether an event with these attributes passes."""
-        return all(condition.holds(attributes) for condition in self.conditions)
