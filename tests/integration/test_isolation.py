@@ -184,3 +184,30 @@ async def test_an_installation_with_one_full_queue_is_upgraded_to_queues_of_pool
             await all_received(second, 2 * QUICK)
         assert_in_order(first, 2 * QUICK)
         assert_in_order(second, 2 * QUICK)
+
+
+def held_back(machine: Machine) -> float:
+    """Return how many messages came to be delivered and had to wait for an earlier one of their key."""
+    answer = request(machine.addresses["router"], "GET", "/metrics")
+    lines = answer.body.decode().splitlines()
+    name = 'penstock_job_pointers_without_delivery_total{reason="HELD_BACK"}'
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+
+
+async def test_those_behind_a_failing_one_are_not_carried_through_the_queue(machine: Machine) -> None:
+    tries = 4
+    async with RecordingReceiver() as receiver:
+        receiver.script(*[Reply(500)] * tries)
+        changed = f"/api/v1/subscriptions/{subscribe(machine, 'deep', receiver.url, retryDelaysS=[1] * tries)}"
+        before = held_back(machine)
+        events = [
+            cloud_event(number, id=f"d{number}", type="deep", partitionkey="k", data=number) for number in range(900)
+        ]
+        api(machine, "POST", "/api/v1/events", events)
+        await receiver.received(tries, WITHIN_S)
+        assert 0 < held_back(machine) - before < 30
+        await all_received(receiver, len(events))
+
+        numbers = [json.loads(each.body)["data"] for each in receiver.requests]
+        assert list(dict.fromkeys(numbers)) == list(range(len(events)))
+        api(machine, "DELETE", changed)
