@@ -67,7 +67,12 @@ def problems(found: list[Rule]) -> Iterator[str]:
     for rule in found:
         if rule.kind == "unproven":
             yield f"{rule.page}: {rule.id} names no module or no test; name them, or say what is not yet there"
-    for page in (*sorted(PAGES.glob("*.md")), ROOT / "docs/guarantees.md", *sorted(ROOT.glob("*.md"))):
+    others = (
+        ROOT / "docs/guarantees.md",
+        *sorted((ROOT / "docs/explanation").glob("*.md")),
+        *sorted(ROOT.glob("*.md")),
+    )
+    for page in (*sorted(PAGES.glob("*.md")), *others):
         yield from _broken_references(page)
     yield from _wrong_citations({rule.id for rule in found})
     for row in table(found):

@@ -210,6 +210,29 @@ async def trickle(client: Client) -> None:
             await asyncio.sleep(0.1)
 
 
+async def test_an_answer_must_be_read_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ANSWER_S", 0.2)
+    monkeypatch.setattr(server, "EXPIRE_EVERY_S", 0.05)
+    given_up = asyncio.Event()
+
+    async def endless(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await accept_lifespan(receive, send)
+            return
+        await receive()
+        gone = asyncio.ensure_future(receive())
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while not gone.done():
+            await send({"type": "http.response.body", "body": PIECE, "more_body": True})
+            await asyncio.sleep(0)
+        given_up.set()
+
+    async with served(endless) as port, client_of(port) as client:
+        await client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        async with asyncio.timeout(20):
+            await given_up.wait()
+
+
 async def test_a_request_in_pieces_is_answered_if_it_arrives_in_time() -> None:
     async with served() as port, client_of(port) as client:
         for byte in HEAD + b"Content-Length: 5\r\n\r\nhello":

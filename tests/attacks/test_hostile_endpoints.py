@@ -6,17 +6,22 @@ from contextlib import asynccontextmanager, suppress
 from itertools import repeat
 
 import pytest
+from h2.exceptions import H2Error
 from hyperframe.frame import (
+    ContinuationFrame,
     DataFrame,
+    ExtensionFrame,
     Frame,
     PingFrame,
     PriorityFrame,
+    RstStreamFrame,
     SettingsFrame,
     WindowUpdateFrame,
 )
 
 from penstock.delivery.egress import AnyAddress, SocketAddress
-from penstock.delivery.errors import ConnectFailed, ConnectionBroken
+from penstock.delivery.errors import AnswerTimedOut, ConnectFailed, ConnectionBroken
+from penstock.delivery.http import http2 as http2_connection
 from penstock.delivery.http.client import HttpClient
 from penstock.delivery.http.request import head_with
 from penstock.delivery.http.settings import HttpClientSettings
@@ -58,12 +63,14 @@ class Flood:
 
 
 @asynccontextmanager
-async def post_to(talk: Talk, *, secure: bool = False) -> AsyncIterator[Callable[[], "asyncio.Task[object]"]]:
+async def post_to(
+    talk: Talk, *, secure: bool = False, settings: HttpClientSettings = SETTINGS
+) -> AsyncIterator[Callable[[], "asyncio.Task[object]"]]:
     tls = server_context("shop.example", "h2") if secure else None
     async with (
         asyncio.timeout(60),
         RawServer(talk, tls).serving() as server,
-        HttpClient(Loopback(), SETTINGS, trusting_context()) as client,
+        HttpClient(Loopback(), settings, trusting_context()) as client,
     ):
         head = head_with(f"{'https' if secure else 'http'}://shop.example:{server.port}/", ())
         yield lambda: asyncio.create_task(client.send(head, b"{}"))
@@ -107,8 +114,11 @@ def data_frame() -> Frame:
         PriorityFrame(1, depends_on=0),
         data_frame(),
         DataFrame(1, data=b"."),
+        ContinuationFrame(1),
+        RstStreamFrame(99),
+        ExtensionFrame(77, 0),
     ],
-    ids=["settings", "ping", "window", "priority", "empty data", "tiny data"],
+    ids=["settings", "ping", "window", "priority", "empty data", "tiny data", "continuation", "reset", "unknown"],
 )
 async def test_frames_that_carry_nothing_are_limited(frame: Frame) -> None:
     sent_bytes = 0
@@ -146,6 +156,52 @@ async def test_informational_answers_are_limited() -> None:
         with pytest.raises(ConnectionBroken, match="many more frames"):
             await post()
     assert sent < 100_000
+
+
+async def test_one_turn_of_the_loop_reads_a_bounded_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much arrives at once, h2 gets some of it, and the loop has its turn."""
+    pieces: list[int] = []
+    receive = http2_connection.Http2Connection._receive
+
+    def counted(self: http2_connection.Http2Connection, data: bytes) -> None:
+        pieces.append(len(data))
+        receive(self, data)
+
+    monkeypatch.setattr(http2_connection.Http2Connection, "_receive", counted)
+
+    async def handle(request: Request) -> None:
+        await request.answer(200, b"x" * 900_000)
+
+    async with post_to(http2(handle), secure=True) as post:
+        await asyncio.gather(*(post() for _ in range(20)))
+    assert sum(pieces) > 20 * 64_000
+    assert max(pieces) <= 64 * 1024
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["http1", "http2"])
+async def test_a_deadline_fires_while_the_endpoint_trickles(secure: bool) -> None:
+    async def trickle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(CHUNKED)
+        with suppress(ConnectionError):
+            while not writer.is_closing():
+                writer.write(b"1\r\n.\r\n")
+                await writer.drain()
+                await asyncio.sleep(0.05)
+
+    async def trickle_frames(request: Request) -> None:
+        session = request.session
+        session.h2.send_headers(request.stream_id, [(":status", "200")])
+        with suppress(ConnectionError, H2Error):
+            while not session.writer.is_closing():
+                session.h2.send_data(request.stream_id, b".")
+                await session.flush()
+                await asyncio.sleep(0.05)
+
+    settings = HttpClientSettings(request_timeout_s=0.5)
+    async with post_to(http2(trickle_frames) if secure else trickle, secure=secure, settings=settings) as post:
+        with pytest.raises(AnswerTimedOut):
+            await post()
 
 
 async def test_many_requests_with_long_answers_are_within_the_limits() -> None:

@@ -1,6 +1,7 @@
 """A delivery never reaches a part of Penstock itself, and with keys the parts ask for credentials."""
 
 import json
+import re
 import socket
 import urllib.request
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from penstock.delivery.egress import EgressGuard, is_this_machine
 from penstock.delivery.errors import EgressRefused
 from penstock.edge import own_ports
 from penstock.testing.receiver import RecordingReceiver
-from tests.rigs.penstock_process import Machine, output_of, wait_until
+from tests.rigs.penstock_process import Machine, descendants, output_of, wait_until
 
 LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"), ip_network("::ffff:0:0/96"), ip_network("0.0.0.0/8"))
 shared = pytest.mark.xdist_group("own parts")
@@ -168,4 +169,8 @@ def test_with_keys_nothing_inside_is_open(tmp_path: Path, monkeypatch: pytest.Mo
         subscription = {"name": "s", "pattern": "s:**", "target": "http://127.0.0.1:1/"}
         made = call(f"{machine.url}/api/v1/subscriptions", subscription, admin)["subscription"]["id"]
         assert call(jobs, {"type": "t", "subscriptionId": made}, publisher)["id"]
+        for pid in descendants(machine.pid):
+            arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode()
+            # Those of the parts are random: whatever looks like one, or belongs to a key, is not there.
+            assert not re.search(r"[0-9a-f]{64}|penstock-parts|sixteen letters|token|://[^/]*@", arguments), arguments
     assert "penstock-parts" not in machine.log()

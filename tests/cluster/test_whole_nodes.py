@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from penstock.testing.receiver import RecordingReceiver
@@ -46,10 +47,11 @@ def pair(tmp_path: Path, postgres_database: str) -> Iterator[tuple[NodeMachine, 
 
 
 async def test_events_of_any_node_arrive_in_order_and_go_on_when_the_leader_is_killed(
-    pair: tuple[NodeMachine, NodeMachine],
+    pair: tuple[NodeMachine, NodeMachine], postgres_database: str
 ) -> None:
     first, second = pair
     async with RecordingReceiver() as receiver:
+        second.penstock("pools", "set", "billing", "--rate", "600")
         second.penstock("subscriptions", "create", "billing", "--pattern", "orders:**", "--target", receiver.url)
         await asyncio.to_thread(first.publish, 0, 1)
         await asyncio.to_thread(second.publish, 2)
@@ -66,6 +68,9 @@ async def test_events_of_any_node_arrive_in_order_and_go_on_when_the_leader_is_k
         await asyncio.to_thread(wait_until, second.leads)
     numbers = [json.loads(request.body)["data"] for request in requests]
     assert list(dict.fromkeys(numbers)) == [0, 1, 2, 3, 4]
+    with psycopg.connect(postgres_database) as session:
+        ((permits,),) = session.execute("SELECT sum(count) FROM penstock_cluster.permits WHERE pool = 'billing'")
+    assert permits >= 5
 
 
 def test_a_node_without_a_shared_database_is_refused(tmp_path: Path) -> None:

@@ -14,12 +14,14 @@ from penstock.domain.retry import RetrySchedule
 from penstock.domain.subscription import Pool
 from penstock.events.errors import (
     EventNotFound,
+    FeedNotFound,
     JobNotFound,
     PoolNotFound,
     SubscriptionNameTaken,
     UnknownSubscription,
     WrongJobStatus,
 )
+from penstock.events.store.database import Transaction
 from penstock.events.store.repository.archive import Month
 from penstock.events.store.repository.changes import KeptChange
 from penstock.events.store.repository.deliveries import (
@@ -30,6 +32,7 @@ from penstock.events.store.repository.deliveries import (
     TryLater,
     Verdict,
 )
+from penstock.events.store.repository.feeds import TopicFeed
 from penstock.events.store.repository.leader import SCHEDULER
 from penstock.events.store.repository.listing import JobFilter
 from penstock.http.change import Change
@@ -48,6 +51,23 @@ async def rig(connect: Connect) -> AsyncIterator[JobRig]:
     await rig.repository.open(rig.now_ms)
     yield rig
     await rig.repository.close()
+
+
+class TestFeeds:
+    async def test_a_feed_is_kept_changed_and_forgotten(self, rig: JobRig) -> None:
+        orders = TopicFeed(topic="projects/p/topics/orders", type="orders", type_attribute="kind", tenant="acme")
+        carts = TopicFeed(topic="projects/p/topics/carts", type="carts")
+        for feed in (orders, carts):
+            await rig.repository.put_feed(feed)
+        assert await rig.repository.list_feeds() == [carts, orders]
+
+        changed = TopicFeed(topic=orders.topic, type="other")
+        await rig.repository.put_feed(changed)
+        await rig.repository.delete_feed(carts.topic)
+
+        assert await rig.repository.list_feeds() == [changed]
+        with pytest.raises(FeedNotFound):
+            await rig.repository.delete_feed(carts.topic)
 
 
 class TestMaking:
@@ -159,6 +179,13 @@ class TestEvents:
             assert kept == [first.id]
 
         assert (await rig.repository.counts())[PENDING] == 1
+
+    async def test_an_event_told_twice_beside_a_new_one_keeps_its_id(self, rig: JobRig) -> None:
+        first = rig.new_event(external_id="1")
+        (kept,) = await rig.repository.publish([first], [], rig.now_ms)
+        again, other = rig.new_event(external_id="1"), rig.new_event(external_id="2")
+
+        assert await rig.repository.publish([again, other, other], [], rig.now_ms) == [kept, other.id, other.id]
 
     async def test_the_same_name_from_another_source_or_tenant_is_another_event(self, rig: JobRig) -> None:
         events = [
@@ -423,6 +450,18 @@ class TestClaiming:
         assert await rig.claim_ids(most=1) == [healthy]
         assert await rig.claim_ids() == []
 
+    async def test_a_new_job_does_not_write_a_lane_that_is_awake(self, rig: JobRig) -> None:
+        written: list[int] = []
+
+        def call(tx: Transaction) -> None:
+            lane = ("s:a", True, "s", DEFAULT_DISPATCH_POOL, *tx.take_turns(1))
+            written.append(tx.bulk("call_lanes", [lane]))
+
+        database = rig.repository.lanes._database
+        await database.write(call)
+        await database.write(call)
+        assert written == [1, 0]
+
     async def test_two_claims_at_once_never_share_a_job(self, rig: JobRig) -> None:
         await rig.make_many([rig.new_job(f"g{n % 40}") for n in range(400)])
 
@@ -591,6 +630,21 @@ class TestDelivering:
         assert (job.status, job.attempt_count, job.finished_at_ms) == (COMPLETED, 1, rig.now_ms)
         assert (job.owner, job.lease_until_ms) == (None, None)
         assert await rig.repository.attempts_of(job_id, BEFORE_ALL_ATTEMPTS, 10) == [attempt]
+
+    async def test_a_hundred_deliveries_end_together_but_for_one_that_moved_on(self, rig: JobRig) -> None:
+        ids = await rig.make_many([rig.new_job(f"g{number}") for number in range(100)])
+        await rig.queue_all()
+        begins = await rig.begin_all(ids)
+        late = ids[70]
+        await rig.repository.cancel([late], rig.now_ms)
+
+        ended = [rig.ended(begin.job, Done(COMPLETED), AttemptOutcome.DELIVERED) for begin in begins]
+        kept = await finish_all(rig.repository, ended)
+
+        assert kept == [job_id != late for job_id in ids]
+        for job_id in ids:
+            assert await rig.status(job_id) is (CANCELLED if job_id == late else COMPLETED)
+            assert len(await rig.repository.attempts_of(job_id, BEFORE_ALL_ATTEMPTS, 10)) == (job_id != late)
 
     async def test_a_late_write_changes_nothing(self, rig: JobRig) -> None:
         job_id = await rig.make()

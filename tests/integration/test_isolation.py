@@ -1,6 +1,9 @@
 """A slow, hanging, rate-limited or failing subscriber delays no other, with default settings (real processes)."""
 
+import asyncio
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ from tests.rigs.penstock_process import Machine
 
 BACKLOG = 600
 QUICK = 150
+KEYS = 40
 WITHIN_S = 60
 TROUBLE = {
     "slow": Reply(delay_s=5),
@@ -20,9 +24,9 @@ TROUBLE = {
 }
 
 
-@pytest.fixture(scope="module")
-def engine() -> str:
-    return "inline"
+@pytest.fixture(scope="module", params=["inline", pytest.param("spark", marks=pytest.mark.long)])
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +47,7 @@ def publish(machine: Machine, kind: str, first: int, count: int) -> None:
     for start in range(first, first + count, 200):
         numbers = range(start, min(start + 200, first + count))
         events = [
-            cloud_event(number, id=f"{kind}-{number}", type=kind, partitionkey=f"k{number % 40}", data=number)
+            cloud_event(number, id=f"{kind}-{number}", type=kind, partitionkey=f"k{number % KEYS}", data=number)
             for number in numbers
         ]
         api(machine, "POST", "/api/v1/events", events)
@@ -84,6 +88,8 @@ async def test_a_quick_subscriber_gets_all_its_events_while_anothers_backlog_sta
         )["subscription"]["id"]
         quick = {"name": f"{name}-quick", "pattern": f"{kind}:quick", "target": receiver.url, **pool}
         quick_id = api(machine, "POST", "/api/v1/subscriptions", quick)["subscription"]["id"]
+        # So that the router knows that the pool is shared before the first message comes.
+        assert request(machine.addresses["router"], "POST", "/config/reload").status == 200
         publish(machine, f"{kind}:slow", 0, BACKLOG)
         await troubled.received(1, WITHIN_S)
 
@@ -93,3 +99,88 @@ async def test_a_quick_subscriber_gets_all_its_events_while_anothers_backlog_sta
         assert waiting(machine, slow) >= BACKLOG // 2
         api(machine, "DELETE", f"/api/v1/subscriptions/{slow}")
         api(machine, "DELETE", f"/api/v1/subscriptions/{quick_id}")
+
+
+# What changes while it runs loses and reorders nothing
+
+
+def subscribe(machine: Machine, name: str, target: str, **more: Any) -> str:
+    """Create a subscription to events of its name, and return its id."""
+    body = {"name": name, "pattern": name, "target": target, **more}
+    return str(api(machine, "POST", "/api/v1/subscriptions", body)["subscription"]["id"])
+
+
+async def all_received(receiver: RecordingReceiver, count: int) -> None:
+    """Wait until this many different events came; some may come twice."""
+    async with asyncio.timeout(2 * WITHIN_S):
+        while (missing := count - len({each.body for each in receiver.requests})) > 0:
+            await receiver.received(len(receiver.requests) + missing, 2 * WITHIN_S)
+
+
+def assert_in_order(receiver: RecordingReceiver, count: int) -> None:
+    """Check that all events came, and those of each key in the order of their numbers, repeats left out."""
+    of_key: dict[int, list[int]] = {}
+    for each in receiver.requests:
+        number = json.loads(each.body)["data"]
+        of_key.setdefault(number % KEYS, []).append(number)
+    for key, numbers in of_key.items():
+        assert list(dict.fromkeys(numbers)) == list(range(key, count, KEYS))
+    assert len(of_key) == KEYS
+
+
+async def test_a_subscription_whose_pool_changes_loses_and_reorders_nothing(machine: Machine) -> None:
+    async with RecordingReceiver(Reply(delay_s=0.05)) as receiver:
+        changed = f"/api/v1/subscriptions/{subscribe(machine, 'moving', receiver.url)}"
+        published = 0
+        for pool in ("narrow", "wide", None, "narrow", None):
+            publish(machine, "moving", published, QUICK)
+            published += QUICK
+            await receiver.received(published - QUICK // 2, WITHIN_S)
+            if pool is not None:
+                api(machine, "PUT", f"/api/v1/pools/{pool}", {"concurrency": 2 if pool == "narrow" else 50})
+            api(machine, "PATCH", changed, {"pool": pool})
+        publish(machine, "moving", published, QUICK)
+        published += QUICK
+        await all_received(receiver, published)
+
+        assert_in_order(receiver, published)
+        api(machine, "DELETE", changed)
+
+
+async def test_a_pool_that_is_deleted_loses_and_reorders_nothing(machine: Machine) -> None:
+    async with RecordingReceiver(Reply(delay_s=0.05)) as receiver:
+        api(machine, "PUT", "/api/v1/pools/brief", {"concurrency": 3})
+        changed = f"/api/v1/subscriptions/{subscribe(machine, 'leaving', receiver.url, pool='brief')}"
+        publish(machine, "leaving", 0, QUICK)
+        await receiver.received(QUICK // 3, WITHIN_S)
+        api(machine, "DELETE", "/api/v1/pools/brief")
+        publish(machine, "leaving", QUICK, QUICK)
+        # No subscription names the pool any more, but its queue has messages.
+        api(machine, "PATCH", changed, {"pool": None})
+        publish(machine, "leaving", 2 * QUICK, QUICK)
+        await all_received(receiver, 3 * QUICK)
+
+        assert_in_order(receiver, 3 * QUICK)
+        api(machine, "DELETE", changed)
+
+
+@pytest.mark.long
+async def test_an_installation_with_one_full_queue_is_upgraded_to_queues_of_pools(tmp_path: Path, engine: str) -> None:
+    before = Machine(tmp_path, engine, settings={"PENSTOCK_SCHEDULER__QUEUE_PER_POOL": "false"})
+    async with RecordingReceiver(Reply(delay_s=0.2)) as first, RecordingReceiver(Reply(delay_s=0.2)) as second:
+        with before:
+            subscribe(before, "first", first.url)
+            subscribe(before, "second", second.url)
+            for kind in ("first", "second"):
+                publish(before, kind, 0, QUICK)
+            await first.received(QUICK // 5, WITHIN_S)
+            await second.received(QUICK // 5, WITHIN_S)
+            # In a thread, so that the receivers here answer what it still delivers.
+            assert await asyncio.to_thread(before.stop) == 0
+        with Machine(tmp_path, engine) as after:
+            for kind in ("first", "second"):
+                publish(after, kind, QUICK, QUICK)
+            await all_received(first, 2 * QUICK)
+            await all_received(second, 2 * QUICK)
+        assert_in_order(first, 2 * QUICK)
+        assert_in_order(second, 2 * QUICK)

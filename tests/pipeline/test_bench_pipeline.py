@@ -21,6 +21,7 @@ from penstock.tools.bench.pipeline.fan_out import (
     prepare,
     subscriptions,
 )
+from penstock.tools.bench.pipeline.lake import facts_per_s, sql_count_s
 from penstock.tools.bench.pipeline.latency import jvm_kb
 from penstock.tools.bench.pipeline.pipeline import PipelineFigures
 from penstock.tools.bench.pipeline.replay import replayed_per_s
@@ -34,7 +35,8 @@ ATTEMPTS = 80_000
 
 def test_it_reports_these_figures() -> None:
     assert set(PipelineFigures.__struct_fields__) == {
-        "fan_out_jobs_per_s", "fan_out_vs_inserts", "dispatch_jobs_per_s", "audit_rows_per_s", "replay_per_s",
+        "fan_out_stored_jobs_per_s", "fan_out_jobs_per_s", "fan_out_vs_inserts", "dispatch_jobs_per_s",
+        "audit_rows_per_s", "replay_per_s", "facts_rows_per_s", "sql_count_10m_s",
         "latency_p50_ms", "latency_p99_ms", "start_s", "jvm_mb",
     }  # fmt: skip
 
@@ -92,6 +94,11 @@ def test_a_backlog_is_fanned_out_dispatched_and_replayed_whole(
     with psycopg.connect(postgres_database) as connection:
         left = connection.execute("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'penstock_bench%'").fetchone()
     assert left == (0,)
+
+
+def test_facts_are_written_and_asked(spark: SparkSession, postgres_database: str, tmp_path: Path) -> None:
+    assert facts_per_s(spark, postgres_database, tmp_path, 400, rounds=1) > 0
+    assert sql_count_s(spark, tmp_path, 5_000, rounds=1) > 0
 
 
 @pytest.mark.usefixtures("spark")

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from time import monotonic, sleep
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -169,6 +170,25 @@ def test_an_event_whose_transaction_ends_late_is_not_passed_over(
 
     assert late.id not in [event_id for event_id, _ in seen]
     assert rig.pairs() == sorted((event.id, subscription.id) for event in (late, early))
+
+
+@pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
+def test_a_transaction_that_stays_open_in_another_database_does_not_stop_it(
+    spark: SparkSession, rig: FanOutRig, checkpoint: str, postgres_url: str
+) -> None:
+    subscription = rig.subscribe()
+    name = f"other_{uuid4().hex}"
+    with psycopg.connect(postgres_url, autocommit=True) as session:
+        session.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        try:
+            with psycopg.connect(postgres_url, dbname=name) as idle:
+                idle.execute("SELECT pg_current_xact_id()")
+                published = rig.publish(5)
+                run_once(spark, rig, checkpoint)
+                found = rig.pairs()
+        finally:
+            session.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+    assert found == sorted((event.id, subscription.id) for event in published)
 
 
 def refuse_jobs_of(rig: FanOutRig, event_id: str) -> None:

@@ -6,8 +6,9 @@ Here a part of it; the whole day of 100,000 events is `penstock pipeline golden-
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from penstock.history.audit.findings import checkpointed
 from penstock.history.audit.golden_day import PLANTED, GoldenDay, rehearse
 from penstock.spark.database import SparkDatabase
 
@@ -30,3 +31,32 @@ def test_a_golden_day_is_clean_and_each_planted_breach_is_found(spark: SparkSess
     assert counts["COMPLETED"] == counts["DELIVERED"] > jobs * 0.9
     assert counts["FAILED"] > 0
     assert dict(rehearsed.broken.totals) == PLANTED
+    # Behind a refused order all later ones of its key wait for `billing`; nothing of `counting` waits.
+    late = {each.subscription: each for each in rehearsed.day.lateness}
+    assert set(late) == {"billing", "search", "counting", "europe"}
+    assert sum(each.delivered for each in late.values()) == counts["COMPLETED"]
+    assert sum(each.waiting for each in late.values()) == counts.get("PENDING", 0)
+    assert late["counting"].waiting == 0
+    assert late["counting"].oldest_waiting_ms is None
+    # It is delivered 20 to 264 ms after its publication, unless it fails at first.
+    assert 20 <= (late["counting"].p50_ms or 0) <= 264
+    assert (late["counting"].p99_ms or 0) > 60_000
+
+
+def test_a_checkpoint_directory_makes_an_audit_reliable(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.range(10)
+    assert not is_in_files(checkpointed(frame))
+    spark.sparkContext.setCheckpointDir(str(tmp_path))
+    try:
+        assert is_in_files(checkpointed(frame))
+    finally:
+        # Python has no way to take it back.
+        jvm = spark.sparkContext._jvm
+        assert jvm is not None
+        getattr(spark.sparkContext._jsc.sc(), "checkpointDir_$eq")(jvm.scala.Option.empty())
+
+
+def is_in_files(frame: DataFrame) -> bool:
+    """Whether its rows are read from a checkpoint in files rather than from executors."""
+    lineage = frame._jdf.queryExecution().toRdd().toDebugString()
+    return "ReliableCheckpointRDD" in str(lineage)

@@ -3,20 +3,33 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
+import msgspec
+import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from penstock.events.store import JobRepository
 from penstock.events.store.statements import Dialect
 from penstock.spark.database import SparkDatabase
 from penstock.spark.errors import PositionsAhead
+from penstock.spark.horizon import OpenTransaction, oldest_transaction, warn_of_long_transaction
 from penstock.spark.sources.database_reader import reader_for
 from penstock.spark.sources.statements import STORED
-from penstock.spark.sources.stream_source import START, STREAMED, TASK_ROWS, Outlook, StreamPlace, StreamReader
+from penstock.spark.sources.stream_source import (
+    START,
+    STREAMED,
+    TASK_ROWS,
+    Outlook,
+    StreamPlace,
+    StreamReader,
+    rows_per_task,
+)
 from penstock.spark.sources.table_source import TableSource
 from tests.rigs.job_database import NOW_MS, add_attempts, events, execute, fetch, with_repository
 from tests.rigs.job_schemas import postgres
@@ -215,6 +228,83 @@ def test_events_are_read_until_they_are_fanned_out(database: SparkDatabase) -> N
     stream.reader.stop()
 
 
+async def fan_out(event_ids: list[str], jobs: JobRepository) -> None:
+    await jobs.fan_out(event_ids, [], NOW_MS)
+
+
+@pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
+def test_a_transaction_that_stays_open_holds_no_event_back(database: SparkDatabase) -> None:
+    stream = Stream(database, "events")
+    add = "INSERT INTO pools (code, concurrency) VALUES ('p', 1)"
+    with postgres(database) as idle:
+        idle.execute(add)
+        with_repository(database, lambda jobs: jobs.add_events(events("e1", "e2", "e3")))
+        for expected in (["e1", "e2"], ["e3"]):
+            batch = stream.batch(2)
+            assert batch == expected
+            with_repository(database, partial(fan_out, batch))
+        before = stream.offset
+        assert (stream.batch(), stream.offset) == ([], before)
+    stream.reader.stop()
+
+
+@pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
+def test_whoever_holds_facts_back_is_named(
+    database: SparkDatabase, postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with psycopg.connect(postgres_url) as idle:
+        name = idle.info.dbname
+        idle.execute("SELECT pg_current_xact_id()")
+        # Other tests may have transactions of their own meanwhile.
+        oldest = wait_for_oldest(database, idle.info.backend_pid)
+        with caplog.at_level("WARNING"):
+            warn_of_long_transaction(database, long_s=0)
+    assert (oldest.database, oldest.state) == (name, "idle in transaction")
+    assert f"process {oldest.pid} of {oldest.user} in database {oldest.database}" in caplog.text
+
+
+def wait_for_oldest(database: SparkDatabase, pid: int) -> OpenTransaction:
+    while (oldest := oldest_transaction(database)) is None or oldest.pid != pid:
+        continue
+    return oldest
+
+
+def test_sqlite_has_no_such_transactions(sqlite_place: SparkDatabase) -> None:
+    assert oldest_transaction(sqlite_place) is None
+
+
+@pytest.mark.parametrize(("most_rows", "cores", "rows"), [(100_000, 2, 50_000), (100_000, 32, 5_000), (10, 4, 5_000)])
+def test_a_full_batch_keeps_all_cores_busy(most_rows: int, cores: int, rows: int) -> None:
+    assert rows_per_task(most_rows, cores) == rows
+
+
+@pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
+def test_what_became_visible_after_the_end_was_set_does_not_keep_a_run_going(database: SparkDatabase) -> None:
+    stream = Stream(database, "events")
+    with postgres(database) as idle:
+        idle.execute("INSERT INTO pools (code, concurrency) VALUES ('p', 1)")
+        with_repository(database, lambda jobs: jobs.add_events(events("e1")))
+        stream.reader.prepareForTriggerAvailableNow()
+        with_repository(database, lambda jobs: jobs.add_events(events("e2")))
+        assert stream.batch() == ["e1"]
+        with_repository(database, lambda jobs: jobs.fan_out(["e1"], [], NOW_MS))
+        before = stream.offset
+        assert (stream.batch(), stream.offset) == ([], before)
+    stream.reader.stop()
+
+
+def test_a_checkpoint_of_an_earlier_version_is_gone_on_with(database: SparkDatabase) -> None:
+    stream = Stream(database, "events")
+    with_repository(database, lambda jobs: jobs.add_events(events("e1", "e2")))
+    ends = fetch(database, "SELECT position, id FROM events ORDER BY position, id")
+    start, end = START.offset, StreamPlace(*ends[0]).offset
+
+    assert stream.read(start, end) == ["e1"]
+    stream.offset = end
+    assert stream.batch() == ["e2"]
+    stream.reader.stop()
+
+
 def test_rows_from_before_the_migration_come_first(postgres_place: SparkDatabase) -> None:
     execute(postgres_place, "ALTER TABLE attempts ALTER COLUMN position SET DEFAULT 0")
     add_attempts(postgres_place, "old 1", "old 2", "old 3")
@@ -322,7 +412,7 @@ def test_places_are_ordered_as_both_databases_order_rows() -> None:
     ordered = [START, StreamPlace(0), StreamPlace(0, "a"), StreamPlace(0, "b"), StreamPlace(1), StreamPlace(1, "a")]
 
     assert all(before < after for before, after in pairwise(ordered))
-    assert all(StreamPlace.of_offset(place.offset) == place for place in ordered)
+    assert all(msgspec.convert(place.offset, StreamPlace) == place for place in ordered)
 
 
 WRITER = """

@@ -9,6 +9,7 @@ from penstock.cli.pipeline.replay import progress_text
 from penstock.domain.replay import ReplayProgress
 from penstock.spark.database import SparkDatabase
 from penstock.testing.receiver import RecordingReceiver, Reply
+from tests.rigs.job_database import execute, fetch
 from tests.rigs.replay_command import ReplayCommand, assert_in_order, jobs_over
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
@@ -49,6 +50,41 @@ async def test_a_dry_run_only_counts(tmp_path: Path) -> None:
         assert len(job_ids) == 3
 
 
+async def test_jobs_are_chosen_by_name_type_and_status(tmp_path: Path) -> None:
+    async with RecordingReceiver() as receiver:
+        database = SparkDatabase(f"sqlite:///{tmp_path}/jobs.db")
+        job_ids = await jobs_over(database, receiver, ["a", "b", "c"])
+        execute(database, "UPDATE jobs SET state = 6 WHERE id = ?", [(job_ids[0],)])
+        execute(database, "UPDATE jobs SET type = 'orders:paid' WHERE id = ?", [(job_ids[2],)])
+        ((name,),) = fetch(database, "SELECT name FROM subscriptions")
+        for options, jobs in (
+            (("--subscription", name), 3),
+            (("--subscription", "another"), 0),
+            (("--status", "error"), 1),
+            (("--type", "orders:paid"), 1),
+        ):
+            place = ("--dry-run", "--json", "--data", str(tmp_path), "--master", "local[1]")
+            async with ReplayCommand(tmp_path, *options, *place) as command:
+                code, told, err = await command.ended()
+            assert (code, told["jobs"]) == (0, jobs), (options, err)
+
+
+async def test_a_direct_replay_is_refused_while_jobs_of_its_keys_are_on_their_way(tmp_path: Path) -> None:
+    async with RecordingReceiver() as receiver:
+        database = SparkDatabase(f"sqlite:///{tmp_path}/jobs.db")
+        job_ids = await jobs_over(database, receiver, ["a", "a", "b"])
+        # The second of its key waits for the router.
+        execute(database, "UPDATE jobs SET state = 3, finished_at_ms = NULL WHERE id = ?", [(job_ids[1],)])
+        options = ("--direct", "--yes", "--json", "--data", str(tmp_path), "--master", "local[1]")
+        async with ReplayCommand(tmp_path, "--key", "a", *options) as command:
+            code, _, err = await command.ended()
+        assert (code, receiver.requests) == (1, [])
+        assert "1 of the keys have jobs on their way" in err
+        async with ReplayCommand(tmp_path, "--key", "b", *options) as command:
+            code, told, err = await command.ended()
+        assert (code, told["done"], told["doneMeans"]) == (0, 1, "delivered"), err
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -57,6 +93,8 @@ async def test_a_dry_run_only_counts(tmp_path: Path) -> None:
         (("--from", "lately"), "is not a time"),
         (("--resume", "0000000000000", "--direct"), "give --resume alone"),
         (("--resume", "0000000000000"), "Replay not found"),
+        (("--key", "a"), "give --yes to deliver"),
+        (("--status", "pending", "--yes"), "jobs that are PENDING are not replayed"),
     ],
 )
 async def test_what_is_refused_before_spark_starts(tmp_path: Path, options: tuple[str, ...], told: str) -> None:

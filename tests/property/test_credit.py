@@ -88,3 +88,24 @@ def test_a_pool_that_ends_nothing_gets_nothing_more_and_is_looked_at_again() -> 
     assert len(counted) == 2
     assert book.grants([stream], look_ms, count, dict) == {}
     assert len(counted) == 3
+
+
+def test_the_limits_are_read_again_for_a_pool_that_is_new_as_it_may_be_shared() -> None:
+    reads: list[dict[str, CreditLimits]] = [
+        {"old": CreditLimits(shared=False)},
+        {"old": CreditLimits(shared=False), "new": CreditLimits(shared=True)},
+    ]
+    book = CreditBook()
+
+    def granted(pool: str, now_ms: int) -> int:
+        stream = AwakeStream(pool, "s")
+        return book.grants([stream], now_ms, lambda _: [], lambda: reads.pop(0))[stream]
+
+    assert granted("old", 0) == 200
+    assert granted("new", 10) == 100
+    # Neither the known nor the pools that have no limits are asked for again.
+    reads.append({})
+    assert granted("without", 20) == 200
+    reads.append({})
+    assert [granted(pool, now_ms) for now_ms in (30, 40) for pool in ("without", "another")] == [200] * 4
+    assert reads == []

@@ -497,6 +497,7 @@ def test_a_bug_is_a_500_without_its_internals(api: ServedApi, monkeypatch: pytes
         {"X-Penstock": "1", "Origin": "https://evil.example"},
         {"X-Penstock": "1", "Origin": "null"},
         {"X-Penstock": "1", "Sec-Fetch-Site": "cross-site"},
+        {"X-Penstock": "1", "Sec-Fetch-Site": "none"},
         {"Content-Type": "application/json", "Origin": "http://127.0.0.1:1"},
     ],
 )

@@ -212,6 +212,16 @@ def test_programs_and_the_machine_s_own_pages_are_answered(sqs: SqsServer) -> No
         assert sqs.http("GET", "/admin/queues", b"", own).status == 200
 
 
+@pytest.mark.parametrize("action", ["DeleteQueue", "PurgeQueue"])
+def test_a_browser_without_a_page_deletes_nothing(memory_sqs: SqsServer, make_queue: MakeQueue, action: str) -> None:
+    url = make_queue(memory_sqs.anyone)
+    memory_sqs.anyone.send_message(QueueUrl=url, MessageBody="kept")
+    headers = {"Sec-Fetch-Site": "none", "Content-Type": "application/x-www-form-urlencoded"}
+    assert memory_sqs.http("POST", "/", f"Action={action}&QueueUrl={url}".encode(), headers).status == 403
+    assert memory_sqs.http("POST", f"/admin/queues/{name_of(url)}/purge", b"", headers).status == 403
+    assert counts(memory_sqs.anyone, url) == (1, 0, 0)
+
+
 def test_a_peek_shows_no_token(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
     url = make_queue(memory_sqs.anyone)
     memory_sqs.anyone.send_message(QueueUrl=url, MessageBody='{"id":"job-1","authToken":"v1.9.hunter2"}')
@@ -227,4 +237,6 @@ def test_without_credentials_a_link_changes_nothing(memory_sqs: SqsServer, make_
     opened = memory_sqs.http("GET", path, b"", {"sec-fetch-site": "none"})
     assert (opened.status, b"by POST" in opened.body) == (403, True)
     assert counts(memory_sqs.anyone, url) == (1, 0, 0)
+    basic = {"Authorization": "Basic eDp5"}
+    assert memory_sqs.http("GET", path, b"", basic).status == 403
     assert memory_sqs.http("GET", f"/?Action=GetQueueAttributes&QueueUrl={url}", b"", {}).status == 200

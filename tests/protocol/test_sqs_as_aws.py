@@ -459,14 +459,25 @@ def test_the_policy_document(memory_sqs: SqsServer, make_queue: MakeQueue) -> No
 
     invalid = (400, "InvalidParameterValue")
     assert refused(lambda: add("a")) == (*invalid, "Value a for parameter Label is invalid. Reason: Already exists.")
+    add("a", actions=("ReceiveMessage",))
+    assert len(json.loads(shown(client, url, "Policy")["Policy"])["Statement"]) == 2
     unverified = "Value [] for parameter PrincipalId is invalid. Reason: Unable to verify."
     assert refused(lambda: add(accounts=())) == (*invalid, unverified)
     assert refused(lambda: add(actions=("CreateQueue",)))[:2] == invalid
     assert refused(lambda: add(actions=("*",) * 8))[:2] == (403, "OverLimit")
     assert refused(lambda: client.remove_permission(QueueUrl=url, Label="c")) == (
         *invalid,
-        "Value c for parameter Label is invalid. Reason: can't find label.",
+        "Value c for parameter Label is invalid. Reason: can't find label on existing policy.",
     )
+    for label in ("a", "b"):
+        client.remove_permission(QueueUrl=url, Label=label)
+    assert refused(lambda: client.remove_permission(QueueUrl=url, Label="b")) == (
+        *invalid,
+        "Value b for parameter Label is invalid. Reason: can't find label.",
+    )
+    for number in range(20):
+        add(f"label-{number}")
+    assert refused(lambda: add("one-more")) == (403, "OverLimit", "21 Statements were found, maximum allowed is 20.")
 
 
 def test_limits_of_tags(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:

@@ -63,6 +63,9 @@ class InlineDatabase:
     def trouble(self) -> str | None:
         return None
 
+    def require_room(self) -> None:
+        pass
+
     async def write(self, work: Callable[[Transaction], Result]) -> Result:
         self.calls += 1
         await asyncio.sleep(self.latency_s)
@@ -81,7 +84,7 @@ class InlineDatabase:
         await asyncio.sleep(self.latency_s)
         return result
 
-    write_one = read = write
+    write_one = read = read_few = write
 
     async def keep_months(self, now_ms: int) -> None:
         pass

@@ -47,6 +47,7 @@ Result = TypeVar("Result")
 SETTINGS = SchedulerSettings(stale_after_s=40, stale_poll_s=10)
 TTL_S = 6.0
 RENEW_S = 2.0
+PROMPT_MS = 1000
 _SLICE = 3
 
 
@@ -88,13 +89,16 @@ class MortalDatabase:
     def trouble(self) -> str | None:
         return None
 
+    def require_room(self) -> None:
+        pass
+
     async def write(self, work: Callable[[Transaction], Result]) -> Result:
         await self._life.goes_on()
         result = await self._database.write(work)
         await self._life.goes_on()
         return result
 
-    write_one = read = write
+    write_one = read = read_few = write
 
     async def keep_months(self, now_ms: int) -> None:
         pass
@@ -279,6 +283,9 @@ class Consumer:
         self.errors: dict[str, set[str]] = defaultdict(set)
         self.excused: set[str] = set()
         self.findings: list[str] = []
+        # Set when everything works: each job fails once, and is then published this soon after it is due.
+        self.prompt_within_ms: int | None = None
+        self._due_ms: dict[str, int] = {}
 
     async def run(self) -> None:
         """Consume until cancelled."""
@@ -300,6 +307,11 @@ class Consumer:
     def _receive(self, number: int, job_id: str, group: str) -> None:
         if self.final.get(job_id) in (JobStatus.COMPLETED, JobStatus.EXPIRED) and job_id not in self.excused:
             self.findings.append(f"{job_id} was published after it was {self.final[job_id]}")
+        due_ms = self._due_ms.pop(job_id, None)
+        if due_ms is not None and self.prompt_within_ms is not None:
+            late_ms = self._rig.clock.now_ms() - due_ms
+            if late_ms > self.prompt_within_ms:
+                self.findings.append(f"{job_id} was published {late_ms} ms after its retry was due")
         if self._chance.random() < self.loses:
             self._rig.queue.gone.add(number)
             return
@@ -341,6 +353,9 @@ class Consumer:
         return True
 
     def _verdict(self, job: DispatchJob) -> Verdict:
+        if self.prompt_within_ms is not None and job.delivery_count == 1:
+            self._due_ms[job.id] = self._rig.clock.now_ms() + 1000
+            return TryLater(self._due_ms[job.id])
         if self._chance.random() >= self.fails:
             return Done(JobStatus.COMPLETED)
         if self._chance.random() < 0.5:
@@ -415,6 +430,7 @@ class World:
                 await asyncio.sleep(self.chance.uniform(0.0, 3.0))
             await self._heal()
             await self._settle()
+            await self._retry_in_time()
             return [*self.consumer.findings, *await self._unfinished(), *self._out_of_order()]
         finally:
             for node in (*self.nodes, *self.dead):
@@ -522,6 +538,14 @@ class World:
         for _ in range(3):
             await self.consumer.resolve(ignore=0.5)
             await asyncio.sleep(SETTINGS.stale_after_s + 120)
+
+    async def _retry_in_time(self) -> None:
+        """While everything works a retry does not wait for the next poll."""
+        self.consumer.prompt_within_ms = PROMPT_MS
+        for _ in range(3):
+            await self._make()
+            await asyncio.sleep(SETTINGS.poll_interval_s * 1.3)
+        await asyncio.sleep(60)
 
     async def _unfinished(self) -> list[str]:
         found = [(job_id, await self.rig.status(job_id)) for job_id in self.made]

@@ -1,15 +1,21 @@
 """How far a property is searched: a little by `make test`, further by `make test-long`, furthest by `make test-all`.
 
-`HYPOTHESIS_PROFILE` names one of the profiles.
+`HYPOTHESIS_PROFILE` names one of the profiles. Simulations start at another seed every day and with every commit.
 """
 
 import os
+import subprocess
+from datetime import UTC, datetime
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
 
 from hypothesis import settings
 
 QUICK = "quick"
 MOST_EXAMPLES = {QUICK: 30, "search": 150, "thorough": 500}
 _QUICK_SHARE = 5
+_ROOT = Path(__file__).parents[2]
 
 
 def load_profile() -> None:
@@ -27,3 +33,11 @@ def examples(most: int) -> int:
 
 def _profile() -> str:
     return os.environ.get("HYPOTHESIS_PROFILE") or QUICK
+
+
+@cache
+def first_seed() -> int:
+    """Another one for each day and commit, so that every run searches elsewhere."""
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=_ROOT, capture_output=True, text=True, check=False).stdout
+    today = datetime.now(UTC).date().isoformat()
+    return int.from_bytes(sha256(f"{today} {commit}".encode()).digest()[:4])

@@ -4,14 +4,20 @@ loses pointers: nothing is lost, groups stay in order, nothing comes after the e
 The real SQL, scheduler and standby run on virtual time. A finding names its seed: run that seed again.
 """
 
+import asyncio
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
+from penstock.edge.clock import Clock
+from penstock.events.dispatch import pending_job_poller
 from penstock.events.dispatch.recovery import StaleQueuedJobPoller
+from penstock.events.store import JobRepository
 from penstock.testing.virtual_loop import LoopClock, run_virtual
 from tests.rigs.scheduler_world import World
+from tests.rigs.search import first_seed
 
 # The later seeds are long tests.
 SEEDS = [*range(2), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 30))]
@@ -32,19 +38,16 @@ def test_whatever_happens_to_schedulers_queue_and_lease_jobs_arrive_once_and_in_
     world: list[World] = []
 
     async def main(clock: LoopClock) -> list[str]:
-        world.append(World(clock, seed))
+        world.append(World(clock, first_seed() + seed))
         return await world[0].run(STEPS)
 
-    assert run_virtual(main) == []
+    assert run_virtual(main) == [], f"of seed {first_seed() + seed}"
     assert len(world[0].made) > STEPS
     assert {entry.pointer.id for entry in world[0].rig.queue.entries} <= set(world[0].made)
 
 
-def test_a_scheduler_that_recovers_jobs_by_their_age_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def everything_is_settled(self: StaleQueuedJobPoller, pool: str) -> int:
-        return self._clock.now_ms()
-
-    monkeypatch.setattr(StaleQueuedJobPoller, "_settled_before_ms", everything_is_settled)
+def found(part: str) -> bool:
+    """Return whether one of the first seeds finds something."""
 
     def findings(seed: int) -> list[str]:
         async def main(clock: LoopClock) -> list[str]:
@@ -52,8 +55,22 @@ def test_a_scheduler_that_recovers_jobs_by_their_age_is_found_out(monkeypatch: p
 
         return run_virtual(main)
 
-    assert any(
-        "was recovered while its pointer was in the queue" in finding
-        for seed in range(FOUND_WITHIN)
-        for finding in findings(seed)
-    )
+    return any(part in finding for seed in range(FOUND_WITHIN) for finding in findings(seed))
+
+
+def test_a_scheduler_whose_retries_wait_for_the_next_poll_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def sleep(jobs: JobRepository, clock: Clock, most_s: float, look_ms: int | None = None) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(most_s):
+                await jobs.signal.wait()
+
+    monkeypatch.setattr(pending_job_poller, "wait_for_work", sleep)
+    assert found("after its retry was due")
+
+
+def test_a_scheduler_that_recovers_jobs_by_their_age_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def everything_is_settled(self: StaleQueuedJobPoller, pool: str) -> int:
+        return self._clock.now_ms()
+
+    monkeypatch.setattr(StaleQueuedJobPoller, "_settled_before_ms", everything_is_settled)
+    assert found("was recovered while its pointer was in the queue")

@@ -58,6 +58,8 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
     overflow: Overflow = Overflow.DROP
     filter: str = ""
     """Which messages it wants, in the language of `attribute_filter`; empty for all."""
+    several_of_a_key: bool = False
+    """Whether one receive may take several messages of a key, in order; the key then waits until all are settled."""
     retain_acked: bool = False
     """Whether acked messages are retained like others, so that a seek can deliver them again."""
 
@@ -94,10 +96,16 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
                 self.retry_policy.minimum_backoff_s,
             )
 
+    @property
+    def _grouping(self) -> Grouping:
+        if not self.message_ordering:
+            return Grouping.NONE
+        return Grouping.BATCH if self.several_of_a_key else Grouping.ONE
+
     def queue_policy(self) -> QueuePolicy:
         """Return the same settings for the queue engine."""
         return QueuePolicy(
-            grouping=Grouping.ONE if self.message_ordering else Grouping.NONE,
+            grouping=self._grouping,
             lease_ms=self.ack_deadline_seconds * SECOND_MS,
             retention_ms=self.message_retention_seconds * SECOND_MS,
             retry=self.retry_policy,

@@ -15,9 +15,11 @@ _LENGTH = re.compile(r"(\d{1,9})(s|m|h|d)")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
-def time_option(name: str, about: str) -> Any:
-    """Return an option that takes a time in any of the forms, as a moment."""
-    return typer.Option(name, parser=moment_of, metavar=TIME, show_default=False, help=f"{about} {TIME} is {FORMS}.")
+def time_option(name: str, about: str, *others: str) -> Any:
+    """Return an option that takes a time in any of the forms, as a moment; `others` are more names for it."""
+    return typer.Option(
+        name, *others, parser=moment_of, metavar=TIME, show_default=False, help=f"{about} {TIME} is {FORMS}."
+    )
 
 
 def day_option(name: str, about: str) -> Any:

@@ -99,7 +99,12 @@ ApiHost: TypeAlias = Annotated[
     ),
 ]
 ProbeHost: TypeAlias = Annotated[
-    str, typer.Option("--host", metavar="ADDRESS", help="Address of health and metrics; loopback only.")
+    str,
+    typer.Option(
+        "--host",
+        metavar="ADDRESS",
+        help="Address of health and metrics; on another than loopback, the API needs api.token.",
+    ),
 ]
 
 
@@ -122,12 +127,12 @@ ProcessEndpoint: TypeAlias = Annotated[
     str,
     typer.Option("--endpoint", metavar="URL", help="The process endpoint that routers call; else scheduler.endpoint."),
 ]
-DeadLetterServer: TypeAlias = Annotated[
+PubsubServer: TypeAlias = Annotated[
     str,
     typer.Option(
-        "--dead-letters",
+        "--topics",
         metavar="HOST:PORT",
-        help="Pub/Sub server whose topics take jobs that are given up; else jobs.dead_letters.",
+        help="Pub/Sub server whose topics feed events and take jobs that are given up; else jobs.topics.",
     ),
 ]
 

@@ -11,6 +11,7 @@ from penstock.client.errors import BadSignature, NoAnswer, StrangeAnswer, TokenR
 from penstock.client.event import Event
 from penstock.client.types import AttemptView as Attempt
 from penstock.client.types import EventReceipt as Receipt
+from penstock.client.types import FeedView as Feed
 from penstock.client.types import HealthReport, HeldGroupView, LaneView, Match
 from penstock.client.types import JobView as Job
 from penstock.client.types import PoolView as Pool
@@ -32,6 +33,7 @@ __all__ = [
     "Condition",
     "DispatchMode",
     "Event",
+    "Feed",
     "HealthReport",
     "HeldGroupView",
     "Job",

@@ -165,6 +165,20 @@ class AsyncPenstock:
         """Remove a pool."""
         return await self._ask(calls.delete_pool(code))
 
+    async def feeds(self) -> list[types.FeedView]:
+        """Return the topics that feed events, by name."""
+        return (await self._ask(calls.feeds())).feeds
+
+    async def feed(
+        self, topic: str, *, type: str | None = None, type_attribute: str | None = None, tenant: str | None = None
+    ) -> types.FeedView:
+        """Let the messages of a Pub/Sub topic become events from now on."""
+        return await self._ask(calls.feed(topic, types.FeedBody(type, type_attribute, tenant)))
+
+    async def unfeed(self, topic: str) -> types.FeedView:
+        """Let a topic feed no more events."""
+        return await self._ask(calls.unfeed(topic))
+
     async def change_page(self, limit: int, cursor: str | None = None) -> types.ChangeList:
         """Return one page of changes made through the API, the newest first, and the cursor of the next page."""
         return await self._ask(calls.changes(cursor, limit))

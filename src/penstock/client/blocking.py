@@ -156,6 +156,20 @@ class Penstock:
         """Remove a pool."""
         return self._ask(calls.delete_pool(code))
 
+    def feeds(self) -> list[types.FeedView]:
+        """Return the topics that feed events, by name."""
+        return self._ask(calls.feeds()).feeds
+
+    def feed(
+        self, topic: str, *, type: str | None = None, type_attribute: str | None = None, tenant: str | None = None
+    ) -> types.FeedView:
+        """Let the messages of a Pub/Sub topic become events from now on."""
+        return self._ask(calls.feed(topic, types.FeedBody(type, type_attribute, tenant)))
+
+    def unfeed(self, topic: str) -> types.FeedView:
+        """Let a topic feed no more events."""
+        return self._ask(calls.unfeed(topic))
+
     def change_page(self, limit: int, cursor: str | None = None) -> types.ChangeList:
         """Return one page of changes made through the API, the newest first, and the cursor of the next page."""
         return self._ask(calls.changes(cursor, limit))

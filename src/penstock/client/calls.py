@@ -21,6 +21,7 @@ A = TypeVar("A")
 
 _EVENTS, _JOBS, _POOLS = "/api/v1/events", "/api/v1/jobs", "/api/v1/pools"
 _SUBSCRIPTIONS, _CHANGES, _GROUPS = "/api/v1/subscriptions", "/api/v1/changes", "/api/v1/groups"
+_FEEDS = "/api/v1/feeds"
 
 
 @dataclass(frozen=True)
@@ -253,6 +254,21 @@ def put_pool(code: str, pool: types.PoolBody) -> ApiCall[types.PoolView]:
 def delete_pool(code: str) -> ApiCall[types.PoolView]:
     """Remove a pool."""
     return ApiCall("DELETE", f"{_POOLS}/{_part(code)}", types.PoolView)
+
+
+def feeds() -> ApiCall[types.FeedList]:
+    """List the topics that feed events."""
+    return _get(_FEEDS, types.FeedList)
+
+
+def feed(topic: str, body: types.FeedBody) -> ApiCall[types.FeedView]:
+    """Let a topic feed events."""
+    return ApiCall("PUT", f"{_FEEDS}/{_part(topic)}", types.FeedView, _encode(body), repeatable=True)
+
+
+def unfeed(topic: str) -> ApiCall[types.FeedView]:
+    """Let a topic feed no more events."""
+    return ApiCall("DELETE", f"{_FEEDS}/{_part(topic)}", types.FeedView)
 
 
 def changes(cursor: str | None, limit: int) -> ApiCall[types.ChangeList]:

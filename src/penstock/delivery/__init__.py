@@ -9,6 +9,7 @@ from penstock.delivery.errors import (
     ConnectionBroken,
     ConnectTimedOut,
     DeliveryFailed,
+    SecretUnreadable,
     Undeliverable,
 )
 from penstock.delivery.http.answer import Answer
@@ -23,9 +24,11 @@ from penstock.delivery.webhook.request import (
     delivery_request,
     envelope_of,
 )
+from penstock.delivery.webhook.secret_box import SEALED, SecretBox, encryption_keys
 from penstock.delivery.webhook.trace import span_of_delivery, span_of_event, trace_of_event, trace_of_job
 
 __all__ = [
+    "SEALED",
     "Answer",
     "AnswerTimedOut",
     "AnyAddress",
@@ -45,12 +48,15 @@ __all__ = [
     "Headers",
     "HttpClient",
     "RequestHead",
+    "SecretBox",
+    "SecretUnreadable",
     "Target",
     "Undeliverable",
     "WebhookDelivery",
     "checked_headers",
     "cloud_event",
     "delivery_request",
+    "encryption_keys",
     "envelope_of",
     "exchange_once",
     "head_with",

@@ -5,6 +5,7 @@ InvalidArgument
 FailedPrecondition
 └── EgressRefused             the egress guard does not allow the address
 Unavailable
+├── SecretUnreadable          a secret is encrypted, and its key is missing or wrong
 └── DeliveryFailed            an endpoint did not answer
     ├── ConnectFailed         there was no connection
     │   └── ConnectTimedOut   there was no connection in time
@@ -22,6 +23,10 @@ class Undeliverable(InvalidArgument):
 
 class EgressRefused(FailedPrecondition):
     """The egress guard does not allow the address."""
+
+
+class SecretUnreadable(Unavailable):
+    """A secret is encrypted, and its key is missing or wrong; a process that has the key can use it."""
 
 
 class DeliveryFailed(Unavailable):

@@ -1,7 +1,12 @@
-"""Whether the disk of a data directory is full, as its writes report it."""
+"""Whether the disk of a data directory is full, as its writes report it, or nearly full.
 
+From the low-water mark on nothing new is taken, so that what is there can still be settled: that needs room too.
+"""
+
+import logging
 import shutil
 import sqlite3
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +15,14 @@ from penstock.domain.limits import MIB
 LEAST_FREE_BYTES = 256 * MIB
 """A disk with less free space counts as full: a batch, its log and a checkpoint must fit."""
 
+LOW_WATER_BYTES = 64 * MIB
+"""With less free space nothing new is taken."""
+
+_LOOK_S = 0.1
+
 FreeBytes = Callable[[Path], int]
+
+log = logging.getLogger(__name__)
 
 
 def free_bytes(place: Path) -> int:
@@ -33,6 +45,8 @@ class DiskSpace:
         self._directory = directory
         self._free = free
         self._needed_bytes: int | None = None
+        self._looked_s = float("-inf")
+        self._lack: str | None = None
 
     def write_succeeded(self) -> None:
         """Record a successful write."""
@@ -57,6 +71,28 @@ class DiskSpace:
         return (
             f"the disk of {self._directory} is full: {free_mib} MiB are free; free up space there until {needed_mib} "
             "MiB are, or move the data to a larger disk"
+        )
+
+    def lack(self) -> str | None:
+        """Return why nothing new can be taken, and what to do; None above the low-water mark. Asks now and then."""
+        now_s = time.monotonic()
+        if now_s - self._looked_s >= _LOOK_S:
+            self._looked_s, before = now_s, self._lack
+            self._lack = self._lack_now()
+            if self._lack is not None and before is None:
+                log.error(self._lack)
+        return self._lack
+
+    def _lack_now(self) -> str | None:
+        try:
+            found_bytes = self._free(self._directory)
+        except OSError:
+            return None  # the write will tell
+        if found_bytes >= LOW_WATER_BYTES:
+            return None
+        return (
+            f"the disk of {self._directory} is nearly full: {found_bytes // MIB} MiB are free, and below "
+            f"{LOW_WATER_BYTES // MIB} MiB nothing new is taken; free up space there, or move the data to a larger disk"
         )
 
     def _free_or_zero(self) -> int:

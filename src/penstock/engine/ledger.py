@@ -56,7 +56,12 @@ class Ledger:
         skips: Skips | None = None,
         dedup: bool = True,
     ) -> PendingSend:
-        """Append messages to a stream; each of its queues gets every message except its `skips`."""
+        """Append messages to a stream; each of its queues gets every message except its `skips`.
+
+        StoreFailed if the disk is nearly full, unless they come from another queue (without `dedup`).
+        """
+        if dedup and self._durable:
+            self._require_room()
         self._now_ms = now_ms
         send = PendingSend()
         keys: list[DedupKey] = []
@@ -301,6 +306,12 @@ class Ledger:
             self._arrivals.abandon(builder)
         for pending in (*commit.changes, *commit.pendings):
             pending.failed(error)
+
+    def _require_room(self) -> None:
+        disk_space = self.store.disk_space
+        lack = None if disk_space is None else disk_space.lack()
+        if lack is not None:
+            raise StoreFailed(lack)
 
     def _deliver(self, stream: Stream, first_seq: int, messages: Sequence[Message], skips: Skips | None) -> None:
         for queue in stream.queues.values():

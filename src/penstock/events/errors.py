@@ -5,6 +5,7 @@ NotFound
 ├── EventNotFound
 ├── UnknownSubscription        no subscription has this id
 ├── PoolNotFound
+├── FeedNotFound
 └── ReplayNotFound
 AlreadyExists
 └── SubscriptionNameTaken      another subscription of the tenant has this name
@@ -49,6 +50,13 @@ class PoolNotFound(NotFound):
 
     def __init__(self, code: str) -> None:
         super().__init__(f"Pool not found: {code}")
+
+
+class FeedNotFound(NotFound):
+    """No feed has this topic."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"the topic {topic} feeds no events; `penstock topics list` shows those that do")
 
 
 class ReplayNotFound(NotFound):

@@ -56,3 +56,8 @@ def checked_job_id(given: str) -> str:
     except ValueError:
         raise JobNotFound(given[:100]) from None
     return given
+
+
+def full_topic_name(topic: str) -> str:
+    """Return the name of a Pub/Sub topic with its project, which is `penstock` unless the name has one."""
+    return topic if topic.startswith("projects/") else f"projects/penstock/topics/{topic}"

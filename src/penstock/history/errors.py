@@ -7,6 +7,7 @@ NotFound
 └── LakeEmpty            the lake has no facts
 FailedPrecondition
 ├── LakeNotMigrated      the lake has the format of an older version
+├── LanesBusy            jobs of the same keys are on their way, beside which a direct replay would lose their order
 ├── RowsForgotten        rows to be added may be some that were forgotten since they were read
 ├── QueueInUse           the source or the target is used meanwhile
 └── QueuesDiffer         the target does not hold what the source holds
@@ -34,6 +35,16 @@ class LakeNotMigrated(FailedPrecondition):
         super().__init__(
             f"the lake {path} has the format of an older version: run `penstock pipeline migrate-lake` once, "
             "or name another directory with --lake"
+        )
+
+
+class LanesBusy(FailedPrecondition):
+    """Jobs of the same keys are on their way, beside which a direct replay would lose their order."""
+
+    def __init__(self, groups: int) -> None:
+        super().__init__(
+            f"{groups} of the keys have jobs on their way, and a direct replay would not keep their order with these: "
+            "wait until they are delivered, or replay through the queue, without --direct"
         )
 
 

@@ -76,6 +76,7 @@ class NodeRole(msgspec.Struct, frozen=True, kw_only=True):
     def settings(self) -> dict[str, str]:
         """Return the environment of a node's parts: they stand by for those of other nodes."""
         settings = {
+            "PENSTOCK_CLUSTER__NODE": self.name,
             "PENSTOCK_CLUSTER__TTL_S": str(self.ttl_s),
             "PENSTOCK_SCHEDULER__STANDBY": "sql",
             "PENSTOCK_SCHEDULER__LEASE_TTL_S": str(self.ttl_s),
@@ -146,11 +147,11 @@ def parts_of(
         if with_spark:
             shown += ["--pipeline", f"http://127.0.0.1:{pipeline_port.number}"]
         part = "api" if with_spark else "dispatch"
-        topics = ("--dead-letters", at["pubsub"])
+        topics = ("--topics", at["pubsub"])
         return (*options, "serve", part, "--port", port, *queue, *topics, *shown, *jobs_data)
 
     def router(at: Mapping[str, str]) -> tuple[str, ...]:
-        topics = ("--dead-letters", at["pubsub"])
+        topics = ("--topics", at["pubsub"])
         return (*options, "serve", "router", "--port", router_port.release(), *topics, "--local", *jobs_data)
 
     def router_configuration(at: Mapping[str, str]) -> Mapping[str, str]:

@@ -14,6 +14,7 @@ from penstock.router.pools.counts import RouterMetrics
 from penstock.router.pools.mediator import HttpMediator, Mediator, StagedMediator
 from penstock.router.pools.permits import MessageLeaseEnded, Permit, Permits
 from penstock.router.pools.pool import SHRINK_WAIT_S
+from penstock.router.pools.shared_rate import PermitSource
 from penstock.router.router import Router
 from penstock.router.schedule import TaskSchedule, router_tasks
 from penstock.router.server import LocalMediation, serve_router, serve_standby_router
@@ -33,6 +34,7 @@ __all__ = [
     "MessageLeaseEnded",
     "Overview",
     "Permit",
+    "PermitSource",
     "Permits",
     "PoolChange",
     "PoolConfiguration",

@@ -28,6 +28,7 @@ from penstock.router.monitoring.warnings import ROUTER, WarningCode, Warnings, W
 from penstock.router.pools.counts import RouterMetrics
 from penstock.router.pools.mediator import Mediator, StagedMediator
 from penstock.router.pools.pools import Pools
+from penstock.router.pools.shared_rate import PermitSource
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ class Router:
         metrics: RouterMetrics,
         breakers: Breakers,
         limits: RouterOptions | None = None,
+        permits: PermitSource | None = None,
     ) -> None:
         self._clock = clock
         self._warnings = warnings
@@ -54,7 +56,7 @@ class Router:
         self._limits = limits or RouterOptions()
         self._loop = asyncio.get_running_loop()
         self._tracker = InFlightTracker()
-        self._pools = Pools(mediator, self._tracker, clock, warnings, metrics)
+        self._pools = Pools(mediator, self._tracker, clock, warnings, metrics, permits)
         batch_router = BatchRouter(self._tracker, self._pools, warnings, clock, self._loop.time)
         self._consumers = Consumers(
             make_source, batch_router.route, self._tracker, clock, warnings, self._limits.consumer_health_s

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from typing import Protocol
 
 from penstock.cluster import LeaseDatabase, Standby, lease_for, running
@@ -27,6 +27,7 @@ from penstock.router.monitoring.app import RouterParts, router_app
 from penstock.router.monitoring.warnings import Warnings
 from penstock.router.pools.counts import RouterMetrics
 from penstock.router.pools.mediator import HttpMediator, Mediator, StagedMediator
+from penstock.router.pools.shared_rate import PermitSource
 from penstock.router.router import Router
 from penstock.router.schedule import PeriodicWork, TaskSchedule, router_tasks
 from penstock.router.settings import RouterSettings
@@ -49,10 +50,12 @@ async def serve_router(
     worker: int = 0,
     leadership: RouterLeadership | None = None,
     local: LocalMediation | None = None,
+    permits: PermitSource | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM; raise Unavailable if the first configuration cannot be read.
 
-    Worker N of several takes its part of the configuration, and listens on the first port plus N.
+    With `permits`, the rate limits of pools are those of all routers that take their permits there. Worker N of several
+    takes its part of the configuration, and listens on the first port plus N.
     """
     clock = SystemClock()
     warnings, metrics = Warnings(clock), RouterMetrics()
@@ -61,8 +64,9 @@ async def serve_router(
     async with (
         _mediator(settings, breakers, clock, warnings) as by_http,
         nullcontext(by_http) if local is None else local.mediator(by_http, breakers, exposed) as mediator,
+        nullcontext() if permits is None else aclosing(permits),
     ):
-        router = Router(_sources(settings), mediator, clock, warnings, metrics, breakers, settings)
+        router = Router(_sources(settings), mediator, clock, warnings, metrics, breakers, settings, permits)
         sync = ConfigSync(settings, router, warnings, leadership, clock, pause, _fetch_for(settings.workers, worker))
         parts = RouterParts(
             settings=settings,

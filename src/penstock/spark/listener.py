@@ -1,7 +1,6 @@
 """Receives the progress of streaming queries from Spark."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import msgspec
@@ -21,14 +20,13 @@ class EndedBatch(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     batch_duration: int
     processed_rows_per_second: float = 0.0
     """Spark leaves it out for a batch without rows."""
-    observed_metrics: Mapping[str, Mapping[str, int | None]] = {}
 
 
 _decode = msgspec.json.Decoder(EndedBatch).decode
 
 
-class BatchListener(StreamingQueryListener, ABC):
-    """Is called when a micro-batch has ended, at the cost of three calls to Java.
+class ProgressListener(StreamingQueryListener):
+    """Records every micro-batch, at the cost of three calls to Java; the supervisor itself records starts and ends.
 
     PySpark's own listeners ask Java for each field of an event: hundreds of calls, which take longer than a small
     micro-batch.
@@ -39,9 +37,9 @@ class BatchListener(StreamingQueryListener, ABC):
 
         implements: ClassVar = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
 
-    @abstractmethod
-    def ended(self, batch: EndedBatch) -> None:
-        """Handle a finished micro-batch."""
+    def __init__(self, progresses: Iterable[QueryProgress], times: BatchTimes) -> None:
+        self._by_name = {progress.name: progress for progress in progresses}
+        self._times = times
 
     @property
     def _jlistener(self) -> Any:  # py4j is not typed
@@ -55,7 +53,7 @@ class BatchListener(StreamingQueryListener, ABC):
         """Ignore the event."""
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        """Handle a finished micro-batch."""
+        """Record a finished micro-batch."""
         self.ended(_decode(event.progress().json()))
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
@@ -63,14 +61,6 @@ class BatchListener(StreamingQueryListener, ABC):
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         """Ignore the event."""
-
-
-class ProgressListener(BatchListener):
-    """Records every micro-batch; the supervisor itself records starts and ends."""
-
-    def __init__(self, progresses: Iterable[QueryProgress], times: BatchTimes) -> None:
-        self._by_name = {progress.name: progress for progress in progresses}
-        self._times = times
 
     def ended(self, batch: EndedBatch) -> None:
         """Record a micro-batch."""

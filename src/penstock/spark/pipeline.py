@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from penstock.edge.pause import pause
 from penstock.http.api import ApiApp, Call, CheckResult, NoBody, NoQuery, Probes, RouteTable, route, routes_of
 from penstock.http.auth import RequestGuard
-from penstock.http.server import App, HttpServer, stop_signal
+from penstock.http.server import App, HttpServer, is_loopback, stop_signal
 from penstock.ops.telemetry import Metrics
 from penstock.spark.errors import JobsFailed
 from penstock.spark.metrics import BatchTimes, ProgressCollector
@@ -22,13 +22,17 @@ _POLL_S = 0.05
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Which Spark to use, where checkpoints are, where to listen, and how long a stop may take."""
+    """Which Spark to use, where checkpoints are, where to listen, and how long a stop may take.
+
+    On a host that other machines reach, `token` is asked for; without one only the probes and metrics are served.
+    """
 
     session: SessionSettings
     checkpoint: str
     once: bool = False
     host: str = "127.0.0.1"
     port: int = 8083
+    token: str = ""
     stop_s: float = 30.0
 
 
@@ -40,7 +44,8 @@ async def run_pipeline(
     """Run the jobs until SIGINT, SIGTERM or, with `once`, their end; JobsFailed if one is not restarted."""
     metrics = Metrics("pipeline")
     supervisor = QuerySupervisor(jobs, settings.checkpoint, BatchTimes(metrics), once=settings.once)
-    server = HttpServer(run_app(supervisor, metrics, settings.session.master), settings.host, settings.port)
+    app = run_app(supervisor, metrics, settings)
+    server = HttpServer(app, settings.host, settings.port, credentials_set=True)
     stop = stop_signal(server)
     loop = asyncio.get_running_loop()
 
@@ -77,16 +82,20 @@ class PipelineView(msgspec.Struct, frozen=True):
     queries: list[QueryView]
 
 
-def run_app(supervisor: QuerySupervisor, metrics: Metrics, master: str) -> App:
-    """Return the HTTP API of the jobs. It is read-only, asks for no token, and is meant for loopback."""
+def run_app(supervisor: QuerySupervisor, metrics: Metrics, settings: RunSettings) -> App:
+    """Return the HTTP API of the jobs, which is read-only."""
 
     @route("GET", "/api/pipeline", summary="List the streaming jobs: batches, rows, throughput, lag and failures.")
     def pipeline(_: Call[NoQuery, NoBody]) -> PipelineView:
-        return PipelineView(master, supervisor.views)
+        return PipelineView(settings.session.master, supervisor.views)
 
     async def streaming() -> CheckResult:
         troubled = [f"{view.name} is {view.status.lower()}" for view in supervisor.views if view.status not in _HEALTHY]
         return CheckResult(not troubled, ", ".join(troubled) or "all jobs run")
 
     metrics.register(ProgressCollector(supervisor.progresses))
-    return Probes(metrics, {"streaming": streaming}).wrap(ApiApp(RouteTable(*routes_of(pipeline)), RequestGuard()))
+    probes = Probes(metrics, {"streaming": streaming})
+    is_local = is_loopback(settings.host)
+    if not is_local and not settings.token:
+        return probes
+    return probes.wrap(ApiApp(RouteTable(*routes_of(pipeline)), RequestGuard("" if is_local else settings.token)))

@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.spark.database import SparkDatabase
 from penstock.spark.errors import InvalidPipelineOption
+from penstock.spark.sources.stream_source import rows_per_task
 from penstock.spark.sources.table_source import registered
 
 
@@ -48,7 +49,8 @@ class Tables:
         if most_rows is not None:
             if most_rows < 1:
                 raise InvalidPipelineOption(f"a batch of up to {most_rows} rows reads nothing: use 1 or more")
-            reader = reader.option("most_rows", most_rows)
+            cores = self._spark.sparkContext.defaultParallelism
+            reader = reader.option("most_rows", most_rows).option("task_rows", rows_per_task(most_rows, cores))
         return reader.option("least_rows", least_rows).option("longest_wait_s", longest_wait_s).load()
 
     def _read(self, table: str, columns: Sequence[str] | None) -> DataFrame:

@@ -8,6 +8,7 @@ from urllib.parse import unquote
 import msgspec
 
 from penstock.domain.errors import PenstockError
+from penstock.domain.signing import AWS_ALGORITHM
 from penstock.edge.clock import wall_ms
 from penstock.http.api import PATHS, Probes
 from penstock.http.auth import is_sent_by_another_site
@@ -36,6 +37,7 @@ _MAX_TRACE_BYTES = 1024
 _PROBES = frozenset(path.encode() for path in PATHS)
 
 _READING = ("Get", "List")
+_ALGORITHM = AWS_ALGORITHM.encode()
 
 
 class _Call:
@@ -112,9 +114,8 @@ class SqsApp:
             else:
                 caller = self._caller(exchange, headers)
                 call.action, request = _read_query(exchange, caller)
-                if self._credentials is None and exchange.method != "POST" and not call.action.startswith(_READING):
-                    # A browser opens a link without naming its origin.
-                    raise SqsError(ErrorKind.ACCESS_DENIED, f"Without credentials, send {call.action} by POST.")
+                if self._credentials is None and exchange.method != "POST" and not _is_signed(headers):
+                    _require_reading(call.action)
             response = self._front.act(call.action, caller, request)
             if isinstance(response, AfterCommit):
                 response.when_done(partial(self._answer_committed, call, response))
@@ -161,7 +162,7 @@ class SqsApp:
             return self._front.caller_of_hop(headers, exchange, json)
         path, _, query = exchange.target.partition(b"?")
         if self._credentials is None:
-            if is_sent_by_another_site(headers):
+            if is_sent_by_another_site(headers, may_change=exchange.method != "GET"):
                 raise SqsError(ErrorKind.ACCESS_DENIED, "Without credentials, pages of other sites are not answered.")
             scope = None
             if not self._one_scope:
@@ -235,6 +236,17 @@ def _read_query(exchange: Exchange, caller: SqsCaller) -> tuple[str, Shape]:
     path, _, query = exchange.target.partition(b"?")
     path_queue_url = f"{caller.base_url}{_decoded(path)}" if path.count(b"/") >= 2 else None
     return query_protocol.parse(query, exchange.body, path_queue_url)
+
+
+def _is_signed(headers: Mapping[bytes, bytes]) -> bool:
+    """Return whether a header has a signature, which no link and no page of another site can add."""
+    return headers.get(b"authorization", b"").startswith(_ALGORITHM)
+
+
+def _require_reading(action: str) -> None:
+    """Raise AccessDenied if a GET would change something: a browser opens a link without naming its origin."""
+    if not action.startswith(_READING):
+        raise SqsError(ErrorKind.ACCESS_DENIED, f"Without credentials, sign {action} in a header or send it by POST.")
 
 
 def _decoded(path: bytes) -> str:

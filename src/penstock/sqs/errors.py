@@ -24,6 +24,7 @@ class ErrorKind(Enum):
     """AWS's error codes: (JSON type, code of the Query protocol, HTTP status)."""
 
     QUEUE_DOES_NOT_EXIST = (_SQS + "QueueDoesNotExist", _LEGACY + "NonExistentQueue", 400)
+    QUEUE_DELETED_RECENTLY = (_SQS + "QueueDeletedRecently", _LEGACY + "QueueDeletedRecently", 400)
     QUEUE_NAME_EXISTS = (_SQS + "QueueNameExists", "QueueAlreadyExists", 400)
     PURGE_QUEUE_IN_PROGRESS = (_SQS + "PurgeQueueInProgress", _LEGACY + "PurgeQueueInProgress", 403)
     BATCH_ENTRY_IDS_NOT_DISTINCT = (_SQS + "BatchEntryIdsNotDistinct", _LEGACY + "BatchEntryIdsNotDistinct", 400)
@@ -114,8 +115,9 @@ def missing_parameter(name: str) -> SqsError:
     if name == "QueueUrl":
         return queue_does_not_exist()
     if name == "QueueName":
-        return invalid_parameter("Queue name cannot be empty")
-    return SqsError(ErrorKind.MISSING_PARAMETER, f"The request must contain the parameter {name}.")
+        return invalid_parameter("Value for parameter QueueName is invalid. Reason: Must specify a queue name.")
+    shown = "Attribute.Name" if name in ("Attribute", "Attributes") else name
+    return SqsError(ErrorKind.MISSING_PARAMETER, f"The request must contain the parameter {shown}.")
 
 
 def invalid_attribute_value(message: str) -> SqsError:

@@ -1,7 +1,8 @@
 """Requests and responses of the 23 actions, in AWS's field names on the wire.
 
-A field that AWS requires is required here; the wire protocols turn a missing one into MissingParameter. The entries of
-a batch have an error of their own, EmptyBatchRequest.
+A field that AWS requires is required here; the wire protocols turn a missing one into MissingParameter. What an entry
+of a batch lacks, except for its id, fails that entry alone, so the actions check it. In the Query protocol a batch
+without entries is an empty one.
 """
 
 from typing import Annotated
@@ -20,7 +21,7 @@ class Shape(msgspec.Struct, omit_defaults=True, rename="pascal"):
 class MessageAttributeValue(Shape):
     """A typed attribute; binary values are base64 text in JSON."""
 
-    data_type: str
+    data_type: str = ""
     string_value: str | None = None
     binary_value: bytes | None = None
     string_list_values: list[str] = []
@@ -141,7 +142,7 @@ class SendMessageResponse(Shape):
 
 class SendMessageBatchRequestEntry(Shape):
     id: str
-    message_body: str
+    message_body: str = ""
     delay_seconds: Integer | None = None
     message_attributes: MessageAttributes = {}
     message_system_attributes: MessageAttributes = {}
@@ -151,7 +152,7 @@ class SendMessageBatchRequestEntry(Shape):
 
 class SendMessageBatchRequest(Shape):
     queue_url: str
-    entries: list[SendMessageBatchRequestEntry] = []
+    entries: list[SendMessageBatchRequestEntry]
 
 
 class SendMessageBatchResultEntry(Shape):
@@ -200,12 +201,12 @@ class DeleteMessageRequest(Shape):
 
 class DeleteMessageBatchRequestEntry(Shape):
     id: str
-    receipt_handle: str
+    receipt_handle: str = ""
 
 
 class DeleteMessageBatchRequest(Shape):
     queue_url: str
-    entries: list[DeleteMessageBatchRequestEntry] = []
+    entries: list[DeleteMessageBatchRequestEntry]
 
 
 class ChangeMessageVisibilityRequest(Shape):
@@ -216,13 +217,13 @@ class ChangeMessageVisibilityRequest(Shape):
 
 class ChangeMessageVisibilityBatchRequestEntry(Shape):
     id: str
-    receipt_handle: str
+    receipt_handle: str = ""
     visibility_timeout: Integer | None = None
 
 
 class ChangeMessageVisibilityBatchRequest(Shape):
     queue_url: str
-    entries: list[ChangeMessageVisibilityBatchRequestEntry] = []
+    entries: list[ChangeMessageVisibilityBatchRequestEntry]
 
 
 class BatchResultEntry(Shape):

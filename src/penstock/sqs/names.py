@@ -69,7 +69,7 @@ def is_name(text: str) -> bool:
 def check_name(name: str, *, fifo: bool) -> None:
     """Raise InvalidParameterValue unless a new queue of this kind may have the name."""
     if not name:
-        raise missing_parameter("QueueName")
+        raise invalid_parameter("Queue name cannot be empty")
     if fifo and _FIFO.fullmatch(name) is None:
         raise invalid_parameter(
             "The name of a FIFO queue can only include alphanumeric characters, hyphens, or underscores, "
@@ -114,7 +114,8 @@ def page(names: Sequence[str], max_results: int | None, token: str | None) -> tu
     """Return a page of sorted names and the token of the next; without `max_results`, up to 1,000 and no token."""
     if max_results is not None and not 1 <= max_results <= MAX_PAGE:
         raise invalid_parameter(
-            f"Value {max_results} for parameter MaxResults is invalid. Reason: Must be between 1 and {MAX_PAGE}."
+            "Value for parameter MaxResults is invalid. "
+            f"Reason: MaxResults must be an integer between 1 and {MAX_PAGE}."
         )
     after = _decode(token) if token is not None else ""
     rest = [name for name in names if name > after]

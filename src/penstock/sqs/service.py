@@ -12,6 +12,7 @@ import msgspec
 from penstock.domain.addresses import Network
 from penstock.domain.errors import InvalidArgument, PenstockError
 from penstock.domain.ids import TsidFactory
+from penstock.domain.limits import SECOND_MS
 from penstock.edge.clock import Clock
 from penstock.engine import AsyncShell, Entry, Pending, QueuePolicy, QueueRecord, StreamRecord
 from penstock.ops.config import QueueScopes
@@ -25,6 +26,7 @@ from penstock.sqs.queue.catalog import QueueCatalog
 from penstock.sqs.queue.members import MEMBER_RECORD
 from penstock.sqs.queue.move_tasks import MoveTasks
 from penstock.sqs.queue.placement import CAPABILITIES, OWN_DATABASE, PartitionMap, PartitionOwnership, SoleOwner, place
+from penstock.sqs.queue.policy_document import warn_of_denials
 from penstock.sqs.queue.queue import (
     DEDUP_WINDOW_MS,
     SqsQueue,
@@ -56,6 +58,8 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Queues and databases whose loss is accepted at this start."""
     durable_leases: bool = False
     """Whether leases of queues that do not say so themselves survive a crash."""
+    recreate_after_s: int = 0
+    """How long the name of a deleted queue is refused; AWS has 60 s."""
     capabilities: tuple[str, ...] = CAPABILITIES
     """What this node supports; it does not serve a queue that needs more."""
 
@@ -88,6 +92,7 @@ class SqsService(QueueKeys):
         self.metrics.services.append(self)
         self.moves = MoveTasks(self, pause)
         self.queues: dict[str, SqsQueue] = {}
+        self._deleted_ms: dict[str, int] = {}
         # Spread over all bits: the low bits of an id alone repeat every 1,024 ms.
         epoch = ids.next_value(clock.now_ms()) * 0x9E3779B97F4A7C15 >> 32 & 0xFFFFFFFF
         self._requests = count(1)
@@ -173,7 +178,7 @@ class SqsService(QueueKeys):
 
     async def create(self, name: str, attributes: QueueAttributes, tags: dict[str, str]) -> SqsQueue:
         """Create a queue that does not exist; the caller holds `catalog_lock`."""
-        self.check_redrive(name, attributes)
+        self._require_not_deleted_recently(name)
         partitions = attributes.effective_partitions
         if partitions > 1 and not await self.ownership.may_create_partitioned():
             raise SqsError(ErrorKind.SERVICE_UNAVAILABLE, "Not every node can serve a queue with partitions.")
@@ -191,6 +196,7 @@ class SqsService(QueueKeys):
             placement=placement,
         )
         queue = self._assemble(await self._catalog.create(record))
+        warn_of_denials(name, attributes.policy)
         self.refresh_policies()
         return queue
 
@@ -203,6 +209,7 @@ class SqsService(QueueKeys):
             (p.shell, p.shell.ledger.catalog.configure_queue(p.queue, policy, config)) for p in queue.partitions
         ]
         await _commit_all(pendings)
+        warn_of_denials(queue.name, record.attributes.policy, queue.attributes.policy)
         queue.put_record(record)
         # As on AWS, a change of scope takes a minute: an id sent just before and just after means the same message.
         asyncio.get_running_loop().call_later(_PROPAGATION_S, queue.apply_deduplication_scope)
@@ -218,17 +225,29 @@ class SqsService(QueueKeys):
             self.queues[queue.name] = queue
             queue.waiters.closed = False
             raise
+        if self.settings.recreate_after_s:
+            self._deleted_ms[queue.name] = self.clock.now_ms()
         queue.throttle.drop()
         self.metrics.forget(queue.name)
         self.moves.forget(queue)
         self.refresh_policies()
 
+    def _require_not_deleted_recently(self, name: str) -> None:
+        limit_ms = self.clock.now_ms() - self.settings.recreate_after_s * SECOND_MS
+        self._deleted_ms = {each: deleted for each, deleted in self._deleted_ms.items() if deleted > limit_ms}
+        if name in self._deleted_ms:
+            raise SqsError(
+                ErrorKind.QUEUE_DELETED_RECENTLY,
+                f"You must wait {self.settings.recreate_after_s} seconds after deleting a queue before you can create "
+                "another with the same name.",
+            )
+
     async def purge(self, queue: SqsQueue) -> None:
         """Delete all messages of a queue."""
         await _commit_all([(p.shell, p.shell.ledger.catalog.purge(p.queue, forget_ids=True)) for p in queue.partitions])
 
-    def check_redrive(self, name: str, attributes: QueueAttributes) -> None:
-        """Raise InvalidParameterValue unless the policy's dead-letter queue exists, is of this kind and allows it."""
+    def check_redrive(self, name: str, attributes: QueueAttributes, text: str) -> None:
+        """Raise InvalidParameterValue with the policy's text unless its queue exists, is of this kind and allows it."""
         redrive = attributes.redrive_policy
         if redrive is None:
             return
@@ -237,9 +256,10 @@ class SqsService(QueueKeys):
             target = None
         check_dead_letter_queue(
             redrive,
+            text,
             source_arn=self.arn_of(name),
             source_fifo=attributes.fifo_queue,
-            target_fifo=None if target is None else target.fifo,
+            target_exists=target is not None,
             target_allows=None if target is None else target.attributes.redrive_allow_policy,
         )
 

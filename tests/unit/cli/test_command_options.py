@@ -65,7 +65,7 @@ def walk(command: Any) -> Iterator[Any]:
 @pytest.mark.parametrize(
     "flag",
     [
-        *("--json", "--yes", "--cursor", "--tenant", "--header", "--mode", "--memory", "--dead-letters"),
+        *("--json", "--yes", "--cursor", "--tenant", "--header", "--mode", "--memory", "--topics"),
         *("--master", "--conf", "--lake", "--once"),
     ],
 )

@@ -14,7 +14,7 @@ from penstock.cluster.standby import Alone
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.job import ClaimedJob
 from penstock.domain.order import LaneKey, return_pause_s
-from penstock.domain.pace.credit import AwakeStream
+from penstock.domain.pace.credit import AwakeStream, CreditBook, CreditLimits
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.retry import Backoff
 from penstock.events.dispatch.lane_claims import LaneClaims
@@ -192,6 +192,7 @@ class Lanes:
 
     def __init__(self, clock: LoopClock, most_lanes: int) -> None:
         self.rig = SchedulerRig(clock)
+        self.counts = Counts()
         self.queue = RecordingQueue()
         self.claims = LaneClaims(self.rig.jobs.lanes, LaneOwner("me"), SchedulerSettings(), clock)
         self.publisher = LanePublisher(
@@ -199,16 +200,16 @@ class Lanes:
             self.queue,
             Pointers("http://endpoint", PlainTokens()),
             Backoff(1, 1),
-            Counts(),
+            self.counts,
             clock,
             most_lanes=lambda: most_lanes,
             may_publish=lambda: True,
             seconds=asyncio.get_running_loop().time,
         )
 
-    async def take(self, good_for_s: float = FOR_EVER_S) -> int:
+    async def take(self, good_for_s: float = FOR_EVER_S, credit: CreditBook | None = None) -> int:
         """Take all lanes whose turn it is."""
-        runs = await self.rig.jobs.lanes.read(self.rig.clock.now_ms(), 100, unlimited())
+        runs = await self.rig.jobs.lanes.read(self.rig.clock.now_ms(), 100, credit or unlimited())
         return await self.publisher.take(runs, asyncio.get_running_loop().time() + good_for_s)
 
     async def make(self, *groups: str, **fields: Any) -> list[str]:
@@ -258,6 +259,21 @@ def test_a_lane_that_is_being_published_from_gives_nothing_more_until_then() -> 
         assert lanes.queue.waves == [[a1], [a2]]
 
     on_lanes(9, story)
+
+
+def test_jobs_that_are_being_published_have_used_their_credit() -> None:
+    async def story(lanes: Lanes) -> None:
+        credit = CreditBook(fixed=CreditLimits(concurrency=1, shared=True), in_hand=lanes.counts.in_hand)
+        await lanes.make(*(f"group-{number}" for number in range(60)))
+        assert await lanes.take(credit=credit) == 25
+        # Nothing of it is marked as published yet.
+        await asyncio.sleep(0.5)
+        assert (await lanes.take(credit=credit), lanes.held) == (0, (25, 25))
+        await lanes.publisher.has_room(1)
+        assert (await lanes.take(credit=credit), sum(map(len, lanes.queue.waves))) == (0, 25)
+        assert not lanes.counts.in_hand
+
+    on_lanes(99, story)
 
 
 def test_lanes_whose_claim_is_nearly_over_are_not_published_from() -> None:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import pytest
 
+from penstock.delivery import SecretBox
 from penstock.domain.job import Attempt, DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.outcome import AttemptOutcome
@@ -46,12 +47,19 @@ class CountedDatabase(SqliteDatabase):
         return await super().write(work)
 
     async def read(self, work: Callable[[Transaction], Result]) -> Result:
+        await self._count()
+        return await super().read(work)
+
+    async def read_few(self, work: Callable[[Transaction], Result]) -> Result:
+        await self._count()
+        return await super().read_few(work)
+
+    async def _count(self) -> None:
         self.reads += 1
         self.asked.set()
         await self.may_go.wait()
         if self.failure is not None:
             raise self.failure
-        return await super().read(work)
 
 
 class BatchRig(JobRig):
@@ -229,7 +237,7 @@ class TestKnownSubscriptions:
     async def test_a_subscription_is_read_once(self, rig: BatchRig) -> None:
         subscription = rig.new_subscription()
         await rig.repository.add_subscription(subscription)
-        known, changes = KnownSubscriptions(rig.repository), await self.changes(rig)
+        known, changes = KnownSubscriptions(rig.repository, SecretBox()), await self.changes(rig)
         rig.database.reads = 0
 
         assert [await known.get(subscription.id, changes) for _ in range(3)] == [subscription] * 3
@@ -238,7 +246,7 @@ class TestKnownSubscriptions:
     async def test_a_change_takes_effect_with_the_next_batch(self, rig: BatchRig) -> None:
         subscription = rig.new_subscription()
         await rig.repository.add_subscription(subscription)
-        known = KnownSubscriptions(rig.repository)
+        known = KnownSubscriptions(rig.repository, SecretBox())
         await known.get(subscription.id, await self.changes(rig))
         changed = rig.new_subscription(id=subscription.id, target="https://b.example/hook")
         await rig.repository.change_subscription(changed)
@@ -251,7 +259,7 @@ class TestKnownSubscriptions:
     async def test_what_was_read_before_a_change_is_not_kept_after_it(self, rig: BatchRig) -> None:
         subscription = rig.new_subscription()
         await rig.repository.add_subscription(subscription)
-        known, before = KnownSubscriptions(rig.repository), await self.changes(rig)
+        known, before = KnownSubscriptions(rig.repository, SecretBox()), await self.changes(rig)
         slow = asyncio.create_task(known.get(subscription.id, before))
         await asyncio.sleep(0)
         changed = rig.new_subscription(id=subscription.id, target="https://b.example/hook")

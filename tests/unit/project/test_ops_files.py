@@ -137,7 +137,30 @@ def test_systemd_finds_a_unit_well_closed(unit: Path) -> None:
 
 def test_the_image_installs_by_hash_and_drops_its_rights() -> None:
     lines = (OPS / "docker" / "Dockerfile").read_text().splitlines()
+    assert [line for line in lines if re.fullmatch(r"FROM [\w.:/-]+@sha256:[0-9a-f]{64}", line)]
     assert any("--require-hashes -r" in line for line in lines)
     assert "USER 10001" in lines
     copied = [line.split()[1] for line in lines if line.startswith("COPY")]
     assert all((OPS.parent / path).exists() for path in copied)
+
+
+# What examples of receivers and consumers need, and a tool that only packs; none of it runs with Penstock's rights.
+NOT_OURS = re.compile(r"pip install (flask|fastapi uvicorn|boto3|venv-pack)\b")
+GUIDES = [
+    *OPS.parent.glob("*.md"),
+    *(OPS.parent / "docs").rglob("*.md"),
+    *OPS.rglob("*ockerfile"),
+    OPS.parent / "examples/README.md",
+]
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda path: str(path.relative_to(OPS.parent)))
+def test_guides_install_by_hash_and_show_no_key_on_a_command_line(guide: Path) -> None:
+    lines = guide.read_text().splitlines()
+    installs = [line for line in lines if "pip install" in line and not NOT_OURS.search(line)]
+    for line in installs if guide.name != "CHANGELOG.md" else ():
+        assert "--require-hashes" in line or "--no-deps" in line, line
+    keys = re.compile(
+        r"--(secret|token|password|api-key|key)[ =](whsec_|psk_|\w{16,})|-e PENSTOCK_\w*(TOKEN|SECRET|KEYS?)="
+    )
+    assert [line for line in lines if keys.search(line)] == []

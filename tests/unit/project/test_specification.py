@@ -74,6 +74,11 @@ def test_what_is_not_there_yet_is_counted(check: Check) -> None:
         (PAGE, f"- **POOL-1.** A pool is bounded.\n    - `{MODULE}`\n", "POOL-1 names no module or no test"),
         (INDEX, "| all | 7 | 7 | 0 | 0 |\n", "index.md lacks the row | all | 1 | 1 | 0 | 0 |"),
         ("docs/guarantees.md", f"`{TESTS}::test_gone`\n", "guarantees.md: tests/test_pool.py has no test test_gone"),
+        (
+            "docs/explanation/threats.md",
+            f"`{TESTS}::test_gone`\n",
+            "threats.md: tests/test_pool.py has no test test_gone",
+        ),
         (MODULE, "\n# Bounded, see POOL-9.\n", "src/penstock/pool.py:2: POOL-9 is not in docs/specification"),
         (MODULE, "# Bounded (ruling" + " 12).\n", "is a document that is not in the repository"),
     ],

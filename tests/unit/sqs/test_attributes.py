@@ -17,6 +17,8 @@ IAN = ErrorKind.INVALID_ATTRIBUTE_NAME
 IPV = ErrorKind.INVALID_PARAMETER_VALUE
 
 DLQ = "arn:aws:sqs:us-east-1:000000000000:dead"
+STATEMENT = {"Sid": "s", "Effect": "Allow", "Principal": "*", "Action": "sqs:*", "Resource": DLQ}
+POLICY = json.dumps({"Version": "2012-10-17", "Statement": [STATEMENT]})
 SOURCE = "arn:aws:sqs:us-east-1:000000000000:orders"
 LIVE = LiveCounters(
     queue_arn=SOURCE, created_timestamp=1, last_modified_timestamp=2, visible=3, not_visible=4, delayed=5
@@ -121,12 +123,10 @@ def test_a_queue_stays_of_its_kind() -> None:
 
 def test_policies_are_json_and_the_empty_text_removes_them() -> None:
     redrive = json.dumps({"deadLetterTargetArn": DLQ, "maxReceiveCount": "4"})
-    made = standard(
-        Policy='{"Version": "2012-10-17"}', RedrivePolicy=redrive, RedriveAllowPolicy='{"redrivePermission": "denyAll"}'
-    )
+    made = standard(Policy=POLICY, RedrivePolicy=redrive, RedriveAllowPolicy='{"redrivePermission": "denyAll"}')
 
     assert shown(made, ["Policy", "RedrivePolicy", "RedriveAllowPolicy"], LIVE, admin=False) == {
-        "Policy": '{"Version": "2012-10-17"}',
+        "Policy": POLICY,
         "RedrivePolicy": f'{{"deadLetterTargetArn":"{DLQ}","maxReceiveCount":4}}',
         "RedriveAllowPolicy": '{"redrivePermission":"denyAll"}',
     }
@@ -134,6 +134,30 @@ def test_policies_are_json_and_the_empty_text_removes_them() -> None:
     for text in ("{", "[]", "1", '"x"', "[" * 5000, "\ud800"):
         for name in ("Policy", "RedrivePolicy", "RedriveAllowPolicy"):
             refused(lambda name=name, text=text: standard(**{name: text}), IAV, name)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"Statement": []},
+        {"Statement": "x"},
+        {"Statement": STATEMENT, "Other": 1},
+        {"Statement": STATEMENT, "Version": "2020-01-01"},
+        {"Statement": [STATEMENT, {**STATEMENT, "Other": 1}]},
+        {"Statement": {**STATEMENT, "Effect": "Maybe"}},
+    ],
+)
+def test_policies_that_are_refused(document: dict[str, object]) -> None:
+    refused(lambda: standard(Policy=json.dumps(document)), IAV, "Invalid value for the parameter Policy.")
+
+
+def test_the_statements_of_a_policy() -> None:
+    for version in ({}, {"Version": "2008-10-17"}):
+        for statement in (STATEMENT, [STATEMENT] * 20):
+            assert standard(Policy=json.dumps({**version, "Id": "i", "Statement": statement})).policy
+    too_many = json.dumps({"Statement": [STATEMENT] * 21})
+    refused(lambda: standard(Policy=too_many), ErrorKind.OVER_LIMIT, "21 statements were found")
 
 
 @pytest.mark.parametrize(
@@ -196,24 +220,26 @@ def test_who_may_send_dead_letters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "target_fifo", "allows", "reason"),
+    ("target", "exists", "allows", "reason"),
     [
-        (DLQ, False, None, None),
-        (DLQ, False, RedriveAllowPolicy(RedrivePermission.ALLOW_ALL), None),
-        (DLQ, None, None, "does not exist"),
-        (DLQ, True, None, "same type"),
-        (DLQ, False, RedriveAllowPolicy(RedrivePermission.DENY_ALL), "does not allow"),
+        (DLQ, True, None, None),
+        (DLQ, True, RedriveAllowPolicy(RedrivePermission.ALLOW_ALL), None),
+        (DLQ, False, None, "does not exist"),
+        (f"{DLQ}.fifo", True, None, "same type"),
+        (f"{DLQ}.fifo", False, None, "same type"),
+        (DLQ, True, RedriveAllowPolicy(RedrivePermission.DENY_ALL), "does not allow"),
     ],
 )
 def test_a_dead_letter_queue_must_fit(
-    target: str, target_fifo: bool | None, allows: RedriveAllowPolicy | None, reason: str | None
+    target: str, exists: bool, allows: RedriveAllowPolicy | None, reason: str | None
 ) -> None:
     def check() -> None:
         check_dead_letter_queue(
             RedrivePolicy(target, 3),
+            "the text",
             source_arn=SOURCE,
             source_fifo=False,
-            target_fifo=target_fifo,
+            target_exists=exists,
             target_allows=allows,
         )
 
@@ -396,7 +422,7 @@ def test_throttles_are_checked_as_they_would_be_after_the_merge() -> None:
         ({"DelaySeconds": "5"}, {}),
         ({"DelaySeconds": "5"}, {"DelaySeconds": "5"}),
         ({"DelaySeconds": "5"}, {"VisibilityTimeout": "30"}),
-        ({"Policy": '{"a": 1}'}, {"Policy": '{ "a":1 }'}),
+        ({"Policy": POLICY}, {"Policy": json.dumps(json.loads(POLICY), indent=1)}),
         (THROTTLED, {"ThrottleSendCapacity": "10.0", "ThrottleSendRefillPerSecond": "2.50"}),
         (THROTTLED, {}),
     ],
@@ -409,7 +435,7 @@ def test_the_same_queue_again(existing: dict[str, str], asked: dict[str, str]) -
     ("existing", "asked", "named"),
     [
         ({"DelaySeconds": "5"}, {"VisibilityTimeout": "30", "DelaySeconds": "0"}, "DelaySeconds"),
-        ({}, {"Policy": "{}"}, "Policy"),
+        ({}, {"Policy": POLICY}, "Policy"),
         ({}, {"RedriveAllowPolicy": '{"redrivePermission":"denyAll"}'}, "RedriveAllowPolicy"),
         (THROTTLED, {**THROTTLED, "ThrottleSendCapacity": "11"}, "ThrottleSendCapacity"),
         (THROTTLED, dict.fromkeys(THROTTLED, "0"), "ThrottleSendCapacity"),

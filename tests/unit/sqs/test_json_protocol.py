@@ -51,9 +51,8 @@ def test_the_actions_are_those_of_aws() -> None:
 def test_requests_have_the_fields_that_aws_has(action: str) -> None:
     shape = aws.operation_model(action).input_shape
     fields = structs.fields(REQUESTS[action])
-    # Without entries, a batch is an empty one, which has its own error.
     assert {field.encode_name for field in fields} == set(shape.members)
-    assert {field.encode_name for field in fields if field.required} == set(shape.required_members) - {"Entries"}
+    assert {field.encode_name for field in fields if field.required} == set(shape.required_members)
 
 
 @pytest.mark.parametrize("action", sorted(REQUESTS))
@@ -110,12 +109,9 @@ def test_null_is_a_field_that_was_not_sent() -> None:
     [
         ("SendMessage", b'{"QueueUrl":"u"}', "MessageBody"),
         ("AddPermission", b'{"QueueUrl":"u","Label":"l"}', "AWSAccountIds"),
-        ("SendMessageBatch", b'{"QueueUrl":"u","Entries":[{"Id":"1"}]}', "Entries.1.MessageBody"),
-        (
-            "SendMessage",
-            b'{"QueueUrl":"u","MessageBody":"b","MessageAttributes":{"a":{}}}',
-            "MessageAttributes.DataType",
-        ),
+        ("SendMessageBatch", b'{"QueueUrl":"u"}', "Entries"),
+        ("SendMessageBatch", b'{"QueueUrl":"u","Entries":[{"Id":"1"},{}]}', "SendMessageBatchRequestEntry.2.Id"),
+        ("SetQueueAttributes", b'{"QueueUrl":"u"}', "Attribute.Name"),
     ],
 )
 def test_a_missing_field_is_named(action: str, body: bytes, name: str) -> None:
@@ -127,13 +123,10 @@ def test_a_missing_field_is_named(action: str, body: bytes, name: str) -> None:
 @pytest.mark.parametrize(
     ("value", "name"),
     [
-        (b'"DelaySeconds":"5"', "DelaySeconds"),
         (b'"DelaySeconds":5.5', "DelaySeconds"),
         (b'"DelaySeconds":true', "DelaySeconds"),
         (b'"DelaySeconds":2147483648', "DelaySeconds"),
         (b'"DelaySeconds":' + b"9" * 5000, "DelaySeconds"),
-        (b'"MessageGroupId":7', "MessageGroupId"),
-        (b'"MessageAttributes":[]', "MessageAttributes"),
         (b'"MessageAttributes":{"a":{"DataType":"Binary","BinaryValue":"?"}}', "MessageAttributes.BinaryValue"),
     ],
 )
@@ -141,6 +134,28 @@ def test_a_wrong_type_is_named(value: bytes, name: str) -> None:
     error = refusal("SendMessage", b'{"QueueUrl":"u","MessageBody":"b",' + value + b"}")
     assert error.kind is ErrorKind.SERIALIZATION
     assert error.message.startswith(name + ":")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (b'"DelaySeconds":"5"', "STRING_VALUE can not be converted to an Integer"),
+        (b'"DelaySeconds":[]', "Start of list found where not expected."),
+        (b'"MessageGroupId":{}', "Start of structure or map found where not expected."),
+        (b'"MessageAttributes":[]', "Start of list found where not expected."),
+    ],
+)
+def test_some_wrong_types_have_the_texts_of_aws(value: bytes, text: str) -> None:
+    error = refusal("SendMessage", b'{"QueueUrl":"u","MessageBody":"b",' + value + b"}")
+    assert (error.kind, error.message) == (ErrorKind.SERIALIZATION, text)
+
+
+def test_numbers_and_booleans_may_stand_for_texts() -> None:
+    value = b'{"DataType":"String","StringValue":true}'
+    body = b'{"QueueUrl":"u","MessageBody":0,"MessageGroupId":1.5,"MessageAttributes":{"a":' + value + b"}}"
+    attributes = {"a": model.MessageAttributeValue("String", string_value="true")}
+    expected = model.SendMessageRequest("u", "0", message_attributes=attributes, message_group_id="1.5")
+    assert json_protocol.decode("SendMessage", body) == expected
 
 
 @pytest.mark.parametrize(

@@ -275,16 +275,12 @@ def test_a_batch_without_entries_is_left_to_the_action() -> None:
     ("parameters", "name"),
     [
         ("Action=SendMessage", "MessageBody"),
-        ("Action=SetQueueAttributes", "Attribute"),
+        ("Action=SetQueueAttributes", "Attribute.Name"),
         ("Action=UntagQueue", "TagKey"),
         ("Action=AddPermission&Label=l&ActionName.1=*", "AWSAccountId"),
         ("Action=TagQueue&Tag.1.Value=v", "Tag.1.Key"),
         ("Action=TagQueue&Tag.1.Key=v", "Tag.1.Value"),
-        ("Action=SendMessageBatch&SendMessageBatchRequestEntry.1.Id=1", "SendMessageBatchRequestEntry.1.MessageBody"),
-        (
-            "Action=SendMessage&MessageBody=b&MessageAttribute.1.Name=n&MessageAttribute.1.Value.StringValue=s",
-            "MessageAttribute.1.Value.DataType",
-        ),
+        ("Action=SendMessageBatch&SendMessageBatchRequestEntry.1.MessageBody=b", "SendMessageBatchRequestEntry.1.Id"),
         ("Action=SendMessage&MessageBody=b&MessageAttribute.1.Name=n", "MessageAttribute.1.Value"),
     ],
 )

@@ -74,8 +74,10 @@ def list_jobs(
     event: Annotated[str | None, typer.Option(metavar="ID", help="Only jobs of this event.")] = None,
     job_type: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only jobs of this type.")] = None,
     tenant: Tenant = None,
-    since: Annotated[datetime | None, time_option("--since", "Only jobs created at or after this time.")] = None,
-    until: Annotated[datetime | None, time_option("--until", "Only jobs created before this time.")] = None,
+    since: Annotated[
+        datetime | None, time_option("--since", "Only jobs created at or after this time.", "--from")
+    ] = None,
+    until: Annotated[datetime | None, time_option("--until", "Only jobs created before this time.", "--to")] = None,
     archived: Annotated[bool, typer.Option("--archived", help="List the archive of finished jobs.")] = False,
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -229,8 +231,10 @@ def retry(
     ] = None,
     subscription: OfSubscription = None,
     job_type: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only jobs of this type.")] = None,
-    since: Annotated[datetime | None, time_option("--since", "Only jobs created at or after this time.")] = None,
-    until: Annotated[datetime | None, time_option("--until", "Only jobs created before this time.")] = None,
+    since: Annotated[
+        datetime | None, time_option("--since", "Only jobs created at or after this time.", "--from")
+    ] = None,
+    until: Annotated[datetime | None, time_option("--until", "Only jobs created before this time.", "--to")] = None,
     yes: Yes = False,
     endpoint: ApiEndpoint = None,
     as_json: AsJson = False,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples(
     "penstock listen 9000",
-    "penstock listen 9000 --secret whsec_…",
+    "WEBHOOK_SECRET=whsec_… penstock listen 9000",
     "penstock listen 9000 --answer 503",
     "penstock listen 9000 --count 2 --json",
 )

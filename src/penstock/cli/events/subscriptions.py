@@ -99,7 +99,11 @@ def create(
     body: Body = None,
     secret: Annotated[
         str | None,
-        typer.Option(metavar="SECRET", help="Secret to sign with, whsec_ and base64; else a new one, which is safer."),
+        typer.Option(
+            metavar="SECRET",
+            help="Secret to sign with, whsec_ and base64; - reads it from standard input, where no one else sees it. "
+            "Else a new one.",
+        ),
     ] = None,
     tenant: Tenant = None,
     endpoint: ApiEndpoint = None,
@@ -107,6 +111,8 @@ def create(
 ) -> None:
     """Create a subscription; the secret that signs its deliveries is shown only now."""
     options = _options(filters, mode, pool, unkeyed, high_priority, retry, timeout_s, header, dead_letter_topic, body)
+    if secret == "-":
+        secret = typer.get_text_stream("stdin").readline().strip()
     with connect(ctx, endpoint) as client:
         made = client.subscribe(name, pattern, target, **options, **given(tenant=tenant, secret=secret))
     for warning in made.warnings:

@@ -29,9 +29,12 @@ AUDIT_EXAMPLES = examples(
 )
 
 GOLDEN_DAY_EXAMPLES = examples(
-    "penstock pipeline golden-day", "penstock pipeline golden-day --events 1000000 --keys 5000"
+    "penstock pipeline golden-day",
+    "penstock pipeline golden-day --events 1000000 --keys 5000",
+    "penstock pipeline golden-day --keep ./golden-day",
 )
 
+_SHOWN = 20
 BROKEN = 1
 FAILED = 3
 """Not 1, which says that the audit was made and found something."""
@@ -39,8 +42,12 @@ FAILED = 3
 
 def audit(
     ctx: typer.Context,
-    since: Annotated[datetime | None, time_option("--since", "Audit from this time; else everything kept.")] = None,
-    until: Annotated[datetime | None, time_option("--until", "Audit up to this time; else five seconds ago.")] = None,
+    since: Annotated[
+        datetime | None, time_option("--since", "Audit from this time; else everything kept.", "--from")
+    ] = None,
+    until: Annotated[
+        datetime | None, time_option("--until", "Audit up to this time; else five seconds ago.", "--to")
+    ] = None,
     subscription: SubscriptionId = None,
     tolerance: Annotated[
         str, typer.Option(metavar="DURATION", help="How much the clocks of your machines may differ, such as 50ms.")
@@ -57,13 +64,16 @@ def audit(
 ) -> None:
     """Prove from events, jobs and attempts that nothing was lost, and that every key kept its order.
 
+    It also says how late each subscription got its events, and what still waits.
+
     Exit code 0: no promise was broken. 1: one was, and the rows that prove it are shown. 3: the audit failed.
     """
     config = load_config(ctx)
     window = _window(config, since, until, subscription, tolerance)
     place = database_of(config, data, database)
     try:
-        result = _audited(place, session_settings(config, master, conf, app_name="penstock-audit"), window, most)
+        settings = session_settings(config, master, conf, app_name="penstock-audit")
+        result = _audited(place, settings, window, most, config.pipeline.checkpoint)
     except PenstockError as error:
         if options_of(ctx).debug:
             print_trace(error)
@@ -80,6 +90,10 @@ def golden_day(
     ctx: typer.Context,
     events: Annotated[int, typer.Option(min=1_000, metavar="N", help="Events of the day.")] = 100_000,
     keys: Annotated[int, typer.Option(min=10, metavar="N", help="Keys that they are ordered by.")] = 500,
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Leave the day there, with its breaches and its lake, as a data directory."),
+    ] = None,
     master: Master = "",
     conf: Conf = None,
 ) -> None:
@@ -87,13 +101,17 @@ def golden_day(
 
     Then one breach of each kind is planted, and the audit must find exactly these. Nothing is delivered.
     """
+    if keep is not None and keep.exists() and any(keep.iterdir()):
+        raise typer.BadParameter(f"{keep} is not empty: name a new directory", param_hint="--keep")
     from tempfile import TemporaryDirectory
+    from urllib.parse import quote
 
     import msgspec
 
     from penstock.edge.clock import SystemClock
+    from penstock.edge.private_files import private_directory
     from penstock.history.audit.audit import SPARK_SETTINGS
-    from penstock.history.audit.golden_day import DAY_MS, PLANTED, GoldenDay, rehearse
+    from penstock.history.audit.golden_day import DAY_MS, PLANTED, GoldenDay, fill_lake, rehearse
     from penstock.history.audit.page import summary, verdict
     from penstock.spark.database import SparkDatabase
     from penstock.spark.session import spark_session
@@ -102,12 +120,18 @@ def golden_day(
     settings = msgspec.structs.replace(settings, conf={**SPARK_SETTINGS, **settings.conf})
     day = GoldenDay(from_ms=SystemClock().now_ms() - 2 * DAY_MS, events=events, keys=keys)
     with TemporaryDirectory(prefix="penstock-golden-day-") as directory, spark_session(settings) as spark:
-        database = SparkDatabase(f"sqlite://{Path(directory).absolute()}/jobs.db")
+        place = keep or Path(directory)
+        private_directory(place)
+        database = SparkDatabase(f"sqlite://{quote(str(place.absolute()))}/jobs.db")
         rehearsed = rehearse(spark, database, f"{directory}/checkpoint", day)
+        if keep is not None:
+            fill_lake(spark, database, str(keep.absolute() / "lake"), f"{directory}/facts")
     for title, result in (("As it was", rehearsed.day), ("With breaches", rehearsed.broken)):
         typer.echo(f"{title}: {verdict(result)}")
         print_table(("check", "guarantee", "findings"), [(*texts, str(number)) for *texts, number in summary(result)])
         typer.echo("")
+    if keep is not None:
+        typer.echo(f"the day is in {keep}: penstock pipeline audit --data {keep}, penstock pipeline sql --data {keep}")
     if not (rehearsed.day.is_clean and rehearsed.broken.totals == PLANTED):
         raise typer.Exit(BROKEN)
 
@@ -137,7 +161,9 @@ def _window(
     )
 
 
-def _audited(place: "SparkDatabase", settings: "SessionSettings", window: "AuditWindow", most: int) -> "AuditResult":
+def _audited(
+    place: "SparkDatabase", settings: "SessionSettings", window: "AuditWindow", most: int, checkpoint: str
+) -> "AuditResult":
     from penstock.spark.requirements import require_spark
 
     require_spark()
@@ -147,6 +173,9 @@ def _audited(place: "SparkDatabase", settings: "SessionSettings", window: "Audit
     from penstock.spark.session import spark_session
 
     with spark_session(msgspec.structs.replace(settings, conf={**SPARK_SETTINGS, **settings.conf})) as spark:
+        if checkpoint:
+            # So that the loss of an executor costs its work, and not the audit.
+            spark.sparkContext.setCheckpointDir(f"{checkpoint.rstrip('/')}/audit")
         return audit_database(spark, place, window, most)
 
 
@@ -163,6 +192,7 @@ def _write(file: Path, result: "AuditResult") -> None:
 def _print(result: "AuditResult", *, as_json: bool) -> None:
     import msgspec
 
+    from penstock.history.audit.lateness import LATENESS_COLUMNS, lateness_cells
     from penstock.history.audit.page import FINDING_COLUMNS, finding_cells, looked_at, summary, verdict
 
     if as_json:
@@ -174,6 +204,11 @@ def _print(result: "AuditResult", *, as_json: bool) -> None:
         ("check", "guarantee", "findings"), [(name, says, str(number)) for name, says, number in summary(result)]
     )
     typer.echo("")
+    if result.lateness:
+        print_table(
+            LATENESS_COLUMNS, [tuple(map(printable, cells)) for cells in lateness_cells(result.lateness[:_SHOWN])]
+        )
+        typer.echo("")
     print_table(("looked at", "rows"), [(name, str(number)) for name, number in looked_at(result)])
     if result.findings:
         typer.echo("")

@@ -9,7 +9,7 @@ from penstock.cli.failures import FAILURE
 from penstock.cli.family import examples
 from penstock.cli.options import load_config
 from penstock.cli.output import print_json, print_table
-from penstock.cli.parameters import AsJson, DatabaseUrl, DataDir, Lake, Yes
+from penstock.cli.parameters import AsJson, DatabaseUrl, DataDir, Lake, Tenant, Yes
 from penstock.cli.pipeline.options import database_of, lake_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ EXAMPLES = examples(
 def forget(
     ctx: typer.Context,
     key: Annotated[str | None, typer.Option(metavar="KEY", help="What belongs to this key (a group's name).")] = None,
-    tenant: Annotated[str | None, typer.Option(metavar="NAME", help="What belongs to this tenant.")] = None,
+    tenant: Tenant = None,
     subscription: Annotated[
         str | None,
         typer.Option(metavar="NAME|ID", help="What was delivered to this subscription; its events stay."),

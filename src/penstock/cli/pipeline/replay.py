@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from threading import Event
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,11 +18,12 @@ from penstock.cli.family import examples
 from penstock.cli.moments import epoch_ms, time_option
 from penstock.cli.options import load_config
 from penstock.cli.output import print_json, print_table
-from penstock.cli.parameters import AsJson, Conf, DatabaseUrl, DataDir, Master, SubscriptionId, Yes
+from penstock.cli.parameters import AsJson, Conf, DatabaseUrl, DataDir, Master, OfSubscription, Yes, one_of
 from penstock.cli.pipeline.options import database_of, session_settings
 
 if TYPE_CHECKING:
     from penstock.delivery import CourierSettings
+    from penstock.domain.job_state import JobStatus
     from penstock.domain.replay import Replay, ReplayProgress, ReplayRequest
     from penstock.history.replay.runner import Count, Ended
     from penstock.ops.config import Config
@@ -30,11 +31,22 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples(
     "penstock pipeline replay --from 2030-01-01 --to 2030-01-02 --dry-run",
-    "penstock pipeline replay --failed-since 24h --rate 50",
-    "penstock pipeline replay --subscription 0S898QREHD800 --failed-since 2030-01-01T09:00:00Z --rate 50",
+    "penstock pipeline replay --failed-since 24h --rate 50 --yes",
+    "penstock pipeline replay --subscription billing --status error --from 2030-01-01T09:00:00Z",
     "penstock pipeline replay --key customer-1 --from 2030-01-01 --direct --yes",
     "penstock pipeline replay --resume 0S898QRG1D800",
 )
+
+
+def _status(text: str) -> "JobStatus":
+    from penstock.domain.job_state import JobStatus
+    from penstock.domain.replay import REPLAYABLE
+
+    status = one_of(JobStatus, text)
+    if status not in REPLAYABLE:
+        raise typer.BadParameter(f"jobs that are {status} are not replayed: give one of {', '.join(REPLAYABLE)}")
+    return status
+
 
 _CLEAR_LINE = "\r\x1b[K"
 _RATE_OVER_S = 10.0
@@ -43,10 +55,19 @@ _IN_A_PIPE_S = 5.0
 
 def replay(
     ctx: typer.Context,
-    from_: Annotated[datetime | None, time_option("--from", "Only jobs of events at or after this time.")] = None,
-    to: Annotated[datetime | None, time_option("--to", "Only jobs of events before this time.")] = None,
-    subscription: SubscriptionId = None,
+    from_: Annotated[
+        datetime | None, time_option("--from", "Only jobs of events at or after this time.", "--since")
+    ] = None,
+    to: Annotated[datetime | None, time_option("--to", "Only jobs of events before this time.", "--until")] = None,
+    subscription: OfSubscription = None,
     key: Annotated[str | None, typer.Option(metavar="KEY", help="Only jobs of this key (a group's name).")] = None,
+    event_type: Annotated[
+        str | None, typer.Option("--type", metavar="TYPE", help="Only jobs of this event type.")
+    ] = None,
+    status: Annotated[
+        str | None,
+        typer.Option(parser=_status, metavar="STATUS", help="Only jobs that are COMPLETED, in ERROR or EXPIRED."),
+    ] = None,
     failed_since: Annotated[
         datetime | None, time_option("--failed-since", "Only jobs that failed at or after this time.")
     ] = None,
@@ -63,15 +84,29 @@ def replay(
     data: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Deliver jobs once more: those of a time range, a subscription or a key, or those that failed.
+    """Deliver jobs once more: those of a time range, a subscription, a key, a type or a status, or those that failed.
 
-    The jobs are counted first. Order per key is kept. The exit code is 1 if a job could not be delivered.
+    The jobs are counted first; without a terminal to ask on, --yes is required. Order per key is kept. With --direct,
+    the command ends when they are delivered, and refuses while other jobs of the same keys are on their way; else it
+    ends when they are in the queue. The exit code is 1 if a job could not be delivered.
     """
     config = load_config(ctx)
-    request = _request(from_, to, subscription, key, failed_since, rate, direct=direct, resume=resume)
     place = database_of(config, data, database)
+    selection = {
+        "from_ms": epoch_ms(from_),
+        "to_ms": epoch_ms(to),
+        "subscription_id": None if subscription is None else _subscription_id(place, subscription),
+        "key": key,
+        "type": event_type,
+        "status": status,
+        "failed_since_ms": epoch_ms(failed_since),
+    }
+    request = _request(selection, rate, direct=direct, resume=resume)
+    if request is not None and not (yes or dry_run or sys.stdin.isatty()):
+        raise typer.BadParameter("without a terminal, give --yes to deliver, or --dry-run to count")
     found, request = _begun(place, request, resume)
     from penstock.edge.clock import SystemClock
+    from penstock.history.errors import LanesBusy
     from penstock.history.replay.runner import ReplayRunner
     from penstock.spark.session import spark_session
 
@@ -81,7 +116,12 @@ def replay(
         as_of_ms = clock.now_ms() if found is None else found.requested_at_ms
         count = runner.count(request.selection, as_of_ms)
         _print_count(count, request, as_json=as_json and dry_run)
-        if dry_run or not (count.jobs or found) or not _confirmed(count, yes=yes):
+        if dry_run or not (count.jobs or found):
+            return
+        if request.direct and count.live_groups:
+            raise LanesBusy(count.live_groups)
+        # A replay that is continued was confirmed when it began.
+        if not (yes or found or typer.confirm(f"Deliver {count.jobs} jobs once more?", err=True)):
             return
         run = _begin(place, request, count, as_of_ms, found)
         progress = ProgressLine(count.jobs, quiet=as_json)
@@ -134,35 +174,20 @@ def progress_text(progress: "ReplayProgress", total: int, per_s: float) -> str:
     return ", ".join(parts)
 
 
-def _request(
-    from_: datetime | None,
-    to: datetime | None,
-    subscription: str | None,
-    key: str | None,
-    failed_since: datetime | None,
-    rate: int | None,
-    *,
-    direct: bool,
-    resume: str | None,
-) -> "ReplayRequest | None":
+def _request(fields: "dict[str, Any]", rate: int | None, *, direct: bool, resume: str | None) -> "ReplayRequest | None":
     """Return the request; None if an earlier one is continued."""
     from penstock.domain.errors import InvalidArgument
     from penstock.domain.replay import ReplayRequest, ReplaySelection
 
-    given = (from_, to, subscription, key, failed_since, rate)
     if resume is not None:
-        if direct or any(value is not None for value in given):
+        if direct or rate is not None or any(value is not None for value in fields.values()):
             raise typer.BadParameter("a replay continues as it was requested: give --resume alone")
         return None
-    selection = ReplaySelection(
-        from_ms=epoch_ms(from_),
-        to_ms=epoch_ms(to),
-        subscription_id=subscription,
-        key=key,
-        failed_since_ms=epoch_ms(failed_since),
-    )
+    selection = ReplaySelection(**fields)
     if selection == ReplaySelection():
-        raise InvalidArgument("say what to replay: a time range, a subscription, a key, or what failed since when")
+        raise InvalidArgument(
+            "say what to replay: a time range, a subscription, a key, a type, a status, or what failed since when"
+        )
     if selection.from_ms is not None and selection.to_ms is not None and selection.from_ms >= selection.to_ms:
         raise InvalidArgument("there is no time between --from and --to: give an earlier and a later moment")
     return ReplayRequest(selection=selection, direct=direct, per_s=rate)
@@ -220,20 +245,32 @@ def _print_count(count: "Count", request: "ReplayRequest", *, as_json: bool) -> 
         typer.echo(f"{count.on_their_way} more are not finished yet, and are left out", err=True)
 
 
-def _confirmed(count: "Count", *, yes: bool) -> bool:
-    if yes or not sys.stdin.isatty():
-        return True
-    return typer.confirm(f"Deliver {count.jobs} jobs once more?", err=True)
+def _subscription_id(place: "SparkDatabase", name: str) -> str:
+    """Return the id of a subscription with this name; else the text, which may be the id of a deleted one."""
+    import asyncio
+
+    from penstock.edge.clock import SystemClock
+
+    async def look() -> str:
+        repository = place.repository()
+        await repository.open(SystemClock().now_ms())
+        try:
+            return next((each.id for each in await repository.list_subscriptions() if each.name == name), name)
+        finally:
+            await repository.close()
+
+    return asyncio.run(look())
 
 
 def _direct_settings(config: "Config") -> "CourierSettings":
-    from penstock.delivery import CourierSettings
+    from penstock.delivery import CourierSettings, encryption_keys
 
     return CourierSettings(
         egress_allow=config.egress.allow,
         egress_deny_ports=config.egress.deny_ports,
         connect_timeout_s=config.jobs.connect_timeout_s,
         http_version=config.jobs.http_version,
+        encryption_keys=encryption_keys(config.jobs),
     )
 
 
@@ -265,6 +302,7 @@ def _print_end(ended: "Ended", *, as_json: bool) -> None:
                 "replay": replay_id,
                 "jobs": ended.replay.total,
                 "done": progress.done,
+                "doneMeans": _done_means(ended),
                 "failed": progress.failed,
                 "heldBack": progress.held_back,
                 "notFound": gone,
@@ -273,12 +311,16 @@ def _print_end(ended: "Ended", *, as_json: bool) -> None:
         )
     else:
         print_table(
-            ("replay", "jobs", "done", "failed", "held back", "not found"),
+            ("replay", "jobs", _done_means(ended), "failed", "held back", "not found"),
             [(replay_id, *map(str, (ended.replay.total, progress.done, progress.failed, progress.held_back, gone)))],
         )
     if ended.stopped or progress.failed or progress.held_back:
         typer.echo(f"continue with: penstock pipeline replay --resume {replay_id}", err=True)
         raise typer.Exit(INTERRUPTED if ended.stopped else FAILURE)
+
+
+def _done_means(ended: "Ended") -> str:
+    return "delivered" if ended.replay.request.direct else "queued"
 
 
 def _duration(seconds: float) -> str:

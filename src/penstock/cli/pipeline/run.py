@@ -99,6 +99,7 @@ def run(
         once=once,
         host=host,
         port=given_or(port, config.ports.pipeline),
+        token=config.api.token,
         stop_s=config.pipeline.stop_s,
     )
     wanted = chosen(only, dispatches=config.scheduler.enabled)

@@ -7,7 +7,7 @@ import typer
 
 from penstock.cli.family import examples
 from penstock.cli.options import given_or, load_config
-from penstock.cli.parameters import ApiHost, DatabaseUrl, DataDir, DeadLetterServer, DispatchQueue, port_option
+from penstock.cli.parameters import ApiHost, DatabaseUrl, DataDir, DispatchQueue, PubsubServer, port_option
 
 if TYPE_CHECKING:
     from penstock.console import Sign, WebFront
@@ -45,7 +45,7 @@ def api(
         str,
         typer.Option(metavar="URI", help="The queue in /api/router/config; else the setting scheduler.queue."),
     ] = "",
-    dead_letters: DeadLetterServer = "",
+    topics: PubsubServer = "",
     router: RouterAddress = "",
     queues: QueuesAddress = "",
     pipeline: PipelineAddress = "",
@@ -68,7 +68,7 @@ def api(
         host=given_or(host, config.http.host),
         port=given_or(port, config.http.port),
         queue_uri=queue or config.scheduler.queue,
-        dead_letters=dead_letters,
+        topics=topics,
         data=data,
     )
     front = _web_front(config, router, queues, pipeline)
@@ -78,7 +78,7 @@ def api(
 def dispatch(
     ctx: typer.Context,
     queue: DispatchQueue = "",
-    dead_letters: DeadLetterServer = "",
+    topics: PubsubServer = "",
     data: DataDir = None,
     database: DatabaseUrl = None,
     port: ApiPort = None,
@@ -111,7 +111,7 @@ def dispatch(
         host=given_or(host, config.http.host),
         port=given_or(port, config.http.port),
         queue_uri=uri,
-        dead_letters=dead_letters,
+        topics=topics,
         data=data,
     )
     front = _web_front(config, router, queues, pipeline)

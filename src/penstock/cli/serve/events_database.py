@@ -7,6 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.cli.options import database_url
+from penstock.delivery import encryption_keys
 from penstock.edge.clock import SystemClock
 from penstock.edge.private_files import private_directory
 from penstock.events.api import AlertRules, ApiSettings, QuietHours
@@ -49,7 +50,7 @@ def api_settings(
     host: str,
     port: int,
     queue_uri: str,
-    dead_letters: str = "",
+    topics: str = "",
     data: Path | None = None,
 ) -> ApiSettings:
     """Return the API's settings from the configuration."""
@@ -64,7 +65,7 @@ def api_settings(
         fan_out=config.jobs.fan_out,
         data_dir=data or config.data.dir,
         alerts=_alert_rules(config.alerts),
-        **msgspec.structs.asdict(process_settings(config, secrets, dead_letters)),
+        **msgspec.structs.asdict(process_settings(config, secrets, topics)),
     )
 
 
@@ -74,21 +75,22 @@ def _alert_rules(settings: AlertSettings) -> AlertRules:
     return AlertRules(check_s=settings.check_s, repeat_s=settings.repeat_s, quiet=quiet)
 
 
-def process_settings(config: Config, secrets: tuple[bytes, ...], dead_letters: str) -> ProcessSettings:
+def process_settings(config: Config, secrets: tuple[bytes, ...], topics: str) -> ProcessSettings:
     """Return how jobs are delivered, from the configuration."""
     return ProcessSettings(
         secrets=secrets,
         traces_endpoint=config.traces.endpoint,
         traces_ratio=config.traces.ratio,
-        dead_letters=dead_letters or config.jobs.dead_letters,
+        topics=topics or config.jobs.topics,
         connect_timeout_s=config.jobs.connect_timeout_s,
         http_version=config.jobs.http_version,
         egress_allow=config.egress.allow,
         egress_deny_ports=config.egress.deny_ports,
+        encryption_keys=encryption_keys(config.jobs),
     )
 
 
-def local_processing(config: Config, data: Path | None, database: str | None, dead_letters: str) -> LocalProcessing:
+def local_processing(config: Config, data: Path | None, database: str | None, topics: str) -> LocalProcessing:
     """Return what delivers the jobs of a database in the router's process."""
     repository, secrets = jobs_database(config, data, database, listen=False)
-    return LocalProcessing(repository, SystemClock(), process_settings(config, secrets, dead_letters))
+    return LocalProcessing(repository, SystemClock(), process_settings(config, secrets, topics))

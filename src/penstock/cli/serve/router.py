@@ -20,13 +20,13 @@ import typer
 from penstock.cli.failures import FAILURE
 from penstock.cli.family import examples
 from penstock.cli.options import given_or, load_config
-from penstock.cli.parameters import DeadLetterServer, host_option, port_option
+from penstock.cli.parameters import PubsubServer, host_option, port_option
 
 if TYPE_CHECKING:
     from penstock.events.process import LocalProcessing
     from penstock.http.server import Certificate
     from penstock.ops.config import Config
-    from penstock.router import RouterSettings
+    from penstock.router import PermitSource, RouterSettings
 
 EXAMPLES = examples(
     "penstock serve router --config router.json",
@@ -63,7 +63,7 @@ def router(
     local: Annotated[
         bool, typer.Option("--local", help="The same for the data directory or the database of the configuration.")
     ] = False,
-    dead_letters: DeadLetterServer = "",
+    topics: PubsubServer = "",
     workers: Annotated[
         int,
         typer.Option(min=1, max=64, metavar="N", help="Processes that share the work; each has its own API and port."),
@@ -87,7 +87,7 @@ def router(
     )
     if settings.enabled and not settings.config:
         raise typer.BadParameter("give --config URL or FILE, or set router.config")
-    jobs = LocalJobs(data, database, dead_letters, local)
+    jobs = LocalJobs(data, database, topics, local)
     if standby != "off":
         _serve_standby(tree, settings, standby, jobs)
     elif workers == 1:
@@ -101,7 +101,7 @@ class LocalJobs(NamedTuple):
 
     data: Path | None
     database: str | None
-    dead_letters: str
+    topics: str
     of_configuration: bool = False
 
     def local(self, config: "Config") -> "LocalProcessing | None":
@@ -110,7 +110,18 @@ class LocalJobs(NamedTuple):
 
         if self.data is None and self.database is None and not self.of_configuration:
             return None
-        return local_processing(config, self.data, self.database, self.dead_letters)
+        return local_processing(config, self.data, self.database, self.topics)
+
+    def permits(self, config: "Config") -> "PermitSource | None":
+        """Return where the routers of all nodes take the permits of rate limits; None if this is not a node."""
+        from penstock.cli.options import database_url
+
+        url = database_url(config, self.data, self.database)
+        if not config.cluster.node or not url:
+            return None
+        from penstock.cluster.nodes import RatePermits
+
+        return RatePermits(url)
 
 
 def _served(
@@ -118,7 +129,7 @@ def _served(
 ) -> "Coroutine[Any, Any, None]":
     from penstock.router import serve_router
 
-    return serve_router(settings, worker, local=jobs.local(config))
+    return serve_router(settings, worker, local=jobs.local(config), permits=jobs.permits(config))
 
 
 def _serve_standby(config: "Config", settings: "RouterSettings", standby: str, jobs: LocalJobs) -> None:

@@ -98,6 +98,7 @@ def sqs(
             placements=parse_partition_map(fifo_partition_map, set(others)),
             given_up=tuple(give_up or ()),
             durable_leases=config.sqs.durable_leases or node is not None,
+            recreate_after_s=config.sqs.recreate_after_s,
         ),
         window=Window(
             messages=config.queue.window_messages,

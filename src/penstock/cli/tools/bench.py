@@ -105,7 +105,8 @@ def scheduler(
     epilog=examples(
         "penstock bench pipeline",
         "penstock bench pipeline --attempts 1000000 --json | tail -n 1",
-        "penstock bench pipeline --rounds 1 --events 2000 --jobs 2000 --attempts 20000 --replays 1000 --seconds 5",
+        "penstock bench pipeline --rounds 1 --events 2000 --jobs 2000 --attempts 20000 --replays 1000 --facts 2000 "
+        "--deliveries 20000 --seconds 5",
     )
 )
 def pipeline(
@@ -116,13 +117,17 @@ def pipeline(
     jobs: Annotated[int, typer.Option(min=1000, metavar="N", help="Jobs to dispatch.")] = 100_000,
     attempts: Annotated[int, typer.Option(min=1000, metavar="N", help="Attempts to audit.")] = 10_000_000,
     replays: Annotated[int, typer.Option(min=100, metavar="N", help="Jobs to replay.")] = 30_000,
+    facts: Annotated[int, typer.Option(min=1000, metavar="N", help="Attempts to write to a lake.")] = 300_000,
+    deliveries: Annotated[
+        int, typer.Option(min=1000, metavar="N", help="Deliveries in a lake that is asked in SQL.")
+    ] = 10_000_000,
     seconds: Annotated[int, typer.Option(min=1, metavar="N", help="Seconds to measure the latency of events.")] = 20,
     database: Annotated[
         str | None, typer.Option(help="PostgreSQL to measure; else a temporary one.", metavar="URL")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the pipeline on Spark: fan-out, dispatch, audit, replay; latency, start and memory of the JVM.
+    """Measure the pipeline on Spark: fan-out, dispatch, audit, replay, lake; latency, start and memory of the JVM.
 
     Takes several minutes. Fan-out is compared with inserts by PostgreSQL alone. The last line of `--json` is one JSON
     object.
@@ -132,7 +137,15 @@ def pipeline(
     require_spark()
     from penstock.tools.bench.pipeline.pipeline import PipelineSizes, bench_pipeline
 
-    sizes = PipelineSizes(events=events, jobs=jobs, attempts=attempts, replays=replays, seconds=seconds)
+    sizes = PipelineSizes(
+        events=events,
+        jobs=jobs,
+        attempts=attempts,
+        replays=replays,
+        facts=facts,
+        deliveries=deliveries,
+        seconds=seconds,
+    )
     _print(bench_pipeline(rounds, sizes, database, _show_step), as_json)
 
 

@@ -3,6 +3,7 @@
 from penstock.client.types.change import CallerView, ChangeList, ChangeQuery, ChangeView
 from penstock.client.types.cluster import ClusterNode, ClusterShard, ClusterView
 from penstock.client.types.event import CloudEvent, CloudEventOrBatch, EventReceipt, EventReceipts, EventView
+from penstock.client.types.feed import FeedBody, FeedList, FeedView
 from penstock.client.types.fields import (
     MAX_DATA_BYTES,
     MOST_AT_ONCE,
@@ -103,6 +104,9 @@ __all__ = [
     "EventView",
     "FailureList",
     "FailureView",
+    "FeedBody",
+    "FeedList",
+    "FeedView",
     "GroupKey",
     "GroupToRetry",
     "HealthCode",

@@ -3,6 +3,7 @@
 from penstock.cluster.nodes.keeper import ShardKeeper
 from penstock.cluster.nodes.membership import UNREACHABLE, NodeMembership
 from penstock.cluster.nodes.part import NodeIdentity, identify, taking_part, until_stop
+from penstock.cluster.nodes.rates import RatePermits
 from penstock.cluster.nodes.spread import Node
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "Node",
     "NodeIdentity",
     "NodeMembership",
+    "RatePermits",
     "ShardKeeper",
     "identify",
     "taking_part",

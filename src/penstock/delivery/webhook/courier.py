@@ -15,6 +15,7 @@ from penstock.delivery.http.client import HttpClient
 from penstock.delivery.http.request import parse_target
 from penstock.delivery.http.settings import DeliverySettings
 from penstock.delivery.webhook.request import DeliveryRequest
+from penstock.delivery.webhook.secret_box import SecretBox
 from penstock.domain.addresses import Network
 from penstock.domain.job import kept_response
 from penstock.domain.outcome import ClientErrors, EgressDenied, MediationOutcome, MediationResult, outcome_of
@@ -31,6 +32,12 @@ class CourierSettings(msgspec.Struct, frozen=True, kw_only=True):
     egress_deny_ports: tuple[int, ...] = ()
     connect_timeout_s: float = 10.0
     http_version: HttpVersion = HttpVersion.HTTP_2
+    encryption_keys: tuple[bytes, ...] = ()
+    """Keys for secrets at rest, the one that encrypts first."""
+
+    def __repr__(self) -> str:
+        # Without the keys, which must not reach a log or a plan of Spark.
+        return "CourierSettings()"
 
 
 class WebhookDelivery(msgspec.Struct, frozen=True):
@@ -49,10 +56,18 @@ def undeliverable(reason: str) -> WebhookDelivery:
 class Courier:
     """Sends requests to subscribers."""
 
-    def __init__(self, client: Client, breakers: Breakers, clock: Clock, guard: Guard | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        breakers: Breakers,
+        clock: Clock,
+        secret_box: SecretBox | None = None,
+        guard: Guard | None = None,
+    ) -> None:
         self._attempts = Attempts(client, clock)
         self._guard = guard
         self.breakers = breakers
+        self.secret_box = secret_box or SecretBox()
         self._clock = clock
 
     async def refusal(self, url: str) -> str | None:
@@ -92,6 +107,6 @@ async def open_courier(settings: CourierSettings, breakers: Breakers, clock: Clo
     guard = EgressGuard(settings.egress_allow, deny_ports=settings.egress_deny_ports)
     try:
         async with HttpClient(guard, delivery) as client:
-            yield Courier(client, breakers, clock, guard)
+            yield Courier(client, breakers, clock, SecretBox(settings.encryption_keys), guard)
     finally:
         guard.close()

@@ -5,6 +5,7 @@ subscription in a shared pool for a part of that, and an ordered lane for a few 
 are not carried through the queue in vain. Both engines use these rules.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil
 from typing import NamedTuple
@@ -179,12 +180,21 @@ class CreditBook:
     """
 
     def __init__(
-        self, default_pool: str = DEFAULT_DISPATCH_POOL, *, rests: bool = True, fixed: CreditLimits | None = None
+        self,
+        default_pool: str = DEFAULT_DISPATCH_POOL,
+        *,
+        rests: bool = True,
+        fixed: CreditLimits | None = None,
+        in_hand: "Counter[AwakeStream] | None" = None,
     ) -> None:
+        # Jobs that were taken from their lanes and are not yet marked as published, which no count has in it.
+        self._in_hand: Counter[AwakeStream] = Counter() if in_hand is None else in_hand
         self._default_pool = default_pool
         self._rests = rests
         self._fixed = fixed
         self._limits: Mapping[str, CreditLimits] = {}
+        # Pools that had no limits when they came.
+        self._unknown: set[str] = set()
         self._read_at_ms: int | None = None
         self._flows: dict[str, PoolFlow] = {}
         self._resting: set[str] = set()
@@ -196,11 +206,11 @@ class CreditBook:
         self._resting = set()
         if not waiting:
             return {}
-        if self._fixed is None and (self._read_at_ms is None or not 0 <= now_ms - self._read_at_ms < _GOOD_FOR_MS):
-            self._limits, self._read_at_ms = read_limits(), now_ms
         by_pool: dict[str, list[str]] = {}
         for stream in waiting:
             by_pool.setdefault(stream.pool, []).append(stream.subscription)
+        if self._fixed is None:
+            self._update_limits(by_pool, now_ms, read_limits)
         flows = {pool: self._flow(pool) for pool in by_pool}
         looked_at = {pool: flow for pool, flow in flows.items() if not self._is_resting(flow, now_ms)}
         self._count(looked_at, by_pool, now_ms, count)
@@ -224,6 +234,19 @@ class CreditBook:
     def _is_resting(self, flow: PoolFlow, now_ms: int) -> bool:
         return self._rests and flow.rests_until_ms > now_ms
 
+    def _update_limits(self, pools: Iterable[str], now_ms: int, read_limits: ReadLimits) -> None:
+        """Read the limits if they are old, or were read before one of the pools came: that one may be shared."""
+        is_fresh = self._read_at_ms is not None and 0 <= now_ms - self._read_at_ms < _GOOD_FOR_MS
+        if is_fresh and all(self._code_of(pool) in self._limits or pool in self._unknown for pool in pools):
+            return
+        self._limits, self._read_at_ms = read_limits(), now_ms
+        if not is_fresh:
+            self._unknown.clear()
+        self._unknown.update(pool for pool in pools if self._code_of(pool) not in self._limits)
+
+    def _code_of(self, pool: str) -> str:
+        return self._default_pool if pool == DEFAULT_DISPATCH_POOL else pool
+
     def _flow(self, pool: str) -> PoolFlow:
         limits = self._fixed or self._limits_of(pool)
         flow = self._flows.get(pool)
@@ -233,9 +256,8 @@ class CreditBook:
         return flow
 
     def _limits_of(self, pool: str) -> CreditLimits:
-        code = self._default_pool if pool == DEFAULT_DISPATCH_POOL else pool
         # A pool that is not known is that of jobs created directly, or of a subscription that was renamed since.
-        return self._limits.get(code) or CreditLimits(shared=False)
+        return self._limits.get(self._code_of(pool)) or CreditLimits(shared=False)
 
     def _count(
         self, flows: Mapping[str, PoolFlow], by_pool: Mapping[str, Sequence[str]], now_ms: int, count: Count
@@ -248,7 +270,12 @@ class CreditBook:
         if not wanted:
             return
         counts: dict[str, dict[str, int]] = {pool: {} for pool in wanted}
+        # Read first: what is marked in between counts twice for a moment, and not never.
+        in_hand = list(self._in_hand.items())
         for pool, subscription, jobs in count(wanted):
             counts[pool][subscription] = jobs
+        for (pool, subscription), jobs in in_hand:
+            if jobs and pool in counts:
+                counts[pool][subscription] = counts[pool].get(subscription, 0) + jobs
         for pool, on_their_way in counts.items():
             flows[pool].counted(on_their_way, by_pool[pool], now_ms)

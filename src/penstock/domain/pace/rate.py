@@ -4,10 +4,24 @@ from collections import deque
 from decimal import Decimal
 from math import lcm
 
+import msgspec
+
 from penstock.domain.limits import SECOND_MS
 
 WINDOW_MS = 60_000
 MAX_RETRY_AFTER_S = 3600
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """Permits of a limit that several processes share; none: after some time there may be one."""
+
+    id: int
+    count: int
+    wait_s: float = 0.0
+
+
+GRANT_HOLD_MS = 1000
+"""How long a granted permit may be used, from before it was asked for."""
 
 
 class SlidingWindow:

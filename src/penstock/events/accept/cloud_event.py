@@ -1,5 +1,6 @@
 """Converts a CloudEvent, as publishers send it, to the event that is stored."""
 
+import re
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -17,6 +18,7 @@ MOST_EXTENSIONS = 50
 MOST_EXTENSION_CHARS = 4096
 _DEFAULT_CONTENT_TYPE = "application/json"
 _NAMED = frozenset(CloudEvent.__struct_fields__)
+_type = re.compile(r"[^\x00-\x1f\x7f]{1,256}")
 _members = msgspec.json.Decoder(dict[str, Raw] | list[dict[str, Raw]])
 _extension = msgspec.json.Decoder(str | int | bool | None)
 
@@ -25,6 +27,11 @@ def members_of(content: bytes) -> list[dict[str, Raw]]:
     """Return all members of the event, or of each event, in a valid body."""
     found = _members.decode(content)
     return found if isinstance(found, list) else [found]
+
+
+def is_event_type(text: str) -> bool:
+    """Return whether an event can have this type."""
+    return _type.fullmatch(text) is not None and ONE_SEGMENT not in text
 
 
 def event_of(given: CloudEvent, members: Mapping[str, Raw], event_id: str, now_ms: int) -> StoredEvent:

@@ -7,8 +7,9 @@ from typing import Protocol
 from penstock.delivery import Courier
 from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
 from penstock.edge.clock import Clock
-from penstock.events.accept import EventRoutes
+from penstock.events.accept import EventRoutes, TopicFeeds
 from penstock.events.api.changes import CallerRoutes, ChangeRoutes, DatabaseChanges
+from penstock.events.api.feeds import FeedRoutes
 from penstock.events.api.health_watch import HealthRoutes, HealthWatch, PartReader
 from penstock.events.api.jobs import JobDecisionRoutes, JobRoutes
 from penstock.events.api.pools import PoolRoutes, RouterConfigRoutes
@@ -57,6 +58,7 @@ class JobsParts:
     default_pool: str = DEFAULT_DISPATCH_POOL
     queue_per_pool: bool = True
     fan_out: FanOutBy = FanOutBy.INLINE
+    feeds: TopicFeeds | None = None
 
 
 class ApiFront(Protocol):
@@ -113,10 +115,13 @@ def route_table(parts: JobsParts, pools_changed: Callable[[], None] = _ignore_ch
             EventRoutes(repository, publisher_for(parts.fan_out, repository, clock), new_id, clock, parts.spans),
             JobRoutes(repository, new_id, clock),
             JobDecisionRoutes(repository, clock),
-            SubscriptionRoutes(repository, new_id, clock, pools_changed, parts.courier.refusal),
-            SigningSecretRoutes(repository),
+            SubscriptionRoutes(
+                repository, parts.courier.secret_box, new_id, clock, pools_changed, parts.courier.refusal
+            ),
+            SigningSecretRoutes(repository, parts.courier.secret_box),
             SubscriptionStateRoutes(repository, parts.health),
             TrialRoutes(repository, parts.courier, new_id, clock),
+            FeedRoutes(repository, parts.feeds),
             PoolRoutes(repository, pools_changed),
             RouterConfigRoutes(repository, parts.queue_uri, parts.default_pool, queue_per_pool=parts.queue_per_pool),
             ChangeRoutes(repository),

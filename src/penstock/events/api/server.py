@@ -1,7 +1,8 @@
 """One API process: its parts put together, and served until a signal."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from penstock.cluster import running
@@ -10,10 +11,12 @@ from penstock.domain.ids import TsidFactory
 from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
 from penstock.edge.clock import Clock
 from penstock.edge.pause import pause
+from penstock.events.accept import TopicFeeds
 from penstock.events.api.alerts import AlertRules, AlertWatch
 from penstock.events.api.app import ApiFront, JobsParts, jobs_app
 from penstock.events.api.health_watch import HealthCollector, HealthWatch, NoParts
 from penstock.events.api.pools import PoolQueueWatch
+from penstock.events.fan_out import publisher_for
 from penstock.events.process import AuthTokens, DeadLetters, ProcessSettings, open_processor
 from penstock.events.store import JobRepository
 from penstock.http.auth import KeyFile
@@ -65,9 +68,14 @@ async def api_server(
     keys = None if settings.api_keys is None else KeyFile(settings.api_keys)
     await repository.open(clock.now_ms())
     try:
-        async with open_processor(
-            repository, clock, settings, metrics, Breakers(clock), part="api", dead_letters=dead_letters
-        ) as process:
+        new_id = partial(_new_id, ids, clock)
+        async with (
+            open_processor(
+                repository, clock, settings, metrics, Breakers(clock), part="api", dead_letters=dead_letters
+            ) as process,
+            _topic_feeds(repository, settings, new_id, clock) as feeds,
+        ):
+            await repository.seal_subscriptions(process.courier.secret_box.sealed_for_rest)
             by_spark = settings.fan_out is FanOutBy.PIPELINE
             others = NoParts() if front is None else front.other_parts(with_pipeline=by_spark)
             health = HealthWatch(repository, process.courier.breakers, clock, others, settings.data_dir)
@@ -78,7 +86,7 @@ async def api_server(
                 processor=process.processor,
                 tokens=AuthTokens(settings.secrets),
                 clock=clock,
-                new_id=lambda: ids.next_id(clock.now_ms()),
+                new_id=new_id,
                 metrics=metrics,
                 health=health,
                 api_token=settings.api_token,
@@ -88,11 +96,31 @@ async def api_server(
                 default_pool=settings.default_pool,
                 queue_per_pool=settings.queue_per_pool,
                 fan_out=settings.fan_out,
+                feeds=feeds,
             )
             has_keys = bool(settings.api_token) or keys is not None
             watch = None if front is None else PoolQueueWatch(repository, front.pools_changed, pause)
             alerts = AlertWatch(repository, health, settings.alerts, clock, parts.new_id, pause)
-            async with running(watch), running(alerts):
+            async with running(watch), running(alerts), running(feeds):
                 yield HttpServer(jobs_app(parts, front), settings.host, settings.port, credentials_set=has_keys)
     finally:
         await repository.close()
+
+
+def _new_id(ids: TsidFactory, clock: Clock) -> str:
+    return ids.next_id(clock.now_ms())
+
+
+@asynccontextmanager
+async def _topic_feeds(
+    repository: JobRepository, settings: ApiSettings, new_id: Callable[[], str], clock: Clock
+) -> AsyncIterator[TopicFeeds | None]:
+    """Return the feeds, which do not run yet; None without a Pub/Sub server."""
+    if not settings.topics:
+        yield None
+        return
+    from penstock.events.topics import TopicClient
+
+    async with TopicClient(settings.topics) as topics:
+        publisher = publisher_for(settings.fan_out, repository, clock)
+        yield TopicFeeds(topics, repository, publisher, new_id, pause)

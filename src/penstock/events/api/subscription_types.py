@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET
 
 from penstock.client.types import NewSubscription, SubscriptionChange, SubscriptionView
-from penstock.delivery import Undeliverable, checked_headers, parse_target
+from penstock.delivery import SEALED, Undeliverable, checked_headers, parse_target
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.matching import EventFilter
 from penstock.domain.message import NO_ATTRIBUTES
@@ -32,7 +32,7 @@ def new_subscription(body: NewSubscription, subscription_id: str, secret: str) -
         high_priority=body.high_priority,
         retry=DEFAULT_RETRY_SCHEDULE if body.retry_delays_s is None else RetrySchedule(tuple(body.retry_delays_s)),
         timeout_s=body.timeout_s,
-        headers=checked_headers(body.headers) or NO_ATTRIBUTES,
+        headers=_checked_headers(body.headers) or NO_ATTRIBUTES,
         dead_letter_topic=body.dead_letter_topic,
         body=body.body,
         tenant=body.tenant or "",
@@ -53,7 +53,7 @@ def changed_subscription(subscription: Subscription, change: SubscriptionChange)
     if "retry_delays_s" in given:
         given["retry"] = RetrySchedule(tuple(given.pop("retry_delays_s")))
     if "headers" in given:
-        given["headers"] = checked_headers(_unmasked(given["headers"], subscription.headers))
+        given["headers"] = _unmasked(_checked_headers(given["headers"]), subscription.headers)
     return msgspec.structs.replace(subscription, **given)
 
 
@@ -87,9 +87,15 @@ def masked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     return dict.fromkeys(headers, MASK)
 
 
+def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    if any(value.startswith(SEALED) for value in headers.values()):
+        raise InvalidArgument(f"the value of a header must not begin with {SEALED!r}, as encrypted ones do")
+    return checked_headers(headers)
+
+
 def _unmasked(given: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, str]:
     """Return the given headers; a mask, as a reader of the view sends it back, stands for the stored value."""
-    return {name: stored.get(name.lower(), value) if value == MASK else value for name, value in given.items()}
+    return {name: stored.get(name, value) if value == MASK else value for name, value in given.items()}
 
 
 def _checked_pool(code: str | None) -> str | None:

@@ -21,6 +21,7 @@ from penstock.client.types import (
     SubscriptionRemoved,
     SubscriptionView,
 )
+from penstock.delivery import SecretBox
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.job_state import DEFAULT_CONCURRENCY
 from penstock.domain.signing import SECRET_PREFIX, key_of
@@ -47,12 +48,14 @@ class SubscriptionRoutes:
     def __init__(
         self,
         repository: JobRepository,
+        secret_box: SecretBox,
         new_id: Callable[[], str],
         clock: Clock,
         changed: Callable[[], None],
         refusal: Refusal,
     ) -> None:
         self._repository = repository
+        self._secret_box = secret_box
         self._new_id = new_id
         self._clock = clock
         self._changed = changed
@@ -68,7 +71,7 @@ class SubscriptionRoutes:
     async def _create(self, call: Call[NoQuery, NewSubscription]) -> SubscriptionMade:
         secret = call.body.secret or new_secret()
         subscription = new_subscription(call.body, self._new_id(), secret)
-        await self._repository.add_subscription(subscription)
+        await self._repository.add_subscription(self._secret_box.sealed(subscription))
         call.noted.update(id=subscription.id, name=subscription.name)
         self._changed()
         return SubscriptionMade(subscription_view(subscription), secret, await self._warnings(subscription))
@@ -104,7 +107,7 @@ class SubscriptionRoutes:
         if all(getattr(call.body, name) is UNSET for name in call.body.__struct_fields__):
             raise InvalidArgument("there is nothing to change: the body has no field")
         changed = changed_subscription(subscription, call.body)
-        await self._repository.change_subscription(changed)
+        await self._repository.change_subscription(self._secret_box.sealed(changed))
         self._changed()
         return subscription_view(changed)
 
@@ -141,8 +144,9 @@ class SubscriptionRoutes:
 class SigningSecretRoutes:
     """The routes that rotate signing secrets."""
 
-    def __init__(self, repository: JobRepository) -> None:
+    def __init__(self, repository: JobRepository, secret_box: SecretBox) -> None:
         self._repository = repository
+        self._secret_box = secret_box
 
     @route(
         "POST",
@@ -151,20 +155,27 @@ class SigningSecretRoutes:
         max_body_bytes=SMALL_BODY_BYTES,
     )
     async def _rotate(self, call: Call[NoQuery, Rotation]) -> Rotated:
-        subscription = await named_subscription(self._repository, call)
+        subscription = await self._subscription(call)
         secret = call.body.secret or new_secret()
         key_of(secret)
         kept = subscription.secrets[:1] if call.body.keep_previous else ()
         secrets = (secret, *(each for each in kept if each != secret))
-        await self._repository.change_subscription(msgspec.structs.replace(subscription, secrets=secrets))
+        await self._change(subscription, secrets)
         return Rotated(secret, len(secrets))
 
     @route("POST", f"{_ONE}/finish-rotation", summary="Sign with the newest secret only.")
     async def _finish(self, call: Call[NoQuery, NoBody]) -> RotationFinished:
-        subscription = await named_subscription(self._repository, call)
+        subscription = await self._subscription(call)
         secrets = subscription.secrets[:1]
-        await self._repository.change_subscription(msgspec.structs.replace(subscription, secrets=secrets))
+        await self._change(subscription, secrets)
         return RotationFinished(len(secrets))
+
+    async def _subscription(self, call: Call[Any, Any]) -> Subscription:
+        return self._secret_box.opened(await named_subscription(self._repository, call))
+
+    async def _change(self, subscription: Subscription, secrets: tuple[str, ...]) -> None:
+        changed = msgspec.structs.replace(subscription, secrets=secrets)
+        await self._repository.change_subscription(self._secret_box.sealed(changed))
 
 
 async def named_subscription(repository: JobRepository, call: Call[Any, Any]) -> Subscription:

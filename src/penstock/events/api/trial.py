@@ -45,7 +45,8 @@ class TrialRoutes:
             id=self._new_id(), source="penstock", type=EVENT_TYPE, received_ms=now_ms, time_ms=now_ms, data=_DATA
         )
         job = _trial_job(self._new_id(), event, subscription, now_ms)
-        delivery = await self._courier.deliver(delivery_request(job, event, subscription, wall_ms(self._clock)))
+        opened = self._courier.secret_box.opened(subscription)
+        delivery = await self._courier.deliver(delivery_request(job, event, opened, wall_ms(self._clock)))
         outcome = delivery.outcome
         return Trial(
             outcome.result is MediationResult.SUCCESS,

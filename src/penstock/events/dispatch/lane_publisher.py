@@ -95,6 +95,9 @@ class LanePublisher:
         self._waiting += [(run, good_until_s) for run in taken]
         self._in_hand.update(run.lane for run in taken)
         self.jobs_held += len(jobs)
+        for run in taken:
+            if run.stream is not None:
+                self._counts.in_hand[run.stream] += len(run.jobs)
         self._start_waves()
         return len(jobs)
 
@@ -151,6 +154,11 @@ class LanePublisher:
     def _release(self, runs: Sequence[LaneRun]) -> None:
         self._in_hand.difference_update(run.lane for run in runs)
         self.jobs_held -= sum(len(run.jobs) for run in runs)
+        for run in runs:
+            if run.stream is not None:
+                self._counts.in_hand[run.stream] -= len(run.jobs)
+                if not self._counts.in_hand[run.stream]:
+                    del self._counts.in_hand[run.stream]
         self._fewer.set()
 
     async def _publish(self, runs: Sequence[LaneRun]) -> None:

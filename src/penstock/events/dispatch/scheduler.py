@@ -137,7 +137,7 @@ class SchedulerTerm:
             landed=jobs.signal.call,
             seconds=seconds,
         )
-        credit = CreditBook(pointers.pool)
+        credit = CreditBook(pointers.pool, in_hand=counts.in_hand)
         self._poller = PendingJobPoller(
             jobs, self.publisher, queue, credit, pace, backoff, counts, settings, clock, seconds, pause, most_awake
         )

@@ -1,10 +1,11 @@
 """The settings of a scheduler, with the defaults of SCHED-SETTING-1, and its counters."""
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 
 import msgspec
 
-from penstock.domain.pace.credit import LANE_CREDIT
+from penstock.domain.pace.credit import LANE_CREDIT, AwakeStream
 from penstock.ops.config import SchedulerOptions
 
 
@@ -42,6 +43,8 @@ class Counts:
     archived: int = 0
     errors: int = 0
     terms: int = 0
+    in_hand: Counter[AwakeStream] = field(default_factory=Counter)
+    """Jobs that were taken from their lanes and are not yet marked as published."""
     lag_s: float = 0.0
     """How long the longest-waiting job of the last claim had been due; 0 when there was none."""
     trouble: str | None = None

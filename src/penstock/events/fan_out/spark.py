@@ -1,8 +1,9 @@
 """The streaming query of fan-out: matches each micro-batch of events with the current subscriptions and stores the
 jobs.
 
-The whole plan is built once, so no micro-batch waits for the driver's Python. The stream takes a backlog; while few
-events wait, `SmallBatches` fans them out in the driver (decision 0028).
+The sink stores a micro-batch in one action and reports it with the batch's id; one that is repeated finds its events
+done (decision 0013). The stream takes a backlog; while few events wait, `SmallBatches` fans them out in the driver
+(decision 0028).
 """
 
 import logging
@@ -11,17 +12,16 @@ from threading import Lock
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.events.fan_out.columns import EVENT_COLUMNS
 from penstock.events.fan_out.spark_plan import by_group
 from penstock.events.fan_out.spark_small import SmallBatches
 from penstock.events.fan_out.spark_task import KEPT, OpenedRepository, keep_jobs
+from penstock.events.store import Dialect
 from penstock.spark.database import SparkDatabase
-from penstock.spark.listener import BatchListener, EndedBatch
 from penstock.spark.schemas import POSITION
-from penstock.spark.sources.stream_source import TASK_ROWS
+from penstock.spark.sources.stream_source import rows_per_task
 from penstock.spark.sources.table_source import registered
 
 log = logging.getLogger(__name__)
@@ -33,8 +33,8 @@ _MOST_LAG = 100_000
 class FanOutSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How much a micro-batch takes, how often one begins, and whether to end when nothing waits.
 
-    `tasks` share a micro-batch; None means one on a single machine, which saves the shuffle, and one per core on a
-    cluster. The driver itself fans out while up to `few_rows` events wait, `most_rows` at most; 0 leaves all to Spark.
+    `tasks` share a micro-batch, by group; None means one per core, and one for SQLite. The driver itself fans out while
+    up to `few_rows` events wait, `most_rows` at most; 0 leaves all to Spark.
     """
 
     most_rows: int = 100_000
@@ -65,7 +65,7 @@ class FanOutJob:
     ) -> None:
         self._database = database
         self._settings = settings
-        self._listener = FanOutListener(on_batch)
+        self._on_batch = on_batch
         self._opening = Lock()
         self._opened: OpenedRepository | None = None
         self._small = SmallBatches(
@@ -76,10 +76,15 @@ class FanOutJob:
         """Start the query."""
         # Opened first, so that the tables are migrated before the stream reads them.
         self._jobs()
-        self._listener.listen(spark)
-        counts = [f.sum(name).alias(name) for name in KEPT.names]
-        kept = self._kept(spark).observe(NAME, *counts)
-        writer = kept.writeStream.queryName(self.name).option("checkpointLocation", checkpoint).format("noop")
+        tasks = self._tasks(spark)
+
+        def keep(events: DataFrame, batch_id: int) -> None:
+            shares = self._kept(events, tasks).collect()
+            counts = (sum(share[name] for share in shares) for name in KEPT.names)
+            _report(FannedOut(batch_id, *counts), self._on_batch)
+
+        stream = self._stream(spark, tasks)
+        writer = stream.writeStream.queryName(self.name).option("checkpointLocation", checkpoint).foreachBatch(keep)
         if self._settings.once:
             return writer.trigger(availableNow=True).start()
         query = writer.trigger(processingTime=f"{self._settings.trigger_ms} milliseconds").start()
@@ -97,27 +102,30 @@ class FanOutJob:
 
     def close(self) -> None:
         """Close the database; a job that is started again reopens it."""
-        self._listener.close()
         with self._opening:
             opened, self._opened = self._opened, None
         if opened is not None:
             opened.close()
 
-    def _kept(self, spark: SparkSession) -> DataFrame:
-        tasks = self._settings.tasks
-        if tasks is None:
-            context = spark.sparkContext
-            tasks = 1 if str(context.master).startswith("local") else context.defaultParallelism
+    def _tasks(self, spark: SparkSession) -> int:
+        if self._settings.tasks is not None:
+            return self._settings.tasks
+        # SQLite has one writer at a time.
+        return 1 if self._database.dialect is Dialect.SQLITE else spark.sparkContext.defaultParallelism
+
+    def _kept(self, events: DataFrame, tasks: int) -> DataFrame:
         if tasks == 1:
             # One undivided batch is read and written in order.
-            return keep_jobs(self._stream(spark, task_rows=self._settings.most_rows + 1), self._database)
-        return keep_jobs(by_group(self._stream(spark), tasks), self._database, sort=True)
+            return keep_jobs(events, self._database)
+        return keep_jobs(by_group(events, tasks), self._database, sort=True)
 
-    def _stream(self, spark: SparkSession, task_rows: int = TASK_ROWS) -> DataFrame:
+    def _stream(self, spark: SparkSession, tasks: int) -> DataFrame:
         """Return the waiting events without their data, which would not fit into memory."""
+        most_rows = self._settings.most_rows
+        task_rows = most_rows + 1 if tasks == 1 else rows_per_task(most_rows, tasks)
         reader = spark.readStream.format(registered(spark, self._database)).option("table", "events")
         reader = reader.option("columns", ",".join((*EVENT_COLUMNS, POSITION)))
-        reader = reader.option("most_rows", self._settings.most_rows).option("task_rows", task_rows)
+        reader = reader.option("most_rows", most_rows).option("task_rows", task_rows)
         return reader.option("least_rows", self._settings.driver_rows + 1).load()
 
     def _jobs(self) -> OpenedRepository:
@@ -134,33 +142,6 @@ class FannedOut(msgspec.Struct, frozen=True):
     events: int
     jobs: int
     set_aside: int
-
-
-class FanOutListener(BatchListener):
-    """Reports each micro-batch of fan-out to a callback."""
-
-    def __init__(self, on_batch: Callable[[FannedOut], None]) -> None:
-        self._on_batch = on_batch
-        self._spark: SparkSession | None = None
-
-    def listen(self, spark: SparkSession) -> None:
-        """Register with Spark, once however often the job starts."""
-        if self._spark is None:
-            spark.streams.addListener(self)
-            self._spark = spark
-
-    def close(self) -> None:
-        """Unregister from Spark."""
-        if self._spark is not None:
-            self._spark.streams.removeListener(self)
-            self._spark = None
-
-    def ended(self, batch: EndedBatch) -> None:
-        """Report a micro-batch."""
-        counts = batch.observed_metrics.get(NAME)
-        if batch.name != NAME or counts is None:
-            return
-        _report(FannedOut(batch.batch_id, *(counts[name] or 0 for name in KEPT.names)), self._on_batch)
 
 
 def _report(done: FannedOut, on_batch: Callable[[FannedOut], None]) -> None:

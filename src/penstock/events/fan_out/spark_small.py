@@ -24,7 +24,7 @@ from penstock.spark.changes import DatabaseWatch
 from penstock.spark.database import SparkDatabase
 from penstock.spark.schemas import EVENTS, POSITION
 from penstock.spark.sources.database_reader import reader_for
-from penstock.spark.sources.stream_source import START, SpanPartition, StreamPlace, StreamReader
+from penstock.spark.sources.stream_source import START, SpanPartition, StreamReader, WaitingOffset
 
 log = logging.getLogger(__name__)
 _SCHEMA = StructType([EVENTS[name] for name in (*EVENT_COLUMNS, POSITION)])
@@ -92,7 +92,7 @@ class SmallBatchReader:
         self._subscriptions = reader_for(database)
         self._stored: list[tuple[Any, ...]] | None = None
         self._planner: Planner | None = None
-        self._start = START
+        self._start = WaitingOffset(START.position)
 
     def warm_up(self, jobs: OpenedRepository) -> None:
         """Let no events take the way of all others, so that the first ones find everything imported."""
@@ -100,14 +100,13 @@ class SmallBatchReader:
 
     def fan_out(self, jobs: OpenedRepository) -> KeptCounts:
         """Fan out the events that wait, unless they are many."""
-        outlook = self._source.outlook(self._start, self._few_rows + 1)
+        outlook = self._source.outlook(self._start.place, self._few_rows + 1)
         if not outlook.any or outlook.last is not None:
             return KeptCounts()
-        end = StreamPlace(outlook.horizon)
-        events = self._source.read(SpanPartition(self._start, end))
+        after = self._start.after(outlook, None)
+        events = self._source.read(SpanPartition(self._start.place, after.end))
         done = kept(events, self._current_planner(jobs), jobs, self._database)
-        # Nothing can appear below the horizon any more.
-        self._start = end
+        self._start = after
         return done
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """Begins and ends of deliveries, many in one transaction.
 
-What arrives while a transaction is under way goes together into the next one. So nothing waits when there is little to
-do, and some hundred deliveries share a commit when there is much. Begins only read, and do not wait for the commits of
-ends.
+What arrives while a transaction is under way goes together into the next one, which under load waits some milliseconds
+for more. So nothing waits when there is little to do, and some hundred deliveries share a commit when there is much.
+Begins only read, and do not wait for the commits of ends.
 """
 
 import asyncio
@@ -15,7 +15,9 @@ import msgspec
 from penstock.domain.job import DispatchJob
 from penstock.domain.limits import SECOND_MS
 from penstock.domain.order import is_ordered
+from penstock.domain.pace.gather import GatherPace
 from penstock.edge.clock import Clock
+from penstock.edge.pause import pause
 from penstock.events.errors import DatabaseFailed, ValuesRefused
 from penstock.events.store import Begin, Beginning, DeliveryLease, EndedDelivery, JobRepository
 
@@ -101,6 +103,7 @@ class _Flights(Generic[Asked, Answered]):
         self._keeps_abandoned = keeps_abandoned
         self._waiting: list[tuple[Asked, asyncio.Future[Answered]]] = []
         self._flight: asyncio.Task[None] | None = None
+        self._pace = GatherPace()
 
     async def add(self, asked: Asked) -> Answered:
         done: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
@@ -110,11 +113,16 @@ class _Flights(Generic[Asked, Answered]):
         return await done
 
     async def _fly(self) -> None:
+        loop = asyncio.get_running_loop()
         try:
             while self._waiting:
                 batch = [each for each in self._waiting[:MOST] if self._keeps_abandoned or not each[1].done()]
                 del self._waiting[:MOST]
+                started_s = loop.time()
+                next_s = started_s + self._pace.pause_s(len(batch), started_s)
                 await self._call(batch)
+                if (early_s := next_s - loop.time()) > 0 and len(self._waiting) < MOST:
+                    await pause(early_s)
         finally:
             self._flight = None
 

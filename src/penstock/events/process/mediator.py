@@ -104,6 +104,8 @@ class LocalProcessing:
         await self._repository.open(clock.now_ms())
         try:
             async with open_processor(self._repository, clock, settings, metrics, breakers, part="router") as parts:
+                for subscription in await self._repository.list_subscriptions():
+                    parts.courier.secret_box.opened(subscription)  # or it does not start
                 yield ProcessMediator(parts.processor, AuthTokens(settings.secrets), clock, others)
         finally:
             await self._repository.close()

@@ -83,7 +83,7 @@ class Processor:
     ) -> None:
         self._repository = repository
         self._deliveries = DeliveryBatches(repository, clock)
-        self._subscriptions = KnownSubscriptions(repository)
+        self._subscriptions = KnownSubscriptions(repository, courier.secret_box)
         self._courier = courier
         self._dead_letters = dead_letters
         self._metrics = metrics

@@ -20,7 +20,8 @@ class ProcessSettings(CourierSettings, frozen=True, kw_only=True):
     secrets: tuple[bytes, ...]
     traces_endpoint: str = ""
     traces_ratio: float = 1.0
-    dead_letters: str = ""
+    topics: str = ""
+    """Address of the Pub/Sub server of dead-letter topics."""
 
     def __repr__(self) -> str:
         # Without the secrets, which must not reach a log.
@@ -72,10 +73,11 @@ async def _spans(settings: ProcessSettings, part: str) -> AsyncIterator[Spans]:
 
 @asynccontextmanager
 async def _dead_letters(settings: ProcessSettings) -> AsyncIterator[DeadLetters]:
-    if not settings.dead_letters:
+    if not settings.topics:
         yield NoDeadLetters()
         return
     from penstock.events.process.dead_letter_topics import PubsubDeadLetters
+    from penstock.events.topics import TopicClient
 
-    async with PubsubDeadLetters(settings.dead_letters) as dead_letters:
-        yield dead_letters
+    async with TopicClient(settings.topics) as client:
+        yield PubsubDeadLetters(client)

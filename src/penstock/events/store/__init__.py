@@ -14,6 +14,7 @@ from penstock.events.store.repository.deliveries import (
     Verdict,
 )
 from penstock.events.store.repository.erasure import Subject, SubjectCounts
+from penstock.events.store.repository.feeds import TopicFeed
 from penstock.events.store.repository.inspection import (
     COUNTED_JOBS,
     THE_NEWEST,
@@ -72,6 +73,7 @@ __all__ = [
     "Subject",
     "SubjectCounts",
     "SubscriptionLoad",
+    "TopicFeed",
     "Transaction",
     "TryLater",
     "Verdict",

@@ -79,8 +79,8 @@ class Transaction(Protocol):
         """Return the first row of a statement."""
         ...
 
-    def bulk(self, statement: str, rows: Sequence[Row]) -> None:
-        """Run one statement for many rows."""
+    def bulk(self, statement: str, rows: Sequence[Row]) -> int:
+        """Run one statement for many rows; return how many it wrote."""
         ...
 
     def select(self, text: str, values: dict[str, object]) -> list[Row]:
@@ -93,6 +93,10 @@ class Transaction(Protocol):
 
     def gate(self, *, exclusive: bool) -> None:
         """Keep claims apart from what must not run beside one: claims share the gate, the others close it."""
+        ...
+
+    def overwrite_replaced(self) -> None:
+        """Leave nothing in the file of what this transaction replaces, as far as the database can."""
         ...
 
     def take_turns(self, count: int) -> list[int]:
@@ -196,9 +200,16 @@ class Database(Protocol):
         """Do work that changes nothing."""
         ...
 
+    async def read_few(self, work: Work[Result]) -> Result:
+        """Do work that reads some rows by their keys: an embedded database does it without another thread."""
+        ...
+
     def trouble(self) -> str | None:
         """Return what is known to keep it from taking changes, in a sentence; None if nothing is. May ask the disk."""
         ...
+
+    def require_room(self) -> None:
+        """Raise DatabaseFailed while there is too little room for anything new."""
 
     async def keep_months(self, now_ms: int) -> None:
         """Have room for what this month and the next bring to the archive."""
@@ -230,12 +241,34 @@ def reads(operation: Operation[Part, P, Result]) -> Method[Part, P, Result]:
     return method
 
 
+def reads_few(operation: Operation[Part, P, Result]) -> Method[Part, P, Result]:
+    """Make an async method of work that reads some rows by their keys."""
+
+    @wraps(operation)
+    async def method(self: Part, /, *args: P.args, **kwargs: P.kwargs) -> Result:
+        return await self._database.read_few(lambda tx: operation(self, tx, *args, **kwargs))
+
+    return method
+
+
 def writes(operation: Operation[Part, P, Result]) -> Method[Part, P, Result]:
     """Make an async method of work that is kept as a whole or not at all."""
 
     @wraps(operation)
     async def method(self: Part, /, *args: P.args, **kwargs: P.kwargs) -> Result:
         return await self._database.write(lambda tx: operation(self, tx, *args, **kwargs))
+
+    return method
+
+
+def adds(operation: Operation[Part, P, Result]) -> Method[Part, P, Result]:
+    """Make such a method of work that brings something new, which is refused while there is little room."""
+    write = writes(operation)
+
+    @wraps(operation)
+    async def method(self: Part, /, *args: P.args, **kwargs: P.kwargs) -> Result:
+        self._database.require_room()
+        return await write(self, *args, **kwargs)
 
     return method
 

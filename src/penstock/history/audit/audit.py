@@ -23,7 +23,8 @@ from penstock.history.audit.deliveries import (
     undelivered,
     unknown_jobs,
 )
-from penstock.history.audit.findings import WAITING_EVENTS, AuditResult, result_of
+from penstock.history.audit.findings import WAITING_EVENTS, AuditResult, checkpointed, result_of
+from penstock.history.audit.lateness import lateness
 from penstock.history.audit.lost import FANNED_OUT, events_of, lost
 from penstock.history.audit.order import overlaps, overtaken
 from penstock.history.audit.packed_rows import PARTS
@@ -49,6 +50,7 @@ SPARK_SETTINGS = {
     # Packed rows are hashes and times, which hardly compress. Sorting in memory lets a task write its rows once,
     # instead of to a file for each share and then to one for all.
     "spark.shuffle.compress": "false",
+    "spark.cleaner.referenceTracking.cleanCheckpoints": "true",
     "spark.shuffle.sort.bypassMergeThreshold": "1",
     # By default, glibc returns the memory of each large array, and allocating it again takes longer than using it.
     # Other C libraries ignore these settings.
@@ -79,7 +81,9 @@ def audit_database(
         # Persisted, so that all checks see the same rows and the database is read once.
         jobs, attempts = _jobs(tables, window).persist(), _attempts(tables, window).persist()
         audited = audit_frame(_events(tables, waiting, window), tables.subscriptions(), jobs, attempts, window)
-        return result_of(audited.findings, {**audited.counts, WAITING_EVENTS: waits}, window, examples)
+        names = {row["id"]: row["name"] for row in tables.subscriptions().select("id", "name").collect()}
+        late = lateness(jobs_of(jobs, window), window, names)
+        return result_of(audited.findings, {**audited.counts, WAITING_EVENTS: waits}, window, examples, late)
     except PySparkException as error:
         raise AuditFailed(f"the audit of {database.place} failed: {reason_of(error)}") from error
     finally:
@@ -130,7 +134,7 @@ def audit_frame(
     """
     catalog = catalog_of(subscriptions.collect(), window)
     events, jobs, attempts = events_of(events, window), jobs_of(jobs, window), attempts_of(attempts, window)
-    seen = screen(events, catalog, jobs, attempts, window).localCheckpoint()
+    seen = checkpointed(screen(events, catalog, jobs, attempts, window))
     counts = {row["name"]: row["total"] for row in _totals(seen) if row["total"]}
     buckets = _buckets(seen) if counts.pop(SUSPECT_BUCKET, 0) else []
     findings = [lost(events, catalog, jobs, window, buckets)]
@@ -157,13 +161,11 @@ def _suspects(jobs: DataFrame, attempts: DataFrame, seen: DataFrame) -> tuple[Da
     """Return all jobs of the suspect groups with their attempts, and attempts without a job, for all checks."""
     keys = seen.select("what", "key").distinct()
     groups = keys.where(f.col("what") == SUSPECT_GROUP).select("key")
-    of_groups = (
-        jobs.withColumn("key", hash_of("group_key")).join(groups, "key", "left_semi").drop("key").localCheckpoint()
-    )
+    of_groups = checkpointed(jobs.withColumn("key", hash_of("group_key")).join(groups, "key", "left_semi").drop("key"))
     known = of_groups.select(hash_of("id").alias("key"))
     wanted = known.unionAll(keys.where(f.col("what") == SUSPECT_JOB).select("key"))
     of_jobs = attempts.withColumn("key", hash_of("job_id")).join(wanted, "key", "left_semi").drop("key")
-    return of_groups, of_jobs.localCheckpoint()
+    return of_groups, checkpointed(of_jobs)
 
 
 def checked(jobs: DataFrame, attempts: DataFrame, window: AuditWindow) -> DataFrame:

@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as f
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from penstock.history.audit.lateness import Lateness
 from penstock.history.audit.window import AuditWindow
 
 WAITING_EVENTS = "waiting events"
@@ -93,6 +94,7 @@ class AuditResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     counts: Mapping[str, int]
     totals: Mapping[FindingKind, int]
     findings: Sequence[Finding]
+    lateness: Sequence[Lateness] = ()
 
     @property
     def is_clean(self) -> bool:
@@ -100,16 +102,30 @@ class AuditResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return not any(self.totals.values())
 
 
-def result_of(findings: DataFrame, counts: Mapping[str, int], window: AuditWindow, examples: int) -> AuditResult:
+def checkpointed(frame: DataFrame) -> DataFrame:
+    """Return a frame that is computed once: in the checkpoint directory if one is set, else in the executors' memory.
+
+    A checkpoint joins the empty shares of a shuffle, which a cache would keep. One in memory is lost with its executor.
+    """
+    return frame.checkpoint() if frame.sparkSession.sparkContext.getCheckpointDir() else frame.localCheckpoint()
+
+
+def result_of(
+    findings: DataFrame,
+    counts: Mapping[str, int],
+    window: AuditWindow,
+    examples: int,
+    lateness: Sequence[Lateness] = (),
+) -> AuditResult:
     """Count findings, and take the first `examples` of each kind."""
-    # A checkpoint joins the empty shares of a shuffle, which a cache would keep.
-    kept = findings.localCheckpoint()
+    kept = checkpointed(findings)
     found = {row["kind"]: row["count"] for row in kept.groupBy("kind").count().collect()}
     return AuditResult(
         window=window,
         counts=counts,
         totals={kind: found.get(kind.value, 0) for kind in FindingKind},
         findings=_examples(kept, examples) if found else [],
+        lateness=lateness,
     )
 
 

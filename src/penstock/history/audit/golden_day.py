@@ -27,6 +27,7 @@ from penstock.events.store import StoredMode, StoredState
 from penstock.history.audit.audit import audit_database
 from penstock.history.audit.findings import AuditResult, FindingKind
 from penstock.history.audit.window import AuditWindow
+from penstock.history.lake.facts_job import FactsJob, FactsSettings
 from penstock.spark.database import SparkDatabase
 
 PLANTED = {
@@ -89,6 +90,11 @@ def rehearse(spark: SparkSession, database: SparkDatabase, checkpoint: str, day:
     clean = audit_database(spark, database, window)
     plant_breaches(database)
     return Rehearsed(clean, audit_database(spark, database, window))
+
+
+def fill_lake(spark: SparkSession, database: SparkDatabase, lake: str, checkpoint: str) -> None:
+    """Write the day to a lake."""
+    FactsJob(database, FactsSettings(lake=lake, once=True)).start(spark, checkpoint).awaitTermination()
 
 
 async def _publish(database: SparkDatabase, day: GoldenDay) -> None:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from penstock.domain.job_state import JobStatus
 from penstock.domain.outcome import AttemptOutcome
 from penstock.history.audit.findings import WAITING_EVENTS, AuditResult, Finding, FindingKind
+from penstock.history.audit.lateness import LATENESS_COLUMNS, lateness_cells
 from penstock.history.audit.screen import UNRECORDED
 from penstock.history.page import Section, figures, page, table
 
@@ -81,6 +82,7 @@ def html_page(result: AuditResult) -> str:
     title = "Penstock audit: clean" if result.is_clean else "Penstock audit: findings"
     sections = [
         Section("Guarantees", table(("check", "guarantee", "findings"), summary(result)), wide=True),
+        Section("How late", table(LATENESS_COLUMNS, lateness_cells(result.lateness), "Nothing was due."), wide=True),
         Section("Looked at", figures(looked_at(result)), wide=True),
         Section(
             "Findings",

@@ -23,9 +23,10 @@ from penstock.history.lake.rows import event_rows
 from penstock.history.lake.schema import EVENTS, POSITION, SUBSCRIPTIONS
 from penstock.history.lake.writer import write_rows
 from penstock.spark.database import SparkDatabase
+from penstock.spark.horizon import warn_of_long_transaction
 from penstock.spark.schemas import SUBSCRIPTIONS as STORED_SUBSCRIPTIONS
 from penstock.spark.sources.database_reader import reader_for
-from penstock.spark.sources.stream_source import START, StreamReader
+from penstock.spark.sources.stream_source import LEAST_TASK_ROWS, START, StreamReader
 from penstock.spark.sources.table_source import SubscriptionReader
 from penstock.spark.tables import Tables
 
@@ -65,7 +66,9 @@ class LakeSync:
         count, horizon = self._waiting(after)
         if not count:
             return 0
-        tables = Tables(self._spark, self._database, splits=1 + count // _TASK_ROWS)
+        cores = self._spark.sparkContext.defaultParallelism
+        splits = max(count // _TASK_ROWS, min(cores, count // LEAST_TASK_ROWS), 1)
+        tables = Tables(self._spark, self._database, splits=splits)
         waiting = (f.col(POSITION) > after) & (f.col(POSITION) < horizon)
         written = write_rows(event_rows(tables.events(_STORED_EVENTS).where(waiting)), files)
         files.commit(written, horizon - 1, before)
@@ -116,6 +119,7 @@ class LakeSync:
         while not ended.is_set():
             try:
                 self.add()
+                warn_of_long_transaction(self._database)
             except Exception as error:
                 if not ended.is_set():
                     log.warning("events and subscriptions were not added to the lake; they will be: %s", error)

@@ -82,6 +82,8 @@ class JobDelivery:
             return undeliverable("its event is no longer kept")
         if job.subscription_id is not None and subscription is None:
             return undeliverable("its subscription was deleted")
+        if subscription is not None:
+            subscription = self._courier.secret_box.opened(subscription)
         try:
             request = delivery_request(as_copy(job, self._replay_id, number), load.event, subscription, at_ms)
         except InvalidArgument as error:

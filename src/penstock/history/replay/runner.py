@@ -15,7 +15,7 @@ from penstock.delivery import CourierSettings
 from penstock.domain.replay import Replay, ReplayProgress, ReplaySelection
 from penstock.edge.clock import Clock
 from penstock.history.errors import ReplayBroken
-from penstock.history.replay.selection import COLUMNS, on_their_way, part_counts, planned, selected
+from penstock.history.replay.selection import COLUMNS, live_groups, on_their_way, part_counts, planned, selected
 from penstock.history.replay.task import ReplayRun, replays_in, task_error
 from penstock.history.replay.task import replay as deliver
 from penstock.history.replay.timetable import timetable
@@ -24,15 +24,19 @@ from penstock.spark.tables import Tables
 
 POLL_S = 0.5
 OnProgress = Callable[[ReplayProgress], None]
-_NO_PART = -1
+_NO_PART, _LIVE = -1, -2
 
 
 class Count(msgspec.Struct, frozen=True):
-    """What a replay would deliver: jobs by part, their groups, and those left out because they are on their way."""
+    """What a replay would deliver: jobs by part, their groups, and those left out because they are on their way.
+
+    `live_groups` of the groups have ordered jobs on their way, of whatever selection.
+    """
 
     by_part: tuple[int, ...]
     groups: int
     on_their_way: int
+    live_groups: int = 0
 
     @property
     def jobs(self) -> int:
@@ -60,12 +64,15 @@ class ReplayRunner:
     def count(self, selection: ReplaySelection, as_of_ms: int) -> Count:
         """Count what a replay would deliver. Nothing is changed."""
         left_out = on_their_way(self._jobs(), selection).agg(f.lit(_NO_PART), f.count("id"), f.lit(0))
-        counts = part_counts(self._selected(selection, as_of_ms), self._parts).union(left_out)
+        live = live_groups(self._jobs(), self._selected(selection, as_of_ms))
+        lively = live.agg(f.lit(_LIVE), f.lit(0), f.count("group_key"))
+        counts = part_counts(self._selected(selection, as_of_ms), self._parts).union(left_out).union(lively)
         rows = {row["part"]: row for row in counts.collect()}
         return Count(
             tuple(rows[part]["jobs"] if part in rows else 0 for part in range(self._parts)),
-            sum(row["groups"] for row in rows.values()),
+            sum(row["groups"] for part, row in rows.items() if part >= 0),
             rows[_NO_PART]["jobs"],
+            rows[_LIVE]["groups"],
         )
 
     def run(self, replay: Replay, count: Count, direct: CourierSettings, stop: Event, on_progress: OnProgress) -> Ended:

@@ -8,6 +8,7 @@ from pyspark.sql import functions as f
 from penstock.domain.ids import COPY_JOINT
 from penstock.domain.job_state import JobStatus
 from penstock.domain.order import DEFAULT_GROUP
+from penstock.domain.pointer import DispatchMode
 from penstock.domain.replay import ReplaySelection
 from penstock.events.dispatch.spark.plan import group_hash
 
@@ -15,7 +16,7 @@ PART = "part"
 _ON_THEIR_WAY = (JobStatus.PENDING, JobStatus.QUEUED, JobStatus.PROCESSING)
 _POSITION = ("sequence", "created_at_ms", "id")
 
-COLUMNS = ("group_key", *_POSITION, "group_name", "subscription_id", "type", "status", "finished_at_ms")
+COLUMNS = ("group_key", *_POSITION, "group_name", "subscription_id", "type", "mode", "status", "finished_at_ms")
 """What a selection needs to know of jobs."""
 
 
@@ -35,6 +36,23 @@ def selected(jobs: Callable[[], DataFrame], selection: ReplaySelection, as_of_ms
 def on_their_way(jobs: DataFrame, selection: ReplaySelection) -> DataFrame:
     """Return the matching jobs that are not finished: they are delivered anyway and left out."""
     return matching(jobs, selection).where(f.col("status").isin(*_ON_THEIR_WAY)).select("id")
+
+
+def live_groups(jobs: DataFrame, chosen: DataFrame) -> DataFrame:
+    """Return the groups of chosen jobs that have ordered jobs on their way: each `group_key` once.
+
+    Jobs that wait behind a failed one are not on their way: they go when it is delivered.
+    """
+    status, mode = f.col("status"), f.col("mode")
+    open_jobs = jobs.where(status.isin(*_ON_THEIR_WAY, JobStatus.ERROR)).where(mode != DispatchMode.IMMEDIATE.value)
+    blocks = (status == JobStatus.ERROR.value) & (mode == DispatchMode.BLOCK_ON_ERROR.value)
+    groups = open_jobs.groupBy("group_key").agg(
+        f.max(status.isin(JobStatus.QUEUED, JobStatus.PROCESSING)).alias("moves"),
+        f.max(status == JobStatus.PENDING.value).alias("waits"),
+        f.max(blocks).alias("is_blocked"),
+    )
+    live = groups.where(f.col("moves") | (f.col("waits") & ~f.col("is_blocked"))).select("group_key")
+    return live.join(chosen.select("group_key"), "group_key", "left_semi")
 
 
 def matching(jobs: DataFrame, selection: ReplaySelection) -> DataFrame:

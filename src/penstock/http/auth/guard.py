@@ -56,7 +56,8 @@ class RequestGuard:
         """Raise Refused if a page of another site may have sent a request that changes something."""
         host = headers.get("host", "").lower()
         same_origin = headers.get("origin", f"http://{host}").partition("://")[2].lower() == host
-        if not same_origin or headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+        # "none" is a browser too, without a page: an address that was typed, or a link of another program.
+        if not same_origin or headers.get("sec-fetch-site", "same-origin") != "same-origin":
             raise Refused(HTTPStatus.FORBIDDEN, "requests from other sites are not answered")
         if headers.get(HEADER) != "1" and not _is_json(headers.get("content-type", "")):
             detail = "a request that changes something needs `X-Penstock: 1` or a JSON content type"
@@ -85,13 +86,14 @@ def _is_json(content_type: str) -> bool:
     return media_type == "application/json" or (media_type.startswith("application/") and media_type.endswith("+json"))
 
 
-def is_sent_by_another_site(headers: Mapping[bytes, bytes]) -> bool:
-    """Return whether a browser sent the request for a page of another site."""
+def is_sent_by_another_site(headers: Mapping[bytes, bytes], *, may_change: bool) -> bool:
+    """Return whether a browser sent the request for a page of another site, or a change for no page at all."""
     origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site")
     if origin is None and site is None:
         return False
     host = headers.get(b"host", b"").lower()
-    if site not in (None, b"same-origin", b"none") or (origin or host).rpartition(b"://")[2].lower() != host:
+    allowed = (None, b"same-origin") if may_change else (None, b"same-origin", b"none")
+    if site not in allowed or (origin or host).rpartition(b"://")[2].lower() != host:
         return True
     return not _is_local_name(host.decode("latin-1"))
 

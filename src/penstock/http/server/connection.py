@@ -32,6 +32,8 @@ MAX_PIPELINED = 16
 IDLE_S = 75.0
 HEAD_S = 30.0
 BODY_S = 120.0
+# How long a client may read nothing of an answer that waits for it.
+ANSWER_S = 120.0
 # A connection that was closed while its client still sends would be reset, and the client might not see the answer.
 LINGER_S = 5.0
 LINGER_BYTES = 16 * MIB
@@ -73,6 +75,7 @@ class HttpConnection(asyncio.Protocol):
         self._answering: ServerAnswer | None = None
         self._beginning = False
         self._paused = False
+        self._paused_since_s = _NEVER
         self._when_drained: Callable[[], None] | None = None
         self._lingering_bytes: int | None = None
         self._idle_since_s = self._loop.time()
@@ -135,6 +138,7 @@ class HttpConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Stop writing: the client reads more slowly than we write."""
         self._paused = True
+        self._paused_since_s = self._loop.time()
 
     def resume_writing(self) -> None:
         """Write again: the client has caught up."""
@@ -255,7 +259,9 @@ class HttpConnection(asyncio.Protocol):
         """Close if the client has been idle or slow for too long."""
         if now_s >= self._deadline_s and not self._is_full:
             self._refuse(HTTPStatus.REQUEST_TIMEOUT)
-        elif self._answering is None and not self._phase and now_s - self._idle_since_s > IDLE_S:
+        elif now_s - self._paused_since_s > ANSWER_S or (
+            self._answering is None and not self._phase and now_s - self._idle_since_s > IDLE_S
+        ):
             self.abort()
 
     def abort(self) -> None:
@@ -389,6 +395,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _resume(self) -> None:
         self._paused = False
+        self._paused_since_s = _NEVER
         then, self._when_drained = self._when_drained, None
         if then is not None:
             then()

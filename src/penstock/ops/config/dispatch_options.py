@@ -117,10 +117,22 @@ class JobsOptions:
     previous_auth_secret: str = setting(
         "", kinds.line(), "Accepted in addition to `jobs.auth_secret` while one replaces the other.", secret=True
     )
-    dead_letters: str = setting(
+    encryption_keys: str = setting(
         "",
         kinds.line(),
-        "Address (host:port) of the Pub/Sub server whose topics receive dead letters; `penstock up` has one.",
+        "Keys that encrypt the signing secrets and header values of subscriptions in the database: 32 bytes in base64 "
+        "(`openssl rand -base64 32`), the same for all users of a database; give them in the environment. Of several, "
+        "separated by commas, the first encrypts and the others still decrypt.",
+        secret=True,
+    )
+    encryption_key_file: str = setting(
+        "", kinds.line(), "File with such keys, one a line, instead of `jobs.encryption_keys` or after them."
+    )
+    topics: str = setting(
+        "",
+        kinds.line(),
+        "Address (host:port) of the Pub/Sub server whose topics feed events and receive dead letters; `penstock up` "
+        "has one.",
     )
     fan_out: FanOutBy = setting(
         FanOutBy.INLINE,

@@ -129,6 +129,12 @@ class SqsSettings:
         "Partitions of a FIFO queue with AWS's high-throughput settings and without a PartitionCount; on one machine "
         "more of them cost throughput.",
     )
+    recreate_after_s: int = setting(
+        0,
+        kinds.integer(0, 3600),
+        "Seconds after DeleteQueue in which CreateQueue refuses the name with QueueDeletedRecently; AWS has 60. They "
+        "are not counted across a restart.",
+    )
     trusted_proxies: tuple[kinds.Network, ...] = setting(
         (),
         kinds.networks(),
@@ -215,7 +221,7 @@ class PipelineOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TraceSettings:
-    """OpenTelemetry traces from publisher to webhook; they require `pip install "penstock-events[traces]"`."""
+    """OpenTelemetry traces from publisher to webhook; they require the extra `traces`."""
 
     endpoint: str = setting(
         "",

@@ -33,6 +33,8 @@ MUTABLE = frozenset(
         "enable_exactly_once_delivery",
     }
 )
+FEED_LABEL = "penstock-feed"
+"""Marks a subscription whose consumer takes several messages of a key at once and settles them together."""
 _UNSUPPORTED = ("bigquery_config", "cloud_storage_config", "bigtable_config")
 
 
@@ -125,6 +127,7 @@ def options_of(subscription: types.Subscription, *, durable: bool) -> Subscripti
         max_bytes=limits.BACKLOG_BYTES if durable else limits.MEMORY_BACKLOG_BYTES,
         overflow=Overflow.REJECT,
         filter=subscription.filter,
+        several_of_a_key=FEED_LABEL in subscription.labels,
         retain_acked=subscription.retain_acked_messages,
     )
 

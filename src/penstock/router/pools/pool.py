@@ -28,6 +28,7 @@ from penstock.router.pools.lanes import PoolLane, PoolLanes
 from penstock.router.pools.mediator import Mediator, StagedMediator, attempt_of
 from penstock.router.pools.permits import MessageLeaseEnded, Permit, Permits
 from penstock.router.pools.returns import MessageReturns
+from penstock.router.pools.shared_rate import RateLimit
 
 CAPACITY_PER_PERMIT = 20
 MIN_CAPACITY = 50
@@ -50,6 +51,7 @@ class DeliveryPool:
         clock: Clock,
         warnings: Warnings,
         metrics: PoolMetrics,
+        new_rate: Callable[[int], RateLimit] = SlidingWindow,
     ) -> None:
         self.code = code
         self.concurrency = concurrency
@@ -60,7 +62,8 @@ class DeliveryPool:
         self._clock = clock
         self._warnings = warnings
         self._loop = asyncio.get_running_loop()
-        self._rate = SlidingWindow(rate_limit_per_minute) if rate_limit_per_minute else None
+        self._new_rate = new_rate
+        self._rate = new_rate(rate_limit_per_minute) if rate_limit_per_minute else None
         self._rate_timer: asyncio.TimerHandle | None = None
         self._lanes = PoolLanes(self._loop.time)
         self._returns = MessageReturns(code, self._lanes, clock, self._loop.time)
@@ -335,7 +338,7 @@ class DeliveryPool:
         if rate_limit_per_minute is None:
             self._rate = None
         elif self._rate is None:
-            self._rate = SlidingWindow(rate_limit_per_minute)
+            self._rate = self._new_rate(rate_limit_per_minute)
         else:
             self._rate.change_limit(rate_limit_per_minute)
         if self._rate_timer is not None:

@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 
 from penstock.domain.errors import FailedPrecondition
+from penstock.domain.pace.rate import SlidingWindow
 from penstock.domain.pointer import DEFAULT_POOL_CODE
 from penstock.edge.clock import Clock
 from penstock.router.config.configuration import PoolConfiguration
@@ -14,6 +15,7 @@ from penstock.router.monitoring.warnings import ROUTER, WarningCode, Warnings, W
 from penstock.router.pools.counts import RouterMetrics
 from penstock.router.pools.mediator import Mediator, StagedMediator
 from penstock.router.pools.pool import SHRINK_WAIT_S, DeliveryPool
+from penstock.router.pools.shared_rate import PermitSource, RateLimit, SharedRate
 
 DEFAULT_POOL_CONCURRENCY = 20
 
@@ -30,12 +32,14 @@ class Pools:
         clock: Clock,
         warnings: Warnings,
         metrics: RouterMetrics,
+        permits: PermitSource | None = None,
     ) -> None:
         self._mediator = mediator
         self._tracker = tracker
         self._clock = clock
         self._warnings = warnings
         self._metrics = metrics
+        self._permits = permits
         self._pools: dict[str, DeliveryPool] = {}
         self._configurations: dict[str, PoolConfiguration] = {}
         self._draining: list[DeliveryPool] = []
@@ -72,6 +76,7 @@ class Pools:
             self._clock,
             self._warnings,
             self._metrics.pool(wanted.code),
+            self._new_rate(wanted.code),
         )
         pool.share(shared=wanted.shared)
         if default := self._pools.get(DEFAULT_POOL_CODE):
@@ -79,6 +84,10 @@ class Pools:
         self._pools[wanted.code] = pool
         self._configurations[wanted.code] = wanted
         return pool
+
+    def _new_rate(self, code: str) -> Callable[[int], RateLimit]:
+        permits = self._permits
+        return SlidingWindow if permits is None else lambda limit: SharedRate(permits, code, limit)
 
     def _reopen(self, wanted: PoolConfiguration) -> DeliveryPool | None:
         """Reopen the draining pool of a code, as two pools at once could exceed the limits."""

@@ -1,14 +1,18 @@
-"""The streaming source: rows in the order of their positions, in batches that can be read again exactly.
+"""The streaming source: rows in the order of their positions.
 
-PostgreSQL: a row's position comes from the transaction that wrote it, and a stream reads only below the oldest
-transaction that still runs. So a transaction that commits late is read late and never skipped, and one that stays open
-holds all streams back. The row's key orders the rows of one transaction, so that a batch can end anywhere. SQLite:
-positions are counted, and with one writer at a time they become visible in order.
+PostgreSQL: a row's position comes from the transaction that wrote it. A stream of attempts reads only below the oldest
+transaction that still runs, so that its batches can be read again exactly: a transaction that commits late is read late
+and never skipped, and one that stays open, in any database of the server, holds the stream back. A stream of events
+reads all that wait by their own flag, so nothing holds it back; an event that becomes visible late comes with the next
+batch. The row's key orders the rows of one transaction, so that a batch can end anywhere.
+
+SQLite: positions are counted, and with one writer at a time they become visible in order.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from math import inf
+from typing import Any
 
 import msgspec
 import pyarrow
@@ -24,10 +28,13 @@ from penstock.spark.errors import PositionsAhead
 from penstock.spark.sources.database_reader import reader_for
 from penstock.spark.sources.statements import EVERYTHING, STORED, Query, literal
 
-Offset = dict[str, int | str]
+Offset = dict[str, Any]
 
 TASK_ROWS = 50_000
 """A batch with more rows is shared by several tasks."""
+
+LEAST_TASK_ROWS = 5_000
+"""Fewer rows are not worth a task of their own."""
 
 _SNAPSHOT = """
 SELECT base + pg_snapshot_xmin(now_running)::text::bigint AS horizon,
@@ -43,11 +50,10 @@ FROM sqlite_sequence WHERE name = '{1}'
 _OUTLOOK = """
 WITH counter AS MATERIALIZED ({counter}),
 first AS (
-    SELECT 1 FROM {table} WHERE {where} AND {after} AND position < (SELECT horizon FROM counter) LIMIT 1
+    SELECT 1 FROM {table} WHERE {where} AND {after} AND {bound} LIMIT 1
 ),
 last AS (
-    SELECT position, {key} AS key FROM {table} WHERE {where} AND {after} AND position < (SELECT horizon FROM counter)
-    ORDER BY {order} {nth}
+    SELECT position, {key} AS key FROM {table} WHERE {where} AND {after} AND {bound} ORDER BY {order} {nth}
 )
 SELECT horizon, reached, EXISTS (SELECT 1 FROM first), (SELECT position FROM last), (SELECT key FROM last) FROM counter
 """
@@ -58,6 +64,11 @@ SELECT position, key FROM (
     FROM {table} WHERE {where} AND {between}
 ) AS numbered WHERE number % {rows} = 0 ORDER BY {plain_order}
 """
+
+
+def rows_per_task(most_rows: int, cores: int) -> int:
+    """Return how many rows a task reads, so that a full batch keeps all cores busy."""
+    return min(TASK_ROWS, max(LEAST_TASK_ROWS, -(-most_rows // max(1, cores))))
 
 
 class StreamPlace(msgspec.Struct, frozen=True, order=True):
@@ -71,18 +82,46 @@ class StreamPlace(msgspec.Struct, frozen=True, order=True):
         """Return the offset that Spark stores."""
         return {"position": self.position, "key": self.key}
 
-    @staticmethod
-    def of_offset(offset: "Mapping[str, int | str]") -> "StreamPlace":
-        """Return the place of an offset."""
-        return msgspec.convert(offset, StreamPlace)
-
 
 START = StreamPlace(-1)
 """Before all rows."""
 
 
+class WaitingOffset(msgspec.Struct, frozen=True):
+    """Where a stream of rows that wait by their own flag is: nothing waits, or can appear, up to its place.
+
+    The batch that ended here took what waited from the place before up to `upto`. `turn` lets it differ from the one
+    before when only rows have appeared that were written long ago.
+    """
+
+    position: int
+    key: str = ""
+    turn: int = 0
+    upto: StreamPlace | None = None
+
+    @property
+    def place(self) -> StreamPlace:
+        """Return the place after which rows may wait."""
+        return StreamPlace(self.position, self.key)
+
+    @property
+    def end(self) -> StreamPlace:
+        """Return where its batch ended."""
+        return self.place if self.upto is None else self.upto
+
+    def after(self, outlook: "Outlook", until: StreamPlace | None) -> "WaitingOffset":
+        """Return where the stream is after a batch of what waits."""
+        upto = StreamPlace(outlook.reached) if outlook.last is None else outlook.last
+        upto = upto if until is None else min(upto, until)
+        place = max(self.place, min(upto, StreamPlace(outlook.horizon)))
+        return WaitingOffset(place.position, place.key, self.turn + 1, upto)
+
+
 class Outlook(msgspec.Struct, frozen=True):
-    """What a stream can read: all below `horizon`; `last` is the row at which a limit ends, if there are that many."""
+    """What a stream can read; `last` is the row at which a limit ends, if there are that many.
+
+    Nothing can appear below `horizon` any more, and nothing is there from `reached` on.
+    """
 
     horizon: int
     reached: int
@@ -97,16 +136,30 @@ class Outlook(msgspec.Struct, frozen=True):
         return end if until is None else max(start, min(end, until))
 
 
-class StreamedTable(msgspec.Struct, frozen=True):
-    """A table that a stream reads in the order of positions, restricted to the rows that meet `where`."""
+class StreamedTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A table that a stream reads in the order of positions, restricted to the rows that meet `where`.
+
+    If `waits`, that is a flag that a row loses when it is done.
+    """
 
     name: str
     key: str
-    where: str
+    where: str = "true"
+    waits: bool = False
 
-    def outlook(self, start: StreamPlace, most_rows: int | None, dialect: Dialect, prefix: str) -> str:
+    def outlook(
+        self,
+        start: StreamPlace,
+        most_rows: int | None,
+        dialect: Dialect,
+        prefix: str,
+        until: StreamPlace | None = None,
+    ) -> str:
         """Return SQL for one row: horizon, highest position, whether there are rows, and where a limit ends."""
         counter = _SNAPSHOT if dialect is Dialect.POSTGRES else _COUNTED
+        bound = "position < (SELECT horizon FROM counter)"
+        if self.waits:
+            bound = "true" if until is None else self._compared("<=", until, dialect)
         return _OUTLOOK.format(
             counter=counter.format(prefix, self.name),
             table=prefix + self.name,
@@ -114,6 +167,7 @@ class StreamedTable(msgspec.Struct, frozen=True):
             key=self.key,
             order=self._order(dialect),
             after=self._after(start, dialect),
+            bound=bound,
             nth="LIMIT 0" if most_rows is None else f"LIMIT 1 OFFSET {most_rows - 1}",
         )
 
@@ -148,8 +202,8 @@ class StreamedTable(msgspec.Struct, frozen=True):
 
 STREAMED = {
     # Events fanned out already, by the inline engine or before a crash, are skipped.
-    "events": StreamedTable("events", "id", "fanned_out = 0"),
-    "attempts": StreamedTable("attempts", "job_id", "true"),
+    "events": StreamedTable(name="events", key="id", where="fanned_out = 0", waits=True),
+    "attempts": StreamedTable(name="attempts", key="job_id"),
 }
 
 
@@ -200,29 +254,33 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Read only what is there now."""
-        self._until = StreamPlace(self.outlook(START, None).horizon)
+        outlook = self.outlook(START, None)
+        self._until = StreamPlace(outlook.reached if self._table.waits else outlook.horizon)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """Return where the next batch ends; where it starts, if nothing can be read or too few rows wait."""
-        begin = StreamPlace.of_offset(start)
+        offset = msgspec.convert(start, WaitingOffset)
+        begin = offset.place
         if self._waits_for_more(begin):
             return start
         outlook = self.outlook(begin, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
         if begin.position > outlook.reached:
             raise PositionsAhead(self._place, self._table.name, begin.position, outlook.reached)
-        return outlook.end(begin, self._until).offset
+        if not self._table.waits:
+            return outlook.end(begin, self._until).offset
+        return _stored(offset.after(outlook, self._until)) if outlook.any else start
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """Return the tasks of a batch, several if it is large."""
-        first, last = StreamPlace.of_offset(start), StreamPlace.of_offset(end)
-        if first == last:
+        if start == end:
             return []
+        first, last = msgspec.convert(start, WaitingOffset).place, msgspec.convert(end, WaitingOffset).end
         text = self._table.divisions(first, last, self._task_rows, self._dialect, self._reader.prefix)
         edges = [first, *(StreamPlace(*row) for row in self._reader.rows(text)), last]
         return [SpanPartition(before, after) for before, after in pairwise(edges)]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        """Return the rows of a task, the same whenever they are read."""
+        """Return the rows of a task: the same whenever they are read, but for events that were done meanwhile."""
         assert isinstance(partition, SpanPartition)
         between = self._table.between(partition.start, partition.end, self._dialect)
         query = Query(STORED[self._table.name], tuple(self._schema.names), self._dialect, self._reader.prefix)
@@ -235,7 +293,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def outlook(self, start: StreamPlace, most_rows: int | None) -> Outlook:
         """Return what can be read after a place; a batch takes up to `most_rows`."""
-        text = self._table.outlook(start, most_rows, self._dialect, self._reader.prefix)
+        text = self._table.outlook(start, most_rows, self._dialect, self._reader.prefix, self._until)
         ((horizon, reached, anything, position, key),) = self._reader.rows(text)
         last = None if position is None else StreamPlace(position, key)
         return Outlook(horizon, reached, bool(anything), last)
@@ -258,3 +316,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return True
         self._waiting_since_s = None
         return False
+
+
+def _stored(offset: WaitingOffset) -> Offset:
+    stored: Offset = msgspec.to_builtins(offset)
+    return stored

@@ -114,9 +114,9 @@ def check_entry_ids(entry_ids: tuple[str, ...]) -> None:
         seen.add(entry_id)
 
 
-def too_large(maximum_bytes: int, *, in_batch: bool) -> SqsError:
+def too_large(maximum_bytes: int, *, fails_by_itself: bool) -> SqsError:
     """Return the error for a message whose body and attributes exceed its queue's MaximumMessageSize."""
-    what = "cannot be validated" if in_batch else "are invalid"
+    what = "cannot be validated" if fails_by_itself else "are invalid"
     return invalid_parameter(
         f"One or more parameters {what}. Reason: Message must be shorter than {maximum_bytes} bytes."
     )
@@ -142,10 +142,16 @@ def check_delay(delay_s: int) -> int:
 
 
 def check_visibility(timeout_s: int) -> int:
-    """Check and return the VisibilityTimeout of a receive or a message."""
+    """Check and return the VisibilityTimeout of a receive."""
     if not 0 <= timeout_s <= MAX_VISIBILITY_S:
         raise _out_of_range("VisibilityTimeout", timeout_s, MAX_VISIBILITY_S)
     return timeout_s
+
+
+def check_changed_visibility(timeout_s: int, reason: str) -> None:
+    """Check the VisibilityTimeout that a message is to have; `reason` ends the text of the error."""
+    if not 0 <= timeout_s <= MAX_VISIBILITY_S:
+        raise invalid_parameter(f"Value {timeout_s} for parameter VisibilityTimeout is invalid. Reason: {reason}")
 
 
 def check_wait(wait_s: int) -> int:

@@ -1,5 +1,7 @@
 """ListDeadLetterSourceQueues and the message move tasks."""
 
+import re
+
 from penstock.sqs.auth.caller import SqsCaller
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter
 from penstock.sqs.model import (
@@ -20,6 +22,8 @@ from penstock.sqs.service import SqsService
 MAX_RATE = 500
 MAX_LISTED = 10
 
+_ARN = re.compile("arn:[^:]+:[^:]+:[^:]*:[^:]*:.+")
+
 
 async def list_dead_letter_source_queues(
     service: SqsService, caller: SqsCaller, request: ListDeadLetterSourceQueuesRequest
@@ -38,8 +42,8 @@ async def start_message_move_task(
     rate = request.max_number_of_messages_per_second
     if rate is not None and not 1 <= rate <= MAX_RATE:
         raise invalid_parameter(
-            f"Value {rate} for parameter MaxNumberOfMessagesPerSecond is invalid. "
-            f"Reason: Must be between 1 and {MAX_RATE}."
+            "Value for parameter MaxNumberOfMessagesPerSecond is invalid. "
+            f"Reason: You must enter a number that's between 1 and {MAX_RATE}."
         )
     if not service.dead_letter_sources(source):
         raise invalid_parameter("Source queue must be configured as a Dead Letter Queue.")
@@ -47,9 +51,9 @@ async def start_message_move_task(
     if request.destination_arn is not None:
         destination = _queue_of(service, caller, request.destination_arn, "DestinationArn")
         if destination is source:
-            raise invalid_parameter("The source and the destination queue must not be the same.")
+            raise invalid_parameter("Source queue arn and destination queue arn cannot be the same.")
         if destination.fifo != source.fifo:
-            raise invalid_parameter("The source and the destination queue must be of the same type.")
+            raise invalid_parameter("The source queue and destination queue must be of the same queue type.")
     return TaskHandleResponse(service.moves.start(source, destination, rate))
 
 
@@ -72,12 +76,18 @@ async def list_message_move_tasks(
     limit = 1 if request.max_results is None else request.max_results
     if not 1 <= limit <= MAX_LISTED:
         raise invalid_parameter(
-            f"Value {limit} for parameter MaxResults is invalid. Reason: Must be between 1 and {MAX_LISTED}."
+            "Value for parameter MaxResults is invalid. "
+            f"Reason: You must enter a number that's between 1 and {MAX_LISTED}."
         )
     return ListMessageMoveTasksResponse(service.moves.listed(source, limit))
 
 
 def _queue_of(service: SqsService, caller: SqsCaller, queue_arn: str, parameter: str) -> SqsQueue:
+    if not _ARN.fullmatch(queue_arn):
+        raise invalid_parameter(
+            f"You must use this format to specify the {parameter}: "
+            "arn:<partition>:<service>:<region>:<account-id>:<resource-id>"
+        )
     queue = service.find_arn(queue_arn)
     if queue is None or caller.scope not in (None, service.place_of(queue.name)[0]):
         raise SqsError(

@@ -102,19 +102,23 @@ def chosen(attributes: Mapping[str, AttributeValue], names: Iterable[str]) -> di
 
 def _check_name(name: str) -> None:
     if not name:
-        raise invalid_parameter("The request must contain non-empty message attribute name.")
+        raise invalid_parameter("The request must contain non-empty message (user) attribute names.")
     if len(name) > MAX_NAME_CHARS:
-        raise invalid_parameter(f"Message (user) attribute names must not be longer than {MAX_NAME_CHARS} characters.")
+        raise invalid_parameter(f"Message (user) attribute name must be shorter than {MAX_NAME_CHARS} bytes.")
     if _NAME.fullmatch(name) is None:
         raise invalid_parameter(
             f"Message (user) attribute name '{name}' is invalid. It can only contain alphanumeric characters, "
             "underscores, hyphens and periods."
         )
-    if name.lower().startswith(_RESERVED) or name.startswith(".") or name.endswith("."):
+    if name.lower().startswith(_RESERVED):
         raise invalid_parameter(
-            "You can't use message attribute names beginning with 'AWS.' or 'Amazon.'. These strings are reserved "
-            "for internal use. Additionally, they cannot start or end with '.'."
+            "You can't use message attribute names beginning with 'AWS.' or 'Amazon'. These strings are reserved "
+            "for internal use."
         )
+    if name.startswith("."):
+        raise invalid_parameter("Message (user) attribute name must not begin with character '.'.")
+    if name.endswith("."):
+        raise invalid_parameter("Message (user) attribute name must not end with character '.'.")
     if ".." in name:
         raise invalid_parameter("Message (user) attribute name must not have successive '.' characters.")
 
@@ -126,6 +130,9 @@ def _read(name: str, value: MessageAttributeValue, owner: str) -> TypedValue:
             "Message attribute list values in SendMessage operation are not supported.",
         )
     what = f"({owner}) attribute '{name}'"
+    if not value.data_type:
+        lacks = "type" if value.string_value or value.binary_value else "value"
+        raise invalid_parameter(f"The message {what} must contain a non-empty message attribute {lacks}.")
     kind, dot, label = value.data_type.partition(".")
     if kind not in _KINDS or (dot and not label) or encoded(label) is None:
         raise invalid_parameter(
@@ -133,7 +140,7 @@ def _read(name: str, value: MessageAttributeValue, owner: str) -> TypedValue:
             "Binary, Number, String."
         )
     if len(value.data_type) > MAX_TYPE_CHARS:
-        raise invalid_parameter(f"The type of message {what} must not be longer than {MAX_TYPE_CHARS} characters.")
+        raise invalid_parameter(f"Message ({owner}) attribute type must be shorter than {MAX_TYPE_CHARS} bytes.")
     if value.string_value and value.binary_value:
         raise invalid_parameter(f"Message {what} must have a single value.")
     data = value.binary_value if kind == "Binary" else _encoded_text(what, value.string_value or "")

@@ -7,7 +7,8 @@ import msgspec
 
 from penstock.sqs.auth.caller import SqsCaller
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, missing_parameter
-from penstock.sqs.model import AddPermissionRequest, EmptyResponse, RemovePermissionRequest
+from penstock.sqs.model import REQUESTS, AddPermissionRequest, EmptyResponse, RemovePermissionRequest
+from penstock.sqs.queue.policy_document import MAX_STATEMENTS, statements_of
 from penstock.sqs.queue.queue import SqsQueue
 from penstock.sqs.service import SqsService
 
@@ -27,6 +28,10 @@ _ACTIONS = frozenset(
         "PurgeQueue",
     }
 )
+# A policy cannot name the actions on batches: those of single messages stand for them.
+_OF_THE_OWNER = frozenset(action for action in REQUESTS if not action.endswith("Batch")) - _ACTIONS
+_OWNERS_ONLY = "Only the queue owner is allowed to invoke this action."
+_NO_ACTION = "Please refer to the appropriate WSDL for a list of valid actions."
 
 
 async def add_permission(service: SqsService, caller: SqsCaller, request: AddPermissionRequest) -> EmptyResponse:
@@ -35,17 +40,22 @@ async def add_permission(service: SqsService, caller: SqsCaller, request: AddPer
     async with service.catalog_lock:
         queue = service.of_url(caller, request.queue_url)
         policy = _policy_of(service, queue)
-        if any(statement.get("Sid") == request.label for statement in policy["Statement"]):
+        statement = {
+            "Sid": request.label,
+            "Effect": "Allow",
+            "Principal": {"AWS": _one_or_all([f"arn:aws:iam::{each}:root" for each in request.aws_account_ids])},
+            "Action": _one_or_all([f"SQS:{action}" for action in request.actions]),
+            "Resource": service.arn_of(queue.name),
+        }
+        statements = policy["Statement"]
+        same_label = [each for each in statements if each.get("Sid") == request.label]
+        if same_label == [statement]:
+            return EmptyResponse()
+        if same_label:
             raise _invalid_label(request.label, "Already exists.")
-        policy["Statement"].append(
-            {
-                "Sid": request.label,
-                "Effect": "Allow",
-                "Principal": {"AWS": _one_or_all([f"arn:aws:iam::{each}:root" for each in request.aws_account_ids])},
-                "Action": _one_or_all([f"SQS:{action}" for action in request.actions]),
-                "Resource": service.arn_of(queue.name),
-            }
-        )
+        statements.append(statement)
+        if len(statements) > MAX_STATEMENTS:
+            raise _over_limit(len(statements), "Statements", MAX_STATEMENTS)
         await _put_policy(service, queue, policy)
     return EmptyResponse()
 
@@ -57,7 +67,8 @@ async def remove_permission(service: SqsService, caller: SqsCaller, request: Rem
         policy = _policy_of(service, queue)
         kept = [statement for statement in policy["Statement"] if statement.get("Sid") != request.label]
         if len(kept) == len(policy["Statement"]):
-            raise _invalid_label(request.label, "can't find label.")
+            found_none = "can't find label on existing policy." if kept else "can't find label."
+            raise _invalid_label(request.label, found_none)
         policy["Statement"] = kept
         await _put_policy(service, queue, policy if kept else None)
     return EmptyResponse()
@@ -71,18 +82,18 @@ def _check(request: AddPermissionRequest) -> None:
     if not request.aws_account_ids:
         raise _unknown_principal("")
     if len(request.actions) > _MAX_ACTIONS:
-        raise SqsError(
-            ErrorKind.OVER_LIMIT, f"{len(request.actions)} Actions were found, maximum allowed is {_MAX_ACTIONS}."
-        )
+        raise _over_limit(len(request.actions), "Actions", _MAX_ACTIONS)
     for account in request.aws_account_ids:
         if not _ACCOUNT.fullmatch(account):
             raise _unknown_principal(account)
     for action in request.actions:
         if action not in _ACTIONS:
-            raise invalid_parameter(
-                f"Value SQS:{action} for parameter ActionName is invalid. Reason: Only the queue owner is allowed to "
-                "invoke this action."
-            )
+            reason = _OWNERS_ONLY if action in _OF_THE_OWNER else _NO_ACTION
+            raise invalid_parameter(f"Value SQS:{action} for parameter ActionName is invalid. Reason: {reason}")
+
+
+def _over_limit(found: int, what: str, maximum: int) -> SqsError:
+    return SqsError(ErrorKind.OVER_LIMIT, f"{found} {what} were found, maximum allowed is {maximum}.")
 
 
 def _one_or_all(texts: list[str]) -> str | list[str]:
@@ -97,10 +108,7 @@ def _unknown_principal(account: str) -> SqsError:
 def _policy_of(service: SqsService, queue: SqsQueue) -> dict[str, Any]:
     if queue.attributes.policy:
         policy: dict[str, Any] = msgspec.json.decode(queue.attributes.policy)
-        statements = policy.setdefault("Statement", [])
-        if not isinstance(statements, list):
-            policy["Statement"] = [statements]
-        return policy
+        return {**policy, "Statement": statements_of(policy)}
     return {"Version": "2008-10-17", "Id": f"{service.arn_of(queue.name)}/SQSDefaultPolicy", "Statement": []}
 
 

@@ -5,7 +5,7 @@ import msgspec
 from penstock.domain.limits import MINUTE_MS, SECOND_MS
 from penstock.sqs.actions.tags import check_tags
 from penstock.sqs.auth.caller import SqsCaller
-from penstock.sqs.errors import ErrorKind, SqsError, queue_does_not_exist
+from penstock.sqs.errors import ErrorKind, SqsError, missing_parameter, queue_does_not_exist
 from penstock.sqs.model import (
     CreateQueueRequest,
     EmptyResponse,
@@ -38,6 +38,7 @@ async def create_queue(service: SqsService, caller: SqsCaller, request: CreateQu
         await service.settle(key)
         existing = service.queues.get(key)
         if existing is None:
+            service.check_redrive(key, asked, request.attributes.get("RedrivePolicy", ""))
             await service.create(key, asked, request.tags)
         else:
             other = difference(existing.attributes, asked, request.attributes)
@@ -59,6 +60,8 @@ async def delete_queue(service: SqsService, caller: SqsCaller, request: QueueUrl
 async def get_queue_url(service: SqsService, caller: SqsCaller, request: GetQueueUrlRequest) -> QueueUrlResponse:
     """Return the URL of a queue by its name."""
     scope = service.scope_of(caller, request.queue_owner_aws_account_id)
+    if not request.queue_name:
+        raise missing_parameter("QueueName")
     if not is_name(request.queue_name):
         raise queue_does_not_exist()
     key = scope.key_of(request.queue_name, service.home)
@@ -87,11 +90,13 @@ async def set_queue_attributes(
     service: SqsService, caller: SqsCaller, request: SetQueueAttributesRequest
 ) -> EmptyResponse:
     """Change attributes; if one is refused, none changes."""
+    if not request.attributes:
+        raise missing_parameter("Attributes")
     async with service.catalog_lock:
         queue = service.of_url(caller, request.queue_url)
         attributes = merged(queue.attributes, request.attributes, admin=caller.admin)
         if attributes.redrive_policy != queue.attributes.redrive_policy:
-            service.check_redrive(queue.name, attributes)
+            service.check_redrive(queue.name, attributes, request.attributes.get("RedrivePolicy", ""))
         await service.change(queue, msgspec.structs.replace(queue.record, attributes=attributes))
     return EmptyResponse()
 

@@ -62,7 +62,7 @@ def send_message(service: SqsService, caller: SqsCaller, request: SendMessageReq
 def send_message_batch(
     service: SqsService, caller: SqsCaller, request: SendMessageBatchRequest
 ) -> AfterCommit | SendMessageBatchResponse:
-    """Send up to ten messages; each succeeds or fails by itself."""
+    """Send up to ten messages; in a standard queue, each succeeds or fails by itself."""
     queue = service.of_url(caller, request.queue_url)
     entries = request.entries
     check_batch(tuple([entry.id for entry in entries]), "SendMessageBatch")
@@ -74,11 +74,13 @@ def send_message_batch(
     messages: list[Message] = []
     failed_bytes = 0
     harmless = caller.is_harmless
-    for entry, message_id in zip(entries, service.new_message_ids(len(entries)), strict=True):
+    for number, (entry, message_id) in enumerate(zip(entries, service.new_message_ids(len(entries)), strict=True), 1):
         try:
             message = _message(message_id, queue, caller, entry, now_ms, harmless=harmless)
         except SqsError as error:
-            response.failed.append(failed_entry(entry.id, error))
+            if queue.fifo:
+                raise
+            response.failed.append(failed_entry(entry.id, error if entry.message_body else _without_body(number)))
             failed_bytes += _size_of_entry(entry)
             continue
         messages.append(message)
@@ -92,13 +94,19 @@ def send_message_batch(
 
 
 def _check_fifo_entries(queue: SqsQueue, entries: Sequence[SendMessageBatchRequestEntry]) -> None:
-    """Refuse the whole batch, as AWS does, if an entry has no group or nothing to deduplicate by."""
+    """Refuse the whole batch, as AWS does, if an entry has no body, no group or nothing to deduplicate by."""
     by_content = queue.attributes.content_based_deduplication
-    for entry in entries:
+    for number, entry in enumerate(entries, 1):
+        if not entry.message_body:
+            raise _without_body(number)
         if entry.message_group_id is None:
             raise invalid_parameter("The request must contain the parameter MessageGroupId.")
         if entry.message_deduplication_id is None and not by_content:
             raise _nothing_to_deduplicate_by()
+
+
+def _without_body(number: int) -> SqsError:
+    return missing_parameter(f"SendMessageBatchRequestEntry.{number}.MessageBody")
 
 
 def _size_of_entry(entry: SendMessageBatchRequestEntry) -> int:
@@ -168,8 +176,8 @@ def _message(
         typed = checked_attributes(request.message_attributes)
         size += size_of(typed)
     if size > queue.attributes.maximum_message_size:
-        in_batch = isinstance(request, SendMessageBatchRequestEntry)
-        raise too_large(queue.attributes.maximum_message_size, in_batch=in_batch)
+        by_itself = isinstance(request, SendMessageBatchRequestEntry) and not queue.fifo
+        raise too_large(queue.attributes.maximum_message_size, fails_by_itself=by_itself)
     notes = caller.notes
     if request.message_system_attributes:
         notes = {**notes, TRACE_HEADER: trace_header(request.message_system_attributes)[TRACE_HEADER].value.decode()}

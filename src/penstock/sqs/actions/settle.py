@@ -6,7 +6,7 @@ from functools import partial
 
 from penstock.engine import Entry, EntryState, LeaseNotFound
 from penstock.sqs.actions.answer import AfterCommit, Answer, Commit
-from penstock.sqs.actions.contents import MAX_VISIBILITY_S, check_batch, check_visibility, failed_entry
+from penstock.sqs.actions.contents import MAX_VISIBILITY_S, check_batch, check_changed_visibility, failed_entry
 from penstock.sqs.auth.caller import SqsCaller
 from penstock.sqs.errors import SqsError, invalid_parameter, missing_parameter, receipt_handle_is_invalid
 from penstock.sqs.model import (
@@ -24,6 +24,9 @@ from penstock.sqs.queue.queue import SqsQueue
 from penstock.sqs.queue.receipts import QueuePartition, ReceiptHandle, decode_handle
 from penstock.sqs.queue.throttle import Action
 from penstock.sqs.service import SqsService
+
+_RANGE = f"Must be between 0 and {MAX_VISIBILITY_S}."
+_RANGE_IN_BATCH = f"VisibilityTimeout must be an integer between 0 and {MAX_VISIBILITY_S}."
 
 
 def delete_message(service: SqsService, caller: SqsCaller, request: DeleteMessageRequest) -> Answer:
@@ -71,6 +74,7 @@ def change_message_visibility(
     service.charge(queue, Action.RECEIVE, 1)
 
     def change() -> Shape | AfterCommit:
+        check_changed_visibility(request.visibility_timeout, _RANGE)
         commits = _change_visibility(service, queue, request.receipt_handle, request.visibility_timeout)
         return AfterCommit(commits, EmptyResponse()) if commits else EmptyResponse()
 
@@ -94,10 +98,11 @@ def _change_batch(
     commits: list[Commit] = []
     successful: list[BatchResultEntry] = []
     failed: list[BatchResultErrorEntry] = []
-    for entry in request.entries:
+    for number, entry in enumerate(request.entries, 1):
         try:
             if entry.visibility_timeout is None:
-                raise missing_parameter("VisibilityTimeout")
+                raise missing_parameter(f"ChangeMessageVisibilityBatchRequestEntry.{number}.VisibilityTimeout")
+            check_changed_visibility(entry.visibility_timeout, _RANGE_IN_BATCH)
             commits += _change_visibility(service, queue, entry.receipt_handle, entry.visibility_timeout)
         except SqsError as error:
             failed.append(failed_entry(entry.id, error))
@@ -201,7 +206,6 @@ class _Deletions:
 
 def _change_visibility(service: SqsService, queue: SqsQueue, text: str, visibility_s: int) -> list[Commit]:
     """Change when a message is visible again; return what must be durable first if the queue keeps its leases."""
-    check_visibility(visibility_s)
     handle, partition = _locate(queue, text)
     now_ms = service.clock.now_ms()
     ledger = partition.shell.ledger

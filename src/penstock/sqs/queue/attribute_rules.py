@@ -8,6 +8,7 @@ from typing import TypeVar
 from penstock.domain.limits import KIB, MIB
 from penstock.sqs.actions.contents import MAX_DELAY_S, MAX_VISIBILITY_S, MAX_WAIT_S
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_attribute_value
+from penstock.sqs.queue.policy_document import is_policy
 from penstock.sqs.queue.redrive import json_object, read_redrive_allow_policy, read_redrive_policy
 
 MAX_PARTITIONS = 32
@@ -44,6 +45,11 @@ def refused(name: str, reason: str) -> SqsError:
     return invalid_attribute_value(f"Invalid value for the parameter {name}. Reason: {reason}.")
 
 
+def _invalid(name: str) -> SqsError:
+    """Return an InvalidAttributeValue error as AWS has it for most attributes, without a reason."""
+    return invalid_attribute_value(f"Invalid value for the parameter {name}.")
+
+
 E = TypeVar("E", bound=Enum)
 Rule = Callable[[str, str], object]
 
@@ -57,7 +63,7 @@ def _whole(minimum: int, maximum: int) -> Rule:
     def rule(name: str, text: str) -> int:
         value = int(text) if _WHOLE.fullmatch(text) else -1
         if not minimum <= value <= maximum:
-            raise refused(name, f"Must be an integer from {minimum} to {maximum}")
+            raise _invalid(name)
         return value
 
     return rule
@@ -68,14 +74,14 @@ def _one_of(words: type[E]) -> Rule:
         try:
             return words(text)
         except ValueError:
-            raise refused(name, "Must be one of: " + ", ".join(str(word.value) for word in words)) from None
+            raise _invalid(name) from None
 
     return rule
 
 
 def _truth(name: str, text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise refused(name, "Must be true or false")
+        raise _invalid(name)
     return text.lower() == "true"
 
 
@@ -87,14 +93,14 @@ def _partition_count(name: str, text: str) -> int:
 
 
 def _policy(name: str, text: str) -> str:
-    if text and json_object(text) is None:
-        raise refused(name, "Must be a JSON object")
+    if text and not is_policy(json_object(text) or {}):
+        raise _invalid(name)
     return text
 
 
 def _key_id(name: str, text: str) -> str:
     if len(text) > MAX_KEY_ID_CHARS:
-        raise refused(name, f"Must not be longer than {MAX_KEY_ID_CHARS} characters")
+        raise _invalid(name)
     return text
 
 

@@ -197,7 +197,10 @@ def _partitioning(values: Mapping[str, Any], default_partitions: int) -> dict[st
 
 def _check_split(scope: DeduplicationScope, limit: FifoThroughputLimit) -> None:
     if limit is FifoThroughputLimit.PER_MESSAGE_GROUP_ID and scope is DeduplicationScope.QUEUE:
-        raise refused("FifoThroughputLimit", "perMessageGroupId needs DeduplicationScope messageGroup")
+        raise refused(
+            "FifoThroughputLimit",
+            "The perMessageGroupId value is allowed only when the value for DeduplicationScope is messageGroup",
+        )
 
 
 def _with_encryption(values: dict[str, Any]) -> dict[str, Any]:

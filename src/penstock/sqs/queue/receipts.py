@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.domain.limits import MINUTE_MS
 from penstock.engine import AsyncShell, DedupWindow, Entry, EntryState, Pending, StoredQueue, Stream
-from penstock.sqs.errors import receipt_handle_is_invalid
+from penstock.sqs.errors import missing_parameter, receipt_handle_is_invalid
 
 WINDOW_MS = 5 * MINUTE_MS
 MAX_DELETIONS = 10_000
@@ -45,7 +45,7 @@ def decode_handle(text: str) -> ReceiptHandle:
     try:
         handle = ReceiptHandle(*_unpack(_from_hex(text)))
     except (ValueError, struct.error):
-        raise receipt_handle_is_invalid(text) from None
+        raise (receipt_handle_is_invalid(text) if text.strip() else missing_parameter("ReceiptHandle")) from None
     if handle.version != _VERSION or len(text) != _TEXT_LENGTH:
         raise receipt_handle_is_invalid(text)
     return handle

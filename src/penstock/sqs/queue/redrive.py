@@ -9,7 +9,7 @@ import msgspec
 from penstock.domain.message import NO_ATTRIBUTES, Message
 from penstock.engine import Entry
 from penstock.sqs.errors import SqsError, invalid_attribute_value, invalid_parameter
-from penstock.sqs.names import parse_arn
+from penstock.sqs.names import FIFO_SUFFIX, parse_arn
 
 SOURCE_ARN = "DeadLetterQueueSourceArn"
 _EARLIER_RECEIVES = "EarlierReceives"
@@ -20,6 +20,7 @@ MAX_SOURCE_ARNS = 10
 
 _ECHOED_CHARS = 1024
 _COUNT = re.compile("[0-9]{1,4}")
+_OTHER_SERVICE = re.compile(r"arn:aws[a-z-]*:(?!sqs:)[a-z0-9-]+:[a-z0-9-]*:[0-9]*:.+")
 
 
 class RedrivePolicy(msgspec.Struct, frozen=True, rename="camel"):
@@ -84,6 +85,8 @@ def read_redrive_policy(text: str) -> RedrivePolicy | None:
             "RedrivePolicy", text, "Only following attributes are supported: [maxReceiveCount, deadLetterTargetArn]."
         )
     target = policy["deadLetterTargetArn"]
+    if isinstance(target, str) and _OTHER_SERVICE.fullmatch(target):
+        raise _refused("RedrivePolicy", text, "Only SQS queues are valid resources for deadLetterTargetArn.")
     if not isinstance(target, str) or parse_arn(target) is None:
         raise _refused("RedrivePolicy", text, "Invalid value for deadLetterTargetArn.")
     return RedrivePolicy(target, _receive_count(policy["maxReceiveCount"], text))
@@ -119,21 +122,22 @@ def read_redrive_allow_policy(text: str) -> RedriveAllowPolicy | None:
 
 def check_dead_letter_queue(
     policy: RedrivePolicy,
+    text: str,
     *,
     source_arn: str,
     source_fifo: bool,
-    target_fifo: bool | None,
+    target_exists: bool,
     target_allows: RedriveAllowPolicy | None,
 ) -> None:
-    """Raise InvalidParameterValue unless the target exists, is of the same kind and allows the source."""
-    if target_fifo is None:
-        raise _refused("RedrivePolicy", policy.as_json(), "Dead letter target does not exist.")
-    if target_fifo is not source_fifo:
-        raise _refused("RedrivePolicy", policy.as_json(), "Dead-letter queue must be same type of queue as the source.")
+    """Raise InvalidParameterValue unless the target is of the same kind, as its name shows, exists and allows it."""
+    if policy.dead_letter_target_arn.endswith(FIFO_SUFFIX) is not source_fifo:
+        # The second period is AWS's.
+        reason = "Dead-letter queue must be same type of queue as the source.."
+        raise _refused("RedrivePolicy", text, reason)
+    if not target_exists:
+        raise _refused("RedrivePolicy", text, "Dead letter target does not exist.")
     if target_allows is not None and not target_allows.allows(source_arn):
-        raise _refused(
-            "RedrivePolicy", policy.as_json(), "The dead-letter queue's redrive allow policy does not allow the source."
-        )
+        raise _refused("RedrivePolicy", text, "The dead-letter queue's redrive allow policy does not allow the source.")
 
 
 def _receive_count(value: object, text: str) -> int:
@@ -163,7 +167,7 @@ def _cannot_allow(text: str, reason: str) -> SqsError:
 def _unsupported_format() -> SqsError:
     return invalid_attribute_value(
         "Invalid value for the parameter RedriveAllowPolicy. Reason: Amazon SQS can't create the redrive allow "
-        "policy, as it's in an unsupported format."
+        "policy, as it\u2019s in an unsupported format."
     )
 
 

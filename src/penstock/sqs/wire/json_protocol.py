@@ -3,6 +3,7 @@
 import re
 
 import msgspec
+from msgspec import inspect
 
 from penstock.http.server import Headers
 from penstock.sqs.errors import ErrorKind, SqsError, missing_parameter
@@ -20,6 +21,11 @@ _encode = msgspec.json.Encoder().encode
 _MISSING = re.compile(r"Object missing required field `(\w+)`(?: - at `\$\.?(.*)`)?")
 _MISPLACED = re.compile(r"(.*) - at `\$\.?(.*)`")
 _INDEX = re.compile(r"\[(\d+)\]")
+_WRONG_TYPE = re.compile(r"Expected `(.+)`, got `(\w+)`")
+_NOT_EXPECTED = {
+    "object": "Start of structure or map found where not expected.",
+    "array": "Start of list found where not expected.",
+}
 
 
 def action_of(target: bytes | str) -> str:
@@ -36,11 +42,9 @@ def decode(action: str, body: bytes) -> Shape:
     try:
         return _DECODE[action](body or b"{}")
     except msgspec.ValidationError as error:
-        if "got `null`" not in str(error):
-            raise _refusal(error) from None
+        return _decode_leniently(action, body, error)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _malformed(error) from None
-    return _decode_with_nulls(action, body)
 
 
 def encode(action: str, response: Shape, request_id: str) -> bytes:
@@ -71,36 +75,61 @@ def error_headers(error: SqsError, request_id: str) -> Headers:
     ]
 
 
-def _decode_with_nulls(action: str, body: bytes) -> Shape:
-    """Decode a body with null fields: AWS treats null as not sent, and some clients write it."""
+def _decode_leniently(action: str, body: bytes, problem: msgspec.ValidationError) -> Shape:
+    """Decode as AWS does: null means not sent, and a number or a boolean may stand for a text."""
     try:
-        return _DECODE[action](_encode(_without_nulls(msgspec.json.decode(body))))
-    except msgspec.ValidationError as error:
-        raise _refusal(error) from None
+        value = msgspec.json.decode(body or b"{}")
+    except msgspec.ValidationError:
+        raise _refusal(action, problem) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _malformed(error) from None
+    try:
+        return _DECODE[action](_encode(_as_declared(value, inspect.type_info(REQUESTS[action]))))
+    except msgspec.ValidationError as error:
+        raise _refusal(action, error) from None
 
 
-def _without_nulls(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+def _as_declared(value: object, declared: inspect.Type) -> object:
+    """Return a value without nulls, and with texts where the type has them; what does not fit is left as it is."""
+    match declared, value:
+        case inspect.UnionType(types=(first, *_)), _:
+            return _as_declared(value, first)
+        case inspect.StrType(), bool() | int() | float():
+            return _encode(value).decode()
+        case inspect.ListType(item_type=item_type), list():
+            return [_as_declared(item, item_type) for item in value if item is not None]
+        case inspect.DictType(value_type=value_type), dict():
+            return {key: _as_declared(item, value_type) for key, item in value.items() if item is not None}
+        case inspect.StructType(fields=fields), dict():
+            given = ((field, value.get(field.encode_name)) for field in fields)
+            return {field.encode_name: _as_declared(item, field.type) for field, item in given if item is not None}
+        case _:
+            return value
 
 
-def _refusal(error: msgspec.ValidationError) -> SqsError:
+def _refusal(action: str, error: msgspec.ValidationError) -> SqsError:
     text = str(error)
     if missing := _MISSING.fullmatch(text):
         name, place = missing.groups()
-        return missing_parameter(f"{_dotted(place)}.{name}" if place else name)
+        return missing_parameter(f"{_dotted(action, place)}.{name}" if place else name)
+    reason, place = text, ""
     if misplaced := _MISPLACED.fullmatch(text):
         reason, place = misplaced.groups()
-        return SqsError(ErrorKind.SERIALIZATION, f"{_dotted(place)}: {reason}.")
+    if wrong_type := _WRONG_TYPE.fullmatch(reason):
+        expected, got = wrong_type.groups()
+        if got in _NOT_EXPECTED:
+            return SqsError(ErrorKind.SERIALIZATION, _NOT_EXPECTED[got])
+        if got == "str" and expected.startswith("int"):
+            return SqsError(ErrorKind.SERIALIZATION, "STRING_VALUE can not be converted to an Integer")
+    if place:
+        return SqsError(ErrorKind.SERIALIZATION, f"{_dotted(action, place)}: {reason}.")
     return SqsError(ErrorKind.SERIALIZATION, f"The request body cannot be read: {text}.")
 
 
-def _dotted(place: str) -> str:
-    """Return the path as AWS writes it, with entries counted from 1: Entries[0].Id is Entries.1.Id."""
-    return _INDEX.sub(lambda index: f".{int(index[1]) + 1}", place).replace("[...]", "")
+def _dotted(action: str, place: str) -> str:
+    """Return a path as AWS writes it, entries counted from 1: `Entries[0]` is `SendMessageBatchRequestEntry.1`."""
+    path = _INDEX.sub(lambda index: f".{int(index[1]) + 1}", place).replace("[...]", "")
+    return re.sub("^Entries", f"{action}RequestEntry", path)
 
 
 def _malformed(error: Exception) -> SqsError:

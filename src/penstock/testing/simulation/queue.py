@@ -6,6 +6,7 @@ from itertools import count
 import msgspec
 
 from penstock.domain.limits import SECOND_MS
+from penstock.domain.pointer import group_in_body
 from penstock.edge.clock import Clock
 
 
@@ -14,7 +15,10 @@ class QueuedMessage(msgspec.Struct, eq=False):
 
     broker_id: str
     body: bytes
-    group: str
+    group: str | None
+    """The group that the broker orders it by."""
+    named_group: str | None
+    """The group that the broker tells; a message may also name it in its body alone."""
     visible_ms: int = 0
     handle: str = ""
     receives: int = 0
@@ -37,19 +41,20 @@ class SimulatedQueue:
     def __len__(self) -> int:
         return len(self._messages)
 
-    def send(self, body: bytes, group: str) -> None:
-        """Append a message."""
-        self._messages.append(QueuedMessage(f"{self.name}-{next(self._numbers)}", body, group))
+    def send(self, body: bytes, group: str | None) -> None:
+        """Append a message; one without a group is ordered by that in its body (ROUTER-BROKER-4)."""
+        by = group or group_in_body(body)
+        self._messages.append(QueuedMessage(f"{self.name}-{next(self._numbers)}", body, by, group))
         self._wake()
 
     def lease(self, most: int, owner: object) -> list[QueuedMessage]:
         """Lease visible messages; in an ordered queue an invisible message blocks the later ones of its group."""
         now_ms = self._clock.now_ms()
-        blocked: set[str] = set()
+        blocked: set[str | None] = set()
         found: list[QueuedMessage] = []
         for message in self._messages:
             if message.visible_ms > now_ms:
-                if self.ordered:
+                if self.ordered and message.group is not None:
                     blocked.add(message.group)
             elif message.group not in blocked and len(found) < most:
                 message.receives += 1

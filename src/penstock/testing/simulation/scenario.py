@@ -22,6 +22,8 @@ class PlannedQueue(msgspec.Struct, frozen=True):
     visibility_s: float
     connections: int
     faults: LinkFaults
+    # Whether messages name their group in the body alone.
+    group_in_body: bool = False
 
 
 class PlannedPublication(msgspec.Struct, frozen=True):
@@ -81,7 +83,12 @@ def _queue(chance: Chance, number: int) -> PlannedQueue:
         is_shut=chance.fork("shut").happens(0.1),
     )
     return PlannedQueue(
-        f"q{number}", chance.happens(0.8), chance.one_of([10.0, 15.0, 30.0]), chance.whole(1, 3), faults
+        f"q{number}",
+        chance.happens(0.8),
+        chance.one_of([10.0, 15.0, 30.0]),
+        chance.whole(1, 3),
+        faults,
+        chance.fork("body").happens(0.3),
     )
 
 

@@ -86,7 +86,7 @@ class SimulatedSource:
             except TimeoutError:
                 return []
         # Leased before the answer is sent: if that is lost, the messages are redelivered later.
-        received = [Received(each.broker_id, each.body, each.group, each.handle, self.ordered) for each in leased]
+        received = [Received(each.broker_id, each.body, each.named_group, each.handle, self.ordered) for each in leased]
         await self._travel()
         return received
 

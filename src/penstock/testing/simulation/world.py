@@ -43,6 +43,7 @@ class RouterWorld:
             each.name: SimulatedQueue(each.name, clock, each.visibility_s, ordered=each.ordered)
             for each in self._scenario.queues
         }
+        self._group_in_body = {each.name for each in self._scenario.queues if each.group_in_body}
         self._endpoints = {
             url: SimulatedEndpoint(faults, chance.fork(url)) for url, faults in self._scenario.endpoints.items()
         }
@@ -73,7 +74,8 @@ class RouterWorld:
         for each in self._scenario.publications:
             await asyncio.sleep(each.at_s - passed_s)
             passed_s = each.at_s
-            self._queues[each.queue].send(encode_pointer(each.pointer), each.pointer.group)
+            group = None if each.queue in self._group_in_body else each.pointer.group
+            self._queues[each.queue].send(encode_pointer(each.pointer), group)
 
     async def _start(self, *, is_active: bool) -> RouterLife:
         self._starts += 1

@@ -7,6 +7,7 @@ beside a round on Spark.
 import asyncio
 import logging
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import closing
@@ -17,6 +18,7 @@ import uvloop
 
 from penstock.cluster import OFF, RENEW_S, TTL_S, Alone, Standby, Terms, lease_for, running
 from penstock.domain.ids import TsidFactory
+from penstock.domain.pace.credit import AwakeStream
 from penstock.edge.clock import Clock
 from penstock.edge.pause import Pause, pause
 from penstock.events.dispatch.pending_job_poller import wait_for_work
@@ -96,6 +98,16 @@ class DriverLeader:
         assert self._loop is not None
         led = asyncio.run_coroutine_threadsafe(_is_done_within(self.leadership.becomes(True), within_s), self._loop)
         return led.result(within_s + _ASK_S)
+
+    def take(self, jobs: "Counter[AwakeStream]") -> None:
+        """Count jobs that a round publishes, so that the driver does not use their credit again meanwhile."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self.counts.in_hand.update, jobs)
+
+    def release(self, jobs: "Counter[AwakeStream]") -> None:
+        """Stop counting jobs of a round that has ended."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self.counts.in_hand.subtract, jobs)
 
     def stand_down(self) -> None:
         """Stop leading, because another node leads."""

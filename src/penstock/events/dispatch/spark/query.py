@@ -4,6 +4,7 @@ A tick comes when many lanes are awake. While few are, the driver publishes from
 """
 
 import threading
+from collections import Counter
 from contextlib import suppress
 
 from pyspark.sql import DataFrame, SparkSession
@@ -68,6 +69,7 @@ class DispatchQuery:
             publishes=publishes,
         )
         leader.open()
+        self._credit = CreditBook(rounds.default_pool, rests=False, in_hand=leader.counts.in_hand)
         try:
             if self._once:
                 self._prepare(leader)
@@ -104,7 +106,12 @@ class DispatchQuery:
             return DispatchReport()
         until_ms = now_ms + int(_LONGEST_ROUND_S * 1000)
         spec = self._rounds.spec(ranges, LaneOwner(owner, token), now_ms=now_ms, until_ms=until_ms)
-        report = self._rounds.run(spark, spec)
+        granted = Counter({span.stream: span.jobs for span in ranges if span.stream is not None})
+        leader.take(granted)
+        try:
+            report = self._rounds.run(spark, spec)
+        finally:
+            leader.release(granted)
         self._note(report, leader)
         return report
 

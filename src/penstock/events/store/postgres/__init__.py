@@ -46,10 +46,9 @@ class PostgresTransaction:
         rows = self.all(statement, **values)
         return rows[0] if rows else None
 
-    def bulk(self, statement: str, rows: Sequence[Row]) -> None:
-        """Run one statement for many rows."""
-        if rows:
-            self._run(_QUERIES[statement], _columns(rows))
+    def bulk(self, statement: str, rows: Sequence[Row]) -> int:
+        """Run one statement for many rows; return how many it wrote."""
+        return self._session.execute(_QUERIES[statement], _columns(rows), binary=True).rowcount if rows else 0
 
     def select(self, text: str, values: dict[str, object]) -> list[Row]:
         """Return the rows of a SELECT that was put together."""
@@ -62,6 +61,9 @@ class PostgresTransaction:
     def gate(self, *, exclusive: bool) -> None:
         """Keep claims, which share the gate, apart from what must not run beside one."""
         self.all("gate_exclusive" if exclusive else "gate_shared", key=_GATE)
+
+    def overwrite_replaced(self) -> None:
+        """Nothing to do: VACUUM removes old rows, and the write-ahead log ends with its retention."""
 
     def take_turns(self, count: int) -> list[int]:
         """Return `count` numbers, each larger than all before."""
@@ -195,7 +197,7 @@ class PostgresDatabase:
         """Do work of one statement, which needs no transaction around it."""
         return await self._done(work, whole=False)
 
-    read = write_one
+    read = read_few = write_one
 
     async def keep_months(self, now_ms: int) -> None:
         """Have the partitions of this month and the next."""
@@ -208,6 +210,9 @@ class PostgresDatabase:
     def trouble(self) -> str | None:
         """Return None: its disk is the server's."""
         return None
+
+    def require_room(self) -> None:
+        """Nothing to do: its disk is the server's."""
 
     async def close(self) -> None:
         """Stop listening and disconnect."""

@@ -14,7 +14,7 @@ from penstock.domain.event import StoredEvent
 from penstock.domain.job import Attempt, DispatchJob
 from penstock.domain.job_state import FINAL, TRANSITIONS, JobStatus
 from penstock.domain.order import is_expired
-from penstock.events.store.database import RepositoryPart, Row, Transaction, reads, writes
+from penstock.events.store.database import RepositoryPart, Row, Transaction, reads_few, writes
 from penstock.events.store.repository.lanes import move, move_and_wake, wake_waiting
 from penstock.events.store.statements import STATUS_OF, StoredState, event_of, job_of
 
@@ -115,7 +115,7 @@ class DeliveryBegins(msgspec.Struct, frozen=True):
 class JobDeliveries(RepositoryPart):
     """Deliveries of jobs: they begin, and they end."""
 
-    @reads
+    @reads_few
     def begin(self, tx: Transaction, job_ids: Collection[str], now_ms: int) -> DeliveryBegins:
         """Return those of the jobs that the queue brought whose turn it is: of an ordered lane, one."""
         begun, ((changes,),) = tx.together(("begin_jobs", _beginning(job_ids, now_ms)), ("subscription_changes", {}))

@@ -9,7 +9,7 @@ from penstock.domain.event import StoredEvent
 from penstock.domain.job import CreatedJob, NewJob
 from penstock.domain.order import LaneKey, lane_of, tiered_sequence
 from penstock.events.errors import EventNotFound, JobNotFound, WrongJobStatus
-from penstock.events.store.database import RepositoryPart, Row, Transaction, reads, writes
+from penstock.events.store.database import RepositoryPart, Row, Transaction, adds, reads, writes
 from penstock.events.store.repository.lanes import LaneOrigin, call_lanes, move_and_wake
 from penstock.events.store.statements import CODE_OF_MODE, STATUS_OF, StoredState, event_of
 
@@ -20,7 +20,7 @@ _CANCELLABLE = (StoredState.WAITING, StoredState.READY, StoredState.QUEUED)
 class EventRecords(RepositoryPart):
     """Events, and the jobs they cause."""
 
-    @writes
+    @adds
     def publish(self, tx: Transaction, events: Sequence[StoredEvent], jobs: Sequence[NewJob], now_ms: int) -> list[str]:
         """Keep events with the jobs they cause; return the id of each event.
 
@@ -31,7 +31,7 @@ class EventRecords(RepositoryPart):
         _insert_jobs(tx, [job for job in jobs if job.event_id in new], now_ms)
         return ids
 
-    @writes
+    @adds
     def add_events(self, tx: Transaction, events: Sequence[StoredEvent]) -> list[str]:
         """Keep events whose jobs `fan_out` creates later; return the id of each, as `publish` does."""
         return insert_events(tx, events, fanned_out=False)
@@ -73,7 +73,7 @@ class JobRecords(RepositoryPart):
     A decision about some jobs applies to all of them or, with JobNotFound or WrongJobStatus, to none.
     """
 
-    @writes
+    @adds
     def create_jobs(self, tx: Transaction, jobs: Sequence[NewJob], now_ms: int) -> list[CreatedJob]:
         """Create jobs; for a known idempotency key of a tenant return the job that has it."""
         return insert_new_jobs(tx, jobs, now_ms)
@@ -119,7 +119,8 @@ def insert_new_jobs(tx: Transaction, jobs: Sequence[NewJob], now_ms: int) -> lis
 
 def insert_events(tx: Transaction, events: Sequence[StoredEvent], *, fanned_out: bool) -> list[str]:
     """Keep events; return the id of each, or of the same event published before."""
-    tx.bulk("insert_events", [_event_row(event, fanned_out) for event in events])
+    if tx.bulk("insert_events", [_event_row(event, fanned_out) for event in events]) == len(events):
+        return [event.id for event in events]
     kept = _ids_of_known(tx, events)
     return [kept[event.tenant, event.source, event.cloud_id] for event in events]
 

@@ -25,6 +25,8 @@ class LaneRun(msgspec.Struct, frozen=True):
     """The job on its way whose end wakes the lane, because with these enough of its jobs are on their way."""
     moves_to: str | None = None
     """The pool of its next jobs, if that is another one than before."""
+    stream: AwakeStream | None = None
+    """The stream whose credit the jobs use."""
 
 
 class LaneRow(NamedTuple):
@@ -51,7 +53,8 @@ def run_of(row: LaneRow, content: LaneContent, most: int, lane_credit: int, now_
     returns = [Return(job.publish_round - job.delivery_count, job.updated_at_ms) for job in jobs]
     tried = bool(jobs) and jobs[0].delivery_count > 0 and jobs[0].mode is DispatchMode.BLOCK_ON_ERROR
     offer = LaneOffer(claimed, returns, tried, content.on_their_way)
-    return credited_run(row.lane, row.turn, row.pool, offer, lane_credit, now_ms)
+    run = credited_run(row.lane, row.turn, row.pool, offer, lane_credit, now_ms)
+    return msgspec.structs.replace(run, stream=row.stream)
 
 
 def claimed_job(lane: LaneKey, job: LaneJob) -> ClaimedJob:

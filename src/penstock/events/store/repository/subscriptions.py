@@ -1,7 +1,7 @@
 """Subscriptions and pools: create, change, pause, delete and look them up."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -62,6 +62,18 @@ class SubscriptionRecords(RepositoryPart):
         if not tx.all("delete_subscription", id=subscription_id):
             raise UnknownSubscription(subscription_id)
         tx.all("wake_lanes_of_subscription", subscription_id=subscription_id)
+
+    @writes
+    def seal_subscriptions(self, tx: Transaction, seal: Callable[[Subscription], Subscription]) -> None:
+        """Replace what `seal` changes of stored subscriptions, and leave no trace of what was there before."""
+        for definition, paused in tx.all("subscriptions"):
+            stored = _subscription_of((definition, paused))
+            sealed = seal(stored)
+            if sealed != stored:
+                tx.overwrite_replaced()
+                # What another node has changed meanwhile, it has sealed.
+                new = _encode(msgspec.structs.replace(sealed, paused=False)).decode()
+                tx.all("replace_definition", id=stored.id, definition=new, before=definition)
 
     @reads
     def get_subscription(self, tx: Transaction, subscription_id: str) -> Subscription:

@@ -28,12 +28,14 @@ ON CONFLICT DO NOTHING
 SELECT 1 FROM lanes WHERE group_key = ANY(:group_keys) ORDER BY group_key, ordered FOR UPDATE
 
 -- call_lanes --
+-- A lane that need not wake is locked all the same, but not written.
 INSERT INTO lanes (group_key, ordered, subscription_id, pool, turn, awake, in_flight)
 SELECT group_key, ordered, subscription_id, pool, turn, true, 0
 FROM unnest(%b::text[], %b::boolean[], %b::text[], %b::text[], %b::bigint[])
     AS woken (group_key, ordered, subscription_id, pool, turn)
 ORDER BY group_key COLLATE "C", ordered
-ON CONFLICT (group_key, ordered) DO UPDATE SET awake = (lanes.in_flight = 0 AND lanes.waits_for IS NULL)
+ON CONFLICT (group_key, ordered) DO UPDATE SET awake = true
+WHERE NOT lanes.awake AND lanes.in_flight = 0 AND lanes.waits_for IS NULL
 
 -- wake_lanes --
 INSERT INTO lanes (group_key, ordered, subscription_id, pool, turn, awake, in_flight)

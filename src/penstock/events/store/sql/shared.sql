@@ -376,6 +376,9 @@ ON CONFLICT DO NOTHING RETURNING id
 -- change_subscription --
 UPDATE subscriptions SET name = :name, definition = :definition WHERE id = :id RETURNING id
 
+-- replace_definition --
+UPDATE subscriptions SET definition = :definition WHERE id = :id AND definition = :before RETURNING id
+
 -- name_taken --
 SELECT 1 FROM subscriptions WHERE tenant = :tenant AND name = :name AND id <> :id
 
@@ -550,3 +553,15 @@ FROM jobs WHERE id {among ids}
 UNION ALL
 SELECT id, tenant, type, event_id, subscription_id, group_key, pool, target, scheduled_for_ms, created_at_ms
 FROM archived_jobs WHERE id {among ids}
+
+-- Feeds
+
+-- put_feed --
+INSERT INTO topic_feeds (topic, definition) VALUES (:topic, :definition)
+ON CONFLICT (topic) DO UPDATE SET definition = excluded.definition RETURNING topic
+
+-- feeds --
+SELECT definition FROM topic_feeds ORDER BY topic
+
+-- delete_feed --
+DELETE FROM topic_feeds WHERE topic = :topic RETURNING topic

@@ -1,4 +1,5 @@
--- Statements that only SQLite understands. Those with question marks are run once per row.
+-- Statements that only SQLite understands. Those with question marks are run once per row, or, if the row is a list of
+-- VALUES, with a number of rows at a time.
 
 -- insert_jobs --
 INSERT INTO jobs (
@@ -17,7 +18,7 @@ ON CONFLICT DO NOTHING
 
 -- call_lanes --
 INSERT INTO lanes (group_key, ordered, subscription_id, pool, turn, awake, in_flight) VALUES (?, ?, ?, ?, ?, true, 0)
-ON CONFLICT (group_key, ordered) DO UPDATE SET awake = (in_flight = 0 AND waits_for IS NULL)
+ON CONFLICT (group_key, ordered) DO UPDATE SET awake = true WHERE NOT awake AND in_flight = 0 AND waits_for IS NULL
 
 -- wake_lanes --
 INSERT INTO lanes (group_key, ordered, subscription_id, pool, turn, awake, in_flight) VALUES (?, ?, ?, ?, ?, true, 0)
@@ -37,14 +38,18 @@ UPDATE lanes SET awake = false, waits_for = ?3 WHERE group_key = ?1 AND ordered 
 -- move_lanes --
 UPDATE lanes SET pool = ?3 WHERE group_key = ?1 AND ordered = ?2
 
--- claim_lane --
+-- claim_lanes --
 UPDATE lanes SET in_flight = 1, awake = false, waits_for = NULL, claimed_by = :owner, claimed_until_ms = :until_ms
-WHERE group_key = :group_key AND ordered = :ordered AND turn = :turn AND (in_flight = 0 OR claimed_by = :owner)
+FROM json_each(:lanes) AS wanted
+WHERE group_key = json_extract(wanted.value, '$[0]') AND ordered = json_extract(wanted.value, '$[1]')
+  AND turn = json_extract(wanted.value, '$[2]') AND (in_flight = 0 OR claimed_by = :owner)
 RETURNING group_key, ordered, subscription_id
 
 -- queue_published --
-UPDATE jobs SET state = {QUEUED}, lease_until_ms = ?3, updated_at_ms = ?4
-WHERE id = ?1 AND publish_round = ?2 AND state + 0 = {READY}
+WITH published (id, publish_round, lease_until_ms, now_ms) AS (VALUES (?, ?, ?, ?))
+UPDATE jobs SET state = {QUEUED}, lease_until_ms = published.lease_until_ms, updated_at_ms = published.now_ms
+FROM published
+WHERE jobs.id = published.id AND jobs.publish_round = published.publish_round AND jobs.state + 0 = {READY}
 
 -- drop_landed_lanes --
 DELETE FROM lanes WHERE group_key = ?1 AND ordered = ?2 AND claimed_by = ?3 AND NOT EXISTS (
@@ -112,18 +117,25 @@ SELECT group_key, ordered, turn, {is paused lanes}, pool FROM lanes {by lanes_cl
 WHERE claimed_until_ms IS NOT NULL AND claimed_by = :owner AND turn BETWEEN :first AND :last ORDER BY turn
 
 -- deliveries_under_way --
-SELECT id, delivery_count + 1 FROM jobs WHERE id {among ids} AND state + 0 IN ({READY}, {QUEUED})
+SELECT json_group_array(json_array(id, delivery_count + 1)) FROM jobs
+WHERE id {among ids} AND state + 0 IN ({READY}, {QUEUED})
 
 -- finish_jobs --
 -- The columns are those of EndedDelivery in repository/deliveries.py.
-UPDATE jobs SET state = ?3, delivery_count = ?2, attempt_count = attempt_count + ?4, publish_round = publish_round + ?5,
-    due_at_ms = coalesce(?6, due_at_ms), owner = NULL, lease_until_ms = ?7, updated_at_ms = ?8, finished_at_ms = ?9,
-    last_error = ?15
-WHERE id = ?1 AND state + 0 IN ({READY}, {QUEUED}) AND delivery_count = ?2 - 1
+WITH ended (
+    id, number, state, spent, rounds, due_at_ms, lease_until_ms, now_ms, finished_at_ms, outcome, at_ms, duration_ms,
+    status_code, response, error
+) AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
+UPDATE jobs SET state = ended.state, delivery_count = ended.number, attempt_count = attempt_count + ended.spent,
+    publish_round = publish_round + ended.rounds, due_at_ms = coalesce(ended.due_at_ms, jobs.due_at_ms), owner = NULL,
+    lease_until_ms = ended.lease_until_ms, updated_at_ms = ended.now_ms, finished_at_ms = ended.finished_at_ms,
+    last_error = ended.error
+FROM ended
+WHERE jobs.id = ended.id AND jobs.state + 0 IN ({READY}, {QUEUED}) AND jobs.delivery_count = ended.number - 1
 
 -- add_attempts --
 INSERT INTO attempts (job_id, number, outcome, at_ms, duration_ms, status_code, response, error)
-VALUES (?1, ?2, ?10, ?11, ?12, ?13, ?14, ?15)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 
 -- add_pool_queues --
 INSERT INTO pool_queues (code) VALUES (?) ON CONFLICT DO NOTHING

@@ -78,6 +78,8 @@ class SqliteDatabase:
         self._reading = ThreadPoolExecutor(1, "jobs-reader")
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
+        # For the thread of the event loop.
+        self._own_reader: sqlite3.Connection | None = None
         self._signal: SharedSignal | None = None
         self._refuses = False
         self._disk_space = DiskSpace(self._path.parent, free)
@@ -95,6 +97,7 @@ class SqliteDatabase:
         try:
             self._writer = await loop.run_in_executor(self._reading, self._migrated)
             self._reader = await loop.run_in_executor(self._reading, self._connect)
+            self._own_reader = await loop.run_in_executor(self._reading, self._connect)
         except sqlite3.Error as error:
             raise DatabaseFailed(f"the database {self._path} cannot be opened: {_explained(error)}") from error
         self._signal = SharedSignal(self._path.with_name(f"{self._path.name}-calls"))
@@ -122,9 +125,23 @@ class SqliteDatabase:
         except _REFUSALS as error:
             raise DatabaseFailed(f"the database {self._path} cannot be read: {error}") from error
 
+    async def read_few(self, work: Work[Result]) -> Result:
+        """Do work that reads some rows by their keys, here: to pass it to another thread costs more than to do it."""
+        if self._own_reader is None:
+            raise DatabaseFailed(f"the database {self._path} is not open")
+        try:
+            return work(SqliteTransaction(self._own_reader))
+        except _REFUSALS as error:
+            raise DatabaseFailed(f"the database {self._path} cannot be read: {error}") from error
+
     def trouble(self) -> str | None:
         """Return what keeps it from taking changes: a full disk."""
         return self._disk_space.problem()
+
+    def require_room(self) -> None:
+        """Raise DatabaseFailed while the disk is nearly full."""
+        if (lack := self._disk_space.lack()) is not None:
+            raise DatabaseFailed(lack)
 
     async def keep_months(self, now_ms: int) -> None:
         """Nothing to do: the tables have no partitions."""
@@ -146,10 +163,10 @@ class SqliteDatabase:
             self._thread = None
         self._reading.shutdown()
         # The writer last: the last connection to close folds the log into the database.
-        for connection in (self._reader, self._writer):
+        for connection in (self._own_reader, self._reader, self._writer):
             if connection is not None:
                 connection.close()
-        self._reader = self._writer = None
+        self._own_reader = self._reader = self._writer = None
         if self._signal is not None:
             self._signal.close()
             self._signal = None
@@ -222,6 +239,8 @@ class SqliteDatabase:
             self._refuses = True
         else:
             self._refuses = False
+        if transaction.overwrites:
+            writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._note_room(results, changed=writer.total_changes > changes_before)
         if not loop.is_closed():
             loop.call_soon_threadsafe(_settle, [done for _, done in tasks], results)

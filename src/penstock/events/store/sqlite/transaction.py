@@ -3,8 +3,11 @@
 Lanes are read one by one, which costs no round trip here.
 """
 
+import re
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from itertools import chain
 
 import msgspec
 
@@ -17,6 +20,9 @@ _QUERIES = queries(Dialect.SQLITE)
 _FIRST_BLOCKER = _QUERIES["first_blocker"]
 _FIRST_JOBS = _QUERIES["first_jobs"]
 _ON_ITS_WAY = _QUERIES["lane_on_its_way"]
+_VALUES = re.compile(r"VALUES (\([^()]*\))")
+_CHUNKS = (64, 8)
+_decode_deliveries = msgspec.json.Decoder(list[tuple[str, int]]).decode
 _MODES = {True: (StoredMode.BLOCK_ON_ERROR, StoredMode.NEXT_ON_ERROR), False: (StoredMode.IMMEDIATE,)}
 
 
@@ -26,6 +32,7 @@ class SqliteTransaction:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self.announced = False
+        self.overwrites = False
 
     def all(self, statement: str, /, **values: object) -> list[Row]:
         """Return all rows of a statement."""
@@ -36,9 +43,15 @@ class SqliteTransaction:
         rows = self.all(statement, **values)
         return rows[0] if rows else None
 
-    def bulk(self, statement: str, rows: Sequence[Row]) -> None:
-        """Run one statement for many rows."""
-        self._connection.executemany(_QUERIES[statement], rows)
+    def bulk(self, statement: str, rows: Sequence[Row]) -> int:
+        """Run one statement for many rows; return how many it wrote."""
+        execute, written, done = self._connection.execute, 0, 0
+        for size, text in _in_chunks(statement):
+            while len(rows) - done >= size:
+                written += execute(text, list(chain.from_iterable(rows[done : done + size]))).rowcount
+                done += size
+        rest = rows[done:]
+        return written + (self._connection.executemany(_QUERIES[statement], rest).rowcount if rest else 0)
 
     def select(self, text: str, values: dict[str, object]) -> list[Row]:
         """Return the rows of a SELECT that was put together."""
@@ -52,6 +65,11 @@ class SqliteTransaction:
 
     def gate(self, *, exclusive: bool) -> None:
         """Nothing to do: there is no other writer."""
+
+    def overwrite_replaced(self) -> None:
+        """Fill what is replaced with zeros, where SQLite does not do so by itself; the log is emptied afterwards."""
+        self._connection.execute("PRAGMA secure_delete = ON")
+        self.overwrites = True
 
     def take_turns(self, count: int) -> list[int]:
         """Return `count` numbers, each larger than all before."""
@@ -99,12 +117,8 @@ class SqliteTransaction:
 
     def take_lanes(self, lanes: Mapping[LaneKey, int], owner: str, until_ms: int) -> list[Row]:
         """Claim lanes that still have the turn given with each."""
-        claim = {"owner": owner, "until_ms": until_ms}
-        return [
-            row
-            for (group_key, ordered), turn in lanes.items()
-            for row in self.all("claim_lane", group_key=group_key, ordered=ordered, turn=turn, **claim)
-        ]
+        wanted = [(group_key, int(ordered), turn) for (group_key, ordered), turn in lanes.items()]
+        return self.all("claim_lanes", lanes=wanted, owner=owner, until_ms=until_ms)
 
     def together(self, *statements: Statement) -> list[list[Row]]:
         """Return the rows of several statements."""
@@ -112,11 +126,12 @@ class SqliteTransaction:
 
     def finish_jobs(self, rows: Sequence[Row]) -> list[Row]:
         """End deliveries and keep their attempts."""
-        under_way = set(self.all("deliveries_under_way", ids=[row[0] for row in rows]))
+        ((found,),) = self.all("deliveries_under_way", ids=[row[0] for row in rows])
+        under_way = set(_decode_deliveries(found))
         # By its delivery, so that one which is there twice ends once.
         ending = {delivery: row for row in rows if (delivery := row[:2]) in under_way}
         self.bulk("finish_jobs", list(ending.values()))
-        self.bulk("add_attempts", list(ending.values()))
+        self.bulk("add_attempts", [row[:2] + row[9:] for row in ending.values()])
         return list(ending)
 
     def announce(self) -> None:
@@ -138,6 +153,20 @@ class SqliteTransaction:
             known = MODE_OF[mode]
             jobs += [LaneJob(job_id, known, *rest) for job_id, _, *rest in execute(_FIRST_JOBS, values)]
         return LaneContent(Position(*found) if found else None, jobs, on_its_way)
+
+
+@cache
+def _in_chunks(statement: str) -> list[tuple[int, str]]:
+    """Return a statement with one list of VALUES for many rows, by their number; empty if it has none.
+
+    sqlite3 lets other threads run at every step of a statement, and has to wait for them afterwards: a statement of
+    many rows is one step.
+    """
+    text = _QUERIES[statement]
+    row = _VALUES.search(text)
+    if row is None:
+        return []
+    return [(size, text.replace(row[1], ", ".join([row[1]] * size))) for size in _CHUNKS]
 
 
 def _plain(value: object) -> object:

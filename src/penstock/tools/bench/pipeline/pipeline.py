@@ -15,6 +15,7 @@ from penstock.spark.session import SessionSettings, spark_session
 from penstock.tools.bench.pipeline.audit import audited_per_s
 from penstock.tools.bench.pipeline.dispatch import dispatched_per_s
 from penstock.tools.bench.pipeline.fan_out import fan_out_rates
+from penstock.tools.bench.pipeline.lake import facts_per_s, sql_count_s
 from penstock.tools.bench.pipeline.latency import PER_S, steady_state
 from penstock.tools.bench.pipeline.replay import replayed_per_s
 from penstock.tools.bench.pipeline.start import first_batch_s
@@ -26,8 +27,10 @@ _WARM_UP_JOBS = 5_000
 class PipelineFigures(msgspec.Struct, kw_only=True):
     """What `penstock bench pipeline` reports. Spark has the heap that Penstock gives it by default, 768 MB."""
 
-    fan_out_jobs_per_s: float
+    fan_out_stored_jobs_per_s: float
     """From events to jobs in PostgreSQL, by the streaming job; 5 of 1,000 subscriptions match each event."""
+    fan_out_jobs_per_s: float
+    """The same, by its earlier name."""
     fan_out_vs_inserts: float
     """The same over PostgreSQL's own rate: as many jobs and lanes inserted from `generate_series`, in turns."""
     dispatch_jobs_per_s: float
@@ -36,6 +39,10 @@ class PipelineFigures(msgspec.Struct, kw_only=True):
     """Attempts of a clean history in Parquet, with their jobs and events."""
     replay_per_s: float
     """Jobs in PostgreSQL delivered again by Spark's tasks, signed, with their attempts recorded."""
+    facts_rows_per_s: float
+    """Attempts in PostgreSQL written to the lake's Delta tables, with names, keys and sizes."""
+    sql_count_10m_s: float
+    """Seconds of a count by subscription and outcome over 10 million deliveries in the lake."""
     latency_p50_ms: float
     """From the publication of an event to its POST at the subscriber at 100 events/s, by `penstock up` with Spark."""
     latency_p99_ms: float
@@ -53,6 +60,8 @@ class PipelineSizes(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int
     attempts: int
     replays: int
+    facts: int
+    deliveries: int
     seconds: int
 
 
@@ -76,15 +85,22 @@ def bench_pipeline(
             dispatched.append(dispatched_per_s(spark, url, sizes.jobs))
         tell(f"a replay of {sizes.replays:,} jobs")
         replayed = replayed_per_s(spark, url, sizes.replays, rounds)
+        tell(f"facts of {sizes.facts:,} attempts")
+        facts = facts_per_s(spark, url, directory, sizes.facts, rounds)
+        tell(f"a question to a lake of {sizes.deliveries:,} deliveries, which are written first")
+        asked_s = sql_count_s(spark, directory, sizes.deliveries, rounds)
     with _directory() as directory, _spark(AUDIT_SETTINGS) as spark:
         tell(f"an audit of {sizes.attempts:,} attempts, which are written first")
         audited = audited_per_s(spark, directory, sizes.attempts, rounds)
     return PipelineFigures(
+        fan_out_stored_jobs_per_s=fan_out.jobs_per_s,
         fan_out_jobs_per_s=fan_out.jobs_per_s,
         fan_out_vs_inserts=fan_out.vs_inserts,
         dispatch_jobs_per_s=statistics.median(dispatched),
         audit_rows_per_s=audited,
         replay_per_s=replayed,
+        facts_rows_per_s=facts,
+        sql_count_10m_s=asked_s,
         latency_p50_ms=steady.p50_ms,
         latency_p99_ms=steady.p99_ms,
         start_s=start_s,

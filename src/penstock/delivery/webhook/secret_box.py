@@ -1,0 +1,137 @@
+"""Signing secrets and header values of subscriptions, encrypted where they are stored (AES-256-GCM).
+
+A sealed value is `sealed:v1:KEY:TEXT`: the name of the key, which is part of its hash, and nonce with ciphertext in
+base64. The id of the subscription is authenticated too, so that a value that was moved to another row cannot be opened.
+Values stay sealed in memory, in Spark and in the API; they are opened for a delivery.
+"""
+
+import binascii
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.delivery.errors import SecretUnreadable
+from penstock.domain.errors import FailedPrecondition
+from penstock.domain.subscription import Subscription
+from penstock.edge.randomness import random_bytes
+from penstock.ops.config import JobsOptions
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+SEALED = "sealed:v1:"
+
+_KEY_BYTES = 32
+_NONCE_BYTES = 12
+_NAME_CHARS = 8
+_SEPARATORS = re.compile(r"[,\s]+")
+_ADVICE = "set the key with which it was encrypted in jobs.encryption_keys or jobs.encryption_key_file"
+
+
+class SecretBox:
+    """Seals with the first key, and opens with any, so that a key can be replaced; without keys it seals nothing."""
+
+    def __init__(self, keys: Sequence[bytes] = ()) -> None:
+        self._keys = {_name_of(key): key for key in keys}
+        self._first = next(iter(self._keys), "")
+
+    def sealed(self, subscription: Subscription) -> Subscription:
+        """Return a subscription as it is stored: every secret and header value sealed with the first key."""
+        if not self._first:
+            return subscription
+        return _replaced(subscription, lambda value: self._seal(value, subscription))
+
+    def sealed_for_rest(self, subscription: Subscription) -> Subscription:
+        """Return a stored subscription as it should be stored; SecretUnreadable if its key is missing or wrong."""
+        self.opened(subscription)
+        return self.sealed(subscription)
+
+    def opened(self, subscription: Subscription) -> Subscription:
+        """Return a subscription as a delivery needs it; SecretUnreadable if its key is missing or wrong."""
+        if not _is_sealed(subscription):
+            return subscription
+        return _replaced(subscription, lambda value: self._open(value, subscription))
+
+    def _seal(self, value: str, subscription: Subscription) -> str:
+        if value.startswith(f"{SEALED}{self._first}:"):
+            return value
+        nonce = random_bytes(_NONCE_BYTES)
+        text = self._open(value, subscription).encode()
+        content = nonce + self._ciphers[self._first].encrypt(nonce, text, subscription.id.encode())
+        return f"{SEALED}{self._first}:{b64encode(content).decode()}"
+
+    def _open(self, value: str, subscription: Subscription) -> str:
+        if not value.startswith(SEALED):
+            return value
+        from cryptography.exceptions import InvalidTag
+
+        name, _, text = value.removeprefix(SEALED).partition(":")
+        cipher = self._ciphers.get(name)
+        of = f"a secret of subscription {subscription.name!r} ({subscription.id})"
+        if cipher is None:
+            has = f"this process has {', '.join(self._keys)}" if self._keys else "this process has no key"
+            raise SecretUnreadable(f"{of} is encrypted with key {name}, and {has}: {_ADVICE}")
+        try:
+            content = b64decode(text, validate=True)
+            return cipher.decrypt(content[:_NONCE_BYTES], content[_NONCE_BYTES:], subscription.id.encode()).decode()
+        except (InvalidTag, ValueError) as error:
+            raise SecretUnreadable(f"{of} is damaged: it cannot be decrypted with its key {name}; rotate it") from error
+
+    @cached_property
+    def _ciphers(self) -> "dict[str, AESGCM]":
+        # Imported when it is used: most installations have no keys, and the import costs every start 20 ms.
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        return {name: AESGCM(key) for name, key in self._keys.items()}
+
+
+def encryption_keys(options: JobsOptions) -> tuple[bytes, ...]:
+    """Return the keys for secrets at rest, the one that encrypts first: of the setting, then of the file."""
+    keys = [_parsed(text, "jobs.encryption_keys") for text in _SEPARATORS.split(options.encryption_keys) if text]
+    if options.encryption_key_file:
+        path = Path(options.encryption_key_file).expanduser()
+        try:
+            lines = path.read_text(encoding="ascii", errors="replace")
+        except OSError as error:
+            raise FailedPrecondition(f"jobs.encryption_key_file {path} cannot be read: {error.strerror}") from error
+        found = [_parsed(text, f"jobs.encryption_key_file {path}") for text in _SEPARATORS.split(lines) if text]
+        if not found:
+            raise FailedPrecondition(f"jobs.encryption_key_file {path} has no key; {_HOW_TO_CREATE}")
+        keys += found
+    return tuple(dict.fromkeys(keys))
+
+
+_HOW_TO_CREATE = f"create one with `openssl rand -base64 {_KEY_BYTES}`"
+
+
+def _parsed(text: str, where: str) -> bytes:
+    try:
+        key = b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != _KEY_BYTES:
+        # Without the text, which may be a key with a typing error.
+        raise FailedPrecondition(f"{where} has a key that is not {_KEY_BYTES} bytes in base64; {_HOW_TO_CREATE}")
+    return key
+
+
+def _name_of(key: bytes) -> str:
+    return sha256(b"penstock encryption key" + key).hexdigest()[:_NAME_CHARS]
+
+
+def _is_sealed(subscription: Subscription) -> bool:
+    return any(value.startswith(SEALED) for value in (*subscription.secrets, *subscription.headers.values()))
+
+
+def _replaced(subscription: Subscription, replace: Callable[[str], str]) -> Subscription:
+    return msgspec.structs.replace(
+        subscription,
+        secrets=tuple(map(replace, subscription.secrets)),
+        headers={name: replace(value) for name, value in subscription.headers.items()},
+    )
