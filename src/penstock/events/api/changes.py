@@ -32,6 +32,8 @@ IN_WORDS: Mapping[str, str] = {
     f"POST {_V1}/subscriptions/{{id}}/test": "tested {name}",
     f"PUT {_V1}/pools/{{code}}": "set the limits of pool {code}",
     f"DELETE {_V1}/pools/{{code}}": "deleted pool {code}",
+    f"PUT {_V1}/feeds/{{topic}}": "let topic {topic} feed events",
+    f"DELETE {_V1}/feeds/{{topic}}": "stopped topic {topic} from feeding events",
     f"POST {_V1}/replays": "replayed {count} jobs",
     f"POST {_V1}/breakers/reset": "closed a breaker",
     f"POST {_V1}/breakers/reset-all": "closed all breakers",
