@@ -372,7 +372,7 @@ def test_a_subscription_is_made_tested_paused_and_given_a_new_secret(
     opened(page, "subscriptions")
     press(page, "New subscription…")
     dialog = page.get_by_role("dialog")
-    dialog.get_by_label("Name").fill("made-here")
+    dialog.get_by_label("Name", exact=True).fill("made-here")
     dialog.get_by_label("Events, such as").fill("made:**")
     dialog.get_by_label("Target URL").fill("http://user:secret@nowhere.example/")
     dialog.get_by_role("button", name="Create").click()

@@ -72,11 +72,11 @@ function factsOf(job) {
 }
 
 function entry(attempt) {
-  const code = attempt.statusCode === null ? "no answer" : `HTTP ${attempt.statusCode}`;
+  const answered = attempt.statusCode === null ? "no answer" : `HTTP ${attempt.statusCode}`;
   return h(
     "li",
     { "data-kind": kindOf(attempt.outcome) },
-    h("div", { class: "line" }, h("strong", {}, `Delivery ${attempt.number}`), badge(attempt.outcome, kindOf(attempt.outcome)), h("span", {}, code), h("span", {}, format.took(attempt.durationMs))),
+    h("div", { class: "line" }, h("strong", {}, `Delivery ${attempt.number}`), badge(attempt.outcome, kindOf(attempt.outcome)), h("span", {}, answered), h("span", {}, format.took(attempt.durationMs))),
     h("div", { class: "when" }, format.moment(attempt.at)),
     attempt.error ? h("p", {}, attempt.error) : null,
     attempt.response ? h("details", {}, h("summary", {}, "Response"), code(attempt.response)) : null,
