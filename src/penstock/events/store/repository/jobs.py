@@ -127,11 +127,18 @@ def insert_events(tx: Transaction, events: Sequence[StoredEvent], *, fanned_out:
 
 def _insert_jobs(tx: Transaction, jobs: Sequence[NewJob], now_ms: int, *, in_bulk: bool = False) -> None:
     lanes: dict[LaneKey, LaneOrigin] = {}
+    rows: list[Row] = []
+    planned = False
     for job in jobs:
-        if job.due_at_ms <= now_ms:
+        group_key, due_at_ms = job.group_key, job.due_at_ms
+        if due_at_ms <= now_ms:
+            lane = lane_of(group_key, job.mode)
             # Of several jobs of a lane the pool of the first counts.
-            lanes.setdefault(lane_of(job.group_key, job.mode), LaneOrigin(job.subscription_id, job.pool))
-    rows = [_job_row(job, now_ms) for job in jobs]
+            if lane not in lanes:
+                lanes[lane] = LaneOrigin(job.subscription_id, job.pool)
+        else:
+            planned = True
+        rows.append(_job_row(job, group_key, due_at_ms, now_ms))
     if in_bulk:
         # Before the lanes, which would be locked all the while. They are locked when the jobs become visible: whoever
         # finds one empty and drops it has done so before, or waits and then sees the jobs.
@@ -140,7 +147,7 @@ def _insert_jobs(tx: Transaction, jobs: Sequence[NewJob], now_ms: int, *, in_bul
     else:
         call_lanes(tx, lanes)
         tx.bulk("insert_jobs", rows)
-    if any(job.due_at_ms > now_ms for job in jobs):
+    if planned:
         tx.announce()
 
 
@@ -172,8 +179,8 @@ def _ids_of_known(tx: Transaction, events: Iterable[StoredEvent]) -> dict[tuple[
     }
 
 
-def _job_row(job: NewJob, now_ms: int) -> Row:
-    state = StoredState.READY if job.due_at_ms <= now_ms else StoredState.WAITING
+def _job_row(job: NewJob, group_key: str, due_at_ms: int, now_ms: int) -> Row:
+    state = StoredState.READY if due_at_ms <= now_ms else StoredState.WAITING
     return (
         job.id,
         job.tenant,
@@ -181,7 +188,7 @@ def _job_row(job: NewJob, now_ms: int) -> Row:
         job.event_id,
         job.subscription_id,
         job.group,
-        job.group_key,
+        group_key,
         tiered_sequence(job.sequence, high_priority=job.high_priority),
         CODE_OF_MODE[job.mode],
         int(state),
@@ -189,10 +196,10 @@ def _job_row(job: NewJob, now_ms: int) -> Row:
         job.pool,
         job.payload,
         job.content_type,
-        _encode(dict(job.headers)).decode(),
+        _encode(dict(job.headers)).decode() if job.headers else "{}",
         job.idempotency_key,
         job.scheduled_for_ms,
-        job.due_at_ms,
+        due_at_ms,
         job.expires_at_ms,
         job.created_at_ms,
         now_ms,

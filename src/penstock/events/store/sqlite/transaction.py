@@ -51,8 +51,8 @@ class SqliteTransaction:
         return connection.total_changes - before
 
     def load_jobs(self, rows: Sequence[Row]) -> None:
-        """Add many jobs, which is done as for a few."""
-        self.bulk("insert_jobs", rows)
+        """Add many jobs, row by row: before a statement of many rows SQLite copies each page that it will write."""
+        self._connection.executemany(_QUERIES["insert_jobs"], rows)
 
     def select(self, text: str, values: dict[str, object]) -> list[Row]:
         """Return the rows of a SELECT that was put together."""
