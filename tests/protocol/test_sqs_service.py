@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.domain.errors import PenstockError
+from penstock.domain.errors import PenstockError, Unavailable
 from penstock.domain.ids import TsidFactory
 from penstock.engine.errors import StoreFailed
 from penstock.engine.store.memory import MemoryStore
@@ -38,6 +38,11 @@ class TouchyStore(SqliteStore):
     """A store that refuses commits while told to."""
 
     refuse = False
+    taken = False
+
+    def require_owned(self) -> None:
+        if self.taken:
+            raise Unavailable("taken by the test")
 
     def apply(self, batch: WriteBatch) -> Shares:
         if self.refuse:
@@ -308,3 +313,20 @@ async def test_one_receive_over_several_partitions_holds_at_most_a_mebibyte() ->
         for group in ("g0", "g1", "g2", "g3"):
             await rig.act("SendMessage", SendMessageRequest(url, group + "x" * 700_000, message_group_id=group))
         assert [await rig.receive(url) for _ in range(5)] == [1, 1, 1, 1, 0]
+
+
+async def test_an_error_in_one_partition_keeps_back_nothing_of_the_others(tmp_path: Path) -> None:
+    """A lease on one of two databases ends between the two halves of a receive."""
+    home, a, b = (TouchyStore(tmp_path / f"{name}.db") for name in ("home", "a", "b"))
+    async with AsyncExitStack() as stack:
+        rig = await opened(stack, {"": home, "a": a, "b": b}, **PLACED)
+        url = await rig.create("spread.fifo", **SPREAD)
+        for number in range(8):
+            await rig.send(url, f"g{number}")
+        assert [each.visible for each in rig.service.find("spread.fifo").counters()] == [2, 2, 2, 2]
+        a.taken = True
+        assert await rig.receive(url) == 4
+        with pytest.raises(Unavailable):
+            await rig.receive(url)
+        a.taken = False
+        assert await rig.receive(url) == 4
