@@ -123,6 +123,21 @@ def test_a_fifo_queue_goes_on_with_the_next(sqs: SqsServer, make_queue: MakeQueu
     assert letter["Attributes"]["DeadLetterQueueSourceArn"] == arn(source)
 
 
+def test_a_receive_that_finds_only_dead_letters_of_groups_looks_on(sqs: SqsServer, make_queue: MakeQueue) -> None:
+    """It does not wait for messages, but does not answer that there are none either."""
+    client = sqs.anyone
+    dead = make_queue(client, fifo=True)
+    source = make_queue(client, fifo=True, RedrivePolicy=redrive(dead))
+    for body in ("a1", "b1", "a2", "b2", "a3"):
+        client.send_message(QueueUrl=source, MessageBody=body, MessageGroupId=body[0], MessageDeduplicationId=body)
+    assert sorted(bodies(receive(client, source, VisibilityTimeout=0))) == ["a1", "a2", "a3", "b1", "b2"]
+    client.send_message(QueueUrl=source, MessageBody="a4", MessageGroupId="a", MessageDeduplicationId="a4")
+    assert bodies(receive(client, source, WaitTimeSeconds=0)) == ["a4"]
+    letters = bodies(receive(client, dead))
+    assert [body for body in letters if body[0] == "a"] == ["a1", "a2", "a3"]
+    assert sorted(letters) == ["a1", "a2", "a3", "b1", "b2"]
+
+
 def test_partitioned_fifo_queues_keep_groups_in_order(sqs: SqsServer, make_queue: MakeQueue) -> None:
     client = sqs.anyone
     dead = make_queue(client, fifo=True, PartitionCount=2)
