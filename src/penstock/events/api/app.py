@@ -17,7 +17,7 @@ from penstock.events.api.subscription_state import SubscriptionStateRoutes
 from penstock.events.api.subscriptions import SigningSecretRoutes, SubscriptionRoutes
 from penstock.events.api.trial import TrialRoutes
 from penstock.events.fan_out import publisher_for
-from penstock.events.process import AuthTokens, MessageTargets, Processor, ProcessRoute
+from penstock.events.process import MESSAGE_PREFIXES, AuthTokens, MessageTargets, Processor, ProcessRoute
 from penstock.events.store import JobRepository
 from penstock.http.api import (
     AnyRoute,
@@ -111,14 +111,18 @@ def _ignore_change() -> None:
 def route_table(parts: JobsParts, pools_changed: Callable[[], None] = _ignore_change) -> RouteTable:
     """Return all routes."""
     repository, new_id, clock = parts.repository, parts.new_id, parts.clock
+
+    async def refusal(target: str) -> str | None:
+        if target.startswith(MESSAGE_PREFIXES):
+            return parts.messages.refusal(target)
+        return await parts.courier.refusal(target)
+
     return RouteTable(
         *routes_of(
             EventRoutes(repository, publisher_for(parts.fan_out, repository, clock), new_id, clock, parts.spans),
             JobRoutes(repository, new_id, clock),
             JobDecisionRoutes(repository, clock),
-            SubscriptionRoutes(
-                repository, parts.courier.secret_box, new_id, clock, pools_changed, parts.courier.refusal
-            ),
+            SubscriptionRoutes(repository, parts.courier.secret_box, new_id, clock, pools_changed, refusal),
             SigningSecretRoutes(repository, parts.courier.secret_box),
             SubscriptionStateRoutes(repository, parts.health),
             TrialRoutes(repository, parts.courier, parts.messages, new_id, clock),
