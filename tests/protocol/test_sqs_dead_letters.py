@@ -201,13 +201,17 @@ def test_redrive_counts_and_kinds(memory_sqs: SqsServer, make_queue: MakeQueue) 
     client = memory_sqs.anyone
     dead, fifo = make_queue(client), make_queue(client, fifo=True)
     source = make_queue(client)
-    for policy in (redrive(dead, 0), redrive(dead, 1001), redrive(dead, "many"), redrive(fifo)):
+    for count, shown in ((0, "0"), (1001, "1001"), ("many", "many"), (True, "true"), (None, "null"), (2.5, "2.5")):
+        wrong = json.dumps({"deadLetterTargetArn": arn(dead), "maxReceiveCount": count})
+        with pytest.raises(ClientError, match=f"Invalid value for maxReceiveCount: {shown}, valid values are"):
+            client.set_queue_attributes(QueueUrl=source, Attributes={"RedrivePolicy": wrong})
+    for policy in (redrive(dead, 0), redrive(fifo)):
         with pytest.raises(ClientError) as caught:
             client.set_queue_attributes(QueueUrl=source, Attributes={"RedrivePolicy": policy})
         assert caught.value.response["Error"]["Code"] == "InvalidParameterValue"
     client.set_queue_attributes(QueueUrl=source, Attributes={"RedrivePolicy": redrive(dead, "7")})
-    shown = client.get_queue_attributes(QueueUrl=source, AttributeNames=["RedrivePolicy"])["Attributes"]
-    assert json.loads(shown["RedrivePolicy"]) == {"deadLetterTargetArn": arn(dead), "maxReceiveCount": 7}
+    attributes = client.get_queue_attributes(QueueUrl=source, AttributeNames=["RedrivePolicy"])["Attributes"]
+    assert json.loads(attributes["RedrivePolicy"]) == {"deadLetterTargetArn": arn(dead), "maxReceiveCount": 7}
     client.set_queue_attributes(QueueUrl=source, Attributes={"RedrivePolicy": ""})
     assert "queueUrls" not in client.list_dead_letter_source_queues(QueueUrl=dead)
 

@@ -22,6 +22,7 @@ from penstock.sqs.app import SqsApp
 from penstock.sqs.errors import ErrorKind, SqsError
 from penstock.sqs.metrics import MAX_QUEUE_LABELS, OTHER
 from penstock.sqs.model import (
+    ChangeMessageVisibilityRequest,
     CreateQueueRequest,
     QueueUrlRequest,
     ReceiveMessageRequest,
@@ -185,6 +186,29 @@ async def test_a_send_that_the_store_refuses_fails_and_leaves_nothing(tmp_path: 
         touchy.refuse = False
         await rig.send(url, "kept")
         assert await rig.receive(url) == 1
+
+
+async def test_a_message_is_hidden_for_twelve_hours_in_all() -> None:
+    async with AsyncExitStack() as stack:
+        clock = VirtualClock()
+        opening = open_service({"": MemoryStore()}, clock, TsidFactory(1), SqsServerSettings())
+        rig = Rig(await stack.enter_async_context(opening))
+        url = await rig.create("q")
+        await rig.send(url, "g")
+        (message,) = (await rig.act("ReceiveMessage", ReceiveMessageRequest(url))).messages
+
+        async def hide(seconds: int) -> None:
+            request = ChangeMessageVisibilityRequest(url, message.receipt_handle, seconds)
+            await rig.act("ChangeMessageVisibility", request)
+
+        await hide(43_200)
+        clock.advance(0.9)
+        await hide(43_200)
+        clock.advance(10.1)
+        with pytest.raises(SqsError, match=r"beyond the limit \[43200 seconds\]\.") as caught:
+            await hide(43_190)
+        assert caught.value.kind is ErrorKind.INVALID_PARAMETER_VALUE
+        await hide(43_189)
 
 
 class RecordedExchange:
