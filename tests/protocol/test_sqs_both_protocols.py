@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.protocol.conftest import MakeQueue
-from tests.services.sqs_requests import JSON, QUERY, flat
+from tests.services.sqs_requests import JSON, QUERY, ask, flat
 from tests.services.sqs_server import ACCOUNT, REGION, SqsServer, counts, receive
 
 LEGACY = "AWS.SimpleQueueService."
@@ -406,3 +406,15 @@ def test_the_trace_of_a_request(memory_sqs: SqsServer, make_queue: MakeQueue, pr
         assert memory_sqs.http("POST", "/", body, headers).status == 200
         (message,) = receive(memory_sqs.anyone, url)
         assert message["Attributes"]["AWSTraceHeader"] == expected
+
+
+@both
+def test_a_url_of_a_queue_may_end_with_a_slash(memory_sqs: SqsServer, make_queue: MakeQueue, protocol: str) -> None:
+    """The examples of AWS's API reference have one."""
+    url = make_queue(memory_sqs.anyone)
+    fields = {"QueueUrl": f"https://sqs.{REGION}.amazonaws.com/{ACCOUNT}/{url.rpartition('/')[2]}/", "MessageBody": "x"}
+    assert ask(memory_sqs, protocol, "SendMessage", fields).code == ""
+    if protocol == QUERY:
+        path = f"/{ACCOUNT}/{url.rpartition('/')[2]}/"
+        assert memory_sqs.http("POST", f"{path}?Action=SendMessage&MessageBody=y").status == 200
+    assert counts(memory_sqs.anyone, url) == (1 if protocol == JSON else 2, 0, 0)
