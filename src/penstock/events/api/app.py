@@ -20,7 +20,7 @@ from penstock.events.api.subscriptions import SigningSecretRoutes, SubscriptionR
 from penstock.events.api.trial import TrialRoutes
 from penstock.events.catalogue import EventSchemas
 from penstock.events.fan_out import publisher_for
-from penstock.events.process import AuthTokens, MessageTargets, Processor, ProcessRoute
+from penstock.events.process import MESSAGE_PREFIXES, AuthTokens, MessageTargets, Processor, ProcessRoute
 from penstock.events.store import JobRepository
 from penstock.http.api import (
     AnyRoute,
@@ -117,14 +117,18 @@ def route_table(parts: JobsParts, pools_changed: Callable[[], None] = _ignore_ch
     repository, new_id, clock = parts.repository, parts.new_id, parts.clock
     publisher = publisher_for(parts.fan_out, repository, clock)
     schemas = EventSchemas(repository, clock, parts.unknown_event_types)
+
+    async def refusal(target: str) -> str | None:
+        if target.startswith(MESSAGE_PREFIXES):
+            return parts.messages.refusal(target)
+        return await parts.courier.refusal(target)
+
     return RouteTable(
         *routes_of(
             EventRoutes(repository, publisher, schemas, new_id, clock, parts.spans),
             JobRoutes(repository, new_id, clock),
             JobDecisionRoutes(repository, clock),
-            SubscriptionRoutes(
-                repository, parts.courier.secret_box, new_id, clock, pools_changed, parts.courier.refusal
-            ),
+            SubscriptionRoutes(repository, parts.courier.secret_box, new_id, clock, pools_changed, refusal),
             SigningSecretRoutes(repository, parts.courier.secret_box),
             SubscriptionStateRoutes(repository, parts.health),
             TrialRoutes(repository, parts.courier, parts.messages, new_id, clock),

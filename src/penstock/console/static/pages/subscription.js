@@ -18,12 +18,12 @@ const COUNTED = 1000;
 export function mount(main, { signal, detail: id }) {
   const problem = trouble();
   let row = null;
-  const act = (name, work) => async () => {
-    if (!row) return;
+  const act = (work) => async () => {
     await work(row);
     await load();
   };
-  const button = (text, work, cls = "") => h("button", { type: "button", class: cls, onclick: act(text, work) }, text);
+  // Enabled when the subscription is known, so that no press is lost.
+  const button = (text, work, cls = "") => h("button", { type: "button", class: cls, disabled: true, onclick: act(work) }, text);
   const pause = button("Pause…", actions.togglePause);
   const rotate = button("Rotate secret…", actions.rotate);
   const remove = button("Delete…", async (current) => {
@@ -99,6 +99,7 @@ export function mount(main, { signal, detail: id }) {
     },
     ({ found, report, held, failed }) => {
       row = found;
+      for (const tool of tools) tool.disabled = false;
       show(found, report);
       keys.update(held.groups);
       // Kept while they are the same, so that what was opened stays open.

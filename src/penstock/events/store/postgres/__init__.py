@@ -65,6 +65,18 @@ class PostgresTransaction:
     def overwrite_replaced(self) -> None:
         """Nothing to do: VACUUM removes old rows, and the write-ahead log ends with its retention."""
 
+    def take_key_numbers(
+        self, counts: Mapping[tuple[str, str], int], tenants: Mapping[tuple[str, str], str], day: int
+    ) -> list[Row]:
+        """Take numbers for keys of subscriptions; return subscription, key and the last number of each."""
+        columns = {
+            "subscriptions": [subscription_id for subscription_id, _ in counts],
+            "groups": [key for _, key in counts],
+            "tenants": [tenants[key] for key in counts],
+            "counts": list(counts.values()),
+        }
+        return self.all("take_key_numbers", day=day, **columns)
+
     def take_turns(self, count: int) -> list[int]:
         """Return `count` numbers, each larger than all before."""
         return [turn for (turn,) in self.all("take_turns", count=count)]

@@ -11,6 +11,7 @@ from penstock.domain.order import LaneKey, lane_of, tiered_sequence
 from penstock.events.errors import EventNotFound, JobNotFound, WrongJobStatus
 from penstock.events.store.database import RepositoryPart, Row, Transaction, adds, reads, writes
 from penstock.events.store.repository.lanes import LaneOrigin, call_lanes, move_and_wake
+from penstock.events.store.repository.numbering import key_numbers
 from penstock.events.store.statements import CODE_OF_MODE, STATUS_OF, StoredState, event_of
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -132,7 +133,8 @@ def _insert_jobs(tx: Transaction, jobs: Sequence[NewJob], now_ms: int) -> None:
             # Of several jobs of a lane the pool of the first counts.
             lanes.setdefault(lane_of(job.group_key, job.mode), LaneOrigin(job.subscription_id, job.pool))
     call_lanes(tx, lanes)
-    tx.bulk("insert_jobs", [_job_row(job, now_ms) for job in jobs])
+    numbers = key_numbers(tx, jobs, now_ms)
+    tx.bulk("insert_jobs", [_job_row(job, now_ms, number) for job, number in zip(jobs, numbers, strict=True)])
     if any(job.due_at_ms > now_ms for job in jobs):
         tx.announce()
 
@@ -165,7 +167,7 @@ def _ids_of_known(tx: Transaction, events: Iterable[StoredEvent]) -> dict[tuple[
     }
 
 
-def _job_row(job: NewJob, now_ms: int) -> Row:
+def _job_row(job: NewJob, now_ms: int, key_sequence: int | None) -> Row:
     state = StoredState.READY if job.due_at_ms <= now_ms else StoredState.WAITING
     return (
         job.id,
@@ -189,6 +191,7 @@ def _job_row(job: NewJob, now_ms: int) -> Row:
         job.expires_at_ms,
         job.created_at_ms,
         now_ms,
+        key_sequence,
     )
 
 
