@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.rigs.rewriting import rewrite_share
 from tests.rigs.search import load_profile
 
 # NATS's first: others import from it, and pytest rewrites assertions only before a module is imported.
@@ -54,6 +55,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--time-box", type=float, metavar="SECONDS", help="start no test later than this")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    rewrite_share(session.config)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
