@@ -18,6 +18,7 @@ pytest_plugins = [
     "tests.services.moto_server",
     "tests.services.postgres",
     "tests.services.redis",
+    "tests.services.shared_machine",
     "tests.sources.servers",
     "tests.rigs.job_database",
 ]
