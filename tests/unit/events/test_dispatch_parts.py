@@ -13,6 +13,7 @@ from penstock.cluster.leadership import lease_for
 from penstock.cluster.standby import Alone
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.job import ClaimedJob
+from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
 from penstock.domain.order import LaneKey, return_pause_s
 from penstock.domain.pace.credit import AwakeStream, CreditBook, CreditLimits
 from penstock.domain.pointer import DispatchMode
@@ -21,7 +22,7 @@ from penstock.events.dispatch.health import SchedulerHealth, SchedulerHealthStat
 from penstock.events.dispatch.lane_claims import LaneClaims
 from penstock.events.dispatch.lane_publisher import LanePublisher
 from penstock.events.dispatch.pending_job_poller import ClaimPace
-from penstock.events.dispatch.pointers import Pointers
+from penstock.events.dispatch.pointers import Pointers, queue_of
 from penstock.events.dispatch.server import BlockOnErrorChecker, SchedulerRole
 from penstock.events.dispatch.settings import Counts, SchedulerSettings
 from penstock.events.store.database import LaneContent, LaneJob
@@ -364,6 +365,34 @@ def test_a_lane_that_failed_rests_though_the_others_are_given_back() -> None:
         assert set(await free_lanes()) == {failed.lane, other.lane}
 
     on_lanes(9, story)
+
+
+def test_a_lane_that_was_released_is_not_released_again_at_the_end() -> None:
+    async def story(lanes: Lanes) -> None:
+        await lanes.make("a")
+        runs = await lanes.rig.jobs.lanes.read(lanes.rig.clock.now_ms(), 100, unlimited())
+        (run,) = await lanes.claims.take(runs)
+        await lanes.claims.published(run.jobs, [run.lane])
+        calls = lanes.rig.database.calls
+        await lanes.claims.settle()
+        assert lanes.rig.database.calls == calls
+
+    on_lanes(9, story)
+
+
+@pytest.mark.parametrize(
+    ("pool", "queue"),
+    [
+        ("billing", "billing"),
+        (DEFAULT_DISPATCH_POOL, None),
+        ("", None),
+        (" ", None),
+        ("line\nbreak", None),
+        ("x" * 257, None),
+    ],
+)
+def test_a_pool_has_a_queue_of_its_own_if_routers_accept_its_code(pool: str, queue: str | None) -> None:
+    assert queue_of(pool) == queue
 
 
 class Led:
