@@ -185,3 +185,20 @@ def test_deliveries_are_counted_once_while_their_minute_grows() -> None:
     )
     counts.count([Minute(minute_ms=NOW_MS + 60_000, by=Dimension.SUBSCRIPTION, name="s1", delivered=2)])
     assert counts.totals["s1"] == (7, 1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("given", "remedy"),
+    [
+        ({}, "larger concurrency, or rate"),
+        ({"recent": {"s1": minute(delivered=100)}}, "larger concurrency, or rate"),
+        ({"recent": {"s1": minute(failed=20)}}, "when its endpoint answers"),
+        ({"breakers": [breaker("https://billing.example/hook")]}, "when its endpoint answers"),
+    ],
+)
+def test_a_larger_pool_is_no_remedy_for_an_endpoint_that_fails(given: dict[str, Any], remedy: str) -> None:
+    since_ms = NOW_MS - 600_000
+    late = {"loads": {"s1": SubscriptionLoad(due_since_ms=since_ms)}, "waits_since_ms": since_ms}
+    report = assess(facts(**late, **given))
+    (reason,) = [each for each in report.reasons if each.code is HealthCode.OLDEST_DUE]
+    assert remedy in reason.remedy
