@@ -123,6 +123,21 @@ def test_a_fifo_queue_goes_on_with_the_next(sqs: SqsServer, make_queue: MakeQueu
     assert letter["Attributes"]["DeadLetterQueueSourceArn"] == arn(source)
 
 
+def test_a_receive_that_finds_only_dead_letters_of_groups_looks_on(sqs: SqsServer, make_queue: MakeQueue) -> None:
+    """It does not wait for messages, but does not answer that there are none either."""
+    client = sqs.anyone
+    dead = make_queue(client, fifo=True)
+    source = make_queue(client, fifo=True, RedrivePolicy=redrive(dead))
+    for body in ("a1", "b1", "a2", "b2", "a3"):
+        client.send_message(QueueUrl=source, MessageBody=body, MessageGroupId=body[0], MessageDeduplicationId=body)
+    assert sorted(bodies(receive(client, source, VisibilityTimeout=0))) == ["a1", "a2", "a3", "b1", "b2"]
+    client.send_message(QueueUrl=source, MessageBody="a4", MessageGroupId="a", MessageDeduplicationId="a4")
+    assert bodies(receive(client, source, WaitTimeSeconds=0)) == ["a4"]
+    letters = bodies(receive(client, dead))
+    assert [body for body in letters if body[0] == "a"] == ["a1", "a2", "a3"]
+    assert sorted(letters) == ["a1", "a2", "a3", "b1", "b2"]
+
+
 def test_partitioned_fifo_queues_keep_groups_in_order(sqs: SqsServer, make_queue: MakeQueue) -> None:
     client = sqs.anyone
     dead = make_queue(client, fifo=True, PartitionCount=2)
@@ -186,13 +201,17 @@ def test_redrive_counts_and_kinds(memory_sqs: SqsServer, make_queue: MakeQueue) 
     client = memory_sqs.anyone
     dead, fifo = make_queue(client), make_queue(client, fifo=True)
     source = make_queue(client)
-    for policy in (redrive(dead, 0), redrive(dead, 1001), redrive(dead, "many"), redrive(fifo)):
+    for count, shown in ((0, "0"), (1001, "1001"), ("many", "many"), (True, "true"), (None, "null"), (2.5, "2.5")):
+        wrong = json.dumps({"deadLetterTargetArn": arn(dead), "maxReceiveCount": count})
+        with pytest.raises(ClientError, match=f"Invalid value for maxReceiveCount: {shown}, valid values are"):
+            client.set_queue_attributes(QueueUrl=source, Attributes={"RedrivePolicy": wrong})
+    for policy in (redrive(dead, 0), redrive(fifo)):
         with pytest.raises(ClientError) as caught:
             client.set_queue_attributes(QueueUrl=source, Attributes={"RedrivePolicy": policy})
         assert caught.value.response["Error"]["Code"] == "InvalidParameterValue"
     client.set_queue_attributes(QueueUrl=source, Attributes={"RedrivePolicy": redrive(dead, "7")})
-    shown = client.get_queue_attributes(QueueUrl=source, AttributeNames=["RedrivePolicy"])["Attributes"]
-    assert json.loads(shown["RedrivePolicy"]) == {"deadLetterTargetArn": arn(dead), "maxReceiveCount": 7}
+    attributes = client.get_queue_attributes(QueueUrl=source, AttributeNames=["RedrivePolicy"])["Attributes"]
+    assert json.loads(attributes["RedrivePolicy"]) == {"deadLetterTargetArn": arn(dead), "maxReceiveCount": 7}
     client.set_queue_attributes(QueueUrl=source, Attributes={"RedrivePolicy": ""})
     assert "queueUrls" not in client.list_dead_letter_source_queues(QueueUrl=dead)
 
@@ -253,6 +272,31 @@ def test_a_move_takes_messages_back_to_their_source(sqs: SqsServer, make_queue: 
     assert {message["Attributes"]["ApproximateReceiveCount"] for message in back} == {"1"}
     with pytest.raises(client.exceptions.ResourceNotFoundException):
         client.cancel_message_move_task(TaskHandle=handle)
+
+
+@pytest.mark.parametrize("fifo", [False, True])
+def test_a_dead_letter_is_the_same_message_and_a_moved_one_is_new(
+    sqs: SqsServer, make_queue: MakeQueue, fifo: bool
+) -> None:
+    """In a FIFO dead-letter queue the id of the message stands for its deduplication id, so that no two are equal."""
+    client = sqs.anyone
+    source, dead = with_dead_letters(client, make_queue, 0, fifo=fifo)
+    ids = {"MessageGroupId": "g", "MessageDeduplicationId": "d"} if fifo else {}
+    attributes = {"a": {"DataType": "Binary.x", "BinaryValue": b"\0"}}
+    sent = client.send_message(QueueUrl=source, MessageBody="x", MessageAttributes=attributes, **ids)
+    receive(client, source, VisibilityTimeout=0)
+    assert receive(client, source) == []
+    (letter,) = receive(client, dead, VisibilityTimeout=0)
+    assert letter["MessageId"] == sent["MessageId"]
+    client.start_message_move_task(SourceArn=arn(dead))
+    (back,) = receive(client, source, WaitTimeSeconds=5)
+    assert back["MessageId"] not in (sent["MessageId"], "")
+    assert (back["Body"], back["MessageAttributes"]) == ("x", attributes)
+    assert "DeadLetterQueueSourceArn" not in back["Attributes"]
+    assert int(back["Attributes"]["SentTimestamp"]) >= int(letter["Attributes"]["ApproximateFirstReceiveTimestamp"])
+    if fifo:
+        assert letter["Attributes"]["MessageDeduplicationId"] == sent["MessageId"]
+        assert back["Attributes"]["MessageGroupId"] == "g"
 
 
 def test_a_move_has_a_pace_and_can_be_cancelled(sqs: SqsServer, make_queue: MakeQueue) -> None:

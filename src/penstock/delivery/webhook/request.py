@@ -9,6 +9,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
+from urllib.parse import quote
 
 import msgspec
 
@@ -30,6 +31,8 @@ JOB_HEADER = "penstock-job"
 EVENT_HEADER = "penstock-event"
 SUBSCRIPTION_HEADER = "penstock-subscription"
 ATTEMPT_HEADER = "penstock-attempt"
+KEY_HEADER = "penstock-key"
+SEQUENCE_HEADER = "penstock-sequence"
 MAX_HEADERS = 50
 MAX_VALUE_CHARS = 4096
 MOST_CHAT_BYTES = 3000
@@ -54,6 +57,8 @@ _CONNECTION_HEADERS = frozenset(
 )
 
 
+# Visible ASCII without the quotation mark and the percent sign; `quote` never touches letters, digits and `_.-~`.
+_PLAIN = "!#$&'()*+,/:;<=>?@[\\]^`{|}"
 _NO_SPANS = NoSpans()
 _encode = msgspec.json.Encoder().encode
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
@@ -114,6 +119,15 @@ def _add_identity(headers: dict[str, str], job: DispatchJob) -> None:
     if job.subscription_id is not None:
         headers[SUBSCRIPTION_HEADER] = job.subscription_id
     headers[ATTEMPT_HEADER] = str(job.delivery_count)
+    if job.group:
+        headers[KEY_HEADER] = percent_encoded(job.group)
+    if job.key_sequence is not None:
+        headers[SEQUENCE_HEADER] = str(job.key_sequence)
+
+
+def percent_encoded(text: str) -> str:
+    """Return text as the value of a header, as CloudEvents' HTTP binding writes it."""
+    return quote(text, safe=_PLAIN, errors="replace")
 
 
 class Envelope(msgspec.Struct, frozen=True):
