@@ -69,7 +69,7 @@ class CreatedJob(msgspec.Struct, frozen=True):
     is_new: bool
 
 
-class DispatchJob(msgspec.Struct, frozen=True, kw_only=True):
+class DispatchJob(msgspec.Struct, frozen=True):
     """A stored job."""
 
     id: str

@@ -61,6 +61,8 @@ _CONNECTION_HEADERS = frozenset(
 _PLAIN = "!#$&'()*+,/:;<=>?@[\\]^`{|}"
 _NO_SPANS = NoSpans()
 _encode = msgspec.json.Encoder().encode
+_decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
+_OPTIONAL = ("subject", "time", "partitionkey", "tenant")
 
 
 class DeliveryRequest(msgspec.Struct, frozen=True):
@@ -89,10 +91,10 @@ def delivery_request(
     now_s = now_ms // SECOND_MS
     secrets = () if subscription is None else subscription.secrets
     signature = sign(secrets, webhook_id, now_s, envelope.body) if secrets else None
-    traced = trace_headers(
+    changing = trace_headers(
         trace_of_job(job, event, spans), span_of_delivery(job), job.headers if event is None else event.attributes
     )
-    changing = traced | _identity_headers(job)
+    _add_identity(changing, job)
     if signature is None:
         changing |= {ID_HEADER: webhook_id, TIMESTAMP_HEADER: str(now_s)}
     users = job.headers if subscription is None else {**subscription.headers, **job.headers}
@@ -110,16 +112,17 @@ def _fixed_head(target: str, users: Headers, content_type: str, replaced: tuple[
     return head_with(target, tuple((name, value) for name, value in fixed.items() if name not in replaced))
 
 
-def _identity_headers(job: DispatchJob) -> dict[str, str]:
-    named = {
-        JOB_HEADER: job.id,
-        EVENT_HEADER: job.event_id,
-        SUBSCRIPTION_HEADER: job.subscription_id,
-        ATTEMPT_HEADER: str(job.delivery_count),
-        KEY_HEADER: percent_encoded(job.group) if job.group else None,
-        SEQUENCE_HEADER: None if job.key_sequence is None else str(job.key_sequence),
-    }
-    return {name: value for name, value in named.items() if value is not None}
+def _add_identity(headers: dict[str, str], job: DispatchJob) -> None:
+    headers[JOB_HEADER] = job.id
+    if job.event_id is not None:
+        headers[EVENT_HEADER] = job.event_id
+    if job.subscription_id is not None:
+        headers[SUBSCRIPTION_HEADER] = job.subscription_id
+    headers[ATTEMPT_HEADER] = str(job.delivery_count)
+    if job.group:
+        headers[KEY_HEADER] = percent_encoded(job.group)
+    if job.key_sequence is not None:
+        headers[SEQUENCE_HEADER] = str(job.key_sequence)
 
 
 def percent_encoded(text: str) -> str:
@@ -157,7 +160,9 @@ def _chat_text(event: StoredEvent) -> str:
 
 def cloud_event(event: StoredEvent) -> bytes:
     """Encode an event in CloudEvents' JSON format."""
-    named: dict[str, object] = {
+    # Extensions first, so that none of them can replace a standard attribute.
+    document: dict[str, object] = {
+        **event.attributes,
         "specversion": SPEC_VERSION,
         "id": event.cloud_id,
         "source": event.source,
@@ -167,27 +172,29 @@ def cloud_event(event: StoredEvent) -> bytes:
         "partitionkey": event.group,
         "tenant": event.tenant or None,
     }
-    # Extensions first, so that none of them can replace a standard attribute.
-    attributes = {**event.attributes, **named}
-    return _encode({name: value for name, value in attributes.items() if value is not None} | _data(event))
+    for name in _OPTIONAL:
+        if document[name] is None:
+            del document[name]
+    if event.data:
+        document["datacontenttype"] = event.content_type
+        name, value = _data(event)
+        document[name] = value
+    return _encode(document)
 
 
-def _data(event: StoredEvent) -> dict[str, object]:
-    """Return the data in one of CloudEvents' three forms, by its content type."""
-    if not event.data:
-        return {}
-    kind = {"datacontenttype": event.content_type}
+def _data(event: StoredEvent) -> tuple[str, object]:
+    """Return the data in one of CloudEvents' three forms, by its content type, and the form's name."""
     if is_json(event.content_type):
         try:
-            return {**kind, "data": msgspec.json.decode(event.data, type=msgspec.Raw)}
+            return "data", _decode_raw(event.data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass
     elif event.content_type.startswith("text/"):
         try:
-            return {**kind, "data": event.data.decode()}
+            return "data", event.data.decode()
         except UnicodeDecodeError:
             pass
-    return {**kind, "data_base64": b64encode(event.data).decode()}
+    return "data_base64", b64encode(event.data).decode()
 
 
 def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:

@@ -27,7 +27,7 @@ def trace_of_event(event: StoredEvent, spans: Spans) -> Trace:
 
 def trace_of_job(job: DispatchJob, event: StoredEvent | None, spans: Spans) -> Trace:
     """Return the trace of a job's deliveries: that of its event, if it has one."""
-    attributes = {**job.headers, **({} if event is None else event.attributes)}
+    attributes = job.headers if event is None or TRACEPARENT not in event.attributes else event.attributes
     return _trace(attributes, job.event_id or job.id, spans)
 
 
@@ -45,12 +45,15 @@ def trace_headers(trace: Trace, span_id: str, attributes: Mapping[str, str]) -> 
     """Return the headers that pass the trace to a subscriber."""
     # The state belongs to the trace it came with.
     state = attributes.get(TRACESTATE) if trace.parent_id is not None else None
-    parent = f"00-{trace.trace_id}-{span_id}-{trace.flags}"
-    return {TRACEPARENT: parent, **({TRACESTATE: state} if state else {})}
+    headers = {TRACEPARENT: f"00-{trace.trace_id}-{span_id}-{trace.flags}"}
+    if state:
+        headers[TRACESTATE] = state
+    return headers
 
 
 def _trace(attributes: Mapping[str, str], root: str, spans: Spans) -> Trace:
-    given = _PARENT.fullmatch(attributes.get(TRACEPARENT, ""))
+    parent = attributes.get(TRACEPARENT)
+    given = None if parent is None else _PARENT.fullmatch(parent)
     if given is not None:
         return Trace(given[1], given[2], given[3])
     trace_id = _digest(root, 32)

@@ -135,7 +135,8 @@ class Processor:
             began_ms = self._clock.now_ms()
             delivery = undeliverable(error.message)
         else:
-            await self._extend_lease(job, request, began_ms)
+            if (needed_until_ms := _needed_until_ms(job, request, began_ms)) is not None:
+                await self._repository.extend_leases([job.id], needed_until_ms)
             delivery = await self._courier.deliver(request)
         permit.give_back()
         await self._conclude(context, delivery, began_ms)
@@ -147,12 +148,6 @@ class Processor:
         if job.subscription_id is not None:
             subscription = await self._subscriptions.get(job.subscription_id, start.subscription_changes)
         return _JobContext(job, event, subscription)
-
-    async def _extend_lease(self, job: DispatchJob, request: DeliveryRequest, began_ms: int) -> None:
-        """Extend the lease of a job that would count as lost before its subscriber has answered."""
-        needed_until_ms = began_ms + round(request.timeout_s * SECOND_MS) + MARGIN_MS
-        if job.lease_until_ms is not None and job.lease_until_ms < needed_until_ms:
-            await self._repository.extend_leases([job.id], needed_until_ms)
 
     async def _conclude(self, context: "_JobContext", delivery: WebhookDelivery, began_ms: int) -> None:
         now_ms = self._clock.now_ms()
@@ -169,7 +164,8 @@ class Processor:
         self._metrics.delivered(attempt.outcome, attempt.duration_ms)
         record_delivery(self._spans, context.job, context.event, attempt)
         # Before the job is PENDING again, so that the scheduler does not take it.
-        await self._pause(context, judgement)
+        if judgement.pauses and context.subscription is not None:
+            await self._pause(context.subscription)
         if judgement.verdict == Done(JobStatus.ERROR):
             await self._give_up(context, attempt)
         elif judgement.outcome is AttemptOutcome.FAILED:
@@ -179,15 +175,14 @@ class Processor:
                 "a delivery ended after its lease: its job has changed meanwhile", extra={"job": context.job.id}
             )
 
-    async def _pause(self, context: "_JobContext", judgement: Judgement) -> None:
-        if judgement.pauses and context.subscription is not None:
-            self._metrics.paused()
-            log.warning(
-                "subscription %s (%s) is paused: its endpoint answered 410 Gone; resume it when it is back",
-                context.subscription.name,
-                context.subscription.id,
-            )
-            await self._repository.pause_subscription(context.subscription.id)
+    async def _pause(self, subscription: Subscription) -> None:
+        self._metrics.paused()
+        log.warning(
+            "subscription %s (%s) is paused: its endpoint answered 410 Gone; resume it when it is back",
+            subscription.name,
+            subscription.id,
+        )
+        await self._repository.pause_subscription(subscription.id)
 
     async def _give_up(self, context: "_JobContext", attempt: Attempt) -> None:
         job, reason = context.job, attempt.error or ""
@@ -201,6 +196,12 @@ class Processor:
             await self._dead_letters.publish(topic, job, context.event, reason)
         except PenstockError:
             log.exception("cannot publish to the dead-letter topic %s; the job stays in ERROR", topic)
+
+
+def _needed_until_ms(job: DispatchJob, request: DeliveryRequest, began_ms: int) -> int | None:
+    """Return until when a job's lease is needed, if it would count as lost before its subscriber has answered."""
+    until_ms = began_ms + round(request.timeout_s * SECOND_MS) + MARGIN_MS
+    return until_ms if job.lease_until_ms is not None and job.lease_until_ms < until_ms else None
 
 
 def _log_failure(context: "_JobContext", attempt: Attempt, judgement: Judgement, now_ms: int) -> None:

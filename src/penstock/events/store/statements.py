@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum, StrEnum
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 import msgspec
 
@@ -138,9 +139,6 @@ def _spelled_out(shorthand: str, dialect: Dialect) -> str:
     verb, _, name = shorthand.partition(" ")
     if verb == "by":
         return "" if postgres else f"INDEXED BY {name}"
-    if verb == "numbered":
-        rows = f"unnest(:{name}::text[]) WITH ORDINALITY AS asked (value, number)"
-        return rows if postgres else f"(SELECT value, key AS number FROM json_each(:{name})) AS asked"
     if verb != "among":
         raise ValueError(f"{{{shorthand}}} is not a known macro")
     return f"= ANY(:{name})" if postgres else f"IN (SELECT value FROM json_each(:{name}))"
@@ -148,16 +146,31 @@ def _spelled_out(shorthand: str, dialect: Dialect) -> str:
 
 _decode = msgspec.json.Decoder(dict[str, str]).decode
 _MODE, _STATE, _HEADERS = (JOB_COLUMNS.index(name) for name in ("mode", "state", "headers"))
+_DELIVERIES = JOB_COLUMNS.index("delivery_count")
 _FIELDS = tuple({"group_name": "group", "state": "status"}.get(name, name) for name in JOB_COLUMNS)
+# So that a row needs no names.
+assert DispatchJob.__struct_fields__ == _FIELDS
 
 
 def job_of(row: Row) -> DispatchJob:
     """Return the job of a row of `{job columns}`."""
-    values = dict(zip(_FIELDS, row, strict=True))
-    values["mode"] = MODE_OF[row[_MODE]]
-    values["status"] = STATUS_OF[row[_STATE]]
-    values["headers"] = mapping_of(row[_HEADERS])
-    return DispatchJob(**values)
+    return DispatchJob(*_job_values(row))
+
+
+def job_in_delivery(row: Row) -> DispatchJob:
+    """Return the job of a row of `{job columns}` as it is in the delivery that begins now."""
+    values = _job_values(row)
+    values[_STATE] = JobStatus.PROCESSING
+    values[_DELIVERIES] += 1
+    return DispatchJob(*values)
+
+
+def _job_values(row: Row) -> list[Any]:
+    values = list(row)
+    values[_MODE] = MODE_OF[row[_MODE]]
+    values[_STATE] = STATUS_OF[row[_STATE]]
+    values[_HEADERS] = mapping_of(row[_HEADERS])
+    return values
 
 
 def attempt_of(row: Row) -> Attempt:

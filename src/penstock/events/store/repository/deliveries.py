@@ -5,7 +5,7 @@ written, if the job has not moved on. A job that may not begin is explained in a
 jobs it moves before it moves any.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum, auto
 
 import msgspec
@@ -13,10 +13,10 @@ import msgspec
 from penstock.domain.event import StoredEvent
 from penstock.domain.job import Attempt, DispatchJob
 from penstock.domain.job_state import FINAL, TRANSITIONS, JobStatus
-from penstock.domain.order import is_expired
+from penstock.domain.order import is_expired, is_ordered
 from penstock.events.store.database import RepositoryPart, Row, Transaction, reads_few, writes
 from penstock.events.store.repository.lanes import move, move_and_wake, wake_waiting
-from penstock.events.store.statements import STATUS_OF, StoredState, event_of, job_of
+from penstock.events.store.statements import STATUS_OF, StoredState, event_of, job_in_delivery, job_of
 
 
 class Beginning(Enum):
@@ -119,7 +119,7 @@ class JobDeliveries(RepositoryPart):
     def begin(self, tx: Transaction, job_ids: Collection[str], now_ms: int) -> DeliveryBegins:
         """Return those of the jobs that the queue brought whose turn it is: of an ordered lane, one."""
         begun, ((changes,),) = tx.together(("begin_jobs", _beginning(job_ids, now_ms)), ("subscription_changes", {}))
-        return DeliveryBegins(_with_events(tx, begun), changes)
+        return DeliveryBegins(_with_events(tx, begun, job_ids), changes)
 
     @writes
     def finish(self, tx: Transaction, ended: Sequence[EndedDelivery]) -> list[bool]:
@@ -142,7 +142,7 @@ class JobDeliveries(RepositoryPart):
         move_and_wake(tx, "expire_jobs", late, now_ms=lease.now_ms)
         on_time = [place for place in queued if place not in late]
         ids = [job_id for job_id, _ in on_time]
-        answers = _with_events(tx, tx.all("begin_jobs", **_beginning(ids, lease.now_ms)))
+        answers = _with_events(tx, tx.all("begin_jobs", **_beginning(ids, lease.now_ms)), ids)
         waiting = [place for place in on_time if place[0] not in answers]
         held_back = {job.id for job in move_and_wake(tx, "hold_back", waiting, now_ms=lease.now_ms)}
         for job_id, job in _jobs_among(tx, jobs.keys() - answers.keys()).items():
@@ -164,16 +164,26 @@ def _beginning(job_ids: Collection[str], now_ms: int) -> dict[str, object]:
     return {"ids": list(job_ids), "now_ms": now_ms}
 
 
-def _with_events(tx: Transaction, rows: list[Row]) -> dict[str, Begin]:
-    """Return jobs that begin, as they are in this delivery, with their events."""
-    jobs = [_in_delivery(job_of(row)) for row in rows]
+def _with_events(tx: Transaction, rows: list[Row], job_ids: Iterable[str]) -> dict[str, Begin]:
+    """Return jobs that begin, as they are in this delivery, with their events; of an ordered lane the first asked."""
+    found = {job.id: job for job in map(job_in_delivery, rows)}
+    jobs = _first_of_lanes([found[job_id] for job_id in job_ids if job_id in found])
     ids = sorted({job.event_id for job in jobs if job.event_id is not None})
     events = {event.id: event for event in map(event_of, tx.all("events_among", ids=ids) if ids else ())}
     return {job.id: Begin(Beginning.BEGUN, job, events.get(job.event_id or "")) for job in jobs}
 
 
-def _in_delivery(job: DispatchJob) -> DispatchJob:
-    return msgspec.structs.replace(job, status=JobStatus.PROCESSING, delivery_count=job.delivery_count + 1)
+def _first_of_lanes(jobs: Iterable[DispatchJob]) -> list[DispatchJob]:
+    """Return of each ordered lane the first job, and all others: while it is delivered, the rest of its lane waits."""
+    chosen: list[DispatchJob] = []
+    lanes: set[str] = set()
+    for job in jobs:
+        if is_ordered(job.mode):
+            if job.group_key in lanes:
+                continue
+            lanes.add(job.group_key)
+        chosen.append(job)
+    return chosen
 
 
 def _taken(left: set[Row], delivery: Row) -> bool:

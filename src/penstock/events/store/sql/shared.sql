@@ -275,19 +275,13 @@ RETURNING id
 -- Delivering
 
 -- begin_jobs --
--- Of an ordered lane only the first that may go: while it is delivered, the others wait. A job that the queue brings
--- before the scheduler has marked it is in the queue all the same. READY jobs are due by the clock of whoever published
--- them; that of this process may be behind.
-SELECT {job columns} FROM (
-    SELECT j.id AS chosen_id, row_number() OVER (
-        PARTITION BY j.group_key, CASE WHEN j.mode = {IMMEDIATE} THEN j.id END ORDER BY asked.number
-    ) AS place
-    FROM {numbered ids} CROSS JOIN jobs AS j
-    WHERE j.id = asked.value AND j.state + 0 IN ({READY}, {QUEUED})
-      AND {in time j}
-      AND NOT EXISTS (SELECT 1 FROM subscriptions AS s WHERE s.id = j.subscription_id AND s.paused)
-      AND NOT {held back j}
-) AS chosen CROSS JOIN jobs WHERE jobs.id = chosen_id AND place = 1
+-- A job that the queue brings before the scheduler has marked it is in the queue all the same. READY jobs are due by the
+-- clock of whoever published them; that of this process may be behind.
+SELECT {job columns} FROM jobs AS j
+WHERE j.id {among ids} AND j.state + 0 IN ({READY}, {QUEUED})
+  AND {in time j}
+  AND NOT {is paused j}
+  AND NOT {held back j}
 
 -- jobs_among --
 SELECT {job columns} FROM jobs WHERE id {among ids}

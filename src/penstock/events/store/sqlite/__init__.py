@@ -226,8 +226,12 @@ class SqliteDatabase:
         changes_before = writer.total_changes
         try:
             writer.execute("BEGIN IMMEDIATE")
-            results = [self._attempt(writer, transaction, work) for work, _ in tasks]
-            writer.execute("COMMIT")
+            try:
+                results: list[object] = [work(transaction) for work, _ in tasks]
+            except BaseException as error:
+                transaction, results = self._without_failed(writer, tasks, error)
+            if writer.in_transaction:
+                writer.execute("COMMIT")
         except _REFUSALS as error:
             if writer.in_transaction:
                 writer.execute("ROLLBACK")
@@ -257,18 +261,37 @@ class SqliteDatabase:
             # A commit that changes nothing needs no room, and shows none.
             self._disk_space.write_succeeded()
 
+    def _without_failed(
+        self, writer: sqlite3.Connection, tasks: list[Task], error: BaseException
+    ) -> tuple[SqliteTransaction, list[object]]:
+        """Do tasks again after one of them has failed, so that only that one is taken back.
+
+        Savepoints, which this needs, cost a third of a transaction: so only now.
+        """
+        # After some errors, a full disk among them, SQLite has ended the transaction by itself.
+        if not writer.in_transaction:
+            raise error
+        writer.execute("ROLLBACK")
+        transaction = SqliteTransaction(writer)
+        if len(tasks) == 1:
+            return transaction, [self._raised(error)]
+        writer.execute("BEGIN IMMEDIATE")
+        return transaction, [self._attempt(writer, transaction, work) for work, _ in tasks]
+
     def _attempt(self, writer: sqlite3.Connection, transaction: SqliteTransaction, work: Work[Any]) -> object:
         writer.execute("SAVEPOINT task")
         try:
             result = work(transaction)
         except BaseException as error:
-            # After some errors, a full disk among them, SQLite has ended the transaction by itself.
             if not writer.in_transaction:
                 raise
             writer.execute("ROLLBACK TO task")
-            result = _Raised(self._refused(error).error if isinstance(error, _REFUSALS) else error)
+            result = self._raised(error)
         writer.execute("RELEASE task")
         return result
+
+    def _raised(self, error: BaseException) -> "_Raised":
+        return self._refused(error) if isinstance(error, _REFUSALS) else _Raised(error)
 
     def _refused(self, error: BaseException) -> "_Raised":
         kind = ValuesRefused if isinstance(error, _BAD_VALUES) else DatabaseFailed
