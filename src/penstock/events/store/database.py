@@ -103,6 +103,12 @@ class Transaction(Protocol):
         """Leave nothing in the file of what this transaction replaces, as far as the database can."""
         ...
 
+    def take_key_numbers(
+        self, counts: Mapping[tuple[str, str], int], tenants: Mapping[tuple[str, str], str], day: int
+    ) -> list[Row]:
+        """Take numbers for keys of subscriptions; return subscription, key and the last number of each."""
+        ...
+
     def take_turns(self, count: int) -> list[int]:
         """Return `count` numbers, each larger than all that were taken before."""
         ...

@@ -28,7 +28,7 @@ from penstock.events.store.statements import MODE_OF, Dialect, queries, translat
 
 _QUERIES = queries(Dialect.POSTGRES)
 _LOAD_JOBS = _QUERIES["load_jobs"]
-_JOB_TYPES = (*["text"] * 7, "int8", "int2", "int2", "text", "text", "bytea", *["text"] * 3, *["int8"] * 8)
+_JOB_TYPES = (*["text"] * 7, "int8", "int2", "int2", "text", "text", "bytea", *["text"] * 3, *["int8"] * 9)
 _GATE = int.from_bytes(blake2b(b"penstock jobs: claims", digest_size=8).digest(), "big", signed=True)
 
 
@@ -79,6 +79,18 @@ class PostgresTransaction:
 
     def overwrite_replaced(self) -> None:
         """Nothing to do: VACUUM removes old rows, and the write-ahead log ends with its retention."""
+
+    def take_key_numbers(
+        self, counts: Mapping[tuple[str, str], int], tenants: Mapping[tuple[str, str], str], day: int
+    ) -> list[Row]:
+        """Take numbers for keys of subscriptions; return subscription, key and the last number of each."""
+        columns = {
+            "subscriptions": [subscription_id for subscription_id, _ in counts],
+            "groups": [key for _, key in counts],
+            "tenants": [tenants[key] for key in counts],
+            "counts": list(counts.values()),
+        }
+        return self.all("take_key_numbers", day=day, **columns)
 
     def take_turns(self, count: int) -> list[int]:
         """Return `count` numbers, each larger than all before."""

@@ -11,6 +11,7 @@ from penstock.domain.order import LaneKey, lane_of, tiered_sequence
 from penstock.events.errors import EventNotFound, JobNotFound, WrongJobStatus
 from penstock.events.store.database import RepositoryPart, Row, Transaction, adds, reads, writes
 from penstock.events.store.repository.lanes import LaneOrigin, call_lanes, move_and_wake
+from penstock.events.store.repository.numbering import key_numbers
 from penstock.events.store.statements import CODE_OF_MODE, STATUS_OF, StoredState, event_of
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -127,18 +128,18 @@ def insert_events(tx: Transaction, events: Sequence[StoredEvent], *, fanned_out:
 
 def _insert_jobs(tx: Transaction, jobs: Sequence[NewJob], now_ms: int, *, in_bulk: bool = False) -> None:
     lanes: dict[LaneKey, LaneOrigin] = {}
-    rows: list[Row] = []
     planned = False
     for job in jobs:
-        group_key, due_at_ms = job.group_key, job.due_at_ms
-        if due_at_ms <= now_ms:
-            lane = lane_of(group_key, job.mode)
+        if job.due_at_ms <= now_ms:
+            lane = lane_of(job.group_key, job.mode)
             # Of several jobs of a lane the pool of the first counts.
             if lane not in lanes:
                 lanes[lane] = LaneOrigin(job.subscription_id, job.pool)
         else:
             planned = True
-        rows.append(_job_row(job, group_key, due_at_ms, now_ms))
+    # Keys are locked before lanes, here as everywhere, so that no two transactions wait for each other.
+    numbers = key_numbers(tx, jobs, now_ms)
+    rows = [_job_row(job, now_ms, number) for job, number in zip(jobs, numbers, strict=True)]
     if in_bulk:
         # Before the lanes, which would be locked all the while. They are locked when the jobs become visible: whoever
         # finds one empty and drops it has done so before, or waits and then sees the jobs.
@@ -179,7 +180,8 @@ def _ids_of_known(tx: Transaction, events: Iterable[StoredEvent]) -> dict[tuple[
     }
 
 
-def _job_row(job: NewJob, group_key: str, due_at_ms: int, now_ms: int) -> Row:
+def _job_row(job: NewJob, now_ms: int, key_sequence: int | None) -> Row:
+    due_at_ms = job.due_at_ms
     state = StoredState.READY if due_at_ms <= now_ms else StoredState.WAITING
     return (
         job.id,
@@ -188,7 +190,7 @@ def _job_row(job: NewJob, group_key: str, due_at_ms: int, now_ms: int) -> Row:
         job.event_id,
         job.subscription_id,
         job.group,
-        group_key,
+        job.group_key,
         tiered_sequence(job.sequence, high_priority=job.high_priority),
         CODE_OF_MODE[job.mode],
         int(state),
@@ -203,6 +205,7 @@ def _job_row(job: NewJob, group_key: str, due_at_ms: int, now_ms: int) -> Row:
         job.expires_at_ms,
         job.created_at_ms,
         now_ms,
+        key_sequence,
     )
 
 

@@ -72,6 +72,13 @@ class SqliteTransaction:
         self._connection.execute("PRAGMA secure_delete = ON")
         self.overwrites = True
 
+    def take_key_numbers(
+        self, counts: Mapping[tuple[str, str], int], tenants: Mapping[tuple[str, str], str], day: int
+    ) -> list[Row]:
+        """Take numbers for keys of subscriptions; return subscription, key and the last number of each."""
+        keys = [(*key, tenants[key], count) for key, count in counts.items()]
+        return self.all("take_key_numbers", keys=keys, day=day)
+
     def take_turns(self, count: int) -> list[int]:
         """Return `count` numbers, each larger than all before."""
         ((last,),) = self.all("take_turns", count=count)
