@@ -210,6 +210,16 @@ class TestEvents:
         assert await rig.repository.count_events_to_fan_out(9) == 1
         assert (await rig.repository.counts())[PENDING] == 2
 
+    async def test_a_fan_out_leaves_a_job_that_is_there_alone(self, rig: JobRig) -> None:
+        event = rig.new_event()
+        await rig.repository.add_events([event])
+        known, missing = rig.new_job(event_id=event.id), rig.new_job(event_id=event.id)
+        await rig.repository.create_jobs([known], rig.now_ms)
+
+        assert await rig.repository.fan_out([event.id], [known, missing], rig.now_ms) == [event.id]
+
+        assert (await rig.repository.counts())[PENDING] == 2
+
     async def test_events_that_wait_are_counted_up_to_a_number(self, rig: JobRig) -> None:
         await rig.repository.add_events([rig.new_event() for _ in range(3)])
         await rig.repository.publish([rig.new_event()], [], rig.now_ms)

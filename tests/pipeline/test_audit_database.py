@@ -4,6 +4,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.domain.job_state import JobStatus
+from penstock.domain.matching import EventFilter
 from penstock.events.fan_out.rule import FanOut
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.repository.changes import KeptChange
@@ -94,3 +95,32 @@ def test_what_the_repository_lets_happen_is_clean_and_a_lost_job_is_found(spark:
     kept = KeptChange(id="0S898QRG1D800", at_ms=lived.end_ms, change=change)
     rig.ask(lambda repository: repository.keep_change(kept))
     assert audit_database(spark, rig.database, window).is_clean
+
+
+def test_a_subscription_with_a_filter_on_the_data_misses_its_jobs_too(spark: SparkSession, rig: FanOutRig) -> None:
+    lived = _LargeOnes()
+    rig.ask(lived.live)
+    window = AuditWindow(until_ms=lived.end_ms)
+    assert audit_database(spark, rig.database, window).is_clean
+
+    rig.run(f"DELETE FROM jobs WHERE id = '{lived.job_ids[1]}'")
+
+    result = audit_database(spark, rig.database, window)
+    assert [(each.kind, each.event_id) for each in result.findings] == [(FindingKind.LOST, lived.event_ids[1])]
+
+
+class _LargeOnes:
+    """A subscription wanted two of three events, by their data."""
+
+    async def live(self, repository: JobRepository) -> None:
+        rig = JobRig(repository)
+        subscription = rig.new_subscription(filter=EventFilter(expression="data.total >= 5"))
+        await repository.add_subscription(subscription)
+        rig.clock.advance(CATALOG_LAG_MS / 1000)
+        events = [rig.new_event(data=b'{"total": %d}' % total) for total in (5, 9, 4)]
+        jobs = [job for event in events for job in FanOut([subscription]).jobs(event)]
+        await repository.publish(events, jobs, rig.now_ms)
+        rig.clock.advance(1)
+        self.event_ids = [event.id for event in events]
+        self.job_ids = [job.id for job in jobs]
+        self.end_ms = rig.now_ms

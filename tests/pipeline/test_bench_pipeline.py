@@ -19,6 +19,8 @@ from penstock.tools.bench.pipeline.fan_out import (
     fan_out,
     fan_out_rates,
     prepare,
+    python_loop,
+    sqlite_fan_out_per_s,
     subscriptions,
 )
 from penstock.tools.bench.pipeline.lake import facts_per_s, sql_count_s
@@ -35,7 +37,8 @@ ATTEMPTS = 80_000
 
 def test_it_reports_these_figures() -> None:
     assert set(PipelineFigures.__struct_fields__) == {
-        "fan_out_stored_jobs_per_s", "fan_out_jobs_per_s", "fan_out_vs_inserts", "dispatch_jobs_per_s",
+        "fan_out_stored_jobs_per_s", "fan_out_sqlite_jobs_per_s", "fan_out_loop_jobs_per_s", "fan_out_jobs_per_s",
+        "fan_out_vs_inserts", "dispatch_jobs_per_s",
         "audit_rows_per_s", "replay_per_s", "facts_rows_per_s", "sql_count_10m_s",
         "latency_p50_ms", "latency_p99_ms", "start_s", "jvm_mb",
     }  # fmt: skip
@@ -53,6 +56,17 @@ def test_fan_out_stores_five_jobs_of_each_event(spark: SparkSession, postgres_da
     of_kind = {kind: [each.id for each in wanting[kind * MATCHES : (kind + 1) * MATCHES]] for kind in range(KINDS)}
     expected = [(f"{number:013}", each) for number in range(2 * KINDS) for each in of_kind[number % KINDS]]
     assert sorted(stored) == sorted(expected)
+
+
+def test_a_loop_in_python_and_fan_out_on_sqlite_store_as_many(
+    spark: SparkSession, postgres_database: str, tmp_path: Path
+) -> None:
+    with jobs_schema(postgres_database, "penstock_bench_fan_out") as database:
+        prepare(database, 2 * KINDS)
+        python_loop(database)
+        assert count_jobs(database) == 2 * KINDS * MATCHES
+    # It refuses to give a rate if jobs are missing.
+    assert sqlite_fan_out_per_s(spark, tmp_path, 2 * KINDS, rounds=1) > 0
 
 
 def test_fan_out_that_loses_a_job_is_not_a_measurement(

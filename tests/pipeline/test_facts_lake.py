@@ -214,6 +214,43 @@ def test_a_job_has_one_row_when_its_last_attempt_was_read(spark: SparkSession, r
     assert set(counts(spark, lake, "jobs").values()) == {1}
 
 
+def test_a_job_that_ended_without_an_attempt_has_a_row(
+    spark: SparkSession, rig: FactsRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = str(tmp_path / "lake")
+    rig.make_jobs(4)
+    rig.add_attempts([attempt("j00000")])
+    ended = "UPDATE jobs SET state = ?, delivery_count = ?, finished_at_ms = ? WHERE id = ?"
+    execute(rig.database, ended, [(5, 1, NOW_MS, "j00000"), (8, 0, NOW_MS, "j00001"), (7, 0, NOW_MS, "j00002")])
+    add(spark, rig, lake)
+
+    def sync() -> int:
+        return LakeSync(spark, rig.database, Lake(spark, lake), rig.clock).add()
+
+    # What ended this moment may not be visible yet.
+    assert sync() == 0
+    rig.clock.advance(61)
+    with monkeypatch.context() as patch:
+        patch.setattr(LakeFiles, "commit", killed)
+        with pytest.raises(Killed):
+            sync()
+    assert sync() == 2
+    assert sync() == 0
+    rig.add_attempts([attempt("j00003")])
+    execute(rig.database, ended, [(5, 1, NOW_MS + 1, "j00003")])
+    assert add(spark, rig, lake) == 1
+
+    assert set(counts(spark, lake, "jobs").values()) == {4}
+    rows = {row["job_id"]: row for row in DeltaTable(f"{lake}/jobs").to_pyarrow_table().to_pylist()}
+    assert {name: row["final_status"] for name, row in rows.items()} == {
+        "j00000": "COMPLETED", "j00001": "EXPIRED", "j00002": "CANCELLED", "j00003": "COMPLETED",
+    }  # fmt: skip
+    untried, tried = rows["j00001"], rows["j00000"]
+    assert (untried["attempts"], untried["position"], untried["key"]) == (0, -1, "order-1")
+    assert (untried["endpoint"], untried["endpoint_host"]) == ("https://shop.example/hook/1", "shop.example")
+    assert (untried["finished_at"], untried["date"]) == (tried["finished_at"], tried["date"])
+
+
 def test_events_and_subscriptions_follow_the_database(spark: SparkSession, rig: FactsRig, tmp_path: Path) -> None:
     lake = Lake(spark, str(tmp_path / "lake"))
     sync = LakeSync(spark, rig.database, lake, rig.clock)

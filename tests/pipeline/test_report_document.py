@@ -17,6 +17,7 @@ from penstock.history.report.figures import (
     Reason,
     ReportTotals,
     Step,
+    SubscriptionFigures,
 )
 from penstock.history.report.period import ReportPeriod, day_period, week_period
 from penstock.spark.errors import InvalidPipelineOption
@@ -85,6 +86,13 @@ def report(names: Sequence[str] = (), span: ReportPeriod = DAY) -> Figures:
             EndpointFigures(endpoint=name, attempts=5, failed=1, p50_ms=1, p95_ms=2, p99_ms=3) for name in names
         ],
         steps=[Step(step_ms=step_ms, first=place, retries=1) for place, step_ms in enumerate(steps)],
+        subscriptions=[
+            SubscriptionFigures(
+                subscription_id="s", subscription=name, event_type=name, attempts=3, failed=1, wait_p50_ms=1,
+                wait_p99_ms=2, p99_ms=None,
+            )
+            for name in names
+        ],
         cells=[Cell(step_ms=step_ms, bucket=place % 17, attempts=place) for place, step_ms in enumerate(steps)],
     )  # fmt: skip
 

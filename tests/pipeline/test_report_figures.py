@@ -37,6 +37,8 @@ facts = st.lists(
             "reason": st.none() | st.sampled_from(["answered 503", "<b>", ""]),
             "waited_ms": st.none() | st.integers(0, 10**12),
             "group_key": st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=3),
+            "subscription_id": st.none() | st.sampled_from(["s1", "s2"]),
+            "type": st.sampled_from(["orders:created", "carts:left"]),
             "endpoint": st.none() | st.sampled_from(["https://a.example", "https://b.example/<x>"]),
             "repaired": st.booleans(),
         }
@@ -70,6 +72,14 @@ def check(found: Figures, rows: list[dict[str, Any]], partitions: int) -> None:
         (percentile(sent_ms, 0.5), percentile(sent_ms, 0.99)) if sent_ms else (None, None)
     )
 
+    assert (totals.wait_p50_ms, totals.wait_p99_ms) == (
+        (percentile(waits, 0.5), percentile(waits, 0.99)) if waits else (None, None)
+    )
+    by_subscription = Counter((row["subscription_id"], row["type"]) for row in rows)
+    assert {(each.subscription_id, each.event_type): each.attempts for each in found.subscriptions} == by_subscription
+    assert {each.subscription for each in found.subscriptions if each.subscription_id == "s1"} <= {"billing"}
+    assert {each.subscription for each in found.subscriptions if each.subscription_id == "s2"} <= {"s2"}
+
     ranked = sorted(groups.items(), key=lambda entry: (-entry[1], entry[0].encode()))[:MOST]
     assert [(group.group_key, group.attempts) for group in found.groups] == ranked
     loads: Counter[int] = Counter()
@@ -97,6 +107,9 @@ def check(found: Figures, rows: list[dict[str, Any]], partitions: int) -> None:
         inside = [row for row in rows if step_ms <= row["at_ms"] < step_ms + DAY.step_ms]
         assert step.retries == sum(row["number"] > 1 for row in inside)
         assert step.failed == sum(row["outcome"] in FAILURES for row in inside)
+        end_ms = step_ms + DAY.step_ms
+        first = [row for row in rows if row["number"] == 1 and row["waited_ms"] is not None and row["at_ms"] >= end_ms]
+        assert step.waiting == sum(row["at_ms"] - row["waited_ms"] < end_ms for row in first)
         cells = [cell for cell in found.cells if cell.step_ms == step_ms]
         assert sum(cell.attempts for cell in cells) == sum(row["was_sent"] for row in inside)
 
@@ -106,7 +119,7 @@ def check(found: Figures, rows: list[dict[str, Any]], partitions: int) -> None:
 def test_the_numbers_are_those_of_a_plain_model(spark: SparkSession, rows: list[dict[str, Any]]) -> None:
     frame = spark.createDataFrame([tuple(row.get(name) for name in FACTS.names) for row in rows], FACTS)
 
-    found = collect_figures(frame, DAY, "a test", partitions=4)
+    found = collect_figures(frame, DAY, "a test", partitions=4, names={"s1": "billing"})
 
     check(found, rows, 4)
 

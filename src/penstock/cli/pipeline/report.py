@@ -84,21 +84,24 @@ def _span(day: str | None, week: str | None) -> "ReportPeriod":
 def _of_lake(session: "SessionSettings", path: str, span: "ReportPeriod", partitions: int) -> "Figures":
     from penstock.history.lake.lake import open_lake
     from penstock.history.report.figures import collect_figures
-    from penstock.history.report.period import facts_of_lake
+    from penstock.history.report.period import facts_of_lake, names_in_lake
     from penstock.spark.session import spark_session
 
     with spark_session(session) as spark:
-        facts = facts_of_lake(open_lake(spark, path), span)
-        return collect_figures(facts, span, f"the lake {path}", partitions)
+        source = open_lake(spark, path)
+        facts = facts_of_lake(source, span)
+        return collect_figures(facts, span, f"the lake {path}", partitions, names_in_lake(source))
 
 
 def _of_database(
     session: "SessionSettings", database: "SparkDatabase", span: "ReportPeriod", partitions: int
 ) -> "Figures":
     from penstock.history.report.figures import collect_figures
-    from penstock.history.report.period import facts_of_database
+    from penstock.history.report.period import facts_of_database, names_in_database
     from penstock.spark.session import spark_session
     from penstock.spark.tables import Tables
 
     with spark_session(session) as spark:
-        return collect_figures(facts_of_database(Tables(spark, database), span), span, database.place, partitions)
+        tables = Tables(spark, database)
+        facts, names = facts_of_database(tables, span), names_in_database(tables)
+        return collect_figures(facts, span, database.place, partitions, names)

@@ -1,6 +1,6 @@
 """Audits a window of a database, or of any DataFrames: one row for each breach of a guarantee."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import reduce
 from typing import NamedTuple
@@ -14,6 +14,8 @@ from pyspark.sql import functions as f
 from penstock.domain.limits import MIB
 from penstock.events.api import PATH
 from penstock.events.fan_out.columns import EVENT_COLUMNS
+from penstock.events.fan_out.spark_plan import DataOf
+from penstock.events.fan_out.spark_task import process_repository
 from penstock.history.audit.catalog import catalog_of
 from penstock.history.audit.deliveries import (
     damaged_attempts,
@@ -80,7 +82,8 @@ def audit_database(
         waits = waiting.count()
         # Persisted, so that all checks see the same rows and the database is read once.
         jobs, attempts = _jobs(tables, window).persist(), _attempts(tables, window).persist()
-        audited = audit_frame(_events(tables, waiting, window), tables.subscriptions(), jobs, attempts, window)
+        events, data_of = _events(tables, waiting, window), StoredData(database)
+        audited = audit_frame(events, tables.subscriptions(), jobs, attempts, window, data_of)
         names = {row["id"]: row["name"] for row in tables.subscriptions().select("id", "name").collect()}
         late = lateness(jobs_of(jobs, window), window, names)
         return result_of(audited.findings, {**audited.counts, WAITING_EVENTS: waits}, window, examples, late)
@@ -116,6 +119,17 @@ def _events(tables: Tables, waiting: DataFrame, window: AuditWindow) -> DataFram
     return events.join(still, "id", "left").withColumn(FANNED_OUT, f.coalesce(f.col(FANNED_OUT), f.lit(True)))
 
 
+class StoredData:
+    """Reads the data of events from the database, in tasks; events that have left it have none."""
+
+    def __init__(self, database: SparkDatabase) -> None:
+        self._database = database
+
+    def __call__(self, event_ids: Sequence[str]) -> Mapping[str, bytes]:
+        """Return the data of events by their ids."""
+        return process_repository(self._database).data_of(event_ids)
+
+
 class Audited(NamedTuple):
     """The result of an audit."""
 
@@ -125,14 +139,21 @@ class Audited(NamedTuple):
 
 
 def audit_frame(
-    events: DataFrame, subscriptions: DataFrame, jobs: DataFrame, attempts: DataFrame, window: AuditWindow
+    events: DataFrame,
+    subscriptions: DataFrame,
+    jobs: DataFrame,
+    attempts: DataFrame,
+    window: AuditWindow,
+    data_of: DataOf | None = None,
 ) -> Audited:
     """Audit a window of any DataFrames with the columns of `schemas`.
+
+    Without `data_of`, jobs of subscriptions whose filter reads the data of events are not missed.
 
     An action screens all groups at once; the findings are lazy. `events` may have a column `fanned_out`: events that
     still wait for their jobs have lost nothing.
     """
-    catalog = catalog_of(subscriptions.collect(), window)
+    catalog = catalog_of(subscriptions.collect(), window, data_of)
     events, jobs, attempts = events_of(events, window), jobs_of(jobs, window), attempts_of(attempts, window)
     seen = checkpointed(screen(events, catalog, jobs, attempts, window))
     counts = {row["name"]: row["total"] for row in _totals(seen) if row["total"]}

@@ -10,7 +10,7 @@ from penstock.domain.ids import decode_tsid, tsid_time_ms
 from penstock.domain.matching import EventFilter
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
-from penstock.events.fan_out.spark_plan import packed
+from penstock.events.fan_out.spark_plan import DataOf, no_data, packed
 from penstock.history.audit.window import CATALOG_LAG_MS, AuditWindow
 
 _filter = msgspec.json.Decoder(EventFilter).decode
@@ -19,15 +19,17 @@ _filter = msgspec.json.Decoder(EventFilter).decode
 class AuditCatalog(msgspec.Struct, frozen=True):
     """Valid subscriptions as fan-out takes them, and damaged ones with the reason.
 
-    Without those whose filter reads data: the lake has events without it, so no one can tell what they wanted.
+    `data_of` reads the data of events, for filters that ask for it. Without it, the catalog lacks the subscriptions
+    with such a filter: what they wanted cannot be known.
     """
 
     packed: bytes
     since_ms: Mapping[str, int]
     damaged: Mapping[str, str]
+    data_of: DataOf = no_data
 
 
-def catalog_of(rows: Iterable[Row], window: AuditWindow) -> AuditCatalog:
+def catalog_of(rows: Iterable[Row], window: AuditWindow, data_of: DataOf | None = None) -> AuditCatalog:
     """Return the catalog of rows of `schemas.SUBSCRIPTIONS`: all of them, or the one of the window."""
     wanting: list[Subscription] = []
     damaged: dict[str, str] = {}
@@ -35,12 +37,12 @@ def catalog_of(rows: Iterable[Row], window: AuditWindow) -> AuditCatalog:
         if window.subscription_id in (None, row["id"]):
             try:
                 subscription = _subscription(row)
-                if not subscription.filter.reads_data:
+                if data_of is not None or not subscription.filter.reads_data:
                     wanting.append(subscription)
             except (msgspec.MsgspecError, PenstockError, ValueError, TypeError) as error:
                 damaged[str(row["id"])] = str(error)
     since_ms = {each.id: _since_ms(each.id, window) for each in wanting}
-    return AuditCatalog(packed(wanting), since_ms, damaged)
+    return AuditCatalog(packed(wanting), since_ms, damaged, no_data if data_of is None else data_of)
 
 
 def _subscription(row: Row) -> Subscription:

@@ -8,7 +8,7 @@ expected pairs of event and subscription are added and those of the stored jobs 
 are summed where they are, and only the sums of buckets are sent.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 
 import numpy
@@ -61,7 +61,7 @@ def lost(
         return spark.createDataFrame([], FINDINGS)
     wanting = f.broadcast(_wanting_since(spark, catalog))
     looked_at = in_buckets(events, "id", buckets)
-    owed = owed_jobs(looked_at, catalog.packed, window.future_ms).join(wanting, "subscription_id", "left")
+    owed = owed_jobs(looked_at, catalog, window.future_ms).join(wanting, "subscription_id", "left")
     stored = jobs.select("event_id", "subscription_id").where(f.col("event_id").isNotNull())
     stored = in_buckets(stored, "event_id", buckets)
     is_damaged = f.col("damage").isNotNull()
@@ -94,18 +94,19 @@ def _wanting_since(spark: SparkSession, catalog: AuditCatalog) -> DataFrame:
     return spark.createDataFrame(list(catalog.since_ms.items()), "subscription_id string, since_ms long")
 
 
-def owed_jobs(events: DataFrame, catalog: bytes, future_ms: int) -> DataFrame:
-    """Return the jobs that events cause for packed subscriptions; events after `future_ms` are damaged."""
+def owed_jobs(events: DataFrame, catalog: AuditCatalog, future_ms: int) -> DataFrame:
+    """Return the jobs that events cause for the subscriptions; events after `future_ms` are damaged."""
+    wanting, data_of = catalog.packed, catalog.data_of
 
     def plan(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         schema = to_arrow_schema(OWED)
-        planner = planner_of(catalog)
+        planner = planner_of(wanting)
         for batch in batches:
             is_future = pyarrow.compute.fill_null(
                 pyarrow.compute.greater(batch.column("received_ms"), future_ms), False
             )
             yield _future(batch.filter(is_future), schema)
-            for planned in planner.plan(batch.filter(pyarrow.compute.invert(is_future)), _MOST_JOBS):
+            for planned in planner.plan(batch.filter(pyarrow.compute.invert(is_future)), _MOST_JOBS, data_of):
                 nothing = pyarrow.nulls(len(planned.jobs), pyarrow.string())
                 columns = [planned.jobs.column(name) for name in schema.names[:-1]]
                 yield pyarrow.RecordBatch.from_arrays([*columns, nothing], schema=schema)
@@ -189,19 +190,21 @@ def unbalanced(sums: Sequence[Numbers]) -> Numbers:
 class ExpectedSums:
     """Sums up what events should cause, batch by batch."""
 
-    def __init__(self, catalog: bytes, since_ms: Mapping[str, int], future_ms: int) -> None:
-        self._planner = planner_of(catalog)
+    def __init__(self, catalog: AuditCatalog, future_ms: int) -> None:
+        self._planner = planner_of(catalog.packed)
+        self._data_of = catalog.data_of
         self._future_ms = future_ms
         ids = self._planner.subscription_ids
         self._marks = numpy.array([mark_of(each) for each in ids], dtype=numpy.int64)
-        self._since_ms = numpy.array([since_ms[each] for each in ids], dtype=numpy.int64)
+        self._since_ms = numpy.array([catalog.since_ms[each] for each in ids], dtype=numpy.int64)
         self.sums = Sums()
 
     def add(self, events: pyarrow.RecordBatch) -> None:
         """Add events that have a column EVENT_HASH beside those of fan-out."""
         is_future = pyarrow.compute.greater(events.column("received_ms"), self._future_ms).fill_null(False)
         self.sums.damaged(_hashes(events.filter(is_future)))
-        for found in self._planner.pairs(events.filter(pyarrow.compute.invert(is_future)), _MOST_PAIRS):
+        present = events.filter(pyarrow.compute.invert(is_future))
+        for found in self._planner.pairs(present, _MOST_PAIRS, self._data_of):
             self.sums.want(self._owed(found))
             if found.set_aside:
                 ids = pyarrow.array([event_id for event_id, _ in found.set_aside], pyarrow.string())

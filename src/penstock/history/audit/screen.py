@@ -82,10 +82,8 @@ def screen(
 
 
 def _expected(events: DataFrame, catalog: AuditCatalog, future_ms: int) -> DataFrame:
-    packed, since_ms = catalog.packed, dict(catalog.since_ms)
-
     def sum_up(batches: _Batches) -> _Batches:
-        expected = ExpectedSums(packed, since_ms, future_ms)
+        expected = ExpectedSums(catalog, future_ms)
         for batch in batches:
             expected.add(batch)
         yield packed_numbers(_SUMS, expected.sums.numbers)

@@ -119,10 +119,10 @@ class LakeFiles:
                 delta.update_incremental()
             return delta
 
-    def state(self) -> TableState:
+    def state(self, application: str = ADDED) -> TableState:
         """Return how far the table goes; to be asked before the rows are read that are to be added."""
         delta = self.delta()
-        return TableState() if delta is None else _state(delta, ADDED)
+        return TableState() if delta is None else _state(delta, application)
 
     def write(self, rows: pyarrow.Table, name: str) -> list[NewFile]:
         """Write rows to files, one for each day; the table must exist."""

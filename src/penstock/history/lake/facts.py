@@ -65,7 +65,7 @@ DETAILS = StructType(
 )
 """What the lake takes beside: names, sizes and the job's state, as they are when the batch is read."""
 
-_LOOKED_UP = StructType([StructField("id", StringType()), *ORIGIN.fields, *DETAILS.fields])
+LOOKED_UP = StructType([StructField("id", StringType()), *ORIGIN.fields, *DETAILS.fields])
 
 _STATES = " ".join(f"WHEN {code} THEN '{status.value}'" for code, status in enumerate(STATUS_OF))
 _JOB = f"""
@@ -199,7 +199,7 @@ def origin_rows(database: SparkDatabase, job_ids: Sequence[str]) -> list[Row]:
 
 
 def _table(rows: Sequence[Row]) -> pyarrow.Table:
-    schema = to_arrow_schema(_LOOKED_UP)
+    schema = to_arrow_schema(LOOKED_UP)
     columns = zip(*rows, strict=True) if rows else ((),) * len(schema)
     arrays = [pyarrow.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pyarrow.Table.from_arrays(arrays, schema=schema)

@@ -1,6 +1,7 @@
 """The lake: Delta tables of what happened, in one directory or bucket. One process adds, any number read."""
 
 from collections.abc import Sequence
+from threading import Lock
 from typing import Any
 
 import pyarrow
@@ -27,6 +28,8 @@ class Lake:
         self.spark = spark
         self.path = checked(path)
         self.tables = {name: LakeFiles(path, table) for name, table in TABLES.items()}
+        self.committing = Lock()
+        """Held by threads that add to the same table: of two commits at the same time Delta refuses one."""
         self._places: dict[str, StatisticsPlace] = {}
 
     def place(self, table: str) -> StatisticsPlace:
@@ -52,7 +55,8 @@ class Lake:
         for target in targets:
             name = target.files.table.name
             if written.upto > target.after:
-                target.files.commit(written.files.get(name, ()), written.upto.position, target.before)
+                with self.committing:
+                    target.files.commit(written.files.get(name, ()), written.upto.position, target.before)
                 self._places[name] = written.upto
 
     def days(self) -> list[str]:

@@ -11,9 +11,9 @@ JOB = "of_job_"
 
 ENDED = "job_has_ended"
 PLACE = ("place_position", "place_job_id", "place_number", "place_at_ms")
-_HOST = r"^[^:/?#]+://([^/?#]*)"
+HOST = r"^[^:/?#]+://([^/?#]*)"
 # The last millisecond of the year 9999: Python and Parquet have no later time.
-_LATEST_MS = 253_402_300_799_999
+LATEST_MS = 253_402_300_799_999
 _RENAMED = {
     "attempt": "number",
     "status": "status_code",
@@ -31,7 +31,7 @@ def lake_rows(facts: DataFrame) -> DataFrame:
         **{name: f.col(column) for name, column in _RENAMED.items()},
         **{name: moment(f.col(column)) for name, column in _TIMES.items()},
         "attempted_at": f.when(sound, moment(f.col("at_ms"))),
-        "endpoint_host": f.regexp_extract("endpoint", _HOST, 1),
+        "endpoint_host": f.regexp_extract("endpoint", HOST, 1),
         DATE: f.col(DAY).cast("date"),
     }
     of_job = {
@@ -81,5 +81,5 @@ def event_rows(events: DataFrame) -> DataFrame:
 
 def moment(millis: Column) -> Column:
     """Return a time in milliseconds as a timestamp, or null; one outside the calendar is brought into it."""
-    bounded = f.least(f.greatest(millis, f.lit(0)), f.lit(_LATEST_MS))
+    bounded = f.least(f.greatest(millis, f.lit(0)), f.lit(LATEST_MS))
     return f.when(millis.isNotNull(), f.timestamp_millis(bounded))

@@ -113,8 +113,8 @@ DELIVERIES = LakeTable(
 JOBS = LakeTable(
     name="jobs",
     text=(
-        "One row for each job that ended after an attempt, and another if it was retried by hand and ended again. "
-        "A job that ended without any attempt (expired or cancelled before its first) has none."
+        "One row for each job that ended, and another if it was retried by hand and ended again. "
+        "A job that ended without any attempt (expired or cancelled before its first) comes a minute or two later."
     ),
     columns=_columns(
         ("job_id", "string", "the job"),
@@ -125,8 +125,8 @@ JOBS = LakeTable(
         *_JOB,
         ("event_time", "timestamp", "the event's own time"),
         ("event_bytes", "bigint", "the size of the event's data"),
-        (POSITION, "bigint", "the position of its last attempt"),
-        (DATE, "date", "the day of its last attempt in UTC"),
+        (POSITION, "bigint", "the position of its last attempt, -1 if it had none"),
+        (DATE, "date", "the day of its last attempt in UTC, or of its end if it had none"),
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Keeps the lake's `events` and `subscriptions` up to date, beside the stream of attempts.
+"""Keeps up to date what the stream of attempts does not bring: `events`, `subscriptions`, and jobs without an attempt.
 
 Events are taken by position, up to the horizon below which nothing can appear any more. A subscription gets a row
 whenever it differs from its last one.
@@ -21,6 +21,7 @@ from penstock.events.statistics import endpoint_of
 from penstock.history.lake.lake import Lake
 from penstock.history.lake.rows import event_rows
 from penstock.history.lake.schema import EVENTS, POSITION, SUBSCRIPTIONS
+from penstock.history.lake.untried import UntriedJobs
 from penstock.history.lake.writer import write_rows
 from penstock.spark.database import SparkDatabase
 from penstock.spark.schemas import SUBSCRIPTIONS as STORED_SUBSCRIPTIONS
@@ -47,6 +48,7 @@ class LakeSync:
         self._database = database
         self._lake = lake
         self._clock = clock
+        self._untried = UntriedJobs(database, lake)
 
     def run_beside(self, query: StreamingQuery, every_s: float) -> None:
         """Add what is new now and then, until a query ends."""
@@ -55,8 +57,8 @@ class LakeSync:
         Thread(target=self._run, args=(ended, every_s), name="penstock-lake", daemon=True).start()
 
     def add(self) -> int:
-        """Add new events and changed subscriptions; return how many rows."""
-        return self.add_events() + self.add_subscriptions()
+        """Add new events, changed subscriptions, and jobs that ended without an attempt; return how many rows."""
+        return self.add_events() + self.add_subscriptions() + self._untried.add(self._clock.now_ms())
 
     def add_events(self) -> int:
         """Add the events that are not yet in the lake."""
@@ -122,7 +124,7 @@ class LakeSync:
                 warn_of_long_transaction(self._database)
             except Exception as error:
                 if not ended.is_set():
-                    log.warning("events and subscriptions were not added to the lake; they will be: %s", error)
+                    log.warning("events, subscriptions and jobs were not added to the lake; they will be: %s", error)
             ended.wait(every_s)
 
 

@@ -24,6 +24,10 @@ def totals(facts: DataFrame) -> DataFrame:
             f.percentile_approx(f.when(f.col("was_sent"), f.col("duration_ms")), share, _ACCURACY).alias(name)
             for name, share in (("p50_ms", 0.5), ("p99_ms", 0.99))
         ),
+        *(
+            f.percentile_approx("waited_ms", share, _ACCURACY).alias(name)
+            for name, share in (("wait_p50_ms", 0.5), ("wait_p99_ms", 0.99))
+        ),
     )
 
 
@@ -42,6 +46,40 @@ def groups_by_volume(facts: DataFrame, most: int) -> DataFrame:
         )
         .orderBy(f.desc("attempts"), "group_key")
         .limit(most)
+    )
+
+
+def subscriptions_by_volume(facts: DataFrame, most: int) -> DataFrame:
+    """Return subscriptions by event type, those with the most attempts first."""
+    return (
+        facts.groupBy("subscription_id", f.col("type").alias("event_type"))
+        .agg(
+            f.count("*").alias("attempts"),
+            f.count_if(_failed()).alias("failed"),
+            f.percentile_approx("waited_ms", 0.5, _ACCURACY).alias("wait_p50_ms"),
+            f.percentile_approx("waited_ms", 0.99, _ACCURACY).alias("wait_p99_ms"),
+            f.percentile_approx(f.when(f.col("was_sent"), f.col("duration_ms")), 0.99, _ACCURACY).alias("p99_ms"),
+        )
+        .orderBy(f.desc("attempts"), f.asc_nulls_first("subscription_id"), f.asc_nulls_first("event_type"))
+        .limit(most)
+    )
+
+
+def backlog_changes(facts: DataFrame, since_ms: int, step_ms: int) -> DataFrame:
+    """Return for each time step how many jobs became due in it, less those whose first attempt began in it.
+
+    Jobs that were due before `since_ms` count in its step.
+    """
+    first = facts.where((f.col("number") == 1) & f.col("waited_ms").isNotNull())
+    due_ms = f.greatest(f.col("at_ms") - f.col("waited_ms"), f.lit(since_ms))
+    moves = f.explode(
+        f.array(f.struct(due_ms.alias("at_ms"), f.lit(1).alias("by")), f.struct("at_ms", f.lit(-1).alias("by")))
+    )
+    return (
+        first.select(moves.alias("move"))
+        .select("move.*")
+        .groupBy(_step_ms(step_ms).alias("step_ms"))
+        .agg(f.sum("by").alias("change"))
     )
 
 

@@ -3,7 +3,7 @@
 from penstock.events.statistics import COARSE_BOUNDS_MS
 from penstock.history.page import Html, Section, figures, notice, page, table
 from penstock.history.report.charts import Bar, ChartLine, TimeAxis, bars, heat_map, lines
-from penstock.history.report.figures import Figures, ReportTotals
+from penstock.history.report.figures import MOST, Figures, ReportTotals
 from penstock.history.report.period import ReportPeriod
 
 _BOUNDS = [f"{bound} ms" if bound < 1000 else f"{bound // 1000} s" for bound in COARSE_BOUNDS_MS]
@@ -22,6 +22,19 @@ def document(report: Figures) -> str:
             True,
         ),
         Section("Attempts over time", _attempts(report), "Every attempt of a job after its first is a retry.", True),
+        Section(
+            "Backlog over time",
+            _backlog(report),
+            "Jobs that were due and waited for their first attempt, at the end of each step. Those that waited beyond "
+            "the end of the period are not in it.",
+            True,
+        ),
+        Section(
+            "Subscriptions and event types",
+            _subscriptions(report),
+            f"The {MOST} with the most attempts. Waiting is the time from when a job was due to its first attempt.",
+            True,
+        ),
         Section("Groups by volume", _groups(report), "Attempts of each group; failed ones are red."),
         Section(
             "Partition skew",
@@ -50,6 +63,8 @@ def _totals(totals: ReportTotals) -> Html:
             ("groups", f"{totals.groups:,}"),
             ("latency p50", _duration(totals.p50_ms)),
             ("latency p99", _duration(totals.p99_ms)),
+            ("wait p50", _duration(totals.wait_p50_ms)),
+            ("wait p99", _duration(totals.wait_p99_ms)),
             ("wait, mean", _duration(totals.wait_mean_ms)),
             ("wait, longest", _duration(totals.wait_longest_ms)),
         ]
@@ -69,6 +84,28 @@ def _attempts(report: Figures) -> Html:
         ChartLine("failed", [step.failed for step in report.steps], "bad"),
     ]
     return lines(series, _axis(report.span), "Attempts over time", _NO_ATTEMPT)
+
+
+def _backlog(report: Figures) -> Html:
+    series = [ChartLine("waiting", [step.waiting for step in report.steps], "1")]
+    return lines(series, _axis(report.span), "Backlog over time", _NO_ATTEMPT)
+
+
+def _subscriptions(report: Figures) -> Html:
+    rows = [
+        (
+            found.subscription or "(none)",
+            found.event_type or "(unknown)",
+            found.attempts,
+            found.failed,
+            _duration(found.wait_p50_ms),
+            _duration(found.wait_p99_ms),
+            _duration(found.p99_ms),
+        )
+        for found in report.subscriptions
+    ]
+    columns = ("subscription", "event type", "attempts", "failed", "wait p50", "wait p99", "response p99")
+    return table(columns, rows, _NO_ATTEMPT)
 
 
 def _axis(span: ReportPeriod) -> TimeAxis:

@@ -1,6 +1,7 @@
 """The numbers of a report that reach the driver, of bounded size."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import msgspec
@@ -28,6 +29,21 @@ class ReportTotals(msgspec.Struct, frozen=True, kw_only=True):
     wait_longest_ms: int | None
     p50_ms: int | None
     p99_ms: int | None
+    wait_p50_ms: int | None = None
+    wait_p99_ms: int | None = None
+
+
+class SubscriptionFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """The events of a type for a subscription; `subscription` is its name, or its id if it was deleted."""
+
+    subscription_id: str | None
+    event_type: str | None
+    attempts: int
+    failed: int
+    wait_p50_ms: int | None
+    wait_p99_ms: int | None
+    p99_ms: int | None
+    subscription: str = ""
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +90,15 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     first: int = 0
     retries: int = 0
     failed: int = 0
+    waiting: int = 0
+    """Jobs that were due at its end, and had their first attempt later in the period."""
+
+
+class BacklogChange(msgspec.Struct, frozen=True, kw_only=True):
+    """By how much the backlog grew in a time step."""
+
+    step_ms: int
+    change: int
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,17 +121,26 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     endpoints: list[EndpointFigures]
     steps: list[Step]
     cells: list[Cell]
+    subscriptions: list[SubscriptionFigures] = []
 
 
 Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
-def collect_figures(facts: DataFrame, span: ReportPeriod, source: str, partitions: int = DEFAULT_PARTITIONS) -> Figures:
-    """Compute the numbers of a report."""
+def collect_figures(
+    facts: DataFrame,
+    span: ReportPeriod,
+    source: str,
+    partitions: int = DEFAULT_PARTITIONS,
+    names: Mapping[str, str] | None = None,
+) -> Figures:
+    """Compute the numbers of a report; `names` are those of subscriptions, by their ids."""
     facts = facts.persist()
     try:
         (totals,) = _values(ReportTotals, aggregates.totals(facts))
         steps = {step.step_ms: step for step in _values(Step, aggregates.attempts_over_time(facts, span.step_ms))}
+        for step_ms, waiting in _backlog(facts, span).items():
+            steps[step_ms] = msgspec.structs.replace(steps.get(step_ms, Step(step_ms=step_ms)), waiting=waiting)
         loads = {
             load.partition: load for load in _values(PartitionFigures, aggregates.partition_load(facts, partitions))
         }
@@ -124,9 +158,26 @@ def collect_figures(facts: DataFrame, span: ReportPeriod, source: str, partition
             endpoints=_values(EndpointFigures, aggregates.slowest_endpoints(facts, MOST)),
             steps=[steps.get(step_ms, Step(step_ms=step_ms)) for step_ms in span.steps] if steps else [],
             cells=_values(Cell, aggregates.latency_over_time(facts, span.step_ms)),
+            subscriptions=[
+                _named(each, names or {})
+                for each in _values(SubscriptionFigures, aggregates.subscriptions_by_volume(facts, MOST))
+            ],
         )
     finally:
         facts.unpersist()
+
+
+def _backlog(facts: DataFrame, span: ReportPeriod) -> dict[int, int]:
+    changes = _values(BacklogChange, aggregates.backlog_changes(facts, span.since_ms, span.step_ms))
+    if not changes:
+        return {}
+    by_step = {each.step_ms: each.change for each in changes}
+    return dict(zip(span.steps, accumulate(by_step.get(step_ms, 0) for step_ms in span.steps), strict=True))
+
+
+def _named(found: SubscriptionFigures, names: Mapping[str, str]) -> SubscriptionFigures:
+    subscription_id = found.subscription_id or ""
+    return msgspec.structs.replace(found, subscription=names.get(subscription_id, subscription_id))
 
 
 def _idle(number: int) -> PartitionFigures:

@@ -11,6 +11,7 @@ from penstock.events.statistics import DAY_MS
 from penstock.history.errors import LakeEmpty
 from penstock.history.lake.facts import FLAW, ORIGIN, as_facts, with_flaws
 from penstock.history.lake.lake import Lake
+from penstock.history.lake.schema import POSITION, SUBSCRIPTIONS
 from penstock.spark.errors import InvalidPipelineOption
 from penstock.spark.tables import Tables
 
@@ -95,6 +96,18 @@ def facts_of_lake(lake: Lake, span: ReportPeriod) -> DataFrame:
     if not lake.days():
         raise LakeEmpty
     return lake.facts(span.days)
+
+
+def names_in_lake(lake: Lake) -> dict[str, str]:
+    """Return the last names of subscriptions, by their ids."""
+    files = lake.tables[SUBSCRIPTIONS.name]
+    rows = files.read(files.files(), ["subscription_id", "name", POSITION]).to_pylist()
+    return {row["subscription_id"]: row["name"] for row in sorted(rows, key=lambda row: row[POSITION])}
+
+
+def names_in_database(tables: Tables) -> dict[str, str]:
+    """Return the names of subscriptions, by their ids."""
+    return {row["id"]: row["name"] for row in tables.subscriptions().select("id", "name").collect()}
 
 
 def facts_of_database(tables: Tables, span: ReportPeriod) -> DataFrame:

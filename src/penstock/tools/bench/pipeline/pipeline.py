@@ -14,7 +14,7 @@ from penstock.history.audit.audit import SPARK_SETTINGS as AUDIT_SETTINGS
 from penstock.spark.session import SessionSettings, spark_session
 from penstock.tools.bench.pipeline.audit import audited_per_s
 from penstock.tools.bench.pipeline.dispatch import dispatched_per_s
-from penstock.tools.bench.pipeline.fan_out import fan_out_rates
+from penstock.tools.bench.pipeline.fan_out import fan_out_rates, sqlite_fan_out_per_s
 from penstock.tools.bench.pipeline.lake import facts_per_s, sql_count_s
 from penstock.tools.bench.pipeline.latency import PER_S, steady_state
 from penstock.tools.bench.pipeline.replay import replayed_per_s
@@ -29,10 +29,14 @@ class PipelineFigures(msgspec.Struct, kw_only=True):
 
     fan_out_stored_jobs_per_s: float
     """From events to jobs in PostgreSQL, by the streaming job; 5 of 1,000 subscriptions match each event."""
+    fan_out_sqlite_jobs_per_s: float
+    """The same on SQLite."""
+    fan_out_loop_jobs_per_s: float
+    """The same on PostgreSQL by a loop in Python, without Spark, that stores in the same way."""
     fan_out_jobs_per_s: float
-    """The same, by its earlier name."""
+    """`fan_out_stored_jobs_per_s` by its earlier name."""
     fan_out_vs_inserts: float
-    """The same over PostgreSQL's own rate: as many jobs and lanes inserted from `generate_series`, in turns."""
+    """That over PostgreSQL's own rate: as many jobs and lanes inserted from `generate_series`, in turns."""
     dispatch_jobs_per_s: float
     """Jobs, 20 in a group, claimed, published to Penstock's SQS server (FIFO, durable on SQLite), and marked QUEUED."""
     audit_rows_per_s: float
@@ -78,6 +82,7 @@ def bench_pipeline(
     with _directory() as directory, postgres_server(database_url, str(directory / "db")) as url, _spark() as spark:
         tell(f"fan-out of {sizes.events:,} events")
         fan_out = fan_out_rates(spark, url, directory, sizes.events, rounds)
+        on_sqlite = sqlite_fan_out_per_s(spark, directory, sizes.events, rounds)
         dispatched_per_s(spark, url, _WARM_UP_JOBS)
         dispatched = []
         for number in range(rounds):
@@ -94,6 +99,8 @@ def bench_pipeline(
         audited = audited_per_s(spark, directory, sizes.attempts, rounds)
     return PipelineFigures(
         fan_out_stored_jobs_per_s=fan_out.jobs_per_s,
+        fan_out_sqlite_jobs_per_s=on_sqlite,
+        fan_out_loop_jobs_per_s=fan_out.loop_jobs_per_s,
         fan_out_jobs_per_s=fan_out.jobs_per_s,
         fan_out_vs_inserts=fan_out.vs_inserts,
         dispatch_jobs_per_s=statistics.median(dispatched),
