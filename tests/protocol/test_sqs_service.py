@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.domain.errors import PenstockError
+from penstock.domain.errors import PenstockError, Unavailable
 from penstock.domain.ids import TsidFactory
 from penstock.engine.errors import StoreFailed
 from penstock.engine.store.memory import MemoryStore
@@ -22,6 +22,7 @@ from penstock.sqs.app import SqsApp
 from penstock.sqs.errors import ErrorKind, SqsError
 from penstock.sqs.metrics import MAX_QUEUE_LABELS, OTHER
 from penstock.sqs.model import (
+    ChangeMessageVisibilityRequest,
     CreateQueueRequest,
     QueueUrlRequest,
     ReceiveMessageRequest,
@@ -39,6 +40,11 @@ class TouchyStore(SqliteStore):
     """A store that refuses commits while told to."""
 
     refuse = False
+    taken = False
+
+    def require_owned(self) -> None:
+        if self.taken:
+            raise Unavailable("taken by the test")
 
     def apply(self, batch: WriteBatch) -> Shares:
         if self.refuse:
@@ -183,6 +189,29 @@ async def test_a_send_that_the_store_refuses_fails_and_leaves_nothing(tmp_path: 
         assert await rig.receive(url) == 1
 
 
+async def test_a_message_is_hidden_for_twelve_hours_in_all() -> None:
+    async with AsyncExitStack() as stack:
+        clock = VirtualClock()
+        opening = open_service({"": MemoryStore()}, clock, TsidFactory(1), SqsServerSettings())
+        rig = Rig(await stack.enter_async_context(opening))
+        url = await rig.create("q")
+        await rig.send(url, "g")
+        (message,) = (await rig.act("ReceiveMessage", ReceiveMessageRequest(url))).messages
+
+        async def hide(seconds: int) -> None:
+            request = ChangeMessageVisibilityRequest(url, message.receipt_handle, seconds)
+            await rig.act("ChangeMessageVisibility", request)
+
+        await hide(43_200)
+        clock.advance(0.9)
+        await hide(43_200)
+        clock.advance(10.1)
+        with pytest.raises(SqsError, match=r"beyond the limit \[43200 seconds\]\.") as caught:
+            await hide(43_190)
+        assert caught.value.kind is ErrorKind.INVALID_PARAMETER_VALUE
+        await hide(43_189)
+
+
 class RecordedExchange:
     """A request as the HTTP server would hand it over, and the answer to it."""
 
@@ -312,11 +341,12 @@ async def test_one_receive_over_several_partitions_holds_at_most_a_mebibyte() ->
 
 
 class LossyShards:
-    """Two shards in one process; every answer to a message that was accepted is lost at first."""
+    """Two shards in one process; answers to messages that were accepted may be lost."""
 
     def __init__(self) -> None:
         self.services: list[SqsService] = []
         self.lost = 0
+        self.losing = False
 
     def seen_by(self, number: int) -> "LossyView":
         return LossyView(self, number)
@@ -333,10 +363,9 @@ class LossyView:
 
     async def ask(self, key: str, request: ShardRequest) -> ShardAnswer:
         (answer,) = await self.ask_all(request)
-        if isinstance(request, AcceptMessages):
+        if isinstance(request, AcceptMessages) and self._shards.losing:
             self._shards.lost += 1
-            if self._shards.lost % 2:
-                raise SqsError(ErrorKind.SERVICE_UNAVAILABLE, "the answer is lost")
+            raise SqsError(ErrorKind.SERVICE_UNAVAILABLE, "the answer is lost")
         return answer
 
     async def ask_all(self, request: ShardRequest) -> list[ShardAnswer]:
@@ -370,17 +399,18 @@ async def test_a_dead_letter_for_another_shard_arrives_once_though_the_answer_wa
                 await source_rig.send(url, group)
             assert await source_rig.receive(url) == 3
             clock.advance(1500)
+            shards.losing = True
             assert await source_rig.receive(url) == 0
             # They have arrived, though the source does not know it and keeps them.
-            assert shards.lost == 1
+            assert shards.lost > 1
             assert dead_rig.service.find(f"dead{suffix}").counters()[0].total == 3
             assert source_rig.service.find(f"source{suffix}").counters()[0].total == 3
         # Whoever serves the dead-letter queue next knows them too.
         del shards.services[1]
+        shards.losing = False
         async with AsyncExitStack() as stack:
             dead_rig = await open_shard(stack, 1)
             assert await source_rig.receive(url) == 0
-            assert shards.lost == 2
             assert source_rig.service.find(f"source{suffix}").counters()[0].total == 0
             assert dead_rig.service.find(f"dead{suffix}").counters()[0].total == 3
 
@@ -397,7 +427,6 @@ async def test_without_its_dead_letter_queue_in_another_shard_a_queue_delivers_o
             )
             rigs.append(Rig(await stack.enter_async_context(opening)))
             shards.services.append(rigs[-1].service)
-        shards.lost = 1
         dead = await rigs[1].create("dead")
         redrive = '{"deadLetterTargetArn": "arn:aws:sqs:us-east-1:000000000000:dead", "maxReceiveCount": 1}'
         url = await rigs[0].create("source", RedrivePolicy=redrive, VisibilityTimeout="1")
@@ -412,3 +441,20 @@ async def test_without_its_dead_letter_queue_in_another_shard_a_queue_delivers_o
         clock.advance(1500)
         assert await rigs[0].receive(url) == 0
         assert rigs[1].service.find("dead").counters()[0].total == 1
+
+
+async def test_an_error_in_one_partition_keeps_back_nothing_of_the_others(tmp_path: Path) -> None:
+    """A lease on one of two databases ends between the two halves of a receive."""
+    home, a, b = (TouchyStore(tmp_path / f"{name}.db") for name in ("home", "a", "b"))
+    async with AsyncExitStack() as stack:
+        rig = await opened(stack, {"": home, "a": a, "b": b}, **PLACED)
+        url = await rig.create("spread.fifo", **SPREAD)
+        for number in range(8):
+            await rig.send(url, f"g{number}")
+        assert [each.visible for each in rig.service.find("spread.fifo").counters()] == [2, 2, 2, 2]
+        a.taken = True
+        assert await rig.receive(url) == 4
+        with pytest.raises(Unavailable):
+            await rig.receive(url)
+        a.taken = False
+        assert await rig.receive(url) == 4

@@ -1,6 +1,7 @@
 """An event, in the shape of CloudEvents."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
@@ -12,6 +13,14 @@ PRIORITY_EXTENSION = "highpriority"
 MISSING: Final = object()
 """The data of an event that has none, or none that is JSON."""
 _UNREAD: Final = object()
+
+
+class Validation(StrEnum):
+    """What becomes of a published event that does not meet the schema of its type, or whose type is unknown."""
+
+    OFF = "off"
+    WARN = "warn"
+    REJECT = "reject"
 
 
 @lru_cache(maxsize=256)

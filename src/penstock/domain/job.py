@@ -4,9 +4,10 @@ from collections.abc import Mapping
 
 import msgspec
 
+from penstock.domain.ids import COPY_JOINT
 from penstock.domain.job_state import DEFAULT_DISPATCH_POOL, DIRECT_TYPE, JobStatus
 from penstock.domain.message import NO_ATTRIBUTES
-from penstock.domain.order import DEFAULT_SEQUENCE, LaneKey, group_key, lane_of
+from penstock.domain.order import DEFAULT_SEQUENCE, LaneKey, group_key, is_ordered, lane_of
 from penstock.domain.outcome import AttemptOutcome
 from penstock.domain.pointer import DispatchMode
 
@@ -40,11 +41,20 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     scheduled_for_ms: int | None = None
     expires_at_ms: int | None = None
     idempotency_key: str | None = None
+    key_sequence: int | None = None
+    """The number that a copy has from its original; other jobs get theirs when they are stored."""
 
     @property
     def group_key(self) -> str:
         """The group it is ordered in, within its subscription, or within its type if it has none."""
         return group_key(self.subscription_id or self.type, self.group)
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether it gets a number when it is stored: of an event, with a key or in order, and not a copy."""
+        if self.event_id is None or self.subscription_id is None or COPY_JOINT in self.id:
+            return False
+        return bool(self.group) or is_ordered(self.mode)
 
     @property
     def due_at_ms(self) -> int:
@@ -94,6 +104,8 @@ class DispatchJob(msgspec.Struct, frozen=True, kw_only=True):
     created_at_ms: int
     updated_at_ms: int
     finished_at_ms: int | None
+    key_sequence: int | None = None
+    """Its number among the jobs of its subscription and key, from 1; None if it has no number (EVENT-FANOUT-8)."""
 
     @property
     def dedup_id(self) -> str:

@@ -122,6 +122,7 @@ def copy_of(job: DispatchJob, replay_id: str, due_ms: int | None) -> NewJob:
         content_type=job.content_type,
         headers=_headers(job, replay_id),
         scheduled_for_ms=due_ms,
+        key_sequence=job.key_sequence,
     )
 
 

@@ -110,6 +110,8 @@ class JobView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     scheduled_for: datetime | None
     expires_at: datetime | None
     finished_at: datetime | None
+    key_sequence: int | None = None
+    """Its number among the jobs of its subscription and key, which deliveries carry as `penstock-sequence`."""
     payload_json: Raw | UnsetType = msgspec.field(default=UNSET, name="payload")
     payload_bytes: bytes | UnsetType = msgspec.field(default=UNSET, name="payloadBase64")
 

@@ -16,6 +16,7 @@ from penstock.delivery.http.request import Headers, RequestHead, head_with
 from penstock.delivery.webhook.trace import span_of_delivery, trace_headers, trace_of_job
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.event import StoredEvent, is_json
+from penstock.domain.header_text import percent_encoded
 from penstock.domain.job import DispatchJob
 from penstock.domain.job_state import DEFAULT_TIMEOUT_S
 from penstock.domain.limits import SECOND_MS
@@ -30,6 +31,8 @@ JOB_HEADER = "penstock-job"
 EVENT_HEADER = "penstock-event"
 SUBSCRIPTION_HEADER = "penstock-subscription"
 ATTEMPT_HEADER = "penstock-attempt"
+KEY_HEADER = "penstock-key"
+SEQUENCE_HEADER = "penstock-sequence"
 MAX_HEADERS = 50
 MAX_VALUE_CHARS = 4096
 MOST_CHAT_BYTES = 3000
@@ -111,6 +114,8 @@ def _identity_headers(job: DispatchJob) -> dict[str, str]:
         EVENT_HEADER: job.event_id,
         SUBSCRIPTION_HEADER: job.subscription_id,
         ATTEMPT_HEADER: str(job.delivery_count),
+        KEY_HEADER: percent_encoded(job.group) if job.group else None,
+        SEQUENCE_HEADER: None if job.key_sequence is None else str(job.key_sequence),
     }
     return {name: value for name, value in named.items() if value is not None}
 

@@ -96,6 +96,7 @@ def job_view(job: DispatchJob) -> JobView:
         scheduled_for=optional_moment(job.scheduled_for_ms),
         expires_at=optional_moment(job.expires_at_ms),
         finished_at=optional_moment(job.finished_at_ms),
+        key_sequence=job.key_sequence,
         payload_json=Raw(job.payload) if job.payload is not None and shown_as_json else UNSET,
         payload_bytes=job.payload if job.payload is not None and not shown_as_json else UNSET,
     )

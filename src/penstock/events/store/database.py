@@ -83,6 +83,10 @@ class Transaction(Protocol):
         """Run one statement for many rows; return how many it wrote."""
         ...
 
+    def load_jobs(self, rows: Sequence[Row]) -> None:
+        """Add many jobs with the columns of `insert_jobs`, those that are there left out, at the least cost."""
+        ...
+
     def select(self, text: str, values: dict[str, object]) -> list[Row]:
         """Return the rows of a SELECT that was put together, with the macros of sql/shared.sql."""
         ...
@@ -97,6 +101,12 @@ class Transaction(Protocol):
 
     def overwrite_replaced(self) -> None:
         """Leave nothing in the file of what this transaction replaces, as far as the database can."""
+        ...
+
+    def take_key_numbers(
+        self, counts: Mapping[tuple[str, str], int], tenants: Mapping[tuple[str, str], str], day: int
+    ) -> list[Row]:
+        """Take numbers for keys of subscriptions; return subscription, key and the last number of each."""
         ...
 
     def take_turns(self, count: int) -> list[int]:

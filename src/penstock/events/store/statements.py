@@ -66,7 +66,7 @@ JOB_COLUMNS = (
     "id", "tenant", "type", "event_id", "subscription_id", "group_name", "group_key", "sequence", "mode", "state",
     "target", "pool", "payload", "content_type", "headers", "idempotency_key", "scheduled_for_ms", "due_at_ms",
     "expires_at_ms", "attempt_count", "delivery_count", "publish_round", "owner", "lease_until_ms", "last_error",
-    "created_at_ms", "updated_at_ms", "finished_at_ms",
+    "created_at_ms", "updated_at_ms", "finished_at_ms", "key_sequence",
 )  # fmt: skip
 _WORDS: dict[str, str] = {
     **{state.name: str(int(state)) for state in StoredState},

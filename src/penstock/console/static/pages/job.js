@@ -60,6 +60,7 @@ function factsOf(job) {
     ["Subscription", job.subscriptionId ? h("a", { href: addressOf(job.subscriptionId) }, nameOf(job.subscriptionId)) : "none"],
     ["Type", job.type],
     ["Group", group],
+    ["Number in its key", job.keySequence ?? "none"],
     ["On error", { BLOCK_ON_ERROR: "blocks its group", NEXT_ON_ERROR: "the next job continues", IMMEDIATE: "order does not matter" }[job.mode]],
     ["Pool", job.pool],
     ["Created", format.moment(job.createdAt)],

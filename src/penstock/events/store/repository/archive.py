@@ -9,6 +9,7 @@ from typing import NamedTuple
 from penstock.domain.order import LaneKey
 from penstock.events.store.database import RepositoryPart, Transaction, writes
 from penstock.events.store.repository.lanes import LaneOrigin, wake_lanes
+from penstock.events.store.repository.numbering import forget_key_numbers
 from penstock.events.store.statements import StoredState
 
 
@@ -78,12 +79,14 @@ class JobArchive(RepositoryPart):
 
     @writes
     def forget_events(self, tx: Transaction, before_ms: int, most: int) -> int:
-        """Delete up to `most` events received before a moment that no job outside the archive needs; return how many.
+        """Delete up to `most` events received before a moment that no job outside the archive needs.
 
-        Changes that people made before it are deleted too.
+        Changes that people made before it are deleted too, and the numbers of keys without a job since. Return how many
+        events and keys they were.
         """
         tx.all("forget_changes", before_ms=before_ms)
+        keys = forget_key_numbers(tx, before_ms, most)
         ids = [event_id for (event_id,) in tx.all("old_events", before_ms=before_ms, most=most)]
         if ids:
             tx.all("delete_events", ids=ids)
-        return len(ids)
+        return len(ids) + keys

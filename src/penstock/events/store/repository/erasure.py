@@ -65,6 +65,7 @@ class Erasure(RepositoryPart):
             after: str | None = ""
             while after is not None:
                 after = await delete(subject, after, groups)
+        await self._forget_key_numbers(subject)
         await self._forget_leaders(subject, groups)
 
     @writes
@@ -105,6 +106,10 @@ class Erasure(RepositoryPart):
             _delete_of_jobs(tx, ids)
             tx.all("delete_archived_jobs", ids=ids)
         return _last(rows)
+
+    @writes
+    def _forget_key_numbers(self, tx: Transaction, subject: Subject) -> None:
+        tx.all("delete_key_sequences", **msgspec.structs.asdict(subject))
 
     @writes
     def _forget_leaders(self, tx: Transaction, subject: Subject, groups: Collection[str]) -> None:

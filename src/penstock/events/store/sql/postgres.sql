@@ -4,14 +4,31 @@
 INSERT INTO jobs (
     id, tenant, type, event_id, subscription_id, group_name, group_key, sequence, mode, state, target, pool, payload,
     content_type, headers, idempotency_key, scheduled_for_ms, due_at_ms, expires_at_ms, created_at_ms, updated_at_ms,
-    attempt_count, delivery_count, publish_round
+    key_sequence, attempt_count, delivery_count, publish_round
 )
 SELECT *, 0, 0, 0 FROM unnest(
     %b::text[], %b::text[], %b::text[], %b::text[], %b::text[], %b::text[], %b::text[], %b::bigint[], %b::smallint[],
     %b::smallint[], %b::text[], %b::text[], %b::bytea[], %b::text[], %b::text[], %b::text[], %b::bigint[],
-    %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[]
+    %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[]
 )
 ON CONFLICT DO NOTHING
+
+-- take_key_numbers --
+INSERT INTO key_sequences (subscription_id, group_name, tenant, last, used_day)
+SELECT subscription_id, group_name, tenant, wanted, :day
+FROM unnest(:subscriptions::text[], :groups::text[], :tenants::text[], :counts::bigint[])
+    AS numbered (subscription_id, group_name, tenant, wanted)
+ORDER BY subscription_id COLLATE "C", group_name COLLATE "C"
+ON CONFLICT (subscription_id, group_name) DO UPDATE
+SET last = key_sequences.last + excluded.last, used_day = excluded.used_day
+RETURNING subscription_id, group_name, last
+
+-- load_jobs --
+COPY jobs (
+    id, tenant, type, event_id, subscription_id, group_name, group_key, sequence, mode, state, target, pool, payload,
+    content_type, headers, idempotency_key, scheduled_for_ms, due_at_ms, expires_at_ms, created_at_ms, updated_at_ms,
+    key_sequence, attempt_count, delivery_count, publish_round
+) FROM STDIN (FORMAT binary)
 
 -- insert_events --
 INSERT INTO events (

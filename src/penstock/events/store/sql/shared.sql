@@ -468,6 +468,12 @@ SELECT id FROM events AS e WHERE received_ms < :before_ms AND fanned_out = 1
   AND NOT EXISTS (SELECT 1 FROM jobs WHERE event_id = e.id)
 ORDER BY received_ms LIMIT :most
 
+-- forget_key_sequences --
+DELETE FROM key_sequences WHERE used_day < :day AND (subscription_id, group_name) IN (
+    SELECT subscription_id, group_name FROM key_sequences WHERE used_day < :day LIMIT :most
+)
+RETURNING 1
+
 -- delete_events --
 DELETE FROM events WHERE id {among ids}
 
@@ -493,6 +499,9 @@ ORDER BY id LIMIT :most
 -- subject_archived_jobs --
 SELECT id, min(group_key) FROM archived_jobs AS j WHERE {subject job j} AND id > :after
 GROUP BY id ORDER BY id LIMIT :most
+
+-- delete_key_sequences --
+DELETE FROM key_sequences AS k WHERE {subject job k}
 
 -- delete_archived_jobs --
 DELETE FROM archived_jobs WHERE id {among ids}
@@ -565,3 +574,27 @@ SELECT definition FROM topic_feeds ORDER BY topic
 
 -- delete_feed --
 DELETE FROM topic_feeds WHERE topic = :topic RETURNING topic
+
+-- Event types
+
+-- put_event_type --
+INSERT INTO event_types (type, definition) VALUES (:type, :definition)
+ON CONFLICT (type) DO UPDATE SET definition = excluded.definition RETURNING type
+
+-- count_event_types --
+SELECT count(*) FROM event_types
+
+-- event_type --
+SELECT definition FROM event_types WHERE type = :type
+
+-- event_types --
+SELECT definition FROM event_types ORDER BY type
+
+-- delete_event_type --
+DELETE FROM event_types WHERE type = :type RETURNING definition
+
+-- count_event_type_change --
+UPDATE event_type_changes SET count = count + 1 RETURNING count
+
+-- event_type_changes --
+SELECT count FROM event_type_changes

@@ -5,9 +5,18 @@
 INSERT INTO jobs (
     id, tenant, type, event_id, subscription_id, group_name, group_key, sequence, mode, state, target, pool, payload,
     content_type, headers, idempotency_key, scheduled_for_ms, due_at_ms, expires_at_ms, created_at_ms, updated_at_ms,
-    attempt_count, delivery_count, publish_round
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0)
+    key_sequence, attempt_count, delivery_count, publish_round
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0)
 ON CONFLICT DO NOTHING
+
+-- take_key_numbers --
+INSERT INTO key_sequences (subscription_id, group_name, tenant, last, used_day)
+SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]'),
+    :day
+FROM json_each(:keys) WHERE true
+ON CONFLICT (subscription_id, group_name) DO UPDATE
+SET last = key_sequences.last + excluded.last, used_day = excluded.used_day
+RETURNING subscription_id, group_name, last
 
 -- insert_events --
 INSERT INTO events (

@@ -50,6 +50,10 @@ class SqliteTransaction:
             connection.executemany(text, values)
         return connection.total_changes - before
 
+    def load_jobs(self, rows: Sequence[Row]) -> None:
+        """Add many jobs, row by row: before a statement of many rows SQLite copies each page that it will write."""
+        self._connection.executemany(_QUERIES["insert_jobs"], rows)
+
     def select(self, text: str, values: dict[str, object]) -> list[Row]:
         """Return the rows of a SELECT that was put together."""
         return self._rows(translated(text, Dialect.SQLITE), values)
@@ -67,6 +71,13 @@ class SqliteTransaction:
         """Fill what is replaced with zeros, where SQLite does not do so by itself; the log is emptied afterwards."""
         self._connection.execute("PRAGMA secure_delete = ON")
         self.overwrites = True
+
+    def take_key_numbers(
+        self, counts: Mapping[tuple[str, str], int], tenants: Mapping[tuple[str, str], str], day: int
+    ) -> list[Row]:
+        """Take numbers for keys of subscriptions; return subscription, key and the last number of each."""
+        keys = [(*key, tenants[key], count) for key, count in counts.items()]
+        return self.all("take_key_numbers", keys=keys, day=day)
 
     def take_turns(self, count: int) -> list[int]:
         """Return `count` numbers, each larger than all before."""
