@@ -108,8 +108,8 @@ class _Receive:
     async def after_hand_overs(self, deliveries: list[SqsDelivery]) -> Shape:
         """Return the response once the dead letters that this receive found are in their queue.
 
-        A group goes on behind its dead letter, so a receive that found nothing else looks again. The dead-letter queue may
-        be on a node that does not answer, so the response does not wait for ever.
+        A group goes on behind its dead letter, so a receive that found nothing else looks again. The dead-letter
+        queue may be on a node that does not answer, so the response does not wait for ever.
         """
         queue, loop = self._queue, asyncio.get_running_loop()
         until_s = loop.time() + _HAND_OVER_S
